@@ -37,8 +37,11 @@ if TYPE_CHECKING:
     from graphad.backward import append_backward, backward_pipeline, gradients
     from graphad.distribution import LocalGroup
     from graphad.drawing import draw, draw_diff, draw_pair, draw_rule, draw_steps
+    from graphad.execution.places import CPUPlace, CUDAPlace
     from graphad.experiments import experiment
+    from graphad.fluid import DataFeeder, clip, data, regularizer
     from graphad.interop import load, save
+    from graphad.layers import ParamAttr
     from graphad.optimizer import optimize
     from graphad.rewriting import (
         Pass,
@@ -66,6 +69,7 @@ _PARTS = (
     "drawing",
     "edit",
     "experiments",
+    "fluid",
     "graph",
     "interop",
     "optimizer",
@@ -75,7 +79,11 @@ _PARTS = (
     "viewing",
 )
 _HOMES = {
+    "CPUPlace": "execution.places",
+    "CUDAPlace": "execution.places",
+    "DataFeeder": "fluid",
     "LocalGroup": "distribution",
+    "ParamAttr": "layers",
     "Pass": "rewriting",
     "Pipeline": "rewriting",
     "Rule": "rewriting",
@@ -83,7 +91,9 @@ _HOMES = {
     "RuleSet": "rewriting",
     "append_backward": "backward",
     "backward_pipeline": "backward",
+    "clip": "fluid",
     "constant": "rewriting",
+    "data": "fluid",
     "draw": "drawing",
     "draw_diff": "drawing",
     "draw_pair": "drawing",
@@ -96,6 +106,7 @@ _HOMES = {
     "load": "interop",
     "nested": "rewriting",
     "optimize": "optimizer",
+    "regularizer": "fluid",
     "rewrite": "rewriting",
     "rewrite_greedily": "rewriting",
     "save": "interop",
@@ -116,10 +127,16 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of the modul
         if name in _PARTS:
             return import_module(f"{__name__}.{name}")
         if name not in _HOMES:
-            hint = "" if name.startswith("_") else did_you_mean(name, [*__all__, *_PARTS])
+            hint = "" if name.startswith("_") else _instead(name) or did_you_mean(name, [*__all__, *_PARTS])
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
         found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         return found
+
+
+def _instead(name: str) -> str:
+    """What takes the place of a name of Fluid's that is not here; "" for other names."""
+    instead = import_module(f"{__name__}.fluid").INSTEAD.get(name)
+    return f", which Fluid has: {instead}" if instead else ""
 
 
 def __dir__() -> list[str]:
@@ -137,10 +154,14 @@ Program._repr_svg_ = _repr_svg_  # type: ignore[attr-defined]
 
 __all__ = [
     "Block",
+    "CPUPlace",
+    "CUDAPlace",
+    "DataFeeder",
     "Executor",
     "Graph",
     "LocalGroup",
     "Operator",
+    "ParamAttr",
     "Parameter",
     "Pass",
     "Pipeline",
@@ -152,7 +173,9 @@ __all__ = [
     "Variable",
     "append_backward",
     "backward_pipeline",
+    "clip",
     "constant",
+    "data",
     "default_main_program",
     "default_startup_program",
     "draw",
@@ -182,6 +205,7 @@ __all__ = [
     "passes",
     "program",
     "program_guard",
+    "regularizer",
     "rewrite",
     "rewrite_greedily",
     "save",

@@ -35,6 +35,7 @@ LAYERS = (
     "optimizer viewing",
     "training",
     "experiments",
+    "fluid",
     "testing",
     "cli",
     "__main__",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from graphad.errors import ExecutionError, InvalidType, InvalidValue
 from graphad.execution.compiled import run_again, run_compiled
 from graphad.execution.interpreter import Prepared
+from graphad.execution.places import CPUPlace
 from graphad.execution.profiling import Profile, batch_of, costs_of
 from graphad.execution.runtime import own
 from graphad.execution.scope import Scope, global_scope
@@ -107,6 +108,7 @@ class Executor:
     is left to the interpreter.
 
     Args:
+        place: ``CPUPlace()`` or None, which are the same; as in Fluid.
         check_finite: raise at the first operator that makes a nan or an infinity; everything is then interpreted.
         mode: ``"compiled"``, or ``"interpreted"`` to have all runs interpreted.
         profile: whether to note where the time of runs goes: ``executor.profile`` then has it by operator and line.
@@ -136,8 +138,16 @@ class Executor:
     _keeps = True  # prepared programs, for later runs
 
     def __init__(
-        self, check_finite: bool = False, max_iterations: int | None = None, mode: str = "compiled", profile: bool = False
+        self,
+        place: CPUPlace | None = None,
+        *,
+        check_finite: bool = False,
+        max_iterations: int | None = None,
+        mode: str = "compiled",
+        profile: bool = False,
     ) -> None:
+        if not isinstance(place, CPUPlace | None):
+            raise InvalidType(f"place is CPUPlace() or None, not {place!r}; check_finite and others are given by keyword")
         if mode not in MODES:
             raise InvalidValue(f"mode is one of {', '.join(MODES)}, not {mode!r}")
         if max_iterations is not None and (not isinstance(max_iterations, int) or isinstance(max_iterations, bool)):

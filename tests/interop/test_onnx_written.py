@@ -11,6 +11,7 @@ import pytest
 
 import graphad as ga
 from graphad.cli import main
+from graphad.errors import InvalidValue
 from graphad.interop import onnx
 from graphad.interop.onnx.schema import message
 from graphad.types import Array

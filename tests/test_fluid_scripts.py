@@ -1,0 +1,75 @@
+"""Scripts as Fluid's book has them run with ``import graphad as fluid``; written from its chapters, not from graphad's code."""
+
+import numpy as np
+import pytest
+
+import graphad as fluid
+from graphad.errors import InvalidType, InvalidValue
+
+
+def test_fit_a_line() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 90
+    with fluid.program_guard(main, startup):
+        x = fluid.data(name="x", shape=[None, 13], dtype="float32")
+        y = fluid.data(name="y", shape=[None, 1], dtype="float32")
+        y_predict = fluid.layers.fc(input=x, size=1, act=None)
+        avg_loss = fluid.layers.mean(fluid.layers.square_error_cost(input=y_predict, label=y))
+        test_program = main.clone(for_test=True)
+        fluid.optimizer.SGD(learning_rate=0.05).minimize(avg_loss)
+    place = fluid.CPUPlace()
+    exe = fluid.Executor(place)
+    exe.run(startup)
+    feeder = fluid.DataFeeder(place=place, feed_list=[x, y], program=main)
+    rng = np.random.default_rng(0)
+    rows = [(row, [row.sum()]) for row in rng.normal(size=(32, 13)).astype("float32")]
+    losses = [exe.run(main, feed=feeder.feed(rows), fetch_list=[avg_loss])[0] for _ in range(60)]
+    assert losses[-1] < 0.01 * losses[0]
+    (tested,) = exe.run(test_program, feed=feeder.feed(rows), fetch_list=[avg_loss.name])
+    assert tested < losses[-1] * 1.01
+
+
+def test_recognize_digits() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        img = fluid.data(name="img", shape=[None, 1, 12, 12])
+        label = fluid.data(name="label", shape=[None, 1], dtype="int64")
+        conv = fluid.layers.conv2d(input=img, num_filters=4, filter_size=3, act="relu")
+        pool = fluid.layers.pool2d(input=conv, pool_size=2, pool_stride=2)
+        pool = fluid.layers.batch_norm(pool)
+        prediction = fluid.layers.fc(input=pool, size=3, act="softmax", param_attr=fluid.ParamAttr(name="last", learning_rate=0.5))
+        loss = fluid.layers.cross_entropy(input=prediction, label=label)
+        avg_loss = fluid.layers.mean(loss)
+        acc = fluid.layers.accuracy(input=prediction, label=label)
+        optimizer = fluid.optimizer.Adam(
+            learning_rate=0.01,
+            regularization=fluid.regularizer.L2Decay(regularization_coeff=1e-4),
+            grad_clip=fluid.clip.GradientClipByGlobalNorm(clip_norm=5.0),
+        )
+        optimizer.minimize(avg_loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        rng = np.random.default_rng(1)
+        labels = rng.integers(0, 3, (24, 1))
+        images = rng.normal(scale=0.1, size=(24, 1, 12, 12)).astype("float32")
+        images[np.arange(24), 0, labels[:, 0] * 4] += 1.0
+        for _ in range(30):
+            loss_value, accuracy = exe.run(main, feed={"img": images, "label": labels}, fetch_list=[avg_loss, acc])
+        assert loss_value < 0.1
+        assert accuracy == 1.0
+        assert fluid.global_scope().arrays["last"].shape == (100, 3)
+
+
+def test_what_is_not_here_says_what_takes_its_place() -> None:
+    with pytest.raises(AttributeError, match=r"has no attribute 'io', which Fluid has: graphad.save\(program, path, scope\)"):
+        getattr(fluid, "io")  # noqa: B009
+    with pytest.raises(InvalidValue, match=r"CUDAPlace\(0\): an Executor computes with numpy"):
+        fluid.CUDAPlace(0)
+    with pytest.raises(InvalidType, match=r"place is CPUPlace\(\) or None, not True"):
+        fluid.Executor(True)  # type: ignore[arg-type]
+    with fluid.program_guard(fluid.Program()), pytest.raises(InvalidValue, match="sequences are padded here"):
+        fluid.data("x", [None, 1], lod_level=1)
+    feeder = fluid.DataFeeder([])
+    with pytest.raises(InvalidType, match=r"row 1 has 1 values for \[\]"):
+        feeder.feed([(), (1,)])
