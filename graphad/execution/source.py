@@ -182,7 +182,11 @@ class _Writer:
             return self.say(depth, f"{targets}= {node.form.format(*args)}", node)
         if last in self.plan.place_of:
             return self.say(depth, self.into(node, args, self.name(last)), node)
-        if last.base is not None and last.static and all(arg in self.at_bind or arg.constant for arg in node.args):
+        if (
+            last.base is not None
+            and last.static
+            and all(arg.constant or (arg in self.at_bind and arg.root is last.root) for arg in node.args)
+        ):
             self.at_bind.add(last)
             self.bound.append(f"{self.name(last)} = {node.form.format(*args)}")
             return None

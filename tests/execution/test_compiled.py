@@ -53,6 +53,20 @@ def test_narrow_integers_stay_narrow_where_they_are_added_up() -> None:
     assert (z.dtype, z.tolist()) == (np.dtype("int32"), [2, 2, 2])
 
 
+def test_a_shape_that_is_computed_is_read_in_every_run() -> None:
+    """A view is made once, with the memory that it lies in; not where the numbers of another array say what it shows."""
+    operators = (
+        "scale(X=s) -> (Out=t) {scale=2.0} tanh(X=x) -> (Out=h) reshape(X=h, Shape=t) -> (Out=y) {shape=[-1, -1]} tanh(X=y) -> (Out=z)"
+    )
+    variables = "var x: float32[-1, 4] var s: int64[2] var t: int64[2] var h: float32[-1, 4] var y: float32[-1, -1] var z: float32[-1, -1]"
+    program, executor = ga.Program.parse(f"program {{ block 0 {{ {variables} {operators} }} }}"), ga.Executor()
+    x = np.ones((3, 4), "float32")
+    for shape in ([1, 3], [3, 1], [1, 3]):
+        (z,) = executor.run(program, {"x": x, "s": np.array(shape)}, ["z"])
+        assert z.shape == (2 * shape[0], 2 * shape[1])
+    functions(executor)
+
+
 def test_a_constant_that_nobody_declared_is_made() -> None:
     operators = ['fill_constant() -> (Out=a) {shape=[2], value=1.5, dtype="float32"}', "scale(X=a) -> (Out=b) {scale=2.0}"]
     text = "program { block 0 { var b: float32[2] " + " ".join(operators) + " } }"

@@ -218,6 +218,18 @@ class Double:
         values = {**self.fed, **self.parameters}
         self.ways = {name: _way(rng, values[name]) for name in self.names if values[name].size}
 
+    def is_movable(self, name: str) -> bool:
+        """Whether the model runs when one input or weight is moved: what is rounded to places of a table may lead out of it."""
+        ways, self.ways = self.ways, {name: self.ways[name]}
+        try:
+            for step in (STEPS[0], -STEPS[0]):
+                self.at(self.program, self.model.fetch_names, step)
+        except GraphadError:
+            return False
+        finally:
+            self.ways = ways
+        return True
+
     @property
     def refusal(self) -> str:
         """Why differences say nothing of the model; nothing if they do."""
@@ -252,7 +264,7 @@ def in_double(program: ga.Program) -> ga.Program:
 
 # -- what is measured ----------------------------------------------------------------------------
 
-STEPS = (1e-5, 1e-6, 1e-7, 1e-8)  # kinks want a short one, rounding a long one
+STEPS = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)  # kinks want a short one, rounding a long one
 RIGHT = 1e-4  # of the derivative
 
 
@@ -318,7 +330,7 @@ def gradients(name: str, path: Path) -> str:
     loss, everything = double.loss.name, dict(double.ways)
     program, found, _ = with_slopes(double, double.program, loss, list(everything))
     arrays = dict(zip(found, double.at(program, list(found.values())), strict=True))
-    moving = {key: everything[key] for key, array in arrays.items() if array.any()}
+    moving = {key: everything[key] for key, array in arrays.items() if array.any() and double.is_movable(key)}
     slope = sum(float(np.sum(arrays[key] * way)) for key, way in moving.items())
     finite = all(np.isfinite(array).all() for array in arrays.values())
     double.ways = moving
@@ -326,7 +338,8 @@ def gradients(name: str, path: Path) -> str:
     resting, double.ways = len(everything) - len(moving), {key: way for key, way in everything.items() if key not in moving}
     flat = not resting or _is_flat(double, loss)
     good = finite and error <= RIGHT and flat
-    return f"{error:8.1e} {'right' if good else 'WRONG'}  {len(everything)} inputs and weights, {resting} of them with gradients of zero"
+    verdict = "right" if good else "WRONG"
+    return f"{error:8.1e} {verdict}  {len(everything)} inputs and weights, {resting} of them with gradients of zero, or places"
 
 
 def _is_flat(double: Double, loss: str) -> bool:
@@ -348,7 +361,7 @@ def second(name: str, path: Path) -> str:
     loss, everything = double.loss.name, list(double.ways)
     program, found, _ = with_slopes(double, double.program, loss, everything)
     arrays = dict(zip(found, double.at(program, list(found.values())), strict=True))
-    double.ways = {key: double.ways[key] for key, array in arrays.items() if array.any()}
+    double.ways = {key: double.ways[key] for key, array in arrays.items() if array.any() and double.is_movable(key)}
     names = list(double.ways)
     once, _, slope = with_slopes(double, double.program, loss, names)
     twice, _, curvature = with_slopes(double, once, slope, names)

@@ -183,6 +183,14 @@ def test_gradients_go_straight_through_rounding() -> None:
     assert onnx.gradients(found, ["x"]).run({"x": x})[-1][0, 0] == pytest.approx(weights[0].sum(), abs=0.05)
 
 
+def test_a_known_exponent_is_a_number_without_a_slope() -> None:
+    """(-2)^2 has a slope in its base; in its exponent there is none, and no nan comes of it."""
+    found = onnx.load(model([node("Pow", "x two", "y")], {"x": ("float32", [2])}, ["y"], {"two": np.array([2.0, 2.0], "float32")}))
+    of_x, of_two = onnx.gradients(found, ["x", "two"]).run({"x": np.array([-2.0, 3.0], "float32")})[1:]
+    np.testing.assert_array_equal(of_x, [-4.0, 6.0])
+    np.testing.assert_array_equal(of_two, [0.0, 0.0])
+
+
 def test_fewer_places_than_elements_along_axes_of_unknown_extents() -> None:
     """Rows added up by an index, as graph networks do."""
     nodes = [node("ScatterElements", "x i v", "y", axis=0, reduction="add")]

@@ -141,9 +141,12 @@ def _neg(node: Node) -> Value:
 
 @handles("Pow")
 def _pow(node: Node) -> Value:
+    """An exponent that is known is a number: its slope is none where something below zero is raised."""
     x, y = aligned(node, node[0], node[1])
-    if y.array is not None and y.array.size == 1 and y.rank <= x.rank and x.is_float:
-        return node.ops.pow(x, factor=float(y.array.ravel()[0]))
+    exponent = y.content
+    narrower = y.rank <= x.rank and all(wide in (1, extent) for wide, extent in zip(y.shape[::-1], x.shape[::-1], strict=False))
+    if exponent is not None and exponent.size and (exponent == exponent.flat[0]).all() and narrower and x.is_float:
+        return node.ops.pow(x, factor=float(exponent.flat[0]))
     if x.dtype != y.dtype:
         if x.is_float:
             y = node.ops.cast(y, out_dtype=x.dtype)

@@ -109,10 +109,10 @@ def _less_zero(node: Node, x: Value, zero: Value | None, axis: int | None = None
 
 def less_zero(node: Node, w: Value, zero: Value | None, over: tuple[int, ...], axis: int | None = None) -> Value:
     """Weights less the zero point: as float32 where sums over axes of products with 8 bits are exact in it, else as float64."""
-    wide = _less_zero(node, w, zero, axis)
-    if wide.array is not None and 255 * np.abs(wide.array).sum(axis=over).max(initial=0.0) < _EXACT:
-        return Value(wide.array.astype("float32"))
-    return wide
+    narrow = _less_zero(node, w, zero, axis, "float32") if w.array is not None else None
+    if narrow is not None and narrow.array is not None and 255 * np.abs(narrow.array).sum(axis=over).max(initial=0.0) < _EXACT:
+        return narrow
+    return _less_zero(node, w, zero, axis)
 
 
 @handles("MatMulInteger")
