@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import graphad as ga
 from graphad.errors import GraphadError, InvalidValue, ParseError
 from graphad.interop import onnx
 from graphad.interop.onnx.schema import message
+from tests.interop.onnx_hostile import SECONDS, made_up, mutations, refusal
 from tests.onnx_models import Infos, attribute, graph, info, model, node
 
 FLOATS = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]], "float32")
@@ -335,3 +338,87 @@ def test_an_input_that_is_no_tensor_is_refused() -> None:
     with pytest.raises(onnx.UnsupportedModel, match="input 's' is a sequence"):
         onnx.load(proto.SerializeToString())
     assert info("x", "float32", ["n"]).type.tensor_type.shape.dim[0].dim_param == "n"
+
+
+# -- files that mean no good -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", made_up())
+def test_files_that_ask_for_too_much_are_refused_or_read_in_no_time(name: str) -> None:
+    start = time.perf_counter()
+    answer = refusal(made_up()[name])
+    assert answer == ("read" if name in ("no outputs", "deep", "huge product", "endless") else "ParseError")
+    assert time.perf_counter() - start < SECONDS
+
+
+def test_a_few_mutations_are_read_or_refused() -> None:
+    assert {refusal(data) for data in mutations(300, seed=3)} >= {"read", "ParseError"}
+
+
+# -- the same model said otherwise -----------------------------------------------------------------
+
+
+def network() -> tuple[list[Any], dict[str, np.ndarray]]:
+    """A small network with shapes at run time, and its weights."""
+    rng = np.random.default_rng(3)
+    weights = {name: rng.normal(size=shape).astype("float32") for name, shape in (("w", (3, 4)), ("b", (4,)), ("v", (2, 5)))}
+    nodes = [
+        node("Gemm", "x w b", "h"),
+        node("Relu", "h", "r"),
+        node("Shape", "x", "s"),
+        node("Gather", "s zero", "n"),
+        node("Concat", "n rest", "shape", axis=0),
+        node("Reshape", "r shape", "p"),
+        node("MatMul", "p v", "q"),
+        node("Sigmoid", "q", "y"),
+    ]
+    return nodes, weights
+
+
+NUMBERS = {"zero": np.array([0]), "rest": np.array([2, 2])}
+
+
+def disguised() -> dict[str, bytes]:
+    """The network with its weights elsewhere, in a branch, in a loop, and for other operator sets."""
+    nodes, weights = network()
+    x: Infos = {"x": ("float32", ["n", 3])}
+    constants = [node("Constant", "", name, value=array) for name, array in NUMBERS.items()]
+    plain = graph([*constants, *nodes], {}, ["y"])
+    turn = graph(
+        [node("Identity", "going", "more"), *constants, *nodes],
+        {"i": ("int64", []), "going": ("bool", [])},
+        ["more", "y"],
+    )
+    once = [node("Constant", "", "one", value=np.array(1)), node("Loop", "one -", "all", body=turn), node("Squeeze", "all axis", "y")]
+    always = [node("ReduceMax", "x", "m", keepdims=0), node("Less", "m large", "c")]
+    branch = node("If", "c", "y", then_branch=plain, else_branch=graph([*constants, *nodes[:-1], node("Tanh", "q", "y")], {}, ["y"]))
+    return {
+        "plain": model(nodes, x, ["y"], {**weights, **NUMBERS}),
+        "constants": model(
+            [*(node("Constant", "", name, value=array) for name, array in {**weights, **NUMBERS}.items()), *nodes], x, ["y"]
+        ),
+        "inputs": model(nodes, {**x, **{name: ("float32", array.shape) for name, array in weights.items()}}, ["y"], NUMBERS),
+        "defaults": model(
+            nodes, {**x, **{name: ("float32", array.shape) for name, array in weights.items()}}, ["y"], {**weights, **NUMBERS}
+        ),
+        "branch": model([*always, branch], x, ["y"], {**weights, "large": np.array(1e9, "float32")}, opset=13),
+        "loop": model(once, x, ["y"], {**weights, "axis": np.array([0])}),
+        "opset 13": model(nodes, x, ["y"], {**weights, **NUMBERS}, opset=13),
+        "opset 22": model(nodes, x, ["y"], {**weights, **NUMBERS}, opset=22),
+    }
+
+
+@pytest.mark.parametrize("name", disguised())
+@pytest.mark.parametrize("batch", [1, 4])
+def test_the_same_model_said_otherwise_gives_the_same_numbers_and_gradients(name: str, batch: int) -> None:
+    _, weights = network()
+    x = np.random.default_rng(batch).normal(size=(batch, 3)).astype("float32")
+    answers = []
+    for each in ("plain", name):
+        found = onnx.load(disguised()[each])
+        fed = {"x": x, **{key: array for key, array in weights.items() if key in found.feed_names}}
+        answers.append(onnx.gradients(found, ["x", "w", "b", "v"] if each != "constants" else ["x"]).run(fed))
+        y = found.run(fed)[0]
+        np.testing.assert_allclose(y, answers[-1][0], rtol=1e-6)
+    for one, other in zip(*answers, strict=False):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,7 @@ from graphad.backward import gradients as program_gradients
 from graphad.errors import InvalidValue, ParseError
 from graphad.execution import Executor, Scope
 from graphad.interop.files import PathLike, read_bytes
-from graphad.interop.onnx.operands import NotKnown, UnsupportedModel
+from graphad.interop.onnx.operands import LEAST_ROOM, NotKnown, UnsupportedModel
 from graphad.interop.onnx.reader import Reader
 from graphad.interop.onnx.schema import message
 from graphad.interop.protobuf import Desc
@@ -155,6 +156,8 @@ def parsed(data: bytes, what: str) -> Any:
 def read_model(proto: Desc, folder: Path | None, file: str, bind: Mapping[str, Array]) -> OnnxModel:
     """The model; one that is read when it runs where inputs that are fed decide how the program looks."""
     reader = Reader(folder, file, proto.functions, bind)
+    elements = sum(math.prod(max(extent, 0) for extent in each.dims) for each in proto.graph.initializer)
+    reader.ops.largest = max(LEAST_ROOM, 8 * elements)
     reader.versions = {("" if each.domain == "ai.onnx" else each.domain): each.version for each in proto.opset_import}
     try:
         feeds, fetches = reader.main(proto.graph)

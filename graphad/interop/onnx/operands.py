@@ -7,20 +7,22 @@ tensor with an unknown extent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
 
-from graphad.errors import GraphadError
+from graphad.errors import GraphadError, ParseError
 from graphad.ops import REGISTRY, OpDef
 from graphad.program import TENSOR, Block, Program, Variable
-from graphad.types import DTYPES, FLOATS, Array, Shape
+from graphad.types import DTYPES, FLOATS, Array, Shape, TensorType
 
 UNKNOWN = None  # an element of ``Value.elements`` that is not known
 _FEW = 8  # elements: longer constants are variables that keep their values beside the program
 _SMALL = 64  # elements of a shape
+LEAST_ROOM = 1 << 27  # bytes of an array that is computed while a small file is read
 
 
 class UnsupportedModel(GraphadError, NotImplementedError):
@@ -104,10 +106,14 @@ class Recorder:
     Args:
         program: what is recorded into.
         parameters: name -> array of the variables that have values beside the program; longer constants are added.
+
+    Attributes:
+        largest: bytes that an array may have which is computed while reading.
     """
 
     def __init__(self, program: Program, parameters: dict[str, Array]) -> None:
         self.program, self.parameters = program, parameters
+        self.largest = LEAST_ROOM
         self.made: list[Value] = []  # values that got a variable, the newest last
 
     def __getattr__(self, type: str) -> Callable[..., Value]:
@@ -128,9 +134,26 @@ class Recorder:
     def _applied(self, definition: OpDef, *inputs: object, **attrs: object) -> Any:
         known = [_array_of(each) for each in inputs]
         if all(each is not _NOT_KNOWN for each in known):
+            self._has_room(definition, known, attrs)
             with np.errstate(all="ignore"):
                 return _wrapped(definition(*known, **attrs), lambda array: Value(np.asarray(array)))
         return _wrapped(definition(*map(self._symbol, inputs), **attrs), lambda variable: Value(variable=variable))
+
+    def _has_room(self, definition: OpDef, known: Sequence[object], attrs: Mapping[str, object]) -> None:
+        """Refuse to compute what takes too much memory: a few bytes of a file may ask for any number of elements."""
+        try:
+            result = definition.infer(*map(_type_of, known), **attrs)
+        except (GraphadError, ValueError, TypeError):  # the operator itself says what is wrong
+            return
+        for made in [result] if isinstance(result, TensorType) else result:
+            if isinstance(made, TensorType) and -1 not in made.shape:
+                self.room(made.shape, made.dtype)
+
+    def room(self, shape: Sequence[int], dtype: object) -> None:
+        """ParseError where an array that is made while reading would be larger than ``largest``."""
+        size = math.prod(max(int(extent), 0) for extent in shape) * np.dtype(str(dtype)).itemsize
+        if size > self.largest:
+            raise ParseError(f"{list(shape)} elements of {dtype} are {size:,} bytes; a constant of this file has at most {self.largest:,}")
 
     def recorded(self, type: str, attrs: dict[str, Any]) -> Value:
         """The output of an operator without inputs that runs with the program: one that draws random numbers."""
@@ -178,6 +201,12 @@ class Recorder:
 
 _NOT_KNOWN = object()
 _WRITTEN = {"bool": "bool_values", "float32": "fp32_values", "float64": "fp64_values", "int32": "int32_values", "int64": "int64_values"}
+
+
+def _type_of(known: object) -> object:
+    if isinstance(known, list):
+        return [_type_of(each) for each in known]
+    return TensorType(known.shape, str(known.dtype)) if isinstance(known, np.ndarray) else known
 
 
 def _array_of(value: Any) -> Any:

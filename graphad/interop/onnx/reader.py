@@ -228,7 +228,7 @@ class Reader:
             raise _located(error, label, self.file) from None
         except GraphadError as error:
             raise _located(ParseError(str(error)), label, self.file) from error
-        except (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError) as error:
+        except (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError, MemoryError) as error:
             raise _located(ParseError(f"{type(error).__name__}: {error}"), label, self.file) from error
         results = [found] if isinstance(found, Value) else list(found)
         for name, value in zip(node.output, results, strict=False):

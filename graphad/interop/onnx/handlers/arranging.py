@@ -38,7 +38,7 @@ def _constant_of_shape(node: Node) -> Value:
     value = np.asarray(node.attr("value", np.zeros(1, "float32"))).ravel()
     shape = node[0]
     if shape.array is not None:
-        return Value(np.full(integers(shape.array), value[0], value.dtype))
+        return Value(np.broadcast_to(value[0], integers(shape.array)))
     known = known_integers(shape) or [UNKNOWN] * shape.shape[0]
     hint = [-1 if each is UNKNOWN else each for each in known]
     filled = node.ops.fill_constant(None, shape, shape=hint, dtype=str(value.dtype), value=float(value[0]))
@@ -51,6 +51,7 @@ def _eye_like(node: Node) -> Value:
     if -1 in x.shape:
         raise UnsupportedModel(f"the extents {list(x.shape)} are not known before the model runs")
     dtype = dtype_of(int(node.attrs["dtype"])) if "dtype" in node.attrs else x.dtype
+    node.ops.room(x.shape, dtype)
     return Value(np.eye(x.shape[0], x.shape[1], int(node.attr("k", 0)), dtype))
 
 
@@ -60,6 +61,7 @@ def _range(node: Node) -> Value:
     if start.array is not None and stop.array is not None and step.array is not None:
         first, last, delta = (array.ravel()[0] for array in (start.array, stop.array, step.array))
         count = max(math.ceil((last - first) / delta), 0)
+        node.ops.room([count], start.dtype)
         return Value(np.asarray(first + delta * np.arange(count), start.dtype))
     ops = node.ops
     flat = [ops.reshape(each, shape=[1]) for each in (start, stop, step)]
@@ -106,6 +108,7 @@ def reshaped(node: Node, x: Value, shape: Value, zero: bool = False) -> Value:
     if known is None:
         return node.ops.reshape(x, shape, shape=[-1] * shape.shape[0])
     if zero and 0 in known:  # the tensor is empty
+        node.ops.room([each or 0 for each in known], x.dtype)
         return Value(np.zeros([max(each or 0, 0) for each in known], x.dtype))
     wanted = [-1 if each is UNKNOWN else each for each in known]
     several = wanted.count(-1) > 1  # which -1 is what remains is decided at run time
@@ -268,6 +271,7 @@ def _taken(node: Node, x: Value, axis: int, before: int, after: int, mode: str) 
         places = ops.elementwise_min(ops.elementwise_max(places, Value(np.asarray(0, "int64"))), ops.scale(count, scale=1.0, bias=-1.0))
         return ops.gather(x, places, axis=axis)
     numpy_mode = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}[mode]
+    ops.room([size + before + after], "int64")
     found = np.pad(np.arange(size), (before, after), numpy_mode)  # type: ignore[call-overload]
     return ops.gather(x, Value(np.asarray(found, "int64")), axis=axis)
 

@@ -23,6 +23,7 @@ def _gather(node: Node) -> Value:
     axis = node.axis(x.rank, 0)
     known = places.array
     if x.array is not None and known is not None:
+        node.ops.room([*x.shape[:axis], *known.shape, *x.shape[axis + 1 :]], x.dtype)
         return Value(np.asarray(np.take(x.array, known.astype("int64"), axis)))
     flat = ops.reshape(from_front(node, places, x, axis), shape=[-1])
     out = ops.gather(x, flat, axis=axis)
@@ -280,6 +281,7 @@ def _one_hot(node: Node) -> Value:
     wrapped = ops.where(ops.less_than(places, ops.like(0, places)), ops.scale(places, scale=1.0, bias=float(depth)), places)
     shape = [1] * (places.rank + 1)
     shape[axis] = depth
+    node.ops.room([depth], places.dtype)
     steps = Value(np.arange(depth).reshape(shape).astype(places.dtype))
     hit = ops.equal(ops.unsqueeze(wrapped, axes=[axis]), steps)
     off, on = (sliced(node, values, [i], [i + 1], [0], [1]) for i in (0, 1))

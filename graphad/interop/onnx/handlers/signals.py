@@ -37,6 +37,7 @@ def transformed(node: Node, x: Value, axis: int, length: int | None, inverse: bo
     if size == -1:
         raise UnsupportedModel("a Fourier transform along an extent that is not known before the model runs")
     count = size if length is None else length
+    ops.room([count, count], "float64")
     if count != size:
         pairs = [(0, 0)] * x.rank
         pairs[axis] = (0, count - size)
@@ -83,6 +84,7 @@ def _window(weights: Callable[[np.ndarray[tuple[int, ...], np.dtype[np.float64]]
     def handler(node: Node) -> Value:
         sizes = node.integers(0, "size") or [0]
         count = sizes[0]
+        node.ops.room([count], "float64")
         last = count if node.attr("periodic", 1) else count - 1
         angles = 2 * np.pi * np.arange(count, dtype="float64") / max(last, 1)
         return Value(np.asarray(weights(angles), dtype_of(int(node.attr("output_datatype", 1)))))
@@ -103,6 +105,7 @@ def _mel(node: Node) -> Value:
     step = (_mels(high) - _mels(low)) / (int(bins) + 2)
     mel = _mels(low) + np.arange(int(bins) + 2) * step
     edges = ((700 * (10 ** (mel / 2595) - 1)) * (int(length) + 1) // rate).astype(int)
+    node.ops.room([count, int(bins)], "float64")
     out = np.zeros((count, int(bins)))
     for i in range(int(bins)):
         first, middle, last = edges[i], edges[i + 1], edges[i + 2]
