@@ -14,12 +14,17 @@ from graphad.cli import main
 from graphad.errors import InvalidValue
 from graphad.interop import onnx
 from graphad.interop.onnx.schema import message
+from graphad.ops import lookup
+from graphad.testing.samples import samples_of
 from graphad.types import Array
 from tests.interop.test_onnx import COUNT, DENSE, FLOATS, W, lstm
 from tests.onnx_models import graph, model, node
+from tests.onnx_written import PAGE, outcome, table, tried
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'graphad[onnx-tests]'")
 checker = pytest.importorskip("onnx.checker", reason="the onnx package is not installed: pip install 'graphad[onnx-tests]'")
+
+UNKNOWN_FILTER = "the extents of the filter are not known before a run"
 
 
 def ran(path: Path, feeds: Mapping[str, Array]) -> list[Array]:
@@ -247,3 +252,17 @@ def test_parameters_of_a_program_come_from_the_global_scope() -> None:
     (expected,) = executor.run(program, {"x": x}, [y])
     (got,) = onnx.from_program(program, fetch_list=[y]).run({"x": x})
     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("op_type", ["tanh", "conv2d", "softmax_with_cross_entropy", "adam", "put_along_axis"])
+@pytest.mark.parametrize("opened", [False, True])
+def test_samples_of_operators(op_type: str, opened: bool) -> None:
+    """Those of all operators: the next test."""
+    for number, sample in enumerate(samples_of(op_type)):
+        assert outcome(lookup(op_type), sample, opened) in ("fine", "single", UNKNOWN_FILTER), number
+
+
+@pytest.mark.long
+def test_samples_of_all_operators_are_as_the_page_says() -> None:
+    """Written and run, or refused with the reason that docs/onnx.md gives: python -m tests.onnx_written writes it."""
+    assert table(list(tried())) in PAGE.read_text(encoding="utf-8")

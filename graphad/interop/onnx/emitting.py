@@ -365,7 +365,7 @@ class Nodes:
         axes = [each % x.ndim for each in axes] if x.ndim else []
         shape = [1 if i in axes else e for i, e in enumerate(x.sizes) if keep or i not in axes]
         if not axes:
-            return x
+            return on.abs(x) if kind in ("L1", "L2") else x
         wide = x.kind in _NARROW
         given = self.cast(x, "int32") if wide else x
         found = self.one(f"Reduce{kind}", [given, self.integers(*axes)], given.kind, shape, keepdims=int(keep))

@@ -108,7 +108,7 @@ class Term(Tracer):
         dims = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
         if tuple(dims) == (-1,):
             return self.nodes.flatten(self)
-        if not all(isinstance(each, int | np.integer) for each in dims):
+        if not all(isinstance(each, int | np.integer) for each in dims) or list(dims).count(-1) > 1:
             raise Untraceable(f"a reshape to {dims}")
         return self.nodes.reshape(self, [int(str(each)) for each in dims])
 

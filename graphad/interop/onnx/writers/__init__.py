@@ -2,6 +2,7 @@
 
 from graphad.interop.onnx.writers import (
     arranging,
+    attending,
     containing,
     convolving,
     losing,
@@ -21,6 +22,7 @@ __all__ = [
     "CannotWrite",
     "Writer",
     "arranging",
+    "attending",
     "by_formula",
     "containing",
     "convolving",

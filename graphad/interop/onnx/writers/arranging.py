@@ -64,6 +64,8 @@ def _transpose(call: Call) -> Result:
 @writes("squeeze", "squeeze2")
 def _squeeze(call: Call) -> Result:
     x, axes = call["X"], call.attr("axes")
+    if not axes and -1 in x.shape:
+        raise CannotWrite("which axes have one element is not known before a run")
     places = {normal_axis(a, x.ndim) for a in axes if x.ndim} if axes else {i for i, e in enumerate(x.shape) if e == 1}
     return with_shape(call, call.nodes.squeeze(x, sorted(i for i in places if x.shape[i] in (1, -1))))
 

@@ -53,6 +53,8 @@ def windows(nodes: Nodes, image: Term, kernel: Sequence[int], how: Any) -> list[
     for i, axis in enumerate(how.axes(image.shape, (1, 1, *kernel)) if hasattr(how, "dilations") else how.axes(image.shape) or ()):
         dilation = 1 if how.padding_algorithm == "SAME" else axis.dilation
         before, after = axis.before, axis.after
+        if axis.kernel == -1 and how.padding_algorithm == "SAME":
+            raise CannotWrite("the extents of the filter are not known before a run")
         if how.padding_algorithm == "SAME" and axis.size == -1:
             before, after = _same(nodes, image, i + 2, axis.stride, (axis.kernel - 1) * dilation + 1)
         found.append(Window(axis.kernel, axis.stride, dilation, before, after))
@@ -197,6 +199,8 @@ def _transposed(call: Call) -> Result:
     x = to_front(nodes, call["Input"], how.data_format)
     axes = how.axes((-1,) * x.ndim, filter_.shape)
     found = [Window(a.kernel, a.stride, a.dilation, a.before, a.after) for a in axes]
+    if any(w.kernel == -1 for w in found) and not how.output_size:
+        raise CannotWrite("the extents of the filter are not known before a run")
     extra = how.output_padding or [0] * len(found)
     sizes: list[Dim] = list(how.output_size)
     if not sizes:

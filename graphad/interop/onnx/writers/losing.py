@@ -178,7 +178,7 @@ def _cosine(call: Call) -> Result:
 def _lstm(call: Call) -> Result:
     """Gates in the order i, f, o, g."""
     x, nodes = call["X"], call.nodes
-    width = x.shape[1] // 4
+    width = nodes.extent(call["C_prev"], 1)
     i, f, o, g = nodes.split(x, [width] * 4, 1)
     i, f, o = (nodes.elementwise("Sigmoid", each) for each in (i, f + float(call.attr("forget_bias")), o))
     cell = f * call["C_prev"] + i * on.tanh(g)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from graphad.interop.onnx.emitting import Dim, Nodes, broadcast
 from graphad.interop.onnx.terms import Term, on
-from graphad.interop.onnx.writers.writer import Call, Result, writes
+from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, writes
 from graphad.ops.inference import normal_axis
 
 # -- products ------------------------------------------------------------------------------------
@@ -32,16 +30,25 @@ def _as_matrix(nodes: Nodes, x: Term, axis: int, inner: Dim, left: bool) -> Term
 
 @writes("matmul_v2")
 def _matmul(call: Call) -> Result:
-    nodes = call.nodes
-    x = nodes.swapped(call["X"]) if call.attr("trans_x") else call["X"]
-    return nodes.matmul(x, nodes.swapped(call["Y"]) if call.attr("trans_y") else call["Y"])
+    return _product(call.nodes, call["X"], call["Y"], call.attr("trans_x"), call.attr("trans_y"))
+
+
+def _product(nodes: Nodes, x: Term, y: Term, trans_x: bool, trans_y: bool) -> Term:
+    """A vector beside a transposed matrix is made a matrix: onnxruntime 1.32 fuses the transposition wrongly."""
+    turned_x, turned_y = trans_x and x.ndim > 1, trans_y and y.ndim > 1
+    if turned_x and y.ndim == 1:
+        found = _product(nodes, x, nodes.unsqueeze(y, [1]), True, False)
+        return nodes.squeeze(found, [found.ndim - 1])
+    if turned_y and x.ndim == 1:
+        found = _product(nodes, nodes.unsqueeze(x, [0]), y, False, True)
+        return nodes.squeeze(found, [found.ndim - 2])
+    return nodes.matmul(nodes.swapped(x) if turned_x else x, nodes.swapped(y) if turned_y else y)
 
 
 @writes("matmul")
 def _old_matmul(call: Call) -> Result:
     nodes = call.nodes
-    x = nodes.swapped(call["X"]) if call.attr("transpose_X") else call["X"]
-    product = nodes.matmul(x, nodes.swapped(call["Y"]) if call.attr("transpose_Y") else call["Y"])
+    product = _product(nodes, call["X"], call["Y"], call.attr("transpose_X"), call.attr("transpose_Y"))
     scaled = product if call.attr("alpha") == 1.0 else product * float(call.attr("alpha"))
     return scaled if scaled.ndim else nodes.reshape(scaled, [1])
 
@@ -73,6 +80,8 @@ def _addmm(call: Call) -> Result:
 @writes("einsum")
 def _einsum(call: Call) -> Result:
     given, out = call.all("Operands"), call.output("Out")
+    if "..." in call.attr("equation") and len({each.ndim for each in given}) > 1:
+        raise CannotWrite("an ellipsis that stands for other axes in each operand")
     return call.nodes.one("Einsum", given, given[0].kind, out.shape, equation=str(call.attr("equation")))
 
 
@@ -205,10 +214,9 @@ def _cholesky_solve(call: Call) -> Result:
 
 @writes("cholesky")
 def _cholesky(call: Call) -> Result:
-    """Column by column: what is left of the matrix loses the product of each column with itself. One triangle counts."""
+    """Column by column: what is left of the matrix loses the product of each column with itself."""
     x, nodes = call["X"], call.nodes
-    half = nodes.one("Trilu", [nodes.swapped(x) if call.attr("upper") else x], x.kind, x.sizes, upper=0)
-    x = half + nodes.swapped(nodes.one("Trilu", [half, nodes.constant(np.asarray(-1))], x.kind, x.sizes, upper=0))
+    x = (x + nodes.swapped(x)) * 0.5
     extent = nodes.extent(x, -1)
     row = nodes.range(extent)
 

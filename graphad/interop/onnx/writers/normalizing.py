@@ -59,7 +59,7 @@ def _layer_norm(call: Call) -> Result:
     x, nodes, begin = call["X"], call.nodes, call.attr("begin_norm_axis")
     scale, bias, epsilon = call.get("Scale"), call.get("Bias"), float(call.attr("epsilon"))
     rows = nodes.dims(x)[begin:]
-    plain = scale is not None and not any(call.op.outputs[s][0].readers for s in ("Mean", "Variance") if call.wants(s))
+    plain = scale is not None and not any(call.is_read(slot) for slot in ("Mean", "Variance"))
     if plain and scale is not None:
         given = [x, nodes.reshape(scale, rows), *([] if bias is None else [nodes.reshape(bias, rows)])]
         return [nodes.one("LayerNormalization", given, x.kind, x.sizes, axis=begin, epsilon=epsilon), None, None]

@@ -7,6 +7,7 @@ import numpy as np
 from graphad.interop.onnx.stacks import Stack, added, zeros
 from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.writer import Call, Result, Writer, by_formula, writes
+from graphad.ops.activation import _slope_axis
 
 _UNARY = {
     "abs": "Abs",
@@ -181,6 +182,14 @@ def _quotient(x: Term, y: Term) -> Term:
 
 for _type, _function in _BINARY.items():
     writes(_type)(_over_axis(_function))
+
+
+@writes("prelu")
+def _prelu(call: Call) -> Result:
+    """The slopes are aligned with the channels, or with the last axes."""
+    x, slopes = call["X"], call["Alpha"]
+    axis = _slope_axis(x.ndim, slopes.ndim, call.attr("mode"), call.attr("data_format"))
+    return on.where(on.greater(x, 0.0), x, x * aligned(call, x, slopes, axis))
 
 
 @writes("elementwise_pow")

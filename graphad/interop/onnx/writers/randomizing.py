@@ -28,6 +28,8 @@ def _normal(call: Call, dims: list[Dim], dtype: str) -> Term:
 
 
 def _drawn(nodes: Nodes, type: str, dims: list[Dim], dtype: str, attrs: dict[str, object]) -> Term:
+    if dtype == "float16":
+        return nodes.cast(_drawn(nodes, type, dims, "float32", attrs), dtype)
     if all(isinstance(each, int) for each in dims):
         return nodes.one(type, [], dtype, dims, dtype=np.dtype(dtype), shape=list(dims), **attrs)
     like = nodes.full(dims, 0, dtype)

@@ -168,12 +168,27 @@ def running(
     if 0 in rows[0].shape:  # some processors stop there
         return nodes.copied(rows[0])
     first = nodes.full([each for i, each in enumerate(nodes.dims(rows[0])) if i != axis], start, rows[0].kind)
+    if rows[0].shape[axis] == -1:
+        return _looped(nodes, rows, axis, step, first, backward, exclusive)
 
     def body(carried: list[Term], slices: list[Term]) -> tuple[list[Term], list[Term]]:
         found = step(carried[0], *slices)
         return [found], [nodes.copied(carried[0] if exclusive else found)]
 
     return nodes.scan([first], rows, body, axis, backward)[1]
+
+
+def _looped(nodes: Nodes, rows: list[Term], axis: int, step: Callable[..., Term], first: Term, backward: bool, exclusive: bool) -> Term:
+    """The same by a loop: onnxruntime 1.32 stops the process where a Scan has nothing to run over."""
+    count = nodes.as_scalar(nodes.extent(rows[0], axis))
+
+    def body(i: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
+        place = count - 1 - i if backward else i
+        found = step(carried[0], *(nodes.gather(each, place, axis) for each in rows))
+        return None, [found], [nodes.copied(carried[0] if exclusive else found)]
+
+    stacked = nodes.loop(count, None, [first], body)[1]
+    return nodes.reshape(nodes.moved(nodes.flip(stacked, [0]) if backward else stacked, 0, axis), nodes.dims(rows[0]))
 
 
 @writes("cumprod")
@@ -186,31 +201,17 @@ def _cumprod(call: Call) -> Result:
 
 @writes("linear_recurrence")
 def _recurrence(call: Call) -> Result:
-    """Each element is the one before times the factor there, plus the summand there."""
+    """Each element is the one before times the factor there, plus the summand there; the first one is 0."""
     a, b, nodes = call["A"], call["B"], call.nodes
-    if 0 in a.shape:
-        return nodes.copied(b)
     axis = call.attr("axis") % a.ndim
-    first = nodes.full([each for i, each in enumerate(nodes.dims(a)) if i != axis], 0.0, a.kind)
-
-    def body(carried: list[Term], slices: list[Term]) -> tuple[list[Term], list[Term]]:
-        total, factor = carried
-        found = total * factor + slices[1]
-        return [found, nodes.copied(slices[0])], [nodes.copied(found)]
-
-    return nodes.scan(
-        [first, nodes.full([each for i, each in enumerate(nodes.dims(a)) if i != axis], 1.0, a.kind)],
-        [a, b],
-        body,
-        axis,
-        call.attr("reverse"),
-    )[2]
+    return running(nodes, [a, b], axis, lambda total, factor, more: total * factor + more, 0.0, call.attr("reverse"), exclusive=True)
 
 
 @writes("logcumsumexp")
 def _log_running(call: Call) -> Result:
     nodes, (x, axis) = call.nodes, _row(call)
-    return running(nodes, [x], axis, lambda total, each: on.logaddexp(total, each), -math.inf, call.attr("reverse"), call.attr("exclusive"))
+    found = running(nodes, [x], axis, lambda total, each: on.logaddexp(total, each), -math.inf, call.attr("reverse"))
+    return found if call.attr("flatten") or call["X"].ndim else nodes.reshape(found, [])
 
 
 @writes("window_sum")

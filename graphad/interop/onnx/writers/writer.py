@@ -23,6 +23,11 @@ Result = Written | Sequence["Written | Sequence[Written] | None"]
 Writer = Callable[["Call"], Any]
 
 WRITERS: dict[str, Writer] = {}
+REFUSED: dict[str, str] = {
+    **dict.fromkeys(("lgamma", "digamma", "polygamma"), "ONNX has no gamma function"),
+    "view_dtype": "ONNX has no operator that takes the bits of an element for another dtype",
+    "truncated_gaussian_random": "ONNX draws from no truncated distribution",
+}
 
 
 class CannotWrite(GraphadError, NotImplementedError):
@@ -99,6 +104,10 @@ class Call:
         """Whether an output is there."""
         return bool(self.op.outputs.get(slot))
 
+    def is_read(self, slot: str) -> bool:
+        """Whether anything reads an output, or it is one of the graph's."""
+        return any(each.readers or each.graph.is_observed(each) for each in self.op.outputs.get(slot, ()))
+
     def output(self, slot: str) -> TensorType:
         """The type of an output."""
         found = self.op.output(slot).type
@@ -139,11 +148,15 @@ def _elements(nodes: Nodes, term: Term) -> list[Dim]:
 
 def by_formula(call: Call) -> Result:
     """What the function that defines the operator makes of terms."""
+    if call.type in REFUSED:
+        raise CannotWrite(REFUSED[call.type])
+    if call.definition.ordered:
+        raise CannotWrite("ONNX has no ranks that pass tensors to each other")
     slots = call.definition.inputs.values()
     given = [call.all(s.name) if s.variadic else call.get(s.name) for s in slots]
     try:
         with np.errstate(all="ignore"):
             found: Result = call.definition.function(*given, **call.attrs)
     except (Untraceable, AttributeError, TypeError, ValueError, IndexError) as error:
-        raise CannotWrite(f"its function is not made of what ONNX has: {error}") from error
+        raise CannotWrite("the function that defines it is not made of what ONNX has") from error
     return found
