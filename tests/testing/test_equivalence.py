@@ -180,6 +180,13 @@ def test_a_gradient_at_a_kink_is_told_from_one_that_consists_of_rounding_errors(
     assert [sorted(rounding_noise(case.program, case, "w")) for case in (clipped, zero)] == [[0.0, 1.0], [0.0, 0.0]]
 
 
+def test_a_gradient_that_has_no_solution_is_no_finding() -> None:
+    text = "var x: float64[3, 1, 1] var t: float64[3] var l: float64[] determinant(Input=x) -> (Out=t) reduce_sum(X=t) -> (Out=l)"
+    program = ga.Program.parse(f"program {{ block 0 {{ {text} }} }}")
+    case = Case(program, "l", {"x": np.zeros((3, 1, 1))})
+    check_case("create-grad-ops, prune-no-grad, accumulate-grads, create-grad-vars", case, "find-op-path{targets=[$loss]}")
+
+
 def test_a_seed_below_zero_is_refused() -> None:
     with pytest.raises(InvalidValue, match="a seed is 0 or more, not -1"):
         random_case(ga.Program.parse("program { block 0 { var x: float64[2] var y: float64[2] tanh(X=x) -> (Out=y) } }"), seed=-1)
