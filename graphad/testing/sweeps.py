@@ -37,7 +37,7 @@ from graphad.testing.swept_calls import (
     types_of,
     varied,
 )
-from graphad.testing.trial import has_slope
+from graphad.testing.trial import STRAIGHT_THROUGH, has_slope
 from graphad.testing.values import arrays, random_like
 from graphad.types import Array
 
@@ -376,7 +376,7 @@ def _in_float64(op: OpDef) -> Iterator[Call]:
     drafts = [(call, {**call.attrs, **changed}) for call, changed in (*((call, {}) for call in calls), *changes)]
     for call, attrs in _in_rounds(drafts):
         other = call if attrs == call.attrs else call.with_attrs(attrs)
-        if other is not None and other.finite and _is_of_floats(other):
+        if other is not None and other.finite and _is_of_floats(other) and not other.attrs.get(STRAIGHT_THROUGH):
             yield other
 
 
@@ -744,7 +744,7 @@ LED: tuple[Sweep, ...] = (  # where a pass names a few operators: there are few 
     constant_sweep,
 )
 OF_BLOCKS: tuple[Sweep, ...] = (*(block_sweep,) * 8, twin_sweep, chain_sweep, value_sweep, gradient_sweep, name_sweep)
-FEW = 20  # operators
+FEW = 32  # operators
 FIRST = (None, delay, accumulate, delay)  # what the first operator with blocks of a nested program is; None: any
 SEEDS = 1 << 30
 SWEPT = 4, 5  # so many programs of so many go through all operators in turn; they are small

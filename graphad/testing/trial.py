@@ -365,10 +365,13 @@ def _can_difference(block: Block, op: Operator) -> bool:
         return False
     if isinstance(definition, ControlDef):
         return True
-    if definition.grads is None:
+    if definition.grads is None or op.attrs.get(STRAIGHT_THROUGH):
         return False
     without = (name for slot in op.inputs if not has_slope(definition, slot) for name in op.input(slot) if _is_float(block, name))
     return all(block.var_recursive(name).stop_gradient for name in without) or not any(_is_float(block, n) for n in op.output_names())
+
+
+STRAIGHT_THROUGH = "straight_through"  # the attribute with which an operator has the gradient of what it approximates, not its slope
 
 
 def has_slope(definition: OpDef, slot: str) -> bool:
