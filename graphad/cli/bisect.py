@@ -52,8 +52,8 @@ def _page(args: argparse.Namespace, case: Case, pipeline: Pipeline, culprit: Cul
 
 
 def _lines(text: str, culprit: Culprit) -> str:
-    """The lines of the printed program with the operators that the rewrite saw."""
-    ancestors = culprit.origin.ancestors if culprit.origin is not None else ()
+    """The lines of the printed program with the operators that the rewrite saw, where these come from no line of a file."""
+    ancestors = [each for each in culprit.origin.ancestors if each.source is None] if culprit.origin is not None else []
     seen = [ancestor.text.partition(" -> ") for ancestor in ancestors]
     rows = [(i, row.strip()) for i, row in enumerate(text.splitlines(), 1)]
     lines = [

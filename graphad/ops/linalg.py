@@ -651,12 +651,16 @@ def _decompositions_turned(t: Tensor) -> Tensor:
     return transpose(t, axis=[*range(t.ndim - 2), t.ndim - 1, t.ndim - 2])
 
 
+class NoSolution(InvalidValue):
+    """A linear system has no solution for the numbers that it got."""
+
+
 def _computed(function: Callable[..., object], *arrays: Array) -> Array:
-    """A function of numpy's linear algebra; InvalidValue where it finds no solution."""
+    """A function of numpy's linear algebra; NoSolution where it finds none."""
     try:
         return as_array(function(*arrays))
     except np.linalg.LinAlgError as error:
-        raise InvalidValue(f"there is no solution: {str(error).lower()}") from None
+        raise NoSolution(f"there is no solution: {str(error).lower()}") from None
 
 
 # -- inverses and powers -------------------------------------------------------------------------

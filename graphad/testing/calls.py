@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 
 from graphad.errors import GraphadError
 from graphad.ops import GRAD, OpDef
-from graphad.ops.aggregates import zeros_like
+from graphad.ops.aggregates import TensorArray, zeros_like
 from graphad.ops.definition import Attr, checked_attr
 from graphad.ops.sample import Value
 from graphad.testing.cases import KINDS, Choices, array_of
@@ -41,7 +41,17 @@ WORDS = {  # what samples do not have anyway
 }
 
 
-def other_value(choices: Choices, op: OpDef, number: int, name: str) -> tuple[object, ...]:
+class Constants(NamedTuple):
+    """What the code of a pass compares attributes and numbers with: a program in which none has the value gives it nothing to do."""
+
+    numbers: tuple[float, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+NONE = Constants()
+
+
+def other_value(choices: Choices, op: OpDef, number: int, name: str, constants: Constants = NONE) -> tuple[object, ...]:
     """A value for an attribute that an operator takes in the place of that in one of its samples; nothing if two drawn ones fail.
 
     Args:
@@ -49,19 +59,47 @@ def other_value(choices: Choices, op: OpDef, number: int, name: str) -> tuple[ob
         op: the operator.
         number: which of its samples.
         name: the attribute.
+        constants: what to choose every second time, as far as the attribute takes it.
     """
-    candidates = candidates_of(op, number, name)
+    candidates = candidates_of(op, number, name, constants)
     for _ in range(2 if candidates else 0):
-        index = choices.below(len(candidates))
-        if _fits(op, number, name, index):
+        index = chosen_value(choices, op, number, name, constants)
+        if _fits(op, number, name, constants, index):
             return (candidates[index],)
     return ()
 
 
+def chosen_value(choices: Choices, op: OpDef, number: int, name: str, constants: Constants = NONE) -> int:
+    """Which of the ``candidates_of`` an attribute to take: one of the constants every second time, if there are such."""
+    candidates = candidates_of(op, number, name, constants)
+    preferred = _of_constants(op, number, name, constants) if constants != NONE else []
+    return choices.one_of(preferred) if preferred and choices.boolean() else choices.below(len(candidates))
+
+
 @cache
-def _fits(op: OpDef, number: int, name: str, index: int) -> bool:
+def _of_constants(op: OpDef, number: int, name: str, constants: Constants) -> list[int]:
+    """Which candidates are made of constants."""
+    current = current_value(op, number, name)
+    known = {repr(value) for value in _accepted(op.attrs[name], _hints(op.attrs[name], current, constants))}
+    return [i for i, value in enumerate(candidates_of(op, number, name, constants)) if repr(value) in known]
+
+
+def _hints(attr: Attr, current: Any, constants: Constants) -> Iterator[object]:
+    """Values for an attribute that are one of the constants, or lists of them."""
+    numbers, whole = constants.numbers, [int(number) for number in constants.numbers if number.is_integer()]
+    if attr.kind in ("str", "DType"):
+        yield from constants.words
+    elif attr.kind in ("float", "int"):
+        yield from (numbers if attr.kind == "float" else whole)
+    elif attr.kind == "list[float]" or attr.kind.startswith("list[int]"):
+        listed = numbers if attr.kind == "list[float]" else whole
+        yield from ([number] * max(len(current or ()), 1) for number in listed)
+
+
+@cache
+def _fits(op: OpDef, number: int, name: str, constants: Constants, index: int) -> bool:
     sample = samples_of(op.type)[number]
-    attrs = {**canonical(op, sample.attrs), name: candidates_of(op, number, name)[index]}
+    attrs = {**canonical(op, sample.attrs), name: candidates_of(op, number, name, constants)[index]}
     outputs = outputs_of(op, sample.slots(), attrs)
     return outputs is not None and not _divides_by_zero(op, sample.slots(), attrs, outputs)
 
@@ -88,19 +126,31 @@ def canonical(op: OpDef, attrs: Mapping[str, object]) -> dict[str, object]:
 
 
 @cache
-def candidates_of(op: OpDef, number: int, name: str) -> list[object]:
-    samples, attr = samples_of(op.type), op.attrs[name]
-    current = canonical(op, samples[number].attrs).get(name, attr.default)
-    others = [sample.attrs[name] for sample in samples if name in sample.attrs]
+def candidates_of(op: OpDef, number: int, name: str, constants: Constants = NONE) -> list[object]:
+    """Other values for an attribute of a sample: those of other samples, such as it may have, and some constants, as it takes them."""
+    attr, current = op.attrs[name], current_value(op, number, name)
+    others = [sample.attrs[name] for sample in samples_of(op.type) if name in sample.attrs]
     unique: dict[str, object] = {}
-    for value in (*others, *_values(attr, current)):
+    for value in _accepted(attr, (*others, *_values(attr, current), *_hints(attr, current, constants))):
+        if value != current or type(value) is not type(current):
+            unique.setdefault(repr(value), value)
+    return list(unique.values())
+
+
+def current_value(op: OpDef, number: int, name: str) -> Any:
+    """What an attribute is in a sample."""
+    return canonical(op, samples_of(op.type)[number].attrs).get(name, op.attrs[name].default)
+
+
+def _accepted(attr: Attr, values: Iterable[object]) -> Iterator[object]:
+    """Those of some values that an attribute may have, as programs hold them."""
+    for value in values:
         try:
             checked = checked_attr(attr, value)
         except GraphadError:
             continue
-        if checked is not None and (checked != current or type(checked) is not type(current)):
-            unique.setdefault(repr(checked), checked)
-    return list(unique.values())
+        if checked is not None:
+            yield checked
 
 
 def _values(attr: Attr, current: Any) -> Iterator[object]:
@@ -138,6 +188,13 @@ def _words(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*WORDS.get(name, ()), *seen)))
 
 
+@cache
+def attribute_words() -> frozenset[str]:
+    """All words that some attribute of some operator may be."""
+    seen = (value for samples in SAMPLES.values() for s in samples for value in s.attrs.values() if isinstance(value, str))
+    return frozenset((*DTYPE_VALUES, *(word for words in WORDS.values() for word in words), *seen))
+
+
 # -- calls -----------------------------------------------------------------------------------------
 # Calls of operators: samples with other attributes, dtypes, extents and numbers, as far as the operator takes them.
 
@@ -158,6 +215,7 @@ class Interest:
         kinds: kinds of numbers, of ``graphad.testing.cases``.
         blocks: whether loops and branches are to be looked at.
         gradients: whether gradient operators are, so that programs have to be differentiated first.
+        constants: numbers and words that attributes should have, and constants be filled with.
     """
 
     types: tuple[str, ...] = ()
@@ -165,6 +223,7 @@ class Interest:
     kinds: tuple[str, ...] = KINDS
     blocks: bool = False
     gradients: bool = False
+    constants: Constants = NONE
 
 
 class Draft(NamedTuple):
@@ -207,9 +266,14 @@ class Call:
 def checked(op: OpDef, inputs: Slots, attrs: dict[str, object], number: int = 0) -> Call | None:
     """The call, None if the operator does not take it or makes something large of it."""
     outputs = outputs_of(op, inputs, attrs)
-    if outputs is None or any(np.size(value) > MOST_RESULTS for values in outputs.values() for value in values):
+    if outputs is None or any(_size(value) > MOST_RESULTS for values in outputs.values() for value in values):
         return None
     return Call(op, inputs, attrs, outputs, number)
+
+
+def _size(value: Value) -> int:
+    """How many elements there are, written or not."""
+    return value.length if isinstance(value, TensorArray) else np.size(value)
 
 
 def inferred(draft: Draft) -> Draft | None:
@@ -281,7 +345,7 @@ def _other_attr(choices: Choices, op: OpDef, number: int, attrs: dict[str, objec
         names = list(op.attrs)
     for _ in range(min(3, len(names))):
         name = choices.one_of(names)
-        for value in other_value(choices, op, number, name):
+        for value in other_value(choices, op, number, name, interest.constants):
             return {**attrs, name: value}
     return attrs
 

@@ -258,6 +258,10 @@ class Choices(ABC):
     def below(self, count: int) -> int:
         """A number from 0 to ``count`` - 1; ``count`` is at least 1."""
 
+    def in_turn(self, count: int, following: int) -> int:
+        """The number that it is the turn of; where choices are made again, that of then."""
+        return following
+
     def integer(self, low: int, high: int) -> int:
         """A number from ``low`` to ``high``, both included."""
         return low + self.below(high - low + 1)
@@ -307,6 +311,11 @@ class RandomChoices(Choices):
         number = self.prefix[drawn] % count if drawn < len(self.prefix) else int(self.random() * count)
         self.numbers.append(number)
         return number
+
+    def in_turn(self, count: int, following: int) -> int:
+        drawn = len(self.numbers)
+        self.numbers.append(self.prefix[drawn] % count if drawn < len(self.prefix) else following)
+        return self.numbers[-1]
 
 
 Generator = Callable[Concatenate[Choices, P], Case]

@@ -117,7 +117,7 @@ def check_pass(
     Raises:
         Counterexample: the pass is wrong; the program it is shown on was made as small as possible.
         Vacuous: the pass changed no program, and is no analysis.
-        KeyboardInterrupt: the check was interrupted; its ``checked`` says what was tried.
+        KeyboardInterrupt: the check was interrupted; its text says what was tried, and its ``checked`` holds that.
 
     >>> check_pass("dead-code", examples=20).examples
     20
@@ -139,7 +139,8 @@ def check_pass(
 
 def _source(subject: Subject, programs: Programs | None) -> Callable[[Choices], Case]:
     if programs is None:
-        return _suitable(subject)
+        suitable = _suitable(subject)
+        return lambda choices: _written_nowhere(suitable(choices))
     if callable(programs):
         return programs
     if isinstance(programs, Program | Case) or not all(isinstance(each, Program | Case) for each in programs):
@@ -148,6 +149,14 @@ def _source(subject: Subject, programs: Programs | None) -> Callable[[Choices], 
         raise InvalidValue("programs is empty: there is nothing to try the pass on")
     known = list(programs)
     return lambda choices: _with_arrays(known[choices.below(len(known))], choices)
+
+
+def _written_nowhere(case: Case) -> Case:
+    """The case, whose operators no line of the user's has written."""
+    for block in case.program.blocks:
+        for op in block.ops:
+            op.source = None
+    return case
 
 
 def _with_arrays(program: Program | Case, choices: Choices) -> Case:
@@ -188,11 +197,12 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     exact = all(rule.exact for rule in rules)
     is_about_gradients = interest.gradients and not subject.is_backward
     random.Random("rules").shuffle(rules)
-    others, rules_in_turn = drawn(interest, subject.is_backward, subject.is_after_backward), itertools.cycle(rules)
+    others, turns = drawn(interest, subject.is_backward, subject.is_after_backward), itertools.count(step=PLANTED)
 
     def program(choices: Choices) -> Case:
         if rules and not choices.chance(3):
-            case = planted_with_all(choices, list(itertools.islice(rules_in_turn, PLANTED)), exact)
+            first = choices.in_turn(len(rules), next(turns) % len(rules))
+            case = planted_with_all(choices, [rules[(first + i) % len(rules)] for i in range(PLANTED)], exact)
         else:
             case = others(choices)
         if is_about_gradients and not choices.chance(FORWARD):
@@ -233,6 +243,7 @@ class _Search:
         except KeyboardInterrupt as interrupt:
             self.checked.interrupted = True
             interrupt.checked = self.checked  # type: ignore[attr-defined]
+            interrupt.args = (f"{self.subject}: {self.checked}",)
             raise
         finally:
             self.checked.unreached = self.reach.unreached()

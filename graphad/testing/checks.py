@@ -18,13 +18,15 @@ import numpy as np
 
 from graphad.errors import GraphadError, InvalidGraph, NoGradient, ParseError, PassError, Refused
 from graphad.ir import Graph, schedule
+from graphad.ir.regions import BranchLike, CallLike, LoopLike, RegionOp, types_of
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, GradOpDef
+from graphad.ops.linalg import NoSolution
 from graphad.plugins import ensure_plugins
 from graphad.program import EMPTY, RANDOM_STREAM, Program
 from graphad.rewriting import Pass, Rule
 from graphad.rewriting.passes import Applier, applying, take_as_verified
-from graphad.testing.calls import Interest
+from graphad.testing.calls import Constants, Interest, attribute_words
 from graphad.testing.cases import Case, completed
 from graphad.testing.trial import (
     LEAST,
@@ -52,8 +54,10 @@ from graphad.testing.trial import (
     roundings,
     run_requesting_gradients,
     scheduled,
+    seeded,
     slope,
 )
+from graphad.testing.watched import is_marked, run_reusing
 from graphad.types import Array
 
 # -- naming ----------------------------------------------------------------------------------------
@@ -116,7 +120,14 @@ def _renamed_names(values: list[object], known: set[str], rename: Callable[[str]
 
 Arc = tuple[CodeType, int, int]  # from one line to the next within a function; 0 before the first
 TOLD_APART = 16  # so many operators at most that have the same text in a field of their definitions
-OF_BLOCKS = {"is_loop", "carried_count"}  # names by which code speaks of loops and branches
+OF_BLOCKS = {"is_loop", "carried_count"}  # names by which code speaks of operators with blocks, and by which of one kind of them
+INTERFACES: dict[str, type[RegionOp]] = {
+    **dict.fromkeys(("LoopLike", "is_forward_loop", "loops", "peel", "unroll", "split_loop", "run_once"), LoopLike),
+    **dict.fromkeys(("BranchLike", "add_branch"), BranchLike),
+    **dict.fromkeys(("CallLike", "split_call"), CallLike),
+}
+USUAL = (0, 1, -1, 2)  # numbers that code has for other reasons than to compare something with them; of floats the first two
+LARGEST_CONSTANT, MOST_CONSTANTS = 64.0, 8  # of the numbers in a pass's code, those up to this size, and so many
 
 
 def own_functions(kind: type) -> list[FunctionType]:
@@ -173,7 +184,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
-    """The operators, attributes and slots that the code of some passes and rules mentions, in its constants and those of its module.
+    """The operators, attributes, slots and numbers that the code of some passes and rules mentions, in its constants and its module's.
 
     Code also speaks of operators by a field of their definitions: ``row.narrow == "gains"`` mentions all that gain by narrow types.
     And whether it looks at loops and branches: at operators' graphs, or the blocks that they are written in. Code that mentions a gradient
@@ -183,18 +194,27 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
     rules = list(rules)
     words: dict[str, None] = dict.fromkeys(op_type for rule in rules for op_type in sorted(rule.types or ()))
     names, fields = set[str](), _types_by_field()
+    numbers = dict.fromkeys(number for each in passes for number in _numbers(_options(each)))
     for each in (*passes, *rules):
         for function in own_functions(type(each)):
             for code in _codes(function.__code__):
+                mentions = [*code.co_consts, *(function.__globals__.get(name) for name in code.co_names)]
                 names.update(code.co_names)
-                words.update(dict.fromkeys([*_words(code.co_consts), *_told_apart(code, fields)]))
-                words.update(dict.fromkeys(_words([function.__globals__.get(name) for name in code.co_names])))
+                words.update(dict.fromkeys([*_words(mentions), *_told_apart(code, fields)]))
+                numbers.update(dict.fromkeys(_numbers(mentions)))
+    interfaces = dict.fromkeys(interface for name, interface in INTERFACES.items() if name in names)
+    words.update(dict.fromkeys(op_type for interface in interfaces for op_type in sorted(types_of(interface))))
     mentioned = [word for word in words if word in REGISTRY]
     types = tuple(sorted({_forward_type(word) for word in mentioned}))
     attributes = {name for definition in REGISTRY.values() for name in definition.attrs}
     of_gradients = any(isinstance(REGISTRY[word], GradOpDef) for word in mentioned)
-    about_blocks = bool(names & OF_BLOCKS) or any(isinstance(REGISTRY[op_type], ControlDef) for op_type in types)
-    return Interest(types, tuple(sorted(word for word in words if word in attributes)), blocks=about_blocks, gradients=of_gradients)
+    return Interest(
+        types,
+        tuple(sorted(word for word in words if word in attributes)),
+        blocks=bool(names & OF_BLOCKS) or any(isinstance(REGISTRY[op_type], ControlDef) for op_type in types),
+        gradients=of_gradients,
+        constants=Constants(tuple(numbers)[:MOST_CONSTANTS], tuple(sorted(set(words) & attribute_words()))),
+    )
 
 
 def _forward_type(op_type: str) -> str:
@@ -231,6 +251,21 @@ def _words(values: Iterable[object], depth: int = 3) -> Iterator[str]:
             yield from _words([*value.keys(), *value.values()], depth - 1)
         elif isinstance(value, tuple | list | set | frozenset) and depth:
             yield from _words(sorted(value, key=repr) if isinstance(value, set | frozenset) else value, depth - 1)
+
+
+def _numbers(values: Iterable[object], depth: int = 2) -> Iterator[float]:
+    """The numbers of moderate size in numbers, and in collections of them; 0 and 1, which are everywhere, say nothing."""
+    for value in values:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            known = USUAL if isinstance(value, int) else USUAL[:2]
+            yield from [float(value)] if abs(value) <= LARGEST_CONSTANT and value not in known else []
+        elif isinstance(value, tuple | list) and depth:
+            yield from _numbers(value, depth - 1)
+
+
+def _options(each: Pass) -> list[object]:
+    """The values of a pass's own options."""
+    return [getattr(each, name, None) for name in getattr(each, "__dataclass_fields__", ())]
 
 
 # -- lines that ran ------------------------------------------------------------------------------
@@ -375,12 +410,22 @@ def _values(trial: Trial, compiled: bool = False) -> Finding | None:
     try:
         got = trial.observed_after(compiled=True) if compiled else trial.got
     except Exception as error:
-        return Finding(kind, f"the program after the pass does not run: {type(error).__name__}: {error}", type(error).__name__)
-    text = observed_difference(kept, got, allowed)
+        return _not_running(kind, "the program after the pass does not run", error)
+    text = observed_difference(kept, got, allowed, least=OF_TERMS if roundings(trial.before) else LEAST)
     if text and allowed and _is_unstable(trial, allowed, UNSTABLE if _is_finite(got) else UNSTABLE_AT_ENDS):
         return None
     text = text or observed_difference(trial.intended, got, _tolerance(trial), ("intended", "after"))
     return Finding(kind, text, "differ") if text else None
+
+
+def _not_running(kind: str, what: str, error: BaseException) -> Finding | None:
+    """That a program does not run; nothing where a linear system has no solution: the gradient of a determinant, say, at zeros."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, NoSolution):
+            return None
+        cause = cause.__cause__
+    return Finding(kind, f"{what}: {type(error).__name__}: {error}", _mark(error))
 
 
 def _is_finite(found: Observed) -> bool:
@@ -430,7 +475,7 @@ def _compiled(trial: Trial) -> Finding | None:
     try:
         plain = observe(trial.before, trial.case, names, compiled=True)
     except Exception as error:
-        return Finding("compiled", f"before the pass already, it does not run: {type(error).__name__}: {error}", type(error).__name__)
+        return _not_running("compiled", "before the pass already, it does not run", error)
     if not observed_difference(trial.expected, plain):
         return _values(trial, compiled=True)
     tolerance = max(REORDERED, roundings(trial.before))
@@ -445,6 +490,22 @@ def _compiled_after(trial: Trial) -> bool:
     except Exception:
         return False
     return not trial.intended.values and not trial.intended.scope and not observed_difference(trial.expected, got, trial.allowed)
+
+
+def _marked(trial: Trial) -> Finding | None:
+    """The program after the pass gives what it gives, also where each marked operator overwrites the input that its mark names."""
+    after = trial.after
+    if after is None or not is_marked(after):
+        return None
+    values = {name: value for name, value in trial.got.values.items() if after.global_block().has_var(name)}
+    try:
+        with seeded():
+            found = Observed(*run_reusing(after, trial.case, values))
+    except Exception as error:
+        return _not_running("marks", "the program after the pass does not run", error)
+    tolerance = max(REORDERED, roundings(after))  # the other memory may be laid out in another way, so that sums are in another order
+    text = observed_difference(replace(trial.got, values=values), found, tolerance, ("without the marks", "with them"))
+    return None if not text or _is_unstable(trial, tolerance) else Finding("marks", text, "differ")
 
 
 def _expected(trial: Trial) -> Finding | None:
@@ -523,7 +584,7 @@ def _made_gradients(trial: Trial) -> Finding | None:
     try:
         values = trial.got.values
     except Exception as error:
-        return Finding("gradients", f"the program with them does not run: {type(error).__name__}: {error}", type(error).__name__)
+        return _not_running("gradients", "the program with them does not run", error)
     missing = {name: np.zeros_like(standard[name]) for name in wanted if trial.made.get(name) not in values}
     got = {name: missing[name] if name in missing else values[trial.made[name]] for name in wanted}
     return _compared(trial, case.program, standard, got, ("of the standard backward", "made here"))
@@ -577,7 +638,7 @@ def _gradients_after(trial: Trial) -> Finding | None:
     try:
         got = gradient_values(after, case, wanted)
     except Exception as error:
-        return Finding("gradients", f"after the pass there is none: {type(error).__name__}: {error}", type(error).__name__)
+        return _not_running("gradients", "after the pass there is none", error)
     return _compared(trial, trial.before, expected, got, ("before", "after"))
 
 
@@ -627,12 +688,13 @@ CHECKS: dict[str, Check] = {
     "text": _readable,
     "types": _typed,
     "values": _values,
+    "marks": _marked,
     "idempotent": _idempotent,
     "deterministic": _deterministic,
     "gradients": _gradients,
     "compiled": _compiled,
 }
-OF_RESULTS = ("text", "types", "values", "compiled")  # these hold where the pass left the program as it was
+OF_RESULTS = ("text", "types", "values", "marks", "compiled")  # these hold where the pass left the program as it was
 
 # -- examine ---------------------------------------------------------------------------------------
 # One case against one pass: whether everything holds that has to hold of a pass.

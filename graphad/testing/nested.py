@@ -25,6 +25,7 @@ from graphad.types import TENSOR, Array
 Shape = tuple[int, ...]
 SHAPES: tuple[Shape, ...] = ((3,), (1,), (2, 3), (3, 3))
 LETTERS = "tuvw"  # what fresh names begin with, by depth; blocks beside each other use the same ones
+COUNTS = ((1, 1), (-1, 1), (0, 2), (2, -1), (0, -1))  # from where and in which steps a loop may count that is not 0, 1, 2, ...
 THRESHOLDS = (0.1371, -0.3719, 0.4523)  # far from the values that programs like to have
 
 
@@ -493,16 +494,17 @@ def _counting(w: NestedWriter, trips: int) -> tuple[Callable[[], object], Callab
     early_exit = w.rarely(6)
     if w.rarely(5):
         return *_float_counter(w, trips), None, early_exit
-    counter = w.constant(0, name=w.unique("i"))
+    start, step = w.one_of(*COUNTS) if not w.with_arrays and w.rarely(3) else (0, 1)  # arrays are written at the counter
+    counter = w.constant(start, name=w.unique("i"))
     w.scope.counters.append(counter)
-    bound = w.choices.integer(0, 2)
-    limit = w.fed("l", [trips], "int64") if bound == 1 else w.constant(trips)
+    bound, most = w.choices.integer(0, 2), start + step * trips
+    limit = w.fed("l", [most], "int64") if bound == 1 else w.constant(most)
 
     def test(name: str) -> str:
-        inner = w.constant(trips) if bound == 2 else limit
-        return w.compare("less_than", counter, inner, name)
+        inner = w.constant(most) if bound == 2 else limit
+        return w.compare("less_than" if step > 0 else "greater_than", counter, inner, name)
 
-    return lambda: w.append("increment", {"X": counter}, counter, step=1.0), test, counter, early_exit
+    return lambda: w.append("increment", {"X": counter}, counter, step=float(step)), test, counter, early_exit
 
 
 def _float_counter(w: NestedWriter, trips: int) -> tuple[Callable[[], object], Callable[[str], object]]:

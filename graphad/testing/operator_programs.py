@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -405,8 +405,12 @@ class CallProgram(CallWriter):
 
     def number_like(self, value: Array) -> str:
         """A constant of the shape and dtype of a value, all of whose elements are one number."""
-        numbers = NUMBERS if value.dtype.kind == "f" else INTEGERS
-        return self.constant(np.full(value.shape, self.choices.one_of(numbers), value.dtype))
+        numbers: tuple[float, ...] = NUMBERS if value.dtype.kind == "f" else INTEGERS
+        own = [number for number in self.interest.constants.numbers if value.dtype.kind == "f" or number.is_integer()]
+        if own and value.dtype.kind in "fi" and self.choices.boolean():
+            numbers = tuple(own)
+        number = self.choices.one_of(numbers)
+        return self.constant(np.full(value.shape, abs(number) if value.dtype.kind == "u" else number, value.dtype))
 
     # -- outputs ---------------------------------------------------------------------------------
 
@@ -504,8 +508,8 @@ def _same_or_partner(w: CallProgram, name: str) -> OpDef | None:
     return lookup(partner if partner is not None and w.choices.boolean() else writer.type)
 
 
-def over(w: CallProgram, draft: Draft, name: str) -> tuple[Call, Names] | None:
-    """A call with a name among its inputs, and others of its shape where the draft has several of one shape."""
+def over(w: CallProgram, draft: Draft, name: str, beside: Sequence[str] = ()) -> tuple[Call, Names] | None:
+    """A call with a name among its inputs, and others of its shape where the draft has several of one shape: ``beside`` first."""
     value = w.values[name]
     places = [(s, i) for s, vs in draft.inputs.items() for i, v in enumerate(vs) if isinstance(v, np.ndarray) and v.dtype == value.dtype]
     if not places or not draft.fixed:
@@ -515,9 +519,10 @@ def over(w: CallProgram, draft: Draft, name: str) -> tuple[Call, Names] | None:
     inputs = {s: list(values) for s, values in draft.inputs.items()}
     names: dict[str, list[str | None]] = {s: [None] * len(values) for s, values in inputs.items()}
     inputs[slot][i], names[slot][i] = value, name
+    left = list(beside)
     for s, n in places:
         if (s, n) != (slot, i) and inputs[s][n].shape == old:
-            known = _beside(w, value)
+            known = left.pop(0) if left else _beside(w, value)
             names[s][n] = known
             inputs[s][n] = w.values[known] if known else array_of(w.choices, value.shape, name_of(value.dtype))
     call = checked(draft.op, inputs, draft.attrs, draft.number)
@@ -629,8 +634,37 @@ def loop(w: CallProgram) -> None:
     write_loop(w, w.choices.one_of(TRIPS), lambda _: _body(w, overwrite=2))
 
 
-TESTS = (*(("less_than", 0),) * 3, ("less_equal", -1), ("greater_than", 0), ("not_equal", 0))
-"""How a loop compares its counter with a limit, and how far the limit is from the number of trips; ``greater_than`` has the limit first."""
+class Counting(NamedTuple):
+    """How a loop counts.
+
+    Attributes:
+        test: how it compares its counter with a limit.
+        start: of the counter.
+        step: of the counter.
+        short: how far the limit is from where the counter is after the last trip.
+        turned: whether the limit is compared with the counter.
+    """
+
+    test: str
+    start: int = 0
+    step: int = 1
+    short: int = 0
+    turned: bool = False
+
+    def limit(self, trips: int) -> int:
+        """The limit of a loop of so many trips."""
+        return self.start + self.step * trips - self.short
+
+
+COUNTINGS = (
+    *(Counting("less_than"),) * 6,
+    *(Counting("less_equal", short=1), Counting("greater_than", turned=True), Counting("not_equal")) * 2,
+    *(Counting("less_than", start=start, step=step) for start, step in ((1, 1), (-1, 1), (2, 2))),
+    Counting("less_than", step=2, short=1),
+    *(Counting("less_equal", start=1, short=1), Counting("less_equal", step=2, short=1)),
+    *(Counting("greater_than", start=start, step=-1) for start in (3, 0)),
+    Counting("greater_equal", start=2, step=-1, short=-1),
+)
 
 
 def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: bool = False) -> None:
@@ -642,26 +676,27 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
         body: writes the body; it gets the name of the counter, which it may read.
         early: whether the counter goes on before the body rather than after it.
     """
-    counter = w.constant(np.array([0], "int64"), w.unique("i"))
-    fed, (test, by) = w.choices.chance(3), w.choices.one_of(TESTS)
-    limit = w.data(np.array([trips + by], "int64")) if fed else w.constant(np.array([trips + by], "int64"), w.unique("n"))
-    operands = {"X": [limit], "Y": [counter]} if test == "greater_than" else {"X": [counter], "Y": [limit]}
+    fed, counting = w.choices.chance(3), w.choices.one_of(COUNTINGS)
+    counter = w.constant(np.array([counting.start], "int64"), w.unique("i"))
+    most = np.array([counting.limit(trips)], "int64")
+    limit = w.data(most) if fed else w.constant(most, w.unique("n"))
+    operands = {"X": [limit], "Y": [counter]} if counting.turned else {"X": [counter], "Y": [limit]}
     bound = None if fed else w.block.ops[-1]
-    condition = w.apply(test, operands, {}, w.unique("c")) or ""
+    condition = w.apply(counting.test, operands, {}, w.unique("c")) or ""
     w.reserved |= {counter, limit, condition}
     w.counters.append(counter)
     with w.inside(runs=trips > 0) as block:
         if early:
-            w.apply("increment", {"X": [counter]}, {"step": 1.0}, counter)
+            w.apply("increment", {"X": [counter]}, {"step": float(counting.step)}, counter)
         body(counter)
         if not early:
-            w.apply("increment", {"X": [counter]}, {"step": 1.0}, counter)
-        w.apply(test, operands, {}, condition)
+            w.apply("increment", {"X": [counter]}, {"step": float(counting.step)}, counter)
+        w.apply(counting.test, operands, {}, condition)
         if trips > 1 and not _run_on(w, block, trips - 1):
             if bound is None:
-                w.feeds[limit] = np.array([1 + by], "int64")
+                w.feeds[limit] = np.array([counting.limit(1)], "int64")
             else:
-                bound.attrs["value"] = 1.0 + by
+                bound.attrs["value"] = float(counting.limit(1))
     w.counters.pop()
     read = [name for name in outside_reads(block) if name != condition]
     written = [*(name for name in outside_writes(block) if name != condition), condition]

@@ -68,6 +68,7 @@ class Counterexample(AssertionError):
         after = str(self.graph if self.after is None else self.after)
         parts = {
             **_texts(str(self.before), after),
+            "written at": _lines(self.before),
             "arrays": _arrays({**self.case.feeds, **self.case.params}),
             "pictures": "\n".join(map(str, self.pictures)) or "none: it cannot be drawn",
             "rewrite by rewrite": "" if self.page is None else str(self.page),
@@ -109,6 +110,12 @@ def _texts(before: str, after: str) -> dict[str, str]:
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=len(before)))[3:]
     whole = len(before.splitlines()) + len(after.splitlines())
     return {"before and after": "\n".join(lines)} if len(lines) < whole else {"before": before, "after": after}
+
+
+def _lines(program: Program) -> str:
+    """The lines of the user's that wrote the operators of a program, as far as any did."""
+    ops = (op for block in program.blocks for op in block.ops if op.source is not None)
+    return "\n".join(f"{op.source}: {op!r}" for op in ops)
 
 
 def _arrays(arrays: Mapping[str, Array]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -15,7 +15,7 @@ import numpy as np
 
 from graphad.ops import GRAD, ControlDef, OpDef, lookup
 from graphad.ops.sample import Value
-from graphad.testing.calls import Call, Interest, Slots, candidates_of
+from graphad.testing.calls import Call, Interest, Slots, candidates_of, other_attr
 from graphad.testing.cases import NON_FINITE, SHORT, STEEP, Case, Choices, RandomChoices, array_of
 from graphad.testing.nested import accumulate, delay, nested_program
 from graphad.testing.operator_programs import COMMON, NEVER, CallProgram, Names, operators, unknown_extent
@@ -37,7 +37,7 @@ from graphad.testing.swept_calls import (
     types_of,
     varied,
 )
-from graphad.testing.trial import has_slope
+from graphad.testing.trial import STRAIGHT_THROUGH, has_slope
 from graphad.testing.values import arrays, random_like
 from graphad.types import Array
 
@@ -45,6 +45,7 @@ from graphad.types import Array
 # Programs in which operators read each other's results, every operator after every other one.
 
 CHAINS = 3  # so many pairs of operators a program
+DIAMONDS = 4  # of so many pairs in one the second reads the first twice
 OF_INTEGERS = ("ordinary", "large")  # kinds of numbers that integers have
 NARROWED = ("float32", "float64")  # what a pass makes narrower
 LINKS = (  # what stands between operators of interest: copies, views, arithmetic
@@ -82,7 +83,8 @@ def chain_sweep(choices: Choices, interest: Interest, start: int) -> Case:
         turn, place = divmod(number, len(types))
         partners, step = (around, turn) if not interest.types else ((types, around)[turn % 2], turn // 2)
         pair = [types[place], partners[(place + step) % len(partners)]]
-        results += _chain(w, pair[::-1] if choices.boolean() else pair, dtype)
+        pair = pair[::-1] if choices.boolean() else pair
+        results += _diamond(w, pair, dtype) if choices.chance(DIAMONDS) else _chain(w, pair, dtype)
     return Case(w.program, loss_of(w, results), w.feeds, w.params)
 
 
@@ -102,10 +104,40 @@ def _chain(w: CallProgram, types: list[str], dtype: str) -> list[str]:
     return written
 
 
+def _diamond(w: CallProgram, types: list[str], dtype: str) -> list[str]:
+    """An operator twice over the same, with other attributes perhaps, and another one that joins the two; the names of the results."""
+    first = _first_call(w, types[0], dtype)
+    names = w.append(*first, overwrite=NEVER) if first is not None else []
+    if first is None or not names or not isinstance(w.values[names[0]], np.ndarray):
+        return names
+    again = w.append(_related(w, first[0]), first[1], overwrite=NEVER)
+    return (
+        append_over(w, types[-1], names[0], NEVER, [name for name in again[:1] if isinstance(w.values[name], np.ndarray)]) + again + names
+    )
+
+
+def _related(w: CallProgram, call: Call) -> Call:
+    """A call on the same inputs that differs in an attribute, which perhaps is what another attribute is in the first call."""
+    known = call.op.attrs
+    names = [name for name in w.interest.attrs if name in known] or list(known)
+    pairs = [(to, of) for to, of in itertools.permutations(names, 2) if known[to].kind == known[of].kind and call.attrs.get(of) is not None]
+    other = None
+    if pairs and w.choices.boolean():
+        to, of = w.choices.one_of(pairs)
+        other = call.with_attrs({**call.attrs, to: call.attrs[of]})
+    return other or other_attr(w.choices, call, w.interest) or call
+
+
 def _first(w: CallProgram, op_type: str, dtype: str) -> list[str]:
+    found = _first_call(w, op_type, dtype)
+    return [] if found is None else w.append(*found, overwrite=8)
+
+
+def _first_call(w: CallProgram, op_type: str, dtype: str) -> tuple[Call, Names] | None:
+    """A call of an operator, and names for what it reads; None if it has no samples."""
     call = varied(w.choices, op_type, w.interest)
     if call is None:
-        return []
+        return None
     chooses = any(attr.kind == "DType" for attr in call.op.attrs.values())  # a type, as cast does: its samples have several
     call = call if chooses and w.choices.boolean() else converted(call, dtype)
     if w.non_finite or w.choices.chance(3):
@@ -113,7 +145,7 @@ def _first(w: CallProgram, op_type: str, dtype: str) -> list[str]:
     known = {slot: [_known(w, value) for value in values] for slot, values in call.inputs.items()}
     pairs = {slot: list(zip(values, known[slot], strict=True)) for slot, values in call.inputs.items()}
     other = call.with_inputs({slot: [value if name is None else w.values[name] for value, name in each] for slot, each in pairs.items()})
-    return w.append(call, w.named(call, {}), overwrite=8) if other is None else w.append(other, w.named(other, known), overwrite=8)
+    return (call, w.named(call, {})) if other is None else (other, w.named(other, known))
 
 
 def _has_floats(call: Call) -> bool:
@@ -344,7 +376,7 @@ def _in_float64(op: OpDef) -> Iterator[Call]:
     drafts = [(call, {**call.attrs, **changed}) for call, changed in (*((call, {}) for call in calls), *changes)]
     for call, attrs in _in_rounds(drafts):
         other = call if attrs == call.attrs else call.with_attrs(attrs)
-        if other is not None and other.finite and _is_of_floats(other):
+        if other is not None and other.finite and _is_of_floats(other) and not other.attrs.get(STRAIGHT_THROUGH):
             yield other
 
 
@@ -712,7 +744,7 @@ LED: tuple[Sweep, ...] = (  # where a pass names a few operators: there are few 
     constant_sweep,
 )
 OF_BLOCKS: tuple[Sweep, ...] = (*(block_sweep,) * 8, twin_sweep, chain_sweep, value_sweep, gradient_sweep, name_sweep)
-FEW = 20  # operators
+FEW = 32  # operators
 FIRST = (None, delay, accumulate, delay)  # what the first operator with blocks of a nested program is; None: any
 SEEDS = 1 << 30
 SWEPT = 4, 5  # so many programs of so many go through all operators in turn; they are small
@@ -750,7 +782,7 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
         after_backward: whether what is on trial comes after it.
 
     Returns:
-        A function of choices, of which it takes one number: which sweep comes next is not left to them.
+        A function of choices; which sweep comes next is not left to them.
     """
     everything = replace(interest, types=(), attrs=())
     interest = everything if 2 * len(interest.types) > len(operators()) else interest
@@ -761,15 +793,16 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
     others = (*others, *(steep_sweep,) * 3) if interest.kinds == SHORT else others
     kinds = [*((sweep, interest) for sweep in led * (2 if are_few else 1)), *((sweep, everything) for sweep in others)]
     random.Random("kinds").shuffle(kinds)
-    turns: dict[tuple[Sweep, Interest], Iterator[int]] = defaultdict(itertools.count)
+    turns = Counter[tuple[Sweep, Interest]]()
     numbers = itertools.count()
 
     def program(choices: Choices) -> Case:
-        number = next(numbers)
-        sweep, leaning = kinds[number % len(kinds)]
-        own = RandomChoices(f"{choices.below(SEEDS)} {number}")
-        case = sweep(own, leaning, next(turns[sweep, leaning]))
-        unknown_extent(own, case.program, case.feeds)
+        kind = kinds[choices.in_turn(len(kinds), next(numbers) % len(kinds))]
+        sweep, leaning = kind
+        start = choices.in_turn(turns[kind] + 1, turns[kind])
+        turns[kind] += start == turns[kind]
+        case = sweep(choices, leaning, start)
+        unknown_extent(choices, case.program, case.feeds)
         return case
 
     return program

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 
 import numpy as np
 
 from graphad.ops import OpDef, lookup
 from graphad.ops.sample import Value
-from graphad.testing.calls import Call, Draft, Interest, Slots, candidates_of, canonical, checked, cut_to, in_dtype, inferred, rank_of
+from graphad.testing.calls import (
+    NONE,
+    Call,
+    Constants,
+    Draft,
+    Interest,
+    Slots,
+    candidates_of,
+    canonical,
+    checked,
+    chosen_value,
+    cut_to,
+    in_dtype,
+    inferred,
+    rank_of,
+)
 from graphad.testing.cases import SHORT, Choices, RandomChoices, array_of
 from graphad.testing.operator_programs import COMMON, CallProgram, operators, over
 from graphad.testing.samples import samples_of
@@ -74,12 +89,13 @@ def varied(choices: Choices, op_type: str, interest: Interest) -> Call | None:
     if not names or not choices.boolean():
         return call
     name = choices.one_of([n for n in interest.attrs if n in names] or names)
-    return _with_attr(call, name, choices.below(len(candidates_of(op, call.number, name))))
+    constants = interest.constants if name in interest.attrs else NONE
+    return _with_attr(call, name, constants, chosen_value(choices, op, call.number, name, constants))
 
 
 @lru_cache(maxsize=KEPT)
-def _with_attr(call: Call, name: str, index: int) -> Call:
-    other = call.with_attrs({**call.attrs, name: candidates_of(call.op, call.number, name)[index]})
+def _with_attr(call: Call, name: str, constants: Constants, index: int) -> Call:
+    other = call.with_attrs({**call.attrs, name: candidates_of(call.op, call.number, name, constants)[index]})
     return other if other is not None and other.finite else call
 
 
@@ -149,14 +165,14 @@ def exchanged(inputs: Slots) -> Iterator[Slots]:
             yield changed
 
 
-def append_over(w: CallProgram, op_type: str, name: str, overwrite: int) -> list[str]:
-    """An operator over a name; the names of its results, none if it takes no value of that type."""
+def append_over(w: CallProgram, op_type: str, name: str, overwrite: int, beside: Sequence[str] = ()) -> list[str]:
+    """An operator over a name, and others beside it; the names of its results, none if it takes no value of that type."""
     call, value = varied(w.choices, op_type, w.interest), w.values[name]
     if call is None or not isinstance(value, np.ndarray):
         return []
     call = converted(call, name_of(value.dtype))
     draft = inferred(Draft(call.op, call.inputs, call.attrs, call.number))
-    found = over(w, draft, name) if draft is not None else None
+    found = over(w, draft, name, beside) if draft is not None else None
     return w.append(*found, overwrite=overwrite) if found is not None else []
 
 

@@ -67,7 +67,7 @@ def _compiled_from(run: int) -> Iterator[None]:
 
 
 @contextmanager
-def _seeded() -> Iterator[None]:
+def seeded() -> Iterator[None]:
     """Within it, a program without a seed has one, in this thread alone: another one may run the same program."""
     before = interpreter.SEED.set(SEED)
     try:
@@ -92,7 +92,7 @@ def observe(program: Program, case: Case, names: Sequence[str], compiled: bool =
     variables = program.global_block().vars
     feeds = {name: array for name, array in case.feeds.items() if name in variables}
     executor = executor or OneRun(max_iterations=ITERATIONS)
-    with _compiled_from(1 if compiled else 0), _seeded():
+    with _compiled_from(1 if compiled else 0), seeded():
         try:
             return _run(executor, program, feeds, case, names)
         except NoValue:
@@ -183,13 +183,14 @@ def _located(one: Array, other: Array, differs: NDArray[np.bool_], tolerance: fl
     return "\n".join([f"at {list(first)}: {text}; {count} of {one.size} elements differ{'s' * (count == 1)}", *lines])
 
 
-def observed_difference(before: Observed, after: Observed, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after")) -> str:
-    """What differs between two runs, by name; empty if nothing does. What had no value before may have any."""
+def observed_difference(
+    before: Observed, after: Observed, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after"), least: float = LEAST
+) -> str:
+    """What differs between two runs, by name; empty if nothing does. What had no value before may have any; see ``difference``."""
     for what, one, other in (("", before.values, after.values), ("persistable ", before.scope, after.scope)):
         for name, value in one.items():
-            text = (
-                difference(value, other[name], tolerance, labels) if name in other else f"{_shown(value)} {labels[0]}, no value {labels[1]}"
-            )
+            missing = f"{_shown(value)} {labels[0]}, no value {labels[1]}"
+            text = difference(value, other[name], tolerance, labels, least) if name in other else missing
             if text:
                 return f"{what}{name}: {text}"
     return ""
@@ -364,10 +365,13 @@ def _can_difference(block: Block, op: Operator) -> bool:
         return False
     if isinstance(definition, ControlDef):
         return True
-    if definition.grads is None:
+    if definition.grads is None or op.attrs.get(STRAIGHT_THROUGH):
         return False
     without = (name for slot in op.inputs if not has_slope(definition, slot) for name in op.input(slot) if _is_float(block, name))
     return all(block.var_recursive(name).stop_gradient for name in without) or not any(_is_float(block, n) for n in op.output_names())
+
+
+STRAIGHT_THROUGH = "straight_through"  # the attribute with which an operator has the gradient of what it approximates, not its slope
 
 
 def has_slope(definition: OpDef, slot: str) -> bool:
@@ -753,6 +757,7 @@ HEADLINES = {
     "types": "the program after the pass declares what its operators do not give",
     "values": "the results differ",
     "compiled": "the results differ when the program runs as functions over numpy",
+    "marks": "the results differ where operators compute into the memory of the inputs that are marked",
     "deterministic": "the pass makes another program of the same one",
     "idempotent": "the pass says it is idempotent, but a second run changes the graph",
     "gradients": "the gradients differ",

@@ -1,4 +1,4 @@
-"""Watched runs: what every value of a graph is, step by step, in every iteration of its loops."""
+"""Watched runs: what every value of a graph is, step by step, in every iteration of its loops; and runs that reuse memory as marked."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from graphad.errors import GraphadError
 from graphad.execution import Scope
 from graphad.execution.executor import fed_array
 from graphad.execution.interpreter import Prepared
+from graphad.execution.runtime import own
 from graphad.execution.steps import Frames, Layout, Step, depth
 from graphad.ir import Graph, Op, Value
-from graphad.program import EMPTY, Operator
+from graphad.ops.out_kernels import INPLACE
+from graphad.program import EMPTY, Operator, Program
 from graphad.testing.cases import Case
+from graphad.types import Array
 
 See = Callable[[Value, Any], None]
 ITERATIONS = 500  # of the loops of a run, all together
@@ -69,6 +72,57 @@ class _Watched(Prepared):
             look(frames, writes)
 
         return looking
+
+
+# -- reused memory ---------------------------------------------------------------------------------
+
+
+def is_marked(program: Program) -> bool:
+    """Whether an operator of a program may compute into the memory of an input, as the pass ``in-place`` marks it."""
+    return any(INPLACE in op.attrs for block in program.blocks for op in block.ops)
+
+
+def run_reusing(program: Program, case: Case, names: Iterable[str]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Run a program step by step, every marked operator into the memory of the input that its mark names.
+
+    Returns:
+        The values of the names, and what the scope then holds.
+
+    Raises:
+        Exception: the program does not run, or may not write there.
+    """
+    names, scope, variables = list(names), Scope(), program.global_block().vars
+    for name, array in case.params.items():
+        scope.set(name, array)
+    run = _Reusing(program, names, check_finite=False, reinitialize=False, max_iterations=ITERATIONS)
+    run.begin({n: fed_array(n, array, *variables[n].declared) for n, array in case.feeds.items() if n in variables}, scope)
+    with np.errstate(all="ignore"):
+        run.operators()
+    run.commit()
+    return {name: own(run.fetch((run.env,), (0, name), None)) for name in names}, dict(scope.arrays)
+
+
+class _Reusing(Prepared):
+    """A program in which marked operators overwrite an input with their output."""
+
+    def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
+        step = super()._step(op, layout, freed)
+        pairs = [mark.split(":") for mark in op.attrs.get(INPLACE, ())]
+        names = [(op.output(out)[0], op.input(slot)[0]) for out, slot in pairs]
+        places = [(out, depth(layout, out), x, depth(layout, x)) for out, x in names]
+        return self._reusing(step, places) if places else step
+
+    def _reusing(self, step: Step, places: list[tuple[str, Any, str, Any]]) -> Step:
+        def reusing(frames: Frames) -> None:
+            arrays = [frames[at].get(x) for _, _, x, at in places]
+            step(frames)
+            for (out, at, _, _), array in zip(places, arrays, strict=True):
+                made = frames[at].get(out)
+                if isinstance(array, np.ndarray) and isinstance(made, np.ndarray) and array is not made:
+                    np.copyto(array, made, casting="no")
+                    frames[at][out] = array
+
+        return reusing
 
 
 def _places(values: Iterable[Value], layout: Layout) -> list[tuple[Value, Any]]:

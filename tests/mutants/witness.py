@@ -34,6 +34,8 @@ BACKWARD = f"{FIND}, create-grad-ops, prune-no-grad, accumulate-grads, create-gr
 """The text of the pipeline that differentiates a loss."""
 _HEAD = re.compile(r"block (\d+)(?: in (\d+))?:")
 _STEP = 1e-6
+MARKS = "scope of marks"  # under which an outcome says whether they are wrong
+VIEWS = ("reshape", "reshape2", "assign")  # operators whose output may lie in the memory of their input
 _CLOSE = 1e-4  # how near gradients are to central differences, relatively
 
 
@@ -55,6 +57,7 @@ class Witness:
         tolerance: by how much values may differ, relatively.
         free: whether nothing is to be compared with the program as written, since the passes change what it computes.
         refused: whether a right pass refuses the program with a ``PassError``, and so leaves it as it is.
+        marks: whether it counts that operators overwrite what is still used, as ``inplace`` marks them.
     """
 
     text: str
@@ -70,6 +73,7 @@ class Witness:
     tolerance: float = 1e-9
     free: bool = False
     refused: bool = False
+    marks: bool = False
 
     def program(self) -> Program:
         """The program, with the types of what its operators write."""
@@ -166,7 +170,8 @@ class Trial:
             text = str(graph)
             assert not passes.run(graph), f"a second run changes the graph to\n{graph}"
             assert str(graph) == text, f"a second run changes the graph, and says that it did not, to\n{graph}"
-        return self.ran(after, names) | self.differentiated(after)
+        marks = {MARKS: [np.array(overwrites_what_is_used(after, names))]} if witness.marks else {}
+        return self.ran(after, names) | self.differentiated(after) | marks
 
     def _run(self, passes: Pass, graph: Graph) -> bool:
         try:
@@ -226,6 +231,22 @@ class Trial:
         return values[self.witness.loss][0].reshape(())[()]
 
 
+def overwrites_what_is_used(program: Program, names: Sequence[str]) -> bool:
+    """Whether an operator of a straight program is marked to overwrite an input whose memory is fed, kept, requested or read later."""
+    block, memory, used = program.global_block(), dict[str, int](), set[int]()
+    rows = []
+    for number, op in enumerate(block.ops):
+        read = [memory.setdefault(name, -1 - len(memory)) for name in op.input_names()]
+        rows.append((op, read))
+        memory.update((name, read[0] if op.type in VIEWS else number) for name in op.output_names())
+    used.update(memory[name] for name in {*names, *(v.name for v in block.vars.values() if v.persistable)} if name in memory)
+    for op, read in reversed(rows):
+        if op.attrs.get("inplace") and (read[0] < 0 or read[0] in used):
+            return True
+        used.update(read)
+    return False
+
+
 # -- how two differ ------------------------------------------------------------------------------
 
 
@@ -263,6 +284,8 @@ def judged(trial: Trial) -> tuple[Values, str]:
 
 def _disagreements(trial: Trial, values: Values) -> Iterator[str]:
     witness = trial.witness
+    if witness.marks and values[MARKS][0]:
+        yield "an operator overwrites what is still used"
     if witness.free:
         return
     try:

@@ -123,6 +123,6 @@ def test_what_checks_nothing_is_refused() -> None:
 
 
 def test_it_draws_programs_by_itself() -> None:
-    checked = check_analysis(Numbers(), 3)
-    assert checked.examples == 3
+    checked = check_analysis(Numbers(), 12)
+    assert checked.examples == 12
     assert f"{checked.arrays} arrays" in str(checked)

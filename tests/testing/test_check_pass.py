@@ -8,13 +8,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import graphad as ga
 from graphad.ir import Graph
 from graphad.rewriting import Fixpoint, Pass, Pipeline
 from graphad.settings import SETTINGS
-from graphad.testing import Counterexample, MissingHypothesis, Vacuous, check_pass
+from graphad.testing import Case, Counterexample, MissingHypothesis, Vacuous, check_case, check_pass
 from graphad.testing.trial import HEADLINES, Finding
 from tests.drawing.test_drawing import labels, texts
 from tests.scratch import Swap, passes
@@ -53,7 +54,7 @@ def test_a_report_says_it_all(tmp_path: Path) -> None:
     assert [path.name for path in found.pictures] == ["before.svg", "after.svg", "before.png", "after.png"]
     assert found.before.global_block().ops[-1].type == "elementwise_sub"
     assert str(found.after) == str(ga.schedule(found.graph)) != str(found.before)
-    assert re.match(r"wrong-swaps-subtraction: the results differ: \w+: .*-?\d\.\d before, -?\d\.\d after, \S+ apart", str(found))
+    assert re.match(r"wrong-swaps-subtraction: the results differ: \w+: .*-?\d+\S* before, -?\d+\S* after", str(found))
     assert "before and after:\n   program {" in str(found)
     assert "\n  -    elementwise_sub(" in str(found)
     assert all(f"{name} = {array.dtype}" in str(found) for name, array in found.case.feeds.items())
@@ -186,6 +187,66 @@ def test_missing_hypothesis_is_said() -> None:
         "graphad.testing.nested_programs draws random programs with hypothesis, which is not installed: pip install 'graphad[testing]'"
     )
     assert done.stderr.splitlines()[-1] == f"graphad.testing.{MissingHypothesis.__name__}: {message}"
+
+
+MARKED = """program { block 0 {
+    var x: float64[2] var a: float64[2] var b: float64[2] var y: float64[2]
+    scale(X=x) -> (Out=a) {scale=2.0}
+    exp(X=a) -> (Out=y)
+    tanh(X=a) -> (Out=b)
+} }"""
+
+
+@pytest.mark.parametrize(("marked", "is_right"), [("exp", False), ("tanh", True)])
+def test_marks_of_reused_memory_are_tried(marked: str, is_right: bool) -> None:
+    with passes():
+
+        @dataclass(frozen=True)
+        class Marks(Pass):
+            name = "test-marks"
+
+            def apply(self, graph: Graph) -> bool:
+                found = [op for op in graph.ops if op.type == marked and "inplace" not in op.attrs]
+                for op in found:
+                    graph.set_attr(op, "inplace", ["Out:X"])
+                return bool(found)
+
+        case = Case(ga.Program.parse(MARKED), feeds={"x": np.array([0.5, 1.0])})
+        if is_right:
+            check_case(Marks(), case)
+        else:
+            with pytest.raises(AssertionError, match="into the memory of the inputs that are marked: b: at"):
+                check_case(Marks(), case)
+
+
+def test_programs_have_the_numbers_that_a_pass_looks_for() -> None:
+    with passes():
+
+        @dataclass(frozen=True)
+        class ClipsTo(Pass):
+            name = "test-clips-to"
+
+            def apply(self, graph: Graph) -> bool:
+                found = [op for op in graph.ops if op.type == "clip" and op.attrs.get("max") == 6.25]
+                for op in found:
+                    graph.set_attr(op, "max", 6.0)
+                return bool(found)
+
+        with pytest.raises(Counterexample, match="the results differ"):
+            check_pass(ClipsTo(), examples=400)
+
+
+def test_lines_of_the_user_are_named(tmp_path: Path) -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", shape=[3])
+        ga.layers.elementwise_sub(x, ga.layers.tanh(x))
+    line = program.global_block().ops[-1].source
+    assert line is not None
+    with pytest.raises(Counterexample) as found:
+        check_pass(SwapsSubtraction(), programs=[program], folder=tmp_path)
+    assert re.search(rf"\nwritten at:\n  {re.escape(str(line))}: elementwise_sub\(", str(found.value))
+    assert "\nwritten at:\n" not in str(caught(SwapsSubtraction(), tmp_path))
 
 
 def test_names_that_look_like_the_renamed_ones_of_a_check_are_no_finding() -> None:

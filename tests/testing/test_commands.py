@@ -150,8 +150,7 @@ def test_bisect_names_the_rewrite_and_the_line(program: str, capsys: pytest.Capt
     out = capsys.readouterr().out
     assert out.startswith("rewrite 2 of 2, by pass wrong-rewrites-one-by-one\n  rule swap\n  of elementwise_sub -> y")
     assert f"elementwise_sub -> y, written at {program}:10\n" in out
-    assert "\n  line 8 of the program as printed: elementwise_sub(X=b, Y=a) -> (Out=y)\n" in out
-    assert "line 7" not in out
+    assert "of the program as printed" not in out
 
 
 def test_bisect_writes_a_page_that_shows_the_rewrite(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

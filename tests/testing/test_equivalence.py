@@ -15,6 +15,7 @@ from graphad.testing.checks import against_differences
 from graphad.testing.trial import Subject, Trial, difference, frozen, gradient_values, is_in_range, observe, rounding_noise, slope
 from tests.nested_programs import add, constant, do, nested, while_
 
+_PATH = "find-op-path{targets=[$loss]}"
 NAN, INF = float("nan"), float("inf")
 
 
@@ -178,6 +179,19 @@ def test_a_gradient_at_a_kink_is_told_from_one_that_consists_of_rounding_errors(
     clipped, zero = _over(CLIPPED, [1.0]), _over("relu(X=w) -> (Out=y)", [0.0])
     assert min(rounding_noise(quotient.program, quotient, "w")) > 0.0
     assert [sorted(rounding_noise(case.program, case, "w")) for case in (clipped, zero)] == [[0.0, 1.0], [0.0, 0.0]]
+
+
+def test_a_gradient_that_has_no_solution_is_no_finding() -> None:
+    text = "var x: float64[3, 1, 1] var t: float64[3] var l: float64[] determinant(Input=x) -> (Out=t) reduce_sum(X=t) -> (Out=l)"
+    program = ga.Program.parse(f"program {{ block 0 {{ {text} }} }}")
+    case = Case(program, "l", {"x": np.zeros((3, 1, 1))})
+    check_case("create-grad-ops, prune-no-grad, accumulate-grads, create-grad-vars", case, _PATH)
+
+
+def test_a_gradient_that_goes_straight_through_is_not_held_against_differences() -> None:
+    text = "var x: float64[1] var t: float64[1] var l: float64[] rint(X=x) -> (Out=t) {straight_through=true} mean(X=t) -> (Out=l)"
+    program = ga.Program.parse(f"program {{ block 0 {{ {text} }} }}")
+    check_case("create-grad-ops, prune-no-grad, accumulate-grads, create-grad-vars", Case(program, "l", {"x": np.ones(1)}), _PATH)
 
 
 def test_a_seed_below_zero_is_refused() -> None:

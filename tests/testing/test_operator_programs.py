@@ -21,6 +21,7 @@ from graphad.testing.calls import Interest
 from graphad.testing.cases import Case, RandomChoices, completed
 from graphad.testing.operator_programs import operator_program
 from graphad.testing.programs import differentiated
+from graphad.testing.trial import observe
 from graphad.types import Array
 
 COUNT = 2000
@@ -150,12 +151,24 @@ def test_blocks() -> None:
 
 
 def test_trip_counts() -> None:
-    seen: Counter[float] = Counter()
+    looped = [case for case in cases() if any(op.type == "while" for op in operators(case))][:200]
+    seen = Counter(trips for case in looped for trips in observe(case.program, case, []).trips)
+    assert all(seen[trips] > 15 for trips in (0, 1, 2, 3, 7)), seen
+
+
+def test_counters() -> None:
+    starts, steps, tests = set[float](), set[float](), set[str]()
     for case in cases():
-        for block in case.program.blocks:
-            limits = {op.output("Out")[0]: op.attrs.get("value", 0.0) for op in block.ops if op.type == "fill_constant"}
-            seen.update(limits[n] for n in limits if n.startswith("n"))
-    assert all(seen[trips] > 15 for trips in (0.0, 1.0, 2.0, 3.0, 7.0)), seen
+        for loop in (op for op in operators(case) if op.type == "while"):
+            condition = loop.input("Condition")[0]
+            (body,) = blocks_of(loop)
+            tests |= {op.type for op in body.ops if condition in op.output_names()}
+            counters = {name for op in body.ops if condition in op.output_names() for name in op.input_names()}
+            steps |= {op.attrs["step"] for op in body.ops if op.type == "increment" and op.output("Out")[0] in counters}
+            starts |= {op.attrs["value"] for op in loop.block.ops if op.type == "fill_constant" and op.output("Out")[0][0] == "i"}
+    assert {-1.0, 0.0, 1.0, 2.0, 3.0} <= starts
+    assert {-1.0, 1.0, 2.0} <= steps
+    assert {"less_than", "less_equal", "greater_than", "greater_equal", "not_equal"} <= tests
 
 
 def test_state_is_overwritten() -> None:

@@ -380,7 +380,7 @@ WRONG: dict[type[Pass], tuple[str, ...]] = {
     FoldsZeroTimes: ("values",),
     HoistsFromLoop: ("values", "gradients"),
     ForgetsDtype: ("values",),
-    FoldsInWrongDtype: ("verifier", "types"),
+    FoldsInWrongDtype: ("verifier", "types", "values"),
     IgnoresAliasing: ("values",),
     MergesIgnoringAttributes: ("values", "gradients"),
     MergesRandom: ("values",),

@@ -12,6 +12,7 @@ RECOMPUTE = "graphad.passes.memory.recompute"
 KEPT = "graphad.passes.memory.recompute"
 PARTS = "graphad.passes.memory.gradient_accumulation"
 BATCH = "graphad.passes.analyses.batch_dependence"
+IN_PLACE = "graphad.passes.memory.in_place"
 FUSE = "graphad.passes.fusion.fuse_elementwise"
 NORM = "graphad.passes.fusion.fold_batch_norm"
 MIXED = "graphad.passes.precision"
@@ -131,6 +132,52 @@ _PARTS = (
         "MEAN in read or",
         "mul(X=x, Y=w) -> (Out=h)\nmean(X=h) -> (Out=m)\nelementwise_mul(X=m, Y=m) -> (Out=s)\nassign(X=s) -> (Out=loss)",
         refused=True,
+    ),
+)
+
+
+def _in_place(name: str, where: str, old: str, new: str, text: str, **options: Any) -> Mutant:
+    return Mutant(f"in-place-{name}", "memory", Patch(where, old, new), Witness(text, "in-place", marks=True, **options))
+
+
+_MARKS = (
+    _in_place(
+        "overwrites-what-is-viewed",
+        f"{IN_PLACE}:_is_free",
+        "if not makes_own(value.writers[0]):",
+        "if False:",
+        """
+        x: float64[2, 3]
+        scale(X=x) -> (Out=a) {scale=2.0}
+        reshape(X=a) -> (Out=b) {shape=[2, 3]}
+        exp(X=b) -> (Out=c)
+        tanh(X=a) -> (Out=d)
+        """,
+    ),
+    _in_place(
+        "overwrites-under-a-view",
+        f"{IN_PLACE}:_is_free",
+        "(reader.order < op.order and makes_own(reader))",
+        "reader.order < op.order",
+        """
+        x: float64[2, 3]
+        scale(X=x) -> (Out=a) {scale=2.0}
+        reshape(X=a) -> (Out=b) {shape=[2, 3]}
+        exp(X=a) -> (Out=c)
+        tanh(X=b) -> (Out=d)
+        """,
+    ),
+    _in_place(
+        "overwrites-what-is-read-later",
+        f"{IN_PLACE}:_is_free",
+        "reader is op or (reader.order < op.order and makes_own(reader))",
+        "reader is op or makes_own(reader)",
+        """
+        x: float64[2]
+        scale(X=x) -> (Out=a) {scale=2.0}
+        exp(X=a) -> (Out=c)
+        tanh(X=a) -> (Out=d)
+        """,
     ),
 )
 
@@ -342,4 +389,4 @@ _UPDATES = (
     ),
 )
 
-MUTANTS = (*_RECOMPUTE, *_PARTS, *_FUSION, *_NORMS, *_CASTS, *_UPDATES)
+MUTANTS = (*_RECOMPUTE, *_PARTS, *_MARKS, *_FUSION, *_NORMS, *_CASTS, *_UPDATES)

@@ -200,6 +200,69 @@ with passes():
             return changed
 
     @dataclass(frozen=True)
+    class ClipsAsRelu6(Pass):
+        """A clip to 6 is relu6, but not if it begins elsewhere than at 0."""
+
+        name = "user-clips-as-relu6"
+
+        def apply(self, graph: Graph) -> bool:
+            found = [op for op in operators(graph, "clip") if list(op.inputs) == ["X"]]
+            found = [op for op in found if attribute(op, "max") == 6.0]
+            return any([written_as(op, ops.relu6) for op in found if str(op.input("X").dtype).startswith("float")])
+
+    @dataclass(frozen=True)
+    class ReshapesAtOnce(Pass):
+        """The second of two reshapes says the shape, but a 0 in it stands for an extent of what the first one gave."""
+
+        name = "user-reshapes-at-once"
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in operators(graph, "reshape", "reshape2"):
+                inner = op.input("X").writer
+                if inner is not None and inner.type in ("reshape", "reshape2") and inner.graph is op.graph:
+                    op.graph.set_inputs(op, "X", [inner.input("X")])
+                    changed = True
+            return changed
+
+    @dataclass(frozen=True)
+    class ShiftsAlongTheAxis(Pass):
+        """A softmax stays what it is if a number is added, but not if that varies along its axis."""
+
+        name = "user-shifts-along-the-axis"
+        tolerance = 1e-6
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in operators(graph, "softmax"):
+                inner = op.input("X").writer
+                if inner is None or inner.type != "elementwise_add" or inner.graph is not op.graph:
+                    continue
+                shape, other = inner.input("X").shape, inner.input("Y").shape
+                if shape is not None and other is not None and len(other) < len(shape) and shape == op.input("X").shape:
+                    op.graph.set_inputs(op, "X", [inner.input("X")])
+                    changed = True
+            return changed
+
+    @dataclass(frozen=True)
+    class LeaksTwice(Pass):
+        """Two leaky rectifiers are one with the product of their slopes, but not if the first one is negative."""
+
+        name = "user-leaks-twice"
+        tolerance = 1e-6
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in operators(graph, "leaky_relu"):
+                inner = op.input("X").writer
+                if inner is not None and inner.type == "leaky_relu" and inner.graph is op.graph:
+                    slope = attribute(op, "alpha") * attribute(inner, "alpha")
+                    op.graph.set_inputs(op, "X", [inner.input("X")])
+                    op.graph.set_attr(op, "alpha", slope)
+                    changed = True
+            return changed
+
+    @dataclass(frozen=True)
     class NormalizesByDefault(Pass):
         """Writes a normalization out, with the epsilon that it usually has."""
 
@@ -312,6 +375,36 @@ WRONG = (
         _witness(
             NormalizesAlongAnyAxis,
             "x: float64[2, 2]\nlog_softmax(X=x) -> (Out=t) {axis=0}\nsoftmax(X=t) -> (Out=y)",
+        ),
+    ),
+    UserPass(
+        "attributes",
+        ClipsAsRelu6,
+        _witness(ClipsAsRelu6, "x: float64[1]\nclip(X=x) -> (Out=y) {min=-1.0, max=6.0}", feeds={"x": [-0.5]}),
+    ),
+    UserPass(
+        "attributes",
+        ReshapesAtOnce,
+        _witness(
+            ReshapesAtOnce,
+            "x: float64[2, 3]\nreshape(X=x) -> (Out=y) {shape=[3, 2]}\nreshape(X=y) -> (Out=z) {shape=[0, 2]}",
+        ),
+    ),
+    UserPass(
+        "attributes",
+        ShiftsAlongTheAxis,
+        _witness(
+            ShiftsAlongTheAxis,
+            "x: float64[2, 3]\nb: float64[3]\nelementwise_add(X=x, Y=b) -> (Out=y)\nsoftmax(X=y) -> (Out=z)",
+        ),
+    ),
+    UserPass(
+        "attributes",
+        LeaksTwice,
+        _witness(
+            LeaksTwice,
+            "x: float64[1]\nleaky_relu(X=x) -> (Out=y) {alpha=-0.5}\nleaky_relu(X=y) -> (Out=z) {alpha=-0.5}",
+            feeds={"x": [-1.0]},
         ),
     ),
     UserPass(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphad import ops
+from graphad import edit, ops
 from graphad.ir import SINGLE_WRITER, Builder, Graph, Op, Value
 from graphad.passes.backward import GradOps, OpPath
 from graphad.program import BACKWARD
 from graphad.rewriting import Pass
-from tests.mutants.kit import is_typed, operators
+from tests.mutants.kit import is_typed, number, operators
 from tests.scratch import passes
 
 with passes():
@@ -223,6 +223,68 @@ with passes():
                             graph.set_inputs(reader, slot, [again if v is out else v for v in values])
                     changed = True
             return changed
+
+    @dataclass(frozen=True)
+    class ReusesViews(Pass):
+        """Lets operators overwrite their input where they are its last reader, views of it or not."""
+
+        name = "user-reuses-views"
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in [op for op in graph.ordered_ops() if op.type in ("exp", "tanh", "scale", "square") and "inplace" not in op.attrs]:
+                x = op.input("X")
+                if x.writers and not graph.is_observed(x) and list(x.readers)[-1:] == [op] and x.type == op.output("Out").type:
+                    graph.set_attr(op, "inplace", ["Out:X"])
+                    changed = True
+            return changed
+
+    @dataclass(frozen=True)
+    class RunsOnceIfTheLimitIsOne(Pass):
+        """A loop to one runs once, wherever it begins."""
+
+        name = "user-runs-once-if-the-limit-is-one"
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in edit.loops(graph):
+                test = op.input("Condition").writer
+                if test is not None and test.type == "less_than" and number(test.input("Y")) == 1.0 and op.graph.allows("run-once", op):
+                    edit.run_once(op)
+                    changed = True
+            return changed
+
+    @dataclass(frozen=True)
+    class ForgetsUnreadCarries(Pass):
+        """What nothing reads after a loop need not be carried, but the next iteration may read it."""
+
+        name = "user-forgets-unread-carries"
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in edit.loops(graph):
+                loop = edit.LoopLike.of(op)
+                if loop is None or loop.is_gradient:
+                    continue
+                triples = zip(loop.results, loop.arguments("sub_block"), loop.yielded("sub_block"), strict=False)
+                for result, argument, value in list(triples)[:-1]:
+                    if not result.readers and not op.graph.is_observed(result) and value is not argument:
+                        edit.set_yielded(op, result, [argument])
+                        changed = True
+            return changed
+
+    @dataclass(frozen=True)
+    class SharesRates(Pass):
+        """All updates have one learning rate, namely that of the first."""
+
+        name = "user-shares-rates"
+
+        def apply(self, graph: Graph) -> bool:
+            updates = [op for op in graph.ops if "LearningRate" in op.inputs]
+            others = [op for op in updates[1:] if op.input("LearningRate") is not updates[0].input("LearningRate")]
+            for op in others:
+                graph.set_inputs(op, "LearningRate", [updates[0].input("LearningRate")])
+            return bool(others)
 
     @dataclass(frozen=True)
     class DrawsInPieces(Pass):

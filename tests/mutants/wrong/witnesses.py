@@ -58,6 +58,21 @@ _CONTROL = (
         feeds={"n": [2]},
     ),
     _trying("loops", known.HoistsFromLoop, _loop("tanh(X=a) -> (Out=h)", "a"), feeds={"n": [0]}),
+    _trying(
+        "loops",
+        wrong.RunsOnceIfTheLimitIsOne,
+        _loop("tanh(X=a) -> (Out=h)", "a")
+        .replace("n: int64[1]\n", "")
+        .replace("value=0.0", "value=2.0")
+        .replace("less_than(X=i", 'fill_constant() -> (Out=n) {shape=[1], value=1.0, dtype="int64"}\nless_than(X=i', 1),
+    ),
+    _trying(
+        "loops",
+        wrong.ForgetsUnreadCarries,
+        _loop("elementwise_mul(X=h, Y=k) -> (Out=h)\ntanh(X=k) -> (Out=k)", "k", "k, "),
+        feeds={"n": [2]},
+        targets=("y", "i"),
+    ),
     _trying("loops", wrong.HandsOnTheStart, _loop("assign(X=k) -> (Out=h)\ntanh(X=k) -> (Out=k)", "k", "k, "), feeds={"n": [2]}),
     _trying(
         "branches",
@@ -78,6 +93,13 @@ _STATE = (
         wrong.ForgetsVelocity,
         "param w: float64[2]\nv: float64[2] persistable\nrate: float64[1] persistable\nsquare(X=w) -> (Out=g)\n"
         "momentum(Param=w, Grad=g, Velocity=v, LearningRate=rate) -> (ParamOut=w, VelocityOut=v) {mu=0.9} optimize",
+    ),
+    _trying(
+        "state",
+        wrong.SharesRates,
+        "param w: float64[2]\nparam b: float64[2]\nfast: float64[1] persistable\nslow: float64[1] persistable\n"
+        "sgd(Param=w, Grad=b, LearningRate=fast) -> (ParamOut=w) optimize\n"
+        "sgd(Param=b, Grad=b, LearningRate=slow) -> (ParamOut=b) optimize",
     ),
     _trying("state", known.IgnoresAliasing, "x: float64[1]\nincrement(X=x) -> (Out=x)\ntanh(X=x) -> (Out=y)"),
 )
@@ -121,6 +143,12 @@ _MEMORY = (
         wrong.ComputesAgainFromTheUpdate,
         "x: float64[1]\nscale(X=x) -> (Out=a) {scale=0.5}\ntanh(X=a) -> (Out=b)\nexp(X=b) -> (Out=a)\nmean(X=a) -> (Out=loss)",
         DIFFERENTIATED,
+    ),
+    _trying(
+        "memory",
+        wrong.ReusesViews,
+        "x: float64[2]\nscale(X=x) -> (Out=a) {scale=2.0}\nreshape(X=a) -> (Out=b) {shape=[2]}\nexp(X=b) -> (Out=c)\nsin(X=a) -> (Out=d)",
+        marks=True,
     ),
 )
 _RANDOM = (
