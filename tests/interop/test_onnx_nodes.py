@@ -23,7 +23,6 @@ REFUSED = {
     "test_affine_grid_3d": "grids of volumes",
     "test_basic_deform_conv": "deformable convolution",
     "test_deform_conv": "deformable convolution",
-    "test_dft_irfft": "an inverse transform of one side",
     "test_gridsample_bicubic": "sampling with cubic weights",
     "test_gridsample_volumetric": "sampling of volumes",
     "test_image_decoder": "files of images",

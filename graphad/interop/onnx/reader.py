@@ -23,6 +23,8 @@ from graphad.types import FLOATS, Array
 
 _DEEPEST = 64  # functions and graphs in one another
 _MOST_SPLITS = 64
+# What Python raises where an attribute, a type or a number of a file is not what an operator has.
+_MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 _DOMAINS = {"ai.onnx": ""}
 
 
@@ -228,7 +230,7 @@ class Reader:
             raise _located(error, label, self.file) from None
         except GraphadError as error:
             raise _located(ParseError(str(error)), label, self.file) from error
-        except (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError, MemoryError) as error:
+        except _MALFORMED as error:
             raise _located(ParseError(f"{type(error).__name__}: {error}"), label, self.file) from error
         results = [found] if isinstance(found, Value) else list(found)
         for name, value in zip(node.output, results, strict=False):

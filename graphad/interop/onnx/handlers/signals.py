@@ -36,20 +36,19 @@ def transformed(node: Node, x: Value, axis: int, length: int | None, inverse: bo
     ops, size = node.ops, x.shape[axis]
     if size == -1:
         raise UnsupportedModel("a Fourier transform along an extent that is not known before the model runs")
+    if inverse and onesided:
+        return _from_one_side(node, x, axis, 2 * (size - 1) if length is None else length)
     count = size if length is None else length
     ops.room([count, count], "float64")
     if count != size:
         pairs = [(0, 0)] * x.rank
         pairs[axis] = (0, count - size)
         x = padded(node, x, pairs)
-    one_sided_inverse = inverse and onesided
     angles = 2 * np.pi * np.outer(np.arange(count), np.arange(count)) / count
     factor = 1.0 / count if inverse else 1.0
     cosine, sine = np.cos(angles) * factor, np.sin(angles) * factor * (1.0 if inverse else -1.0)
     if onesided and not inverse:
         cosine, sine = cosine[: count // 2 + 1], sine[: count // 2 + 1]
-    if one_sided_inverse:
-        raise UnsupportedModel("an inverse Fourier transform with onesided")
     real = ops.slice(x, axes=[x.rank - 1], starts=[0], ends=[1])
     c, s = (Value(matrix.astype(x.dtype)) for matrix in (cosine, sine))
     out_real, out_imaginary = along(node, real, c, axis), along(node, real, s, axis)
@@ -58,6 +57,21 @@ def transformed(node: Node, x: Value, axis: int, length: int | None, inverse: bo
         out_real = ops.elementwise_sub(out_real, along(node, imaginary, s, axis))
         out_imaginary = ops.elementwise_add(out_imaginary, along(node, imaginary, c, axis))
     return ops.concat([out_real, out_imaginary], axis=x.rank - 1)
+
+
+def _from_one_side(node: Node, x: Value, axis: int, count: int) -> Value:
+    """The real signal of a number of samples whose spectrum is given up to half of them: the other half is its conjugate."""
+    ops, bins = node.ops, count // 2 + 1
+    ops.room([count, bins], "float64")
+    if x.shape[axis] != bins:
+        pairs = [(0, 0)] * x.rank
+        pairs[axis] = (0, bins - x.shape[axis])
+        x = padded(node, x, pairs)
+    angles = 2 * np.pi * np.outer(np.arange(count), np.arange(bins)) / count
+    twice = np.where((np.arange(bins) == 0) | (2 * np.arange(bins) == count), 1.0, 2.0) / count
+    parts = [ops.slice(x, axes=[x.rank - 1], starts=[i], ends=[i + 1]) for i in (0, 1)]
+    c, s = (Value((matrix * twice).astype(x.dtype)) for matrix in (np.cos(angles), np.sin(angles)))
+    return ops.elementwise_sub(along(node, parts[0], c, axis), along(node, parts[1], s, axis))
 
 
 @handles("STFT")
