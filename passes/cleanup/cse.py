@@ -233,7 +233,9 @@ def _merged(op: Op, first: Op) -> bool:
 def _is_like_a_copy(op: Op) -> bool:
     """Whether an operator costs no more than the copy that would take its place: it only fills, or passes its input on."""
     definition = op.definition
-    return definition is not None and (bool(definition.fills) or definition.in_order or not definition.inputs)
+    if definition is None or definition.random:
+        return False
+    return bool(definition.fills) or definition.in_order or not definition.inputs
 
 
 def _needs_copy(old: Value, new: Value) -> bool:
