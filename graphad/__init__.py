@@ -2,6 +2,9 @@
 
 Programs of operators and variables are lowered into bipartite graphs, rewritten by passes (backward construction is a
 pipeline of them), drawn with Graphviz, and scheduled back into ordered operators that a numpy executor runs.
+
+Here belong the names that users type, as ``ga.lower``, each imported from its package on first use. Code belongs in the packages;
+modules beside them are features that need several (``backward``, ``training``, ``experiments``, ``edit``).
 """
 
 from __future__ import annotations

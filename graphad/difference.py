@@ -130,6 +130,8 @@ def _rename(graph: Graph, names: Mapping[Value, str], taken: set[str]) -> None:
 
 def _paired(a: Graph, b: Graph) -> Iterator[tuple[Op, Op]]:
     inputs = {new: f"given {i}" for i, (_, new) in enumerate(_inputs(a, b))}
+    # Operators with equal cones compute the same from paired inputs, so they are paired first, whatever their names and places. The others
+    # are paired by longest common subsequences: what was rewritten stays next to what it replaces.
     cones_a = _cones(a, {old: f"given {i}" for i, (old, _) in enumerate(_inputs(a, b))})
     cones_b = _cones(b, inputs)
     waiting: dict[str, list[Op]] = {}

@@ -1,4 +1,8 @@
-"""The passes that ship with graphad, one a file; ``graphad passes`` lists them."""
+"""The passes that ship with graphad, one a file; ``graphad passes`` lists them.
+
+Here belongs what transforms or reports on a graph, in folders by purpose. What any pass may use is in ``graphad.rewriting``, edits of
+graphs are in ``graphad.ir.edits``, and what an operator promises to passes is in ``graphad.ops.traits``.
+"""
 
 if __name__ != "graphad.passes":
     raise ImportError("import this package as graphad.passes, not as passes: else every pass would exist twice")

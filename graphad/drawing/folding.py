@@ -48,12 +48,12 @@ class Repeat:
 
 @dataclass
 class Folding:
-    """What is drawn once: for each node that is not drawn the one that stands for it, and by repetition the copy that each node is in.
+    """What is drawn once: for each node that is not drawn its representative, and by repetition the copy that each node is in.
 
     ``closed`` are operators that stand for a whole scope, with how many; ``hidden`` is what is only seen inside one.
     """
 
-    stands: dict[Node, Node] = field(default_factory=dict)
+    representatives: dict[Node, Node] = field(default_factory=dict)
     places: dict[Node, dict[int, int]] = field(default_factory=dict)
     repeats: list[Repeat] = field(default_factory=list)
     repeats_of: dict[Op, list[Repeat]] = field(default_factory=dict)
@@ -62,12 +62,12 @@ class Folding:
 
     def copy(self) -> Folding:
         """The same, to which operators that stand for scopes may be added."""
-        return Folding(dict(self.stands), self.places, self.repeats, self.repeats_of, set(self.hidden), dict(self.closed))
+        return Folding(dict(self.representatives), self.places, self.repeats, self.repeats_of, set(self.hidden), dict(self.closed))
 
     def of(self, node: Node) -> Node:
         """The node that is drawn for a node."""
-        while node in self.stands:
-            node = self.stands[node]
+        while node in self.representatives:
+            node = self.representatives[node]
         return node
 
     def arrows(self, arrows: Iterable[Arrow]) -> list[Arrow]:
@@ -110,7 +110,7 @@ class Folding:
         return moved and not self._is_between_copies(arrow)
 
     def _is_copied(self, node: Node) -> bool:
-        return node in self.stands and self.stands[node] not in self.closed
+        return node in self.representatives and self.representatives[node] not in self.closed
 
     def _is_between_copies(self, arrow: Arrow) -> bool:
         tail, head = self.places.get(arrow.tail, {}), self.places.get(arrow.head, {})
@@ -150,7 +150,7 @@ def fold_repeats(graph: Graph, pairs: Pairs) -> Folding:
             break
         for run in runs:
             _fold(main, run, followers, folding)
-        folded = folding.stands.keys()
+        folded = folding.representatives.keys()
         main = [op for op in main if op not in folded]
     return folding
 
@@ -178,6 +178,8 @@ def _candidates(ops: Sequence[Op]) -> list[_Run]:
     numbers: dict[object, int] = {}
     signs = np.array([numbers.setdefault(_signature(op), len(numbers)) for op in ops], np.int64)
     candidates = []
+    # For each period the sequence is compared with itself, shifted by the period: where ``period`` or more signatures in a row are equal,
+    # a run begins. Vectorized, this costs one comparison of arrays a period.
     for period in range(1, min(len(ops) // 2, MOST_PERIODS) + 1):
         different = np.flatnonzero(signs[:-period] != signs[period:])
         bounds = np.concatenate(([-1], different, [len(ops) - period]))
@@ -198,6 +200,8 @@ def _variants(run: _Run) -> Iterator[_Run]:
 def _turned(ops: Sequence[Op], index: Mapping[Op, int], run: _Run, end: int) -> _Run | None:
     """The run moved to where the fewest values go from one copy to the next; None if copies read one another differently."""
     best: tuple[int, int] | None = None
+    # A run of copies may begin at any operator of its period. The cut with the fewest values across it is where a reader would cut:
+    # between layers.
     room = _room(ops, run)
     for turn in range(min(room, run.period, MOST_TURNS) + 1):
         moved = replace(run, start=run.start + turn)
@@ -298,12 +302,12 @@ def _fold(main: Sequence[Op], run: _Run, followers: Mapping[Op, list[tuple[str, 
     number = len(folding.repeats)
     for k, ops in enumerate(keyed):
         for key, op in ops.items():
-            twin = keyed[drawn].get(key)
+            counterpart = keyed[drawn].get(key)
             folding.place(op, number, k)
             for value in op.writes():
                 folding.place(value, number, k)
-            if twin is not None and k != drawn:
-                _stand_for(op, twin, shared, folding)
+            if counterpart is not None and k != drawn:
+                _represent(op, counterpart, shared, folding)
         for value in (value for op in ops.values() for value in op.reads()):
             if not value.writers and value not in shared:
                 folding.place(value, number, k)
@@ -337,18 +341,18 @@ def _outside(copies: Sequence[Sequence[Op]], keyed: Sequence[Mapping[object, Op]
     return shared
 
 
-def _stand_for(op: Op, twin: Op, shared: set[Value], folding: Folding) -> None:
+def _represent(op: Op, counterpart: Op, shared: set[Value], folding: Folding) -> None:
     """One operator is drawn for another, and so are its results and what it alone is given."""
-    folding.stands[op] = twin
+    folding.representatives[op] = counterpart
     for slot, values in op.outputs.items():
-        for value, other in zip(values, twin.outputs.get(slot, ()), strict=False):
-            if value is not other and value not in folding.stands:
-                folding.stands[value] = other
+        for value, other in zip(values, counterpart.outputs.get(slot, ()), strict=False):
+            if value is not other and value not in folding.representatives:
+                folding.representatives[value] = other
     for slot, values in op.inputs.items():
-        for value, other in zip(values, twin.inputs.get(slot, ()), strict=False):
+        for value, other in zip(values, counterpart.inputs.get(slot, ()), strict=False):
             alone = not value.writers and value not in shared and not other.writers and other not in shared
-            if alone and value is not other and value not in folding.stands:
-                folding.stands[value] = other
+            if alone and value is not other and value not in folding.representatives:
+                folding.representatives[value] = other
 
 
 def _differences(copies: Sequence[Sequence[Op]]) -> tuple[list[str], list[str]]:

@@ -131,7 +131,7 @@ class _Planner:
         self.options = options
         self.mode = mode
         self.folding = folding
-        self.nesting = Nesting(graph, depth, self.folding.stands)
+        self.nesting = Nesting(graph, depth, self.folding.representatives)
         self.result = Plan(self.nesting, highlighted=set(map(self.folding.of, _highlighted(self.nesting, options))), folding=self.folding)
         self.highlighted = self.result.highlighted
         self.ends = Ends(self.nesting)
@@ -165,7 +165,7 @@ class _Planner:
             return {}
         roles = {op: self.nesting.role(op) for op in graph.ops}
         boxes = closed_ops(graph.ops, roles, names, self.folding)
-        for op in (op for graph in self.nesting.graphs() for op in graph.ops if op in self.folding.stands):
+        for op in (op for graph in self.nesting.graphs() for op in graph.ops if op in self.folding.representatives):
             self.nesting.opened.pop(op, None)
         return boxes
 
@@ -173,7 +173,7 @@ class _Planner:
         """The scopes to close: those requested; the deepest ones as long as there is too much."""
         if self.options.closed or self.options.scopes in ("open", "none"):
             return self.options.closed
-        scopes = [scope_of(op) for op in graph.ops if op not in self.folding.stands]
+        scopes = [scope_of(op) for op in graph.ops if op not in self.folding.representatives]
         if self.options.scopes == "closed":
             return dict.fromkeys(scope[0] for scope in scopes if scope)
         part = self.options.focus is not None or self.options.path is not None
@@ -200,7 +200,7 @@ class _Planner:
         return [arrow for arrow in arrows if arrow.tail in self.part and arrow.head in self.part]
 
     def _is_drawn(self, node: Node) -> bool:
-        return node not in self.folding.stands and node not in self.folding.hidden and not is_absent(node)
+        return node not in self.folding.representatives and node not in self.folding.hidden and not is_absent(node)
 
     # -- nodes -----------------------------------------------------------------------------------
 

@@ -59,12 +59,12 @@ def closed_ops(
     for op in ops:
         scope = scope_of(op)
         prefix = next((scope[:n] for n in range(1, len(scope) + 1) if scope[:n] in scopes), None)
-        if prefix is not None and op not in folding.stands:
+        if prefix is not None and op not in folding.representatives:
             box = ops_by_scope.setdefault(prefix, {}).get(role[op])
             if box is None:
                 box = ops_by_scope[prefix][role[op]] = Op(op.graph, prefix[-1], {}, {}, {})
                 box.role, box.source = op.role, op.source
-            folding.stands[op] = box
+            folding.representatives[op] = box
             folding.closed[box] = folding.closed.get(box, 0) + 1
     for op in ops:
         folding.hidden.update(value for value in (*op.reads(), *op.writes()) if _is_inside(value, folding))

@@ -95,11 +95,11 @@ class _Backwards:
 
     def _stretch(self, start: Frame, begin: int, end: int) -> Iterator[Frame]:
         """The iterations of a stretch, all run again and kept before the first is returned."""
-        frame, kept = {**self.scopes.context, **start}, []
+        frame, frames_ = {**self.scopes.context, **start}, []
         for at in range(begin, end):
-            kept.append(self._iteration(frame, at))
-        while kept:
-            yield kept.pop()
+            frames_.append(self._iteration(frame, at))
+        while frames_:
+            yield frames_.pop()
 
     def _between(self, start: Frame, begin: int, end: int, free: int) -> Iterator[Frame]:
         """The same with at most ``free`` further checkpoints."""
@@ -121,7 +121,7 @@ class _Backwards:
         run.iterations_left = None  # the loops in it were counted when they ran first
         self.body((local, frame))
         run.iterations_left = left
-        return {name: found[name] for name in self.replay.saved if name in (found := local if name in local else frame)}
+        return {name: frame_[name] for name in self.replay.saved if name in (frame_ := local if name in local else frame)}
 
 
 def _advance(count: int, free: int) -> int:
@@ -165,10 +165,10 @@ class _Block:
 
 
 def _truth(run: Reader, op: Operator, frames: Frames, place: Place) -> bool:
-    found = frames[place[0]].get(place[1])
-    if type(found) is np.ndarray and found.dtype is _BOOL and found.size == 1:
-        return bool(found.item())
-    value = np.asarray(run.fetch(frames, place, op) if found is None else found)
+    condition = frames[place[0]].get(place[1])
+    if type(condition) is np.ndarray and condition.dtype is _BOOL and condition.size == 1:
+        return bool(condition.item())
+    value = np.asarray(run.fetch(frames, place, op) if condition is None else condition)
     if value.size != 1 or value.dtype != bool:
         message = f"operator {op.type!r}: condition {place[1]!r} is one boolean, but it is {value.dtype}{list(value.shape)}"
         raise ExecutionError(located(message, op.source))
@@ -189,7 +189,7 @@ def _loop(run: Runner, op: Operator, definition: ControlDef, layout: Layout) -> 
     carried = [(depth(layout, name), name) for name in op.output(definition.results)]
 
     def step(frames: Frames) -> None:
-        kept: list[Frame] = []
+        frames_: list[Frame] = []
         context = {} if every is None else _values(run, op, frames, around)
         run.iterations.append(0)
         while _truth(run, op, frames, test):
@@ -201,27 +201,29 @@ def _loop(run: Runner, op: Operator, definition: ControlDef, layout: Layout) -> 
             inner: Frames = ({}, *frames)
             # ``every`` 0 keeps the start alone: no other iteration is a multiple of the largest integer.
             if every is not None and run.iterations[-1] % (every or sys.maxsize) == 0:
-                kept.append({name: frames[at][name] for at, name in carried if name in frames[at]})
+                frames_.append({name: frames[at][name] for at, name in carried if name in frames[at]})
             body.run(inner)
             if body.saved and every is None:
-                kept.append(body.keep(inner))
+                frames_.append(body.keep(inner))
             run.iterations[-1] += 1
         count = run.iterations.pop()
         run.trips.add(count)
         for at, name in scopes:
             plain = every is None
-            frames[at][name] = StepScopes(kept, count) if plain else Checkpoints(kept, count, every or 0, context, tuple(run.iterations))
+            frames[at][name] = (
+                StepScopes(frames_, count) if plain else Checkpoints(frames_, count, every or 0, context, tuple(run.iterations))
+            )
 
     return step
 
 
 def _values(run: Reader, op: Operator, frames: Frames, places: Sequence[Place]) -> Frame:
     """The values of names, as far as they have any."""
-    found = {}
+    values = {}
     for at, name in places:
         with suppress(InvalidValue):
-            found[name] = run.fetch(frames, (at, name), op)
-    return found
+            values[name] = run.fetch(frames, (at, name), op)
+    return values
 
 
 def _loop_gradient(run: Runner, op: Operator, definition: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
@@ -238,8 +240,8 @@ def _loop_gradient(run: Runner, op: Operator, definition: ControlDef, layout: La
             frames[at].pop(name, None)
         sums, operands = _Sums(inside.count), inside.operands(outer)
         steps = replay.backwards(scopes) if isinstance(scopes, Checkpoints) and replay else _backwards(scopes, last)
-        for kept in steps:
-            results = inside.results(kept, operands, cotangents)
+        for frame in steps:
+            results = inside.results(frame, operands, cotangents)
             cotangents = results[: len(cotangents)]
             sums.add(results[len(cotangents) :])
         inside.write(frames, [*cotangents, *sums.total(outer)])
@@ -303,13 +305,13 @@ def _branch(run: Runner, op: Operator, definition: ControlDef, layout: Layout) -
     scopes = [(depth(layout, name), name) for name in op.output(definition.scopes)]
 
     def step(frames: Frames) -> None:
-        which, kept = taken(frames), {}
+        which, residuals = taken(frames), {}
         if which < len(blocks):
             inner: Frames = ({}, *frames)
             blocks[which].run(inner)
-            kept = blocks[which].keep(inner)
+            residuals = blocks[which].keep(inner)
         for at, name in scopes:
-            frames[at][name] = StepScopes([kept], 1)
+            frames[at][name] = StepScopes([residuals], 1)
 
     return step
 
@@ -358,29 +360,29 @@ class _Inside:
 
     def kept(self, frames: Frames) -> StepScopes:
         """The residuals of the forward operator."""
-        found = self.fetch(frames, self.scopes[0], self.op)
-        if not isinstance(found, StepScopes):
+        residuals = self.fetch(frames, self.scopes[0], self.op)
+        if not isinstance(residuals, StepScopes):
             name = self.scopes[0][1]
             raise InvalidValue(
                 located(f"operator {self.op.type!r} reads {name!r}, which is not what a forward operator keeps", self.op.source)
             )
-        return found
+        return residuals
 
     def operands(self, outer: Sequence[object]) -> Frame:
         """The operands X that are passed in, by their names inside."""
         return {name: value for name, value in zip(self.inputs, outer, strict=False) if value is not None}
 
-    def results(self, kept: Frame, operands: Frame, cotangents: Sequence[Tensor]) -> list[Tensor]:
+    def results(self, residuals: Frame, operands: Frame, cotangents: Sequence[Tensor]) -> list[Tensor]:
         """Run the block once."""
         local = operands.copy()
         for name, value in zip(self.cotangents, cotangents, strict=True):
             if value is not None:
                 local[name] = value
-        self.body((local, kept))
+        self.body((local, residuals))
         try:
             return [local[name] for name in self.outputs]
         except KeyError:
-            return [local.get(name, kept.get(name)) for name in self.outputs]
+            return [local.get(name, residuals.get(name)) for name in self.outputs]
 
     def write(self, frames: Frames, results: Sequence[object]) -> None:
         """Hand the results out."""

@@ -106,7 +106,7 @@ def reads_of(node: Tensor) -> tuple[Value, ...]:
         case Assign():
             return node.sources
         case While():
-            return tuple(each for each in (node.test, node.residuals) if each is not None)
+            return tuple(value for value in (node.test, node.residuals) if value is not None)
         case If():
             return (node.test,)
         case Sum():
@@ -160,9 +160,9 @@ def all_nodes(body: Body) -> Iterator[Tensor]:
 
 def values_of(compiled: Compiled) -> set[Value]:
     """Every value of a program."""
-    found = {*compiled.feeds.values(), *compiled.states.values(), *compiled.fetched, *compiled.kept.values()}
+    values = {*compiled.feeds.values(), *compiled.states.values(), *compiled.fetched, *compiled.kept.values()}
     for node in all_nodes(compiled.body):
-        found.update(reads_of(node), writes_of(node))
+        values.update(reads_of(node), writes_of(node))
         if isinstance(node, Group):
-            found.update(node.inside)
-    return found
+            values.update(node.inside)
+    return values

@@ -28,20 +28,20 @@ def operation(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], 
     array([2., 6.])
     """
     definition = lookup(type)
-    wanted, single = list(outputs), sum(outputs.values()) == 1
-    if list(inputs) == list(definition.inputs)[: len(inputs)] and definition.outputs and _is_plain(definition, inputs, wanted):
+    slots, single = list(outputs), sum(outputs.values()) == 1
+    if list(inputs) == list(definition.inputs)[: len(inputs)] and definition.outputs and _is_plain(definition, inputs, slots):
         kernel = definition.kernel
         return lambda *arrays: settled(kernel(*arrays, **attrs))
 
     def run(*arrays: Tensor, **random: Tensor) -> Tensor:
-        given: dict[str, Sequence[Tensor]] = {}
+        slot_inputs: dict[str, Sequence[Tensor]] = {}
         at = 0
         for slot, count in inputs.items():
-            given[slot] = arrays[at : at + count]
+            slot_inputs[slot] = arrays[at : at + count]
             at += count
-        made = definition.run(given, {**attrs, **random}, wanted)
-        found = [None if each is None else settled(each) for slot in wanted for each in made[slot]]
-        return found[0] if single else tuple(found)
+        outputs_by_slot = definition.run(slot_inputs, {**attrs, **random}, slots)
+        results = [None if item is None else settled(item) for slot in slots for item in outputs_by_slot[slot]]
+        return results[0] if single else tuple(results)
 
     return run
 

@@ -41,7 +41,7 @@ def own(value: Tensor) -> Tensor:
     if value is ABSENT:
         raise Changed
     if isinstance(value, TensorArray):
-        return [None if each is None else own(each) for each in map(value.read, range(len(value)))]
+        return [None if item is None else own(item) for item in map(value.read, range(len(value)))]
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
@@ -71,7 +71,7 @@ def present(value: Tensor) -> Tensor:
 def settled_or_absent(value: Tensor) -> Tensor:
     """The result of an operator that may write nothing, or a tuple of them."""
     if isinstance(value, tuple):
-        return tuple(ABSENT if each is None else each for each in value)
+        return tuple(ABSENT if item is None else item for item in value)
     return ABSENT if value is None else value
 
 
@@ -93,5 +93,5 @@ def total_or_zeros(total: Tensor, like: Tensor) -> Tensor:
 
 
 HELPERS = {
-    each.__name__: each for each in (own, own_or_taken, copied, given, present, settled_or_absent, truth, added, total_or_zeros, Changed)
+    item.__name__: item for item in (own, own_or_taken, copied, given, present, settled_or_absent, truth, added, total_or_zeros, Changed)
 }

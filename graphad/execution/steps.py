@@ -226,7 +226,7 @@ def step_of(run: Reader, op: Operator, definition: OpDef, layout: Layout) -> Ste
         reads = reads | {"Array": [(depth(layout, n), n) for n in op.output("Out")]}
     attrs = {k: v for k, v in op.attrs.items() if k in definition.attrs}
     partial = definition.partial or writes_old_array(op)
-    wanted = list(writes)
+    slots = list(writes)
     names = {slot: [n for _, n in places] for slot, places in reads.items()}
 
     def value(frames: Frames, place: Place) -> Any:
@@ -240,10 +240,10 @@ def step_of(run: Reader, op: Operator, definition: OpDef, layout: Layout) -> Ste
         inputs = {slot: [value(frames, place) for place in places] for slot, places in reads.items()}
         options = {**attrs, "rng": run.generator(op)} if definition.random else attrs
         try:
-            outputs = definition.run(inputs, options, wanted)
+            outputs = definition.run(inputs, options, slots)
         except Exception as error:
-            given = {n: a for slot, arrays in inputs.items() for n, a in zip(names[slot], arrays, strict=True)}
-            raise failure(op, given, error) from error
+            arrays_by_name = {n: a for slot, arrays in inputs.items() for n, a in zip(names[slot], arrays, strict=True)}
+            raise failure(op, arrays_by_name, error) from error
         pairs = ((place, result) for slot, places in writes.items() for place, result in zip(places, outputs[slot], strict=True))
         for place, result in pairs:
             if place is not None:
@@ -276,8 +276,8 @@ def _write(run: Reader, op: Operator, frames: Frames, place: Place, result: Any,
     result = frames[at][name] = settled(result)
     if run.check_finite and isinstance(result, np.ndarray) and result.dtype.kind == "f" and not np.isfinite(result).all():
         bad = "nan" if np.isnan(result).any() else "an infinity"
-        given = {n: a for slot, arrays in inputs.items() for n, a in zip(op.input(slot), arrays, strict=False)}
-        raise ExecutionError(located(f"operator {op.type!r} made {bad} in {name!r}\n{_inputs_text(op, given)}", op.source))
+        arrays_by_name = {n: a for slot, arrays in inputs.items() for n, a in zip(op.input(slot), arrays, strict=False)}
+        raise ExecutionError(located(f"operator {op.type!r} made {bad} in {name!r}\n{_inputs_text(op, arrays_by_name)}", op.source))
 
 
 def failure(op: Operator, inputs: Mapping[str, object], error: Exception) -> ExecutionError:

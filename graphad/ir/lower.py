@@ -133,6 +133,9 @@ class _Lowering:
         """Lower a block into an empty graph; names it reads before writing them become the graph's inputs."""
         self.graphs[block.idx] = graph
         current = self.final[block.idx] = {}
+        # SSA construction without phi functions: control flow is structured, so the value of a name at a point is the last one written
+        # before it in this block, or an input. What branches and iterations leave in a name are results of the operator that has the
+        # blocks.
         for operator in block.ops:
             definition = REGISTRY.get(operator.type)
             if not isinstance(definition, ControlDef):
@@ -154,6 +157,8 @@ class _Lowering:
         if isinstance(definition, BranchDef) and len(definition.blocks) == 1:
             graphs[OTHERWISE] = graph.nested()
             finals.append({})
+        # The interface of the operator is inferred: what its blocks write of the variables around are its results, what they read there
+        # are its operands. Both are matched with the nested graphs by position.
         results = _written_outside(operator, definition, blocks.values(), finals)
         reads = _read_outside(operator, definition, graphs.values())
         # A loop carries all that it writes, and so reads it. A branch reads only the old values of those names that not every block writes.
@@ -199,6 +204,7 @@ class _Lowering:
     def pass_residuals(self) -> None:
         """Make what gradients read by name of a forward block its residuals, and match them by position: the outer gradients first."""
         pending = sorted(self.reads, key=_depth)
+        # A gradient nested in a gradient reads residuals of a graph whose own residuals have to be known: outer levels first.
         for _, level in groupby(pending, _depth):
             pairs = [(nested, self._forward_graph(nested)) for nested in level]
             residuals = [(nested, forward, self._kept(nested, forward)) for nested, forward in pairs if forward is not None]

@@ -77,6 +77,9 @@ class _Naming:
         self.numbers: dict[str, int] = {}
         self.lasting = {*graph.results, *graph.residuals}
 
+    # Linear scan over live ranges, as in register allocation (M. Poletto and V. Sarkar, "Linear scan register allocation", 1999), with the
+    # one name in the place of the registers. A value is live from its writer to its last reader; results and residuals are live to the
+    # end.
     def settle(self, versions: tuple[Value, ...]) -> None:
         """Give the name to one value after the other, as long as no two need it at once."""
         if len(versions) < 2:
@@ -92,6 +95,7 @@ class _Naming:
     def _last_read(self, value: Value) -> float:
         if value in self.lasting:
             return math.inf
+        # A loop reads what it captures in every iteration, so also after its own writes: half an order later than any other reader.
         return max((op.order + (0.5 if op.graphs and _captures(op, value) else 0) for op in value.readers), default=-1)
 
     def _overlaps(self, holder: Value, value: Value) -> bool:
@@ -103,6 +107,8 @@ class _Naming:
         if holder is final:
             self.plan.names[value] = self._fresh(value)
             return holder
+        # The earlier value gives way, since the name belongs to the last one at the end. An input has no writer that could use another
+        # name: it is copied before the name is overwritten, and later readers read the copy.
         if holder.writers:
             self.plan.names[holder] = self._fresh(holder)
             return value

@@ -31,7 +31,7 @@ def _tensor(layer: str, x: object, like: Variable | None = None) -> Variable:
 
 
 def _pair(layer: str, x: object, y: object) -> tuple[Variable, Variable]:
-    like = next((each for each in (x, y) if isinstance(each, Variable)), None)
+    like = next((item for item in (x, y) if isinstance(item, Variable)), None)
     return _tensor(layer, x, like), _tensor(layer, y, like)
 
 
@@ -170,7 +170,7 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
     second = list(letters[a.ndim : a.ndim + b.ndim])
     for mine, other in zip(ours, theirs, strict=True):
         second[other] = first[mine]
-    kept = [each for i, each in enumerate(first) if i not in ours] + [each for i, each in enumerate(second) if i not in theirs]
+    kept = [word for i, word in enumerate(first) if i not in ours] + [word for i, word in enumerate(second) if i not in theirs]
     equation = f"{''.join(first)},{''.join(second)}->{''.join(kept)}"
     return emitted("einsum", [[a, b]], name, equation=equation)  # type: ignore[no-any-return]
 
@@ -179,7 +179,7 @@ def _summed_axes(axes: Any, first: int, second: int) -> tuple[list[int], list[in
     if isinstance(axes, int):
         ours, theirs = list(range(first - axes, first)), list(range(axes))
     else:
-        pair = [[each] if isinstance(each, int) else list(each) for each in axes]
+        pair = [[item] if isinstance(item, int) else list(item) for item in axes]
         ours, theirs = (pair[0], pair[0]) if len(pair) == 1 else (pair[0], pair[1])
     if len(ours) != len(theirs) or any(not -first <= i < first for i in ours) or any(not -second <= i < second for i in theirs):
         raise InvalidValue(f"axes={axes!r} does not name as many axes of a tensor of {first} as of one of {second}")
@@ -265,7 +265,7 @@ def moveaxis(x: Variable, source: int | Sequence[int], destination: int | Sequen
         places = [destination] if isinstance(destination, int) else list(destination)
         if len(ours) != len(places) or any(not -tensor.ndim <= i < tensor.ndim for i in (*ours, *places)):
             raise InvalidValue(f"source={source!r} and destination={destination!r} do not name axes of a tensor of {tensor.ndim}")
-    order = [i for i in range(tensor.ndim) if i not in {each % tensor.ndim for each in ours}]
+    order = [i for i in range(tensor.ndim) if i not in {number % tensor.ndim for number in ours}]
     for place, axis in sorted((place % tensor.ndim, axis % tensor.ndim) for place, axis in zip(places, ours, strict=True)):
         order.insert(place, axis)
     return emitted("transpose", [tensor], name, axis=order)  # type: ignore[no-any-return]
@@ -281,7 +281,7 @@ def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Va
 @layer
 def broadcast_to(x: Variable, shape: Sequence[int], name: str | None = None) -> Variable:
     """The elements repeated along axes of extent 1 and new first axes; -1 keeps an extent."""
-    return emitted("expand_v2", [checked_input("broadcast_to", x)], name, shape=[int(each) for each in shape])  # type: ignore[no-any-return]
+    return emitted("expand_v2", [checked_input("broadcast_to", x)], name, shape=[int(number) for number in shape])  # type: ignore[no-any-return]
 
 
 @layer
@@ -324,7 +324,7 @@ def meshgrid(*inputs: Any, input: Any = None, name: str | None = None) -> list[V
     """
     inputs = inputs if input is None else (*inputs, input)
     tensors = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], list | tuple) else inputs
-    return emitted("meshgrid", [[checked_input("meshgrid", each) for each in tensors]], name)  # type: ignore[no-any-return]
+    return emitted("meshgrid", [[checked_input("meshgrid", item) for item in tensors]], name)  # type: ignore[no-any-return]
 
 
 @layer

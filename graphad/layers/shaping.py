@@ -390,13 +390,13 @@ def einsum(*operands: Any, equation: str | None = None, name: str | None = None)
     >>> ga.Executor().run(program, fetch_list=[trace])
     [array(5., dtype=float32)]
     """
-    texts = [each for each in (*operands, equation) if isinstance(each, str)]
-    tensors = [each for each in operands if not isinstance(each, str)]
+    texts = [item for item in (*operands, equation) if isinstance(item, str)]
+    tensors = [item for item in operands if not isinstance(item, str)]
     if len(tensors) == 1 and isinstance(tensors[0], list | tuple):
         tensors = list(tensors[0])
     if len(texts) != 1:
         raise InvalidType(f"layers.einsum takes one equation and the tensors, as in einsum('ij,jk->ik', x, y), not {len(texts)} equations")
-    return emitted("einsum", [[checked_input("einsum", each) for each in tensors]], name, equation=texts[0])  # type: ignore[no-any-return]
+    return emitted("einsum", [[checked_input("einsum", item) for item in tensors]], name, equation=texts[0])  # type: ignore[no-any-return]
 
 
 @layer

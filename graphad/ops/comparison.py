@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from graphad.errors import ShapeError
+from graphad.ops.attributes import attributes
 from graphad.ops.definition import OpDef, operator
 from graphad.ops.formulas import kernel_of
 from graphad.ops.inference import broadcast, compared, matched, same_dtypes
@@ -65,8 +68,28 @@ def bitwise_not(X: Array) -> Tensor:
 # -- agreement -----------------------------------------------------------------------------------
 
 
-def _close_type(Input: TensorType, Other: TensorType, Rtol: TensorType | None, Atol: TensorType | None, rtol: str, atol: str) -> TensorType:
-    for name, bound in (("rtol", rtol), ("atol", atol)):
+@dataclass(eq=False, repr=False)
+class Tolerances:
+    """How far apart close elements may be, which Paddle writes as text, and whether nan is close to nan."""
+
+    rtol: str = "1e-5"
+    atol: str = "1e-8"
+    equal_nan: bool = False
+
+
+def _bound(name: str, text: str, tensor: Array | None) -> float:
+    """A tolerance; ShapeError if it is not a number."""
+    try:
+        return float(text) if tensor is None else float(tensor.reshape(())[()])
+    except ValueError:
+        raise ShapeError(f"{name}={text!r} is not a number") from None
+
+
+def _close_type(
+    Input: TensorType, Other: TensorType, Rtol: TensorType | None = None, Atol: TensorType | None = None, **attrs: Any
+) -> TensorType:
+    limits = Tolerances(**attrs)
+    for name, bound in (("rtol", limits.rtol), ("atol", limits.atol)):
         _bound(name, bound, None)
     for name, t in (("Rtol", Rtol), ("Atol", Atol)):
         if t is not None and not matched(element_count(t.shape), 1):
@@ -75,55 +98,20 @@ def _close_type(Input: TensorType, Other: TensorType, Rtol: TensorType | None, A
     return TensorType(broadcast(Input, Other).shape, "bool")
 
 
-def _bound(name: str, text: str, tensor: Array | None) -> float:
-    """A tolerance, which Paddle writes as text; ShapeError if it is not a number."""
-    try:
-        return float(text) if tensor is None else float(tensor.reshape(())[()])
-    except ValueError:
-        raise ShapeError(f"{name}={text!r} is not a number") from None
-
-
-def _isclose_type(
-    Input: TensorType,
-    Other: TensorType,
-    Rtol: TensorType | None = None,
-    Atol: TensorType | None = None,
-    *,
-    rtol: str = "1e-5",
-    atol: str = "1e-8",
-    **_: object,
-) -> TensorType:
-    return _close_type(Input, Other, Rtol, Atol, rtol, atol)
-
-
-@operator("Input Other Rtol? Atol? -> Out", infer=_isclose_type, grad={}, elementwise=True)
-def isclose(
-    Input: Array,
-    Other: Array,
-    Rtol: Array | None = None,
-    Atol: Array | None = None,
-    *,
-    rtol: str = "1e-5",
-    atol: str = "1e-8",
-    equal_nan: bool = False,
-) -> Array:
+@operator("Input Other Rtol? Atol? -> Out", infer=_close_type, grad={}, elementwise=True)
+@attributes(Tolerances)
+def isclose(Input: Array, Other: Array, Rtol: Array | None = None, Atol: Array | None = None, **attrs: Any) -> Array:
     """Whether ``|Input - Other| <= atol + rtol * |Other|``, element by element."""
-    return np.asarray(np.isclose(Input, Other, _bound("rtol", rtol, Rtol), _bound("atol", atol, Atol), equal_nan))
+    limits = Tolerances(**attrs)
+    rtol, atol = _bound("rtol", limits.rtol, Rtol), _bound("atol", limits.atol, Atol)
+    return np.asarray(np.isclose(Input, Other, rtol, atol, limits.equal_nan))
 
 
-@operator("Input Other Rtol? Atol? -> Out", infer=lambda *inputs, **attrs: TensorType((), _isclose_type(*inputs, **attrs).dtype), grad={})
-def allclose(
-    Input: Array,
-    Other: Array,
-    Rtol: Array | None = None,
-    Atol: Array | None = None,
-    *,
-    rtol: str = "1e-5",
-    atol: str = "1e-8",
-    equal_nan: bool = False,
-) -> Array:
+@operator("Input Other Rtol? Atol? -> Out", infer=lambda *inputs, **attrs: _close_type(*inputs, **attrs)._replace(shape=()), grad={})
+@attributes(Tolerances)
+def allclose(Input: Array, Other: Array, Rtol: Array | None = None, Atol: Array | None = None, **attrs: Any) -> Array:
     """Whether ``isclose`` holds for all elements."""
-    return np.asarray(np.all(isclose.kernel(Input, Other, Rtol, Atol, rtol=rtol, atol=atol, equal_nan=equal_nan)))
+    return np.asarray(np.all(isclose.kernel(Input, Other, Rtol, Atol, **attrs)))
 
 
 def _all_equal_type(X: TensorType, Y: TensorType) -> TensorType:

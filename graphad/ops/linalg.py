@@ -524,6 +524,7 @@ def _contracted(equation: str, terms: tuple[str, ...], arrays: list[Array], resu
     operands = list(zip(terms, arrays, strict=True))
     for step in _order(f"{','.join(terms)}->{result}", tuple(a.shape for a in arrays)):
         contracted = [operands.pop(i) for i in sorted(step, reverse=True)][::-1]
+        # A contraction of several operands is done by pairs, from the left; labels that a later operand or the result has stay.
         while len(contracted) > 1:
             names = set(result).union(*(t for t, _ in operands), *(t for t, _ in contracted[2:]))
             contracted[:2] = [_pair(*contracted[0], *contracted[1], names)]
@@ -540,6 +541,8 @@ def _alone(term: str, array: Array, names: set[str]) -> tuple[str, Array]:
 
 def _pair(term: str, array: Array, other_term: str, other: Array, names: set[str]) -> tuple[str, Array]:
     """Two operands as one: a product of matrices over what both have and nothing else needs."""
+    # Labels are in one of four groups: batch (both have them and they stay), inner (both have them and they are summed), left and right.
+    # That is a stack of products of matrices [batch, left, inner] @ [batch, inner, right], which BLAS computes.
     wide, other_wide = _wide(term, array), _wide(other_term, other)
     term, array = _dropped(term, array, other_wide - wide)
     other_term, other = _dropped(other_term, other, wide - other_wide)

@@ -100,6 +100,11 @@ def momentum(
     return Param - lr * (g + mu * velocity if use_nesterov else velocity), velocity
 
 
+def _running_mean(mean: Array, value: Array, decay: float) -> Array:
+    """An exponential moving average, one step on."""
+    return decay * mean + (1 - decay) * value
+
+
 @update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?", state=MOMENTS, flops=12)
 def adam(
     Param: Array,
@@ -124,8 +129,8 @@ def adam(
     """
     power1, power2 = number(Beta1Pow, Param), number(Beta2Pow, Param)
     correction = np.sqrt(1 - power2)
-    m1 = beta1 * Moment1 + (1 - beta1) * Grad
-    m2 = beta2 * Moment2 + (1 - beta2) * np.square(Grad)
+    m1 = _running_mean(Moment1, Grad, beta1)
+    m2 = _running_mean(Moment2, np.square(Grad), beta2)
     step = number(LearningRate, Param) * correction / (1 - power1) * m1 / (np.sqrt(m2) + epsilon * correction)
     if use_global_beta_pow:
         return Param - step, m1, m2, Beta1Pow, Beta2Pow
@@ -151,7 +156,7 @@ def adamax(
     epsilon: float = 1e-8,
 ) -> tuple[Array, ...]:
     """Adam by the largest gradient (Kingma and Ba, 2015): ``p - lr / (1 - beta1^t) m / u``, ``u = max(|g|, beta2 u + epsilon)``."""
-    m = beta1 * Moment + (1 - beta1) * Grad
+    m = _running_mean(Moment, Grad, beta1)
     largest = np.maximum(np.abs(Grad), beta2 * InfNorm + epsilon)
     return Param - number(LearningRate, Param) / (1 - number(Beta1Pow, Param)) * m / largest, m, largest
 
@@ -168,7 +173,7 @@ def decayed_adagrad(
     Param: Array, Grad: Array, Moment: Array, LearningRate: Array, *, decay: float = 0.95, epsilon: float = 1e-6
 ) -> tuple[Array, ...]:
     """Adagrad that forgets: ``m = decay m + (1 - decay) g^2``, ``p - lr g / (sqrt(m) + epsilon)``."""
-    m = decay * Moment + (1 - decay) * np.square(Grad)
+    m = _running_mean(Moment, np.square(Grad), decay)
     return Param - number(LearningRate, Param) * Grad / (np.sqrt(m) + epsilon), m
 
 
@@ -189,9 +194,9 @@ def adadelta(
     epsilon: float = 1e-6,
 ) -> tuple[Array, ...]:
     """Steps as large as the last ones were (Zeiler, 2012), times lr if it is there."""
-    squared_grad = rho * AvgSquaredGrad + (1 - rho) * np.square(Grad)
+    squared_grad = _running_mean(AvgSquaredGrad, np.square(Grad), rho)
     step = -np.sqrt((AvgSquaredUpdate + epsilon) / (squared_grad + epsilon)) * Grad
-    squared_update = rho * AvgSquaredUpdate + (1 - rho) * np.square(step)
+    squared_update = _running_mean(AvgSquaredUpdate, np.square(step), rho)
     return Param + (step if LearningRate is None else number(LearningRate, Param) * step), squared_grad, squared_update
 
 
@@ -218,10 +223,10 @@ def rmsprop(
 
     ``centered`` takes the square of g's mean from s under the root. (Tieleman and Hinton, 2012; centered: Graves, 2013.)
     """
-    square = decay * MeanSquare + (1 - decay) * np.square(Grad)
+    square = _running_mean(MeanSquare, np.square(Grad), decay)
     mean = np.zeros_like(Param) if MeanGrad is None else MeanGrad
     if centered:
-        mean = decay * mean + (1 - decay) * Grad
+        mean = _running_mean(mean, Grad, decay)
     spread = square - np.square(mean) if centered else square
     moment = momentum * Moment + number(LearningRate, Param) * Grad / np.sqrt(spread + epsilon)
     return Param - moment, moment, square, mean
@@ -307,8 +312,8 @@ def lamb(
 
     ``|p| / |r|`` is 1 where one of the norms is 0, and without a weight decay, unless ``always_adapt``.
     """
-    m1 = beta1 * Moment1 + (1 - beta1) * Grad
-    m2 = beta2 * Moment2 + (1 - beta2) * np.square(Grad)
+    m1 = _running_mean(Moment1, Grad, beta1)
+    m2 = _running_mean(Moment2, np.square(Grad), beta2)
     unbiased1, unbiased2 = m1 / (1 - number(Beta1Pow, Param)), m2 / (1 - number(Beta2Pow, Param))
     step = unbiased1 / (np.sqrt(unbiased2) + epsilon) + weight_decay * Param
     rate = number(LearningRate, Param)

@@ -18,6 +18,8 @@ from graphad.ops.summation import summed
 from graphad.ops.traits import PART_OF_X, Declared
 from graphad.types import Array, Shape, Tensor, TensorType, broadcast_shapes, element_count, joined_shape
 
+OF_SHAPE: Declared = {"speculatable": "types", "safe_dtypes": "all", "cheap": True, "of_shape": True, "flops": 0}
+
 # -- shapes known at run time only ---------------------------------------------------------------
 
 
@@ -25,11 +27,7 @@ from graphad.types import Array, Shape, Tensor, TensorType, broadcast_shapes, el
     "Input -> Out",
     infer=lambda Input: TensorType((), "int64"),
     grad={},
-    speculatable="types",
-    safe_dtypes="all",
-    cheap=True,
-    of_shape=True,
-    flops=0,
+    **OF_SHAPE,
 )
 def size(Input: Array) -> Array:
     """The number of elements."""
@@ -368,11 +366,7 @@ def roll(X: Array, *, shifts: list[int], axis: list[int] = NO_INTS) -> Array:
     name="shape",
     infer=lambda Input: TensorType((len(Input.shape),), "int32"),
     grad={},
-    speculatable="types",
-    safe_dtypes="all",
-    cheap=True,
-    of_shape=True,
-    flops=0,
+    **OF_SHAPE,
 )
 def shape_(Input: Array) -> Array:
     """The extents of a tensor."""

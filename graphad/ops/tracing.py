@@ -96,6 +96,7 @@ def _add(cotangents_: dict[int, object], to: Traced, cotangent: object) -> None:
 
 def _backwards(call: _Call, cotangents_: dict[int, object]) -> None:
     outputs = {slot: item if isinstance(item, list) else [item] for slot, item in call.outputs.items()}
+    # A call whose results have no cotangent is not on the way to the results of the function.
     if not any(id(item) in cotangents_ for made in outputs.values() for item in made) or call.op.grads == {}:
         return
     grad = call.op.grad

@@ -161,8 +161,8 @@ def _objects(program: Program) -> Iterator[object]:
 
 def _inner_places(program: Program) -> list[_Place]:
     """The lists in the dicts of operators."""
-    dicts = (each for block in program.blocks for op in block.ops for each in (op.inputs, op.outputs, op.attrs))
-    return [(value, partial(each.__setitem__, key)) for each in dicts for key, value in each.items() if isinstance(value, list)]
+    dicts = (item for block in program.blocks for op in block.ops for item in (op.inputs, op.outputs, op.attrs))
+    return [(value, partial(item.__setitem__, key)) for item in dicts for key, value in item.items() if isinstance(value, list)]
 
 
 def _outer_places(program: Program) -> list[_Place]:

@@ -188,6 +188,9 @@ class _Solver(ABC, Generic[F]):
 
     def settled(self) -> Facts[F]:
         """Visit operators, some again and again, until nothing changes."""
+        # Kildall's algorithm (G. Kildall, "A unified approach to global program optimization", 1973), with the operators in topological
+        # order. Each is visited once by the cursor; those whose inputs grew since are in a heap by place, so that an operator is visited
+        # after those before it.
         while self.again or self.cursor < len(self.ops):
             if self.again:
                 place = heappop(self.again)
@@ -238,6 +241,7 @@ class _Solver(ABC, Generic[F]):
     def raise_to(self, value: Value, fact: F) -> None:
         """Join a fact with what is known of a value, and pass on what is new."""
         facts, bottom = self.facts, self.analysis.bottom
+        # Facts only go up in the lattice, from bottom. Together with widening where loops come round that bounds the number of visits.
         old = facts.get(value, bottom)
         if fact in (old, bottom):
             return
@@ -274,7 +278,9 @@ class _Solver(ABC, Generic[F]):
             place = self.place.get(op, self.cursor)
             if place >= self.cursor or place in self.waiting:
                 continue
-            if self.analysis.backward or op not in self.edges or value in conditions(op):  # else what is new went along the ways
+            # An operator with regions is visited again only for its condition, which may open an edge: other facts pass along its edges at
+            # once.
+            if self.analysis.backward or op not in self.edges or value in conditions(op):
                 self.waiting.add(place)
                 heappush(self.again, place)
 

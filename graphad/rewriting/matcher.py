@@ -224,6 +224,8 @@ def _may_be(term: Term, value: Value) -> bool:
 
 
 def _match_several(first: Several, rest: Sequence[Term], values: Sequence[Value], match: Match, start: int) -> bool:
+    # The last list of a pattern takes all values that are left. Each earlier one may have any length: ``choices`` enumerates them, and the
+    # caller matches again for the next choice, which is backtracking with the choices kept in one place.
     known = match.lists.get(first)
     spare = len(values) - start - sum(not isinstance(term, Several) for term in rest)
     if spare < 0:
@@ -249,6 +251,7 @@ def _others(calls: Sequence[Call], match: Match) -> Iterator[Match]:
     if not calls:
         yield match
         return
+    # Depth-first search over the roots. An attempt has bindings of its own, so that a failed one leaves none behind.
     candidates = _candidates(calls[0], match)
     if not candidates:
         match.fail(lambda: f"no operator is {calls[0]!r}, beside what was found so far")

@@ -77,5 +77,5 @@ def __getattr__(name: str) -> Any:
             raise
         message = f"graphad.testing.{name} draws random programs with hypothesis, which is not installed: pip install 'graphad[testing]'"
         raise MissingHypothesis(message) from None
-    found = globals()[name] = getattr(module, name)
-    return found
+    value = globals()[name] = getattr(module, name)
+    return value

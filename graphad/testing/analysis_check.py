@@ -73,8 +73,8 @@ class WrongFact(AssertionError):
         self.value, self.fact, self.array = wrong
         arrays = [f"  {name} = {short_text(array)}" for name, array in {**case.feeds, **case.params}.items()]
         said = f"{analysis} says of {self.value!r} {self.fact!r}, but it is {_text(self.array)}"
-        made = f"  made by {self.value.writer!r}" if self.value.writer is not None else f"  an argument of {self.value.graph!r}"
-        super().__init__("\n".join([said, made, str(case.program).rstrip(), *arrays]))
+        origin = f"  made by {self.value.writer!r}" if self.value.writer is not None else f"  an argument of {self.value.graph!r}"
+        super().__init__("\n".join([said, origin, str(case.program).rstrip(), *arrays]))
 
 
 def check_analysis(
@@ -132,8 +132,8 @@ def _cases(programs: Sequence[Program | Case] | Callable[[Choices], Case] | None
         elif callable(programs):
             yield programs(choices)
         else:
-            found = programs[number % len(programs)]
-            yield found if isinstance(found, Case) else random_case(found, number)
+            program = programs[number % len(programs)]
+            yield program if isinstance(program, Case) else random_case(program, number)
         number += 1
 
 

@@ -70,17 +70,17 @@ def bisect(case: Case, what: Pass | str, prepare: str = "", tolerance: float | N
     targets = case.targets
     expected = observe(subject.before(case, subject.prepared(case)), case, targets)
     with changed_settings(reproducers=""):
-        whole = _run(subject, case, targets, expected, None)
-        if not whole.wrong:
+        full_run = _run(subject, case, targets, expected, None)
+        if not full_run.wrong:
             return None
-        right, wrong, found = 0, max(whole.made, 1), whole
+        right, wrong, failing = 0, max(full_run.made, 1), full_run
         while wrong - right > 1:
             middle = (right + wrong) // 2
             tried = _run(subject, case, targets, expected, middle)
-            right, wrong, found = (right, middle, tried) if tried.wrong else (middle, wrong, found)
-        found = _run(subject, case, targets, expected, wrong)
-    name = str(found.last if found.last is not None else subject.passes(case))
-    return Culprit(wrong, max(whole.made, 1), name, found.origin, found.wrong or whole.wrong)
+            right, wrong, failing = (right, middle, tried) if tried.wrong else (middle, wrong, failing)
+        failing = _run(subject, case, targets, expected, wrong)
+    name = str(failing.last if failing.last is not None else subject.passes(case))
+    return Culprit(wrong, max(full_run.made, 1), name, failing.origin, failing.wrong or full_run.wrong)
 
 
 def _run(subject: Subject, case: Case, targets: list[str], expected: Observed, limit: int | None) -> _Run:
@@ -90,9 +90,9 @@ def _run(subject: Subject, case: Case, targets: list[str], expected: Observed, l
     journal.limit = None if limit is None else start + limit
     makers: list[tuple[int, Pass]] = []
 
-    def watch(each: Pass, changed: Graph, step: Step) -> None:
-        if not each.combines and changed.journal is journal and journal.rewrites > (makers[-1][0] if makers else start):
-            makers.append((journal.rewrites, each))
+    def watch(pass_: Pass, changed: Graph, step: Step) -> None:
+        if not pass_.combines and changed.journal is journal and journal.rewrites > (makers[-1][0] if makers else start):
+            makers.append((journal.rewrites, pass_))
 
     try:
         with observing(watch):

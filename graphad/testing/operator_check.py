@@ -42,11 +42,11 @@ def check_operator(
     >>> import numpy as np
     >>> check_operator("softplus", {"X": np.array([-1.0, 0.5])})
     """
-    definition, given = lookup(op_type), {slot: _list(value) for slot, value in inputs.items()}
-    outputs = definition.run(given, dict(attrs or {}), tuple(definition.outputs))
-    _check_types(definition, given, dict(attrs or {}), outputs)
+    definition, slots = lookup(op_type), {slot: _list(value) for slot, value in inputs.items()}
+    outputs = definition.run(slots, dict(attrs or {}), tuple(definition.outputs))
+    _check_types(definition, slots, dict(attrs or {}), outputs)
     if order and definition.grads:
-        _check_derivatives(definition, given, dict(attrs or {}), outputs, order, tolerance, np.random.default_rng(seed))
+        _check_derivatives(definition, slots, dict(attrs or {}), outputs, order, tolerance, np.random.default_rng(seed))
 
 
 def _list(value: object) -> list[Array]:
@@ -54,20 +54,22 @@ def _list(value: object) -> list[Array]:
 
 
 def _check_types(
-    definition: OpDef, given: Mapping[str, Sequence[Array]], attrs: dict[str, object], outputs: Mapping[str, Sequence[Any]]
+    definition: OpDef, slots: Mapping[str, Sequence[Array]], attrs: dict[str, object], outputs: Mapping[str, Sequence[Any]]
 ) -> None:
-    inferred = definition.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in arrays] for slot, arrays in given.items()}, attrs)
+    inferred = definition.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in arrays] for slot, arrays in slots.items()}, attrs)
     for slot, arrays in outputs.items():
         for array, type in zip(arrays, inferred[slot], strict=True):
             if array is not None:
-                found = TensorType(np.shape(array), np.asarray(array).dtype.name)
-                fits = len(found.shape) == len(type.shape) and all(e in (-1, f) for e, f in zip(type.shape, found.shape, strict=True))
-                assert fits and found.dtype == type.dtype, f"{definition.type}: {slot} is inferred as {type}, but the kernel gives {found}"
+                actual = TensorType(np.shape(array), np.asarray(array).dtype.name)
+                fits = len(actual.shape) == len(type.shape) and all(e in (-1, f) for e, f in zip(type.shape, actual.shape, strict=True))
+                assert fits and actual.dtype == type.dtype, (
+                    f"{definition.type}: {slot} is inferred as {type}, but the kernel gives {actual}"
+                )
 
 
 def _check_derivatives(
     definition: OpDef,
-    given: Mapping[str, Sequence[Array]],
+    slots: Mapping[str, Sequence[Array]],
     attrs: dict[str, object],
     outputs: Mapping[str, Sequence[object]],
     order: int,
@@ -76,28 +78,28 @@ def _check_derivatives(
 ) -> None:
     program = Program()
     block = program.global_block()
-    names, feed = _data(block, given)
+    names, feed = _data(block, slots)
     written = {
         slot: [f"{slot}_{i}" for i in range(len(arrays))] for slot, arrays in outputs.items() if not definition.outputs[slot].optional
     }
     block.append_op(type=definition.type, inputs=names, outputs=written, attrs=attrs)
-    results = [block.var(name) for each in written.values() for name in each]
+    results = [block.var(name) for item in written.values() for name in item]
     sources = [block.var(n) for slot in definition.grads or () for n in names.get(slot, ()) if feed[n].dtype.kind == "f"]
     for level in range(1, order + 1):
         total = _weighted(block, [v for v in results if v.dtype.startswith("float")], level, rng)
         if total is None or not sources:
             return
-        found = gradients(total, sources)
-        reached = [(s, g) for s, g in zip(sources, found, strict=True) if g is not None]
+        symbolic = gradients(total, sources)
+        reached = [(s, g) for s, g in zip(sources, symbolic, strict=True) if g is not None]
         for _ in range(DIRECTIONS):
             _check_direction(program, total, reached, feed, f"{definition.type}, derivative of order {level}", tolerance, rng)
         results = [g for _, g in reached]
 
 
-def _data(block: Block, given: Mapping[str, Sequence[Array]]) -> tuple[dict[str, list[str]], dict[str, Array]]:
+def _data(block: Block, slots: Mapping[str, Sequence[Array]]) -> tuple[dict[str, list[str]], dict[str, Array]]:
     names: dict[str, list[str]] = {}
     feed: dict[str, Array] = {}
-    for slot, arrays in given.items():
+    for slot, arrays in slots.items():
         names[slot] = [f"in_{slot}_{i}" for i in range(len(arrays))]
         for name, array in zip(names[slot], arrays, strict=True):
             block.create_var(name=name, shape=list(array.shape), dtype=array.dtype.name)

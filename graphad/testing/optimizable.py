@@ -41,12 +41,12 @@ def optimizable_program(choices: Choices, blocks: bool = True, specials: bool = 
 
 def _themes(choices: Choices, blocks: bool, specials: bool) -> tuple[Statement, ...]:
     """What a program mostly consists of: one or two kinds of statement, perhaps one with special numbers, perhaps one with blocks."""
-    chosen: list[Statement] = choices.several(ALSO, 1, 2)
+    statements: list[Statement] = choices.several(ALSO, 1, 2)
     if specials and choices.boolean():
-        chosen.append(choices.one_of(SPECIALS))
+        statements.append(choices.one_of(SPECIALS))
     if blocks and choices.boolean():
-        chosen.append(choices.one_of((_idle_loop, _branch, _idle_loop)))
-    return tuple(chosen) * 6
+        statements.append(choices.one_of((_idle_loop, _branch, _idle_loop)))
+    return tuple(statements) * 6
 
 
 def _loss(w: NestedWriter) -> str:
@@ -133,8 +133,8 @@ def _identity(w: NestedWriter) -> None:
     x, shape = _any(w)
     kind = w.choices.integer(0, 6)
     if kind < 2:
-        one = _constant(w, shape, 1.0 - kind)
-        _new(w, "elementwise_add" if kind else "elementwise_mul", {"X": [x], "Y": [one]}, shape)
+        unit = _constant(w, shape, 1.0 - kind)
+        _new(w, "elementwise_add" if kind else "elementwise_mul", {"X": [x], "Y": [unit]}, shape)
     elif kind == 2:
         _new(w, "scale", {"X": [x]}, shape, scale=1.0, bias=0.0)
     elif kind == 3:
@@ -214,7 +214,7 @@ def _idle_loop(w: NestedWriter) -> None:
         PLAIN[0](w)
         return
     x, shape = _any(w)
-    others = [name for name, each in w.tensors().items() if each == shape and name != x]
+    others = [name for name, item in w.tensors().items() if item == shape and name != x]
     y = w.recent(others) if others else w.parameter(shape)
     trips, total = w.one_of(2, 0, 1, 3, 0 if w.depth else w.most_trips), _constant(w, shape, 0.0)
     seen, i, limit = _constant(w, shape, 0.5), w.constant(0, name=w.unique("i")), w.constant(trips)

@@ -136,13 +136,13 @@ def differentiated(choices: Choices, case: Case) -> Case | None:
     if not sources:
         return None
     twin = case.clone()
-    chosen = [name for name in sources if not choices.chance(4)] or sources
+    names = [name for name in sources if not choices.chance(4)] or sources
     kind = choices.below(6)
     try:
-        first = _first(choices, twin, chosen)
+        first = _first(choices, twin, names)
         twice = kind < 2 and _size(twin.program) <= MOST_ONCE
         if first and twice:
-            _second(twin.program, first, chosen)
+            _second(twin.program, first, names)
         if first and kind == 2 and (total := _sum_of_squares(twin.program, first)):
             return replace(twin, loss_name=total)
     except GraphadError:

@@ -132,12 +132,12 @@ def _used(program: Program) -> set[str]:
 # -- edits ---------------------------------------------------------------------------------------
 
 
-def without(chosen: Collection[Place]) -> Edit:
+def without(places_: Collection[Place]) -> Edit:
     """Leave operators out, and the blocks they hold."""
 
     def edit(program: Program) -> None:
         for block in program.blocks:
-            block.ops = [op for i, op in enumerate(block.ops) if (block.idx, i) not in chosen]
+            block.ops = [op for i, op in enumerate(block.ops) if (block.idx, i) not in places_]
 
     return edit
 
@@ -167,7 +167,9 @@ def inlined(place: Place, which: int) -> Edit:
 
 
 def _free_name(block: Block, name: str) -> str:
-    if not any(name in each.vars for each in block.program.blocks if each is not block and block in each.chain()):
+    if not any(
+        name in inner_block.vars for inner_block in block.program.blocks if inner_block is not block and block in inner_block.chain()
+    ):
         name = name if not block.has_var_recursive(name) else f"{name}_"
     while block.has_var_recursive(name):
         name += "_"
@@ -175,7 +177,7 @@ def _free_name(block: Block, name: str) -> str:
 
 
 def _renamed(slots: dict[str, list[str]], names: dict[str, str]) -> dict[str, list[str]]:
-    return {slot: [names.get(name, name) for name in each] for slot, each in slots.items()}
+    return {slot: [names.get(name, name) for name in item] for slot, item in slots.items()}
 
 
 def simpler_attrs(program: Program) -> Iterator[Edit]:
@@ -261,7 +263,7 @@ def bypasses(program: Program) -> Iterator[Edit]:
         if isinstance(REGISTRY.get(op.type), ControlDef) or len(op.output_names()) != 1:
             continue
         for name in dict.fromkeys(op.input_names()):
-            known = [each for each in (name, *op.output_names()) if block.has_var_recursive(each)]
+            known = [word for word in (name, *op.output_names()) if block.has_var_recursive(word)]
             if len({*known}) == 2 and block.var_recursive(known[0]).declared == block.var_recursive(known[1]).declared:
                 yield _bypassed(place, name)
 
@@ -317,13 +319,13 @@ class _Search:
 
     def take(self, edit: Edit) -> bool:
         """Whether an edit leaves the program bad; it is then the one to go on from."""
-        found = edited(self.program, edit) if self.left > 0 else None
-        if found is None or (text := str(found)) in self.seen:
+        program = edited(self.program, edit) if self.left > 0 else None
+        if program is None or (text := str(program)) in self.seen:
             return False
         self.seen.add(text)
         self.left -= 1
-        if self.is_bad(found):
-            self.program = found
+        if self.is_bad(program):
+            self.program = program
             return True
         return False
 
@@ -546,7 +548,7 @@ def _simpler_arrays(array: Array) -> Iterator[Array]:
     candidates = [np.zeros_like(array), np.ones_like(array), counted]
     if array.dtype.kind in "fi":
         candidates.insert(2, -np.ones_like(array))
-    return (each for each in candidates if not np.array_equal(each, array))
+    return (operand for operand in candidates if not np.array_equal(operand, array))
 
 
 def _simpler_numbers(number: object) -> Iterator[float]:

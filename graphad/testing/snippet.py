@@ -149,7 +149,7 @@ def defined(value: Any) -> Binding | None:
         lines = {code.co_firstlineno for code in codes}
         exact = [(node, around) for node, around in places if lines & set(_lines(node))]
         for node, around in reversed(exact or places):
-            functions = [each for each in around if isinstance(each, Function)]
+            functions = [item for item in around if isinstance(item, Function)]
             scope = Scope(module, texts, functions, text, cells_of(value))
             return Binding(value, [node], text, scope)
     return None
@@ -189,9 +189,9 @@ def functions_of(value: object) -> Iterator[FunctionType]:
     elif isinstance(value, cached_property):
         yield from functions_of(value.func)
     elif isinstance(value, property):
-        yield from (f for each in (value.fget, value.fset) if each is not None for f in functions_of(each))
+        yield from (f for item in (value.fget, value.fset) if item is not None for f in functions_of(item))
     elif isinstance(value, type):
-        own = [function for each in vars(value).values() if not isinstance(each, type) for function in functions_of(each)]
+        own = [function for item in vars(value).values() if not isinstance(item, type) for function in functions_of(item)]
         yield from (function for function in own if function.__code__.co_qualname.startswith(f"{value.__qualname__}."))
 
 
@@ -269,8 +269,8 @@ def _local(function: Function, name: str) -> object:
 
 def _parameters(function: Function) -> list[str]:
     arguments = function.args
-    more = [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
-    return [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *more)]
+    more = [item for item in (arguments.vararg, arguments.kwarg) if item is not None]
+    return [item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *more)]
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -454,21 +454,21 @@ class Definitions:
     def _container(self, value: Any, name: str) -> str:
         if isinstance(value, dict):
             return "{" + ", ".join(f"{self.expression(k, name)}: {self.expression(v, name)}" for k, v in value.items()) + "}"
-        parts = [self.expression(each, name) for each in value]
+        parts = [self.expression(item, name) for item in value]
         parts = sorted(parts) if isinstance(value, set | frozenset) else parts
         if isinstance(value, tuple):
             return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
         inner = f"[{', '.join(parts)}]"
         return inner if isinstance(value, list) else f"{type(value).__name__}({inner})"
 
-    def _pass(self, each: Pass) -> str:
-        if not isinstance(each, Pipeline | Fixpoint | Nested):
-            return self._call(each)
-        inner = each.passes if isinstance(each, Pipeline) else each.inner.passes
+    def _pass(self, pass_: Pass) -> str:
+        if not isinstance(pass_, Pipeline | Fixpoint | Nested):
+            return self._call(pass_)
+        inner = pass_.passes if isinstance(pass_, Pipeline) else pass_.inner.passes
         parts = [self._pass(part) for part in inner]
-        limit = [f"limit={each.limit}"] if isinstance(each, Fixpoint) else []
-        self._import(f"from graphad.rewriting import {type(each).__name__}")
-        return f"{type(each).__name__}({', '.join([*parts, *limit])})"
+        limit = [f"limit={pass_.limit}"] if isinstance(pass_, Fixpoint) else []
+        self._import(f"from graphad.rewriting import {type(pass_).__name__}")
+        return f"{type(pass_).__name__}({', '.join([*parts, *limit])})"
 
     def _call(self, value: object) -> str:
         kind = type(value)
@@ -716,7 +716,7 @@ def _call(definitions: Definitions, subject: Subject, case: Case) -> str:
     """The call that tries the pass; a user's own condition is what check_pass takes."""
     what = _pass(definitions, subject.what, case)
     passes = (("prepare", subject.prepare or None), ("reference", subject.reference))
-    options = [f"{name}={_pass(definitions, each, case)}" for name, each in passes if each is not None]
+    options = [f"{name}={_pass(definitions, item, case)}" for name, item in passes if item is not None]
     options += [] if subject.tolerance is None else [f"tolerance={subject.tolerance!r}"]
     if subject.expect is None:
         return f"check_case({', '.join([what, 'case', *options])})"
@@ -744,11 +744,11 @@ def _missing(missing: Mapping[str, str]) -> Sequence[str]:
 def _pass(definitions: Definitions, what: Pass | str, case: Case) -> str:
     """How to write a pass: as text if it was text or comes with graphad, else as what makes it."""
     inner = inner_passes(as_pass(what, case.loss_name))
-    others = [each for each in inner if not type(each).__module__.startswith(OWN)]
+    others = [step_ for step_ in inner if not type(step_).__module__.startswith(OWN)]
     if isinstance(what, Pass):
         return definitions.expression(what) if others else repr(str(what))
-    for each in others:
-        definitions.reference(type(each))
+    for pass_ in others:
+        definitions.reference(type(pass_))
     return repr(what)
 
 

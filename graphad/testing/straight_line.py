@@ -102,8 +102,8 @@ class Writer:
     def index(self, extent: int, count: int) -> str:
         name = f"i{len(self.indices)}"
         self.block.create_var(name=name, shape=[count], dtype="int64", stop_gradient=True)
-        chosen = [self.choices.below(extent) for _ in range(count)]
-        self.feeds[name] = self.indices[name] = np.array(chosen, "int64")
+        indices = [self.choices.below(extent) for _ in range(count)]
+        self.feeds[name] = self.indices[name] = np.array(indices, "int64")
         return name
 
     # -- operators -------------------------------------------------------------------------------
@@ -116,8 +116,8 @@ class Writer:
         for slot in call.slots:
             names[slot] = [call.given[slot]] if slot in call.given else [self.output(array, taken) for array in results[slot]]
         self.block.append_op(type=call.type, inputs=call.inputs, outputs=names, attrs=call.attrs)
-        for slot, each in names.items():
-            self.values.update((n, a) for n, a in zip(each, results[slot], strict=True) if a.size)
+        for slot, item in names.items():
+            self.values.update((n, a) for n, a in zip(item, results[slot], strict=True) if a.size)
 
     def fresh(self) -> str:
         self.count += 1
@@ -212,10 +212,10 @@ def reduction(op_type: str) -> Recipe:
 
 def product(op_type: str, **attrs: Sequence[object]) -> Recipe:
     def recipe(w: Writer) -> Call | None:
-        chosen = {name: w.choices.one_of(values) for name, values in attrs.items()}
+        options = {name: w.choices.one_of(values) for name, values in attrs.items()}
         x = w.name(lambda v: v.ndim > 0)
-        y = w.partner(op_type, x, chosen) if x else None
-        return None if x is None or y is None else Call(op_type, {"X": [x], "Y": [y]}, chosen)
+        y = w.partner(op_type, x, options) if x else None
+        return None if x is None or y is None else Call(op_type, {"X": [x], "Y": [y]}, options)
 
     return recipe
 

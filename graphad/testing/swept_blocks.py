@@ -146,9 +146,9 @@ def _read_far(w: CallProgram) -> None:
     result = w.constant(np.zeros_like(value), w.unique("o")) if isinstance(value, np.ndarray) else ""
 
     def read() -> None:
-        found = w.append(call, names, overwrite=NEVER)
-        if found and result:
-            w.apply("assign", {"X": found[:1]}, {}, result)
+        results = w.append(call, names, overwrite=NEVER)
+        if results and result:
+            w.apply("assign", {"X": results[:1]}, {}, result)
 
     _never(w, read)
     fed = {name for listed in names.values() for name in listed if name in w.feeds}
@@ -164,7 +164,7 @@ def _indexed() -> tuple[str, ...]:
         t: {v.dtype.kind for s in samples_of(t)[:1] for vs in s.slots().values() for v in vs if isinstance(v, np.ndarray)}
         for t in operators()
     }
-    return tuple(op_type for op_type, found in kinds.items() if {"i", "f"} <= found)
+    return tuple(op_type for op_type, dtypes in kinds.items() if {"i", "f"} <= dtypes)
 
 
 def _inner(w: CallProgram, write: Callable[[], None], twin: _Twin) -> None:
@@ -336,7 +336,7 @@ class _Twin:
             name = w.choices.one_of(names)
             w.hide(name, stop_gradient=w.choices.boolean())
             w.apply("sin", {"X": [self.name]}, {}, name)
-            self._pass_out(name, next((each for each in self.kept if _alike(w.values[each], w.values[name])), name))
+            self._pass_out(name, next((word for word in self.kept if _alike(w.values[word], w.values[name])), name))
 
     def alternatives(self) -> tuple[Callable[[], object], Callable[[], object]]:
         """Two bodies that look alike: one attribute of the operator differs, or two results change places."""
@@ -348,9 +348,9 @@ class _Twin:
             return lambda: self.read(first), lambda: changed.read(first)
         return lambda: self._both(first, second), lambda: self._both(second, first)
 
-    def _both(self, one: str, other: str) -> None:
+    def _both(self, first: str, other: str) -> None:
         """The operator's result under one name, and what another operator makes of the same input under the other."""
-        self.read(one)
+        self.read(first)
         result = self.w.apply("sin", {"X": [self.name]}, {})
         if result is not None and _alike(self.w.values[result], self.w.values[other]):
             self.w.apply("assign", {"X": [result]}, {}, other)
@@ -371,11 +371,11 @@ class _Twin:
         return (w.apply("elementwise_mul", {"X": [name], "Y": [number]}, {}) if number else None) or name
 
 
-def _differ(one: Call, other: Call) -> bool:
+def _differ(first: Call, other: Call) -> bool:
     """Whether the first results of two calls are of one type, and differ."""
-    a, b = (next(iter(call.outputs.values()))[0] for call in (one, other))
+    a, b = (next(iter(call.outputs.values()))[0] for call in (first, other))
     return _alike(a, b) and not np.array_equal(a, b)
 
 
-def _alike(one: object, other: object) -> bool:
-    return isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.shape == other.shape and one.dtype == other.dtype
+def _alike(first: object, other: object) -> bool:
+    return isinstance(first, np.ndarray) and isinstance(other, np.ndarray) and first.shape == other.shape and first.dtype == other.dtype

@@ -337,10 +337,10 @@ def _other_loss(net: Network, hidden: Variable) -> Variable:
 
 
 def _declare_state(choices: Choices, parameters: list[Parameter], cost: Variable) -> None:
-    kept = choices.one_of(tuple(map(accumulators, optimizers())))
+    state = choices.one_of(tuple(map(accumulators, optimizers())))
     cost.block.create_var("learning_rate_0", [1], cost.dtype, persistable=True, stop_gradient=True)
     for parameter in parameters:
-        for slot, accumulator in kept.items():
+        for slot, accumulator in state.items():
             shape = [1] if slot.endswith("Pow") else list(parameter.shape)
             name = accumulator_name(parameter.name, accumulator)
             cost.block.create_var(name, shape, parameter.dtype, persistable=True, stop_gradient=True)

@@ -90,8 +90,8 @@ def filled(gradient: Value, like: Value) -> list[Array]:
     """The arrays of a gradient with respect to ``like``, in the order of its arrays: zeros where an array of tensors has nothing."""
     gradient = zeros_like(like) if gradient is None else gradient
     if isinstance(like, TensorArray):
-        found = dict(gradient.items())
-        return [array for index, item in like.items() for array in filled(found.get(index), item)]
+        entries = dict(gradient.items())
+        return [array for index, item in like.items() for array in filled(entries.get(index), item)]
     if isinstance(like, Tape):
         pairs = zip(gradient.parts(), like.parts(), strict=True)
         return [array for part, item in pairs for array in filled(part, item)]
@@ -118,11 +118,11 @@ def type_of(value: Value) -> TensorType:
     """The type of a tensor; for an array of tensors what holds for all of them."""
     if not isinstance(value, Aggregate):
         return TensorType(value.shape, name_of(value.dtype))
-    found = arrays(value)
-    if isinstance(value, Tape) or not found:
+    elements = arrays(value)
+    if isinstance(value, Tape) or not elements:
         return STANDS_IN
-    extents = zip(*(array.shape for array in found), strict=True)
-    return TensorType(tuple(e[0] if len(set(e)) == 1 else -1 for e in extents), found[0].dtype.name)
+    extents = zip(*(array.shape for array in elements), strict=True)
+    return TensorType(tuple(e[0] if len(set(e)) == 1 else -1 for e in extents), elements[0].dtype.name)
 
 
 def kind_of(value: Value) -> str:

@@ -52,12 +52,12 @@ class _Watched(Prepared):
     def __init__(self, graph: Graph, see: See) -> None:
         assert graph.block is not None
         self.see = see
-        self.lowered = {op.operator: op for each in graph.tree() for op in each.ops if op.operator is not None}
+        self.lowered = {op.operator: op for subgraph in graph.tree() for op in subgraph.ops if op.operator is not None}
         super().__init__(graph.block.program, (), check_finite=False, reinitialize=False, max_iterations=ITERATIONS)
 
     def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
-        step, found = super()._step(op, layout, freed), self.lowered.get(op)
-        return step if found is None else self._looking(found, layout, step)
+        step, node = super()._step(op, layout, freed), self.lowered.get(op)
+        return step if node is None else self._looking(node, layout, step)
 
     def _looking(self, op: Op, layout: Layout, step: Step) -> Step:
         reads, writes = _places(op.reads(), layout), _places(op.writes(), layout)

@@ -86,6 +86,8 @@ def _counted(loop: LoopLike, known: KnownValues) -> int | None:
     start, limit, step = _start(loop, counter, known), _number(bound, known), _step(counter)
     if until is None or start is None or limit is None or step is None or known.truth(*loop.condition) is not True:
         return None
+    # start, start + step, ... against the limit, with the signs turned so that the loop counts up. Beyond 2 ** 50 floats no longer hold
+    # every integer that a counter may be, and the quotient below could be wrong by one.
     sign, inclusive = until
     start, limit, step = sign * start, sign * limit, sign * step
     if not all(abs(x) < 2.0**50 and x == int(x) for x in (start, limit, step)):

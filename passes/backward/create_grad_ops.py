@@ -102,6 +102,8 @@ def _refuse_gradients(path: OpPath) -> None:
 
 
 def _reverse(grad_ops: GradOps) -> None:
+    # Reverse accumulation: all readers of a value come before its writer here, so its gradient is complete, or has as many writers as
+    # there are readers on the path, when the writer's turn comes. ``accumulate-grads`` sums those.
     for op in reversed(grad_ops.path.ops):
         grad_ops.ops.append(_region_grad(grad_ops, op) if op.graphs else _grad_op(grad_ops.adjoints, op))
 
@@ -131,6 +133,8 @@ def _region_grad(grad_ops: GradOps, op: Op) -> Op:
     assert isinstance(gradient, ControlDef)
     carried, given = path.carried[op], operands(op)
     first = first_captured(op)
+    # The results of the gradient: one cotangent for each carried value, in the place of the cotangent of what the iteration made of it;
+    # then the gradients of loop-invariant operands, which are sums over the iterations. A branch has only the latter (``first`` is 0).
     summed = [i for i in range(first, len(given)) if any(g.inputs[i] in path.inner[g].active for g in op.graphs.values())]
     starts = [*carried, *summed] if first else summed
     inner = [_backward_graph(adjoints.graph, graph, path.inner[graph], carried, starts, first) for graph in op.graphs.values()]
@@ -154,6 +158,7 @@ def _backward_graph(around: Graph, graph: Graph, path: OpPath, carried: tuple[in
     results = [graph.results[k] for k in carried]
     for result in results:
         start = adjoints.given(result)
+        # The argument is the gradient of the result, unless the graph adds to it: then it is one of several contributions, as a copy.
         if result in read or results.count(result) > 1:
             adjoints.graph.add_op("assign", {"X": [start]}, {"Out": [adjoints.of(result)]}, role=BACKWARD, forward=result.writer)
         else:

@@ -138,6 +138,8 @@ def _loop(op: Op, tape: Value) -> None:
     terms = [_added(inner, a, b) for a, b in zip(sums, inner.results[carried:], strict=True)]
     more = _next(holds)
     inner.add_op("tape_has_more", {"Scopes": [rest]}, {"Out": [more]}, role=op.role)
+    # Carried, in this order: the tape, the cotangents, the running sums, the condition. Loop-invariant operands follow. The tape is empty
+    # when all iterations of the forward loop were popped, so it stands in for the trip count.
     inner.inputs = [top, *cotangents, *sums, holds, *constants]
     inner.results = [rest, *inner.results[:carried], *terms, more]
     reads = [tape, *op.inputs[f"Out{GRAD}"], *totals, condition, *inputs]

@@ -85,6 +85,8 @@ def source_value(graph: Graph, name: str) -> Value:
 # -- activity ------------------------------------------------------------------------------------
 
 
+# An operator is active if it depends on a source (varied, a forward analysis) and a target depends on it (useful, a backward one); see
+# L. Hascoet and V. Pascual, "The Tapenade automatic differentiation tool", 2013.
 @dataclass(frozen=True)
 class Varied(Dataflow[bool]):
     """Which values depend differentiably on the sources; gradient operators are not entered."""
@@ -157,6 +159,8 @@ class Useful(Dataflow[bool]):
 
 def _path(graph: Graph, varied: Facts[bool], useful: Facts[bool], targets: tuple[Value, ...]) -> OpPath:
     """What the facts say of a graph, and of those nested in it."""
+    # Useful facts exist only of varied values, so useful is active. A carried value of a loop is on the path if its result is useful or
+    # its block argument is: later iterations read it, too.
     ops = [op for op in graph.ordered_ops() if _writes_any(op, useful)]
     alone = graph.parent is None and not graph.controls
     active = frozenset(useful if alone else [value for value in useful if value.graph is graph])

@@ -103,6 +103,8 @@ class PruneNoGrad(Pass):
 def prune(grad_ops: GradOps) -> bool:
     """Prune one graph's grad operators, and those in graphs nested in them; return whether anything changed."""
     graph, active = grad_ops.adjoints.graph, grad_ops.path.active
+    # The operators are in the order in which cotangents flow. What a removed one would have written has no writer when its readers are
+    # looked at, so one visit finds all that have nothing left to do.
     survivors, narrow, fill, changed = [], [], [], False
     for op in grad_ops.ops:
         written, missing = _gradients_read(op, active)

@@ -157,6 +157,8 @@ class _Search:
 
     def _look_up(self, op: Op) -> bool:
         nested = op.graph is not self.root
+        # Hash-consing: operators with one key compute the same (J. Cocke, "Global common subexpression elimination", 1970). Captured
+        # values count as what they are equal to outside, so equal operators at different depths have one key.
         key = key_of(op, self.captures.origin if nested else None)
         known = self.table.setdefault(op.graph, {})
         first = known.get(key)
@@ -173,6 +175,7 @@ class _Search:
 
     def _look_around(self, op: Op, key: Key) -> bool:
         """Look for an equal operator in the graphs around, before the operators that lead to this one."""
+        # What an enclosing graph computes before the operator that leads here dominates this operator, so it may be captured.
         for owner in self.captures.way_out(op.graph):
             first = self.table.get(owner.graph, {}).get(key)
             if first is not None and self._valid(first, key) and (self.in_order or self._precedes(first, owner)):
@@ -230,7 +233,9 @@ def _merged(op: Op, first: Op) -> bool:
 def _is_like_a_copy(op: Op) -> bool:
     """Whether an operator costs no more than the copy that would take its place: it only fills, or passes its input on."""
     definition = op.definition
-    return definition is not None and (bool(definition.fills) or definition.in_order or not definition.inputs)
+    if definition is None or definition.random:
+        return False
+    return bool(definition.fills) or definition.in_order or not definition.inputs
 
 
 def _needs_copy(old: Value, new: Value) -> bool:

@@ -64,6 +64,7 @@ class Repeats:
 
     def longest(self, most: int) -> int:
         """The greatest length, at most ``most``, of a stretch that occurs twice without overlap; 0 if there is none."""
+        # Bisection: a stretch that occurs twice has parts that do.
         least, most = 0, min(most, self.count // 2)
         while least < most:
             middle = (least + most + 1) // 2
@@ -100,6 +101,8 @@ def _apart(places: list[int], length: int) -> list[int]:
 
 def period(tokens: Sequence[int]) -> int:
     """After how many places a sequence is itself again: its length if it is not periodic."""
+    # The failure function of D. Knuth, J. Morris and V. Pratt, "Fast pattern matching in strings", 1977: the longest proper border of each
+    # prefix.
     borders = [0] * len(tokens)
     for i in range(1, len(tokens)):
         k = borders[i - 1]
@@ -155,6 +158,8 @@ class _Outlining:
         numbers: dict[object, int] = {}
         self.tokens = [numbers.setdefault(_kind(op), len(numbers)) if self._may_move(op) else _ALONE for op in self.ops]
         changed, most, repeats = False, len(self.ops), Repeats(self.tokens)
+        # Longest first. Where no stretch of a length can be outlined (its operators are wired differently each time), shorter ones are
+        # tried, an eighth shorter at a time: all lengths would be quadratic.
         while (length := repeats.longest(most)) >= self.min_ops:
             done = any([self._cut(places, length) for places in repeats.groups(length)])
             changed |= done
@@ -177,6 +182,7 @@ class _Outlining:
         if _ALONE in seen:
             return False
         repeated = period(seen)
+        # A stretch that repeats itself, as layers of one kind do: outline the period, taken at its first occurrence.
         if 2 * repeated <= length:
             while start and self.tokens[start - 1] != _ALONE and self.tokens[start - 1] == self.tokens[start - 1 + repeated]:
                 start -= 1

@@ -270,6 +270,7 @@ class _Copies:
 
     def replace_all(self) -> list[Op]:
         """Make the backward part read the recomputed values; return the operators that were added."""
+        # In order, so that a value is recomputed right before its first reader, and later readers share the copy.
         for op in self.part.rest:
             shapes = shapes_read(op)
             for slot, values in list(op.inputs.items()):
@@ -294,6 +295,7 @@ class _Copies:
     def _again(self, value: Value, before: Op) -> Value:
         """The value recomputed from kept ones, with all operators that this takes."""
         pending = [value]
+        # Depth first, without recursion: a chain of recomputed operators may be as long as the program.
         while pending:
             writer = pending[-1].writer
             assert writer is not None

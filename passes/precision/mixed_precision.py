@@ -73,6 +73,7 @@ def _is_start(op: Op) -> bool:
 
 def _scaled(graph: Graph, starts: Sequence[Op]) -> dict[Value, None]:
     """The values of the backward part that are multiplied by the factor when the gradient of the loss is."""
+    # One pass in order is enough: the backward part has no cycle, and gradients of loops are single operators here.
     scaled = dict.fromkeys(value for op in starts for value in op.writes())
     for op in graph.ops:
         if any(value in scaled for value in op.reads()) and _keeps(op, scaled):

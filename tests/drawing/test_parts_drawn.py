@@ -96,7 +96,7 @@ def test_every_operator_is_drawn_or_stood_for() -> None:
         graph = ga.lower(program)
         drawn = planned(graph, fold="repeats")
         assert all(drawn.folding.of(op) in drawn.nodes for op in graph.ops)
-        assert all(twin.type == op.type for op, twin in drawn.folding.stands.items())
+        assert all(shown.type == op.type for op, shown in drawn.folding.representatives.items())
 
 
 # -- scopes ------------------------------------------------------------------------------------------

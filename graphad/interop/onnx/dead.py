@@ -11,14 +11,14 @@ from graphad.ops import REGISTRY
 from graphad.program import Block, Operator, Program
 
 
-def drop_dead(program: Program, wanted: Collection[str], keep: Collection[str]) -> None:
+def drop_dead(program: Program, requested: Collection[str], keep: Collection[str]) -> None:
     """Drop operators that nothing wanted depends on, and variables that no operator touches any more, except those to keep."""
-    _swept(program.global_block(), set(wanted))
+    _swept(program.global_block(), set(requested))
     held = {sub.idx for block in _blocks(program.global_block()) for op in block.ops for sub in _subs(op)}
     program.drop_blocks({block.idx for block in program.blocks[1:]} - held)
     touched = {name for block in program.blocks for op in block.ops for name in (*op.input_names(), *op.output_names())}
     for block in program.blocks:
-        block.vars = {name: each for name, each in block.vars.items() if name in touched or name in wanted or name in keep}
+        block.vars = {name: variable for name, variable in block.vars.items() if name in touched or name in requested or name in keep}
 
 
 def _subs(op: Operator) -> list[Block]:
@@ -26,7 +26,7 @@ def _subs(op: Operator) -> list[Block]:
 
 
 def _blocks(block: Block) -> list[Block]:
-    return [block, *(each for op in block.ops for sub in _subs(op) for each in _blocks(sub))]
+    return [block, *(ancestor for op in block.ops for sub in _subs(op) for ancestor in _blocks(sub))]
 
 
 def _swept(block: Block, needed: set[str]) -> None:
@@ -34,15 +34,15 @@ def _swept(block: Block, needed: set[str]) -> None:
 
     In a nested block whatever it writes of the blocks around is live: a loop's next values, a branch's results.
     """
-    kept = []
+    survivors = []
     for op in reversed(block.ops):
         written, definition = op.output_names(), REGISTRY.get(op.type)
         effects = definition is None or definition.side_effect or op.type == "write_to_array" or not written
         if not effects and needed.isdisjoint(written) and all(name in block.vars for name in written):
             continue
-        kept.append(op)
+        survivors.append(op)
         needed.update(op.input_names())
         for sub in _subs(op):
             _swept(sub, needed)
-            needed.update(name for each in _blocks(sub) for inner in each.ops for name in inner.input_names())
-    block.ops = kept[::-1]
+            needed.update(name for ancestor in _blocks(sub) for inner in ancestor.ops for name in inner.input_names())
+    block.ops = survivors[::-1]

@@ -58,8 +58,8 @@ class Axis(NamedTuple):
         """The new elements that lie outside of the old axis and are filled."""
         if self.part is None:
             return np.zeros(self.new, bool)
-        found = self.sources()
-        return np.asarray((found < 0) | (found > self.old - 1))
+        array = self.sources()
+        return np.asarray((array < 0) | (array > self.old - 1))
 
 
 def places(axis: Axis, rounding: str) -> Array:

@@ -41,7 +41,7 @@ class Reader:
     def __init__(self, folder: Path | None, file: str, functions: Iterable[Desc] = (), bind: Mapping[str, Array] | None = None) -> None:
         self.program, self.parameters = Program(), dict[str, Array]()
         self.folder, self.file, self.bind = folder, file, dict(bind or {})
-        self.functions = {(each.domain, each.name, each.overload): each for each in functions}
+        self.functions = {(item.domain, item.name, item.overload): item for item in functions}
         self.ops = Recorder(self.program, self.parameters)
         self.scopes: list[dict[str, Operand]] = []
         self.versions: dict[str, int] = {}
@@ -69,9 +69,9 @@ class Reader:
             scope: dict[str, Operand] = {}
             self.scopes.append(scope)
             self._initialize(graph, scope)
-            self.feeds = [each.name for each in graph.input if each.name not in scope and self._declared(each, scope)]
-            self._nodes(graph.node, [each.name for each in graph.output])
-            fetches = [self._fetched(each.name) for each in graph.output]
+            self.feeds = [item.name for item in graph.input if item.name not in scope and self._declared(item, scope)]
+            self._nodes(graph.node, [item.name for item in graph.output])
+            fetches = [self._fetched(item.name) for item in graph.output]
             self.scopes.pop()
         trained = [name for name in self.parameters if not self.program.global_block().var(name).stop_gradient]
         drop_dead(self.program, fetches, [*self.feeds, *trained])
@@ -83,32 +83,32 @@ class Reader:
         if len(inputs) != len(graph.input):
             raise ParseError(f"graph {graph.name!r} takes {len(graph.input)} inputs, {len(inputs)} are given")
         with _Deeper(self):
-            scope: dict[str, Operand] = {each.name: value for each, value in zip(graph.input, inputs, strict=True)}
+            scope: dict[str, Operand] = {item.name: value for item, value in zip(graph.input, inputs, strict=True)}
             self.scopes.append(scope)
             try:
                 self._initialize(graph, scope)
-                wanted = [each.name for each in graph.output]
-                self._nodes(graph.node, wanted)
-                return [self._result(name) for name in wanted]
+                target = [item.name for item in graph.output]
+                self._nodes(graph.node, target)
+                return [self._result(name) for name in target]
             finally:
                 self.scopes.pop()
 
     def types_of(self, graph: Desc, inputs: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
         """The shapes and dtypes of the results of a nested graph; what reading it makes is taken back."""
         block, count, parameters = self.program.current_block(), len(self.ops.made), dict(self.parameters)
-        roots = {each: (len(each.ops), dict(each.vars)) for each in {block, self.program.global_block()}}
+        roots = {item: (len(item.ops), dict(item.vars)) for item in {block, self.program.global_block()}}
         blocks, unknown = len(self.program.blocks), dict(self.unknown)
         try:
-            found = self.nested(graph, inputs)
-            return [(value.shape, value.dtype) for value in found]
+            results = self.nested(graph, inputs)
+            return [(value.shape, value.dtype) for value in results]
         finally:
             self.unknown = unknown
             self.ops.forget(count)
             self.parameters.clear()
             self.parameters.update(parameters)
-            for each, (length, variables) in roots.items():
-                del each.ops[length:]
-                each.vars = variables
+            for ancestor, (length, variables) in roots.items():
+                del ancestor.ops[length:]
+                ancestor.vars = variables
             del self.program.blocks[blocks:]
 
     def _initialize(self, graph: Desc, scope: dict[str, Operand]) -> None:
@@ -142,7 +142,7 @@ class Reader:
         if tensor.elem_type != BFLOAT16 and DTYPES.get(tensor.elem_type) not in OURS:
             raise UnsupportedModel(f"input {name!r} has elements of type {DTYPES.get(tensor.elem_type, tensor.elem_type)}")
         dtype = "float32" if tensor.elem_type == BFLOAT16 else DTYPES[tensor.elem_type]
-        shape = [each.dim_value if each.HasField("dim_value") and each.dim_value >= 0 else -1 for each in tensor.shape.dim]
+        shape = [item.dim_value if item.HasField("dim_value") and item.dim_value >= 0 else -1 for item in tensor.shape.dim]
         variable = self.program.global_block().create_var(name=name, shape=shape, dtype=dtype, stop_gradient=dtype not in FLOATS)
         scope[name] = Value(variable=variable)
         return True
@@ -162,16 +162,16 @@ class Reader:
 
     # -- nodes -----------------------------------------------------------------------------------
 
-    def _nodes(self, nodes: Sequence[Desc], wanted: Sequence[str], first: int = 0) -> None:
-        """Read nodes from one on, one after the other; ``wanted`` are the names that are used of them in the end."""
+    def _nodes(self, nodes: Sequence[Desc], target: Sequence[str], first: int = 0) -> None:
+        """Read nodes from one on, one after the other; ``target`` are the names that are used of them in the end."""
         for i in range(first, len(nodes)):
             try:
                 self._node(nodes[i], i)
             except TwoRanks as split:
-                if self._continued(split, nodes, i, wanted):
+                if self._continued(split, nodes, i, target):
                     return
 
-    def _continued(self, split: TwoRanks, nodes: Sequence[Desc], i: int, wanted: Sequence[str]) -> bool:
+    def _continued(self, split: TwoRanks, nodes: Sequence[Desc], i: int, target: Sequence[str]) -> bool:
         """Read an If whose branches differ in rank: what comes after it is read in each branch; whether that is done.
 
         A branch after which the rest cannot be read, as the ranks do not fit, is one that no run takes: the other is read in its place.
@@ -183,8 +183,8 @@ class Reader:
         def read(graph: Desc) -> list[Value]:
             self.scopes.append(dict(zip(nodes[i].output, self.nested(graph, []), strict=False)))
             try:
-                self._nodes(nodes, wanted, i + 1)
-                return [self._result(name) for name in wanted]
+                self._nodes(nodes, target, i + 1)
+                return [self._result(name) for name in target]
             finally:
                 self.scopes.pop()
 
@@ -200,7 +200,7 @@ class Reader:
                 raise
 
         try:
-            found = attempt(self.ops, lambda: layers.cond(split.condition, lambda: branch(0), lambda: branch(1)))
+            result = attempt(self.ops, lambda: layers.cond(split.condition, lambda: branch(0), lambda: branch(1)))
         except NotKnown:
             raise
         except GraphadError:
@@ -209,7 +209,7 @@ class Reader:
             taken = self.nested(split.graphs[0 if 1 in errors else 1], [])
             self.scopes[-1].update(zip(nodes[i].output, taken, strict=False))
             return False
-        self.scopes[-1].update(zip(wanted, (Value(variable=each) for each in found), strict=True))
+        self.scopes[-1].update(zip(target, (Value(variable=item) for item in result), strict=True))
         return True
 
     def _node(self, node: Desc, i: int) -> None:
@@ -219,9 +219,9 @@ class Reader:
         function = self.functions.get((domain, node.op_type, node.overload)) or self.functions.get((node.domain, node.op_type, ""))
         try:
             if function is not None:
-                found: Any = self._called(function, node, inputs)
+                result: Any = self._called(function, node, inputs)
             else:
-                found = self._handled(domain, node, label, inputs)
+                result = self._handled(domain, node, label, inputs)
         except TwoRanks:
             raise
         except NotKnown as error:
@@ -232,7 +232,7 @@ class Reader:
             raise _located(ParseError(str(error)), label, self.file) from error
         except _MALFORMED as error:
             raise _located(ParseError(f"{type(error).__name__}: {error}"), label, self.file) from error
-        results = [found] if isinstance(found, Value) else list(found)
+        results = [result] if isinstance(result, Value) else list(result)
         for name, value in zip(node.output, results, strict=False):
             if name and value is not None:
                 self.scopes[-1][name] = value
@@ -243,31 +243,31 @@ class Reader:
         if handler is None:
             self.unknown[f"{domain}::{node.op_type}" if domain else node.op_type] = 1
             raise UnsupportedModel("there is no such operator" if not domain else f"operators of {domain!r} are not known")
-        attrs = {each.name: self._attribute(each) for each in node.attribute}
-        made = len(self.program.current_block().ops)
+        attrs = {item.name: self._attribute(item) for item in node.attribute}
+        outputs = len(self.program.current_block().ops)
         call = Node(node.op_type, label, inputs, attrs, version, self.ops, self, list(node.output))
-        found = handler(call)
+        result = handler(call)
         if not domain and node.op_type in _MOVING:
-            _move_elements(handler, call, [found] if isinstance(found, Value) else found)
-        if node.op_type == "Constant" and isinstance(found, Value) and found.array is not None and found.array.size > 1:
-            found = self._parameter(node.output[0], found.array)
+            _move_elements(handler, call, [result] if isinstance(result, Value) else result)
+        if node.op_type == "Constant" and isinstance(result, Value) and result.array is not None and result.array.size > 1:
+            result = self._parameter(node.output[0], result.array)
         source = SourceLine(f"{self.file}, {node.name or node.op_type}", len(self.scopes))
-        for op in self.program.current_block().ops[made:]:
+        for op in self.program.current_block().ops[outputs:]:
             op.source = source
-        return found
+        return result
 
     def _called(self, function: Desc, node: Desc, inputs: Sequence[Operand]) -> list[Operand]:
         """A function of the model: its nodes, with its attributes put in."""
-        given = {each.name: each for each in node.attribute}
-        given = {**{each.name: each for each in function.attribute_proto if each.name not in given}, **given}
+        argument = {item.name: item for item in node.attribute}
+        argument = {**{item.name: item for item in function.attribute_proto if item.name not in argument}, **argument}
         padded = [*inputs, *[None] * (len(function.input) - len(inputs))]
         scope: dict[str, Operand] = dict(zip(function.input, padded, strict=False))
         versions, scopes = self.versions, self.scopes
         with _Deeper(self):
-            self.versions = {**versions, **{_DOMAINS.get(each.domain, each.domain): each.version for each in function.opset_import}}
+            self.versions = {**versions, **{_DOMAINS.get(item.domain, item.domain): item.version for item in function.opset_import}}
             self.scopes = [scope]
             try:
-                self._nodes([_instantiated(each, given) for each in function.node], list(function.output))
+                self._nodes([_instantiated(item, argument) for item in function.node], list(function.output))
                 return [scope.get(name) for name in function.output]
             finally:
                 self.versions, self.scopes = versions, scopes
@@ -280,11 +280,11 @@ class Reader:
         if field == "t":
             return to_array(value, self.folder)
         if field == "tensors":
-            return [to_array(each, self.folder) for each in value]
+            return [to_array(item, self.folder) for item in value]
         if field == "s":
             return value.decode("utf-8", "surrogateescape")
         if field == "strings":
-            return [each.decode("utf-8", "surrogateescape") for each in value]
+            return [item.decode("utf-8", "surrogateescape") for item in value]
         return list(value) if field in _MANY else value
 
     def _found(self, name: str) -> Operand:
@@ -354,24 +354,24 @@ def _located(error: GraphadError, label: str, file: str) -> GraphadError:
     return error if text.startswith(f"{file}: ") else type(error)(f"{file}: {label}: {text}")
 
 
-def _instantiated(node: Desc, given: Mapping[str, Any]) -> Any:
+def _instantiated(node: Desc, argument: Mapping[str, Any]) -> Any:
     """A node of a function: attributes that refer to the function's are those of the call, and left out where it has none."""
-    made = type(node)()
-    made.CopyFrom(node)
-    del made.attribute[:]
-    for each in node.attribute:
-        if not each.ref_attr_name:
-            made.attribute.add().CopyFrom(each)
-            _instantiate_graphs(made.attribute[-1], given)
-        elif each.ref_attr_name in given:
-            copy = made.attribute.add()
-            copy.CopyFrom(given[each.ref_attr_name])
-            copy.name = each.name
-    return made
+    outputs = type(node)()
+    outputs.CopyFrom(node)
+    del outputs.attribute[:]
+    for item in node.attribute:
+        if not item.ref_attr_name:
+            outputs.attribute.add().CopyFrom(item)
+            _instantiate_graphs(outputs.attribute[-1], argument)
+        elif item.ref_attr_name in argument:
+            copy = outputs.attribute.add()
+            copy.CopyFrom(argument[item.ref_attr_name])
+            copy.name = item.name
+    return outputs
 
 
-def _instantiate_graphs(attribute: Desc, given: Mapping[str, object]) -> None:
+def _instantiate_graphs(attribute: Desc, argument: Mapping[str, object]) -> None:
     for graph in [attribute.g] if attribute.HasField("g") else list(attribute.graphs):
-        nodes = [_instantiated(each, given) for each in graph.node]
+        nodes = [_instantiated(item, argument) for item in graph.node]
         del graph.node[:]
         graph.node.extend(nodes)

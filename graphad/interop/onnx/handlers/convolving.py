@@ -21,7 +21,7 @@ Pads = list[tuple[int, int]]
 
 def spatial(node: Node, name: str, count: int, default: int = 1) -> list[int]:
     """A number for each spatial axis."""
-    return [int(each) for each in node.attr(name, [default] * count)]
+    return [int(item) for item in node.attr(name, [default] * count)]
 
 
 def pads_of(node: Node, extents: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Pads | str:
@@ -35,7 +35,7 @@ def pads_of(node: Node, extents: Sequence[int], kernel: Sequence[int], strides: 
             if auto == "SAME_UPPER":
                 return "SAME"
             raise UnsupportedModel("SAME_LOWER with extents that are not known before the model runs")
-        return [_same(*each, auto) for each in zip(extents, kernel, strides, dilations, strict=True)]
+        return [_same(*item, auto) for item in zip(extents, kernel, strides, dilations, strict=True)]
     amounts = spatial(node, "pads", 2 * count, 0)
     return list(zip(amounts[:count], amounts[count:], strict=True))
 
@@ -111,15 +111,15 @@ def _conv_transpose(node: Node) -> Value:
 def _transposed_cuts(node: Node, x: Value, sizes: list[int], strides: list[int], extra: list[int]) -> Pads:
     """How much is cut before (below zero) and cut or added after each spatial axis."""
     auto = str(node.attr("auto_pad", "NOTSET"))
-    wanted = node.attr("output_shape")
-    if wanted is None and auto in ("NOTSET", "VALID"):
+    target = node.attr("output_shape")
+    if target is None and auto in ("NOTSET", "VALID"):
         count = len(sizes)
         amounts = spatial(node, "pads", 2 * count, 0)
         return [(-amounts[i], extra[i] - amounts[i + count]) for i in range(count)]
     cuts = []
     for i, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         total = (
-            _transposed_surplus(x.shape[2 + i], size, stride, None if wanted is None else int(wanted[len(wanted) - len(sizes) + i]))
+            _transposed_surplus(x.shape[2 + i], size, stride, None if target is None else int(target[len(target) - len(sizes) + i]))
             + extra[i]
         )
         less = total // 2
@@ -128,13 +128,13 @@ def _transposed_cuts(node: Node, x: Value, sizes: list[int], strides: list[int],
     return cuts
 
 
-def _transposed_surplus(extent: int, size: int, stride: int, wanted: int | None) -> int:
+def _transposed_surplus(extent: int, size: int, stride: int, target: int | None) -> int:
     """How much longer an axis is than it should be: as the stride says, or as long as is wanted."""
-    if wanted is None:
+    if target is None:
         return size - stride
     if extent == -1:
         raise UnsupportedModel("ConvTranspose with output_shape, of extents that are not known before the model runs")
-    return stride * (extent - 1) + size - wanted
+    return stride * (extent - 1) + size - target
 
 
 # -- pooling -------------------------------------------------------------------------------------
@@ -154,14 +154,14 @@ def _global_pool(node: Node) -> Value:
 @handles("MaxPool", "AveragePool", "LpPool")
 def _pool(node: Node) -> Value | list[Value]:
     x = node[0]
-    kernel = [int(each) for each in node.required("kernel_shape")]
+    kernel = [int(item) for item in node.required("kernel_shape")]
     count = len(kernel)
     strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
     pads = pads_of(node, x.shape[2:], kernel, strides, dilations)
     ceil = bool(node.attr("ceil_mode", 0))
     if node.type == "MaxPool" and node.wants(1):
         return _pool_with_places(node, x, kernel, strides, dilations, pads, ceil)
-    is_plain = all(each == 1 for each in dilations) and count <= 3 and node.type != "LpPool" and x.is_float
+    is_plain = all(number == 1 for number in dilations) and count <= 3 and node.type != "LpPool" and x.is_float
     included = bool(node.attr("count_include_pad", 0))
     if is_plain and not (ceil and (included or not isinstance(pads, str))):
         return _plain_pool(node, x, kernel, strides, pads, ceil, included)
@@ -198,12 +198,12 @@ def _pool_by_slices(
     axes = list(range(2, x.rank))
 
     def windows(values: Value) -> list[Value]:
-        found = []
+        results = []
         for place in itertools.product(*map(range, kernel)):
             starts = [p * d for p, d in zip(place, dilations, strict=True)]
             stops = [a + (o - 1) * s + 1 for a, o, s in zip(starts, outs, strides, strict=True)]
-            found.append(ops.strided_slice(values, axes=axes, starts=starts, ends=stops, strides=strides))
-        return found
+            results.append(ops.strided_slice(values, axes=axes, starts=starts, ends=stops, strides=strides))
+        return results
 
     if is_max:
         return reduce(ops.elementwise_max, windows(y))
@@ -239,8 +239,8 @@ def _pool_with_places(
     stacked = _windows(node, wide, kernel, strides, dilations, pads, ceil, -np.inf)
     where = _windows(node, Value(numbers), kernel, strides, dilations, pads, ceil, -1)
     first = ops.arg_max(stacked, axis=0, keepdims=True)
-    chosen = ops.squeeze(ops.take_along_axis(where, first, Axis=0), axes=[0])
-    return [out if x.is_float else ops.cast(out, out_dtype=x.dtype), chosen]
+    choice = ops.squeeze(ops.take_along_axis(where, first, Axis=0), axes=[0])
+    return [out if x.is_float else ops.cast(out, out_dtype=x.dtype), choice]
 
 
 def _windows(
@@ -252,32 +252,32 @@ def _windows(
     ends = [(o - 1) * s + size for o, s, size in zip(outs, strides, sizes, strict=True)]
     wide = [(a, max(b, end - e - a)) for (a, b), end, e in zip(pads, ends, x.shape[2:], strict=True)]
     y = padded(node, x, [(0, 0), (0, 0), *wide], "constant", filler)
-    found = []
+    results = []
     for place in itertools.product(*map(range, kernel)):
         starts = [p * d for p, d in zip(place, dilations, strict=True)]
         stops = [a + (o - 1) * s + 1 for a, o, s in zip(starts, outs, strides, strict=True)]
-        found.append(node.ops.strided_slice(y, axes=list(range(2, x.rank)), starts=starts, ends=stops, strides=strides))
-    return node.ops.stack(found, axis=0)
+        results.append(node.ops.strided_slice(y, axes=list(range(2, x.rank)), starts=starts, ends=stops, strides=strides))
+    return node.ops.stack(results, axis=0)
 
 
 @handles("MaxUnpool")
 def _max_unpool(node: Node) -> Value:
     x, where, ops = node[0], node[1], node.ops
-    kernel = [int(each) for each in node.required("kernel_shape")]
+    kernel = [int(item) for item in node.required("kernel_shape")]
     strides = spatial(node, "strides", len(kernel))
     amounts = spatial(node, "pads", 2 * len(kernel), 0)
     usual = [
         (e - 1) * s - amounts[i] - amounts[i + len(kernel)] + k
         for i, (e, s, k) in enumerate(zip(x.shape[2:], strides, kernel, strict=True))
     ]
-    given = node.integers(2, "output_shape")
+    argument = node.integers(2, "output_shape")
     inner = [*x.shape[:2], *usual]
     flat = Value(np.zeros(math.prod(inner), x.dtype))
     filled = ops.put_along_axis(flat, ops.reshape(where, shape=[-1]), ops.reshape(x, shape=[-1]), Axis=0)
     out = ops.reshape(filled, shape=inner)
-    if given is None or given == inner:
+    if argument is None or argument == inner:
         return out
-    return padded(node, out, [(0, size - extent) for size, extent in zip(given, inner, strict=True)])
+    return padded(node, out, [(0, size - extent) for size, extent in zip(argument, inner, strict=True)])
 
 
 # -- resizing ------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def _upsample(node: Node) -> Value:
     x = node[0]
     scales = node.attr("scales", None if "scales" in node.attrs else node.known(1, "scales"))
     mode = str(node.attr("mode", "nearest"))
-    return resized(node, x, list(range(x.rank)), None, [float(each) for each in scales], mode, "asymmetric", "floor")
+    return resized(node, x, list(range(x.rank)), None, [float(item) for item in scales], mode, "asymmetric", "floor")
 
 
 @handles("Resize")
@@ -298,11 +298,11 @@ def _resize(node: Node) -> Value:
     if node.version < 11:
         scales = node.known(1, "scales")
         assert scales is not None
-        return resized(node, x, list(range(x.rank)), None, [float(each) for each in scales], mode, "asymmetric", "floor")
-    axes = [int(each) % x.rank for each in node.attr("axes", range(x.rank))]
-    given = node.get(2)
-    has_factors = given is not None and given.shape != (0,)
-    factors = [float(each) for each in np.ravel(node.known(2, "scales"))] if has_factors else None  # type: ignore[arg-type]
+        return resized(node, x, list(range(x.rank)), None, [float(item) for item in scales], mode, "asymmetric", "floor")
+    axes = [int(item) % x.rank for item in node.attr("axes", range(x.rank))]
+    argument = node.get(2)
+    has_factors = argument is not None and argument.shape != (0,)
+    factors = [float(item) for item in np.ravel(node.known(2, "scales"))] if has_factors else None  # type: ignore[arg-type]
     sizes = None if node.get(3) is None else node.integers(3, "sizes")
     cropped = node.get(1) is not None and node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
     roi = node.known(1, "roi") if cropped else None
@@ -344,8 +344,8 @@ def resized(
 
 def _resized_axis(node: Node, x: Value, axis: int, how: Axis, mode: str, rounding: str) -> Value:
     if mode == "nearest":
-        found = np.clip(places(how, rounding), 0, how.old - 1).astype("int64")
-        return node.ops.gather(x, Value(found), axis=axis)
+        array = np.clip(places(how, rounding), 0, how.old - 1).astype("int64")
+        return node.ops.gather(x, Value(array), axis=axis)
     coefficient, exclude, smooth = node.attr("cubic_coeff_a", -0.75), node.attr("exclude_outside", 0), node.attr("antialias", 0)
     weights = matrix(how, mode, float(coefficient), bool(exclude), bool(smooth))
     return along(node, x, Value(weights.astype(x.dtype if x.is_float else "float64")), axis)
@@ -366,10 +366,10 @@ def along(node: Node, x: Value, weights: Value, axis: int) -> Value:
     order = [i for i in range(x.rank) if i != axis] + [axis]
     back = [int(i) for i in np.argsort(order)]
     moved = ops.transpose(x, axis=order) if order != sorted(order) else x
-    whole = moved if x.is_float else ops.cast(moved, out_dtype="float64")
-    found = ops.matmul_v2(whole, weights, trans_y=True)
-    found = ops.transpose(found, axis=back) if order != sorted(order) else found
-    return found if x.is_float else ops.cast(ops.rint(found), out_dtype=x.dtype)
+    total = moved if x.is_float else ops.cast(moved, out_dtype="float64")
+    result = ops.matmul_v2(total, weights, trans_y=True)
+    result = ops.transpose(result, axis=back) if order != sorted(order) else result
+    return result if x.is_float else ops.cast(ops.rint(result), out_dtype=x.dtype)
 
 
 def _resized_at_run_time(
@@ -427,11 +427,11 @@ def _col2im(node: Node) -> Value:
     wide = [e + pads[i] + pads[i + count] for i, e in enumerate(image)]
     outs = [(w - d * (b - 1) - 1) // s + 1 for w, d, b, s in zip(wide, dilations, block, strides, strict=True)]
     numbers = np.arange(math.prod(wide)).reshape(wide)
-    found = []
+    results = []
     for place in itertools.product(*map(range, block)):
         cut = tuple(slice(p * d, p * d + (o - 1) * s + 1, s) for p, d, o, s in zip(place, dilations, outs, strides, strict=True))
-        found.append(numbers[cut].ravel())
-    where = Value(np.concatenate(found).astype("int64"))
+        results.append(numbers[cut].ravel())
+    where = Value(np.concatenate(results).astype("int64"))
     batch = x.shape[0]
     if batch == -1:
         raise UnsupportedModel("Col2Im of a batch that is not known before the model runs")

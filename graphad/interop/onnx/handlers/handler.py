@@ -24,9 +24,9 @@ def handles(*types: str, since: int = 1, domain: str = ONNX) -> Callable[[Handle
 
     def register(handler: Handler) -> Handler:
         for type in types:
-            found = HANDLERS.setdefault((domain, type), [])
-            found.append((since, handler))
-            found.sort(key=lambda pair: -pair[0])
+            results = HANDLERS.setdefault((domain, type), [])
+            results.append((since, handler))
+            results.sort(key=lambda pair: -pair[0])
         return handler
 
     return register
@@ -99,7 +99,7 @@ class Node:
         value = self.get(i)
         elements = None if value is None else value.partly()
         if elements is not None and UNKNOWN not in elements.ravel().tolist():
-            return [int(each) for each in elements.ravel()]
+            return [int(item) for item in elements.ravel()]
         array = self.known(i, name)
         return None if array is None else integers(array)
 

@@ -71,8 +71,8 @@ def _linear_classifier(node: Node) -> list[Value]:
 def _labels(node: Node) -> Numbers:
     if node.attr("classlabels_strings"):
         raise UnsupportedModel("labels that are strings")
-    found = node.attr("classlabels_int64s") or node.attr("classlabels_ints") or []
-    return np.asarray(found, "int64")
+    result = node.attr("classlabels_int64s") or node.attr("classlabels_ints") or []
+    return np.asarray(result, "int64")
 
 
 def _classified(node: Node, scores: Value, labels: Numbers) -> list[Value]:
@@ -128,7 +128,7 @@ _COMPARISONS = {
 def _trees(node: Node, of: str, count: int) -> _Trees:
     trees, ids = node.required("nodes_treeids"), node.required("nodes_nodeids")
     number = {key: i for i, key in enumerate(zip(trees, ids, strict=True))}
-    modes = [str(each) for each in node.required("nodes_modes")]
+    modes = [str(item) for item in node.required("nodes_modes")]
     kinds = sorted({mode for mode in modes if mode != "LEAF"})
     if len(kinds) > 1 or any(kind not in _COMPARISONS for kind in kinds):
         raise UnsupportedModel(f"trees with comparisons {', '.join(kinds)}")
@@ -179,8 +179,8 @@ def _leaves(node: Node, x: Value, trees: _Trees) -> Value:
         if trees.missing.any():
             goes = ops.logical_or(goes, ops.logical_and(ops.isnan_v2(value), looked_up(trees.missing, at)))
         at = ops.where(goes, looked_up(trees.yes.astype("int64"), at), looked_up(trees.no.astype("int64"), at))
-    found = ops.gather(Value(trees.weights), ops.reshape(at, shape=[-1]), axis=0)
-    return ops.reduce_sum(ops.reshape(found, shape=[-1, count, trees.weights.shape[1]]), dim=[1], keep_dim=False)
+    result = ops.gather(Value(trees.weights), ops.reshape(at, shape=[-1]), axis=0)
+    return ops.reduce_sum(ops.reshape(result, shape=[-1, count, trees.weights.shape[1]]), dim=[1], keep_dim=False)
 
 
 @handles("TreeEnsembleRegressor", domain=ML)

@@ -83,8 +83,8 @@ def _batch_norm(node: Node) -> Value | list[Value]:
     training = bool(node.attr("training_mode", 0)) if node.version >= 14 else False
     if training:
         return _trained_batch_norm(node, x, scale, bias, mean, variance, epsilon)
-    if len({each.dtype for each in (x, scale, bias, mean, variance)}) > 1:
-        scale, bias, mean, variance = (cast(node, each, x.dtype) for each in (scale, bias, mean, variance))
+    if len({value.dtype for value in (x, scale, bias, mean, variance)}) > 1:
+        scale, bias, mean, variance = (cast(node, value, x.dtype) for value in (scale, bias, mean, variance))
     if x.rank >= 2:
         return ops.several("batch_norm", x, scale, bias, mean, variance, epsilon=epsilon, is_test=True)[:1]
     raise ParseError(f"a tensor with {x.rank} axes has no channels")
@@ -160,8 +160,8 @@ def _group_norm(node: Node) -> Value:
     apart = ops.reshape(wide, shape=[0 if batch == -1 else batch, groups, -1])
     normal, _, _ = normalized(node, apart, [2], float(node.attr("epsilon", 1e-5)))
     if node.version < 21 and scale.shape[0] == groups and groups != channels:
-        each = channels // groups
-        scale, bias = (ops.reshape(ops.tile(ops.unsqueeze(v, axes=[1]), repeat_times=[1, each]), shape=[channels]) for v in (scale, bias))
+        number = channels // groups
+        scale, bias = (ops.reshape(ops.tile(ops.unsqueeze(v, axes=[1]), repeat_times=[1, number]), shape=[channels]) for v in (scale, bias))
     back = cast(node, reshaped_like(node, normal, x), x.dtype)
     return with_bias(node, ops.elementwise_mul(back, scale, axis=1), bias)
 
@@ -181,7 +181,7 @@ def _lp_norm(node: Node) -> Value:
 @handles("MeanVarianceNormalization")
 def _mvn(node: Node) -> Value:
     x = node[0]
-    axes = [int(each) % x.rank for each in node.attr("axes", [0, 2, 3])]
+    axes = [int(item) % x.rank for item in node.attr("axes", [0, 2, 3])]
     ops = node.ops
     centre = ops.reduce_mean(x, dim=axes, keep_dim=True)
     spread = ops.elementwise_sub(ops.reduce_mean(ops.square(x), dim=axes, keep_dim=True), ops.square(centre))
@@ -219,35 +219,35 @@ def _dropout(node: Node) -> list[Value]:
     if not drops or rate == 0.0:
         return [x, mask] if mask is not None else [x]
     symbol = Value(variable=node.ops.variable(x))
-    out, kept = node.ops.several(
+    out, kept_values = node.ops.several(
         "dropout", symbol, dropout_prob=rate, dropout_implementation="upscale_in_train", seed=int(node.attr("seed", 0))
     )
-    return [out, node.ops.cast(kept, out_dtype="bool")]
+    return [out, node.ops.cast(kept_values, out_dtype="bool")]
 
 
 @handles("Bernoulli")
 def _bernoulli(node: Node) -> Value:
     x = Value(variable=node.ops.variable(node[0]))
-    found = node.ops.bernoulli(x, seed=int(node.attr("seed", 0)))
-    return cast(node, found, dtype_of(int(node.attrs["dtype"]))) if "dtype" in node.attrs else found
+    result = node.ops.bernoulli(x, seed=int(node.attr("seed", 0)))
+    return cast(node, result, dtype_of(int(node.attrs["dtype"]))) if "dtype" in node.attrs else result
 
 
 @handles("RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike")
 def _random(node: Node) -> Value:
     """Numbers that are drawn again in each run."""
     like = node.get(0)
-    shape = [int(each) for each in node.attr("shape", [])] if like is None else list(like.shape)
+    shape = [int(item) for item in node.attr("shape", [])] if like is None else list(like.shape)
     if -1 in shape:
         raise UnsupportedModel("random numbers of extents that are not known before the model runs")
     dtype = dtype_of(int(node.attrs["dtype"])) if "dtype" in node.attrs else "float32" if like is None else like.dtype
     wide = dtype if dtype in ("float32", "float64") else "float32"
     if node.type.startswith("RandomUniform"):
         attrs = {"min": float(node.attr("low", 0.0)), "max": float(node.attr("high", 1.0))}
-        found = node.ops.recorded("uniform_random", {**attrs, "shape": shape, "dtype": wide, "seed": int(node.attr("seed", 0))})
+        result = node.ops.recorded("uniform_random", {**attrs, "shape": shape, "dtype": wide, "seed": int(node.attr("seed", 0))})
     else:
         attrs = {"mean": float(node.attr("mean", 0.0)), "std": float(node.attr("scale", 1.0))}
-        found = node.ops.recorded("gaussian_random", {**attrs, "shape": shape, "dtype": wide, "seed": int(node.attr("seed", 0))})
-    return cast(node, found, dtype)
+        result = node.ops.recorded("gaussian_random", {**attrs, "shape": shape, "dtype": wide, "seed": int(node.attr("seed", 0))})
+    return cast(node, result, dtype)
 
 
 # -- attention -----------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def _rotary(node: Node) -> Value:
     turned = int(node.attr("rotary_embedding_dim", 0)) or size
     if positions is not None:
         cos, sin = (_rows(node, table, positions) for table in (cos, sin))
-    cos, sin = (ops.unsqueeze(each, axes=[1]) for each in (cos, sin))
+    cos, sin = (ops.unsqueeze(value, axes=[1]) for value in (cos, sin))
     part = ops.slice(y, axes=[3], starts=[0], ends=[turned]) if turned < size else y
     half = turned // 2
     if node.attr("interleaved", 0):
@@ -280,14 +280,14 @@ def _rotary(node: Node) -> Value:
     imaginary = ops.elementwise_add(ops.elementwise_mul(sin, a), ops.elementwise_mul(cos, b))
     if node.attr("interleaved", 0):
         pair = ops.stack([real, imaginary], axis=4)
-        found = ops.reshape(pair, shape=[*(0 if e == -1 else e for e in y.shape[:3]), turned])
+        result = ops.reshape(pair, shape=[*(0 if e == -1 else e for e in y.shape[:3]), turned])
     else:
-        found = ops.concat([real, imaginary], axis=3)
+        result = ops.concat([real, imaginary], axis=3)
     if turned < size:
-        found = ops.concat([found, ops.slice(y, axes=[3], starts=[turned], ends=[size])], axis=3)
+        result = ops.concat([result, ops.slice(y, axes=[3], starts=[turned], ends=[size])], axis=3)
     if joined:
-        found = ops.reshape(ops.transpose(found, axis=[0, 2, 1, 3]), shape=[0, 0, x.shape[2]])
-    return found
+        result = ops.reshape(ops.transpose(result, axis=[0, 2, 1, 3]), shape=[0, 0, x.shape[2]])
+    return result
 
 
 def _rows(node: Node, table: Value, places: Value) -> Value:
@@ -367,13 +367,13 @@ def _attention_bias(node: Node, q: Value, k: Value, mask: Value | None, past: Va
     bias = _visible(node, q, k, past, lengths)
     if mask is None:
         return bias
-    given = ops.where(mask, ops.like(0.0, q), ops.like(-np.inf, q)) if mask.dtype == "bool" else mask
-    if -1 not in (given.shape[-1], columns) and given.shape[-1] < columns:
-        pairs = [0] * (2 * given.rank)
-        pairs[-1] = columns - given.shape[-1]
-        given = ops.pad(given, paddings=pairs, pad_value=-np.inf)
-    given = cast(node, given, q.dtype)
-    return given if bias is None else ops.elementwise_add(bias, given)
+    argument = ops.where(mask, ops.like(0.0, q), ops.like(-np.inf, q)) if mask.dtype == "bool" else mask
+    if -1 not in (argument.shape[-1], columns) and argument.shape[-1] < columns:
+        pairs = [0] * (2 * argument.rank)
+        pairs[-1] = columns - argument.shape[-1]
+        argument = ops.pad(argument, paddings=pairs, pad_value=-np.inf)
+    argument = cast(node, argument, q.dtype)
+    return argument if bias is None else ops.elementwise_add(bias, argument)
 
 
 def _visible(node: Node, q: Value, k: Value, past: Value | None, lengths: Value | None) -> Value | None:
@@ -405,11 +405,11 @@ def _steps(node: Node, x: Value, axis: int) -> Value:
     ops = node.ops
     size = extent(node, x, 2)
     if size.array is not None:
-        found = Value(np.arange(int(size.array), dtype="int64"))
+        result = Value(np.arange(int(size.array), dtype="int64"))
     else:
-        zero, one = (Value(np.asarray([number], "int64")) for number in (0, 1))
-        found = ops.range(zero, ops.reshape(size, shape=[1]), one)
-    return ops.unsqueeze(found, axes=[i for i in range(4) if i != axis])
+        zero, unit = (Value(np.asarray([number], "int64")) for number in (0, 1))
+        result = ops.range(zero, ops.reshape(size, shape=[1]), unit)
+    return ops.unsqueeze(result, axes=[i for i in range(4) if i != axis])
 
 
 # -- linear attention ----------------------------------------------------------------------------
@@ -459,10 +459,10 @@ def _causal_conv(node: Node) -> list[Value]:
     pairs = [(0, 0), (0, 0), (back, 0)]
     wide = padded(node, x, pairs) if past is None else ops.concat([past, x], axis=2)
     image, filters = ops.unsqueeze(wide, axes=[2]), ops.unsqueeze(kernel, axes=[2])
-    found = ops.squeeze(ops.conv2d(image, filters, groups=kernel.shape[0]), axes=[2])
-    found = with_bias(node, found, bias)
+    result = ops.squeeze(ops.conv2d(image, filters, groups=kernel.shape[0]), axes=[2])
+    result = with_bias(node, result, bias)
     if str(node.attr("activation", "none")) in ("silu", "swish"):
-        found = ops.silu(found)
+        result = ops.silu(result)
     size = wide.shape[2]
     state = ops.slice(wide, axes=[2], starts=[size - back if size != -1 else -back], ends=[size if size != -1 else (1 << 31) - 1])
-    return [found, state]
+    return [result, state]

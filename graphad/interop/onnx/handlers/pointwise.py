@@ -99,7 +99,7 @@ def elementwise(function: Callable[..., float], *values: Value) -> np.ndarray[tu
     parts = [value.partly() for value in values]
     if any(part is None for part in parts):
         return None
-    apply = np.frompyfunc(lambda *each: UNKNOWN if any(e is UNKNOWN for e in each) else function(*each), len(parts), 1)
+    apply = np.frompyfunc(lambda *item: UNKNOWN if any(e is UNKNOWN for e in item) else function(*item), len(parts), 1)
     return np.asarray(apply(*parts), object)
 
 
@@ -124,14 +124,14 @@ def truncated_quotient(node: Node, x: Value, y: Value) -> Value:
     ops = node.ops
     if x.array is not None and y.array is not None:
         with np.errstate(all="ignore"):
-            whole = np.floor_divide(x.array, y.array)
+            total = np.floor_divide(x.array, y.array)
             inexact = (np.remainder(x.array, y.array) != 0) & ((x.array < 0) != (y.array < 0))
-        return Value(np.asarray(whole + inexact.astype(whole.dtype), x.dtype))
+        return Value(np.asarray(total + inexact.astype(total.dtype), x.dtype))
     if x.dtype.startswith("u"):
         return ops.elementwise_floordiv(x, y)
     quotient = ops.elementwise_floordiv(ops.abs(x), ops.abs(y))
-    found = ops.elementwise_mul(quotient, ops.elementwise_mul(ops.sign(x), ops.sign(y)))
-    return found
+    result = ops.elementwise_mul(quotient, ops.elementwise_mul(ops.sign(x), ops.sign(y)))
+    return result
 
 
 @handles("Neg")
@@ -184,12 +184,12 @@ def _mean(node: Node) -> Value:
 @handles("IsInf")
 def _isinf(node: Node) -> Value:
     x, ops = node[0], node.ops
-    found = ops.isinf_v2(x)
+    result = ops.isinf_v2(x)
     if not node.attr("detect_positive", 1):
-        found = ops.logical_and(found, ops.less_than(x, ops.like(0.0, x)))
+        result = ops.logical_and(result, ops.less_than(x, ops.like(0.0, x)))
     if not node.attr("detect_negative", 1):
-        found = ops.logical_and(found, ops.greater_than(x, ops.like(0.0, x)))
-    return found
+        result = ops.logical_and(result, ops.greater_than(x, ops.like(0.0, x)))
+    return result
 
 
 @handles("BitShift")
@@ -203,11 +203,11 @@ def _bit_shift(node: Node) -> Value:
         far = ops.logical_or(far, ops.less_than(y, zero))
     near = ops.cast(ops.where(far, zero, y), out_dtype="float64")
     powers = ops.cast(ops.elementwise_pow(Value(np.asarray(2.0)), near), out_dtype=x.dtype)
-    found = (ops.elementwise_mul if left else ops.elementwise_floordiv)(x, powers)
+    result = (ops.elementwise_mul if left else ops.elementwise_floordiv)(x, powers)
     rest = ops.fill_zeros_like(x)
     if not left and not x.dtype.startswith("u"):
         rest = ops.where(ops.less_than(x, ops.like(0, x)), ops.fill_any_like(x, value=-1.0), rest)
-    return ops.where(far, rest, found)
+    return ops.where(far, rest, result)
 
 
 # -- activations ---------------------------------------------------------------------------------

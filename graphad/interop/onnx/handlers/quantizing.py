@@ -39,10 +39,10 @@ def quantized(node: Node, x: Value, scale: Value, zero: Value | None, dtype: str
     ops = node.ops
     x = x if x.is_float else ops.cast(x, out_dtype="float32")
     low, high = _RANGES[dtype]
-    found = ops.rint(ops.elementwise_div(x, cast(node, scale, x.dtype)), straight_through=True)
+    result = ops.rint(ops.elementwise_div(x, cast(node, scale, x.dtype)), straight_through=True)
     if zero is not None:
-        found = ops.elementwise_add(found, ops.cast(as_float(zero), out_dtype=x.dtype))
-    return rounded(node, ops.clip(found, min=float(low), max=float(high)), dtype)
+        result = ops.elementwise_add(result, ops.cast(as_float(zero), out_dtype=x.dtype))
+    return rounded(node, ops.clip(result, min=float(low), max=float(high)), dtype)
 
 
 def rounded(node: Node, numbers: Value, dtype: str) -> Value:
@@ -141,16 +141,16 @@ def _qlinear_matmul(node: Node) -> Value:
 def _qlinear_conv(node: Node) -> Value:
     x, w = _less_zero(node, node[0], node[2]), _less_zero(node, node[3], node[5], 0)
     bias = None if node.get(8) is None else node.ops.cast(node[8], out_dtype="float64")
-    found = convolved(node, x, w, bias)
+    result = convolved(node, x, w, bias)
     scale = node[4]
     if scale.rank == 1 and scale.shape[0] > 1:
-        scale = node.ops.unsqueeze(scale, axes=list(range(1, found.rank - 1)))
-    return _requantized(node, found, node[1], scale, node[6], node[7])
+        scale = node.ops.unsqueeze(scale, axes=list(range(1, result.rank - 1)))
+    return _requantized(node, result, node[1], scale, node[6], node[7])
 
 
-def _requantized(node: Node, x: Value, one: Value, other: Value, scale: Value, zero: Value) -> Value:
+def _requantized(node: Node, x: Value, unit: Value, other: Value, scale: Value, zero: Value) -> Value:
     ops = node.ops
-    flat = [ops.reshape(each, shape=[]) if each.rank == 1 and each.shape[0] == 1 else each for each in (one, other, scale, zero)]
+    flat = [ops.reshape(value, shape=[]) if value.rank == 1 and value.shape[0] == 1 else value for value in (unit, other, scale, zero)]
     factor = ops.elementwise_div(ops.elementwise_mul(flat[0], flat[1]), flat[2])
-    found = ops.elementwise_mul(x, ops.cast(factor, out_dtype="float64"))
-    return quantized(node, found, Value(np.asarray(1.0)), flat[3], zero.dtype)
+    result = ops.elementwise_mul(x, ops.cast(factor, out_dtype="float64"))
+    return quantized(node, result, Value(np.asarray(1.0)), flat[3], zero.dtype)

@@ -94,11 +94,11 @@ def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int
         x = ops.transpose(x, axis=[1, 0, 2])
     direction = str(node.attr("direction", "forward"))
     count = 2 if direction == "bidirectional" else 1
-    given = [str(each) for each in node.attr("activations", list(defaults) * count)]
+    argument = [str(item) for item in node.attr("activations", list(defaults) * count)]
     alphas, betas = (list(node.attr(name, [])) for name in ("activation_alpha", "activation_beta"))
     functions = [
         _activation(node, name, float(alphas[i]) if i < len(alphas) else None, float(betas[i]) if i < len(betas) else None)
-        for i, name in enumerate(given)
+        for i, name in enumerate(argument)
     ]
     sequences, finals = [], []
     for i in range(count):
@@ -119,7 +119,7 @@ def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int
     ends = [ops.stack([last[s] for last in finals], axis=0) for s in range(states)]
     if node.attr("layout", 0):
         y = ops.transpose(y, axis=[2, 0, 1, 3])
-        ends = [ops.transpose(each, axis=[1, 0, 2]) for each in ends]
+        ends = [ops.transpose(value, axis=[1, 0, 2]) for value in ends]
     return [y, *ends]
 
 
@@ -141,21 +141,21 @@ def _initial(node: Node, x: Value | None, i: int, inputs: Value, hidden: int) ->
 
 
 def _direction(
-    node: Node, one: _Direction, kind: str, gates: int, x: Value, lengths: Value | None, initial: list[Value], back: bool
+    node: Node, direction: _Direction, kind: str, gates: int, x: Value, lengths: Value | None, initial: list[Value], back: bool
 ) -> tuple[Value, list[Value]]:
     """Outputs by time and the last states of one direction."""
     ops = node.ops
     turned = x
     if back:
         turned = ops.flip(x, axis=[0]) if lengths is None else reversed_by_length(node, x, lengths, 1, 0)
-    shares = one.w.times(turned)
-    if one.b is not None:
-        half = one.b.shape[0] // 2
-        wb, rb = (ops.slice(one.b, axes=[0], starts=[i * half], ends=[(i + 1) * half]) for i in (0, 1))
+    shares = direction.w.times(turned)
+    if direction.b is not None:
+        half = direction.b.shape[0] // 2
+        wb, rb = (ops.slice(direction.b, axes=[0], starts=[i * half], ends=[(i + 1) * half]) for i in (0, 1))
         shares = ops.elementwise_add(shares, wb)
     else:
         rb = None
-    step = {"RNN": _rnn_step, "GRU": _gru_step, "LSTM": _lstm_step}[kind](one, rb, gates)
+    step = {"RNN": _rnn_step, "GRU": _gru_step, "LSTM": _lstm_step}[kind](direction, rb, gates)
     ys, last = _scanned(node, shares, step, initial, lengths)
     if back:
         ys = ops.flip(ys, axis=[0]) if lengths is None else reversed_by_length(node, ys, lengths, 1, 0)
@@ -172,77 +172,79 @@ def _scanned(node: Node, shares: Value, step: Step, initial: list[Value], length
         return layers.less_than(i, ops.variable(count))
 
     def iteration(i: Variable, *rest: Variable) -> list[Variable]:
-        states, array = [Value(variable=each) for each in rest[:-1]], rest[-1]
+        states, array = [Value(variable=variable) for variable in rest[:-1]], rest[-1]
         place = Value(variable=i)
         share = ops.squeeze(ops.gather(shares, ops.reshape(place, shape=[1]), axis=0), axes=[0])
-        found = step(share, states)
-        shown = found[0]
+        results = step(share, states)
+        shown = results[0]
         if ends is not None:
             runs = ops.less_than(place, ends)
-            shown = ops.where(runs, found[0], ops.like(0.0, found[0]))
-            found = [ops.where(runs, new, old) for new, old in zip(found, states, strict=True)]
+            shown = ops.where(runs, results[0], ops.like(0.0, results[0]))
+            results = [ops.where(runs, new, old) for new, old in zip(results, states, strict=True)]
         written = layers.array_write(ops.variable(shown), i, array)
-        return [layers.scale(i, scale=1.0, bias=1.0), *map(ops.variable, found), written]
+        return [layers.scale(i, scale=1.0, bias=1.0), *map(ops.variable, results), written]
 
     start = [ops.variable(Value(np.asarray(0, "int64"))), *map(ops.variable, initial), layers.create_array(shares.dtype)]
-    made = layers.while_loop(condition, iteration, start)
-    stacked = layers.tensor_array_to_tensor(made[-1], axis=0, use_stack=True)
+    outputs = layers.while_loop(condition, iteration, start)
+    stacked = layers.tensor_array_to_tensor(outputs[-1], axis=0, use_stack=True)
     ys = Value(variable=stacked[0] if isinstance(stacked, tuple) else stacked)
-    return ys, [Value(variable=each) for each in made[1:-1]]
+    return ys, [Value(variable=item) for item in outputs[1:-1]]
 
 
-def _recurrent(one: _Direction, h: Value, rb: Value | None) -> Value:
-    found = one.r.times(h)
-    return found if rb is None else one.node.ops.elementwise_add(found, rb)
+def _recurrent(direction: _Direction, h: Value, rb: Value | None) -> Value:
+    result = direction.r.times(h)
+    return result if rb is None else direction.node.ops.elementwise_add(result, rb)
 
 
-def _rnn_step(one: _Direction, rb: Value | None, gates: int) -> Step:
-    ops = one.node.ops
-    return lambda share, states: [one.activations[0](one.clipped(ops.elementwise_add(share, _recurrent(one, states[0], rb))))]
+def _rnn_step(direction: _Direction, rb: Value | None, gates: int) -> Step:
+    ops = direction.node.ops
+    return lambda share, states: [
+        direction.activations[0](direction.clipped(ops.elementwise_add(share, _recurrent(direction, states[0], rb))))
+    ]
 
 
-def _gru_step(one: _Direction, rb: Value | None, gates: int) -> Step:
+def _gru_step(direction: _Direction, rb: Value | None, gates: int) -> Step:
     """Gates z, r, h; ``linear_before_reset`` multiplies by the reset gate after the product."""
-    ops, f, g = one.node.ops, one.activations[0], one.activations[1]
-    after = bool(one.node.attr("linear_before_reset", 0))
-    size = one.hidden
-    rows = [ops.slice(one.r.matrix, axes=[0], starts=[i * size], ends=[(i + 1) * size]) for i in range(3)]
+    ops, f, g = direction.node.ops, direction.activations[0], direction.activations[1]
+    after = bool(direction.node.attr("linear_before_reset", 0))
+    size = direction.hidden
+    rows = [ops.slice(direction.r.matrix, axes=[0], starts=[i * size], ends=[(i + 1) * size]) for i in range(3)]
     biases = [None] * 3 if rb is None else [ops.slice(rb, axes=[0], starts=[i * size], ends=[(i + 1) * size]) for i in range(3)]
 
     def product(h: Value, i: int) -> Value:
-        found = ops.matmul_v2(h, rows[i], trans_y=True)
-        return found if biases[i] is None else ops.elementwise_add(found, biases[i])
+        result = ops.matmul_v2(h, rows[i], trans_y=True)
+        return result if biases[i] is None else ops.elementwise_add(result, biases[i])
 
     def step(share: Value, states: Sequence[Value]) -> list[Value]:
         h = states[0]
-        xz, xr, xh = one.gates(share, 3)
-        z = f(one.clipped(ops.elementwise_add(xz, product(h, 0))))
-        r = f(one.clipped(ops.elementwise_add(xr, product(h, 1))))
+        xz, xr, xh = direction.gates(share, 3)
+        z = f(direction.clipped(ops.elementwise_add(xz, product(h, 0))))
+        r = f(direction.clipped(ops.elementwise_add(xr, product(h, 1))))
         inner = ops.elementwise_mul(r, product(h, 2)) if after else product(ops.elementwise_mul(r, h), 2)
-        new = g(one.clipped(ops.elementwise_add(xh, inner)))
-        kept = ops.elementwise_mul(ops.scale(z, scale=-1.0, bias=1.0), new)
-        return [ops.elementwise_add(kept, ops.elementwise_mul(z, h))]
+        new = g(direction.clipped(ops.elementwise_add(xh, inner)))
+        kept_values = ops.elementwise_mul(ops.scale(z, scale=-1.0, bias=1.0), new)
+        return [ops.elementwise_add(kept_values, ops.elementwise_mul(z, h))]
 
     return step
 
 
-def _lstm_step(one: _Direction, rb: Value | None, gates: int) -> Step:
+def _lstm_step(direction: _Direction, rb: Value | None, gates: int) -> Step:
     """Gates i, o, f, c."""
-    ops = one.node.ops
-    f, g, h_of = one.activations
-    peeps = None if one.peephole is None else one.gates(one.peephole, 3)
-    coupled = bool(one.node.attr("input_forget", 0))
+    ops = direction.node.ops
+    f, g, h_of = direction.activations
+    peeps = None if direction.peephole is None else direction.gates(direction.peephole, 3)
+    coupled = bool(direction.node.attr("input_forget", 0))
 
     def peeked(x: Value, c: Value, i: int) -> Value:
         return x if peeps is None else ops.elementwise_add(x, ops.elementwise_mul(peeps[i], c))
 
     def step(share: Value, states: Sequence[Value]) -> list[Value]:
         h, c = states
-        xi, xo, xf, xc = one.gates(ops.elementwise_add(share, _recurrent(one, h, rb)), 4)
-        i = f(one.clipped(peeked(xi, c, 0)))
-        forget = ops.scale(i, scale=-1.0, bias=1.0) if coupled else f(one.clipped(peeked(xf, c, 2)))
-        new = ops.elementwise_add(ops.elementwise_mul(forget, c), ops.elementwise_mul(i, g(one.clipped(xc))))
-        o = f(one.clipped(peeked(xo, new, 1)))
+        xi, xo, xf, xc = direction.gates(ops.elementwise_add(share, _recurrent(direction, h, rb)), 4)
+        i = f(direction.clipped(peeked(xi, c, 0)))
+        forget = ops.scale(i, scale=-1.0, bias=1.0) if coupled else f(direction.clipped(peeked(xf, c, 2)))
+        new = ops.elementwise_add(ops.elementwise_mul(forget, c), ops.elementwise_mul(i, g(direction.clipped(xc))))
+        o = f(direction.clipped(peeked(xo, new, 1)))
         return [ops.elementwise_mul(o, h_of(new)), new]
 
     return step

@@ -92,10 +92,10 @@ def _sum_square(node: Node) -> Value:
 @handles("ReduceL2")
 def _l2(node: Node) -> Value:
     x = node[0]
-    found = _of(node, node.ops.square(x), "reduce_sum")
+    result = _of(node, node.ops.square(x), "reduce_sum")
     if x.is_float:
-        return node.ops.sqrt(found)
-    return node.ops.cast(node.ops.sqrt(node.ops.cast(found, out_dtype="float64")), out_dtype=x.dtype)
+        return node.ops.sqrt(result)
+    return node.ops.cast(node.ops.sqrt(node.ops.cast(result, out_dtype="float64")), out_dtype=x.dtype)
 
 
 @handles("ReduceLogSum")
@@ -134,8 +134,8 @@ def _position(type: str) -> Handler:
         axis, keep = node.axis(x.rank, 0), bool(node.attr("keepdims", 1))
         if not node.attr("select_last_index", 0):
             return ops.one(type, x, axis=axis, keepdims=keep)
-        found = ops.one(type, ops.flip(x, axis=[axis]), axis=axis, keepdims=keep)
-        return ops.elementwise_sub(ops.scale(extent(node, x, axis), scale=1.0, bias=-1.0), found)
+        result = ops.one(type, ops.flip(x, axis=[axis]), axis=axis, keepdims=keep)
+        return ops.elementwise_sub(ops.scale(extent(node, x, axis), scale=1.0, bias=-1.0), result)
 
     return handler
 
@@ -213,4 +213,4 @@ def _unique(node: Node) -> list[Value]:
         back = np.argsort(order, kind="stable")
         values = np.take(values, order, axis=0 if axis is None else axis)
         first, counts, inverse = first[order], counts[order], back[inverse]
-    return [Value(np.asarray(values)), *(Value(np.asarray(each, "int64").ravel()) for each in (first, inverse, counts))]
+    return [Value(np.asarray(values)), *(Value(np.asarray(operand, "int64").ravel()) for operand in (first, inverse, counts))]

@@ -52,14 +52,14 @@ def _split_axis(node: Node, x: Value, source: Value, places: Value, axis: int) -
     if around.count(-1) <= 1:
         return node.ops.reshape(x, shape=around)
     ops = node.ops
-    shapes = [ops.cast(ops.shape(each), out_dtype="int64") for each in (source, places)]
+    shapes = [ops.cast(ops.shape(value), out_dtype="int64") for value in (source, places)]
     pieces = [
         ops.slice(shapes[0], axes=[0], starts=[0], ends=[axis]) if axis else None,
         shapes[1],
         ops.slice(shapes[0], axes=[0], starts=[axis + 1], ends=[source.rank]) if axis + 1 < source.rank else None,
     ]
-    wanted = ops.concat([each for each in pieces if each is not None], axis=0) if any((pieces[0], pieces[2])) else shapes[1]
-    return ops.reshape(x, wanted, shape=around)
+    target = ops.concat([value for value in pieces if value is not None], axis=0) if any((pieces[0], pieces[2])) else shapes[1]
+    return ops.reshape(x, target, shape=around)
 
 
 @handles("GatherElements")
@@ -86,8 +86,8 @@ def _gather_nd(node: Node) -> Value:
     inner = node.ops.reshape(_nd_from_front(node, places, x, batch), shape=[lead, *places.shape[batch:]])
     rows = np.arange(lead).reshape(lead, *[1] * (inner.rank - 1))
     number = Value(np.asarray(np.broadcast_to(rows, (*inner.shape[:-1], 1)), places.dtype))
-    found = node.ops.gather_nd(flat, node.ops.concat([number, inner], axis=inner.rank - 1))
-    return node.ops.reshape(found, shape=[*x.shape[:batch], *found.shape[1:]])
+    result = node.ops.gather_nd(flat, node.ops.concat([number, inner], axis=inner.rank - 1))
+    return node.ops.reshape(result, shape=[*x.shape[:batch], *result.shape[1:]])
 
 
 def _nd_from_front(node: Node, places: Value, x: Value, batch: int) -> Value:
@@ -111,8 +111,8 @@ def _nd_from_front(node: Node, places: Value, x: Value, batch: int) -> Value:
 def _slice(node: Node) -> Value:
     x = node[0]
     if node.version < 10:
-        starts, ends = ([int(each) for each in node.required(name)] for name in ("starts", "ends"))
-        return sliced(node, x, starts, ends, [int(each) for each in node.attr("axes", range(len(starts)))], [1] * len(starts))
+        starts, ends = ([int(item) for item in node.required(name)] for name in ("starts", "ends"))
+        return sliced(node, x, starts, ends, [int(item) for item in node.attr("axes", range(len(starts)))], [1] * len(starts))
     parts = [node.get(i) for i in (1, 2, 3, 4)]
     count = node[1].shape[0]
     axes = list(range(count)) if parts[2] is None else integers(node.known(3, "axes"))  # type: ignore[arg-type]
@@ -131,8 +131,8 @@ def sliced(node: Node, x: Value, starts: list[int], ends: list[int], axes: list[
         for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
             cut[axis] = _python_slice(start, end, step, x.shape[axis])
         return Value(np.ascontiguousarray(x.array[tuple(cut)]))
-    whole = [(axis, _bound(start), _bound(end), step) for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)]
-    known = [(a, *_in_range(s, e, step, x.shape[a]), step) for a, s, e, step in whole]
+    total = [(axis, _bound(start), _bound(end), step) for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)]
+    known = [(a, *_in_range(s, e, step, x.shape[a]), step) for a, s, e, step in total]
     if all(step == 1 for step in steps):
         out = ops.slice(x, axes=[k[0] for k in known], starts=[k[1] for k in known], ends=[k[2] for k in known])
     else:
@@ -206,7 +206,7 @@ def _scattered_by_place(node: Node, x: Value, places: Value, values: Value, axis
         if i != axis:
             steps = ops.elementwise_mul(_steps(node, places, i), strides[i])
             flat = ops.elementwise_add(flat, ops.unsqueeze(steps, axes=list(range(1, x.rank - i))) if i + 1 < x.rank else steps)
-    out = ops.put_along_axis(*(ops.reshape(each, shape=[-1]) for each in (x, flat, values)), Axis=0, Reduce=how)
+    out = ops.put_along_axis(*(ops.reshape(value, shape=[-1]) for value in (x, flat, values)), Axis=0, Reduce=how)
     if list(x.shape).count(-1) <= 1:
         return ops.reshape(out, shape=list(x.shape))
     return ops.reshape(out, ops.cast(ops.shape(x), out_dtype="int64"), shape=list(x.shape))
@@ -235,8 +235,8 @@ def _scatter_nd(node: Node) -> Value:
     flat_row = ops.reshape(row, shape=[-1, 1])
     table = ops.reshape(x, shape=[math.prod(x.shape[:count]), inner])
     wide = ops.elementwise_add(flat_row, Value(np.zeros((1, inner), places.dtype)))
-    found = ops.put_along_axis(table, wide, ops.reshape(values, shape=[-1, inner]), Axis=0, Reduce=how)
-    return ops.reshape(found, shape=list(x.shape))
+    result = ops.put_along_axis(table, wide, ops.reshape(values, shape=[-1, inner]), Axis=0, Reduce=how)
+    return ops.reshape(result, shape=list(x.shape))
 
 
 def _scatter_nd_unknown(node: Node, x: Value, places: Value, values: Value, how: str) -> Value:

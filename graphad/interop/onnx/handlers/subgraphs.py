@@ -24,21 +24,21 @@ def _if(node: Node) -> list[Value]:
     condition = node[0]
     graphs = [node.required(name) for name in ("then_branch", "else_branch")]
     if condition.array is not None:
-        found: list[Value] = node.reader.nested(graphs[0] if condition.array.all() else graphs[1], [])
-        return found
+        results: list[Value] = node.reader.nested(graphs[0] if condition.array.all() else graphs[1], [])
+        return results
     ops = node.ops
 
     def branch(graph: object) -> Any:
         return lambda: [ops.variable(value) for value in node.reader.nested(graph, [])]
 
-    chosen = ops.variable(condition if condition.rank == 0 else ops.reshape(condition, shape=[]))
+    choice = ops.variable(condition if condition.rank == 0 else ops.reshape(condition, shape=[]))
     try:
-        made = attempt(ops, lambda: layers.cond(chosen, branch(graphs[0]), branch(graphs[1])))
+        outputs = attempt(ops, lambda: layers.cond(choice, branch(graphs[0]), branch(graphs[1])))
     except ShapeError:
         if len({tuple(len(shape) for shape, _ in node.reader.types_of(graph, [])) for graph in graphs}) == 1:
             raise
-        raise TwoRanks(chosen, graphs) from None
-    return [Value(variable=each) for each in made]
+        raise TwoRanks(choice, graphs) from None
+    return [Value(variable=item) for item in outputs]
 
 
 class TwoRanks(UnsupportedModel):
@@ -80,10 +80,10 @@ def _loop(node: Node) -> list[Value]:
     return exact if exact is not None else _checked(_loop_with(node, body, count, keep, first, exact=False))
 
 
-def _checked(found: list[Value] | None) -> list[Value]:
-    if found is None:
+def _checked(results: list[Value] | None) -> list[Value]:
+    if results is None:
         raise UnsupportedModel("the loop's carried values change their types")
-    return found
+    return results
 
 
 def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, first: Sequence[Value], exact: bool) -> list[Value] | None:
@@ -99,13 +99,17 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
 
     def iteration(step: Variable, going: Variable, *rest: Variable) -> list[Variable]:
         carried, arrays = rest[: len(first)], rest[len(first) :]
-        found = node.reader.nested(body, [Value(variable=step), Value(variable=going), *(Value(variable=each) for each in carried)])
-        goes_on = ops.variable(ops.reshape(found[0], shape=[]))
-        kept = [ops.variable(cast(node, value, each.dtype)) for value, each in zip(found[1 : len(first) + 1], carried, strict=True)]
-        elements = [ops.variable(value) for value in found[len(first) + 1 :]]
-        element_types[:] = [(each.shape, each.dtype) for each in elements]
-        written = [layers.array_write(each, step, array) for each, array in zip(elements, arrays, strict=True)]
-        return [layers.scale(step, scale=1.0, bias=1.0), goes_on, *kept, *written]
+        result = node.reader.nested(
+            body, [Value(variable=step), Value(variable=going), *(Value(variable=variable) for variable in carried)]
+        )
+        goes_on = ops.variable(ops.reshape(result[0], shape=[]))
+        kept_values = [
+            ops.variable(cast(node, value, variable.dtype)) for value, variable in zip(result[1 : len(first) + 1], carried, strict=True)
+        ]
+        elements = [ops.variable(value) for value in result[len(first) + 1 :]]
+        element_types[:] = [(variable.shape, variable.dtype) for variable in elements]
+        written = [layers.array_write(variable, step, array) for variable, array in zip(elements, arrays, strict=True)]
+        return [layers.scale(step, scale=1.0, bias=1.0), goes_on, *kept_values, *written]
 
     start = [ops.variable(value) for value in first]
     types = _scanned_types(node, body, first) if scanned else []
@@ -113,7 +117,7 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
     shapes = [[], [], *([-1] * value.rank if not exact else list(value.shape) for value in first)]
     invariants = None if exact else [*shapes, *([None] * scanned)]
     try:
-        made = attempt(
+        outputs = attempt(
             ops,
             lambda: layers.while_loop(
                 condition,
@@ -126,14 +130,14 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
         if exact and first:
             return None
         raise
-    results = [Value(variable=each) for each in made[2 : 2 + len(first)]]
-    stacked = [Value(variable=_stacked(each)) for each in made[2 + len(first) :]]
+    results = [Value(variable=item) for item in outputs[2 : 2 + len(first)]]
+    stacked = [Value(variable=_stacked(item)) for item in outputs[2 + len(first) :]]
     return [*results, *stacked]
 
 
 def _stacked(array: Variable) -> Variable:
-    found = layers.tensor_array_to_tensor(array, axis=0, use_stack=True)
-    return found[0] if isinstance(found, tuple) else found
+    result = layers.tensor_array_to_tensor(array, axis=0, use_stack=True)
+    return result[0] if isinstance(result, tuple) else result
 
 
 def _scanned_types(node: Node, body: object, first: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
@@ -152,11 +156,11 @@ def _unrolled(node: Node, body: Desc, count: Value | None, keep: Value | None, f
     for step in range(int(count.array)):
         if not going:
             break
-        found = node.reader.nested(body, [Value(np.asarray(step, "int64")), Value(np.asarray(True)), *carried])
-        if found[0].array is None:
+        result = node.reader.nested(body, [Value(np.asarray(step, "int64")), Value(np.asarray(True)), *carried])
+        if result[0].array is None:
             raise UnsupportedModel("a loop that carries sequences, with a condition that is not known before the model runs")
-        going, carried = bool(found[0].array), found[1 : len(first) + 1]
-        scans.append(found[len(first) + 1 :])
+        going, carried = bool(result[0].array), result[1 : len(first) + 1]
+        scans.append(result[len(first) + 1 :])
     stacked = [node.ops.stack([row[i] for row in scans], axis=0) for i in range(len(body.output) - 1 - len(first))]
     return [*carried, *stacked]
 
@@ -173,7 +177,7 @@ def _scan(node: Node) -> list[Value]:
         [node[i] for i in range(len(node.inputs) - count, len(node.inputs))],
     )
     axes = [int(a) % x.rank for a, x in zip(node.attr("scan_input_axes", [0] * count), scanned, strict=True)]
-    backward = [bool(each) for each in node.attr("scan_input_directions", [0] * count)]
+    backward = [bool(item) for item in node.attr("scan_input_directions", [0] * count)]
     rows = [_first(node, ops.flip(x, axis=[a]) if back else x, a) for x, a, back in zip(scanned, axes, backward, strict=True)]
     outputs = len(body.output) - len(states)
     size = rows[0].shape[0]
@@ -188,16 +192,16 @@ def _scan(node: Node) -> list[Value]:
     def iteration(step: Variable, *rest: Variable) -> list[Variable]:
         carried, arrays = rest[: len(states)], rest[len(states) :]
         inputs = [_row(node, x, Value(variable=step)) for x in rows]
-        found = node.reader.nested(body, [*(Value(variable=each) for each in carried), *inputs])
-        kept = [ops.variable(value) for value in found[: len(states)]]
-        elements = [ops.variable(value) for value in found[len(states) :]]
-        written = [layers.array_write(each, step, array) for each, array in zip(elements, arrays, strict=True)]
-        return [layers.scale(step, scale=1.0, bias=1.0), *kept, *written]
+        result = node.reader.nested(body, [*(Value(variable=variable) for variable in carried), *inputs])
+        kept_values = [ops.variable(value) for value in result[: len(states)]]
+        elements = [ops.variable(value) for value in result[len(states) :]]
+        written = [layers.array_write(variable, step, array) for variable, array in zip(elements, arrays, strict=True)]
+        return [layers.scale(step, scale=1.0, bias=1.0), *kept_values, *written]
 
     arrays = [layers.create_array(dtype) for _, dtype in types]
     start = [ops.variable(value) for value in states]
     made = layers.while_loop(condition, iteration, [ops.variable(Value(np.asarray(0, "int64"))), *start, *arrays])
-    results = [Value(variable=each) for each in made[1 : 1 + len(states)]]
+    results = [Value(variable=item) for item in made[1 : 1 + len(states)]]
     out_axes = node.attr("scan_output_axes", [0] * outputs)
     reverse = node.attr("scan_output_directions", [0] * outputs)
     for array, axis, back in zip(made[1 + len(states) :], out_axes, reverse, strict=True):
@@ -302,15 +306,15 @@ def _split_to(node: Node) -> Value:
     x = node[0]
     axis = node.axis(x.rank, 0)
     size = x.shape[axis]
-    given = node.get(1)
-    drop = given is None and not node.attr("keepdims", 1)
+    argument = node.get(1)
+    drop = argument is None and not node.attr("keepdims", 1)
     if size == -1:
         raise UnsupportedModel("SplitToSequence of an extent that is not known before the model runs")
-    if given is None:
+    if argument is None:
         sizes = [1] * size
-    elif given.rank == 0:
-        each = (node.integers(1, "split") or [1])[0]
-        sizes = [each] * (size // each) + ([size % each] if size % each else [])
+    elif argument.rank == 0:
+        number = (node.integers(1, "split") or [1])[0]
+        sizes = [number] * (size // number) + ([size % number] if size % number else [])
     else:
         sizes = node.integers(1, "split") or []
     parts = node.ops.several("split", x, sections=sizes, axis=axis) if len(sizes) > 1 else [x]
