@@ -7,6 +7,7 @@ the right type), so the graphad classes derive from them as well.
 from __future__ import annotations
 
 HEAD, TAIL = 8000, 2000  # characters of a message
+WINDOW = 160  # characters of a line on each side of the one that is pointed at
 
 
 def shortened(message: str) -> str:
@@ -19,6 +20,21 @@ def shortened(message: str) -> str:
     if left_out <= 0:
         return message
     return f"{message[:HEAD]}\n... ({left_out:,} characters left out) ...\n{message[-TAIL:]}"
+
+
+def pointed(text: str, place: int) -> str:
+    """The line of a text that a character is in, and below it a mark under the character; of a long line, what is around it.
+
+    >>> print(pointed("a = ?", 4))
+      a = ?
+          ^
+    """
+    begin = text.rfind("\n", 0, place) + 1
+    line = text[begin : begin + (place - begin) + WINDOW].split("\n", 1)[0]
+    left_out = max(place - begin - WINDOW, 0)
+    start = "…" if left_out else ""
+    end = "…" if begin + len(line) < len(text) and text[begin + len(line)] != "\n" else ""
+    return f"  {start}{line[left_out:]}{end}\n  {' ' * (place - begin - left_out + len(start))}^"
 
 
 class GraphadError(Exception):

@@ -36,7 +36,7 @@ def fed_array(name: str, value: object, shape: Shape | None, dtype: str | None) 
         TypeError: the value holds something that is not a number.
         ValueError: another shape or dtype than declared; a number that the dtype does not hold; masked elements.
     """
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+    if _has_mask(value):
         raise InvalidValue(f"feed {name!r} has masked elements, and a tensor has no mask; say what they are with .filled(...)")
     try:
         array = np.asarray(value)
@@ -51,6 +51,13 @@ def fed_array(name: str, value: object, shape: Shape | None, dtype: str | None) 
             raise InvalidValue(f"feed {name!r} is {array.dtype}, but the variable is declared {dtype}; convert it with .astype({dtype!r})")
         return array
     return array if dtype is None and array.dtype.kind != "O" else _converted(name, array, dtype or "numbers")
+
+
+def _has_mask(value: object) -> bool:
+    """Whether elements are masked: of an array, or of the arrays in lists, whose masks numpy drops."""
+    if isinstance(value, list | tuple):
+        return any(isinstance(item, np.ma.MaskedArray | list | tuple) and _has_mask(item) for item in value)
+    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
 
 
 def _converted(name: str, array: Array, dtype: str) -> Array:

@@ -17,6 +17,7 @@ from graphad.ops.inference import check_index, matched, normal_axis, same_dtypes
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, unbroadcast
 from graphad.ops.reduction import reduce_prod
 from graphad.ops.selection import where
+from graphad.ops.summation import runs_added
 from graphad.ops.shapes import inverse_order, transpose, unsqueeze
 from graphad.types import INTS, Array, Shape, Tensor, TensorType, broadcast_shapes
 
@@ -32,7 +33,7 @@ def added_rows(rows: Array, ids: Array, count: int) -> Array:
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    out[ordered[starts]] = np.add.reduceat(rows[order], starts, axis=0) if len(starts) < len(ids) else rows[order]
+    out[ordered[starts]] = runs_added(rows[order], starts) if len(starts) < len(ids) else rows[order]
     return out
 
 

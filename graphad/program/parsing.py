@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
-from graphad.errors import GraphadError, ParseError
+from graphad.errors import GraphadError, ParseError, pointed
 from graphad.ops import ControlDef, find
 from graphad.program.block import Block, check_control
 from graphad.program.operator import FORWARD, ROLES, Operator, check_distinct, check_known
@@ -152,9 +152,8 @@ class Reader:
     def fail(self, message: str) -> NoReturn:
         """Raise a ``ParseError`` that points at the token read last."""
         line = self.text.count("\n", 0, self.start) + 1
-        begin = self.text.rfind("\n", 0, self.start) + 1
-        shown = self.text[begin:].split("\n", 1)[0]
-        raise ParseError(f"line {line}, column {self.start - begin + 1}: {message}\n  {shown}\n  {' ' * (self.start - begin)}^")
+        column = self.start - self.text.rfind("\n", 0, self.start)
+        raise ParseError(f"line {line}, column {column}: {message}\n{pointed(self.text, self.start)}")
 
 
 # -- parsing ---------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
 
-from graphad.errors import GraphadError, InvalidGraph, InvalidType, InvalidValue, ParseError, PassError
+from graphad.errors import GraphadError, InvalidGraph, InvalidType, InvalidValue, ParseError, PassError, pointed
 from graphad.ir import Graph, check_graph, lower, paused_collector
 from graphad.ir.provenance import Origin
 from graphad.ir.verify import CLAIM_RULES, RULES, TYPE_RULES, Rule, verify
@@ -40,6 +40,7 @@ from graphad.showing import Table
 
 _TOKEN = re.compile(r'\s*([{}()\[\]=,]|"(?:[^"\\]|\\.)*"|[^\s{}()\[\]=,"]+)')
 Claim = str | type  # a property by name, or an analysis
+_SPACE = re.compile(r"\s*")
 _WORD = re.compile(r'[^\s{}()\[\]=,"]+')
 MAX_DEPTH = 64  # of brackets in brackets, and of passes in passes
 _CONSTANTS = {"true": True, "false": False, "none": None}
@@ -61,9 +62,7 @@ class Call:
 
 
 def _fail(text: str, place: int, message: str) -> NoReturn:
-    begin = text.rfind("\n", 0, place) + 1
-    line = text[begin:].split("\n", 1)[0]
-    raise ParseError(f"{message}\n  {line}\n  {' ' * (place - begin)}^")
+    raise ParseError(f"{message}\n{pointed(text, place)}")
 
 
 def parse_calls(text: str) -> list[Call]:
@@ -117,7 +116,7 @@ class _Reader:
 
     def peek(self) -> str:
         match = _TOKEN.match(self.text, self.place)
-        if match is None and self.text[self.place :].strip():
+        if match is None and self._start() < len(self.text):
             _fail(self.text, self._start(), "unexpected character")
         return match[1] if match else ""
 
@@ -127,7 +126,7 @@ class _Reader:
         return token
 
     def _start(self) -> int:
-        return len(self.text) - len(self.text[self.place :].lstrip())
+        return _SPACE.match(self.text, self.place).end()  # type: ignore[union-attr]
 
     def expect(self, mark: str) -> None:
         if self.peek() != mark:

@@ -38,6 +38,13 @@ class Scalar:
 
     __hash__ = object.__hash__
 
+    def __iter__(self) -> Iterator[object]:
+        # Without it Python would take [0], [1] and so on for its elements, for ever.
+        raise InvalidType(f"{self.text} has no elements before the rule matches; [] of a number or of a value takes one element")
+
+    def __contains__(self, item: object) -> bool:
+        raise InvalidType(f"what {self.text} has in it is not known before the rule matches: return it as a condition of the rule")
+
     def __getitem__(self, index: object) -> Scalar:
         return Scalar(f"{self.text}[{index!r}]", python.getitem, (self, index))
 
@@ -295,6 +302,10 @@ class _Results(Sequence[Result]):
     def __len__(self) -> int:
         raise InvalidType(f"how many results {self.call!r} has is not known: take them by index")
 
+    def __iter__(self) -> Iterator[Result]:
+        len(self)
+        return iter(())
+
     @overload
     def __getitem__(self, index: int) -> Result: ...
 
@@ -303,6 +314,8 @@ class _Results(Sequence[Result]):
 
     def __getitem__(self, index: int | slice) -> Result | list[Result]:
         if isinstance(index, slice):
+            if index.stop is None:
+                len(self)
             return [Result(self.call, self.slot, i) for i in range(index.stop)[index]]
         return Result(self.call, self.slot, index)
 
