@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from graphad import interop, optimizer, passes
     from graphad import rewriting as rewriting
     from graphad.backward import append_backward, backward_pipeline, gradients
-    from graphad.distribution import LocalGroup
+    from graphad.distribution import LocalGroup, MpiExecutor
     from graphad.drawing import draw, draw_diff, draw_pair, draw_rule, draw_steps
     from graphad.execution.places import CPUPlace, CUDAPlace
     from graphad.experiments import experiment
@@ -88,6 +88,7 @@ _HOMES = {
     "CUDAPlace": "execution.places",
     "DataFeeder": "fluid",
     "LocalGroup": "distribution",
+    "MpiExecutor": "distribution",
     "ParamAttr": "layers",
     "JaxExecutor": "jax",
     "Pass": "rewriting",
@@ -168,6 +169,7 @@ __all__ = [
     "Graph",
     "JaxExecutor",
     "LocalGroup",
+    "MpiExecutor",
     "Operator",
     "ParamAttr",
     "Parameter",

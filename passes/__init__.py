@@ -11,6 +11,7 @@ from graphad.passes.backward import AccumulateGrads, CreateGradOps, CreateGradVa
 from graphad.passes.cleanup import CanonicalOrder, ConstantFolding, Cse, DeadCode, Simplify
 from graphad.passes.control_flow import FoldBranches, HoistInvariants, InlineNet, OutlineRepeated, UnrollWhile
 from graphad.passes.differentiation import Jvp
+from graphad.passes.distribution import BucketAllReduce, DataParallel, ShardOptimizer
 from graphad.passes.fusion import FoldBatchNorm, FuseElementwise
 from graphad.passes.inspection import AnnotateCost, ProbeNumerics
 from graphad.passes.memory import GradientAccumulation, InPlace, Recompute
@@ -20,6 +21,7 @@ from graphad.passes.precision import MixedPrecision
 __all__ = [
     "AccumulateGrads",
     "AnnotateCost",
+    "BucketAllReduce",
     "CanonicalOrder",
     "CheckpointWhile",
     "ClipGradients",
@@ -27,6 +29,7 @@ __all__ = [
     "CreateGradOps",
     "CreateGradVars",
     "Cse",
+    "DataParallel",
     "DeadCode",
     "DecayWeights",
     "ExpandGradOps",
@@ -45,6 +48,7 @@ __all__ = [
     "ProbeNumerics",
     "PruneNoGrad",
     "Recompute",
+    "ShardOptimizer",
     "Simplify",
     "UnrollWhile",
 ]

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from graphad.cli.arguments import add_fetch, add_format, add_program, arrays, source
+from graphad.cli.arguments import add_fetch, add_format, add_program, arrays, count, source
+from graphad.distribution import LocalGroup, MpiExecutor, launched_ranks, split_feed
 from graphad.execution import Executor, Scope
 from graphad.ir import lower
+from graphad.program import Program
+from graphad.types import Array
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    text = "Run a program. Data and parameters come from .npz files; the requested variables are printed, or written to one."
+    text = (
+        "Run a program. Data and parameters come from .npz files; the requested variables are printed, or written to one. Under mpiexec"
+        " (pip install 'graphad[mpi]') each process runs it on its part of the data, and the first one prints."
+    )
     parser = commands.add_parser("run", help="run a program on arrays", description=text)
     add_program(parser)
     parser.add_argument("--feed", type=Path, metavar="NPZ", help="data by the names of variables")
     parser.add_argument("--params", type=Path, metavar="NPZ", help="parameters and other persistable variables by name")
     parser.add_argument("-o", "--output", type=Path, metavar="NPZ", help="write the requested variables there instead of printing them")
+    parser.add_argument("--ranks", type=count, default=1, metavar="N", help="simulate N ranks, each with its part of the data")
     add_fetch(parser)
     add_format(parser)
     parser.set_defaults(command=run)
@@ -29,13 +37,45 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     program, parameters, fetch = source(args)
     names = fetch or [value.name for value in lower(program).targets]
-    scope = Scope()
-    for name, array in {**parameters, **arrays(args.params)}.items():
-        scope.set(name, array)
-    results = dict(zip(names, Executor().run(program, arrays(args.feed), names, scope), strict=True))
+    found = _computed(program, arrays(args.feed), names, {**parameters, **arrays(args.params)}, args.ranks)
+    if found is None:
+        return 0
+    results = dict(zip(names, found, strict=True))
     if args.output is None:
         for name, value in results.items():
             print(f"{name} =\n{value}")
     else:
         np.savez(args.output, allow_pickle=False, **results)
     return 0
+
+
+def _computed(
+    program: Program, feed: Mapping[str, Array], names: Sequence[str], parameters: Mapping[str, Array], ranks: int
+) -> list[Array] | None:
+    """The requested values, in one process or on ranks; None on all ranks of MPI but the first."""
+    if launched_ranks() > 1:
+        return _on_mpi(MpiExecutor(), program, feed, names, parameters)
+    if ranks == 1:
+        return Executor().run(program, feed, list(names), _filled(Scope(), parameters))
+    group = LocalGroup(ranks)
+    for scope in group.scopes:
+        _filled(scope, parameters)
+    return group.run(program, split_feed(feed, ranks), list(names))[0]
+
+
+def _on_mpi(
+    executor: MpiExecutor, program: Program, feed: Mapping[str, Array], names: Sequence[str], parameters: Mapping[str, Array]
+) -> list[Array] | None:
+    try:
+        part = split_feed(feed, executor.size)[executor.rank]
+        results = executor.run(program, part, list(names), _filled(Scope(), parameters))
+    except Exception as error:
+        executor.abort(error)
+        raise
+    return None if executor.rank else results
+
+
+def _filled(scope: Scope, parameters: Mapping[str, Array]) -> Scope:
+    for name, array in parameters.items():
+        scope.set(name, array)
+    return scope

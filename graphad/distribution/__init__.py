@@ -5,7 +5,8 @@ Collectives are operators (``graphad.ops.collective``); the passes that put them
 
 from __future__ import annotations
 
-from graphad.distribution.group import Sent, Traffic, split_feed
+from graphad.distribution.group import Sent, Traffic, free_whole, split_feed, whole_state
 from graphad.distribution.local import LocalGroup
+from graphad.distribution.mpi import MpiExecutor, launched_ranks
 
-__all__ = ["LocalGroup", "Sent", "Traffic", "split_feed"]
+__all__ = ["LocalGroup", "MpiExecutor", "Sent", "Traffic", "free_whole", "launched_ranks", "split_feed", "whole_state"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphad.errors import CommunicationError, InvalidValue
+from graphad.execution import Scope
 from graphad.ops.communication import Contact
+from graphad.program import Program
 from graphad.types import Array
 
 Rings = Mapping[int, Sequence[Sequence[int]]]  # by the ring's number: the groups of ranks that it consists of
@@ -74,18 +77,47 @@ class Replay:
     def done(self, contact: Contact, work: Callable[[], Any]) -> Any:
         """What a collective gives, or has given."""
         if self.at == len(self.log):
-            self.log.append((contact, _copied(work())))
+            self.log.append((contact, copied(work())))
         known, result = self.log[self.at]
         if known != contact:
             raise CommunicationError(f"the run that was begun anew is at {contact}, where it was at {known} before")
         self.at += 1
-        return _copied(result)
+        return copied(result)
 
 
-def _copied(result: Any) -> Any:
+def copied(result: Any) -> Any:
+    """An array, or each of a list, in memory of its own."""
     if isinstance(result, list):
         return [each.copy() for each in result]
     return result.copy() if isinstance(result, np.ndarray) else result
+
+
+SHARD = "@SHARD"
+
+
+def whole_state(program: Program, scopes: Sequence[Scope]) -> dict[str, Array]:
+    """What ranks keep as one process would have it: a checkpoint that any number of ranks can go on from.
+
+    Args:
+        program: the one that the ranks run.
+        scopes: those of all ranks, in their order.
+
+    Returns:
+        The variables of the first rank; what ``shard-optimizer`` has cut into shards, of which each rank has one, in its shape.
+    """
+    found = {name: scopes[0].get(name).copy() for name in scopes[0].names() if not name.endswith(SHARD)}
+    for name in [name for name in scopes[0].names() if name.endswith(SHARD)]:
+        shape = program.global_block().var(name.removesuffix(SHARD)).shape
+        flat = np.concatenate([scope.get(name) for scope in scopes])
+        found[name.removesuffix(SHARD)] = flat[: math.prod(shape)].reshape(shape)
+    return found
+
+
+def free_whole(scope: Scope) -> list[str]:
+    """Forget the variables of which the scope has a shard, as the first run with ``shard-optimizer`` leaves it; their names."""
+    names = [name.removesuffix(SHARD) for name in scope.names() if name.endswith(SHARD) and scope.has(name.removesuffix(SHARD))]
+    scope.erase(names)
+    return names
 
 
 def split_feed(feed: Mapping[str, object], ranks: int, whole: Iterable[str] = ()) -> list[dict[str, object]]:

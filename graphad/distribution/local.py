@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from graphad.distribution.group import Replay, Rings, Sent, Traffic, checked_rings, group_of
+from graphad.distribution.group import Replay, Rings, Sent, Traffic, checked_rings, copied, group_of
 from graphad.errors import CommunicationError, GraphadError, InvalidValue
 from graphad.execution import Executor, Scope
 from graphad.execution.interpreter import SEED
@@ -118,7 +118,8 @@ class _Rank(Replay):
         """What all ranks of the ring bring to their next collective, in their order."""
         self.traffic.append(Sent(contact.type, contact.ring, size))
         members = self.members(contact.ring)
-        meeting = self.meetings.join(self.number, members, contact, brought)
+        own = copied(brought)  # this rank may use the memory again before the others run
+        meeting = self.meetings.join(self.number, members, contact, own)
         if len(meeting.contacts) < len(members):
             self.wait_for(meeting, contact, len(members))
         if len(set(meeting.contacts.values())) > 1:

@@ -32,7 +32,7 @@ def cloned(graph: Graph, copy: Graph, mapping: ValueMap | None = None) -> Graph:
     if copy.parent is None:
         copy.properties = set(graph.properties)
         copy.journal.history, copy.journal.requested = list(graph.journal.history), graph.journal.requested
-    copy.lost_operators = graph.lost_operators
+    copy.lost_operators, copy.redeclared = graph.lost_operators, dict(graph.redeclared)
     for value in graph.values:
         copied = mapping.values[value] = copy.add_version(value.name, value.shape, value.dtype, value.var)
         copied.kind = value.kind

@@ -270,6 +270,7 @@ class Graph(OldNames, PlainResults):
         results: of a nested graph, the values that it returns.
         residuals: of a nested graph, the values of each run that its operator keeps (``graphad.ir.residuals``).
         targets: of a whole program's graph, the requested final values, by name. Persistable variables are kept besides.
+        redeclared: the variables that ``redeclare`` made in the place of those of the block, by name.
     """
 
     def __init__(self, block: Block | None = None, **_: object) -> None:
@@ -286,6 +287,7 @@ class Graph(OldNames, PlainResults):
         self.owner: Op | None = None
         self.results, self.residuals = list[Value](), list[Value]()
         self.targets: dict[Value, None] = {}
+        self.redeclared: dict[str, Variable] = {}
         self.marked = 0  # the journal's edits when the marks of operators that compute in place were true
         self._ordered: tuple[int, list[Op]] = (-1, [])  # the journal's edits when the operators were put in order, and these
         self._node, self.wide = NodeTable(self), WideSlots()
@@ -399,6 +401,14 @@ class Graph(OldNames, PlainResults):
         self.journal.typings += 1
         if self.journal.touched is not None:
             self.journal.touch(*value.writers, *value.readers)
+
+    def redeclare(self, value: Value, shape: Shape | None, dtype: str | None) -> None:
+        """Say what a value is, and that its variable is declared so: the ranks of a group have parts of what one process has."""
+        self.set_type(value, shape, dtype)
+        if value.var is not None:
+            declared = value.var.copy_to(value.var.block)
+            declared._shape, declared._dtype = shape, dtype
+            value.var = self.redeclared[value.name] = declared
 
     def add_op(
         self,

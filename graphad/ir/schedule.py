@@ -341,6 +341,7 @@ class _Schedule:
             block.vars = {name: var.copy_to(block) for name, var in origin.vars.items()}
         for name in around:
             block.vars.pop(name, None)
+        block.vars.update((name, var.copy_to(block)) for name, var in graph.redeclared.items() if name in block.vars)
         writer = _Writer(self, block, plan, around)
         for value in graph.inputs:
             if value.readers or not (works_on_names or value in unread):

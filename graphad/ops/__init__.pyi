@@ -145,8 +145,10 @@ c_reduce_sum: OpDef
 c_reduce_sum_grad: GradOpDef
 c_reducescatter: OpDef
 c_reducescatter_grad: GradOpDef
+c_shard: OpDef
 c_split: OpDef
 c_split_grad: GradOpDef
+c_unshard: OpDef
 cast: OpDef
 cast_grad: GradOpDef
 ceil: OpDef

@@ -25,7 +25,7 @@ from graphad.ops.definition import OpDef, operator
 from graphad.ops.inference import normal_axis, same, same_number
 from graphad.ops.selection import where
 from graphad.ops.traits import Declared
-from graphad.types import Array, Shape, Tensor, TensorType, checked_shape
+from graphad.types import Array, Shape, Tensor, TensorType, checked_shape, element_count
 
 DType = str
 NO_INTS: list[int] = []
@@ -215,6 +215,48 @@ def c_split(
     return np.asarray(np.split(X, size, axis)[current().rank(ring_id) if rank < 0 else rank])
 
 
+# -- shards --------------------------------------------------------------------------------------
+# A tensor of any shape in parts of one size: its elements in their order, with zeros at the end where they cannot be shared out.
+
+
+def shard_size(count: int, nranks: int) -> int:
+    """How many elements each of some ranks has of a tensor.
+
+    >>> shard_size(10, 4)
+    3
+    """
+    return -(-count // nranks)
+
+
+def _sharded(X: TensorType, *, nranks: int = 1, **_: object) -> TensorType:
+    return TensorType((-1 if -1 in X.shape else shard_size(element_count(X.shape), _ranked(nranks)),), X.dtype)
+
+
+@operator("X -> Out", infer=_sharded, grad=None, ordered=True, linear="X", own=True, flops=0)
+def c_shard(X: Array, *, ring_id: int = 0, nranks: int = 1, reduce: bool = False) -> Array:
+    """This rank's elements of X, which all ranks have; or, with ``reduce``, of the sum of what the ranks have."""
+    size, own = check_size("c_shard", ring_id, nranks), current().rank(ring_id)
+    count = shard_size(X.size, size)
+    flat = np.zeros(count * size, X.dtype)
+    flat[: X.size] = X.reshape(-1)
+    parts = np.split(flat, size)
+    return current().reduce_scatter(_contact("c_reducescatter", ring_id, X, "flat"), parts) if reduce else parts[own].copy()
+
+
+def _whole(X: TensorType, *, shape: list[int], nranks: int = 1, **_: object) -> TensorType:
+    if len(X.shape) != 1 or X.shape[0] not in (-1, shard_size(element_count(tuple(shape)), _ranked(nranks))):
+        raise ShapeError(f"X is {X}: it is no shard of a tensor of shape={shape} on nranks={nranks}")
+    return TensorType(checked_shape(shape), X.dtype)
+
+
+@operator("X -> Out", infer=_whole, grad=None, ordered=True, linear="X", own=True, flops=0)
+def c_unshard(X: Array, *, shape: list[int], ring_id: int = 0, nranks: int = 1) -> Array:
+    """The tensor of a shape of which every rank has a shard."""
+    check_size("c_unshard", ring_id, nranks)
+    flat = np.concatenate(current().all_gather(_contact("c_allgather", ring_id, X, "flat"), X))
+    return flat[: element_count(tuple(shape))].reshape(shape)
+
+
 # -- one to all, all to all ----------------------------------------------------------------------
 
 
@@ -311,7 +353,10 @@ __all__ = [
     "c_identity",
     "c_reduce_sum",
     "c_reducescatter",
+    "c_shard",
     "c_split",
+    "c_unshard",
     "recv_v2",
     "send_v2",
+    "shard_size",
 ]

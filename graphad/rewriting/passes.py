@@ -609,6 +609,11 @@ class Pass(ABC):
         """Apply the pass as ``run_pass`` does: checked, verified, observed; return whether the graph changed."""
         return run_pass(self, graph)
 
+    @property
+    def group(self) -> int:
+        """How many ranks run the program after the pass; 1 where it runs as before."""
+        return 1
+
     def parts(self) -> tuple[Pass, ...]:
         """The passes that run on the same graph in its place: itself, unless it only runs others."""
         return (self,)
@@ -681,6 +686,10 @@ class Pipeline(Pass):
             changed = self.apply(graph)
         seconds = perf_counter() - start
         return Report(changed, tuple(timings.steps), seconds, (ops, len(graph.ops)), (values, len(graph.values)))
+
+    @property
+    def group(self) -> int:
+        return max((pass_.group for pass_ in self.passes), default=1)
 
     def parts(self) -> tuple[Pass, ...]:
         return tuple(part for pass_ in self.passes for part in pass_.parts())

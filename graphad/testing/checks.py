@@ -754,6 +754,7 @@ def tried(
         finding = _applied(trial, checks, Reach() if reach is None else reach, set() if arcs is None else arcs)
         if finding is not None or trial.after is None:
             return trial, finding
+        trial.check_rows()
         unchanged = not trial.changed and str(trial.after) == str(trial.before)
         for kind, check in CHECKS.items():
             skipped = kind not in checks or (unchanged and kind in OF_RESULTS) or (unchanged and kind == "gradients" and not trial.made)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphad.backward import gradients
+from graphad.distribution import LocalGroup, split_feed, whole_state
 from graphad.errors import GraphadError, InvalidValue, NoGradient, NoValue, PassError, Refused
 from graphad.execution import Executor, Scope, interpreter
 from graphad.execution.compiled import FIRST
@@ -115,6 +116,39 @@ def _has_value(executor: Executor, program: Program, feeds: dict[str, Array], ca
     except NoValue:
         return False
     return True
+
+
+def observe_on_ranks(program: Program, case: Case, names: Sequence[str], like: Observed, ranks: int, compiled: bool = False) -> Observed:
+    """Run a program on simulated ranks, each with its rows of what is fed, and put together what they give: ``like`` says of what shapes.
+
+    What has the shape of the whole on every rank has to be the same on all.
+
+    Raises:
+        GraphadError: the program does not run.
+    """
+    variables = program.global_block().vars
+    feeds = {name: array for name, array in case.feeds.items() if name in variables}
+    group = LocalGroup(ranks)
+    group.executors = [OneRun(max_iterations=ITERATIONS) for _ in range(ranks)]
+    for scope in group.scopes:
+        for name, array in case.params.items():
+            scope.set(name, array)
+    with _compiled_from(1 if compiled else 0), _seeded():
+        found = group.run(program, split_feed(feeds, ranks), list(names))
+    values = {name: _together([each[i] for each in found], like.values.get(name)) for i, name in enumerate(names)}
+    shared = {name: _together([s.arrays[name] for s in group.scopes], like.scope.get(name)) for name in like.scope}
+    kept = {
+        **shared,
+        **{name: array for name, array in whole_state(program, group.scopes).items() if f"{name}@SHARD" in group.scopes[0].arrays},
+    }
+    return Observed(values, kept, group.executors[0].trips)
+
+
+def _together(parts: Sequence[Any], like: Any) -> Any:
+    """What ranks give: the rows of all of them; or one for all, of which one that differs from the first is shown."""
+    if not isinstance(like, np.ndarray) or parts[0].shape != like.shape:
+        return np.concatenate(parts) if isinstance(like, np.ndarray) and parts[0].ndim else parts[0]
+    return next((part for part in parts if not np.array_equal(part, parts[0], equal_nan=part.dtype.kind == "f")), parts[0])
 
 
 def difference(one: Any, other: Any, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after"), least: float = LEAST) -> str:
@@ -823,10 +857,20 @@ class Trial:
             GraphadError, or whatever else a kernel raises: it does not run.
         """
         assert self.after is not None
-        new = self._renamed()
-        found = observe(self.after, self.case, list(dict.fromkeys([*(new.get(n, n) for n in self.expected.values), *names])), compiled)
+        new, ranks = self._renamed(), self.passes.group
+        wanted = list(dict.fromkeys([*(new.get(n, n) for n in self.expected.values), *names]))
+        if ranks > 1 and self.changed:
+            found = observe_on_ranks(self.after, self.case, wanted, self.expected, ranks, compiled)
+        else:
+            found = observe(self.after, self.case, wanted, compiled)
         values = {**found.values, **{old: found.values[name] for old, name in new.items() if name in found.values}}
         return replace(found, values=values)
+
+    def check_rows(self) -> None:
+        """Raise Unfit where the case has fewer rows than the ranks that are to share them."""
+        ranks = self.passes.group
+        if ranks > 1 and self.changed and any(not array.ndim or len(array) < ranks for array in self.case.feeds.values()):
+            raise Unfit(f"there are fewer rows than {ranks} ranks")
 
     def _renamed(self) -> dict[str, str]:
         """The new names of what operators with effects write, by the old ones, where these are not requested."""

@@ -56,6 +56,9 @@ ROWS = (
     Row("clip-gradients{bound=0.1}", examples=15),
     Row("decay-weights{kind=l1, coefficient=0.1}", examples=15),
     Row("optimize-parameters", examples=15),
+    Row("data-parallel{ranks=2}", examples=10),
+    Row("data-parallel, bucket-all-reduce", examples=10),
+    Row("data-parallel, shard-optimizer", examples=10),
 )
 
 COMBINING = ("fixpoint", "nested")

@@ -11,6 +11,8 @@ SAMPLES: dict[str, list[Sample]] = {
     **dict.fromkeys(("c_allreduce_sum", "c_allreduce_max", "c_allreduce_min", "c_allreduce_prod"), _REDUCED),
     **dict.fromkeys(("c_allgather", "c_reducescatter", "c_concat", "c_split"), _ALONG),
     "c_reduce_sum": [Sample({"X": uniform(2, 3)}), Sample({"X": uniform()}, {"root_id": 0})],
+    "c_shard": [Sample({"X": uniform(2, 3)}), Sample({"X": uniform(3)}, {"reduce": True})],
+    "c_unshard": [Sample({"X": uniform(6)}, {"shape": [2, 3]})],
     "c_identity": [Sample({"X": uniform(2, 3)})],
     "c_broadcast": [Sample({"X": uniform(2, 3)}), Sample({"X": uniform()}, {"root": 0})],
     "c_alltoall": [Sample({"X": uniform(2, 3)})],

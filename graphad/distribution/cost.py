@@ -1,0 +1,267 @@
+"""What communication and training on many ranks cost, on paper: alpha-beta for collectives, a roofline for operators.
+
+A message of b bytes takes ``alpha + b / beta`` seconds. Collectives go round a ring (Patarasuk and Yuan 2009; Thakur et al. 2005): an
+all-reduce of b bytes on n ranks is n - 1 steps that reduce and n - 1 that gather, each of b / n bytes. An operator takes what it computes
+or what it moves, whichever is longer (Williams et al. 2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from graphad.errors import InvalidValue
+from graphad.ir import Graph
+from graphad.ops import REGISTRY
+from graphad.passes.analyses import estimated
+from graphad.passes.analyses.cost import bytes_of, extents
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Machines of one kind, and what connects them.
+
+    Args:
+        ranks: how many there are.
+        alpha: seconds that a message takes however short it is.
+        beta: bytes a second between two neighbours.
+        flops: floating-point operations a second of one rank.
+        memory: bytes a second between a rank and its memory.
+
+    Raises:
+        ValueError: a number is not above 0, or ``alpha`` is below 0.
+    """
+
+    ranks: int = 1
+    alpha: float = 5e-6
+    beta: float = 25e9
+    flops: float = 100e12
+    memory: float = 2e12
+
+    def __post_init__(self) -> None:
+        if self.ranks < 1 or self.alpha < 0 or min(self.beta, self.flops, self.memory) <= 0:
+            raise InvalidValue(f"{self}: ranks are 1 or more, alpha is 0 or more, and rates are above 0")
+
+
+class Traveled(NamedTuple):
+    """What one rank sends for a collective: messages one after the other, and bytes."""
+
+    messages: int
+    bytes: float
+
+    def seconds(self, mesh: Mesh) -> float:
+        """How long that takes."""
+        return self.messages * mesh.alpha + self.bytes / mesh.beta
+
+
+def travels(type: str, size: float, ranks: int) -> Traveled:
+    """What a rank sends for a collective that it passes ``size`` bytes to, round a ring.
+
+    Args:
+        type: the operator's: ``c_allreduce_sum``, ``c_allgather``, ...
+        size: bytes that the rank passes in.
+        ranks: how many are in the ring.
+
+    Raises:
+        ValueError: it is no collective.
+
+    >>> travels("c_allreduce_sum", 4000, 4)
+    Traveled(messages=6, bytes=6000.0)
+    """
+    others = ranks - 1
+    if type.startswith("c_allreduce"):
+        return Traveled(2 * others, 2 * size * others / ranks)
+    if type == "c_reduce_sum":  # an all-reduce here
+        return Traveled(2 * others, 2 * size * others / ranks)
+    if type in ("c_reducescatter", "c_alltoall", "alltoall"):
+        return Traveled(others, size * others / ranks)
+    if type in ("c_allgather", "c_concat", "c_unshard"):
+        return Traveled(others, float(size * others))
+    if type == "c_broadcast":  # in parts, one after the other
+        return Traveled(others, float(size)) if others else Traveled(0, 0.0)
+    if type == "send_v2":
+        return Traveled(1, float(size))
+    if type in ("recv_v2", "barrier", "c_identity", "c_split", "c_shard"):
+        return Traveled(2 * others if type == "barrier" else 0, 0.0)
+    raise InvalidValue(f"{type!r} is no collective")
+
+
+class Communication(NamedTuple):
+    """What one rank sends in a run of a program, by the type of operator."""
+
+    calls: dict[str, int]
+    passed_in: dict[str, int]
+    traveled: Traveled
+
+
+def communication(graph: Graph, ranks: int, batch: int = 1) -> Communication:
+    """What the collectives of a graph send, outside of loops, if every one of them is on ``ranks`` ranks.
+
+    Args:
+        graph: a whole graph, as a pass of distribution leaves it.
+        ranks: how many there are.
+        batch: what unknown extents of the data are taken to be, on one rank.
+    """
+    shapes = extents(graph, batch)
+    count: dict[str, int] = {}
+    passed_in: dict[str, int] = {}
+    messages, size = 0, 0.0
+    for op in graph.ops:
+        definition = REGISTRY.get(op.type)
+        if definition is None or not definition.ordered:
+            continue
+        own = sum(bytes_of(value, shapes) for value in op.reads())
+        type = "c_reducescatter" if op.type == "c_shard" and op.attrs.get("reduce") else op.type
+        sent = travels(type, own, ranks)
+        count[type] = count.get(type, 0) + 1
+        passed_in[type] = passed_in.get(type, 0) + own
+        messages, size = messages + sent.messages, size + sent.bytes
+    return Communication(count, passed_in, Traveled(messages, size))
+
+
+class Step(NamedTuple):
+    """A step of training on paper: seconds that are computed and communicated, and the bytes that one rank needs at once."""
+
+    compute: float
+    communicate: float
+    peak: int
+
+    def seconds(self, overlap: float = 0.0) -> float:
+        """How long it takes, if a share ``overlap`` of the communication goes on beside the computation."""
+        hidden = min(overlap * self.communicate, self.compute)
+        return self.compute + self.communicate - hidden
+
+
+def predicted(graph: Graph, mesh: Mesh, batch: int) -> Step:
+    """A run of a graph on each rank of a mesh, which has ``batch`` rows: operators by the roofline, collectives by alpha-beta."""
+    cost = estimated(graph, batch)
+    compute = sum(
+        max(each.flops / mesh.flops, each.moved / mesh.memory)
+        for op, each in cost.ops.items()
+        if op.definition is None or not op.definition.ordered
+    )
+    return Step(compute, communication(graph, mesh.ranks, batch).traveled.seconds(mesh), cost.peak)
+
+
+# -- pipelines -----------------------------------------------------------------------------------
+
+
+def bubble(stages: int, micro_batches: int) -> float:
+    """The share of a pipeline's time in which a stage waits, for stages of one cost: ``(p - 1) / (m + p - 1)``, by both schedules.
+
+    Huang et al. 2019 (GPipe), Narayanan et al. 2019 (PipeDream).
+    """
+    return (stages - 1) / (micro_batches + stages - 1)
+
+
+def in_flight(stages: int, micro_batches: int, schedule: str) -> list[int]:
+    """How many micro-batches each stage has the activations of at once, at most: all, or with 1F1B one for each stage from it on."""
+    if schedule == "fthenb":
+        return [micro_batches] * stages
+    if schedule == "1f1b":
+        return [min(stages - stage, micro_batches) for stage in range(stages)]
+    raise InvalidValue(f"schedule is fthenb or 1f1b, not {schedule!r}")
+
+
+class Task(NamedTuple):
+    """What a stage does with one micro-batch, and when."""
+
+    stage: int
+    kind: str  # "F" forward, "B" backward
+    micro_batch: int
+    begin: float
+    end: float
+
+
+def order_of(stage: int, stages: int, micro_batches: int, schedule: str) -> list[tuple[str, int]]:
+    """In which order a stage takes micro-batches forward and backward."""
+    forward, backward = ([(kind, i) for i in range(micro_batches)] for kind in "FB")
+    ahead = in_flight(stages, micro_batches, schedule)[stage]
+    order = forward[:ahead]
+    for i in range(micro_batches - ahead):
+        order += [backward[i], forward[ahead + i]]
+    return order + backward[micro_batches - ahead :]
+
+
+def timeline(
+    stages: int, micro_batches: int, schedule: str, forward: float = 1.0, backward: float = 2.0, message: float = 0.0
+) -> list[Task]:
+    """When each stage does what, simulated: a stage waits for what the one before, or in the backward the one after it, sends.
+
+    Args:
+        stages: how many there are.
+        micro_batches: into how many parts the batch is cut.
+        schedule: ``fthenb``, all forwards and then all backwards; ``1f1b``, one of each in turn as soon as possible.
+        forward, backward, message: how long these take.
+
+    Returns:
+        The tasks, by the time when they begin.
+
+    >>> max(task.end for task in timeline(4, 8, "1f1b")) / (8 * 3.0)
+    1.375
+    """
+    orders = [order_of(stage, stages, micro_batches, schedule) for stage in range(stages)]
+    ends: dict[tuple[int, str, int], float] = {}
+    free = [0.0] * stages
+    tasks: list[Task] = []
+    while any(orders):
+        for stage, order in enumerate(orders):
+            while order and (needed := _needed(stage, *order[0], stages)) <= ends.keys():
+                kind, i = order.pop(0)
+                waits = (ends[each] + (message if each[0] != stage else 0.0) for each in needed)
+                begin = max(free[stage], *waits, 0.0)
+                free[stage] = ends[(stage, kind, i)] = begin + (forward if kind == "F" else backward)
+                tasks.append(Task(stage, kind, i, begin, free[stage]))
+    return sorted(tasks, key=lambda task: (task.begin, task.stage))
+
+
+def _needed(stage: int, kind: str, i: int, stages: int) -> set[tuple[int, str, int]]:
+    """What has to be done before a task."""
+    if kind == "F":
+        return {(stage - 1, "F", i)} if stage else set()
+    return {(stage, "F", i), (stage + 1, "B", i)} if stage + 1 < stages else {(stage, "F", i)}
+
+
+# -- a timeline as a picture -----------------------------------------------------------------------
+
+_COLOURS: Mapping[str, tuple[str, str]] = {"F": ("#dbe9f9", "#2563a8"), "B": ("#fdebd3", "#b45f06")}  # fill, line
+
+
+def draw_timeline(tasks: list[Task], width: int = 900, row: int = 28) -> str:
+    """A timeline as SVG: a row for each stage, forwards blue and backwards orange, with the number of the micro-batch."""
+    end, stages = max(task.end for task in tasks), 1 + max(task.stage for task in tasks)
+    left, top, scale = 70, 8, (width - 80) / end
+    height = top + stages * (row + 6) + 22
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="Helvetica,sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+    ]
+    for stage in range(stages):
+        parts.append(f'<text x="8" y="{top + stage * (row + 6) + row * 0.65:.1f}">stage {stage}</text>')
+    for task in tasks:
+        fill, line = _COLOURS[task.kind]
+        x, y, wide = left + task.begin * scale, top + task.stage * (row + 6), (task.end - task.begin) * scale
+        parts.append(f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{row}" fill="{fill}" stroke="{line}"/>')
+        parts.append(f'<text x="{x + wide / 2:.1f}" y="{y + row * 0.65:.1f}" text-anchor="middle">{task.micro_batch}</text>')
+    busy = sum(task.end - task.begin for task in tasks)
+    idle = 1 - busy / (end * stages)
+    parts.append(f'<text x="{left}" y="{height - 6}">forward blue, backward orange; waiting {idle:.1%} of the time</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+__all__ = [
+    "Communication",
+    "Mesh",
+    "Step",
+    "Task",
+    "Traveled",
+    "bubble",
+    "communication",
+    "draw_timeline",
+    "in_flight",
+    "order_of",
+    "predicted",
+    "timeline",
+    "travels",
+]

@@ -1,0 +1,295 @@
+"""Ranks that are processes of MPI: numpy's kernels, collectives by mpi4py (``pip install 'graphad[mpi]'``).
+
+    mpiexec -n 4 python train.py            each process is a rank; in it ga.MpiExecutor() takes the place of ga.Executor()
+
+Before each collective, and at the end of each run, the ranks of a ring compare what they are about to do: where they disagree, all say so
+and end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from graphad.distribution.group import Replay, Rings, Sent, Traffic, checked_rings, group_of
+from graphad.distribution.local import reduced
+from graphad.errors import CommunicationError, InvalidValue
+from graphad.execution import Executor, Scope
+from graphad.execution.interpreter import SEED
+from graphad.ops.communication import Contact, communicating
+from graphad.program import Program
+from graphad.types import Array
+
+NEEDS = "MpiExecutor needs mpi4py and an MPI library: pip install 'graphad[mpi]'"
+POLL = 1e-4  # seconds between looks for a message
+LONGEST = 0.05
+
+
+def mpi_module() -> Any:
+    """``mpi4py.MPI``, which starts MPI when it is first imported; ImportError that says what to install."""
+    try:
+        return import_module("mpi4py.MPI")
+    except (ImportError, RuntimeError) as error:
+        raise ImportError(f"{NEEDS} ({error})") from error
+
+
+class _Rank(Replay):
+    """This process's communicator.
+
+    Args:
+        mpi: the module ``mpi4py.MPI``.
+        rings: groups of ranks by number.
+        timeout: how many seconds it waits for others.
+    """
+
+    def __init__(self, mpi: Any, rings: Rings | None, timeout: float) -> None:
+        super().__init__()
+        self.mpi = mpi
+        self.timeout = timeout
+        self.world = mpi.COMM_WORLD.Dup()
+        self.number: int = self.world.Get_rank()
+        self.rings = checked_rings(rings, self.world.Get_size())
+        self.comms = {0: self.world}
+        for ring in sorted(self.rings.keys() - {0}):
+            groups = self.rings[ring]
+            color = next(i for i, group in enumerate(groups) if self.number in group)
+            self.comms[ring] = self.world.Split(color, groups[color].index(self.number))
+        self.traffic = Traffic()
+        self.operations = {"sum": mpi.SUM, "max": mpi.MAX, "min": mpi.MIN, "prod": mpi.PROD}
+
+    def rank(self, ring: int) -> int:
+        return group_of(self.rings, ring, self.number).index(self.number)
+
+    def size(self, ring: int) -> int:
+        return len(group_of(self.rings, ring, self.number))
+
+    def agree(self, ring: int, what: str) -> None:
+        """Compare what the ranks are about to do; CommunicationError with what each is, where that differs or one does not come."""
+        comm = self.comms[ring]
+        own = np.frombuffer(hashlib.blake2b(what.encode(), digest_size=16).digest(), np.uint8)
+        all_of_them = np.empty((comm.Get_size(), 16), np.uint8)
+        self.wait(comm.Iallgather(own, all_of_them), what)
+        if (all_of_them != own).any():
+            sides = comm.allgather(what)
+            members = group_of(self.rings, ring, self.number)
+            lines = [
+                f"  rank {rank} {'has ended' if side in (END, LEFT) else f'is at {side}'}"
+                for rank, side in zip(members, sides, strict=True)
+            ]
+            raise CommunicationError("\n".join(["the ranks disagree about what comes next:", *lines]))
+
+    def wait(self, request: Any, what: str) -> None:
+        """Wait for a request, with growing pauses, since other ranks may need this processor."""
+        pause, end = POLL, time.monotonic() + self.timeout
+        for _ in range(1000):
+            if request.Test():
+                return
+        while not request.Test():
+            if time.monotonic() > end:
+                raise CommunicationError(f"rank {self.number} has waited {self.timeout:g} seconds for the others at {what}")
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST)
+
+    def begun(self, contact: Contact, size: int) -> Any:
+        """The ring's communicator of MPI, once all ranks agree."""
+        group_of(self.rings, contact.ring, self.number)
+        self.agree(contact.ring, str(contact))
+        self.traffic.append(Sent(contact.type, contact.ring, size))
+        return self.comms[contact.ring]
+
+    def all_reduce(self, contact: Contact, array: Array, kind: str) -> Array:
+        def work() -> Array:
+            comm = self.begun(contact, array.nbytes)
+            if array.dtype == np.float16:  # which MPI does not have
+                return reduced(_gathered(comm, array), kind)
+            result = np.empty(array.shape, array.dtype)
+            comm.Allreduce(np.ascontiguousarray(array), result, self.operations[kind])
+            return result
+
+        return self.done(contact, work)  # type: ignore[no-any-return]
+
+    def all_gather(self, contact: Contact, array: Array) -> list[Array]:
+        return self.done(contact, lambda: _gathered(self.begun(contact, array.nbytes), array))  # type: ignore[no-any-return]
+
+    def reduce_scatter(self, contact: Contact, parts: Sequence[Array]) -> Array:
+        def work() -> Array:
+            comm = self.begun(contact, sum(part.nbytes for part in parts))
+            own = comm.Get_rank()
+            if parts[0].dtype == np.float16:
+                return reduced([each[own] for each in _gathered(comm, np.stack(parts))], "sum")
+            result = np.empty(parts[own].shape, parts[own].dtype)
+            comm.Reduce_scatter_block(np.ascontiguousarray(np.stack(parts)), result, self.operations["sum"])
+            return result
+
+        return self.done(contact, work)  # type: ignore[no-any-return]
+
+    def all_to_all(self, contact: Contact, parts: Sequence[Array]) -> list[Array]:
+        def work() -> list[Array]:
+            comm = self.begun(contact, sum(part.nbytes for part in parts))
+            sent = np.ascontiguousarray(np.stack(parts))
+            result = np.empty_like(sent)
+            comm.Alltoall(_bytes(sent), _bytes(result))
+            return list(result)
+
+        return self.done(contact, work)  # type: ignore[no-any-return]
+
+    def broadcast(self, contact: Contact, array: Array, root: int) -> Array:
+        def work() -> Array:
+            result = np.array(array, order="C")
+            self.begun(contact, array.nbytes).Bcast(_bytes(result), root)
+            return result
+
+        return self.done(contact, work)  # type: ignore[no-any-return]
+
+    def send(self, contact: Contact, array: Array, peer: int) -> None:
+        def work() -> None:
+            self.traffic.append(Sent(contact.type, contact.ring, array.nbytes))
+            self.wait(self.comms[contact.ring].isend(np.ascontiguousarray(array), dest=peer), str(contact))
+
+        self.done(contact, work)
+
+    def receive(self, contact: Contact, peer: int) -> Array:
+        def work() -> Array:
+            comm = self.comms[contact.ring]
+            request = _Probe(comm, peer)
+            self.wait(request, str(contact))
+            array: Array = comm.recv(source=peer)
+            self.traffic.append(Sent(contact.type, contact.ring, array.nbytes))
+            return array
+
+        return self.done(contact, work)  # type: ignore[no-any-return]
+
+    def barrier(self, contact: Contact) -> None:
+        self.done(contact, lambda: self.begun(contact, 0) and None)
+
+
+class _Probe:
+    """Whether a message is there, as a request."""
+
+    def __init__(self, comm: Any, peer: int) -> None:
+        self.comm = comm
+        self.peer = peer
+
+    def Test(self) -> bool:
+        """As of a request of MPI."""
+        return bool(self.comm.Iprobe(source=self.peer))
+
+
+END, LEFT = "the end of the run", "the end of the process"
+
+
+def _bytes(array: Array) -> Array:
+    """The memory of an array: MPI need not know what is in it."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _gathered(comm: Any, array: Array) -> list[Array]:
+    own = np.ascontiguousarray(array).reshape(-1)
+    result = np.empty((comm.Get_size(), own.size), own.dtype)
+    comm.Allgather(_bytes(own), _bytes(result))
+    return [part.reshape(array.shape) for part in result]
+
+
+class MpiExecutor:
+    """Runs a program on the ranks of MPI: each process calls ``run`` with its part of what is fed.
+
+    A rank that fails, or ranks that disagree, end all: the error is written to stderr with the rank, and MPI ends the processes. A rank
+    that dies is seen by ``mpiexec``, which ends the others.
+
+    Args:
+        rings: groups of ranks by number, besides ring 0 of all: ``{1: [[0, 1], [2, 3]]}``.
+        mode: as of ``Executor``.
+        timeout: how many seconds a rank waits for the others before it gives up.
+
+    Attributes:
+        rank: this process's.
+        size: how many there are.
+        traffic: of the last run, the collectives that this rank took part in.
+
+    Raises:
+        ImportError: mpi4py or an MPI library is missing; the message says what to install.
+        ValueError: a ring has not every rank once, or ``timeout`` is not above 0.
+    """
+
+    def __init__(self, rings: Rings | None = None, mode: str = "compiled", timeout: float = 600.0) -> None:
+        if not timeout > 0:
+            raise InvalidValue(f"timeout is above 0 seconds, not {timeout}")
+        self._mpi = mpi_module()
+        self._rank = _Rank(self._mpi, rings, timeout)
+        self.rank: int = self._rank.number
+        self.size: int = self._rank.size(0)
+        self.executor = Executor(mode=mode)
+        self._seed: int = self._rank.world.bcast(int(np.random.default_rng().integers(1, 1 << 31)), root=0)
+        if self.size > 1:
+            sys.excepthook = _ending(self, sys.excepthook)
+            atexit.register(self._leave)
+
+    @property
+    def traffic(self) -> Traffic:
+        return self._rank.traffic
+
+    def abort(self, error: BaseException) -> None:
+        """Write an error of this rank to stderr, and end all ranks."""
+        print(f"rank {self.rank} of {self.size} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        self._mpi.COMM_WORLD.Abort(1)
+
+    def _leave(self) -> None:
+        """The process ends: those of the other ranks have to as well."""
+        try:
+            self._rank.agree(0, LEFT)
+        except CommunicationError as error:
+            self.abort(error)
+
+    def run(
+        self,
+        program: Program | None = None,
+        feed: Mapping[str, object] | None = None,
+        fetch_list: object = None,
+        scope: Scope | None = None,
+        reinitialize: bool = False,
+    ) -> list[Array]:
+        """Run block 0 of a program once, on every rank; arguments, results and errors are those of ``Executor.run``.
+
+        ``feed`` is this rank's part; ranks that draw random numbers draw the same. An error that is raised here and not caught ends all
+        ranks; one that is caught leaves the others waiting, until they give up.
+        """
+        rank = self._rank
+        rank.begin()
+        rank.traffic.clear()
+        seed = SEED.set(SEED.get() or self._seed)
+        try:
+            with communicating(rank):
+                results = self.executor.run(program, feed, fetch_list, scope, reinitialize)
+            if self.size > 1:
+                rank.agree(0, END)
+            return results
+        finally:
+            SEED.reset(seed)
+
+
+def _ending(executor: MpiExecutor, shown: Any) -> Any:
+    """What is done with an error that nothing catches: it is shown, and all ranks are ended."""
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        shown(kind, error, trace)
+        executor.abort(error)
+
+    return hook
+
+
+def launched_ranks() -> int:
+    """How many ranks ``mpiexec`` has started, as it tells its processes; 1 if this is none of them."""
+    found = (os.environ.get(name, "") for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"))
+    return next((int(text) for text in found if text.isdigit()), 1)
+
+
+__all__ = ["MpiExecutor", "launched_ranks", "mpi_module"]

@@ -1,0 +1,10 @@
+"""Passes that share out a program to several ranks: batches, states of optimizers, tensors and stages.
+
+Here belong passes that put in collectives (``graphad.ops.collective``). What runs the ranks is in ``graphad.distribution``.
+"""
+
+from graphad.passes.distribution.bucket_all_reduce import BucketAllReduce
+from graphad.passes.distribution.data_parallel import DataParallel
+from graphad.passes.distribution.shard_optimizer import ShardOptimizer
+
+__all__ = ["BucketAllReduce", "DataParallel", "ShardOptimizer"]

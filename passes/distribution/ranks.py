@@ -1,0 +1,233 @@
+"""What the passes that share out a batch have in common: how many rows a rank has, and what that makes of values and gradients."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from graphad.errors import GraphadError, InvalidValue, Refused
+from graphad.ir import Builder, Graph, Op, Value
+from graphad.ops import GRAD, GradOpDef, lookup
+from graphad.passes.analyses.batch_dependence import MEAN, TOTAL, WHOLE, BatchDependence
+from graphad.program import BACKWARD, FORWARD, OPTIMIZE, located
+from graphad.types import TENSOR, Tensor, TensorType
+
+_GRADIENT = re.compile(rf"(.+?){GRAD}")
+
+
+def data_of(graph: Graph, names: Sequence[str]) -> list[Value]:
+    """The values whose axis 0 is the batch: those that are named, else all tensors that are given and not persistable."""
+    if names:
+        return [graph.given(name) for name in names]
+    return [v for v in graph.inputs if v.kind == TENSOR and not v.persistable and any(op.role == FORWARD for op in v.readers)]
+
+
+@dataclass(frozen=True)
+class Seed:
+    """Where a backward begins: the cotangent of a loss, and what the loss is of the batch."""
+
+    op: Op
+    loss: Value
+    kind: str
+
+
+def seeds(graph: Graph, data: Sequence[Value], assumed: str = "") -> list[Seed]:
+    """Where the backward of a graph begins.
+
+    Args:
+        graph: a whole graph with its backward part.
+        data: the values whose axis 0 is the batch.
+        assumed: ``mean`` or ``sum``: what losses are of which that does not follow from their operators.
+
+    Raises:
+        Refused: there is no backward part, or a loss is neither a mean nor a sum.
+    """
+    kinds = BatchDependence(frozenset(data)).of(graph)
+    found = [Seed(op, loss, _kind(kinds[loss], loss, assumed)) for op, loss in _losses(graph)]
+    if not found:
+        raise Refused("no loss is found: the backward part begins with a constant, the gradient of the loss")
+    return found
+
+
+def _losses(graph: Graph) -> Iterator[tuple[Op, Value]]:
+    for op in graph.ops:
+        definition, result = op.definition, next(op.writes(), None)
+        if op.role != BACKWARD or definition is None or result is None or not op.attrs.get("value"):
+            continue
+        name = _GRADIENT.match(result.name)
+        if definition.of_shape and op.inputs:
+            yield op, next(op.reads())
+        elif not op.inputs and name and graph.versions(name[1]):
+            yield op, graph.versions(name[1])[-1]
+
+
+def _kind(kind: str, loss: Value, assumed: str) -> str:
+    if kind in (MEAN, TOTAL, WHOLE):
+        return kind
+    if kind == "rows":
+        return TOTAL
+    if assumed:
+        return MEAN if assumed == "mean" else TOTAL
+    writer = loss.writer
+    where = "" if writer is None else located("", writer.source)
+    raise Refused(
+        f"it does not follow from the operators that the loss {loss.name!r} is a mean or a sum over the batch (a loop, random numbers, or"
+        f" statistics of the batch are on the way): say which with loss=mean or loss=sum{where}"
+    )
+
+
+def gradient_of(value: Value) -> Value | None:
+    """What a value is the gradient of, by its note, else by its name."""
+    name = _GRADIENT.match(value.name)
+    return value.grad_of or next(reversed(value.graph.versions(name[1])), None) if name else value.grad_of
+
+
+def gradients(graph: Graph) -> list[Value]:
+    """The accumulated gradients of parameters, in the order in which they are computed; a program may have more than one backward.
+
+    They are what the backward writes for a persistable value, by the value's note or its name, and what it passes to the update. What is
+    made of one of them, as with decay, is none.
+    """
+    parameters = [value for value in graph.inputs if value.persistable]
+    names, known = {f"{value.name}{GRAD}" for value in parameters}, set(parameters)
+    found: list[Value] = []
+    made_of_one: set[Value] = set()
+    for op in graph.ordered_ops():
+        if any(value in made_of_one for value in op.reads()):
+            made_of_one.update(op.writes())
+            continue
+        for value in op.writes() if op.role == BACKWARD else ():
+            is_update = any(reader.role == OPTIMIZE for reader in value.readers)
+            if value.writers[-1] is op and (value.name in names or value.grad_of in known or is_update):
+                found.append(value)
+                made_of_one.add(value)
+    return found
+
+
+# -- values between a writer and its readers -------------------------------------------------------
+
+
+def own_part(value: Value) -> tuple[Value, Builder]:
+    """A new value for what this rank has of another one, and what adds operators after the writer of that; ``interpose`` ends it."""
+    graph, writer = value.graph, value.writers[-1]
+    part = graph.add_value(f"{value.name}@PART", value.shape, value.dtype)
+    part.kind = value.kind
+    return part, Builder(graph, value.name, before=writer.next, role=BACKWARD, forward=writer)
+
+
+def interpose(value: Value, part: Value, made: Value) -> None:
+    """Let the writer of a value write the part in its place; the value is what has been made of the part."""
+    writer = value.writers[-1]
+    written_as(made, value)
+    _write_instead(writer, value, part)
+
+
+def written_as(made: Value, value: Value) -> None:
+    """Let the operator that writes a value write another one in its place."""
+    _write_instead(made.writers[0], made, value)
+
+
+def _write_instead(writer: Op, old: Value, new: Value) -> None:
+    for slot, values in list(writer.outputs.items()):
+        if old in values:
+            writer.graph.set_outputs(writer, slot, [new if v is old else v for v in values])
+
+
+def read_instead(op: Op, value: Value, other: Value) -> None:
+    """Let an operator read another value."""
+    for slot, values in list(op.inputs.items()):
+        if value in values:
+            op.graph.set_inputs(op, slot, [other if v is value else v for v in values])
+
+
+class Share:
+    """This rank's share of the batch, as values of the graph: a constant where all parts are of one size."""
+
+    def __init__(self, graph: Graph, data: Sequence[Value], ranks: int, before: Op, dtype: str, equal: bool) -> None:
+        self.ranks = ranks
+        self.equal = equal
+        if not equal:
+            build = Builder(graph, "share", before=before, role=BACKWARD)
+            extents = lookup("shape")(build.symbol(data[0]))
+            rows = lookup("cast")(lookup("slice")(extents, axes=[0], starts=[0], ends=[1]), out_dtype=dtype)
+            gathered = lookup("c_allgather")(rows, nranks=ranks)
+            self.weight: Value = (rows / lookup("reduce_sum")(gathered, dim=[0], keep_dim=True)).value
+
+    def of(self, build: Builder, value: Tensor) -> Tensor:
+        """A value, times the rank's share."""
+        if self.equal:
+            return value * (1.0 / self.ranks)
+        weight = build.symbol(self.weight)
+        if weight.dtype != value.dtype:
+            weight = lookup("cast")(weight, out_dtype=value.dtype)
+        return value * (lookup("reshape")(weight, shape=[]) if value.shape == () else weight)
+
+    def total(self, build: Builder, value: Value, kind: str) -> Value:
+        """The mean or the sum over the whole batch, of those of the parts."""
+        part = build.symbol(value)
+        part = self.of(build, part) if kind == MEAN else part
+        column = lookup("unsqueeze")(part, axes=[0])
+        gathered = lookup("c_allgather")(column, nranks=self.ranks)
+        result: Value = lookup("reduce_sum")(gathered, dim=[0]).value
+        return result
+
+
+# -- types on a rank -----------------------------------------------------------------------------
+
+
+def with_rows(graph: Graph, data: Sequence[Value], ranks: int) -> bool:
+    """Give the data the rows that a rank has; whether these are known, and as many for each.
+
+    Raises:
+        Refused: an operator has the number of rows written in an attribute.
+    """
+    shapes = [value.shape for value in data]
+    if any(not shape for shape in shapes):
+        raise Refused(f"{data[[not s for s in shapes].index(True)].name!r} has no axis 0 that could be cut")
+    rows = [shape[0] for shape in shapes if shape]
+    if all(count == -1 for count in rows):
+        return False
+    fixed = {count for count in rows if count != -1}
+    if any(count < ranks for count in fixed):
+        raise Refused(f"{min(fixed)} rows cannot be shared out to {ranks} ranks")
+    if len(fixed) > 1:
+        raise Refused(f"the data have {sorted(fixed)} rows: name those that are cut with inputs=[...]")
+    each = fixed.pop() // ranks if all(count % ranks == 0 for count in fixed) else -1
+    for value in data:
+        assert value.shape is not None
+        graph.redeclare(value, (each, *value.shape[1:]), value.dtype)
+    _infer_again(graph)
+    return each != -1
+
+
+def _infer_again(graph: Graph) -> None:
+    """The types of all values anew: a rank has fewer rows than the batch. A gradient has the type of its value."""
+    for op in graph.ordered_ops():
+        for value, type in _types(op):
+            if type is not None and value.type is not None and type != value.type:
+                graph.redeclare(value, type.shape, type.dtype)
+
+
+def _types(op: Op) -> Iterator[tuple[Value, TensorType | None]]:
+    definition = op.definition
+    if definition is None or op.graphs:
+        return
+    known = {slot: [v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
+    try:
+        inferred = definition.infer_types(known, {k: v for k, v in op.attrs.items() if k in definition.attrs})
+    except GraphadError as error:
+        raise Refused(located(f"{op!r} does not fit the part of the batch that a rank has: {error}", op.source)) from error
+    for slot, values in op.outputs.items():
+        for i, value in enumerate(values):
+            own = inferred.get(slot)
+            if isinstance(definition, GradOpDef) and value.grad_of is not None:
+                yield value, value.grad_of.type
+            elif own and i < len(own):
+                yield value, own[i]
+
+
+def check_ranks(what: str, ranks: int) -> None:
+    """ValueError unless there is a rank."""
+    if ranks < 1:
+        raise InvalidValue(f"{what} takes 1 rank at least, not ranks={ranks}")

@@ -1,0 +1,202 @@
+"""Training on parts of the batch: the same losses and parameters as one process, and the bytes that a closed form says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad.distribution import LocalGroup, split_feed
+from graphad.errors import InvalidValue, Refused
+from graphad.ops import lookup
+from graphad.ops.definition import OpDef
+from graphad.rewriting import Pipeline
+from graphad.testing import check_pass
+from graphad.types import Array
+from tests.distribution.ranks import MODES, parsed
+
+STEPS, ROWS, BYTES = 20, 10, 1100  # of the parameters: (6 * 16 + 16 + 16 * 8 + 8 + 8 * 3 + 3) * 4
+Network = tuple[ga.Program, ga.Program, ga.Variable]
+
+
+def network(optimizer: Callable[[], object] = lambda: ga.optimizer.Adam(0.01), summed: bool = False, rows: int = -1) -> Network:
+    """A classifier of three layers: program, startup program, loss."""
+    main, startup = ga.Program(), ga.Program()
+    main.random_seed = startup.random_seed = 3
+    with ga.program_guard(main, startup):
+        x = ga.layers.data("x", shape=[rows, 6], append_batch_size=False)
+        y = ga.layers.data("y", shape=[rows, 1], dtype="int64", append_batch_size=False)
+        h = ga.layers.fc(ga.layers.fc(x, size=16, act="tanh"), size=8, act="relu")
+        losses = ga.layers.softmax_with_cross_entropy(ga.layers.fc(h, size=3), y)
+        loss = ga.layers.reduce_sum(losses) if summed else ga.layers.mean(losses)
+        optimizer().minimize(loss)  # type: ignore[attr-defined]
+    return main, startup, loss
+
+
+def batches() -> list[dict[str, Array]]:
+    rng = np.random.default_rng(0)
+    return [{"x": rng.normal(size=(ROWS, 6)).astype("float32"), "y": rng.integers(0, 3, (ROWS, 1))} for _ in range(STEPS)]
+
+
+def alone(made: Network) -> tuple[list[float], ga.Scope]:
+    """The losses of one process, and its scope at the end."""
+    main, startup, loss = made
+    scope, executor = ga.Scope(), ga.Executor()
+    executor.run(startup, scope=scope)
+    return [float(executor.run(main, feed, [loss], scope)[0]) for feed in batches()], scope
+
+
+def together(made: Network, pipeline: str, group: LocalGroup) -> list[list[float]]:
+    """The losses of the ranks, step by step."""
+    main, startup, loss = made
+    graph = ga.lower(main, [loss.name])
+    Pipeline.parse(pipeline).run(graph)
+    program = ga.schedule(graph)
+    group.run(startup)
+    fed = [split_feed(feed, group.size) for feed in batches()]
+    return [[float(result[0]) for result in group.run(program, feeds, [loss.name])] for feeds in fed]
+
+
+def compare(losses: list[float], scope: ga.Scope, found: list[list[float]], scopes: list[ga.Scope], scale: float = 1.0) -> None:
+    for expected, ranks in zip(losses, found, strict=True):
+        assert ranks == pytest.approx([expected] * len(ranks), abs=1e-6 * scale)
+    for name in scope.names():
+        for each in scopes:
+            np.testing.assert_allclose(each.get(name), scope.get(name), rtol=0, atol=1e-6 * scale, err_msg=name)
+
+
+OPTIMIZERS: Mapping[str, Callable[[], object]] = {
+    "adam": lambda: ga.optimizer.Adam(0.01),
+    "momentum, clipped and decayed": lambda: ga.optimizer.Momentum(
+        0.05, 0.9, regularization=ga.optimizer.L2Decay(0.01), grad_clip=ga.optimizer.ClipByGlobalNorm(0.5)
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "mode"), [(3, "compiled"), (8, "compiled"), *(pytest.param(n, m, marks=pytest.mark.long) for n in (2, 4, 8) for m in MODES)]
+)
+def test_losses_and_parameters_are_those_of_one_process(ranks: int, mode: str) -> None:
+    """10 rows on 3, 4 and 8 ranks are parts of different sizes."""
+    group = LocalGroup(ranks, mode=mode)
+    found = together(network(), f"data-parallel{{ranks={ranks}}}", group)
+    compare(*alone(network()), found, group.scopes)
+
+
+def test_after_clipping_and_decay_the_whole_gradient_is_applied() -> None:
+    make = OPTIMIZERS["momentum, clipped and decayed"]
+    group = LocalGroup(3)
+    compare(*alone(network(make)), together(network(make), "data-parallel{ranks=3}", group), group.scopes)
+
+
+def test_a_sum_over_the_batch_is_not_scaled() -> None:
+    def make() -> Network:
+        return network(lambda: ga.optimizer.SGD(0.01), summed=True)
+
+    group = LocalGroup(4)
+    compare(*alone(make()), together(make(), "data-parallel{ranks=4}", group), group.scopes, scale=10.0)
+
+
+@pytest.mark.parametrize(("ranks", "rows"), [(2, 5), (5, 2), (4, -1)])
+def test_a_declared_number_of_rows_is_that_of_a_part(ranks: int, rows: int) -> None:
+    """Where it can be shared out, nothing is sent to find out how many rows there are."""
+    made, group = network(rows=ROWS), LocalGroup(ranks)
+    graph = ga.lower(made[0], [made[2].name])
+    Pipeline.parse(f"data-parallel{{ranks={ranks}}}").run(graph)
+    assert ga.schedule(graph).global_block().var("x").shape == (rows, 6)
+    compare(*alone(network()), together(network(rows=ROWS), f"data-parallel{{ranks={ranks}}}", group), group.scopes)
+    assert group.traffic[0].counts()["c_allgather"] == (1 if rows > 0 else 2)
+
+
+# -- bytes and counts ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("most", "count"), [(1 << 20, 1), (550, 3), (1, 6)])
+def test_bytes_and_counts_are_those_of_the_closed_form(most: int, count: int) -> None:
+    """A step all-reduces the bytes of the parameters, in as many calls as there are buckets; besides, the rows and the loss of each rank.
+
+    The gradients come in the order 12, 96, 32, 512, 64, 384 bytes: buckets of at most 550 are 140, 512, 448.
+    """
+    group = LocalGroup(2)
+    together(network(), f"data-parallel{{ranks=2}}, bucket-all-reduce{{bytes={most}}}", group)
+    for traffic in group.traffic:
+        assert traffic.bytes() == {"c_allgather": 2 * 4, "c_allreduce_sum": BYTES}
+        assert traffic.counts() == {"c_allgather": 2, "c_allreduce_sum": count}
+
+
+def test_buckets_give_the_same_bits() -> None:
+    plain, bucketed = LocalGroup(3), LocalGroup(3)
+    assert together(network(), "data-parallel{ranks=3}", plain) == together(
+        network(), "data-parallel{ranks=3}, bucket-all-reduce{bytes=600}", bucketed
+    )
+    for name in plain.scopes[0].names():
+        np.testing.assert_array_equal(plain.scopes[1].get(name), bucketed.scopes[1].get(name))
+
+
+def test_an_all_reduce_follows_the_backward_that_it_needs_and_not_the_rest() -> None:
+    """So that it can go on beside it: the last layer's gradients are reduced before those of the first are computed."""
+    main, _, loss = network()
+    graph = ga.lower(main, [loss.name])
+    Pipeline.parse("data-parallel{ranks=2}, bucket-all-reduce{bytes=600}").run(graph)
+    types = [op.type for op in ga.schedule(graph).global_block().ops]
+    assert types.index("c_allreduce_sum") < types.index("tanh_grad") < len(types) - 1 - types[::-1].index("c_allreduce_sum")
+
+
+def test_a_bucket_does_not_wait_for_what_it_gives() -> None:
+    """The second all-reduce reads what the first one gives: no bucket holds both."""
+    program = parsed(
+        "var x: float32[4] var y: float32[4] var a: float32[4] var b: float32[4] var c: float32[4] var d: float32[4]"
+        " c_allreduce_sum(X=x) -> (Out=a) tanh(X=a) -> (Out=b) c_allreduce_sum(X=b) -> (Out=c) c_allreduce_sum(X=y) -> (Out=d)"
+    )
+    graph = ga.lower(program)
+    Pipeline.parse("bucket-all-reduce").run(graph)
+    types = [op.type for op in ga.schedule(graph).global_block().ops if op.type in ("tanh", "c_allreduce_sum")]
+    assert types == ["c_allreduce_sum", "tanh", "c_allreduce_sum"]
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+def refused(program: ga.Program, text: str = "data-parallel{ranks=2}") -> str:
+    with pytest.raises(Refused) as caught:
+        Pipeline.parse(text).run(ga.lower(program))
+    return str(caught.value)
+
+
+def test_refusals_say_what_is_missing() -> None:
+    forward = "var x: float32[-1, 2] param w: float32[2, 1] mul(X=x, Y=w) -> (Out=h) mean(X=h) -> (Out=loss)"
+    assert "no loss is found" in refused(parsed(forward))
+    assert "nothing is given that could be shared out" in refused(parsed("param w: float32[2] tanh(X=w) -> (Out=h)"))
+    assert "3 rows cannot be shared out to 4 ranks" in refused(network(rows=3)[0], "data-parallel{ranks=4}")
+    with pytest.raises(InvalidValue, match="1 rank at least, not ranks=0"):
+        Pipeline.parse("data-parallel{ranks=0}")
+
+
+def test_statistics_of_the_batch_are_refused_unless_each_rank_is_to_take_its_own() -> None:
+    main = ga.Program()
+    with ga.program_guard(main, ga.Program()):
+        x = ga.layers.data("x", shape=[4])
+        loss = ga.layers.mean(ga.layers.batch_norm(ga.layers.fc(x, size=3)))
+        ga.optimizer.SGD(0.1).minimize(loss)
+    assert "say which with loss=mean or loss=sum" in refused(main)
+    graph = ga.lower(main)
+    assert Pipeline.parse("data-parallel{ranks=2, loss=mean}").run(graph)
+
+
+# -- mistakes that are found ---------------------------------------------------------------------
+
+
+def test_check_pass_finds_a_gradient_that_is_not_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphad.passes.distribution.data_parallel._begin", lambda *_: None)
+    with pytest.raises(Exception, match="differ"):
+        check_pass("data-parallel{ranks=2}", 10)
+
+
+def test_check_pass_finds_a_rank_that_has_another_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradients of the parts instead of their sum."""
+    definition: OpDef = lookup("c_allreduce_sum")
+    monkeypatch.setitem(vars(definition), "kernel", lambda X, **_: X.copy())
+    with pytest.raises(Exception, match="differ"):
+        check_pass("data-parallel{ranks=2}", 10)
