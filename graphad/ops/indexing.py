@@ -17,8 +17,8 @@ from graphad.ops.inference import check_index, matched, normal_axis, same_dtypes
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, unbroadcast
 from graphad.ops.reduction import reduce_prod
 from graphad.ops.selection import where
-from graphad.ops.summation import runs_added
 from graphad.ops.shapes import inverse_order, transpose, unsqueeze
+from graphad.ops.summation import runs_added
 from graphad.types import INTS, Array, Shape, Tensor, TensorType, broadcast_shapes
 
 # -- gather and scatter ----------------------------------------------------------------------------

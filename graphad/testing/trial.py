@@ -133,7 +133,7 @@ def observe_on_ranks(program: Program, case: Case, names: Sequence[str], like: O
     for scope in group.scopes:
         for name, array in case.params.items():
             scope.set(name, array)
-    with _compiled_from(1 if compiled else 0), _seeded():
+    with _compiled_from(1 if compiled else 0), seeded():
         found = group.run(program, split_feed(feeds, ranks), list(names))
     values = {name: _together([each[i] for each in found], like.values.get(name)) for i, name in enumerate(names)}
     shared = {name: _together([s.arrays[name] for s in group.scopes], like.scope.get(name)) for name in like.scope}
