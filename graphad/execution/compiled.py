@@ -15,7 +15,7 @@ from graphad.errors import GraphadError
 from graphad.execution.compiler import Compiler, Unsupported
 from graphad.execution.interpreter import Prepared
 from graphad.execution.nodes import Compiled, values_of
-from graphad.execution.planning import MemoryPlan, grouped, planned, without_unread
+from graphad.execution.planning import MemoryPlan, grouped, planned, updated_early, without_unread
 from graphad.execution.profiling import Profile
 from graphad.execution.runtime import ABSENT, HELPERS, Changed
 from graphad.execution.scope import Scope
@@ -42,6 +42,7 @@ def compiled_program(
     """What a program does for such feeds and variables, and where its values are in memory, some of them in arrays that are given."""
     compiled = Compiler(run, unguarded).compiled(feeds, stored, fetched)
     without_unread(compiled)
+    updated_early(compiled)
     grouped(compiled)
     return compiled, planned(compiled, given=given)
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from graphad.execution.nodes import Body, Compiled, Group, While, Zeros, all_nodes, bodies_of, kept_by, reads_of, writes_of
 from graphad.execution.tracing import Call, Value
+from graphad.program import OPTIMIZE
 from graphad.types import Tensor
 
 ALIGNED = 64  # bytes
@@ -125,6 +126,39 @@ def _sweep(body: Body, counts: dict[Value, int]) -> None:
             for value in node.args:
                 counts[value] -= 1
             del body[i]
+
+
+# -- updates -------------------------------------------------------------------------------------
+
+
+def updated_early(compiled: Compiled) -> None:
+    """Update each parameter as soon as its gradient is there: that is then in the cache, and not needed until all others are there.
+
+    The calls of operators of the optimizer move to where all is there that they read: the large results of one operator together, the small
+    ones and views, which operators share, as soon as possible.
+    """
+    ready: dict[Value, int] = {}  # after which node that stays a value is there
+    latest: dict[Tensor, int] = {}  # and all that an operator reads
+    for at, node in enumerate(compiled.body):
+        if _is_update(node):
+            at = max((ready.get(value, -1) for value in node.args), default=-1)
+            latest[node.op] = max(latest.get(node.op, -1), at)
+        ready.update((value, at) for each in all_nodes([node]) for value in writes_of(each))
+    after: dict[int, Body] = {}
+    for at, node in enumerate(compiled.body):
+        if _is_update(node):
+            large = any(value.base is None and value.nbytes >= BIG for value in node.results)
+            own = max((ready.get(value, -1) for value in node.args), default=-1)
+            own = max(own, min(latest[node.op], at)) if large else own  # never later than it was: readers that stay come after it
+            ready.update(dict.fromkeys(node.results, own))
+            after.setdefault(own, []).append(node)
+        else:
+            after.setdefault(at, []).insert(0, node)
+    compiled.body[:] = [node for at in sorted(after) for node in after[at]]
+
+
+def _is_update(node: Tensor) -> bool:
+    return isinstance(node, Call) and node.pure and node.op is not None and node.op.role == OPTIMIZE
 
 
 # -- tiles ---------------------------------------------------------------------------------------
@@ -354,4 +388,4 @@ def _most_alive(places: Sequence[Place]) -> int:
     return most
 
 
-__all__ = ["BIG", "MemoryPlan", "Place", "grouped", "made_directly", "planned", "tile_of", "without_unread"]
+__all__ = ["BIG", "MemoryPlan", "Place", "grouped", "made_directly", "planned", "tile_of", "updated_early", "without_unread"]
