@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from threading import Lock
 from time import perf_counter
 from typing import Any
@@ -111,6 +112,8 @@ class Executor:
         place: ``CPUPlace()`` or None, which are the same; as in Fluid.
         check_finite: raise at the first operator that makes a nan or an infinity; everything is then interpreted.
         mode: ``"compiled"``, or ``"interpreted"`` to have all runs interpreted.
+        passes: a pipeline, or its text, that each program goes through before it is prepared, as ``"optimize-for-speed"``. What is fetched, and what
+            outlives a run, keeps its value, as closely as the passes promise; programs themselves stay as they are.
         profile: whether to note where the time of runs goes: ``executor.profile`` then has it by operator and line.
         max_iterations: how many iterations the loops of one run may take, all of them together; no limit if None. What
             ``checkpoint-while`` runs again for a gradient is not counted a second time.
@@ -120,8 +123,8 @@ class Executor:
         profile: what the runs so far have taken; None without ``profile=True``.
 
     Raises:
-        TypeError: max_iterations is not an integer.
-        ValueError: it is negative.
+        TypeError: max_iterations is not an integer, or passes are none.
+        ValueError: it is negative, or a pass is not known.
 
     Several threads may run programs on one executor: no two runs share a prepared program. Runs that share a scope read its values
     when they begin and write theirs when they end.
@@ -144,6 +147,7 @@ class Executor:
         check_finite: bool = False,
         max_iterations: int | None = None,
         mode: str = "compiled",
+        passes: object = None,
         profile: bool = False,
     ) -> None:
         if not isinstance(place, CPUPlace | None):
@@ -157,6 +161,7 @@ class Executor:
         self.check_finite = check_finite
         self.max_iterations = max_iterations
         self.mode = mode
+        self.passes = None if passes is None else _pipeline(passes)
         self.profile = Profile() if profile else None
         self.trips: frozenset[int] = frozenset()
         self._known: dict[tuple[int, ...], tuple[Program, list[Any], tuple[str, ...], list[Prepared]]] = {}
@@ -222,7 +227,10 @@ class Executor:
         fetched = fetch_names(block, fetch_list)
         env = _fed(block, feed or {})
         key = (id(program), frozenset(fetched), reinitialize, self.check_finite, self.max_iterations)
-        run = self._taken(key) or Prepared(program, key[1], self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile)
+        made = (self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile, self.passes)
+        run = self._taken(key) or Prepared(program, key[1], *made)
+            program, key[1], self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile, self.passes
+        )
         run.begin(env, scope)
         batch = batch_of(program, {name: np.shape(value) for name, value in env.items()}) if self.profile is not None else 1
         start, before = perf_counter(), {} if self.profile is None else self.profile.times()
@@ -278,6 +286,14 @@ class OneRun(Executor):
     """An executor that keeps no program prepared, and does not remember what it was like: for programs that run once."""
 
     _keeps = False
+
+
+def _pipeline(passes: object) -> Any:
+    """The pipeline that is meant; passes are not read for executors without."""
+    rewriting = import_module("graphad.rewriting")
+    if isinstance(passes, str):
+        return rewriting.Pipeline.parse(passes)
+    return rewriting.Pipeline(*(passes if isinstance(passes, list | tuple) else [passes]))
 
 
 # -- feeding and fetching ------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from graphad.execution.steps import (
     step_of,
     unchanged,
 )
+from graphad.ir import lower, schedule
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, LoopDef, OpDef
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import GRAD_SUFFIX, checked_attr, did_you_mean
@@ -58,10 +59,13 @@ class Prepared:
         max_iterations: int | None = None,
         lasts: bool = True,
         profile: Profile | None = None,
+        passes: Tensor = None,
     ) -> None:
         self.written = program
         self.facts = facts(program) if lasts else []
         program = in_own_form(program)
+        if passes is not None:
+            program = _rewritten(program, passes, fetched)
         self.block = program.global_block()
         self.check_finite = check_finite
         self.reinitialize = reinitialize
@@ -241,6 +245,15 @@ class Prepared:
                 new[name] = array.copy() if shared else array
         self.scope.arrays.update(new)  # one step, as above
         self.scope.runs += 1
+
+
+def _rewritten(program: Program, passes: Tensor, fetched: Collection[str]) -> Program:
+    """A copy of a program after a pipeline, which leaves what is fetched and what outlives a run; the program is as it was."""
+    block = program.global_block()
+    written = {name for each in program.blocks for op in each.ops for name in op.output_names()}
+    graph = lower(program, sorted(name for name in fetched if name in block.vars and name in written))
+    passes.run(graph)
+    return schedule(graph)
 
 
 def stream_number(run: Prepared, op: Operator) -> int:

@@ -643,8 +643,18 @@ class Pass(ABC):
         return (cls.__doc__ or "").strip().split("\n", 1)[0]
 
 
+# Pipelines that have a name: in a text it stands for the passes.
+PIPELINES = {
+    "optimize-for-speed": "fold-batch-norm, fold-branches, hoist-invariants, inline-net, constant-folding, simplify, cse, dead-code",
+    "optimize-for-memory": "fold-branches, inline-net, constant-folding, simplify, cse, dead-code, recompute",
+}
+
+
 class Pipeline(Pass):
-    """Passes run in sequence: ``Pipeline(a, b)``, ``a | b`` or ``Pipeline.parse("a, b")``."""
+    """Passes run in sequence: ``Pipeline(a, b)``, ``a | b`` or ``Pipeline.parse("a, b")``.
+
+    ``optimize-for-speed`` and ``optimize-for-memory`` are the names of pipelines (``PIPELINES``).
+    """
 
     combines = True
 
@@ -819,9 +829,11 @@ def _combined(call: Call) -> Pass:
 def _built(call: Call) -> Pass:
     if call.name in (Fixpoint.name, Nested.name):
         return _combined(call)
+    if call.name in PIPELINES and not call.options and not call.inner:
+        return Pipeline.parse(PIPELINES[call.name])
     kind = PASSES.get(call.name)
     if kind is None:
-        near = did_you_mean(call.name, PASSES) or f"; the command graphad passes lists the {len(PASSES)} there are"
+        near = did_you_mean(call.name, [*PASSES, *PIPELINES]) or f"; the command graphad passes lists the {len(PASSES)} there are"
         call.fail(f"no pass is named {call.name!r}{near}")
         raise AssertionError
     if call.inner:
