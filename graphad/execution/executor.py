@@ -229,8 +229,6 @@ class Executor:
         key = (id(program), frozenset(fetched), reinitialize, self.check_finite, self.max_iterations)
         made = (self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile, self.passes)
         run = self._taken(key) or Prepared(program, key[1], *made)
-            program, key[1], self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile, self.passes
-        )
         run.begin(env, scope)
         batch = batch_of(program, {name: np.shape(value) for name, value in env.items()}) if self.profile is not None else 1
         start, before = perf_counter(), {} if self.profile is None else self.profile.times()
