@@ -112,8 +112,8 @@ class Executor:
         place: ``CPUPlace()`` or None, which are the same; as in Fluid.
         check_finite: raise at the first operator that makes a nan or an infinity; everything is then interpreted.
         mode: ``"compiled"``, or ``"interpreted"`` to have all runs interpreted.
-        passes: a pipeline, or its text, that each program goes through before it is prepared, as ``"optimize-for-speed"``. What is fetched, and what
-            outlives a run, keeps its value, as closely as the passes promise; programs themselves stay as they are.
+        passes: a pipeline or its text, as ``"optimize-for-speed"``, that programs go through before they are prepared. What is
+            fetched, and what outlives a run, keeps its value, as closely as the passes promise; programs themselves stay as they are.
         profile: whether to note where the time of runs goes: ``executor.profile`` then has it by operator and line.
         max_iterations: how many iterations the loops of one run may take, all of them together; no limit if None. What
             ``checkpoint-while`` runs again for a gradient is not counted a second time.
