@@ -367,7 +367,7 @@ class Nodes:
         if not axes:
             return on.abs(x) if kind in ("L1", "L2") else x
         wide = x.kind in _NARROW
-        given = self.cast(x, "int32") if wide else x
+        given = self.cast(x, "uint8" if x.kind == "bool" and kind in ("Max", "Min") else "int32") if wide else x
         found = self.one(f"Reduce{kind}", [given, self.integers(*axes)], given.kind, shape, keepdims=int(keep))
         return self.cast(found, x.kind) if wide else found
 

@@ -79,7 +79,8 @@ def from_program(
     Args:
         program: what it computes.
         feed_names: its inputs; what it reads and does not keep, if None.
-        fetch_list: its outputs, by name or themselves; the variables that no operator reads, if None.
+        fetch_list: its outputs, by name or themselves; the variables that no operator reads, if None. Inputs that
+            these do not need may be left out of ``feed_names``.
         scope: the values of its parameters by name, or something that has them as its ``arrays``, as ``graphad.Scope`` does; the global
             scope if None.
 
@@ -99,6 +100,10 @@ def from_program(
     kept = {var.name: var for var in program.list_vars() if var.persistable and var.type == TENSOR}
     given = [value.name for value in graph.inputs if value.name not in kept]
     feeds = given if feed_names is None else list(feed_names)
+    if fetch_list is not None and not set(given) <= set(feeds):
+        program = _needed(program, fetch_list, feeds)
+        graph = lower(program, [each if isinstance(each, str) else each.name for each in fetch_list])
+        given = [value.name for value in graph.inputs if value.name not in kept]
     missing = [name for name in given if name not in feeds]
     if missing:
         raise InvalidValue(f"the program reads {missing[0]!r}, which is not among feed_names")
@@ -114,6 +119,16 @@ def from_program(
         raise InvalidValue(f"{kept[absent[0]]!r} has no value in the scope: run the startup program, or set it")
     parameters = {name: np.asarray(arrays[name]) for name in read if name not in feeds}
     return OnnxModel(program, feeds, [value.name for value in graph.targets], parameters)
+
+
+def _needed(program: Program, fetches: Sequence[str | Variable], feeds: Sequence[str]) -> Program:
+    """A copy with what the outputs need; inputs that are named stay, needed or not."""
+    copy, block = program.prune(list(fetches)), program.global_block()
+    for name in feeds:
+        if block.has_var(name) and not copy.global_block().has_var(name):
+            var = block.var(name)
+            copy.global_block().create_var(name=name, shape=var.shape, dtype=var.dtype, stop_gradient=var.stop_gradient)
+    return copy
 
 
 def as_message(model: OnnxModel, opset: int) -> Desc:
