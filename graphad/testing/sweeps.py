@@ -632,6 +632,7 @@ def _shapes(call: Call) -> list[object]:
 
 INTEGERS = ("int64", "int32")
 VALUED = 4  # so many calls a program
+FLOAT16 = 65504.0  # the largest number of it
 CONSTANT, SAME = 3, 2  # of so many operands one is a constant; of so many calls one has the same operand twice
 
 
@@ -684,10 +685,22 @@ def steep_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     y = w.data(np.eye(EXTENT, dtype="float32"))
     product = w.apply(choices.one_of(("mul", "matmul_v2")), {"X": [x], "Y": [y]}, {})
     types = in_order(types_of(interest))
+    types = (_steep(types), types)[start % 2]
     for number in range(start * VALUED, (start + 1) * VALUED):
         if product:
             append_over(w, types[number % len(types)], product, NEVER)
     return Case(w.program, "", w.feeds, w.params)
+
+
+@cache
+def _steep(types: tuple[str, ...]) -> tuple[str, ...]:
+    """The operators that make numbers of these which float16 does not hold; all if there are none."""
+    return tuple(op_type for op_type in types if any(map(_is_steep, known_calls(lookup(op_type))))) or types
+
+
+def _is_steep(call: Call) -> bool:
+    outputs = _outputs(renumbered(RandomChoices(call.op.type), converted(call, "float32"), STEEP))
+    return any(array.dtype.kind == "f" and bool((np.isfinite(array) & (np.abs(array) > FLOAT16)).any()) for array in outputs)
 
 
 def _operands(w: CallProgram, call: Call) -> tuple[Call, Names]:

@@ -841,7 +841,8 @@ class Trial:
             Unfit: it does not run.
         """
         try:
-            return observe(self.before, self.case, [*self.case.targets, *_fetched(self.before), *self._requested_by_both()])
+            effects = _fetched(self.before) if self.subject.reference is None else []  # a reference may have others
+            return observe(self.before, self.case, [*self.case.targets, *effects, *self._requested_by_both()])
         except Exception as error:  # a kernel may raise anything
             raise Unfit(f"{type(error).__name__}: {error}") from error
 
