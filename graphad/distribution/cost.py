@@ -16,6 +16,7 @@ from graphad.ir import Graph
 from graphad.ops import REGISTRY
 from graphad.passes.analyses import estimated
 from graphad.passes.analyses.cost import bytes_of, extents
+from graphad.passes.distribution import order_of
 
 
 @dataclass(frozen=True)
@@ -174,16 +175,6 @@ class Task(NamedTuple):
     end: float
 
 
-def order_of(stage: int, stages: int, micro_batches: int, schedule: str) -> list[tuple[str, int]]:
-    """In which order a stage takes micro-batches forward and backward."""
-    forward, backward = ([(kind, i) for i in range(micro_batches)] for kind in "FB")
-    ahead = in_flight(stages, micro_batches, schedule)[stage]
-    order = forward[:ahead]
-    for i in range(micro_batches - ahead):
-        order += [backward[i], forward[ahead + i]]
-    return order + backward[micro_batches - ahead :]
-
-
 def timeline(
     stages: int, micro_batches: int, schedule: str, forward: float = 1.0, backward: float = 2.0, message: float = 0.0
 ) -> list[Task]:
@@ -201,6 +192,7 @@ def timeline(
     >>> max(task.end for task in timeline(4, 8, "1f1b")) / (8 * 3.0)
     1.375
     """
+    in_flight(stages, micro_batches, schedule)  # refuses a schedule that there is not
     orders = [order_of(stage, stages, micro_batches, schedule) for stage in range(stages)]
     ends: dict[tuple[int, str, int], float] = {}
     free = [0.0] * stages
@@ -260,7 +252,6 @@ __all__ = [
     "communication",
     "draw_timeline",
     "in_flight",
-    "order_of",
     "predicted",
     "timeline",
     "travels",

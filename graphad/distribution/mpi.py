@@ -64,6 +64,7 @@ class _Rank(Replay):
             color = next(i for i, group in enumerate(groups) if self.number in group)
             self.comms[ring] = self.world.Split(color, groups[color].index(self.number))
         self.traffic = Traffic()
+        self.pending: list[tuple[Any, str]] = []  # what has been sent and perhaps not received
         self.operations = {"sum": mpi.SUM, "max": mpi.MAX, "min": mpi.MIN, "prod": mpi.PROD}
 
     def rank(self, ring: int) -> int:
@@ -86,6 +87,11 @@ class _Rank(Replay):
                 for rank, side in zip(members, sides, strict=True)
             ]
             raise CommunicationError("\n".join(["the ranks disagree about what comes next:", *lines]))
+
+    def settle(self) -> None:
+        """Wait until all that was sent is received."""
+        while self.pending:
+            self.wait(*self.pending.pop(0))
 
     def wait(self, request: Any, what: str) -> None:
         """Wait for a request, with growing pauses, since other ranks may need this processor."""
@@ -153,7 +159,8 @@ class _Rank(Replay):
     def send(self, contact: Contact, array: Array, peer: int) -> None:
         def work() -> None:
             self.traffic.append(Sent(contact.type, contact.ring, array.nbytes))
-            self.wait(self.comms[contact.ring].isend(np.ascontiguousarray(array), dest=peer), str(contact))
+            sent = np.array(array, order="C")
+            self.pending.append((self.comms[contact.ring].isend(sent, dest=peer), str(contact)))  # two that send to each other go on
 
         self.done(contact, work)
 
@@ -270,6 +277,7 @@ class MpiExecutor:
             with communicating(rank):
                 results = self.executor.run(program, feed, fetch_list, scope, reinitialize)
             if self.size > 1:
+                rank.settle()
                 rank.agree(0, END)
             return results
         finally:

@@ -58,6 +58,7 @@ ROWS = (
     Row("optimize-parameters", examples=15),
     Row("data-parallel{ranks=2}", examples=10),
     Row("data-parallel, bucket-all-reduce", examples=10),
+    Row("pipeline-split{stages=1, micro_batches=2}", examples=10),
     Row("data-parallel, shard-optimizer", examples=10),
 )
 
