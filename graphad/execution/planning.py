@@ -11,6 +11,8 @@ nothing else reads. What the caller gets, what the scope keeps, and what loops p
 
 from __future__ import annotations
 
+import bisect
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +27,7 @@ ALIGNED = 64  # bytes
 BIG = 1 << 12  # bytes of an array that is worth a line: it is let go after its last use, or written to again
 LARGE = 1 << 16  # elements from which on elementwise calls go tile by tile
 TILE_BYTES = 1 << 20  # of all arrays of a tile together
+MANY_PLACES = 1 << 10  # from which on places are not compared with each other
 _LEAST, _MOST = 1 << 12, 1 << 16  # elements of a tile
 
 
@@ -356,7 +359,12 @@ def _free_for(node: Tensor, value: Value) -> list[Value]:
 
 
 def _offsets(places: list[Place]) -> int:
-    """Give places offsets: the largest first, each at the lowest one where no place is that lives at the same time."""
+    """Give places offsets: the largest first, each at the lowest one where no place is that lives at the same time.
+
+    That takes quadratic time. Of very many places each gets an offset in the order in which they begin to live.
+    """
+    if len(places) > MANY_PLACES:
+        return _offsets_in_order(places)
     done: list[Place] = []
     size = 0
     for place in sorted(places, key=lambda place: (-place.nbytes, place.start)):
@@ -369,6 +377,37 @@ def _offsets(places: list[Place]) -> int:
         done.append(place)
         size = max(size, offset + place.nbytes)
     return size
+
+
+def _offsets_in_order(places: list[Place]) -> int:
+    """Linear scan (M. Poletto and V. Sarkar, "Linear Scan Register Allocation", 1999): the first free stretch that is large enough."""
+    alive: list[tuple[int, int, int]] = []  # a heap: when a place ends, its offset, its size
+    free: list[tuple[int, int]] = []  # stretches up to ``size``: offset and size, in order, none next to another
+    size = 0
+    for place in sorted(places, key=lambda place: (place.start, -place.nbytes)):
+        while alive and alive[0][0] < place.start:
+            _, offset, nbytes = heapq.heappop(alive)
+            _release(free, offset, nbytes)
+        at = next((i for i, (_, nbytes) in enumerate(free) if nbytes >= place.nbytes), None)
+        if at is not None:
+            place.offset, nbytes = free[at]
+            free[at : at + 1] = [(place.offset + place.nbytes, nbytes - place.nbytes)] if nbytes > place.nbytes else []
+        else:
+            place.offset = free.pop()[0] if free and sum(free[-1]) == size else size
+            size = place.offset + place.nbytes
+        heapq.heappush(alive, (place.end, place.offset, place.nbytes))
+    return size
+
+
+def _release(free: list[tuple[int, int]], offset: int, nbytes: int) -> None:
+    """Add a stretch, joined with those that it touches."""
+    at = bisect.bisect(free, (offset, nbytes))
+    first = last = at
+    if at and sum(free[at - 1]) == offset:
+        first, offset, nbytes = at - 1, free[at - 1][0], nbytes + free[at - 1][1]
+    if at < len(free) and free[at][0] == offset + nbytes:
+        last, nbytes = at + 1, nbytes + free[at][1]
+    free[first:last] = [(offset, nbytes)]
 
 
 def _one_after_the_other(places: list[Place]) -> int:

@@ -85,7 +85,9 @@ class _Writer:
     bound: list[str] = field(default_factory=list)
     names: dict[Value, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
+    numbers: dict[str, int] = field(default_factory=dict)  # the largest that follows a name
     objects: dict[str, Tensor] = field(default_factory=dict)
+    called: dict[int, str] = field(default_factory=dict)  # the name of an object, by its id
     at_bind: set[Value] = field(default_factory=set)
     calls: dict[int, Tensor] = field(default_factory=dict)
     dead: dict[int, list[Value]] = field(default_factory=dict)
@@ -97,10 +99,11 @@ class _Writer:
     def fresh(self, hint: str) -> str:
         name = re.sub(r"\W", "_", hint).strip("_") or "t"
         name = f"v{name}" if name[0].isdigit() or keyword.iskeyword(name) or name in _OURS else name
-        found, i = name, 1
+        found, i = name, self.numbers.get(name, 1)
         while found in self.taken:
             i += 1
             found = f"{name}_{i}"
+        self.numbers[name] = i
         self.taken.add(found)
         return found
 
@@ -123,11 +126,10 @@ class _Writer:
         return found
 
     def object(self, thing: Tensor, hint: str) -> str:
-        for name, known in self.objects.items():
-            if known is thing:
-                return name
-        name = self.fresh(hint)
-        self.objects[name] = thing
+        name = self.called.get(id(thing))
+        if name is None:
+            name = self.called[id(thing)] = self.fresh(hint)
+            self.objects[name] = thing
         return name
 
     # -- lines --

@@ -28,13 +28,18 @@ from graphad.types import INTS, Array, Shape, Tensor, TensorType, broadcast_shap
 def added_rows(rows: Array, ids: Array, count: int) -> Array:
     """``count`` rows of zeros to which ``rows[i]`` is added at ``ids[i]``; repeated ids accumulate."""
     out = np.zeros((count, *rows.shape[1:]), rows.dtype)
-    if not ids.size:
-        return out
+    if ids.size:
+        different, sums = _sums(rows, ids)
+        out[different] = sums
+    return out
+
+
+def _sums(rows: Array, ids: Array) -> tuple[Array, Array]:
+    """The different ones of some ids, in order, and of each the sum of its rows."""
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    out[ordered[starts]] = runs_added(rows[order], starts) if len(starts) < len(ids) else rows[order]
-    return out
+    return ordered[starts], runs_added(rows[order], starts) if len(starts) < len(ids) else rows[order]
 
 
 # -- along one axis ------------------------------------------------------------------------------
@@ -487,7 +492,9 @@ def scatter(X: Array, Ids: Array, Updates: Array, *, overwrite: bool = True) -> 
     ``overwrite``, by the sum of all those of Updates with that id."""
     out = X.copy()
     ids = from_front("Ids", Ids, len(X)).reshape(-1)
-    out[ids] = Updates if overwrite else X.dtype.type(0)
-    if not overwrite:
-        np.add.at(out, ids, Updates)
+    if overwrite:
+        out[ids] = Updates
+    elif ids.size:
+        different, sums = _sums(Updates, ids)
+        out[different] = sums
     return out

@@ -117,6 +117,8 @@ def test_an_operator_in_place_leaves_the_fed_array_alone() -> None:
         ({"x": [[1e39, 0, 0]]}, ValueError, r"feed 'x' holds 1e\+39, but the variable is declared float32"),
         ({"x": [[10**400, 0, 0]]}, ValueError, r"feed 'x' holds 10+, but the variable is declared float32"),
         ({"x": np.ma.masked_equal(np.ones((1, 3), "float32"), 1)}, ValueError, r"feed 'x' has masked elements.*\.filled"),
+        ({"x": [np.ma.masked_equal([1.0, 2.0, 3.0], 1.0)]}, ValueError, r"feed 'x' has masked elements.*\.filled"),
+        ({"x": [[1.0, np.ma.masked, 3.0]]}, ValueError, r"feed 'x' has masked elements.*\.filled"),
     ],
 )
 def test_a_wrong_feed_is_refused(feed: Any, error: type[Exception], message: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import graphad as ga
 from graphad.execution import MemoryPlan
+from graphad.execution.planning import MANY_PLACES, Place, _most_alive, _offsets
 from tests.benchmarks import training_steps
 from tests.benchmarks.training_steps import Workload
 
@@ -67,6 +68,20 @@ def test_places_that_live_at_one_time_do_not_overlap() -> None:
         for other in places[i + 1 :]:
             if one.start <= other.end and other.start <= one.end:
                 assert one.offset + one.nbytes <= other.offset or other.offset + other.nbytes <= one.offset
+
+
+@pytest.mark.parametrize("longest", [3, 40, 5_000])
+def test_very_many_places_do_not_overlap_either(longest: int) -> None:
+    rng = np.random.default_rng(0)
+    starts = rng.integers(0, 5_000, MANY_PLACES + 500)
+    ends, sizes = starts + rng.integers(0, longest, starts.size), 64 * rng.integers(1, 9, starts.size)
+    places = [Place(int(start), int(end), int(size)) for start, end, size in zip(starts, ends, sizes, strict=True)]
+    size = _offsets(places)
+    at = np.array([place.offset for place in places])
+    at_once = (starts[:, None] <= ends) & (starts <= ends[:, None])
+    apart = (at[:, None] + sizes[:, None] <= at) | (at + sizes <= at[:, None])
+    assert (apart | ~at_once | np.eye(at.size, dtype=bool)).all()
+    assert size == (at + sizes).max() <= 1.5 * _most_alive(places)
 
 
 def extra(work: Workload) -> tuple[int, int]:

@@ -16,6 +16,7 @@ import pytest
 from graphad.errors import GraphadError, InvalidValue
 from graphad.ops import GRAD, REGISTRY, GradOpDef, OpDef, lookup
 from graphad.ops.sample import Sample
+from graphad.ops.summation import runs_added
 from graphad.testing.samples import SAMPLES, samples_of
 from graphad.testing.samples.valid import outputs_of
 from graphad.testing.values import arrays, is_float, remade
@@ -194,6 +195,18 @@ LONG_AXES: dict[str, dict[str, object]] = {
 def test_over_a_hundred_thousand_rows(op: str, offset: float) -> None:
     part, place = deviation(lookup(op), {"X": [rows(offset)]}, LONG_AXES[op], [], True, Bound())
     assert part <= 1, f"{place}, {part * Bound().units:.3g} roundings off"
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_rows_that_are_added_at_a_hundred_thousand_repeated_places(offset: float) -> None:
+    ids = {"Ids": [np.zeros(LONG, "int64")], "Updates": [rows(offset)]}
+    part, place = deviation(lookup("scatter"), {"X": [np.zeros((2, 3), "float32")], **ids}, {"overwrite": False}, [], True, Bound())
+    assert part <= 1, f"{place}, {part * Bound().units:.3g} roundings off"
+    rng = np.random.default_rng(1)
+    starts = np.flatnonzero(rng.random(LONG) < 1e-3)
+    starts[0] = 0
+    added = runs_added(rows(offset), starts)
+    np.testing.assert_allclose(added, np.add.reduceat(rows(offset).astype("float64"), starts, axis=0), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("op", ["batch_norm", "layer_norm", "instance_norm", "group_norm"])

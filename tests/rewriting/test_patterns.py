@@ -301,6 +301,19 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
 }
 
 
+def test_an_attribute_is_not_iterated_over() -> None:
+    with pytest.raises(InvalidType, match="a has no elements before the rule matches"):
+        rewrite(lambda x, *, a, b: (ops.transpose(ops.transpose(x, axis=b), axis=a), ops.transpose(x, axis=[b[i] for i in a])))
+    with pytest.raises(InvalidType, match="what a has in it is not known before the rule matches"):
+        rewrite(lambda x, *, a: (ops.transpose(x, axis=a), x, 0 in a))
+
+
+@pytest.mark.parametrize("take", [iter, reversed, lambda parts: parts[:], lambda parts: parts[1:]])
+def test_results_whose_number_is_not_known_are_not_iterated_over(take: Any) -> None:
+    with pytest.raises(InvalidType, match=r"how many results .* has is not known"):
+        rewrite(lambda x: (list(take(ops.split(x, num=2))), x))
+
+
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_no_rule_is_refused(case: str) -> None:
     function, kind, message = WRONG[case]
