@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from graphad.experiments import experiment
     from graphad.fluid import DataFeeder, clip, data, regularizer
     from graphad.interop import load, save
+    from graphad.jax import JaxExecutor, to_jax
     from graphad.layers import ParamAttr
     from graphad.optimizer import optimize
     from graphad.rewriting import (
@@ -72,6 +73,7 @@ _PARTS = (
     "fluid",
     "graph",
     "interop",
+    "jax",
     "optimizer",
     "passes",
     "rewriting",
@@ -84,6 +86,7 @@ _HOMES = {
     "DataFeeder": "fluid",
     "LocalGroup": "distribution",
     "ParamAttr": "layers",
+    "JaxExecutor": "jax",
     "Pass": "rewriting",
     "Pipeline": "rewriting",
     "Rule": "rewriting",
@@ -111,6 +114,7 @@ _HOMES = {
     "rewrite_greedily": "rewriting",
     "save": "interop",
     "several": "rewriting",
+    "to_jax": "jax",
     "train": "training",
     "view": "viewing",
 }
@@ -159,6 +163,7 @@ __all__ = [
     "DataFeeder",
     "Executor",
     "Graph",
+    "JaxExecutor",
     "LocalGroup",
     "Operator",
     "ParamAttr",
@@ -212,6 +217,7 @@ __all__ = [
     "schedule",
     "scope_guard",
     "several",
+    "to_jax",
     "to_python",
     "train",
     "unique_name",

@@ -76,5 +76,9 @@ class TooManyIterations(ExecutionError):
     """The loops of a run took more iterations than ``Executor(max_iterations=...)`` allows; the message names the loop's line."""
 
 
+class NotLowered(ExecutionError):
+    """A program cannot become an XLA program; the message names the operator, what XLA would have to know, and the user's line."""
+
+
 class RenderError(GraphadError, RuntimeError):
     """A drawing could not be made; the message says what is missing or went wrong."""

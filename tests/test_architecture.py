@@ -31,7 +31,7 @@ LAYERS = (
     "initializer",
     "backward drawing execution layers",
     "distribution",
-    "interop",
+    "interop jax",
     "optimizer viewing",
     "training",
     "experiments",

@@ -220,7 +220,7 @@ class Executor:
             raise InvalidType(f"run takes a Program and a Scope, not {program!r} and {scope!r}")
         block = program.global_block()
         fetched = fetch_names(block, fetch_list)
-        env = _fed(block, feed or {})
+        env = fed_values(block, feed or {})
         key = (id(program), frozenset(fetched), reinitialize, self.check_finite, self.max_iterations)
         run = self._taken(key) or Prepared(program, key[1], self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile)
         run.begin(env, scope)
@@ -283,7 +283,8 @@ class OneRun(Executor):
 # -- feeding and fetching ------------------------------------------------------------------------
 
 
-def _fed(block: Block, feed: Mapping[str, object]) -> Env:
+def fed_values(block: Block, feed: Mapping[str, object]) -> Env:
+    """Fed values as arrays of the types that a block declares; ValueError or TypeError for what does not fit."""
     if not isinstance(feed, Mapping):
         raise InvalidType(f"feed is a dict from name to array, not {feed!r}")
     return {name: _fed_array(block, name, value) for name, value in feed.items()}

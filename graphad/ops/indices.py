@@ -40,6 +40,12 @@ def from_front(name: str, index: Array, extent: int, but: int | None = None) -> 
     return checked
 
 
+def require(holds: Array, message: str) -> None:
+    """InvalidValue with the message unless all of a condition holds."""
+    if not holds.all():
+        raise InvalidValue(message)
+
+
 def refuse(name: str, index: Array, low: int, extent: int, otherwise: str = "") -> NoReturn:
     """InvalidValue for the first index outside of ``[low, extent)``."""
     wrong = (index < low) | (index >= extent)

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from graphad.errors import InvalidValue, ShapeError
+from graphad.errors import ShapeError
 from graphad.ops.activation import log_softmax, logsigmoid, sigmoid
 from graphad.ops.casting import as_mask, cast
 from graphad.ops.definition import GRAD, GradOpDef, Inputs, Outputs, grad_kernel, lookup, operator
 from graphad.ops.elementwise import clip, elementwise_max, log, log1p, pow_
 from graphad.ops.formulas import as_array, like, primitive
 from graphad.ops.indexing import at, gather, index_add, one_of, put_along_axis, take_along_axis
-from graphad.ops.indices import from_front
+from graphad.ops.indices import from_front, require
 from graphad.ops.inference import check_index, matched, same_dtypes, same_float
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like, unbroadcast
 from graphad.ops.normalization import total
@@ -708,8 +708,7 @@ def _modified_slope(value: Tensor, dOut: Tensor) -> Tensor:
 )
 def modified_huber_loss(X: Array, Y: Array) -> tuple[Array, Array]:
     """With ``z = X (2 Y - 1)``: ``-4 z`` below -1, ``(1 - z)^2`` below 1, else 0 (Zhang 2004). Labels Y are 0 or 1."""
-    if not np.isin(Y, (0, 1)).all():
-        raise InvalidValue("Y has labels other than 0 and 1")
+    require(np.isin(Y, (0, 1)), "Y has labels other than 0 and 1")
     z = as_array(X * (2 * Y - 1))
     return z, np.where(z < -1, -4 * z, np.square(np.maximum(1 - z, z.dtype.type(0))))
 

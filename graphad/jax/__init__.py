@@ -1,0 +1,52 @@
+"""Programs on XLA, through JAX: on CPUs, GPUs and TPUs, and sharded over many of them. JAX comes with ``pip install 'graphad[jax]'``.
+
+    ga.JaxExecutor().run(program, feed, fetch_list, scope)      as Executor's
+    ga.to_jax(program, fetch_list)                              a pure function (feeds, state) -> (fetches, state)
+
+An operator has one definition. Its kernel, written over numpy, runs on ``XlaArray``, for which numpy's functions are ``jax.numpy``'s
+(``xla_array``, ``rebinding``); what XLA cannot do so has a form of its own (``forms``). ``lowering`` goes through a program's blocks.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from graphad.errors import GraphadError
+
+if TYPE_CHECKING:
+    from graphad.jax.executor import JaxExecutor as JaxExecutor
+    from graphad.jax.executor import JaxFunction as JaxFunction
+    from graphad.jax.executor import to_jax as to_jax
+    from graphad.jax.exporting import exported as exported
+    from graphad.jax.operators import lowers as lowers
+    from graphad.jax.registry import replaces as replaces
+
+_HOMES = {
+    "JaxExecutor": "executor",
+    "JaxFunction": "executor",
+    "exported": "exporting",
+    "lowers": "operators",
+    "replaces": "registry",
+    "to_jax": "executor",
+}
+
+
+class MissingJax(GraphadError, ImportError):
+    """Something runs on JAX, which is not installed."""
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """What a name stands for, imported on first use: JAX takes a second."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if find_spec("jax") is None:
+            raise MissingJax(f"{name} runs programs on XLA by JAX, which is not installed: pip install 'graphad[jax]'")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return found
+
+
+__all__ = ["JaxExecutor", "JaxFunction", "MissingJax", "exported", "lowers", "replaces", "to_jax"]

@@ -1,0 +1,38 @@
+"""Draws: numpy's generator in XLA, and the loop that draws again what is too far away."""
+
+from __future__ import annotations
+
+from math import prod
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from graphad.jax.pcg64 import Generator, normals, words_of
+from graphad.jax.registry import replaces
+from graphad.ops import random
+from graphad.types import Tensor
+
+
+@replaces(random.generator)
+def generator(seed: int, rng: Tensor) -> Tensor:
+    """The generator to draw from."""
+    return Generator([np.uint32(word) for word in words_of(seed % (1 << 64))]) if seed else rng
+
+
+@replaces(random.truncated_gaussian_random.kernel)
+def _truncated(*, shape: list[int], mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: str = "float32", rng: Tensor) -> Tensor:
+    """The stream of draws is long enough for all rounds: one in 22 is too far away, and is drawn again."""
+    count, kind = prod(shape), random._drawn(dtype)
+    places = count + count // 8 + 128
+    stream = normals(generator(seed, rng).words, places, kind)
+
+    def again(state: Tensor) -> Tensor:
+        drawn, used = state
+        far = jnp.abs(drawn) > 2.0
+        new = stream[jnp.minimum(used + jnp.cumsum(far) - 1, places - 1)]
+        return jnp.where(far, new, drawn), used + far.sum()
+
+    first = (stream[:count], jnp.asarray(count))
+    drawn, _ = lax.while_loop(lambda state: (jnp.abs(state[0]) > 2.0).any() & (state[1] < places), again, first)
+    return (drawn * kind(std) + kind(mean)).astype(dtype).reshape(shape)

@@ -1,0 +1,73 @@
+"""Indices: checks that are made when the program runs, sums of rows, and which of two equal indices counts."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from graphad.jax.registry import is_traced, like, refuse, replaces
+from graphad.ops import embedding, indexing, indices
+from graphad.types import Tensor
+
+
+@replaces(indices.from_either_end)
+def _from_either_end(name: str, index: Tensor, extent: int) -> Tensor:
+    if not is_traced(index):
+        return indices.from_either_end(name, np.asarray(index), extent)
+    refuse(jnp.any((index < -extent) | (index >= extent)), f"{name} has an index outside of [-{extent}, {extent})")
+    return jnp.where(index < 0, index + extent, index)
+
+
+@replaces(indices.from_front)
+def _from_front(name: str, index: Tensor, extent: int, but: int | None = None) -> Tensor:
+    if not is_traced(index):
+        return indices.from_front(name, np.asarray(index), extent, but)
+    checked = index if but is None else jnp.where(index == but, 0, index)
+    refuse(jnp.any((checked < 0) | (checked >= extent)), f"{name} has an index outside of [0, {extent})")
+    return checked
+
+
+@replaces(indices.require)
+def _require(holds: Tensor, message: str) -> None:
+    refuse(like(holds).logical_not(holds), message)
+
+
+@replaces(indexing.added_rows)
+def _added_rows(rows: Tensor, ids: Tensor, count: int) -> Tensor:
+    rows = jnp.asarray(rows)
+    return jnp.zeros((count, *rows.shape[1:]), rows.dtype).at[ids].add(rows)
+
+
+@replaces(indexing._index_taken)
+def _index_taken(X: Tensor, Index: Tensor, axis: int) -> Tensor:
+    index = _from_either_end("Index", Index.reshape(-1) if Index.ndim > 1 else Index, X.shape[axis])
+    return like([X, index]).take(X, index, axis=axis)
+
+
+@replaces(indexing.take_along_axis.kernel)
+def _take_along_axis(Input: Tensor, Index: Tensor, *, Axis: int) -> Tensor:
+    index = _from_either_end("Index", Index, Input.shape[Axis])
+    return like([Input, index]).take_along_axis(Input, index, axis=Axis)
+
+
+@replaces(indexing.multiplex.kernel)
+def _multiplex(Ids: Tensor, X: list[Tensor]) -> Tensor:
+    ids = jnp.asarray(_from_front("Ids", Ids, len(X))).reshape(-1)
+    return jnp.stack([jnp.asarray(x) for x in X])[ids, jnp.arange(len(ids))]
+
+
+@replaces(embedding.embedding_scatter.kernel)
+def _embedding_scatter(X: Tensor, Ids: Tensor, Like: Tensor, *, padding_idx: int = -1) -> Tensor:
+    """Rows of the padding are added beyond the end, where they are dropped."""
+    count = Like.shape[0]
+    ids, rows = Ids.reshape(-1), X.reshape(Ids.size, Like.shape[1])
+    checked = _from_front("Ids", ids, count, None if padding_idx == -1 else padding_idx)
+    if padding_idx != -1:
+        checked = jnp.where(ids == padding_idx, count, checked)
+    return jnp.zeros(Like.shape, X.dtype).at[checked].add(rows, mode="drop")
+
+
+@replaces(embedding.lookup_table_v2.kernel)
+def _lookup_table_v2(W: Tensor, Ids: Tensor, *, padding_idx: int = -1, **_: object) -> Tensor:
+    rows = jnp.take(W, _from_front("Ids", Ids, W.shape[0], None if padding_idx == -1 else padding_idx), axis=0)
+    return rows if padding_idx == -1 else jnp.where((Ids == padding_idx)[..., None], jnp.zeros((), rows.dtype), rows)

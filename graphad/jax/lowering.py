@@ -1,0 +1,756 @@
+"""Programs as functions of jax's arrays: operators are traced, loops become ``lax.scan`` or ``lax.while_loop``, branches ``lax.cond``.
+
+    while(X=[h, w], Condition=c) -> (Out=h, StepScopes=s)       lax.scan(body, (h, c), length=n) -> h, s = rows of what it keeps
+    while_grad(StepScopes=s, ...)                          ⇒    lax.scan(gradient, dh, s, reverse=True)
+    if_else(Cond=c) -> (Out=y)                                  lax.cond(c, one, other) -> y
+
+How often a loop runs is forecast (``forecast``). Where that fails it is a ``lax.while_loop``; then what its gradient reads needs a bound,
+which the user gives. A block is traced once: what it makes says which values a loop carries, with which types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import jaxpr_as_fun
+
+from graphad.errors import ExecutionError, GraphadError, InvalidValue, NotLowered
+from graphad.execution.interpreter import why_not
+from graphad.execution.steps import (
+    Frame,
+    Frames,
+    Layout,
+    argument_names,
+    depth,
+    failure,
+    home,
+    nth,
+    saved_names,
+    writes_old_array,
+    written,
+)
+from graphad.jax.forecast import UNKNOWN, Forecast, TooLong, outlines
+from graphad.jax.operators import LOWERED, run
+from graphad.jax.randoms import draw
+from graphad.jax.registry import WATCHER, is_traced
+from graphad.jax.stacks import Buffer, Kept, Stack, TapeBuffer, as_buffer, as_tape_buffer, zeros_of
+from graphad.jax.xla_array import Known
+from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
+from graphad.ops.aggregates import Aggregate, StepScopes, Tape, TensorArray
+from graphad.program import EMPTY, Block, Operator, Program, in_own_form, located, random_streams
+from graphad.program.block import check_runnable
+from graphad.types import Tensor
+
+UNROLLED = 1  # iterations of a loop that is written out
+MOST_UNROLLED = 256  # iterations of a loop whose values change their types, so that it has to be written out
+
+Place = tuple[int, str]
+
+
+class Untyped(Exception):
+    """The values of a loop do not keep their types."""
+
+
+@dataclass
+class Options:
+    """What the user says of how a program is lowered.
+
+    Attributes:
+        max_trips: iterations that a loop may take whose trip count is not known and whose gradient, or whose arrays, need one.
+        axes: the mesh axis of each ring of collectives.
+        reinitialize: run initialization operators although what they write has a value.
+    """
+
+    max_trips: int | None = None
+    axes: Mapping[int, str] = field(default_factory=dict)
+    reinitialize: bool = False
+
+
+class Lowering:
+    """One tracing of a program.
+
+    Attributes:
+        failures: the messages of what operators refuse, by their number minus one.
+        failed: the number of the first that was refused, 0 if nothing was.
+        key: the numbers that random streams begin with.
+    """
+
+    def __init__(self, program: Program, options: Options, key: Tensor = None) -> None:
+        self.written = program
+        program = in_own_form(program)
+        self.program, self.block = program, program.global_block()
+        self.options, self.axes, self.key = options, options.axes, key
+        self.saved = saved_names(program)
+        self.streams: dict[Operator, str] | None = None
+        self.iterations: list[Tensor] = []
+        self.failures: list[str] = []
+        self.failed: Tensor = np.int32(0)
+        self.bounds: dict[Operator, int | None] = {}
+        self.capacity = 1
+        self.op: Operator | None = None
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def run(self, frame: Frame) -> Frame:
+        """Run block 0 on the values that there are; the same frame with those that it makes."""
+        token = WATCHER.set(self)
+        try:
+            self.body(self.block, (frame,), (self.block.vars,))
+        finally:
+            WATCHER.reset(token)
+        return frame
+
+    def note(self, wrong: Tensor, message: str) -> None:
+        """If ``wrong`` holds when the program runs, the operator that is being lowered fails with the message."""
+        op = self.op
+        assert op is not None
+        text = located(f"operator {op.type!r} failed: {message}", op.source)
+        if not is_traced(wrong):
+            if bool(np.asarray(wrong).any()):
+                raise ExecutionError(text)
+            return
+        self.failures.append(text)
+        number = np.int32(len(self.failures))
+        self.failed = jnp.where((jnp.asarray(self.failed) == 0) & jnp.any(wrong), number, self.failed)
+
+    def stream(self, op: Operator) -> str:
+        """The name of the random stream of an operator."""
+        if self.streams is None:
+            self.streams = random_streams(self.program)
+        return self.streams[op]
+
+    # -- operators -------------------------------------------------------------------------------
+
+    def body(self, block: Block, frames: Frames, layout: Layout) -> None:
+        """The operators of a block."""
+        for op in block.ops:
+            self.operator(op, frames, layout)
+
+    def operator(self, op: Operator, frames: Frames, layout: Layout) -> None:
+        """One operator."""
+        definition = REGISTRY.get(op.type)
+        if definition is None:
+            raise NotLowered(located(f"operator {op.type!r} is not registered, so it cannot be lowered: {op!r}", op.source))
+        if isinstance(definition, ControlDef):
+            check_runnable(op, definition)
+            self.op = op
+            self.control(op, definition, frames, layout)
+            return
+        if reason := why_not(op, definition):
+            raise NotLowered(located(reason, op.source))
+        once = op.attrs.get("run_once") and not self.options.reinitialize
+        if not (once and all(name in frames[0] for name in op.output_names())):
+            self.plain(op, definition, frames, layout)
+
+    def plain(self, op: Operator, definition: OpDef, frames: Frames, layout: Layout) -> None:
+        """An operator without blocks."""
+        inputs = self.inputs(op, definition, frames, layout)
+        attrs = {k: v for k, v in op.attrs.items() if k in definition.attrs}
+        wanted = [slot for slot, names in op.outputs.items() if any(n != EMPTY for n in names)]
+        before, self.op = self.op, op
+        try:
+            made = self.made(op, definition, inputs, attrs, wanted)
+        except (NotLowered, ExecutionError):
+            raise
+        except GraphadError as error:
+            raise failure(op, _named(op, inputs), error) from error
+        except Known as error:
+            raise NotLowered(_why(op, inputs, f"{error}; XLA compiles for shapes that are known", op.source)) from error
+        except Exception as error:
+            raise NotLowered(_why(op, inputs, f"{type(error).__name__}: {error}", op.source)) from error
+        finally:
+            self.op = before
+        for slot in wanted:
+            for name, value in zip(op.outputs[slot], made[slot], strict=True):
+                if name == EMPTY:
+                    continue
+                place = frames[home(layout, name) if len(layout) > 1 else 0]
+                if value is None:
+                    place.pop(name, None)
+                else:
+                    place[name] = value
+
+    def made(self, op: Operator, definition: OpDef, inputs: Tensor, attrs: Mapping[str, Tensor], wanted: Sequence[str]) -> Tensor:
+        """What an operator computes, by slot."""
+        own = LOWERED.get(op.type)
+        if own is not None:
+            return own(self, op, inputs, attrs)
+        if definition.random:
+            return draw(self, op, definition, inputs, attrs, wanted)
+        return run(definition, inputs, attrs, wanted)
+
+    def inputs(self, op: Operator, definition: OpDef, frames: Frames, layout: Layout) -> dict[str, list[Tensor]]:
+        """What an operator reads, by slot; None for what has no value, if it may have none."""
+        slots = dict(op.inputs)
+        if writes_old_array(op):
+            slots["Array"] = op.output("Out")
+        partial = definition.partial or writes_old_array(op)
+        return {slot: [self.value(op, frames, layout, n, partial) for n in names if n != EMPTY] for slot, names in slots.items()}
+
+    def value(self, op: Operator, frames: Frames, layout: Layout, name: str, partial: bool = False) -> Tensor:
+        """The value of a name.
+
+        Raises:
+            InvalidValue: it has none.
+        """
+        found = frames[depth(layout, name)].get(name)
+        if found is None and name in frames[-1]:
+            found = frames[-1][name]
+        if found is None and not partial:
+            raise InvalidValue(located(f"operator {op.type!r} reads {name!r}, which has no value", op.source))
+        return found
+
+    # -- operators with blocks -------------------------------------------------------------------
+
+    def control(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
+        """An operator with blocks."""
+        if isinstance(definition, LoopDef):
+            loop = Loop(self, op, definition, frames, layout)
+            loop.gradient() if definition.is_grad else loop.forward()
+        elif definition.is_grad:
+            self.branch_gradient(op, definition, frames, layout)
+        else:
+            self.branch(op, definition, frames, layout)
+
+    def truth(self, op: Operator, frames: Frames, layout: Layout, name: str) -> Tensor:
+        """A condition: one boolean, known or not."""
+        value = self.value(op, frames, layout, name)
+        if isinstance(value, Aggregate) or value.size != 1 or np.dtype(value.dtype) != bool:
+            kind = repr(value) if isinstance(value, Aggregate) else f"{value.dtype}{list(value.shape)}"
+            raise ExecutionError(located(f"operator {op.type!r}: condition {name!r} is one boolean, but it is {kind}", op.source))
+        return value.reshape(()) if is_traced(value) else bool(value.reshape(-1)[0])
+
+    def taken(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> Tensor:
+        """Which block runs: its number, or a traced condition."""
+        tests = op.input(definition.condition)
+        if not tests:
+            return 0
+        if not op.attrs.get("is_scalar_condition", True):
+            return 0 if all(np.prod(self.value(op, frames, layout, name).shape) for name in tests) else 1
+        truth = self.truth(op, frames, layout, tests[0])
+        return truth if is_traced(truth) else 0 if truth else 1
+
+    def branch(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
+        """``if_else``, ``conditional_block``, ``net``."""
+        blocks: list[Block] = [op.attrs[name] for name in definition.blocks]
+        which = self.taken(op, definition, frames, layout)
+        keeps = any(block.idx in self.saved for block in blocks)
+
+        def one(i: int, local: Frames) -> dict[str, Tensor]:
+            if i >= len(blocks):
+                return {}
+            inner: Frames = ({}, *local)
+            names = (blocks[i].vars, *layout)
+            self.body(blocks[i], inner, names)
+            found = {n: inner[depth(names, n)].get(n) for n in sorted(self.saved.get(blocks[i].idx, ()))}
+            return {n: v for n, v in found.items() if v is not None}
+
+        if isinstance(which, int):
+            kept = Kept([one(which, frames) if i == which else {} for i in range(2)])
+        else:
+            kept = self.decided(op, which, frames, one)
+        for name in op.output(definition.scopes) if keeps else ():
+            frames[depth(layout, name)][name] = kept
+
+    def branch_gradient(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
+        """The gradient of the branch that ran."""
+        which = self.taken(op, definition, frames, layout)
+        sides = [Inside(self, op, definition, frames, layout, i) for i in range(len(definition.blocks))]
+        kept = sides[0].kept
+        if not isinstance(kept, Kept):
+            raise NotLowered(located(f"operator {op.type!r} reads residuals that no branch kept", op.source))
+
+        def one(i: int, local: Frames) -> dict[str, Tensor]:
+            if i < len(sides):
+                sides[i].write(sides[i].results(kept.blocks[i], sides[i].cotangents), local)
+            return {}
+
+        if isinstance(which, int):
+            one(which, frames)
+        else:
+            self.decided(op, which, frames, one)
+
+    def decided(self, op: Operator, test: Tensor, frames: Frames, one: Callable[[int, Frames], dict[str, Tensor]]) -> Kept:
+        """Both branches under ``lax.cond``: what they set becomes what the condition chooses."""
+
+        def side(i: int) -> Callable[[], Tensor]:
+            def traced() -> Tensor:
+                local: Frames = tuple(dict(frame) for frame in frames)
+                before, self.failed = self.failed, jnp.asarray(self.failed)
+                kept = one(i, local)
+                changed = {
+                    (at, name): value
+                    for at, frame in enumerate(local)
+                    for name, value in frame.items()
+                    if value is not frames[at].get(name)
+                }
+                failed, self.failed = self.failed, before
+                return changed, kept, jnp.asarray(failed)
+
+            return traced
+
+        stages = [Stage(side(i)) for i in range(2)]
+        (set1, kept1, _), (set2, kept2, _) = (stage.shapes for stage in stages)
+        places = list(dict.fromkeys([*set1, *set2]))
+        joined = {place: _unified(op, place[1], [_or_old(each, place, frames) for each in (set1, set2)], self.capacity) for place in places}
+
+        def ends(i: int) -> Tensor:
+            changed, kept, failed = stages[i]()
+            made = {place: _as_type(_or_old(changed, place, frames), joined[place], self.capacity) for place in places}
+            both = [kept if i == k else jax.tree.map(_zeros, other) for k, other in enumerate((kept1, kept2))]
+            return made, both, failed
+
+        made, both, self.failed = lax.cond(test, lambda: ends(0), lambda: ends(1))
+        for (at, name), value in made.items():
+            frames[at][name] = value
+        return Kept(both)
+
+
+def _or_old(changed: Mapping[Place, Tensor], place: Place, frames: Frames) -> Tensor:
+    at, name = place
+    return changed[place] if place in changed else frames[at].get(name)
+
+
+# -- staging -------------------------------------------------------------------------------------
+
+
+class Stage:
+    """A function of trees of arrays, traced once: its results' types are in ``shapes``, and a call makes the same operations.
+
+    What a tree has besides arrays (known indices, missing values) is found by the tracing, and the same at each call.
+    """
+
+    def __init__(self, function: Callable[..., Tensor], *examples: Tensor) -> None:
+        leaves, tree = jax.tree.flatten(examples)
+        made: list[Tensor] = []
+
+        def flat(*values: Tensor) -> Tensor:
+            result = function(*jax.tree.unflatten(tree, values))
+            parts, shape = jax.tree.flatten(result)
+            made.append(shape)
+            return [jnp.asarray(part) for part in parts]
+
+        specs = [jax.ShapeDtypeStruct(np.shape(leaf), np.dtype(leaf.dtype)) for leaf in leaves]
+        closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*specs)
+        self.result = made[-1]
+        self.call = jaxpr_as_fun(closed)
+        self.shapes = jax.tree.unflatten(self.result, shapes)
+
+    def __call__(self, *args: Tensor) -> Tensor:
+        return jax.tree.unflatten(self.result, self.call(*jax.tree.leaves(args)))
+
+
+def _zeros(spec: Tensor) -> Tensor:
+    return jnp.zeros(spec.shape, spec.dtype)
+
+
+def _spec(value: Tensor) -> Tensor:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), np.dtype(x.dtype)), value)
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    x, one = jax.tree.flatten(_spec(a))
+    y, other = jax.tree.flatten(_spec(b))
+    return bool(one == other) and all(p.shape == q.shape and p.dtype == q.dtype for p, q in zip(x, y, strict=True))
+
+
+def _unified(op: Operator, name: str, values: Sequence[Tensor], capacity: int) -> Tensor:
+    """A type that both of two values can have.
+
+    Raises:
+        NotLowered: there is none.
+    """
+    present = [value for value in values if value is not None]
+    if len(present) == 1 or _same(*present):
+        return present[0]
+    if all(isinstance(value, TensorArray | Buffer) for value in present):
+        size = max(capacity, *(value.capacity if isinstance(value, Buffer) else len(value) for value in present))
+        buffers = [jax.eval_shape(lambda v=value: _buffer_of(v, size)) for value in present]
+        return next((b for b in buffers if b.data is not None), buffers[0])
+    if all(isinstance(value, Tape | TapeBuffer) for value in present):
+        return next((v for v in present if isinstance(v, TapeBuffer)), present[0])
+    shown = " and ".join(_described(value) for value in present)
+    raise NotLowered(located(f"operator {op.type!r}: the branches leave {name!r} as {shown}; XLA needs one type", op.source))
+
+
+def _buffer_of(value: Tensor, size: int) -> Buffer:
+    buffer = as_buffer(value, size)
+    return Buffer(buffer.data, jnp.asarray(buffer.filled), jnp.asarray(buffer.length, jnp.int64))
+
+
+def _as_type(value: Tensor, like: Tensor, capacity: int) -> Tensor:
+    """A value in the type of another one; zeros for none."""
+    if value is None:
+        return jax.tree.map(_zeros, _spec(like))
+    if _same(value, like):
+        return jax.tree.map(jnp.asarray, value)
+    if isinstance(like, Buffer):
+        buffer = _buffer_of(value, like.capacity)
+        data = jnp.zeros(like.data.shape, like.data.dtype) if buffer.data is None and like.data is not None else buffer.data
+        return Buffer(data, buffer.filled, buffer.length)
+    if isinstance(like, TapeBuffer):
+        return _tape_like(as_tape_buffer(value, like.capacity), like)
+    return jax.tree.map(jnp.asarray, value)
+
+
+def _tape_like(tape: TapeBuffer, like: TapeBuffer) -> TapeBuffer:
+    entries = jax.tree.map(_zeros, _spec(like.entries)) if tape.entries is None else tape.entries
+    return TapeBuffer(entries, jnp.asarray(tape.length, np.dtype(like.length.dtype)), tape.capacity)
+
+
+def _described(value: Tensor) -> str:
+    return repr(value) if isinstance(value, Aggregate) else f"{value.dtype}{list(value.shape)}"
+
+
+# -- loops ---------------------------------------------------------------------------------------
+
+
+class Loop:
+    """A loop, or the gradient of one, that is being lowered."""
+
+    def __init__(self, lowering: Lowering, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
+        self.lowering, self.op, self.definition, self.frames, self.layout = lowering, op, definition, frames, layout
+        self.block: Block = op.attrs[definition.blocks[0]]
+
+    # -- how often -------------------------------------------------------------------------------
+
+    def forecast(self) -> tuple[int | None, Frames]:
+        """How often the loop runs, and what is known afterwards."""
+        forecast, ends = Forecast(), outlines(self.frames)
+        try:
+            trips = forecast.loop(self.op, self.definition, ends, self.layout)
+        except TooLong:
+            trips = None
+        bounds = self.lowering.bounds
+        for op, bound in forecast.bounds.items():
+            if op is not self.op or op not in bounds:
+                bounds[op] = bound
+        return trips, ends
+
+    def bound(self, why: str) -> int:
+        """The most iterations that the loop may take.
+
+        Raises:
+            NotLowered: that is not known.
+        """
+        known = self.lowering.bounds.get(self.op)
+        found = self.lowering.options.max_trips if known is None else known
+        if found is None:
+            condition = self.op.input(self.definition.condition)[0]
+            message = (
+                f"operator {self.op.type!r}: how often it runs depends on {condition!r}, which is known only when the program runs, "
+                f"and {why} needs a bound: say max_trips="
+            )
+            raise NotLowered(located(message, self.op.source))
+        return found
+
+    # -- forward ---------------------------------------------------------------------------------
+
+    def forward(self) -> None:
+        """``while``: as a scan if it is known how often it runs."""
+        condition = self.op.input(self.definition.condition)[0]
+        self.lowering.truth(self.op, self.frames, self.layout, condition)
+        trips, ends = self.forecast()
+        if trips is not None and trips <= UNROLLED:
+            self.unrolled(trips)
+            return
+        if not any(condition in written(inner) for inner in self.block.ops):
+            message = f"operator {self.op.type!r}: its block never writes the condition {condition!r}, so it would not end"
+            raise ExecutionError(located(message, self.op.source))
+        try:
+            self.rolled(trips, condition)
+        except Untyped as error:
+            if trips is None or trips > MOST_UNROLLED:
+                raise NotLowered(located(f"operator {self.op.type!r}: {error}", self.op.source)) from None
+            self.unrolled(trips)
+            return
+        if trips is not None:
+            self.settle(ends)
+
+    def saved(self) -> list[Place]:
+        inner = (self.block.vars, *self.layout)
+        return [(depth(inner, name), name) for name in sorted(self.lowering.saved.get(self.block.idx, ()))]
+
+    def unrolled(self, trips: int) -> None:
+        """Every iteration written out."""
+        steps: list[dict[str, Tensor]] = []
+        for i in range(trips):
+            inner: Frames = ({}, *self.frames)
+            self.lowering.iterations.append(np.int64(i))
+            self.lowering.body(self.block, inner, (self.block.vars, *self.layout))
+            self.lowering.iterations.pop()
+            steps.append({name: inner[at][name] for at, name in self.saved() if inner[at].get(name) is not None})
+        self.keep(StepScopes(steps, trips))
+
+    def keep(self, scopes: Tensor) -> None:
+        for name in self.op.output(self.definition.scopes):
+            self.frames[depth(self.layout, name)][name] = scopes
+
+    def carried(self) -> list[Place]:
+        """The places around the loop that its block writes."""
+        inner = (self.block.vars, *self.layout)
+        found = dict.fromkeys((home(inner, n) - 1, n) for each in self.block.ops for n in sorted(written(each)) if n != EMPTY)
+        return [(at, n) for at, n in found if at >= 0]
+
+    def iteration(self, places: Sequence[Place]) -> Callable[..., Tensor]:
+        """One iteration, as a function of its number, what it carries and whether something failed."""
+        lowering, inner_layout = self.lowering, (self.block.vars, *self.layout)
+
+        def once(i: Tensor, values: dict[Place, Tensor], failed: Tensor) -> Tensor:
+            local: Frames = ({}, *(dict(frame) for frame in self.frames))
+            for (at, name), value in values.items():
+                local[at + 1][name] = value
+            before, lowering.failed = lowering.failed, failed
+            lowering.iterations.append(i)
+            lowering.body(self.block, local, inner_layout)
+            lowering.iterations.pop()
+            failed, lowering.failed = lowering.failed, before
+            rows, fixed = {}, []
+            for at, name in self.saved():
+                value = local[at].get(name)
+                if at and value is not None and value is self.frames[at - 1].get(name):
+                    fixed.append(name)
+                elif value is not None:
+                    rows[name] = value
+            self.fixed = {name: self.frames[at - 1][name] for at, name in self.saved() if name in fixed}
+            return {place: local[place[0] + 1].get(place[1]) for place in places}, rows, jnp.asarray(failed)
+
+        return once
+
+    def rolled(self, trips: int | None, condition: str) -> None:
+        """One loop of XLA's."""
+        lowering, places = self.lowering, self.carried()
+        starts = {place: self.frames[place[0]].get(place[1]) for place in places}
+        room = self.room(trips, starts)
+        starts = {place: _in_loop(value, room) for place, value in starts.items() if value is not None}
+        stage, starts = self.staged(places, starts, room)
+        rows_spec = stage.shapes[1]
+        first = (starts, jnp.asarray(lowering.failed))
+        test = (depth(self.layout, condition), condition)
+        if trips is not None:
+
+            def step(state: Tensor, i: Tensor) -> Tensor:
+                values, rows, failed = stage(i, *state)
+                return ({p: _as_type(values[p], starts[p], room) for p in starts}, failed), rows
+
+            (ends, lowering.failed), rows = lax.scan(step, first, jnp.arange(trips))
+            stack = Stack(rows, self.fixed, np.int64(trips))
+        else:
+            ends, stack = self.until(stage, first, test, rows_spec, room)
+        for (at, name), value in ends.items():
+            self.frames[at][name] = value
+        self.keep(stack)
+
+    def until(self, stage: Stage, first: Tensor, test: Place, rows_spec: Tensor, room: int) -> Tensor:
+        """A loop whose trip count is known only when it runs."""
+        lowering, starts = self.lowering, first[0]
+        limit = self.bound("what its gradient reads of each iteration") if jax.tree.leaves(rows_spec) else None
+        rows = jax.tree.map(lambda s: jnp.zeros((limit or 0, *s.shape), s.dtype), rows_spec)
+
+        def goes_on(state: Tensor) -> Tensor:
+            i, (values, _), _ = state
+            holds = values[test].reshape(())
+            return holds if limit is None else holds & (i < limit)
+
+        def step(state: Tensor) -> Tensor:
+            i, (values, failed), rows = state
+            made, new, failed = stage(i, values, failed)
+            rows = jax.tree.map(lambda all_, one: lax.dynamic_update_index_in_dim(all_, one, i, 0), rows, new)
+            return i + 1, ({p: _as_type(made[p], starts[p], room) for p in starts}, failed), rows
+
+        count, (ends, lowering.failed), rows = lax.while_loop(goes_on, step, (jnp.zeros((), jnp.int64), first, rows))
+        if limit is not None:
+            lowering.op = self.op
+            lowering.note(ends[test].reshape(()), f"the loop takes more than max_trips={limit} iterations")
+        return ends, Stack(rows, self.fixed, count)
+
+    def room(self, trips: int | None, starts: Mapping[Place, Tensor]) -> int:
+        """How many elements arrays and tapes may have in the loop."""
+        aggregates = [value for value in starts.values() if isinstance(value, Aggregate)]
+        if not aggregates:
+            return self.lowering.capacity
+        longest = max(_length(value) for value in aggregates)
+        found = longest + (self.bound("an array or a tape that it writes") if trips is None else trips)
+        self.lowering.capacity = max(self.lowering.capacity, found)
+        return found
+
+    def staged(self, places: Sequence[Place], starts: dict[Place, Tensor], room: int) -> tuple[Stage, dict[Place, Tensor]]:
+        """The traced iteration, and starts with the types that every iteration leaves."""
+        failed = jnp.asarray(self.lowering.failed)
+        for _ in range(len(places) + 2):
+            stage = Stage(self.iteration(places), jnp.zeros((), jnp.int64), starts, failed)
+            ends = stage.shapes[0]
+            changed = {p: end for p, end in ends.items() if end is not None and not (p in starts and _same(starts[p], end))}
+            if not changed:
+                return stage, starts
+            for place, end in changed.items():
+                starts = {**starts, place: self.retyped(place[1], starts.get(place), end, room)}
+        raise Untyped("what it carries does not keep its types")
+
+    def retyped(self, name: str, start: Tensor, end: Tensor, room: int) -> Tensor:
+        """A start in the type of what an iteration leaves."""
+        if start is None:
+            return jax.tree.map(_zeros, end)
+        if isinstance(start, Buffer | TapeBuffer) or isinstance(end, Buffer | TapeBuffer):
+            made = _as_type(start, end, room)
+            if _same(made, end):
+                return made
+        raise Untyped(f"{name!r} is {_described(start)} before an iteration and {_described(end)} after it; XLA's loops keep types")
+
+    def settle(self, ends: Frames) -> None:
+        """What is known after the loop is known: counters, how long arrays and tapes are."""
+        for at, name in self.carried():
+            known, value = ends[at].get(name, UNKNOWN), self.frames[at].get(name)
+            if isinstance(known, np.ndarray):
+                self.frames[at][name] = known
+            elif isinstance(known, TensorArray) and isinstance(value, Buffer):
+                self.frames[at][name] = value.settled(known)
+            elif isinstance(known, Tape) and isinstance(value, TapeBuffer):
+                self.frames[at][name] = TapeBuffer(value.entries, np.int64(len(known)), value.capacity)
+
+    # -- gradient --------------------------------------------------------------------------------
+
+    def gradient(self) -> None:
+        """``while_grad``: its block over what the iterations kept, the last first."""
+        inside = Inside(self.lowering, self.op, self.definition, self.frames, self.layout, 0)
+        if isinstance(inside.kept, StepScopes):
+            self.gradient_unrolled(inside, inside.kept)
+        elif isinstance(inside.kept, Stack):
+            self.gradient_rolled(inside, inside.kept)
+        else:
+            raise NotLowered(located(f"operator {self.op.type!r} reads residuals that no loop kept", self.op.source))
+
+    def gradient_unrolled(self, inside: Inside, kept: StepScopes) -> None:
+        cotangents, count = inside.cotangents, len(inside.cotangents)
+        sums: list[Tensor] = [None] * (len(inside.targets) - count)
+        for i in reversed(range(kept.count)):
+            self.lowering.iterations.append(np.int64(i))
+            results = inside.results(kept.steps[i] if kept.steps else {}, cotangents)
+            self.lowering.iterations.pop()
+            cotangents = results[:count]
+            sums = [new if old is None else old if new is None else old + new for old, new in zip(sums, results[count:], strict=True)]
+        inside.write([*cotangents, *self.totals(inside, sums)])
+
+    def totals(self, inside: Inside, sums: Sequence[Tensor]) -> list[Tensor]:
+        return [zeros_of(x) if total is None else total for total, x in zip(sums, inside.outer, strict=False)]
+
+    def gradient_rolled(self, inside: Inside, kept: Stack) -> None:
+        lowering, count = self.lowering, len(inside.cotangents)
+
+        def once(i: Tensor, row: Tensor, cotangents: list[Tensor], failed: Tensor) -> Tensor:
+            before, lowering.failed = lowering.failed, failed
+            lowering.iterations.append(i)
+            results = inside.results({**row, **kept.fixed}, cotangents)
+            lowering.iterations.pop()
+            failed, lowering.failed = lowering.failed, before
+            return results[:count], results[count:], jnp.asarray(failed)
+
+        room = lowering.capacity
+        starts = [None if value is None else _in_loop(value, room) for value in inside.cotangents]
+        row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), kept.rows)
+        stage, starts = self.staged_gradient(once, row, starts, room)
+        sums = jax.tree.map(_zeros, stage.shapes[1])
+        first = (starts, sums, jnp.asarray(lowering.failed))
+
+        def add(state: Tensor, i: Tensor, row: Tensor) -> Tensor:
+            cotangents, sums, failed = state
+            results, terms, failed = stage(i, row, cotangents, failed)
+            results = [_as_type(new, old, room) if old is not None else None for new, old in zip(results, starts, strict=True)]
+            return results, [None if t is None else s + t for s, t in zip(sums, terms, strict=True)], failed
+
+        if is_traced(kept.count):
+
+            def step(state: Tensor) -> Tensor:
+                i, inner = state
+                return i - 1, add(inner, i - 1, {n: v for n, v in kept.at(i - 1).items() if n in kept.rows})
+
+            _, (ends, sums, lowering.failed) = lax.while_loop(lambda state: state[0] > 0, step, (kept.count, first))
+        else:
+            order = jnp.arange(int(kept.count))
+            (ends, sums, lowering.failed), _ = lax.scan(lambda s, x: (add(s, *x), None), first, (order, kept.rows), reverse=True)
+        inside.write([*ends, *self.totals(inside, sums)])
+
+    def staged_gradient(self, once: Callable[..., Tensor], row: Tensor, starts: list[Tensor], room: int) -> tuple[Stage, list[Tensor]]:
+        failed = jnp.asarray(self.lowering.failed)
+        for _ in range(len(starts) + 2):
+            stage = Stage(once, jnp.zeros((), jnp.int64), row, starts, failed)
+            ends = stage.shapes[0]
+            wrong = [i for i, (s, e) in enumerate(zip(starts, ends, strict=True)) if e is not None and (s is None or not _same(s, e))]
+            if not wrong:
+                return stage, starts
+            try:
+                starts = [self.retyped("a cotangent", s, ends[i], room) if i in wrong else s for i, s in enumerate(starts)]
+            except Untyped as error:
+                raise NotLowered(located(f"operator {self.op.type!r}: {error}", self.op.source)) from None
+        raise NotLowered(located(f"operator {self.op.type!r}: its cotangents do not keep their types", self.op.source))
+
+
+def _in_loop(value: Tensor, room: int) -> Tensor:
+    """A value as a loop carries it."""
+    if isinstance(value, TensorArray | Buffer):
+        return _buffer_of(value, room)
+    if isinstance(value, Tape | TapeBuffer):
+        tape = as_tape_buffer(value, room)
+        return TapeBuffer(tape.entries, jnp.asarray(tape.length, jnp.int64), tape.capacity)
+    return jax.tree.map(jnp.asarray, value)
+
+
+def _length(value: Tensor) -> int:
+    if isinstance(value, Buffer | TapeBuffer):
+        return value.capacity
+    return len(value) if isinstance(value, TensorArray | Tape) else 0
+
+
+# -- gradients of blocks -------------------------------------------------------------------------
+
+
+class Inside:
+    """One block of a gradient operator: what goes in and out, and its names inside."""
+
+    def __init__(self, lowering: Lowering, op: Operator, definition: ControlDef, frames: Frames, layout: Layout, which: int) -> None:
+        self.lowering, self.op, self.frames, self.layout = lowering, op, frames, layout
+        self.block: Block = op.attrs[definition.blocks[which]]
+        self.saved = lowering.saved.get(self.block.parent_idx, frozenset()) - {*self.block.vars, *argument_names(op, which)}
+        self.outer = [self.value(n) for n in op.input("X")]
+        self.cotangents = [self.value(n) for n in op.input("Out@GRAD")]
+        (scopes,) = op.input(definition.scopes)
+        self.kept = self.value(scopes)
+        self.targets = op.output("X@GRAD")
+        names = argument_names(op, which)
+        self.operand_names, self.cotangent_names = names[: len(self.outer)], names[len(self.outer) :]
+        self.outputs = nth(op, "original_input_grad", which, len(self.targets))
+
+    def value(self, name: str) -> Tensor:
+        found = self.frames[depth(self.layout, name)].get(name)
+        return self.frames[-1].get(name) if found is None else found
+
+    def results(self, kept: Mapping[str, Tensor], cotangents: Sequence[Tensor]) -> list[Tensor]:
+        """Run the block once."""
+        local: Frame = {n: v for n, v in zip(self.operand_names, self.outer, strict=False) if v is not None}
+        local.update({n: v for n, v in zip(self.cotangent_names, cotangents, strict=True) if v is not None})
+        outer = dict(kept)
+        self.lowering.body(self.block, (local, outer), (self.block.vars, self.saved))
+        return [local.get(name, outer.get(name)) for name in self.outputs]
+
+    def write(self, results: Sequence[Tensor], frames: Frames | None = None) -> None:
+        """The results, under their names outside."""
+        for name, value in zip(self.targets, results, strict=True):
+            if name != EMPTY and value is not None:
+                (self.frames if frames is None else frames)[depth(self.layout, name)][name] = value
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+def _named(op: Operator, inputs: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
+    return {n: a for slot, each in inputs.items() for n, a in zip(op.inputs.get(slot, op.outputs.get("Out", ())), each, strict=False)}
+
+
+def _why(op: Operator, inputs: Mapping[str, Sequence[Tensor]], reason: str, line: Tensor) -> str:
+    shown = "\n".join(f"  {name}: {_described(value) if value is not None else 'no value'}" for name, value in _named(op, inputs).items())
+    return located(f"operator {op.type!r} cannot be lowered to XLA: {reason}\n{shown}", line)

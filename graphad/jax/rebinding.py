@@ -1,0 +1,241 @@
+"""Functions of ``graphad.ops`` run over another numpy: the same code, in which ``np`` and some helpers are others.
+
+    def pad2d(X, ...):  out = np.zeros(...)      ⇒     the same function with np = the namespace of XlaArrays
+
+Kernels and gradient rules so have one definition. A helper that has a form of its own (``forms``) is replaced wherever it is called.
+"""
+
+from __future__ import annotations
+
+import copy
+import types
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from graphad.jax.xla_array import XlaArray, wrapped
+from graphad.ops.aggregates import Aggregate
+from graphad.ops.definition import OpDef
+from graphad.ops.formulas import Tracer
+from graphad.ops.symbol import Symbol
+from graphad.types import Function, Tensor
+
+HOME = "graphad.ops"
+_ASKED_FOR = (BaseException, Aggregate, Tracer, Symbol)  # classes that kernels ask values for with isinstance
+_KEPT = ("__call__", "__post_init__")  # the methods of a class with underscores that compute something
+
+
+# -- a numpy of XlaArrays ------------------------------------------------------------------------
+
+
+def _array(value: Tensor, dtype: Tensor = None, **_: object) -> Tensor:
+    """``numpy.asarray``."""
+    if isinstance(value, XlaArray):
+        return value if dtype is None else value.astype(dtype, copy=False)
+    if isinstance(value, jax.Array):
+        return wrapped(value if dtype is None else value.astype(dtype))
+    if isinstance(value, list | tuple) and any(isinstance(v, XlaArray) and not v.is_known for v in value):
+        return wrapped(jnp.stack([jnp.asarray(v.value if isinstance(v, XlaArray) else v, dtype) for v in value]))
+    return wrapped(np.asarray(value, dtype))
+
+
+def _copied(value: Tensor, dtype: Tensor = None, copy: Tensor = True, **_: object) -> Tensor:
+    found = _array(value, dtype)
+    return found.copy() if copy else found
+
+
+class _IsArray(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, np.ndarray | XlaArray)
+
+
+class _NdArray(metaclass=_IsArray):
+    """What ``isinstance(x, np.ndarray)`` asks."""
+
+
+def _made(function: Function) -> Function:
+    def make(*args: Tensor, **options: Tensor) -> Tensor:
+        return wrapped(function(*args, **options))
+
+    return make
+
+
+class Namespace:
+    """``numpy``, with arrays that may be written into."""
+
+    ndarray = _NdArray
+    asarray = staticmethod(_array)
+    asanyarray = staticmethod(_array)
+    ascontiguousarray = staticmethod(_array)
+    require = staticmethod(_array)
+    array = staticmethod(_copied)
+
+    def __init__(self) -> None:
+        for name in ("zeros", "ones", "empty", "full", "arange", "linspace", "eye", "identity", "tri", "indices"):
+            setattr(self, name, _made(getattr(np, name)))
+
+    def __getattr__(self, name: str) -> Tensor:
+        return getattr(np, name)
+
+
+NUMPY = Namespace()
+
+
+# -- functions -----------------------------------------------------------------------------------
+
+
+class Rebinder:
+    """Functions over ``NUMPY``.
+
+    Args:
+        replaced: the forms of helper functions, by the function.
+        call: what calling an operator's definition does.
+    """
+
+    def __init__(self, replaced: Mapping[Tensor, Function], call: Callable[[OpDef, tuple[Tensor, ...], dict[str, Tensor]], Tensor]) -> None:
+        self.replaced = replaced
+        self.call = call
+        self._known: dict[int, tuple[Tensor, Tensor]] = {}
+        self._globals: dict[int, dict[str, Tensor]] = {}
+
+    def __call__(self, thing: Tensor) -> Tensor:
+        """The thing - a function, a definition, an object with methods - over the other numpy; what has nothing to do with it as it is."""
+        if thing is np:
+            return NUMPY
+        found = self._known.get(id(thing))
+        if found is not None:
+            return found[1]
+        if isinstance(thing, types.FunctionType):
+            return self._function(thing)
+        if isinstance(thing, OpDef):
+            return self._keep(thing, _Operator(thing, self))
+        if isinstance(thing, types.MethodType):
+            return types.MethodType(self(thing.__func__), self(thing.__self__))
+        if isinstance(thing, dict | tuple | list):
+            return self._container(thing)
+        if not _is_ours(thing):
+            return thing
+        return self._class(thing) if isinstance(thing, type) else self._object(thing)
+
+    def _container(self, thing: Tensor) -> Tensor:
+        """A collection of functions, or the table of operators."""
+        if isinstance(thing, dict) and thing and all(isinstance(v, OpDef) for v in thing.values()):
+            return self._keep(thing, _Table(thing, self))
+        if isinstance(thing, dict) and any(callable(each) for each in thing.values()):
+            return self._keep(thing, {key: self(each) for key, each in thing.items()})
+        if type(thing) in (tuple, list) and any(callable(each) for each in thing):
+            return self._keep(thing, type(thing)(map(self, thing)))
+        return thing
+
+    def _keep(self, thing: Tensor, made: Tensor) -> Tensor:
+        self._known[id(thing)] = (thing, made)  # with the thing: its id stays its own
+        return made
+
+    def _function(self, function: types.FunctionType) -> Tensor:
+        if (form := self.replaced.get(function)) is not None:
+            return self._keep(function, form)
+        if not (function.__module__ or "").startswith(HOME) and not hasattr(function, "__wrapped__"):
+            return function
+        if not (function.__globals__.get("__name__") or "").startswith(HOME):
+            return function
+        cells = tuple(types.CellType() for _ in function.__closure__ or ())
+        code, names = function.__code__, self.globals_of(function.__globals__)
+        made = types.FunctionType(code, names, function.__name__, function.__defaults__, cells or None)
+        made.__kwdefaults__ = function.__kwdefaults__
+        made.__dict__.update({name: each for name, each in function.__dict__.items() if name != "__wrapped__"})
+        self._keep(function, made)
+        if "__wrapped__" in function.__dict__:
+            made.__dict__["__wrapped__"] = self(function.__dict__["__wrapped__"])
+        for new, old in zip(cells, function.__closure__ or (), strict=True):
+            new.cell_contents = self(old.cell_contents)
+        return made
+
+    def globals_of(self, names: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The names that a module's functions see, those of functions looked up when they are used."""
+        found = self._globals.get(id(names))
+        if found is None:
+            found = self._globals[id(names)] = _Globals(names, self)
+        return found
+
+    def _class(self, thing: type) -> Tensor:
+        kinds = (types.FunctionType, property, classmethod, staticmethod)
+        own = {name: each for name, each in vars(thing).items() if isinstance(each, kinds) and (name[:2] != "__" or name in _KEPT)}
+        if not own:
+            return self._keep(thing, thing)
+        made = types.new_class(thing.__name__, (thing,), {}, lambda names: names.update({"__slots__": ()}))
+        self._keep(thing, made)
+        for name, each in own.items():
+            setattr(made, name, self._member(each))
+        return made
+
+    def _member(self, member: Tensor) -> Tensor:
+        if isinstance(member, property):
+            return property(self(member.fget))
+        if isinstance(member, classmethod | staticmethod):
+            return type(member)(self(member.__func__))
+        return self(member)
+
+    def _object(self, thing: Tensor) -> Tensor:
+        kind = self(type(thing))
+        if kind is type(thing):
+            return thing
+        try:
+            made = copy.copy(thing)
+            object.__setattr__(made, "__class__", kind)  # it may be a frozen one
+        except TypeError:
+            return thing
+        return self._keep(thing, made)
+
+
+class _Globals(dict[str, Tensor]):
+    """The global names of a module, over the other numpy."""
+
+    def __init__(self, names: dict[str, Tensor], rebinder: Rebinder) -> None:
+        super().__init__({"__name__": names["__name__"], "__builtins__": names["__builtins__"]})
+        self.names, self.rebinder = names, rebinder
+
+    def __missing__(self, name: str) -> Tensor:
+        made = self[name] = self.rebinder(self.names[name])
+        return made
+
+
+class _Operator:
+    """A definition that other code calls."""
+
+    def __init__(self, definition: OpDef, rebinder: Rebinder) -> None:
+        self._definition, self._rebinder = definition, rebinder
+
+    def __call__(self, *inputs: Tensor, **attrs: Tensor) -> Tensor:
+        return self._rebinder.call(self._definition, inputs, attrs)
+
+    @property
+    def kernel(self) -> Tensor:
+        return self._rebinder(self._definition.kernel)
+
+    @property
+    def function(self) -> Tensor:
+        return self._rebinder(self._definition.function)
+
+    def __getattr__(self, name: str) -> Tensor:
+        return getattr(self._definition, name)
+
+
+class _Table(dict[str, Tensor]):
+    """The table of operators."""
+
+    def __init__(self, table: Mapping[str, OpDef], rebinder: Rebinder) -> None:
+        super().__init__()
+        self.table, self.rebinder = table, rebinder
+
+    def __missing__(self, name: str) -> Tensor:
+        return self.rebinder(self.table[name])
+
+    def get(self, name: str, default: Tensor = None) -> Tensor:
+        return self[name] if name in self.table else default
+
+
+def _is_ours(thing: Tensor) -> bool:
+    kind = thing if isinstance(thing, type) else type(thing)
+    return kind.__module__.startswith(HOME) and not issubclass(kind, _ASKED_FOR)

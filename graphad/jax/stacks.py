@@ -1,0 +1,274 @@
+"""Values of several tensors, as XLA has them: of known length in loops, and as trees of arrays everywhere.
+
+An array of tensors whose indices are known stays a ``TensorArray``. In a loop it is a ``Buffer``: one tensor with a row for each index.
+What the iterations keep for a gradient is a ``Stack``, or where ``expand-grad-ops`` made a tape of it, a ``TapeBuffer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from graphad.errors import InvalidValue
+from graphad.jax.registry import is_traced, refuse
+from graphad.ops.aggregates import Aggregate, StepScopes, Tape, TensorArray
+from graphad.types import Tensor
+
+Tree = Tensor  # of arrays
+
+
+class Buffer(Aggregate):
+    """An array of tensors of one type: ``data[i]`` is the tensor at index i where ``filled[i]``, else zeros."""
+
+    __slots__ = ("data", "filled", "length")
+
+    def __init__(self, data: Tensor, filled: Tensor, length: Tensor) -> None:
+        self.data, self.filled, self.length = data, filled, length
+
+    @classmethod
+    def empty(cls, capacity: int) -> Self:
+        """A buffer whose elements are not known yet."""
+        return cls(None, np.zeros(capacity, bool), np.int64(0))
+
+    @property
+    def capacity(self) -> int:
+        return int(self.filled.shape[0])
+
+    def typed(self, item: Tensor) -> Buffer:
+        """The buffer with room for tensors like one."""
+        if self.data is not None:
+            return self
+        return Buffer(jnp.zeros((self.capacity, *item.shape), item.dtype), self.filled, self.length)
+
+    def sized(self, capacity: int) -> Buffer:
+        """The buffer with another capacity, no smaller than it is."""
+        more = capacity - self.capacity
+        if more <= 0:
+            return self
+        data = None if self.data is None else jnp.concatenate([self.data, jnp.zeros((more, *self.data.shape[1:]), self.data.dtype)])
+        return Buffer(data, jnp.concatenate([jnp.asarray(self.filled), jnp.zeros(more, bool)]), self.length)
+
+    def write(self, index: Tensor, item: Tensor) -> Buffer:
+        """With another tensor at an index."""
+        item = jnp.asarray(item)
+        into = self.typed(item)
+        if into.data.shape[1:] != item.shape:
+            raise InvalidValue(
+                f"the array holds tensors of the shape {list(into.data.shape[1:])}, and one of {list(item.shape)} is written in a loop"
+            )
+        refuse((index < 0) | (index >= self.capacity), f"the array is written beyond the {self.capacity} elements that there is room for")
+        at = jnp.clip(index, 0, self.capacity - 1)
+        length = jnp.maximum(jnp.asarray(self.length), jnp.asarray(index, jnp.int64) + 1)
+        filled = jnp.asarray(self.filled).at[at].set(True)
+        return Buffer(into.data.at[at].set(item.astype(into.data.dtype)), filled, length)
+
+    def without(self, index: Tensor) -> Buffer:
+        """With nothing at an index."""
+        if self.data is None:
+            return self
+        at = jnp.clip(index, 0, self.capacity - 1)
+        return Buffer(self.data.at[at].set(0), jnp.asarray(self.filled).at[at].set(False), self.length)
+
+    def read(self, index: Tensor) -> Tensor:
+        """The tensor at an index; zeros where there is none."""
+        if self.data is None:
+            raise InvalidValue("nothing was written to the array before the loop, so the type of its elements is not known")
+        return jax.lax.dynamic_index_in_dim(self.data, jnp.clip(index, 0, self.capacity - 1), keepdims=False)
+
+    def zeros_like(self) -> Buffer:
+        data = None if self.data is None else jnp.zeros_like(self.data)
+        return Buffer(data, np.zeros(self.capacity, bool), self.length)
+
+    def parts(self) -> Iterator[Tensor]:
+        return iter(() if self.data is None else (self.data,))
+
+    def __add__(self, other: Tensor) -> Buffer:
+        other = as_buffer(other, self.capacity)
+        own = self.sized(other.capacity)
+        other = other.sized(own.capacity)
+        present = [data for data in (own.data, other.data) if data is not None]
+        data = sum(present[1:], start=present[0]) if present else None
+        return Buffer(data, jnp.logical_or(own.filled, other.filled), jnp.maximum(own.length, other.length))
+
+    def __radd__(self, other: Tensor) -> Buffer:
+        return self + other
+
+    def __len__(self) -> int:
+        if is_traced(self.length):
+            raise InvalidValue("how long the array is, is known only when the program runs")
+        return int(self.length)
+
+    def settled(self, like: TensorArray) -> TensorArray:
+        """The array of tensors that has elements where another one has them."""
+        items = dict(like.items())
+        found = TensorArray([self.data[i] if i in items else None for i in range(len(like))])
+        for i in range(len(like)):
+            if i not in items:
+                found = found.without(i)
+        return found
+
+
+def as_buffer(array: Tensor, capacity: int) -> Buffer:
+    """An array of tensors as a buffer of at least a capacity."""
+    if isinstance(array, Buffer):
+        return array.sized(capacity)
+    capacity = max(capacity, len(array), 1)
+    buffer = Buffer.empty(capacity)
+    items = array.items()
+    if not items:
+        return Buffer(None, buffer.filled, np.int64(len(array)))
+    shapes = {tuple(item.shape) for _, item in items}
+    if len(shapes) > 1:
+        raise InvalidValue(f"a loop reads or writes an array whose tensors have several shapes: {sorted(map(list, shapes))}")
+    zero = jnp.zeros_like(items[0][1])
+    known = dict(items)
+    data = jnp.stack([jnp.asarray(known.get(i, zero)) for i in range(capacity)])
+    filled = np.array([i in known for i in range(capacity)])
+    return Buffer(data, filled, np.int64(len(array)))
+
+
+class TapeBuffer(Aggregate):
+    """A tape as a stack: ``entries`` is a tuple of trees with a row for each entry, None where all entries have none."""
+
+    __slots__ = ("capacity", "entries", "length")
+
+    def __init__(self, entries: tuple[Tree, ...] | None, length: Tensor, capacity: int) -> None:
+        self.entries, self.length, self.capacity = entries, length, capacity
+
+    def push(self, items: Tensor) -> TapeBuffer:
+        """With one more entry."""
+        items = tuple(None if item is None else jax.tree.map(jnp.asarray, item) for item in items)
+        entries = self.entries
+        if entries is None:
+            entries = tuple(jax.tree.map(lambda x: jnp.zeros((self.capacity, *x.shape), x.dtype), item) for item in items)
+        refuse(jnp.asarray(self.length) >= self.capacity, f"the tape has more than the {self.capacity} entries that there is room for")
+        at = jnp.clip(self.length, 0, self.capacity - 1)
+        pairs = zip(entries, items, strict=True)
+        made = tuple(jax.tree.map(lambda rows, x: rows.at[at].set(x), row, item) for row, item in pairs)
+        return TapeBuffer(made, jnp.asarray(self.length) + 1, self.capacity)
+
+    def pop(self) -> tuple[TapeBuffer, list[Tree]]:
+        """Without the last entry, and that entry."""
+        if self.entries is None:
+            raise InvalidValue("the tape is empty: there is nothing left to take from it")
+        at = jnp.clip(jnp.asarray(self.length) - 1, 0, self.capacity - 1)
+        items = [jax.tree.map(lambda rows: jax.lax.dynamic_index_in_dim(rows, at, keepdims=False), row) for row in self.entries]
+        return TapeBuffer(self.entries, jnp.asarray(self.length) - 1, self.capacity), items
+
+    def zeros_like(self) -> TapeBuffer:
+        return TapeBuffer(jax.tree.map(_zero, self.entries), self.length, self.capacity)
+
+    def __add__(self, other: Tensor) -> TapeBuffer:
+        other = as_tape_buffer(other, self.capacity)
+        if self.entries is None or other.entries is None:
+            return self if other.entries is None else other
+        pairs = zip(self.entries, other.entries, strict=True)
+        entries = tuple(b if a is None else a if b is None else jax.tree.map(jnp.add, a, b) for a, b in pairs)
+        return TapeBuffer(entries, self.length, self.capacity)
+
+    def __len__(self) -> int:
+        if is_traced(self.length):
+            raise InvalidValue("how long the tape is, is known only when the program runs")
+        return int(self.length)
+
+    def parts(self) -> Iterator[Tensor]:
+        return iter(jax.tree.leaves(self.entries))
+
+
+def _zero(x: Tensor) -> Tensor:
+    return jnp.zeros_like(x) if np.dtype(x.dtype).kind == "f" else x
+
+
+def as_tape_buffer(tape: Tensor, capacity: int) -> TapeBuffer:
+    """A tape as a stack of at least a capacity."""
+    if isinstance(tape, TapeBuffer):
+        return tape
+    entries = tape.entries()
+    buffer = TapeBuffer(None, np.int64(0), max(capacity, len(entries), 1))
+    for entry in entries:
+        buffer = buffer.push(entry)
+    return TapeBuffer(buffer.entries, np.int64(len(entries)), buffer.capacity)
+
+
+class Stack(Aggregate):
+    """What the iterations of a loop keep: trees by name with a row for each iteration, and what is the same in all of them."""
+
+    __slots__ = ("count", "fixed", "rows")
+
+    def __init__(self, rows: dict[str, Tree], fixed: dict[str, Tree], count: Tensor) -> None:
+        self.rows, self.fixed, self.count = rows, fixed, count
+
+    def at(self, index: Tensor) -> dict[str, Tree]:
+        """What one iteration keeps."""
+        rows = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, index, keepdims=False), self.rows)
+        return {**rows, **self.fixed}
+
+    def zeros_like(self) -> Stack:
+        raise InvalidValue("what a block keeps for its gradient has no gradient itself: expand-grad-ops makes a tape of it")
+
+    def parts(self) -> Iterator[Tensor]:
+        return iter(jax.tree.leaves((self.rows, self.fixed)))
+
+
+class Kept(Aggregate):
+    """What a branch keeps: for each block of the operator its values by name, zeros for those of the one that did not run."""
+
+    __slots__ = ("blocks",)
+
+    def __init__(self, blocks: list[dict[str, Tree]]) -> None:
+        self.blocks = blocks
+
+    def zeros_like(self) -> Kept:
+        raise InvalidValue("what a block keeps for its gradient has no gradient itself: expand-grad-ops makes a tape of it")
+
+    def parts(self) -> Iterator[Tensor]:
+        return iter(jax.tree.leaves(self.blocks))
+
+
+def zeros_of(value: Tensor) -> Tensor:
+    """Zeros like a value, nothing for nothing."""
+    if value is None:
+        return None
+    if isinstance(value, Tape):
+        tape = Tape()
+        for entry in value.entries():
+            tape = tape.push(list(map(zeros_of, entry)))
+        return tape
+    if isinstance(value, Aggregate):
+        return value.zeros_like()
+    return np.zeros_like(value) if isinstance(value, np.ndarray) else jnp.zeros_like(value)
+
+
+# -- trees ---------------------------------------------------------------------------------------
+
+
+def _register(kind: type, apart: Callable[[Tensor], tuple[Tensor, Tensor]], together: Callable[[Tensor, Tensor], Tensor]) -> None:
+    jax.tree_util.register_pytree_node(kind, apart, together)
+
+
+def _array_together(aux: tuple[tuple[int, ...], int], items: Tensor) -> TensorArray:
+    indices, length = aux
+    array = TensorArray()
+    for index, item in zip(indices, items, strict=True):
+        array = array.write(index, item)
+    return array if length == len(array) else array._changed(0, array._entries().get(0), length)
+
+
+def _tape_together(_: int, entries: Tensor) -> Tape:
+    tape = Tape()
+    for entry in entries:
+        tape = tape.push(entry)
+    return tape
+
+
+_register(TensorArray, lambda a: ([item for _, item in a.items()], (tuple(i for i, _ in a.items()), len(a))), _array_together)
+_register(Tape, lambda t: (t.entries(), len(t)), _tape_together)
+_register(StepScopes, lambda s: (s.steps, s.count), lambda count, steps: StepScopes(list(steps), count))
+_register(Buffer, lambda b: ((b.data, b.filled, b.length), None), lambda _, parts: Buffer(*parts))
+_register(TapeBuffer, lambda t: ((t.entries, t.length), t.capacity), lambda capacity, parts: TapeBuffer(parts[0], parts[1], capacity))
+_register(Stack, lambda s: ((s.rows, s.fixed, s.count), None), lambda _, parts: Stack(*parts))
+_register(Kept, lambda k: ((k.blocks,), None), lambda _, parts: Kept(*parts))

@@ -1,0 +1,1 @@
+"""Programs on XLA; skipped where jax is not installed."""

@@ -1,0 +1,181 @@
+"""``JaxExecutor`` as ``Executor``: state, feeds, errors, and the function under jit, vmap and export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="jax, on which programs run as XLA programs, is not installed: pip install 'graphad[jax]'")
+
+import jax
+from jax import export
+
+import graphad as ga
+from graphad.errors import ExecutionError, InvalidType, InvalidValue, NotLowered
+from graphad.jax import exported
+from graphad.types import Array
+from tests.jax.programs import assert_close
+
+RNG = np.random.default_rng(1)
+FEED = {"x": RNG.normal(size=(6, 1, 8, 8)).astype("float32"), "y": RNG.integers(0, 5, (6, 1))}
+
+
+def network() -> tuple[ga.Program, ga.Program, ga.Variable]:
+    """A small convolutional network with dropout, trained by Adam."""
+    main, startup = ga.Program(), ga.Program()
+    main.random_seed = startup.random_seed = 3
+    with ga.program_guard(main, startup), ga.unique_name.guard():
+        x, y = ga.layers.data("x", shape=[1, 8, 8]), ga.layers.data("y", shape=[1], dtype="int64")
+        h = ga.layers.pool2d(ga.layers.conv2d(x, num_filters=4, filter_size=3, act="relu"), pool_size=2, pool_stride=2)
+        p = ga.layers.fc(ga.layers.dropout(h, 0.3), size=5, act="softmax")
+        loss = ga.layers.mean(ga.layers.cross_entropy(p, y))
+        ga.optimizer.Adam(0.01).minimize(loss)
+    return main, startup, loss
+
+
+def test_training_is_that_of_the_numpy_executor() -> None:
+    main, startup, loss = network()
+    losses, scopes = [], []
+    for executor in (ga.Executor(), ga.JaxExecutor()):
+        scope = ga.Scope()
+        executor.run(startup, scope=scope)
+        losses.append([float(executor.run(main, FEED, [loss], scope)[0]) for _ in range(5)])
+        scopes.append(scope)
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+    assert losses[0][-1] < losses[0][0]
+    assert sorted(scopes[0].names()) == sorted(scopes[1].names())
+    for name in scopes[0].names():
+        assert_close(np.asarray(scopes[1].get(name)), scopes[0].get(name), name)
+
+
+def test_a_scope_goes_from_one_executor_to_the_other() -> None:
+    main, startup, loss = network()
+    alone, mixed = ga.Scope(), ga.Scope()
+    numpy, xla = ga.Executor(), ga.JaxExecutor()
+    for scope in (alone, mixed):
+        numpy.run(startup, scope=scope)
+    for executor in (numpy, xla, numpy, xla):
+        (expected,) = numpy.run(main, FEED, [loss], alone)
+        (got,) = executor.run(main, FEED, [loss], mixed)
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_initialization_runs_once() -> None:
+    _, startup, _ = network()
+    executor, scope = ga.JaxExecutor(), ga.Scope()
+    executor.run(startup, scope=scope)
+    before = {name: np.array(scope.get(name)) for name in scope.names()}
+    executor.run(startup, scope=scope)
+    for name, value in before.items():
+        np.testing.assert_array_equal(scope.get(name), value)
+    executor.run(startup, scope=scope, reinitialize=True)
+    assert any((scope.get(name) != value).any() for name, value in before.items())
+
+
+def doubled() -> tuple[ga.Program, ga.Variable]:
+    program = ga.Program()
+    with ga.program_guard(program):
+        return program, ga.layers.data("x", shape=[2], dtype="float64") * 2.0
+
+
+def test_a_program_that_changes_is_compiled_again() -> None:
+    program, y = doubled()
+    executor = ga.JaxExecutor()
+    assert executor.run(program, {"x": [[1.0, 2.0]]}, [y], ga.Scope())[0].tolist() == [[2.0, 4.0]]
+    program.global_block().ops[-1].attrs = {**program.global_block().ops[-1].attrs, "scale": 3.0}
+    assert executor.run(program, {"x": [[1.0, 2.0]]}, [y], ga.Scope())[0].tolist() == [[3.0, 6.0]]
+
+
+def test_what_does_not_fit_is_refused_as_by_the_numpy_executor() -> None:
+    program, y = doubled()
+    for executor in (ga.Executor(), ga.JaxExecutor()):
+        with pytest.raises(InvalidValue, match="declared"):
+            executor.run(program, {"x": np.zeros((1, 3))}, [y], ga.Scope())
+        with pytest.raises(InvalidValue, match=r"has no value|not fed"):
+            executor.run(program, {}, [y], ga.Scope())
+        with pytest.raises(InvalidValue, match="no such variable"):
+            executor.run(program, {"x": np.zeros((1, 2))}, ["z"], ga.Scope())
+    with pytest.raises(InvalidType, match="max_trips"):
+        ga.JaxExecutor(max_trips=1.5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="max_trips"):
+        ga.to_jax(program, [y], max_trips=0)
+
+
+def looked_up() -> tuple[ga.Program, ga.Variable]:
+    program = ga.Program()
+    with ga.program_guard(program):
+        w, ids = ga.layers.data("w", shape=[3]), ga.layers.data("ids", shape=[1], dtype="int64")
+        return program, ga.layers.gather(w, ids)
+
+
+def test_an_index_out_of_range_is_an_error_at_the_users_line() -> None:
+    program, y = looked_up()
+    feed = {"w": np.zeros((4, 3), "float32"), "ids": np.array([[0], [4]])}
+    scope = ga.Scope()
+    with pytest.raises(ExecutionError, match=r"operator 'gather' failed: Index has an index outside of \[-4, 4\)\n.*test_executor.py"):
+        ga.JaxExecutor().run(program, feed, [y], scope)
+    assert not scope.runs
+
+
+def test_what_has_a_shape_by_values_is_refused_at_the_users_line() -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", shape=[2])
+        y = ga.layers.masked_select(x, x > 0.0)
+    with pytest.raises(NotLowered, match=r"operator 'masked_select' cannot be lowered to XLA: [\s\S]*test_executor.py"):
+        ga.JaxExecutor().run(program, {"x": np.zeros((1, 2), "float32")}, [y], ga.Scope())
+
+
+# -- the function --------------------------------------------------------------------------------
+
+
+def test_the_function_is_pure_and_jitted() -> None:
+    main, startup, loss = network()
+    scope = ga.Scope()
+    ga.Executor().run(startup, scope=scope)
+    function = ga.to_jax(main, [loss])
+    with jax.enable_x64(True):
+        step, state = jax.jit(function, donate_argnums=1), jax.tree.map(jax.numpy.asarray, function.state(scope))
+        before = {name: np.array(value) for name, value in scope.arrays.items()}
+        got = []
+        for _ in range(3):
+            (value,), state = step(FEED, state)
+            got.append(float(value))
+    for name, value in before.items():
+        np.testing.assert_array_equal(scope.get(name), value)
+    np.testing.assert_allclose(got, [float(ga.Executor().run(main, FEED, [loss], scope)[0]) for _ in range(3)], rtol=1e-5)
+
+
+def test_the_function_is_mapped() -> None:
+    program, y = doubled()
+    function = ga.to_jax(program, [y])
+    xs = RNG.normal(size=(5, 1, 2))
+    with jax.enable_x64(True):
+        (got,), _ = jax.vmap(lambda x: function({"x": x}, {}))(xs)
+    np.testing.assert_allclose(got, xs * 2.0)
+
+
+def test_a_step_is_exported_and_read_back() -> None:
+    main, startup, loss = network()
+    scope, twin = ga.Scope(), ga.Scope()
+    for each in (scope, twin):
+        ga.Executor().run(startup, scope=each)
+    found = exported(main, [loss], scope=scope, feeds=FEED)
+    again = export.deserialize(found.serialize())
+    with jax.enable_x64(True):
+        (got,), state = again.call(FEED, ga.to_jax(main, [loss]).state(scope))
+    (expected,) = ga.JaxExecutor().run(main, FEED, [loss], twin)
+    np.testing.assert_array_equal(got, expected)
+    for name in twin.names():
+        np.testing.assert_array_equal(state[name], np.asarray(twin.get(name)))
+
+
+def saved(folder: Path) -> tuple[Path, Array]:
+    program = ga.Program()
+    with ga.program_guard(program):
+        ga.layers.tanh(ga.layers.data("x", shape=[3]), name="y")
+    path = folder / "program.txt"
+    path.write_text(str(program))
+    return path, RNG.normal(size=(2, 3)).astype("float32")

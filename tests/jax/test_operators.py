@@ -1,0 +1,39 @@
+"""Every operator on XLA: its samples under jit, values and gradients, against numpy's kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("jax", reason="jax, on which programs run as XLA programs, is not installed: pip install 'graphad[jax]'")
+
+import jax
+
+from graphad.ops import OpDef
+from tests.jax.lowered import checked, operators
+
+# How many elements there are depends on values, and XLA compiles for shapes.
+NOT_LOWERED = {"masked_select", "merge_lod_tensor", "non_max_suppression", "split_lod_tensor", "unique", "where_index"}
+PARTS = 16
+
+LOWERED = [definition for definition in operators() if definition.type not in NOT_LOWERED]
+
+
+def test_most_operators_are_lowered() -> None:
+    assert len(LOWERED) >= 310
+    assert {definition.type for definition in operators()} >= NOT_LOWERED
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_one_sample_of_each_operator(part: int) -> None:
+    with jax.enable_x64(True):
+        rows = checked(LOWERED[part::PARTS], most=1, quick=True)
+    assert not [(row.op, row.why) for row in rows if row.why]
+    assert sum(row.values for row in rows) >= len(rows)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("definition", LOWERED, ids=lambda definition: definition.type)
+def test_all_samples(definition: OpDef) -> None:
+    with jax.enable_x64(True):
+        (row,) = checked([definition])
+    assert not row.why

@@ -1,0 +1,160 @@
+"""Programs with blocks on XLA, against the interpreter: stored cases, random nested ones, loops whose trip count is not known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="jax, on which programs run as XLA programs, is not installed: pip install 'graphad[jax]'")
+
+import jax
+
+import graphad as ga
+from graphad.errors import ExecutionError, GraphadError, NotLowered
+from graphad.testing.cases import Case as Drawn
+from graphad.testing.cases import RandomChoices
+from graphad.testing.nested import nested_program
+from graphad.testing.programs import case_with_gradients
+from tests.conformance.loading import differentiated, load, names, program_of
+from tests.conformance.test_stored import variables
+from tests.jax.programs import assert_close, on_numpy, on_xla
+
+STORED = [name for name in names() if not name.startswith("opt_")]
+FEW = [name for name in STORED if any(word in name for word in ("while", "cond", "array", "lenet", "double_grad"))]
+LENGTHS = "known only when the program runs"  # of an array that a loop of unknown trip count wrote
+
+
+def assert_stored(name: str) -> None:
+    case = load(name)
+    program = program_of(case.doc["forward"])
+    found = differentiated(case, program.global_block().var(case.doc["loss"]), variables(program, case))
+    fetch = [case.doc["loss"], *(g.name for g in found.values() if g is not None)]
+    feeds, params = case.group("feed"), case.group("param")
+    expected = on_numpy(program, feeds, params, fetch)
+    got, _ = on_xla(program, feeds, params, fetch, max_trips=32)
+    for each, one, other in zip(fetch, got, expected, strict=True):
+        assert_close(one, other, each)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_stored_cases_with_blocks(name: str) -> None:
+    assert_stored(name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in STORED if name not in FEW])
+def test_other_stored_cases(name: str) -> None:
+    assert_stored(name)
+
+
+def nested(seed: int) -> tuple[Drawn, list[str]]:
+    """A random nested program with its gradients, and what to fetch."""
+    case = nested_program(RandomChoices(str(seed)), 3, 3, 5, True, True)
+    case = case_with_gradients(case, 1) or case
+    block = case.program.global_block()
+    written = {name for op in block.ops for name in op.output_names()}
+    wanted = [name for name, var in block.vars.items() if var.type == "LOD_TENSOR" and (name == case.loss_name or "@GRAD" in name)]
+    return case, [name for name in wanted if name in written]
+
+
+def assert_nested(seed: int) -> bool:
+    """Whether the program ran on XLA, with the numbers of the interpreter; it need not where an array's length depends on values."""
+    case, fetch = nested(seed)
+    try:
+        expected = on_numpy(case.program, case.feeds, case.params, fetch)
+    except GraphadError:  # a name without a value
+        return False
+    try:
+        got, _ = on_xla(case.program, case.feeds, case.params, fetch, max_trips=16)
+    except ExecutionError as error:
+        if LENGTHS in str(error):
+            return False
+        raise
+    for name, one, other in zip(fetch, got, expected, strict=True):
+        assert_close(one, other, f"seed {seed}: {name}")
+    return True
+
+
+def test_some_random_nested_programs() -> None:
+    assert sum(map(assert_nested, range(8))) >= 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("start", range(100, 500, 50))
+def test_random_nested_programs(start: int) -> None:
+    assert sum(map(assert_nested, range(start, start + 50))) >= 35
+
+
+# -- loops ---------------------------------------------------------------------------------------
+
+
+def loop(trips: int | None, order: int = 1) -> ga.Program:
+    """``h = tanh(h * x)`` in a loop, and derivatives; how often it runs is a constant, or fed."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", shape=[3], dtype="float64", stop_gradient=False)
+        i = ga.layers.fill_constant([1], "int64", 0)
+        n = (
+            ga.layers.data("n", shape=[1], dtype="int64", append_batch_size=False)
+            if trips is None
+            else ga.layers.fill_constant([1], "int64", trips)
+        )
+        _, h = ga.layers.while_loop(lambda i, h: i < n, lambda i, h: [i + 1, ga.layers.tanh(h * x)], [i, x])
+        g = ga.layers.reduce_sum(h * h)
+        for _ in range(order):
+            (found,) = ga.gradients(g, [x])
+            assert found is not None
+            g = found
+        ga.layers.assign(g, program.global_block().create_var("result", dtype="float64"))
+    return program
+
+
+X = np.random.default_rng(0).normal(size=(2, 3))
+
+
+@pytest.mark.parametrize(("trips", "order"), [(0, 1), (1, 1), (7, 1), (5, 2)])
+def test_a_loop_of_known_trips(trips: int, order: int) -> None:
+    program = loop(trips, order)
+    (got,), _ = on_xla(program, {"x": X}, {}, ["result"])
+    assert_close(got, on_numpy(program, {"x": X}, {}, ["result"])[0], "result", 1e-10)
+
+
+def test_a_loop_of_known_trips_is_one_loop_of_xlas() -> None:
+    function = ga.to_jax(loop(50), ["result"])
+    with jax.enable_x64(True):
+        text = jax.jit(function).lower({"x": X}, {}).as_text()
+    assert text.count("stablehlo.tanh") <= 2
+    assert text.count("stablehlo.while") == 2
+
+
+@pytest.mark.parametrize("trips", [0, 1, 9])
+def test_a_loop_of_unknown_trips_takes_a_bound(trips: int) -> None:
+    program, feeds = loop(None), {"x": X, "n": np.array([trips])}
+    (got,), _ = on_xla(program, feeds, {}, ["result"], max_trips=9)
+    assert_close(got, on_numpy(program, feeds, {}, ["result"])[0], "result", 1e-10)
+
+
+def test_a_loop_of_unknown_trips_without_a_bound_is_refused_at_the_users_line() -> None:
+    with pytest.raises(NotLowered, match=r"operator 'while': how often it runs depends on 'less_than.*max_trips=[\s\S]*test_programs.py"):
+        ga.JaxExecutor().run(loop(None), {"x": X, "n": np.array([3])}, ["result"], ga.Scope())
+
+
+def test_more_trips_than_the_bound_are_an_error() -> None:
+    executor, scope = ga.JaxExecutor(max_trips=4), ga.Scope()
+    with pytest.raises(ExecutionError, match="the loop takes more than max_trips=4 iterations"):
+        executor.run(loop(None), {"x": X, "n": np.array([5])}, ["result"], scope)
+    assert not scope.names()
+
+
+def test_a_loop_of_unknown_trips_without_a_gradient_needs_no_bound() -> None:
+    program = loop(None, order=0)
+    (got,) = ga.JaxExecutor().run(program, {"x": X, "n": np.array([30])}, ["result"], ga.Scope())
+    assert_close(got, on_numpy(program, {"x": X, "n": np.array([30])}, {}, ["result"])[0], "result")
+
+
+def test_jax_differentiates_a_loop_of_known_trips_as_graphad_does() -> None:
+    function = ga.to_jax(loop(6, order=0), ["result"])
+    with jax.enable_x64(True):
+        got = jax.grad(lambda x: function({"x": x}, {})[0][0].sum())(jax.numpy.asarray(X))
+    (expected,) = on_numpy(loop(6), {"x": X}, {}, ["result"])
+    assert_close(np.asarray(got), expected, "dx", 1e-9)
