@@ -57,7 +57,7 @@ def test_single_normal_numbers_are_equal_to_the_last_bit() -> None:
 def test_double_normal_numbers_are_equal_but_for_the_rounding_of_the_tables() -> None:
     """numpy's tables were computed in double precision; no draw is another one."""
     expected = np.random.default_rng(SEEDS[2]).standard_normal(100_000)
-    np.testing.assert_allclose(drawn("standard_normal", SEEDS[2], (100_000,), "float64"), expected, rtol=1e-14)
+    np.testing.assert_allclose(drawn("standard_normal", SEEDS[2], (100_000,), "float64"), expected, rtol=5e-14)
 
 
 @pytest.mark.parametrize("op_type", RANDOM)
