@@ -89,7 +89,6 @@ def to_jax(
     fetch_list: object = None,
     *,
     max_trips: int | None = None,
-    axes: Mapping[int, str] | None = None,
     reinitialize: bool = False,
 ) -> JaxFunction:
     """A program as a pure function of jax's arrays, ``(feeds, state) -> (fetches, state)``.
@@ -99,7 +98,6 @@ def to_jax(
         fetch_list: variables or names whose values it returns.
         max_trips: how many iterations a loop may take whose trip count depends on values, where its gradient or an array that it writes
             needs a bound. Loops whose trip count is known, or follows from constants and shapes, need none.
-        axes: the name of the mesh axis of each ring of collectives, for ``shard_map``.
         reinitialize: run initialization operators although what they write has a value in the state.
 
     Raises:
@@ -107,6 +105,7 @@ def to_jax(
         ValueError: ``max_trips`` is below 1; a fetched name is unknown.
         NotLowered: (where the function is traced) an operator needs values that XLA does not know; the message names it and its line.
 
+    Collectives (``c_allreduce_sum`` and others) are those of a process that is alone, so the function is not one to shard by ``shard_map``.
     Programs with float64 or int64 values want 64 bits: call the function, and what is made of it, within ``jax.enable_x64(True)``.
 
     >>> import graphad as ga
@@ -125,7 +124,7 @@ def to_jax(
         raise InvalidType(f"max_trips is an integer or None, not {max_trips!r}")
     if max_trips is not None and max_trips < 1:
         raise InvalidValue(f"max_trips is 1 or more, not {max_trips}")
-    options = Options(max_trips, dict(axes or {}), reinitialize)
+    options = Options(max_trips, reinitialize)
     return JaxFunction(program, fetch_names(program.global_block(), fetch_list), options)
 
 

@@ -11,7 +11,7 @@ which the user gives. A block is traced once: what it makes says which values a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -62,12 +62,10 @@ class Options:
 
     Attributes:
         max_trips: iterations that a loop may take whose trip count is not known and whose gradient, or whose arrays, need one.
-        axes: the mesh axis of each ring of collectives.
         reinitialize: run initialization operators although what they write has a value.
     """
 
     max_trips: int | None = None
-    axes: Mapping[int, str] = field(default_factory=dict)
     reinitialize: bool = False
 
 
@@ -84,7 +82,7 @@ class Lowering:
         self.written = program
         program = in_own_form(program)
         self.program, self.block = program, program.global_block()
-        self.options, self.axes, self.key = options, options.axes, key
+        self.options, self.key = options, key
         self.saved = saved_names(program)
         self.streams: dict[Operator, str] | None = None
         self.iterations: list[Tensor] = []

@@ -108,7 +108,7 @@ LOWERED: dict[str, Lowered] = {}
 def lowers(*types: str) -> Callable[[Function], Function]:
     """Lower operators by a function of the lowering, the operator, its inputs by slot and its attributes, which gives the outputs by slot.
 
-    It is for what a kernel does not see: mesh axes of collectives (``lowering.axes``), random streams, the operator's names.
+    It is for what a kernel does not see: random streams, the operator's names.
     """
 
     def add(function: Function) -> Function:
