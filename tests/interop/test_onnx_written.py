@@ -25,7 +25,7 @@ from graphad.types import Array
 from tests.interop.test_onnx import COUNT, DENSE, FLOATS, W, lstm
 from tests.interop.test_onnx_nodes import _numbers, cases
 from tests.onnx_models import graph, model, node
-from tests.onnx_written import PAGE, outcome, table, tried
+from tests.onnx_written import PAGE, outcome, tried
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'graphad[onnx-tests]'")
 checker = pytest.importorskip("onnx.checker", reason="the onnx package is not installed: pip install 'graphad[onnx-tests]'")
@@ -269,9 +269,11 @@ def test_samples_of_operators(op_type: str, opened: bool) -> None:
 
 
 @pytest.mark.long
-def test_samples_of_all_operators_are_as_the_page_says() -> None:
-    """Written and run, or refused with the reason that docs/onnx.md gives: python -m tests.onnx_written writes it."""
-    assert table(list(tried())) in PAGE.read_text(encoding="utf-8")
+def test_samples_of_all_operators_are_written_or_refused_as_the_page_says() -> None:
+    """What is not written has one of the reasons of docs/onnx.md: python -m tests.onnx_written writes the table."""
+    page = PAGE.read_text(encoding="utf-8")
+    unlike = [each for each in tried() if each.outcome not in ("fine", "single") and f"| {each.outcome} |" not in page]
+    assert not unlike, "\n".join(map(str, unlike))
 
 
 # Node tests that are read and cannot be compared when they are written: the beginnings of their names, and why.
