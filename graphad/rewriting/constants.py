@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from graphad.ir import Op, Value
@@ -29,6 +31,12 @@ def _filled(op: Op) -> Number | None:
 
 def fillers() -> frozenset[str]:
     """The types of operators that may fill a value with one number."""
+    return _fillers(len(REGISTRY))
+
+
+@lru_cache(maxsize=16)
+def _fillers(registered: int) -> frozenset[str]:
+    """The same, listed again when operators were registered: sets of rules are made in every run of some passes."""
     return frozenset({LISTED, *(type for type, definition in REGISTRY.items() if definition.fills)})
 
 

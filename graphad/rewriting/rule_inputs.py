@@ -158,7 +158,7 @@ def _ints(content: str, dtype: np.dtype[Any], kinks: tuple[float, ...]) -> Array
 
 def _floats(content: str, dtype: np.dtype[Any], kinks: tuple[float, ...], exact: bool) -> list[float]:
     ends = np.finfo(dtype)
-    ordinary = [float(x) for x in np.random.default_rng(20).normal(size=61) * 1.7]
+    ordinary = _ordinary()
     if content in ("kinks", "equal"):
         return list(_around([0.0, *kinks, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0], dtype))
     if content == "halves":
@@ -180,6 +180,12 @@ def _floats(content: str, dtype: np.dtype[Any], kinks: tuple[float, ...], exact:
     if content == "not finite":
         return [np.nan, 1.25, np.inf, 0.0, -np.inf, -2.5, -0.0, np.inf, ends.max, ends.smallest_subnormal, -1.0]
     return ordinary
+
+
+@lru_cache(maxsize=1)
+def _ordinary() -> list[float]:
+    """As normally distributed numbers, without any that are whole, or halves, or equal."""
+    return [float(x) for x in np.random.default_rng(20).normal(size=61) * 1.7]
 
 
 def _around(numbers: Iterable[float], dtype: np.dtype[Any]) -> Iterator[float]:

@@ -10,6 +10,7 @@ The rules are in ``graphad.passes.cleanup.rules``, by topic; ``Simplify().rules(
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from graphad.ir import Graph
 from graphad.passes.cleanup.rules import claims
@@ -43,4 +44,9 @@ class Simplify(Pass):
 
     def rules(self) -> RuleSet:
         """The rules in the order in which they are tried at an operator."""
-        return RuleSet([DropoutInTest(), DropoutOfNothing(), *(claim.rule for claim in claims() if self.fast or claim.exact)])
+        return _rules(self.fast)
+
+
+@cache
+def _rules(fast: bool) -> RuleSet:
+    return RuleSet([DropoutInTest(), DropoutOfNothing(), *(claim.rule for claim in claims() if fast or claim.exact)])
