@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import NoReturn
 
 import numpy as np
@@ -12,7 +13,7 @@ from graphad.interop.onnx import stacks
 from graphad.interop.onnx.emitting import Frame, Nodes, is_same
 from graphad.interop.onnx.layouts import Layouts
 from graphad.interop.onnx.stacks import Layout, NoRows, Stack
-from graphad.interop.onnx.terms import Axis, Size, Term
+from graphad.interop.onnx.terms import Axis, Size, Term, on
 from graphad.interop.onnx.writers import WRITERS, Call, CannotWrite, by_formula
 from graphad.ir import Graph, Op, Value
 from graphad.ir.regions import BranchLike, CallLike, LoopLike, control_definition
@@ -171,8 +172,6 @@ class GraphWriter:
         self.write(graph)
 
     def _branches(self, op: Op, branch: BranchLike) -> None:
-        if not op.attrs.get("is_scalar_condition", True):
-            raise CannotWrite("a branch that asks whether tensors have elements")
         given = [self.bound.get(each) for each in branch.operands]
         outs: list[list[Bound]] = []
 
@@ -185,13 +184,18 @@ class GraphWriter:
             return run
 
         yes, no = (build(graph) for graph in op.graphs.values())
-        condition = self.bound[branch.condition[0]]
-        assert isinstance(condition, Term)
-        found = self.nodes.choose(condition, yes, no)
+        found = self.nodes.choose(self._condition(op, branch), yes, no)
         for value, made, other in zip(branch.results, _like(outs[0], found), outs[1], strict=True):
             if isinstance(made, Stack) and made.layout.is_rows:
                 made = self._merged(made, other)
             self.bind(value, made)
+
+    def _condition(self, op: Op, branch: BranchLike) -> Term:
+        """What decides: a truth value, or whether all of some tensors have elements."""
+        terms = [each for value in branch.condition if isinstance(each := self.bound[value], Term)]
+        if op.attrs.get("is_scalar_condition", True):
+            return terms[0]
+        return reduce(on.logical_and, [on.greater(self.nodes.size(each), 0) for each in terms])
 
     def _merged(self, made: Stack, other: Bound) -> Stack:
         """Rows from one of two branches: as many as the first tensor has, or one."""

@@ -43,7 +43,7 @@ def _truth(call: Call) -> Result:
     """Of truth values as numbers the least, or the largest."""
     x, nodes = call["X"], call.nodes
     axes = reduced_axes(x.ndim, call.attr("dim"), call.attr("reduce_all"))
-    number = nodes.cast(nodes.cast(x, "bool"), "int32")
+    number = nodes.cast(nodes.cast(x, "bool"), "uint8")
     return nodes.cast(nodes.reduce("Min" if call.type == "reduce_all" else "Max", number, axes, bool(call.attr("keep_dim"))), "bool")
 
 
