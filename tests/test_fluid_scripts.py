@@ -19,14 +19,15 @@ def test_fit_a_line() -> None:
         fluid.optimizer.SGD(learning_rate=0.05).minimize(avg_loss)
     place = fluid.CPUPlace()
     exe = fluid.Executor(place)
-    exe.run(startup)
-    feeder = fluid.DataFeeder(place=place, feed_list=[x, y], program=main)
-    rng = np.random.default_rng(0)
-    rows = [(row, [row.sum()]) for row in rng.normal(size=(32, 13)).astype("float32")]
-    losses = [exe.run(main, feed=feeder.feed(rows), fetch_list=[avg_loss])[0] for _ in range(60)]
-    assert losses[-1] < 0.01 * losses[0]
-    (tested,) = exe.run(test_program, feed=feeder.feed(rows), fetch_list=[avg_loss.name])
-    assert tested < losses[-1] * 1.01
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        feeder = fluid.DataFeeder(place=place, feed_list=[x, y], program=main)
+        rng = np.random.default_rng(0)
+        rows = [(row, [row.sum()]) for row in rng.normal(size=(32, 13)).astype("float32")]
+        losses = [exe.run(main, feed=feeder.feed(rows), fetch_list=[avg_loss])[0] for _ in range(60)]
+        assert losses[-1] < 0.01 * losses[0]
+        (tested,) = exe.run(test_program, feed=feeder.feed(rows), fetch_list=[avg_loss.name])
+        assert tested < losses[-1] * 1.01
 
 
 def test_recognize_digits() -> None:

@@ -232,7 +232,7 @@ def _sharded(X: TensorType, *, nranks: int = 1, **_: object) -> TensorType:
     return TensorType((-1 if -1 in X.shape else shard_size(element_count(X.shape), _ranked(nranks)),), X.dtype)
 
 
-@operator("X -> Out", infer=_sharded, grad=None, ordered=True, linear="X", own=True, flops=0)
+@operator("X -> Out", infer=_sharded, grad=None, ordered=True, own=True, flops=0)
 def c_shard(X: Array, *, ring_id: int = 0, nranks: int = 1, reduce: bool = False) -> Array:
     """This rank's elements of X, which all ranks have; or, with ``reduce``, of the sum of what the ranks have."""
     size, own = check_size("c_shard", ring_id, nranks), current().rank(ring_id)
@@ -249,7 +249,7 @@ def _whole(X: TensorType, *, shape: list[int], nranks: int = 1, **_: object) -> 
     return TensorType(checked_shape(shape), X.dtype)
 
 
-@operator("X -> Out", infer=_whole, grad=None, ordered=True, linear="X", own=True, flops=0)
+@operator("X -> Out", infer=_whole, grad=None, ordered=True, own=True, flops=0)
 def c_unshard(X: Array, *, shape: list[int], ring_id: int = 0, nranks: int = 1) -> Array:
     """The tensor of a shape of which every rank has a shard."""
     check_size("c_unshard", ring_id, nranks)

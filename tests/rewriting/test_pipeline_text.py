@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given, reject
@@ -51,7 +51,12 @@ def any_options(kind: type[Any]) -> st.SearchStrategy[Any]:
         except ValueError:
             return reject()
 
-    return st.builds(made, **{f.name: OPTIONS[hints[f.name]] for f in fields(kind)})
+    return st.builds(made, **{f.name: options_of(hints[f.name]) for f in fields(kind)})
+
+
+def options_of(hint: Any) -> st.SearchStrategy[Any]:
+    """Options of a type; of a ``Literal`` its words."""
+    return st.sampled_from(get_args(hint)) if get_origin(hint) is Literal else OPTIONS[hint]
 
 
 def test_the_passes_that_ship() -> None:

@@ -26,7 +26,7 @@ def registry() -> Iterator[None]:
 def test_every_operator_of_the_library_has_samples_that_run() -> None:
     own = [op_type for op_type, definition in REGISTRY.items() if not isinstance(definition, GradOpDef | ControlDef)]
     without = [op_type for op_type in own if not samples_of(op_type)]
-    assert not without
+    assert without == ["send_v2", "recv_v2"]  # which need another rank
     failing = [op_type for op_type in own for sample in samples_of(op_type) if not runs(lookup(op_type), sample)]
     assert not failing
 
