@@ -368,7 +368,7 @@ def _unified(op: Operator, name: str, values: Sequence[Tensor], capacity: int) -
         return present[0]
     if all(isinstance(value, TensorArray | Buffer) for value in present):
         size = max(capacity, *(value.capacity if isinstance(value, Buffer) else len(value) for value in present))
-        buffers = [jax.eval_shape(lambda v=value: _buffer_of(v, size)) for value in present]
+        buffers = [jax.eval_shape(lambda v: _buffer_of(v, size), value) for value in present]
         return next((b for b in buffers if b.data is not None), buffers[0])
     if all(isinstance(value, Tape | TapeBuffer) for value in present):
         return next((v for v in present if isinstance(v, TapeBuffer)), present[0])

@@ -46,6 +46,12 @@ def _copied(value: Tensor, dtype: Tensor = None, copy: Tensor = True, **_: objec
     return found.copy() if copy else found
 
 
+def _filled(shape: Tensor, fill_value: Tensor, dtype: Tensor = None) -> Tensor:
+    if isinstance(fill_value, XlaArray):
+        return wrapped(jnp.full(shape, fill_value.value, dtype))
+    return wrapped(np.full(shape, fill_value, dtype))
+
+
 class _IsArray(type):
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, np.ndarray | XlaArray)
@@ -71,9 +77,10 @@ class Namespace:
     ascontiguousarray = staticmethod(_array)
     require = staticmethod(_array)
     array = staticmethod(_copied)
+    full = staticmethod(_filled)
 
     def __init__(self) -> None:
-        for name in ("zeros", "ones", "empty", "full", "arange", "linspace", "eye", "identity", "tri", "indices"):
+        for name in ("zeros", "ones", "empty", "arange", "linspace", "eye", "identity", "tri", "indices"):
             setattr(self, name, _made(getattr(np, name)))
 
     def __getattr__(self, name: str) -> Tensor:

@@ -67,11 +67,12 @@ class Buffer(Aggregate):
         return Buffer(into.data.at[at].set(item.astype(into.data.dtype)), filled, length)
 
     def without(self, index: Tensor) -> Buffer:
-        """With nothing at an index."""
+        """With nothing at an index; the same if it has no place there."""
         if self.data is None:
             return self
-        at = jnp.clip(index, 0, self.capacity - 1)
-        return Buffer(self.data.at[at].set(0), jnp.asarray(self.filled).at[at].set(False), self.length)
+        at = jnp.where(jnp.asarray(index) < 0, self.capacity, index)  # beyond the end, where jax drops what is set
+        data, filled = self.data.at[at].set(0, mode="drop"), jnp.asarray(self.filled).at[at].set(False, mode="drop")
+        return Buffer(data, filled, self.length)
 
     def read(self, index: Tensor) -> Tensor:
         """The tensor at an index; zeros where there is none."""

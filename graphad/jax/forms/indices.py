@@ -38,6 +38,14 @@ def _added_rows(rows: Tensor, ids: Tensor, count: int) -> Tensor:
     return jnp.zeros((count, *rows.shape[1:]), rows.dtype).at[ids].add(rows)
 
 
+@replaces(indexing._sums)
+def _sums(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """All ids, and of each the sum of the rows of its equals: how many differ depends on values."""
+    rows, ids = jnp.asarray(rows), jnp.asarray(ids)
+    _, which = jnp.unique(ids, return_inverse=True, size=len(ids))
+    return ids, jnp.zeros_like(rows).at[which].add(rows)[which]
+
+
 @replaces(indexing._index_taken)
 def _index_taken(X: Tensor, Index: Tensor, axis: int) -> Tensor:
     index = _from_either_end("Index", Index.reshape(-1) if Index.ndim > 1 else Index, X.shape[axis])
