@@ -85,7 +85,7 @@ def overlay_of(graph: Graph, folding: Folding, options: Options) -> Overlay | No
         name = options.overlay
         numbers = _named(graph, name, options)
     else:
-        numbers = _given(graph, options.overlay, "overlay")
+        numbers = numbers_by_node(graph, options.overlay, "overlay")
     combine = sum if name in ("flops", "time") or not name else max
     title = options.overlay_title or TITLES.get(name, "overlay")
     return Overlay(_folded(numbers, folding, combine), title)
@@ -107,9 +107,9 @@ def _named(graph: Graph, name: str, options: Options) -> dict[Node, float]:
         what = "seconds by operator" if name == "time" else "arrays by the names of values, as a run fetched them"
         raise InvalidType(f"overlay={name!r} shows what was measured: give it as measured=, {what}")
     if name == "time":
-        return _given(graph, options.measured, "measured")
+        return numbers_by_node(graph, options.measured, "measured")
     look = _greatest if name == "range" else _share_not_finite
-    return _given(graph, {key: look(array) for key, array in options.measured.items()}, "measured")
+    return numbers_by_node(graph, {key: look(array) for key, array in options.measured.items()}, "measured")
 
 
 def _costs(graph: Graph, name: str, batch: int) -> dict[Node, float]:
@@ -142,8 +142,13 @@ def _alive(graph: Graph, batch: int) -> dict[Node, float]:
     return times
 
 
-def _given(graph: Graph, numbers: Measured, what: str) -> dict[Node, float]:
-    """Numbers by the nodes they are meant for: a node, its operator or variable in the program, the name of a value."""
+def numbers_by_node(graph: Graph, numbers: Measured, what: str = "overlay") -> dict[Node, float]:
+    """Numbers by the nodes they are meant for: a node, its operator or variable in the program, the name of a value.
+
+    Raises:
+        TypeError: a number is none.
+        ValueError: no node of the graph is among those given.
+    """
     keys = {key if isinstance(key, str) else id(key): number for key, number in numbers.items()}
     found: dict[Node, float] = {}
     for node in (node for subgraph in graph.tree() for node in (*subgraph.ops, *subgraph.values)):

@@ -8,14 +8,17 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
+from graphad.drawing.overlays import numbers_by_node
 from graphad.errors import GraphadError, InvalidType, InvalidValue
 from graphad.interop.files import write_bytes
-from graphad.ir import Graph, lower
+from graphad.ir import Graph, Node, lower
 from graphad.program import Program
 from graphad.rewriting import Pass, Pipeline
 from graphad.viewing.recording import Frame, Recorder
@@ -64,6 +67,8 @@ def view(
     feed: Mapping[str, object] | None = None,
     batch: int = 1,
     watched: bool = False,
+    overlay: Mapping[Any, Any] | None = None,
+    overlay_title: str = "overlay",
 ) -> Page:
     """A page that shows a program or a graph, and what each pass of a pipeline, and each of its rewrites, does to it.
 
@@ -72,10 +77,12 @@ def view(
         pipeline: the passes to run, or their text; none if None.
         path: the file to write the page to.
         title: the heading; the name of the program if None.
-        feed: arrays by the name of the variable. The program is run on them, and the page shows what values are. Parameters that
-            are not among them are drawn at random, and the page says so.
+        feed: arrays by the name of the variable. The program is run on them, and the page shows what values are, and how long operators
+            took. Parameters that are not among them are drawn at random, and the page says so.
         batch: what unknown extents of the data are taken to be in costs.
         watched: whether the page loads itself again whenever its window is looked at again, since it is written again and again.
+        overlay: numbers by node, which the page can color operators by, as ``ga.draw`` does: ``executor.profile.heat()``, for instance.
+        overlay_title: what those numbers are.
 
     Returns:
         The page. It is one file, which needs nothing from elsewhere.
@@ -91,7 +98,9 @@ def view(
     >>> page.html.startswith("<!doctype html>"), page.path
     (True, None)
     """
-    return record(_graph(program_or_graph), _passes(pipeline), path, title=title or "program", feed=feed, batch=batch, watched=watched)
+    graph = _graph(program_or_graph)
+    overlays = () if overlay is None else ((overlay_title, _colors(program_or_graph, graph, overlay)),)
+    return record(graph, _passes(pipeline), path, title=title or "program", feed=feed, batch=batch, watched=watched, overlays=overlays)
 
 
 def record(
@@ -104,9 +113,13 @@ def record(
     batch: int = 1,
     watched: bool = False,
     rewrite: int | None = None,
+    overlays: Sequence[tuple[str, Mapping[Node, float]]] = (),
 ) -> Page:
     """The same of a graph itself, which the passes change. ``rewrite``: which of all rewrites the page's ``hash`` leads to."""
     recorder, values = Recorder(graph, batch), Statistics()
+    colors = [
+        {"title": name, "numbers": {recorder.states.numbers[node]: _finite(x) for node, x in each.items()}} for name, each in overlays
+    ]
     try:
         values = values.joined(statistics(graph, feed, recorder.states.numbers))
         with recorder.recording():
@@ -115,10 +128,10 @@ def record(
         values = values.joined(_after(recorder, feed) if passes is not None else Statistics())
     except Exception as error:
         if path is not None and len(recorder.frames) > 1:
-            saved = Page(page_of(recorder, title, values, watched)).save(path)
+            saved = Page(page_of(recorder, title, values, watched, colors)).save(path)
             _mention(error, f"the page up to the failure: {saved.path}")
         raise
-    page = Page(page_of(recorder, title, values, watched), hash="" if rewrite is None else recorder.place(rewrite))
+    page = Page(page_of(recorder, title, values, watched, colors), hash="" if rewrite is None else recorder.place(rewrite))
     return page if path is None else page.save(path)
 
 
@@ -136,6 +149,21 @@ def _graph(program_or_graph: Program | Graph) -> Graph:
     if isinstance(program_or_graph, Graph):
         return program_or_graph.clone()
     raise InvalidType(f"a Program or a Graph is viewed, not {program_or_graph!r}")
+
+
+def _colors(given: Program | Graph, graph: Graph, overlay: Mapping[Any, Any]) -> dict[Node, float]:
+    """The numbers of an overlay by the nodes of the graph that is shown, which is a copy if a graph was given."""
+    if not isinstance(given, Graph):
+        return numbers_by_node(graph, overlay)
+    twins: dict[Node, Node] = {}
+    for old, new in zip(given.tree(), graph.tree(), strict=True):
+        twins |= dict(zip((*old.ops, *old.values), (*new.ops, *new.values), strict=True))
+    return {twins[node]: number for node, number in numbers_by_node(given, overlay).items()}
+
+
+def _finite(number: float) -> float | None:
+    """A number as JSON has it: None for what is not finite."""
+    return number if isfinite(number) else None
 
 
 def _passes(pipeline: Pass | str | None) -> Pass | None:
@@ -156,13 +184,15 @@ def _mention(error: Exception, text: str) -> None:
 # -- the file --------------------------------------------------------------------------------------
 
 
-def page_of(recorder: Recorder, title: str, values: Statistics, watched: bool) -> str:
+def page_of(recorder: Recorder, title: str, values: Statistics, watched: bool, overlays: Sequence[Json] = ()) -> str:
     """The page of what was recorded."""
     data = {
         "title": title,
         "watched": watched,
         "frames": [_frame(frame, recorder) for frame in recorder.frames],
         "values": values.found,
+        "seconds": {number: float(f"{seconds:.3g}") for number, seconds in values.seconds.items()},
+        "overlays": list(overlays),
         "note": values.note,
     }
     text = json.dumps(data | {"tables": recorder.tables.stored()}, separators=(",", ":"), ensure_ascii=False)

@@ -11,10 +11,8 @@ import pytest
 
 import graphad as ga
 from graphad.drawing import to_svg
-from tests.drawing_geometry import measured, random_program
-from tests.source_tree import ROOT
+from tests.drawing_geometry import measured, pictures, random_program
 
-IMAGES = [path for path in sorted((ROOT / "docs/images").rglob("*.svg")) if 'class="node' in path.read_text(encoding="utf-8")]
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 100 100">{}</svg>'
 TEXT = '<text x="50" y="{}" font-size="10">label</text>'
 LINE = '<g class="edge"><title>line</title><path d="M0,{0}C10,{0} 90,{0} 100,{0}"/></g>'
@@ -30,7 +28,7 @@ def test_what_is_measured() -> None:
     assert not measured(SVG.format(moved + LINE.format(17))).crossed
 
 
-@pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", pictures(), ids=lambda path: path.stem)
 def test_labels_of_the_pictures_in_the_documentation_are_free(path: Path) -> None:
     found = measured(path.read_text(encoding="utf-8"))
     assert found.labels

@@ -19,7 +19,10 @@ from tests.viewing.programs import PROGRAMS
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-FEEDS = {"x": np.full((2, 6), 0.5, "float32"), "label": np.zeros((2, 1), "int64")}
+FEEDS: dict[str, dict[str, object]] = {
+    "training": {"x": np.full((2, 6), 0.5, "float32"), "label": np.zeros((2, 1), "int64")},
+    "loop": {"x": np.linspace(-1, 1, 24, dtype="float32").reshape(3, 2, 4)},
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, made in PROGRAMS.items():
         program, pipeline = made()
         paths[name] = folder / f"{name}.html"
-        ga.view(program, pipeline, paths[name], title=name, feed=FEEDS if name == "training" else None)
+        ga.view(program, pipeline, paths[name], title=name, feed=FEEDS.get(name))
     return paths
 
 
@@ -283,6 +286,46 @@ def test_statistics_of_the_feed_are_shown(page: Page) -> None:
     assert details(page).get_by_role("img", name=re.compile("histogram")).count() == 1
     page.keyboard.press("Escape")
     assert "Drawn at random" in details(page).inner_text()
+
+
+def test_statistics_of_values_in_loops_say_how_often_they_were_computed(window: Window, pages: dict[str, Path]) -> None:
+    page = window.open(pages["loop"])
+    page.get_by_role("searchbox").fill("tanh")
+    page.keyboard.press("Enter")
+    said = details(page).inner_text()
+    assert re.search(r"Values of tanh_0\.tmp_0[\s\S]*min\s+-?0\.\d+[\s\S]*computed\s+3 times", said)
+    assert details(page).get_by_role("img", name=re.compile("histogram")).count() == 1
+    ranges = details(page).get_by_role("img", name=re.compile("ranges of 3 iterations"))
+    assert ranges.locator("rect").count() == 3
+
+
+def test_operators_say_what_time_they_took_and_can_be_colored_by_it(window: Window, pages: dict[str, Path]) -> None:
+    page = window.open(pages["training"])
+    assert graph(page).get_by_role("img", name=re.compile("^colors: ")).count() == 0
+    plain = shape(page, "tanh").locator("rect").evaluate("(e) => getComputedStyle(e).fill")
+    shape(page, "tanh").click()
+    assert re.search(r"time\s+[\d.]+ [µm]?s \([\d.]+ % of the run\)", details(page).inner_text())
+    names = []
+    for _ in range(3):
+        page.get_by_role("button", name="color by").click()
+        names.append(graph(page).get_by_role("img", name=re.compile("^colors: ")).get_attribute("aria-label") or "")
+    assert [name.split(": ")[1].split(" from ")[0] for name in names] == ["operations", "bytes moved", "time, measured"]
+    assert shape(page, "tanh").locator("rect").evaluate("(e) => getComputedStyle(e).fill") != plain
+    assert "color=time" in window.settled().url
+    window.page.reload()
+    assert graph(page).get_by_role("img", name=re.compile("^colors: time")).count() == 1
+    page.keyboard.press("t")
+    assert graph(page).get_by_role("img", name=re.compile("^colors: ")).count() == 0
+    assert shape(page, "tanh").locator("rect").evaluate("(e) => getComputedStyle(e).fill") == plain
+
+
+def test_arrows_end_in_the_direction_that_they_go(page: Page) -> None:
+    """From rank to rank downwards, whether or not the boxes are right above one another."""
+    at = "p.getPointAtLength(p.getTotalLength()"
+    end = f"(p) => {{ const a = {at} - 2), b = {at}); return [b.x - a.x, b.y - a.y]; }}"
+    paths = graph(page).locator("path.arrow:not(.saved)").evaluate_all(f"(paths) => paths.map({end})")
+    assert len(paths) > 5
+    assert all(down > abs(across) for across, down in paths)
 
 
 def test_partners_are_highlighted_together(page: Page) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -14,9 +15,10 @@ import graphad as ga
 from graphad.rewriting import Pass, Step, observing
 from graphad.viewing.recording import Recorder
 from graphad.viewing.states import Delta, States
+from graphad.viewing.statistics import MOST_KEPT, MOST_RANGES, _Seen, statistics
 from graphad.viewing.tables import Tables
 from tests.source_tree import ROOT
-from tests.viewing.programs import PROGRAMS, repeated, training
+from tests.viewing.programs import PROGRAMS, loop, repeated, training
 
 
 def stored(page: str) -> dict[str, Any]:
@@ -150,6 +152,59 @@ def test_values_are_summed_up_for_forward_and_backward() -> None:
     assert found["fc_0.tmp_2"][4] == 8  # the first row of tanh is nan
     assert found["fc_0.w_0@GRAD"][4] > 0
     assert data["note"].startswith("Drawn at random, since the feed does not have them: fc_0.w_0")
+
+
+def test_values_in_loops_are_summed_up_over_the_iterations() -> None:
+    """The state of the recurrence, against the same one in numpy; its gradient's loop runs as often."""
+    program, pipeline = loop()
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(3, 2, 4)).astype("float32"), rng.normal(size=(8, 4)).astype("float32")
+    states = [np.zeros((2, 4), "float32")]
+    for row in x:
+        states.append(np.tanh(np.concatenate([row, states[-1]], axis=1) @ w))
+    graph = ga.lower(program)
+    recorder = Recorder(graph)
+    with recorder.recording():
+        ga.Pipeline.parse(pipeline).run(graph)
+    found = statistics(graph, {"x": x, "w": w}, recorder.states.numbers)
+    by_type = {op.type: op for inner in graph.tree() for op in inner.ops}
+    low, high, mean, bins, *_, size, times, ranges = found.found[recorder.states.number(by_type["tanh"].outputs["Out"][0])]
+    after = np.stack(states[1:])
+    np.testing.assert_allclose([low, high, mean], [after.min(), after.max(), after.mean()], rtol=1e-5)
+    np.testing.assert_allclose(ranges, [[state.min(), state.max()] for state in states[1:]], rtol=1e-5)
+    assert (size, times, sum(bins)) == (24, 3, 24)
+    (carried,) = (value for value in by_type["concat"].inputs["X"] if value.given)
+    np.testing.assert_allclose(found.found[recorder.states.number(carried)][-1], [[s.min(), s.max()] for s in states[:3]], rtol=1e-5)
+    assert found.found[recorder.states.number(by_type["tanh_grad"].outputs["X@GRAD"][0])][8] == 3
+    assert found.seconds.keys() == {recorder.states.number(op) for inner in graph.tree() for op in inner.ops}
+    assert all(0 < seconds < 1 for seconds in found.seconds.values())
+
+
+def test_much_that_a_loop_computes_is_summed_up_in_little_room() -> None:
+    seen = _Seen()
+    for i in range(200):
+        seen.add(np.full(1000, float(i)))
+    low, high, mean, bins, *_, size, times, ranges = seen.summary()
+    assert (low, high, mean, size, times) == (0.0, 199.0, 99.5, 200_000, 200)
+    assert sum(array.size for array in seen.kept) <= MOST_KEPT
+    assert max(bins) < 2 * min(bins)
+    assert len(ranges) == MOST_RANGES
+    assert ranges[-1] == [195.0, 199.0]
+    assert all(after[0] > before[1] for before, after in itertools.pairwise(ranges))
+
+
+def test_numbers_of_the_user_are_colors() -> None:
+    program, pipeline = training()
+    block = program.global_block()
+    data = stored(ga.view(program, pipeline, overlay={block.ops[0]: 2.0, "fc_0.tmp_1": np.inf}, overlay_title="heat").html)
+    (overlay,) = data["overlays"]
+    assert overlay["title"] == "heat"
+    assert sorted(overlay["numbers"].values(), key=str) == [2.0, None]
+    graph = ga.lower(program)
+    (number,) = stored(ga.view(graph, overlay={next(iter(graph.ops)): 2.0}).html)["overlays"][0]["numbers"].values()
+    assert number == 2.0
+    with pytest.raises(ValueError, match="overlay has no operator or value of this graph, but 'nothing'"):
+        ga.view(program, overlay={"nothing": 1.0})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-// The state of the page in the address, so that it can be kept, sent and reloaded: #pass=2&step=5&sel=o14&view=10,20,0.8&groups=+o3,-x7
+// The state of the page in the address, so that it can be kept, sent and reloaded: #pass=2&step=5&sel=o14&view=10,20,0.8&color=time&groups=o3,-x7
 
 import type { Viewport } from "./canvas";
 
@@ -8,6 +8,7 @@ export interface Address {
   selection: string;
   view: Viewport | null;
   groups: Map<string, boolean>;
+  color: string; // what boxes are colored by; empty: by the part of the program
 }
 
 export function written(address: Address): string {
@@ -15,6 +16,7 @@ export function written(address: Address): string {
   if (address.step >= 0) parts.push(`step=${address.step + 1}`);
   if (address.selection) parts.push(`sel=${encodeURIComponent(address.selection)}`);
   if (address.view !== null) parts.push(`view=${address.view.x.toFixed(0)},${address.view.y.toFixed(0)}`, `zoom=${address.view.scale.toFixed(3)}`);
+  if (address.color) parts.push(`color=${encodeURIComponent(address.color)}`);
   if (address.groups.size) parts.push(`groups=${[...address.groups].map(([key, isOpen]) => `${isOpen ? "" : "-"}${encodeURIComponent(key)}`).join(",")}`);
   return `#${parts.join("&")}`;
 }
@@ -29,8 +31,9 @@ export function read(hash: string): Address {
     pass: Math.floor(number(parts.get("pass"), 0)),
     step: Math.floor(number(parts.get("step"), 0)) - 1,
     selection: decoded(parts.get("sel") ?? ""),
-    view: x && y && scale > 0 ? { x: number(x, 0), y: number(y, 0), scale } : null,
+    view: scale > 0 ? { x: number(x || undefined, NaN), y: number(y || undefined, NaN), scale } : null,
     groups: new Map(groups.map((key): [string, boolean] => (key.startsWith("-") ? [decoded(key.slice(1)), false] : [decoded(key), true]))),
+    color: decoded(parts.get("color") ?? ""),
   };
 }
 

@@ -4,6 +4,7 @@ import type { Mark } from "./changes";
 import { ROLES } from "./data";
 import { html, svg } from "./elements";
 import type { Point } from "./layout";
+import { type Overlay, quantity, Scale } from "./overlay";
 import { type Arrow, changesIn, type Scene, type Shape, SMALL, TITLE } from "./scene";
 import { push } from "./state";
 import { isGroup, type Tree } from "./tree";
@@ -42,6 +43,8 @@ export class Canvas {
   view: Viewport = { x: 0, y: 0, scale: 1 };
   scene: Scene = { shapes: new Map(), arrows: [], width: 0, height: 0 };
   private tree: Tree | null = null;
+  overlay: Overlay | null = null; // what boxes are colored by, from the next ``show`` on
+  private scale: Scale | null = null;
   private readonly svg = svg("svg", { class: "canvas", tabindex: 0, role: "application", "aria-roledescription": "drawing" });
   private readonly world = svg("g");
   private readonly layers = { frames: svg("g"), arrows: svg("g", { class: "arrows" }), shapes: svg("g"), afar: svg("g", { class: "afar" }) };
@@ -66,11 +69,47 @@ export class Canvas {
   show(tree: Tree, scene: Scene): void {
     this.tree = tree;
     this.scene = scene;
+    this.measure();
     for (const element of this.drawn.values()) element.remove();
     this.drawn.clear();
     this.isNew = true;
     this.drawMap();
     this.refresh();
+  }
+
+  // -- colors -------------------------------------------------------------------------------------
+
+  /** Color the boxes by numbers; null: by the part of the program. */
+  paint(overlay: Overlay | null): void {
+    this.overlay = overlay;
+    this.show(this.tree!, this.scene);
+  }
+
+  private measure(): void {
+    this.pane.querySelector(".scale")?.remove();
+    const numbers = this.overlay === null ? [] : [...this.scene.shapes.values()].map((shape) => this.number(shape)).filter((number) => number !== null);
+    this.scale = this.overlay === null || numbers.length === 0 ? null : new Scale(this.overlay, numbers);
+    if (this.scale !== null) this.pane.append(this.scale.bar());
+  }
+
+  /** The number of a box: of a closed group the sum over what is in it. An open one has the color of its part. */
+  private number({ item }: Shape): number | null {
+    const numbers = this.overlay!.numbers;
+    if (!isGroup(item)) return numbers.get(item.op?.id ?? item.value) ?? null;
+    if (item.isOpen) return null;
+    const ids = item.op === null ? item.ops : [item.op.id, ...item.ops];
+    const known = ids.map((id) => numbers.get(id)).filter((number) => number !== undefined);
+    return known.length ? known.reduce((a, b) => a + b, 0) : null;
+  }
+
+  /** The color of a box, and whether its letters are light. */
+  private colored(group: SVGElement, shape: Shape): void {
+    const number = this.scale === null ? null : this.number(shape);
+    if (this.scale === null || (isGroup(shape.item) && shape.item.isOpen)) return;
+    group.classList.add(number === null ? "unmeasured" : this.scale.isDark(number) ? "on-dark" : "on-light");
+    if (number === null) return;
+    for (const body of group.querySelectorAll<SVGElement>(".body")) body.style.fill = this.scale.color(number);
+    group.append(svg("title", {}, `${this.scale.overlay.title}: ${quantity(number, this.scale.overlay.unit)}`));
   }
 
   // -- view ---------------------------------------------------------------------------------------
@@ -201,6 +240,7 @@ export class Canvas {
     group.append(svg("rect", { class: "body", width: shape.w, height: shape.h, rx: radius }));
     if (isGroup(item)) group.append(toggle(isFrame, shape.title));
     group.append(...labels(shape, isFrame));
+    this.colored(group, shape);
     const badge = badgeOf(mark, counts, isFrame);
     if (badge) group.append(svg("text", { class: `badge ${mark ?? "mixed"}`, x: shape.w - 4, y: -4, "text-anchor": "end", "font-size": SMALL }, badge));
     (isFrame ? this.layers.frames : this.layers.shapes).append(group);
@@ -208,7 +248,7 @@ export class Canvas {
   }
 
   private arrow(arrow: Arrow): SVGElement {
-    const path = svg("path", { class: `arrow ${arrow.kind}`, d: curve(arrow.points), "data-value": [...arrow.values][0]! });
+    const path = svg("path", { class: `arrow ${arrow.kind}`, d: curve(arrow.points, arrow.kind === "saved"), "data-value": [...arrow.values][0]! });
     this.layers.arrows.append(path);
     return path;
   }
@@ -260,17 +300,19 @@ export class Canvas {
     this.map.style.height = `${height}px`;
     this.map.setAttribute("preserveAspectRatio", "none");
     this.map.setAttribute("viewBox", `0 0 ${this.scene.width} ${this.scene.height}`);
-    const byClass = new Map<string, string[]>();
+    const byClass = new Map<string, string[]>(); // also by color, where there is an overlay
     for (const shape of this.scene.shapes.values()) {
       if (isGroup(shape.item) && shape.item.isOpen) continue;
       const role = isGroup(shape.item) ? shape.item.role : shape.item.op === null ? 0 : this.tree!.stateOf(shape.item.op).role(shape.item.op);
-      const name = (shape.item.op && this.tree!.changes.ops.get(shape.item.op.id)) || ROLES[role]!;
+      const number = this.scale === null ? null : this.number(shape);
+      const name = number !== null ? this.scale!.color(number) : (shape.item.op && this.tree!.changes.ops.get(shape.item.op.id)) || ROLES[role]!;
       const d = `M${shape.x.toFixed(0)} ${shape.y.toFixed(0)}h${shape.w.toFixed(0)}v${shape.h.toFixed(0)}h${(-shape.w).toFixed(0)}z`;
       push(byClass, name, d);
     }
     for (const [name, parts] of byClass) {
-      this.map.append(svg("path", { class: name, d: parts.join("") }));
-      if (this.scene.shapes.size > ALL) this.layers.afar.append(svg("path", { class: name, d: parts.join("") }));
+      const look: Record<string, string> = name.startsWith("#") ? { fill: name } : { class: name };
+      this.map.append(svg("path", { ...look, d: parts.join("") }));
+      if (this.scene.shapes.size > ALL) this.layers.afar.append(svg("path", { ...look, d: parts.join("") }));
     }
     this.map.append(this.window);
     this.placeWindow();
@@ -398,14 +440,15 @@ function labels(shape: Shape, isFrame: boolean): SVGElement[] {
   return [title, ...rows];
 }
 
-export function curve(points: Point[]): string {
+/** A path through points, from rank to rank; ``isSideways``: from side to side, over all that is between. */
+export function curve(points: Point[], isSideways = false): string {
   const [first, ...rest] = points as [Point, ...Point[]];
   let [d, at] = [`M${first.x.toFixed(1)} ${first.y.toFixed(1)}`, first];
   for (const to of rest) {
     const middle = (at.y + to.y) / 2;
     const reach = (at.x + to.x) / 2;
-    const c1 = points.length === 2 ? { x: reach, y: at.y } : { x: at.x, y: middle };
-    const c2 = points.length === 2 ? { x: reach, y: to.y } : { x: to.x, y: middle };
+    const c1 = isSideways ? { x: reach, y: at.y } : { x: at.x, y: middle };
+    const c2 = isSideways ? { x: reach, y: to.y } : { x: to.x, y: middle };
     if (Math.abs(at.x - to.x) < 0.5) d += `V${to.y.toFixed(1)}`;
     else d += `C${c1.x.toFixed(1)} ${c1.y.toFixed(1)} ${c2.x.toFixed(1)} ${c2.y.toFixed(1)} ${to.x.toFixed(1)} ${to.y.toFixed(1)}`;
     at = to;

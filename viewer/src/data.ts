@@ -24,7 +24,10 @@ export interface Delta {
 
 export type RewriteRecord = [rule: number, seen: number[], line: number, delta: Delta];
 export type Ancestor = [text: number, line: number, madeBy: number, origin: number];
-export type Summary = [min: number | null, max: number | null, mean: number | null, bins: number[], nan: number, inf: number, zero: number, size: number];
+export type Summary = [
+  min: number | null, max: number | null, mean: number | null, bins: number[], nan: number, inf: number, zero: number, size: number,
+  times?: number, ranges?: ([low: number, high: number] | null)[],
+];
 
 export interface Frame {
   name: string;
@@ -48,6 +51,8 @@ export interface Data {
   note: string;
   frames: Frame[];
   values: Record<string, Summary>;
+  seconds: Record<string, number>;
+  overlays: { title: string; numbers: Record<string, number | null> }[];
   tables: {
     texts: string[];
     attributes: number[][];

@@ -4,6 +4,7 @@ import type { Changes } from "./changes";
 import { type Frame, GIVEN, NOTHING, PERSISTABLE, ROLES, STOPPED, type Summary, TARGET } from "./data";
 import { html, svg } from "./elements";
 import { milliseconds, placeOf } from "./passes";
+import { quantity } from "./overlay";
 import { type History, type Op, reads, shown, type Slot, type State, type Value, writes } from "./state";
 import type { Group, Tree } from "./tree";
 
@@ -121,11 +122,20 @@ export class DetailsPane {
 
   private cost(op: Op): Part {
     const cost = this.context.costs.get(op.id);
-    if (cost === undefined) return null;
-    const [flops, read, written] = cost;
+    const seconds = this.data.seconds[op.id];
+    if (cost === undefined && seconds === undefined) return null;
+    const [flops, read, written] = cost ?? [0, 0, 0];
     const total = this.data.frames[this.context.frame]!.totals[0] ?? 0;
     const share = total ? ` (${((100 * flops) / total).toFixed(1)} % of the graph)` : "";
-    return this.section("Cost", table([["operations", `${short(flops)}${share}`], ["bytes read", short(read)], ["bytes written", short(written)]]));
+    return this.section("Cost", table([["operations", `${short(flops)}${share}`], ["bytes read", short(read)], ["bytes written", short(written)], ["time", seconds === undefined ? null : this.time(seconds)]]));
+  }
+
+  /** Seconds, and how much that is of all that ran. */
+  private time(seconds: number): string {
+    const { after } = this.context.tree;
+    let total = 0;
+    for (const [id, each] of Object.entries(this.data.seconds)) if (after.ops.has(Number(id))) total += each;
+    return `${quantity(seconds, "s")}${total ? ` (${((100 * seconds) / total).toFixed(1)} % of the run)` : ""}`;
   }
 
   /** Where an operator comes from: the pass and rule that made it, from which operators, and so on to the lines of the user. */
@@ -177,12 +187,13 @@ export class DetailsPane {
   private statistics(value: Value | undefined): Part {
     const found = value === undefined ? undefined : this.data.values[value.id];
     if (value === undefined || found === undefined) return null;
-    const [min, max, mean, , nan, inf, zero, size] = found;
+    const [min, max, mean, , nan, inf, zero, size, times, ranges] = found;
     const share = (count: number): string | null => (count ? `${count.toLocaleString("en")} of ${size.toLocaleString("en")}` : null);
     return this.section(
       `Values of ${shown(value)}`,
-      table([["min", min === null ? null : String(min)], ["max", max === null ? null : String(max)], ["mean", mean === null ? null : String(mean)], ["nan", nan ? share(nan)! : "none"], ["infinite", share(inf)], ["zeros", share(zero)]]),
+      table([["min", min === null ? null : String(min)], ["max", max === null ? null : String(max)], ["mean", mean === null ? null : String(mean)], ["nan", nan ? share(nan)! : "none"], ["infinite", share(inf)], ["zeros", share(zero)], ["computed", times ? `${times} times` : null]]),
       histogram(found),
+      rangesOf(ranges ?? [], times ?? 0),
     );
   }
 
@@ -276,6 +287,21 @@ export function short(count: number): string {
   const units: [number, string][] = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
   const [size, unit] = units.find(([each]) => count >= each) ?? [1, ""];
   return `${size === 1 ? count : (count / size).toPrecision(3)}${unit && ` ${unit}`}`;
+}
+
+/** The range of a value at each of its iterations, from the first to the last. */
+function rangesOf(ranges: ([number, number] | null)[], times: number): Part {
+  const known = ranges.filter((range) => range !== null);
+  if (ranges.length < 2 || known.length === 0) return null;
+  const [low, high] = [Math.min(...known.map(([each]) => each)), Math.max(...known.map(([, each]) => each))];
+  const [width, height] = [240, 48];
+  const at = (number: number): number => (high > low ? ((high - number) / (high - low)) * height : height / 2);
+  const step = width / ranges.length;
+  const bars = ranges.map((range, i) =>
+    range === null ? null : svg("rect", { x: i * step + 0.5, y: at(range[1]), width: Math.max(step - 1, 1), height: Math.max(at(range[0]) - at(range[1]), 1.5) }, svg("title", {}, `${range[0]} to ${range[1]}`)),
+  );
+  const picture = svg("svg", { class: "histogram ranges", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `ranges of ${times} iterations, from ${low} to ${high}` }, ...bars);
+  return html("figure", {}, picture, html("figcaption", {}, html("span", {}, "range, first iteration"), html("span", {}, "last")));
 }
 
 function histogram([min, max, , bins]: Summary): Part {

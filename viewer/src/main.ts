@@ -1,7 +1,7 @@
 // The page: what is looked at, and how the panes follow it.
 
 import { type Address, read, written } from "./address";
-import { Canvas, type Focus, NO_FOCUS } from "./canvas";
+import { Canvas, type Focus, NO_FOCUS, type Viewport } from "./canvas";
 import { changesBetween, neighbors } from "./changes";
 import type { Data } from "./data";
 import { DetailsPane } from "./details";
@@ -14,6 +14,7 @@ import { ProgramPane } from "./program";
 import { sceneOf } from "./scene";
 import { find, type Hit } from "./search";
 import { History, type Op } from "./state";
+import { type Overlay, overlaysOf } from "./overlay";
 import { isGroup, Tree } from "./tree";
 
 class Page {
@@ -27,6 +28,7 @@ class Page {
   private readonly search = html("input", { type: "search", role: "searchbox", placeholder: "Search  /", "aria-label": "search operators and values", autocomplete: "off", spellcheck: "false" });
   private readonly hits = html("ol", { class: "hits", "aria-label": "matches" });
   private readonly tabs = html("nav", { class: "tabs" });
+  private readonly colors = html("button", { type: "button", class: "tool", "aria-label": "color by", title: "color by cost or time (t)", click: () => this.nextColor() }, "◐");
   private readonly status = html("div", { class: "status", role: "status" });
   private found: Hit[] = [];
   private hit = 0;
@@ -57,8 +59,8 @@ class Page {
     this.address.step = Math.min(this.address.step, data.frames[this.address.pass]!.rewrites.length - 1);
     const view = this.address.view;
     this.rebuild(false);
-    if (view !== null) this.canvas.move(view);
-    else this.canvas.fit(true);
+    this.look(view);
+    if (this.address.color) this.color(this.address.color);
     this.show(this.address.selection, view === null);
     if (view === null && this.isStep) this.toChange(0);
     else if (!this.address.selection) this.program.toFirstChange();
@@ -76,6 +78,7 @@ class Page {
       button("⤢", "fit (f)", () => this.canvas.fit()),
       button("⊞", "open all groups (o)", () => this.openAll(true)),
       button("⊟", "close all groups (c)", () => this.openAll(false)),
+      this.colors,
       button("⤓", "save the picture as SVG (s)", () => this.export()),
       button("?", "keys (?)", () => this.help.toggle()),
     );
@@ -100,6 +103,39 @@ class Page {
     for (const button of this.tabs.children) button.setAttribute("aria-pressed", String(button.textContent === name));
   }
 
+  /** Look where the address says; of a scale alone, at the same place as at first sight. */
+  private look(view: Viewport | null): void {
+    if (view === null || Number.isNaN(view.x) || Number.isNaN(view.y)) this.canvas.fit(true);
+    if (view === null) return;
+    if (Number.isNaN(view.x) || Number.isNaN(view.y)) this.canvas.zoom(view.scale / this.canvas.view.scale);
+    else this.canvas.move(view);
+  }
+
+  /** Color the boxes by a measure, by its name; empty: by the part of the program. */
+  private color(name: string): void {
+    const overlay = this.overlays().find((each) => each.name === name) ?? null;
+    this.address.color = overlay?.name ?? "";
+    this.colors.setAttribute("aria-pressed", String(overlay !== null));
+    this.canvas.paint(overlay);
+    this.remember();
+  }
+
+  private nextColor(): void {
+    const names = ["", ...this.overlays().map((each) => each.name)];
+    this.color(names[(names.indexOf(this.address.color) + 1) % names.length]!);
+  }
+
+  private overlays(): Overlay[] {
+    return overlaysOf(this.data, this.costs());
+  }
+
+  /** What operators cost after the pass that is shown. */
+  private costs(): Map<number, [number, number, number]> {
+    const costs = new Map<number, [number, number, number]>();
+    for (const frame of this.data.frames.slice(0, this.address.pass + 1)) for (const [id, cost] of Object.entries(frame.costs)) costs.set(Number(id), cost);
+    return costs;
+  }
+
   // -- what is shown ------------------------------------------------------------------------------
 
   private get isStep(): boolean {
@@ -113,6 +149,7 @@ class Page {
     this.tree = new Tree(before, after, changesBetween(before, after), this.address.groups);
     const scene = sceneOf(this.tree);
     if (isAnchored) this.canvas.anchor(scene, this.selectedKey());
+    this.canvas.overlay = this.address.color ? (this.overlays().find((each) => each.name === this.address.color) ?? null) : null;
     this.canvas.show(this.tree, scene);
     this.program.show(linesOf(this.history, before, after, this.tree.changes));
     this.passes.select(pass, step);
@@ -190,9 +227,7 @@ class Page {
 
   private show(key: string, isScrolling: boolean): void {
     const { tree } = this;
-    const costs = new Map<number, [number, number, number]>();
-    for (const frame of this.data.frames.slice(0, this.address.pass + 1)) for (const [id, cost] of Object.entries(frame.costs)) costs.set(Number(id), cost);
-    const context = { history: this.history, tree, frame: this.address.pass, rewrite: this.address.step, costs };
+    const context = { history: this.history, tree, frame: this.address.pass, rewrite: this.address.step, costs: this.costs() };
     const id = Number(key.slice(1));
     const group = tree.groups.get(key);
     const op = key.startsWith("o") ? (tree.after.ops.get(id) ?? tree.before.ops.get(id)) : undefined;
@@ -326,6 +361,7 @@ class Page {
       { keys: ["Enter", " "], shown: "Enter", does: "open or close the selected group", run: () => this.toggle(this.selectedKey() ?? "") },
       { keys: ["e"], shown: "e", does: "to the next operator that the pass or rewrite changed", run: () => this.nextChange() },
       { keys: ["g"], shown: "g", does: "to the partner: from a forward operator to its gradient, and back", run: () => this.toPartner() },
+      { keys: ["t"], shown: "t", does: "color the operators by what they cost, by the time they took; again: the next", run: () => this.nextColor() },
       { keys: ["o"], shown: "o", does: "open all groups", run: () => this.openAll(true) },
       { keys: ["c"], shown: "c", does: "close all groups", run: () => this.openAll(false) },
       { keys: ["s"], shown: "s", does: "save the present picture as SVG", run: () => this.export() },
@@ -402,7 +438,8 @@ class Page {
     const next = read(location.hash);
     Object.assign(this.address, next, { pass: Math.min(Math.max(next.pass, 0), this.data.frames.length - 1) });
     this.rebuild(false);
-    if (next.view !== null) this.canvas.move(next.view);
+    if (next.view !== null) this.look(next.view);
+    this.color(next.color);
     this.show(next.selection, true);
   }
 }

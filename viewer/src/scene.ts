@@ -7,6 +7,7 @@ import { type Group, isGroup, isNamed, type Item, outermostClosed, type Tree } f
 
 export const TITLE = 13; // sizes of letters
 export const SMALL = 11;
+const BOLD = 1.16; // what bold letters are wider
 const LINE = 15;
 const PAD = 7;
 const FRAME = 14; // between the frame of an open group and what is in it
@@ -66,7 +67,7 @@ export function sceneOf(tree: Tree): Scene {
 /** About how wide a text is; it has to fit, so rather too much. */
 export function widthOf(text: string, size: number): number {
   let width = 0;
-  for (const letter of text) width += letter > "\u2e7f" ? 1 : "iljtfI.,:;'|![]() ".includes(letter) ? 0.34 : "mwMW@".includes(letter) ? 0.9 : letter >= "A" && letter <= "Z" ? 0.69 : 0.58;
+  for (const letter of text) width += letter > "\u2e7f" ? 1 : "…×→%@".includes(letter) ? 1 : "iljtfI.,:;'|![]() ".includes(letter) ? 0.34 : "mwMW@".includes(letter) ? 0.9 : letter >= "A" && letter <= "Z" ? 0.69 : 0.58;
   return width * size;
 }
 
@@ -353,7 +354,7 @@ class Builder {
 
   private measured(item: Item): { w: number; h: number } {
     const rows = this.rows(item);
-    const widest = Math.max(widthOf(this.title(item), TITLE) * 1.08, ...rows.map((row) => widthOf(row.text, SMALL))) + (isGroup(item) ? 30 : 0);
+    const widest = Math.max(widthOf(this.title(item), TITLE) * BOLD, ...rows.map((row) => widthOf(row.text, SMALL))) + (isGroup(item) ? 30 : 0);
     const isPill = !isGroup(item) && item.op === null;
     return { w: Math.ceil(widest + 2 * (PAD + (isPill ? 8 : 3))), h: 2 * PAD + LINE + rows.filter((row) => row.text).length * LINE - 1 };
   }

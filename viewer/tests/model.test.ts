@@ -70,7 +70,8 @@ test("search finds operators first by type, and values by name and shape", () =>
 });
 
 test("an address that was written is read back; any text is read", () => {
-  const address = { pass: 2, step: 3, selection: "o14", view: { x: 10, y: -20, scale: 0.8 }, groups: new Map([["x3", true], ["s0:/a/b:1", false]]) };
+  const address = { pass: 2, step: 3, selection: "o14", view: { x: 10, y: -20, scale: 0.8 }, color: "time", groups: new Map([["x3", true], ["s0:/a/b:1", false]]) };
   assert.deepEqual(read(written(address)), address);
+  assert.equal(read("#pass=1&zoom=2").view?.scale, 2);
   for (const text of ["", "#", "#pass=two&zoom=-1&sel=%zz&groups=,-", "#pass"]) assert.ok(Number.isInteger(read(text).pass));
 });
