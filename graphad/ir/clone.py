@@ -29,6 +29,7 @@ def cloned(graph: Graph, copy: Graph, mapping: ValueMap | None = None) -> Graph:
     """Fill an empty graph with a copy of another one, nested graphs included."""
     mapping = mapping or ValueMap()
     mapping.graphs[graph] = copy
+    # A nested copy shares the journal of the graph that it is put into, properties and history included.
     if copy.parent is None:
         copy.properties = set(graph.properties)
         copy.journal.history, copy.journal.requested = list(graph.journal.history), graph.journal.requested
@@ -75,6 +76,7 @@ def clone_regions(graphs: Mapping[str, Graph], around: Graph, mapping: ValueMap)
 
 def input_like(graph: Graph, like: Value) -> Value:
     """An input for a value of the graph around, not yet among the graph's inputs."""
+    # A variable belongs to one name: under another one the input has none.
     name = like.name if not graph.values.taken(like.name) else graph.values.numbered(like.name, "{}@READ@{}")
     result = graph.add_input(name, like.shape, like.dtype, like.var if like.var is not None and like.var.name == name else None)
     result.kind = like.kind

@@ -58,6 +58,7 @@ def copy_into(
     mapping.graphs[nested] = around
     mapping.values.update(zip(nested.inputs, given, strict=True))
     mapping.values.update(onto or {})
+    # In the order of the table, not of the operators: versions of one name keep their order, so the last stays the final one.
     values = [value for value in nested.values if value not in mapping.values]
     for value in values:
         mapping.values[value] = fresh_like(around, value)
@@ -103,6 +104,7 @@ def clone_ops(ops: Sequence[Op], around: Graph, values: ValueMap | None = None, 
         for value in op.reads():
             if value not in mapping.values and value.graph is not around:
                 raise InvalidGraph(f"{op!r} cannot be copied to {around!r}: it reads {value.name}, which has no value there")
+            # What none of the copied operators writes is read where it is. Those before in the list have put their copies here.
             mapping.values.setdefault(value, value)
         mapping.values.update((value, fresh_like(around, value)) for value in op.writes())
         copied = copy_op(op, around, mapping)
@@ -141,6 +143,7 @@ def fresh_like(graph: Graph, value: Value) -> Value:
 def name_in(graph: Graph, value: Value) -> str:
     """The name that a value of another graph can have in this one: its own, if that is free or declared for it."""
     name, block = value.name, graph.block
+    # The block of the target may declare this very variable: an outlined operator brought back gets its name again.
     if name == EMPTY or (
         value.var is not None and name not in graph.values.by_name and block is not None and block.vars.get(name) is value.var
     ):
@@ -235,6 +238,8 @@ def inline(op: Op, name: str | None = None) -> list[Op]:
     _copied_out(op, op.graphs[names[which]], operands(op), mapping)
     ops = list(mapping.ops.values())
     values = [mapping.values[value] for value in op.graphs[names[which]].residuals]
+    # A gradient is inlined too: its residuals are values beside it now, or residuals of the graph around where it is nested in a gradient
+    # itself.
     for grad in grads:
         inner, around = list(grad.graphs.values())[which], grad.graph
         _copied_out(grad, inner, [*operands(grad), *(_read_in(around, graph, value) for value in values)], mapping)
@@ -249,6 +254,7 @@ def gradients_of(op: Op) -> list[Op] | None:
     scopes = scopes_of(op)
     if scopes is None:
         return []
+    # The residuals are one value to the graph around. Inlining takes it away, so nothing but gradients of the same form may read it.
     read, grads = list(readings(scopes)), gradient_ops(op)
     fits = all(len(grad.graphs) == len(op.graphs) and not is_loop(grad) for grad in grads)
     escapes = any(value in value.graph.results or value in value.graph.targets for value in read)
@@ -265,6 +271,7 @@ def _onto(op: Op, nested: Graph) -> dict[Value, Value]:
     """The values outside that the copies write directly: the results of their operator."""
     onto: dict[Value, Value] = {}
     for out, result in zip(results_of(op), nested.results, strict=True):
+        # A copy writes the result itself where gradients flow through both or through neither, else ``substitute`` settles it.
         same = out.stop_gradient == result.stop_gradient or not (out.dtype is None or out.dtype in FLOATS)
         if result.writers and same and out.name != EMPTY:
             onto.setdefault(result, out)
@@ -319,6 +326,8 @@ def outline(ops: Sequence[Op]) -> Op:
 
 def _check_together(ops: Sequence[Op], inside: set[Op]) -> None:
     """Refuse operators of which one waits for an operator in between that waits for another one."""
+    # ``waiting``: operators between, not among them, that depend on one of them. If one of them depends on such an operator, the net would
+    # wait for itself.
     waiting, op = set[Op](), ops[0]
     while op is not ops[-1] and op.next is not None:
         op = op.next
@@ -431,6 +440,8 @@ def add_operands(op: Op, values: Sequence[Value]) -> list[list[Value]]:
         if value.graph is not op.graph:
             raise InvalidGraph(f"{op.type} cannot take {value.name}, which is not in its graph")
     inputs = list(op.inputs.get(definition_of(op).operands, ()))
+    # Of a value passed twice the first place counts. Carried operands are no match: inside they are something else from the second
+    # iteration on.
     at = {value: i for i, value in reversed(list(enumerate(inputs))) if i >= first_captured(op)}
     more = [value for value in dict.fromkeys(values) if value not in at]
     for graph in op.graphs.values():
@@ -579,6 +590,7 @@ def remove_operand(op: Op, i: int) -> bool:
     """
     _check_regions(op)
     inputs = op.inputs.get(definition_of(op).operands, ())
+    # Carried values and the cotangents are matched by position with results, so they have no way out here.
     if not _first_that_may_go(op) <= i < len(inputs) or any(_is_read(graph, graph.inputs[i]) for graph in op.graphs.values()):
         return False
     for graph in op.graphs.values():
@@ -628,6 +640,7 @@ def remove_result(op: Op, i: int) -> bool:
         return False
     for graph in op.graphs.values():
         result = graph.results.pop(i)
+        # Result i of a loop belongs to argument i: both go.
         if loop:
             _drop_input(graph, i)
         graph.journal.touch(*result.writers)
@@ -647,6 +660,8 @@ def _only_carried(op: Op, i: int) -> bool:
 
 def _forget_summed(op: Op, i: int) -> bool:
     """Move the operand that a result of a gradient belongs to after those that have results."""
+    # The results of a gradient after the recurrent ones belong to the first operands, one each. An operand without a result comes after all
+    # that have one.
     at, last = i - _recurrent(op), len(results_of(op)) - _recurrent(op) - 1
     if at < 0:
         return False
@@ -838,6 +853,7 @@ def _at_most(loop: LoopLike, body: Graph, count: int) -> None:
     """Let a loop end after some iterations, if it has not ended before: it counts them, and goes on as long as both say so."""
     op, graph, (holds,), again = loop.op, loop.op.graph, loop.condition, body.results[-1]
     number, most = _filled(graph, "count", 0, op), _filled(graph, "most", count, op)
+    # The new condition is carried last. The old one stays a carried value: the second loop starts from it.
     start = _both(graph, holds, number, most, op)
     counted, go, limit = (input_like(body, value) for value in (number, start, most))
     body.inputs.append(limit)

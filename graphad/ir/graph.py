@@ -127,6 +127,7 @@ def ordered(graph: nx.MultiDiGraph) -> list[Op]:  # type: ignore[type-arg]
     ops = list(graph.ops)  # type: ignore[attr-defined]
     for i, op in enumerate(ops):
         op.order = i
+    # The ordinary case: a program as written is in order, and passes insert before the readers. One walk, no heap.
     if _in_order(ops):
         return ops
     ops, count = _sorted(ops), len(ops)
@@ -167,6 +168,8 @@ def _sorted(ops: list[Op]) -> list[Op]:
         forced = not ready  # what they read wants another order
         op = ops[heappop(held if forced else ready)]
         if op in chained:
+            # An effect that is ready too early waits in ``held``. When the one before it has run, all that waited compete again with the
+            # rest, so that the order stays the lexicographically first one.
             if not forced and op is not next(iter(chained)):
                 heappush(held, op.order)
                 continue
@@ -196,6 +199,7 @@ def stopped(graph: Graph, old: Value, new: Value) -> Value:
     if not old.stop_gradient or new.stop_gradient or not _may_have_gradient(old):
         return new
     assert old.var is not None
+    # The mark is on the variable, so on ``new`` itself it would also stop the gradients of its other uses.
     if new.given or new.persistable or new.readers or graph.is_observed(new):
         copy = graph.add_version(graph.values.numbered(old.name, "{}@STOP@{}"), old.shape, old.dtype)
         copy.kind = old.kind
@@ -217,6 +221,7 @@ def transfer_name(graph: Graph, old: Value, new: Value) -> None:
     A value that is given from outside or requested itself keeps its own name, one at which gradients stop would no longer do
     so under the name of one where they flow, and no operator writes a name twice.
     """
+    # The name carries the declaration of a variable, and with it whether gradients flow through what has it.
     flows = new.stop_gradient and not old.stop_gradient and _may_have_gradient(new)
     if new.given or new.persistable or graph.is_observed(new) or flows or _writes_name(new, old):
         _copy(graph, old, new)
@@ -240,6 +245,7 @@ def _copy(graph: Graph, old: Value, new: Value) -> None:
 
 
 def _rename(graph: Graph, old: Value, new: Value) -> None:
+    # ``exchange`` keeps the place of ``old`` among the versions of its name: which one is final must not change.
     graph.values.discard(new)
     graph.values.exchange(old, new)
     new.name, old.name = old.name, graph.values.numbered(old.name, "{}@OLD@{}")
@@ -343,6 +349,7 @@ class Graph(OldNames, PlainResults):
     def is_observed(self, value: Value) -> bool:
         """Whether something other than an operator of this graph reads the value: the user, the operator around it, or a gradient."""
         if self.parent is None:
+            # Of a persistable name only the last version outlives the run.
             return value in self.targets or (value.persistable and bool(value.writers) and self.values.last(value.name) is value)
         return value in self.results or value in self.residuals
 
@@ -446,6 +453,7 @@ class Graph(OldNames, PlainResults):
         Raises:
             InvalidGraph: it touches a value of another graph.
         """
+        # Checked while linking, so that an operator is walked once; ``_refuse`` takes back what is linked by then.
         self.journal.edits += 1
         for values in op.inputs.values():
             for value in values:
@@ -487,6 +495,8 @@ class Graph(OldNames, PlainResults):
         for values in op.inputs.values():
             for value in values:
                 value.readers.pop(op, None)
+                # What wrote an operand may be dead now. An input has no writer: its other readers are told, since rules ask whether a value
+                # has one reader only, unless they are many.
                 if touched is not None:
                     touched += value.writers or (value.readers if len(value.readers) <= _FEW else ())
                 if not value.readers and not value.writers:
@@ -509,6 +519,7 @@ class Graph(OldNames, PlainResults):
         before = op.inputs.get(slot, ())
         fill_slot(op.inputs, slot, values)
         self.journal.touch(op)
+        # A value that left this slot may fill another slot of the operator as well.
         still = set(op.reads())
         for value in before:
             if value not in still:
@@ -525,6 +536,7 @@ class Graph(OldNames, PlainResults):
         before = op.outputs.get(slot, ())
         fill_slot(op.outputs, slot, values)
         self.journal.touch(op)
+        # The new ones first: a value on both sides would have no writer in between, and be dropped.
         for value in values:
             value.writers.append(op)
         for value in before:
@@ -611,6 +623,7 @@ class Graph(OldNames, PlainResults):
     def _drop_if_unused(self, value: Value) -> None:
         if value.readers or value.writers or value.given or value.graph is not self:
             return
+        # Results and residuals are read by the operator around, which is no reader within this graph.
         if value in self.results or value in self.residuals:
             return
         self.values.discard(value)
@@ -635,4 +648,5 @@ class Graph(OldNames, PlainResults):
         return f"<Graph of {len(self.ops)} operators and {len(self.values)} values>"
 
 
+# What was removed belongs to this empty graph: ``_require`` then refuses it everywhere, without a check of its own.
 _NOWHERE: Any = Graph()

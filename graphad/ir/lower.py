@@ -170,8 +170,10 @@ class _Lowering:
         for nested, final in zip(graphs.values(), finals, strict=True):
             arguments = _give(nested, operator.block, names, final)
             _check_own(operator, nested, len(names))
+            # At the end of the block a name means what was written last; one that the block never writes, its argument.
             seen = {**arguments, **{name: value for name, value in final.items() if not _shadows(nested, name)}}
             nested.results = [seen.get(n) or _undefined(nested, operator.block, n, _shadows(nested, n)) for n in results]
+        # Operands are read before the results are made, so a loop that writes ``h`` starts from the version before.
         inputs = {
             slot: _reading(graph, operator.block, given, current) for slot, given in operator.inputs.items() if slot != definition.operands
         }
@@ -196,6 +198,7 @@ class _Lowering:
             final, forward = self.final[block.idx], self.final.get(block.parent_idx, {})
             _set_arguments(nested, block, [*primals, *cotangents], final)
             nested.results = [final.get(n) or _undefined(nested, block, n) for n in results]
+            # What the block reads besides its arguments are names of the forward block. They are matched later, when all graphs exist.
             _check_residuals(operator, block, nested.inputs[count[0] + count[1] :], forward)
             self.reads[nested] = operator, {v.name: v for v in nested.inputs[count[0] + count[1] :]}
             nested.inputs = nested.inputs[: count[0] + count[1]]
@@ -258,6 +261,7 @@ def _written_outside(operator: Operator, definition: ControlDef, blocks: Iterabl
         names.update(dict.fromkeys(filter(operator.block.has_var_recursive, written)))
     if not isinstance(definition, LoopDef):
         return list(names)
+    # The condition is carried like any other value; its place, the last one, is how the rest of the IR finds it.
     (condition,) = operator.input(definition.condition)
     names.pop(condition, None)
     return [*names, condition]
@@ -278,6 +282,7 @@ def _shadows(nested: Graph, name: str) -> bool:
 
 def _needs_old(operator: Operator, name: str, current: Current, seen: list[set[str]]) -> bool:
     """Whether a branch that does not write a name leaves what was there before."""
+    # Otherwise the branch not taken passes the old value through, if there can be one.
     if all(name in names for names in seen):
         return False
     block = operator.block
@@ -302,6 +307,7 @@ def _give(nested: Graph, around: Block, names: list[str], final: Current) -> Cur
     own = [value for value in nested.inputs if _shadows(nested, value.name)]
     arguments = {value.name: value for value in nested.inputs if value not in own}
     for name in names:
+        # Not read in this graph, but the operator passes it: a loop carries it, or the other branch reads it.
         if name not in arguments:
             arguments[name] = nested.add_input(name, *_declared(around, name), first=True)
             if not _shadows(nested, name):

@@ -62,6 +62,7 @@ def recorded(graph: Graph, rule: str, *ops: Op) -> Iterator[None]:
     Who made it is the author at work (``made_by``), else the edit itself.
     """
     journal = graph.journal
+    # An edit called by a pass belongs to the rewrite that the pass began; called by a user, it is a rewrite itself.
     before = author, origin = journal.author, journal.origin
     if author is None or origin is None:
         journal.author = author or rule
@@ -90,6 +91,7 @@ def _made_by_same(op: Op, author: str | None, rule: str) -> Origin | None:
 
 
 def _ancestor(op: Op) -> Ancestor:
+    # The chain is cut where it gets too long: the user's line is kept at each step, so ``why`` still ends there.
     origin = op.origin if op.origin is None or op.origin.steps < _MOST_STEPS else None
     return Ancestor(
         f"{op.type} -> {', '.join([v.name for values in op.outputs.values() for v in values][:3])}", op.source, op.made_by, origin
@@ -123,6 +125,7 @@ def _op_lines(op: Op, seen: Seen) -> Iterator[str]:
     yield print_op(op)
     yield from (_INDENT + line for line in _made(op.made_by, op.origin, op.source, seen))
     forward = op.forward
+    # A gradient is explained by its forward operator as well, unless the rewrite names that among what it saw.
     if forward is not None and (op.origin is None or forward.type not in {a.text.split(" ")[0] for a in op.origin.ancestors}):
         yield f"{_INDENT}for {_ancestor(forward).text}"
         yield from (2 * _INDENT + line for line in _made(forward.made_by, forward.origin, forward.source, seen))

@@ -65,6 +65,7 @@ def operands(op: Op) -> tuple[Value, ...]:
     """The values that an operator passes to its nested graphs."""
     definition = definition_of(op)
     values = op.inputs.get(definition.operands, ())
+    # A gradient also gets the cotangents of the results, in the order of the results.
     return values + op.inputs.get(f"Out{GRAD}", ()) if definition.is_grad else values
 
 
@@ -279,6 +280,8 @@ class Edge(NamedTuple):
 def region_edges(op: Op) -> Iterator[Edge]:
     """All ways of values into the nested graphs of an operator, out of them, and around."""
     inputs, outs, loop, scopes = operands(op), results_of(op), LoopLike.of(op), scopes_of(op)
+    # Result k of a loop is carried to block argument ``at[k]``: of a forward loop the first ones, of a gradient the last ones. Results
+    # after those are sums.
     at = range(len(outs)) if loop is None else loop.carried_at
     for graph in op.graphs.values():
         if scopes is not None:
@@ -296,4 +299,5 @@ def conditions(op: Op) -> tuple[Value, ...]:
     """The values that decide which nested graph of an operator runs, and how often."""
     values = op.inputs.get(definition_of(op).condition, ())
     loop = LoopLike.of(op)
+    # A gradient of a loop runs once for each kept iteration, so nothing in its body decides.
     return (*values, loop.goes_on) if loop is not None and not loop.is_gradient else values

@@ -70,6 +70,7 @@ def find_forward_op(op: Op) -> Op | None:
     while (residual := _residuals_read(way[-1])) is not None and residual.given and residual.graph.owner is not None:
         way.append(residual.graph.owner)
     forward: Op | None = None
+    # From the outermost gradient inwards: its forward operator gives the forward graph, by position, in which the next residual is found.
     for member in reversed(way):
         value = _residuals_read(member)
         if value is not None and value.given:
@@ -115,6 +116,7 @@ def readings(value: Value) -> Iterator[Value]:
     yield value
     graph = value.graph
     if value in graph.residuals:
+        # Residuals are the last inputs of a gradient's graph, so the place counts from the end.
         at = graph.residuals.index(value) - len(graph.residuals)
         for gradient_graph in gradient_graphs(graph):
             yield from readings(gradient_graph.inputs[at])
@@ -181,9 +183,9 @@ def replace_residual(graph: Graph, old: Value, new: Value) -> None:
         return
     if new not in graph.residuals:
         return graph.set_residuals([new if value is old else value for value in graph.residuals])
-    new_at, old_at = (graph.residuals.index(value) - len(graph.residuals) for value in (old, new))
+    old_at, new_at = (graph.residuals.index(value) - len(graph.residuals) for value in (old, new))
     for gradient_graph in gradient_graphs(graph):
-        gradient_graph.replace(gradient_graph.inputs[new_at], gradient_graph.inputs[old_at])
+        gradient_graph.replace(gradient_graph.inputs[old_at], gradient_graph.inputs[new_at])
     drop_residuals(graph, [old])
 
 

@@ -86,6 +86,7 @@ class _Naming:
             return
         final = versions[-1]
         holder: Value | None = None
+        # Greedy over the starts of the live ranges: only the holder and the next value can compete, since all before were settled.
         for value in sorted(versions, key=_written_at):
             if holder is not None and (holder is final or self._overlaps(holder, value)):
                 holder = self._evict(holder, value, final)
@@ -120,6 +121,7 @@ class _Naming:
         name = self.plan.ends[holder] = self._fresh(holder)
         self.plan.copies.setdefault(writer, []).append((holder, name))
         for reader in holder.readers:
+            # The operator that overwrites the name reads its operands before it writes, so it needs no copy; a loop that captures it does.
             if reader.order > writer.order:
                 self.plan.from_copy.setdefault(reader, {})[holder] = name
             elif reader is writer and reader.graphs and _captures(reader, holder):
@@ -151,6 +153,8 @@ def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str], rol
 
     Return the names around that it reads or writes; any other it may use for a variable of its own.
     """
+    # First the inputs get the names around them; then nothing else may write a name that is only read, and variables of the block's own
+    # give way to results; at the end each result is under its name, by a copy where it has another one.
     _merge_repeated(graph, inputs)
     untouched = {*_untouched(graph, inputs, results), *_undefined(graph, results)}
     for value, name in zip(graph.inputs, inputs, strict=True):
@@ -171,6 +175,7 @@ def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str], rol
 def _untouched(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> Iterator[str]:
     """The names around whose values nothing in the graph reads; what goes in under them comes out again, if anything does."""
     values = set(graph.residuals)
+    # A name is untouched if its input is read by nothing, and the result of that name, if any, is the input itself, and only once.
     out = dict(zip(results, graph.results, strict=True))
     touched = set()
     for name, value in zip(inputs, graph.inputs, strict=True):
@@ -312,8 +317,10 @@ class _Schedule:
             if graph.controls:
                 check_depth(_depth(subgraph))
         self.used.add(block.idx)
+        # Blocks that the removed operators held have no place in the program any more.
         several = graph.block is not None and len(graph.block.program.blocks) > 1
         before = set(_held(graph.block)) if several and graph.block is not None else set()
+        # Settling nested graphs renames values and adds copies. The graph that the caller holds stays as it is.
         if graph.controls:
             graph = graph.clone()
             drop_all_unread_residuals(graph)
@@ -346,6 +353,7 @@ class _Schedule:
         for value in graph.inputs:
             if value.readers or not (works_on_names or value in unread):
                 writer.declare(value.name, value)
+        # No name was contested: then each value has its own, and operators need no look at the plan.
         simple = not (plan.names or plan.copies or graph.controls)
         before = list(origin.ops) if origin is not None and graph.lost_operators else []
         block.ops = writer.plain_operators(ops) if simple else writer.all_operators(ops)
@@ -438,11 +446,14 @@ class _Writer:
 
     def _operator(self, op: Op, inputs: SlotNames, outputs: SlotNames, attrs: Mapping[str, object], op_type: str | None = None) -> Operator:
         old, op_type = op.operator, op_type or op.type
+        # Fluid writes arrays in place, without a slot for what was there: ``lower`` added the operand, and it goes again.
         if old is not None and op.type == "write_to_array" and inputs.get("Array") == outputs["Out"] and "Array" not in old.inputs:
             inputs = {slot: names for slot, names in inputs.items() if slot != "Array"}
         definition = op.definition
         if definition is None or not definition.random:
             return self._made_or_kept(op, old, inputs, outputs, attrs, op_type)
+        # The stream is written only where the program says it already. Otherwise the place of the operator decides, and ``settle_streams``
+        # adds the attribute where that would draw other numbers.
         if old is not None and RANDOM_STREAM in old.attrs:
             attrs = {**{name: attrs.get(name) for name in old.attrs if name in attrs or name == RANDOM_STREAM}, **attrs}
             attrs[RANDOM_STREAM] = op.stream
@@ -519,6 +530,7 @@ class _Writer:
         """An operator with one block if nothing is left to do where it is not taken, else one with two."""
         body, otherwise = op.graphs.values()
         name_of = dict(zip(otherwise.inputs, names, strict=True))
+        # The second block can be left out if each result there is what the name holds anyway, or has no value.
         left = [result for result, value in zip(results, otherwise.results, strict=True) if value.given and name_of[value] != result]
         types = [value.writers[0].type for value in otherwise.results if value.writers]
         if not left and all(t == "undefined" for t in types):
@@ -586,6 +598,7 @@ class _Writer:
     ) -> Operator:
         """The operator with its names in the order its program had them, if they are the same."""
         results = set(outputs.get(definition.results, ()))
+        # Paddle's ``while`` has its condition in a slot of its own, and not among X.
         if is_forward_loop(op):
             inputs[definition.operands] = [name for name in inputs[definition.operands] if name not in inputs[definition.condition]]
         inputs = {slot: names for slot, names in inputs.items() if names}

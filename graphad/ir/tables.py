@@ -43,6 +43,7 @@ class WideSlots:
 
     def _replaced(self, op: Op, slot: str, old: Value, new: Value) -> tuple[Value, ...]:
         indexed = self._slots.pop((op, slot), None)
+        # Tuples are never changed in place, so identity says that nothing else has set the slot since.
         if indexed is None or indexed.values is not op.inputs[slot]:
             indexed = _indexed(op.inputs[slot])
         self._slots[op, slot] = indexed
@@ -52,6 +53,7 @@ class WideSlots:
         if places:
             for place in places:
                 indexed.items[place] = new
+            # ``new`` may fill other places of the slot already; those of ``old`` join them.
             known = indexed.places.setdefault(new, places)
             if known is not places:
                 known += places
@@ -84,6 +86,7 @@ class OpList:
     def __iter__(self) -> Iterator[Op]:
         op = self.first
         while op is not None:
+            # Read before the operator is yielded: whoever iterates may remove it.
             following = op.next
             yield op
             op = following
@@ -193,6 +196,7 @@ class ValueTable:
 
     def _several(self, name: str) -> Versions:
         """The versions of a name that is to have several, to be changed."""
+        # Nearly all names have one value, stored as it is; a second one makes a table of versions.
         entry = self.by_name[name]
         if isinstance(entry, Value):
             entry = self.by_name[name] = {entry: None}
@@ -237,6 +241,7 @@ class ValueTable:
 
     def numbered(self, stem: str, pattern: str) -> str:
         """A name no value has, made of the stem and the next number."""
+        # The last number is remembered for each pattern: counting from 0 each time is quadratic when a pass makes thousands of names.
         n = self.suffixes.get(pattern.format(stem, ""), 0)
         while self.taken(name := pattern.format(stem, n)):
             n += 1

@@ -36,6 +36,7 @@ def in_graph(graph: Graph) -> Iterator[Complaint]:
 def linked(graph: Graph) -> Iterator[Complaint]:
     """Operators and values agree on who reads and writes what."""
     edges = 0
+    # Only between two passes of the backward has a value several writers, perhaps thousands: a set for those.
     shared = {value: set(value.writers) for value in graph.values if len(value.writers) > 1}
     for op in graph.ops:
         for values in op.inputs.values():
@@ -129,6 +130,7 @@ def slots_filled(graph: Graph) -> Iterator[Complaint]:
                         yield op, f"{side} slot {name} holds {len(values)} values"
                     elif not slot.optional:
                         filled += 1
+                # Counted first: the names of missing slots are looked up only for the complaint.
                 if filled < definition.required[side]:
                     missing = [s.name for s in slots.values() if not s.optional and s.name not in values_by_slot]
                     yield op, f"{side} slot {', '.join(missing)} is empty"
@@ -217,6 +219,7 @@ def verify(graph: Graph, rules: tuple[Rule, ...] = RULES) -> None:
         InvalidGraph: the message names the rule, the node, the operators around it and the user's line.
     """
     for subgraph in graph.tree():
+        # Rules are generators, so the first complaint ends the work.
         for rule in rules:
             for node, complaint in rule(subgraph):
                 raise InvalidGraph(_message(rule, node, complaint))

@@ -104,6 +104,7 @@ def _values(slots: Slots) -> Neighbors:
 
 def _keys(op: Op, side: str, target: Value) -> dict[Key, dict[str, object]]:
     slots: Slots = getattr(op, side)
+    # networkx asks for one edge after the other: without the table a sum of n values would be walked n times.
     if sum(map(len, slots.values())) > WIDE:
         nodes: NodeTable = op.graph._node
         return nodes.neighbors(op, side)[target].copy()
@@ -128,6 +129,7 @@ class PlainResults(nx.MultiDiGraph):  # type: ignore[type-arg]
 
     def subgraph(self, nodes: object) -> Any:
         """networkx's view of some nodes, as a plain networkx graph."""
+        # networkx makes a view in ``type(g)()``, which would be an empty Graph; a plain graph over the same tables can be viewed.
         plain: Any = nx.MultiDiGraph()
         plain._node, plain._adj, plain._pred = self._node, self._adj, self._pred
         return plain.subgraph(nodes)

@@ -55,6 +55,7 @@ class Analysis(ABC):
 
 def cached(graph: Graph, kind: type, compute: Callable[[Graph], T]) -> T:
     """What is kept about a graph under a class, if the graph has not changed since; else what ``compute`` says, which is then kept."""
+    # Invalidation by counting: any edit, and any change of a type, makes entries stale; nothing has to be told.
     entry: _CacheEntry | None = graph.analyses.get(kind)
     now = graph.journal.edits, graph.journal.typings
     if entry is not None and entry[:2] == now:
@@ -77,6 +78,7 @@ def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type,
         PassError: within ``claims_checked``, an analysis that is said to be preserved is not what it was.
     """
     now, checking = graph.analyses, SETTINGS.check_claims
+    # The entry from before the pass, where there was one: what the pass computed in between is of a graph halfway.
     graph.analyses = {kind: before.get(kind, now[kind]) for kind in preserved if kind in now}
     for kind, entry in list(graph.analyses.items()):
         if isinstance(entry, _CacheEntry):

@@ -138,6 +138,7 @@ class Dataflow(ABC, Generic[F]):
         """
         solver = _Forward(self, ops[0].graph, facts)
         solver.line_up(ops)
+        # Edges of the new operators from values outside enter with the facts those have; unknown ones count as top.
         solver.place = {op: i for i, op in enumerate(solver.ops)}
         own = {graph for op in ops for nested in op.graphs.values() for graph in nested.tree()}
         saved = (edge.source for edges in solver.edges.values() for edge in edges if edge.source.graph not in own)
@@ -233,6 +234,8 @@ class _Solver(ABC, Generic[F]):
         """Join facts with what is known of their values."""
         facts, bottom = self.facts, self.analysis.bottom
         for value, fact in new_facts.items():
+            # Without nested graphs (``place`` is empty) each value is written once, in order: its fact is final, and nothing has to be
+            # joined.
             if self.place or value in facts:
                 self.raise_to(value, fact)
             elif fact != bottom:
@@ -275,6 +278,7 @@ class _Solver(ABC, Generic[F]):
     def look_again(self, value: Value) -> None:
         """Line up what depends on a value, unless its turn comes anyway."""
         for op in value.writers if self.analysis.backward else value.readers:
+            # Those from the cursor on are visited in any case; of the ones before, each waits once.
             place = self.place.get(op, self.cursor)
             if place >= self.cursor or place in self.waiting:
                 continue
@@ -294,6 +298,7 @@ class _Forward(_Solver[F]):
         facts = analysis.transfer(op, self.facts)
         if not analysis.sparse:
             top = analysis.top
+            # Of a value with several writers, between passes of the backward, one transfer function does not know all.
             facts = {v: facts.get(v, top) if len(v.writers) == 1 else top for values in op.outputs.values() for v in values}
         if facts:
             self.put(facts)

@@ -84,6 +84,7 @@ class Evaluation(ABC, Generic[T]):
         if isinstance(term, Several):
             return list(self.leaves(term))
         if isinstance(term, Constant) and not self.knows(term):
+            # A number has no dtype of its own, as a Python number beside an array has none.
             others = [t for terms in call.inputs.values() for t in terms if not isinstance(t, Constant)]
             if not others:
                 raise InvalidType(f"what {term!r} is to be beside is not said in {call!r}; ops.fill_any_like(x, value=...) is")
@@ -195,6 +196,7 @@ class _Builder(Builder):
         result = self.emit(definition, symbols, attrs)
         place = self.before
         assert place is not None and place.previous is not None
+        # ``emit`` put the operator right before ``place``; an error in it should point at the user's line of what it replaces.
         place.previous.source, place.previous.forward = place.source, place.forward
         written = [slot for slot in definition.outputs.values() if not slot.optional]
         parts = (result,) if len(written) == 1 else result
@@ -223,6 +225,7 @@ Sizes = Callable[[Value, int], int]  # what the unknown extent of a value is tak
 def keeps_types(before: Sequence[Result], after: Sequence[Term], match: Match) -> bool:
     """Whether the replacement has the shapes and dtypes of the pattern, for all values of the unknown extents."""
     try:
+        # The ordinary case: all types are known, and each side is inferred once.
         return _same(match, before, [_static(match.value_of(term)) for term in before], after, _Static())
     except _Unknown:
         return _keeps_unknown(before, after, match)
@@ -254,6 +257,7 @@ def _keeps_unknown(before: Sequence[Result], after: Sequence[Term], match: Match
     known = {value: type for value in values if value.kind == TENSOR and (type := value.type) is not None}
     if len(known) < len(values):
         return match.fail(lambda: "the shape or the dtype of something is not known")
+    # Unknown extents cannot be compared, so both sides are inferred with several choices of numbers for them.
     open_ended = [value for value in values if -1 in (value.shape or ())]
     try:
         return all(_keeps(before, after, match, known, *item) for item in _trials(open_ended))

@@ -42,6 +42,7 @@ class Choices:
 
     def next(self) -> Choices | None:
         """The next way, None after the last."""
+        # Counting with the last choice as the lowest digit; choices after it are made again, as they may be others.
         decisions = list(self.made)
         while decisions:
             which, count = decisions.pop()
@@ -111,6 +112,7 @@ def _untyped(term: Term) -> TensorType:
 
 def match_op(call: Call, op: Op, match: Match) -> bool:
     """Whether an operator is a call; if so, the match knows what is in it."""
+    # A call that occurs twice in a pattern is one operator, as a tensor that occurs twice is one value.
     known = match.ops.get(call.key)
     if known is not None:
         return known is op or match.fail(lambda: f"{op!r} would have to be {known!r}")
@@ -155,6 +157,7 @@ def _match_number(term: Constant, value: Value, match: Match) -> bool:
     if number is None:
         return match.fail(lambda: f"expected {value!r} to be filled with one number")
     match.values.setdefault(term, value)
+    # 0.1 in a rule is 0.1 rounded to the dtype of the value that holds it.
     expected = term.number
     if not isinstance(expected, Scalar) and value.dtype in FLOATS:
         expected = as_stored(expected, value.dtype)
@@ -265,6 +268,7 @@ def _candidates(call: Call, match: Match) -> list[Op]:
     """Operators of the call's type that read a tensor which is known already, or what is computed of one."""
     if call.key in match.ops:
         return [match.ops[call.key]]
+    # Any connected input will do: the operators that read it are few, and the match of the others is checked at each.
     for term in (term for terms in call.inputs.values() for term in terms):
         values = _possible(term, match)
         if values:

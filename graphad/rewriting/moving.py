@@ -50,6 +50,7 @@ def keeps_elements(rule: PatternRule) -> tuple[str, ...] | None:
     before, after = ([_flat(term) for term in terms] for terms in (rule.before, rule.after))
     if None in (*before, *after) or not list(calls_in(rule.before[0])):
         return None
+    # The same object, so the same tensor: unknowns of a pattern are one each.
     return () if all(a is b for a, b in zip(before, after, strict=True)) else None
 
 
@@ -102,6 +103,7 @@ def _flip(facts: Facts, x: Grid, *, axis: Sequence[int]) -> list[Grid]:
 def _concat(facts: Facts, *grids: Grid, axis: int = 0, **_: object) -> list[Grid]:
     along = _axis(axis, grids[0].rank)
 
+    # From the last part to the first: the innermost choice is the last part, and each earlier one takes the places below its end.
     def at(places: Places) -> Element:
         start: Element = sum(grid.extents[along] for grid in grids[:-1])
         element = grids[-1].at(_put(places, along, places[along] - start))
@@ -120,6 +122,7 @@ def _split(facts: Facts, x: Grid, *, num: int = 0, axis: int = 0, sections: Sequ
     if count < 1:
         raise Unsupported("split in no parts")
     along = _axis(axis, x.rank)
+    # Their extents are unknowns: what is proved holds however the axis is split.
     parts = [z3.FreshInt("part") for _ in range(count)]
     facts.extend([sum(parts) == x.extents[along], *(part >= 0 for part in parts)])
     if not sections:
@@ -183,6 +186,7 @@ def _expand(facts: Facts, x: Grid, *, shape: Sequence[Element]) -> list[Grid]:
     extents = []
     for i, target in enumerate(shape):
         old = x.extents[i - offset] if i >= offset else z3.IntVal(1)
+        # -1 keeps an extent, and only of an axis that is there.
         facts.extend([z3.Or(target == old, old == 1, z3.And(target == -1, z3.BoolVal(i >= offset))), target >= -1])
         extents.append(z3.If(target == -1, old, target))
     return [Grid(tuple(extents), lambda places: x.at([z3.If(e == 1, 0, p) for e, p in zip(x.extents, places[offset:], strict=True)]))]
@@ -305,11 +309,13 @@ def _tried(rule: PatternRule, choice: _Choice) -> tuple[bool, str | None]:
     solver = z3.Solver()
     solver.set("timeout", 10_000)
     solver.add(*premises)
+    # No operands of these ranks are taken by all operators: nothing is to prove, and the rule counts as not applying.
     if solver.check() == z3.unsat:
         return False, None
     for old, new in zip(before, after, strict=True):
         places = [z3.FreshInt("place") for _ in old.extents]
         solver.push()
+        # A place within the extents at which the two sides differ: no solution means that there is none.
         solver.add(*(z3.And(p >= 0, p < e) for p, e in zip(places, old.extents, strict=True)), old.at(places) != new.at(places))
         answer = solver.check()
         solver.pop()
@@ -322,6 +328,7 @@ def _tried(rule: PatternRule, choice: _Choice) -> tuple[bool, str | None]:
 def _premises(condition: object, choice: _Choice) -> Iterator[Element]:
     """A condition as a term of the solver: one, or none if it has no meaning there."""
     try:
+        # A condition without a meaning here is left out: what is proved from fewer premises holds all the same.
         held = _value(condition, choice)
         yield held if z3.is_expr(held) else z3.BoolVal(bool(held))
     except (Unsupported, z3.Z3Exception):
@@ -357,6 +364,7 @@ def _choices(rule: PatternRule) -> Iterator[_Choice]:
     """All ranks, axes and lengths of lists."""
     tensors = list(dict.fromkeys(leaf for term in rule.before for leaf in leaves(term)))
     several = [leaf for leaf in tensors if isinstance(leaf, Several)]
+    # Ranks and axes decide how a term is built, so they are enumerated; extents and amounts stay symbols.
     for rank, *lengths in product(RANKS, *([LENGTHS] * len(several))):
         values = {leaf: _grid(repr(leaf), rank) for leaf in tensors if not isinstance(leaf, Several)}
         lists: dict[Term, list[Grid]] = {
@@ -392,6 +400,7 @@ def _values(call: Call, name: str, symbol: str, rank: int) -> Iterator[object]:
         yield from (list(order) for order in permutations(range(rank)))
         yield [-1 - a for a in range(rank)]
     elif name in ("axis", "axes") and kind.startswith("list"):
+        # Every other axis counted from the end, so that both ways are tried without all combinations of them.
         subsets = chain.from_iterable(combinations(range(rank), count) for count in range(rank + 1))
         yield from ([a if i % 2 else a - rank for i, a in enumerate(axes)] for axes in subsets)
     elif name == "axis":

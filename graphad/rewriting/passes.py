@@ -84,6 +84,7 @@ def print_option(value: object) -> str:
         return repr(value)
     if isinstance(value, tuple | list | frozenset):
         return f"[{', '.join(map(print_option, sorted(value) if isinstance(value, frozenset) else value))}]"
+    # A word that would read back as a number or a truth value is quoted, and so is what is no word.
     text = str(value)
     return text if _WORD.fullmatch(text) and isinstance(_constant(text), str) else json.dumps(text)
 
@@ -248,6 +249,7 @@ def reported(pass_: Pass, graph: Graph, run: Run) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        # The innermost pass on the whole graph writes it and marks the exception; the pipelines around it see the mark.
         is_reported = bool(SETTINGS.reproducers) and not inside and not _replaying.get()
         if is_reported and not hasattr(error, _REPORTED) and not _is_diagnosis(error):
             _mention(error, _written(pass_, graph, journal.history[:done], run, error))
@@ -275,6 +277,7 @@ def _written(pass_: Pass, graph: Graph, history: Sequence[Pass], run: Run, error
     """Write the folder; say where it is, or why there is none: the pass's own error matters more."""
     try:
         files = _files(pass_, graph, history, run, error)
+        # The folder is named after what is in it: the same failure again writes over itself, another one beside it.
         digest = hashlib.sha256("\0".join(files.values()).encode()).hexdigest()[:8]
         folder = Path(SETTINGS.reproducers) / f"{pass_.name or 'pass'}-{digest}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -295,6 +298,7 @@ def _files(pass_: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: 
     requested = graph.journal.requested
     fetch = "" if requested is None else f" --fetch {shlex.quote(','.join(requested))}"
     unknown = " --allow-unknown" if _has_unknown(graph.block.program) else ""
+    # The program stands for the graph: passes are deterministic, so running those before again gives the graph as it was.
     files["program.txt"] = str(graph.block.program)
     files["before.txt"] = _before(graph.block.program, requested, history, run)
     files["command.txt"] = f"graphad opt program.txt{unknown}{fetch} -p {shlex.quote(pipeline)}\n"
@@ -364,6 +368,8 @@ def run_pass(pass_: Pass, graph: Graph) -> bool:
         drop_stale(graph)
         if verifying and graph.parent is None and not journal.history and _Verified not in graph.analyses:
             verify(graph)  # else a pass would be blamed for the program that it was given, or fail on it
+        # The author is restored for a combinator, whose inner passes run within it; so is the origin of the last rewrite, where this pass
+        # made none.
         before, author, last = dict(graph.analyses), journal.author, journal.origin
         journal.author, journal.origin = pass_.name, None
         start = perf_counter()
@@ -372,11 +378,13 @@ def run_pass(pass_: Pass, graph: Graph) -> bool:
         finally:
             journal.author = author
         seconds = perf_counter() - start
+        # A pass that does not count rewrites is one if it changed the graph, so that bisection has a step to stop at.
         if journal.rewrites == rewrites:
             journal.rewrites, journal.origin = (rewrites + 1, Origin(pass_.name, ())) if changed else (rewrites, last)
         _update_claims(pass_, graph, changed, before)
         if verifying:
             _verify_after(pass_, graph)
+    # What a reproducer has to run again: passes on nested graphs run within one that is listed.
     if not pass_.combines and graph.parent is None:
         journal.history.append(pass_)
     observers = _observers.get()
@@ -425,6 +433,7 @@ def check_order(passes: tuple[Pass, ...], graph: Graph) -> None:
             hint = f"; {later}, which does, comes after it" if later else ""
             where = f"{pass_.name}, pass {place} of the {len(passes)} in the pipeline,"
             raise PassError(f"{where} requires {_name(claim)}, which the graph does not have and no pass before it establishes{hint}")
+        # What a pass claims is taken at its word here; ``run_pass`` verifies it when the pass has run.
         available -= set(pass_.clears)
         available |= set(pass_.establishes)
 
@@ -432,6 +441,7 @@ def check_order(passes: tuple[Pass, ...], graph: Graph) -> None:
 def _update_claims(pass_: Pass, graph: Graph, changed: bool, before: dict[type, object]) -> None:
     graph.properties.difference_update(pass_.clears)
     graph.properties.update(claim for claim in pass_.establishes if isinstance(claim, str))
+    # Inner passes of a combinator have settled their claims themselves. Results that this pass established are of the graph as it is now.
     if changed and not pass_.combines:
         results = {kind: graph.analyses[kind] for kind in pass_.establishes if kind in graph.analyses}
         keep_preserved(graph, (*pass_.preserves, _Verified), before, pass_.name)
@@ -453,6 +463,7 @@ def _verify_after(pass_: Pass, graph: Graph) -> None:
 
 
 def _rules_to_check(last: _Verified | None, now: _Verified) -> tuple[Rule, ...]:
+    # Edits can break any rule. Claims and types are counted apart, so that a pass that only infers types costs two rules.
     if last is None or last.edits != now.edits:
         return RULES
     claims = () if last.properties == now.properties else CLAIM_RULES
@@ -668,6 +679,7 @@ class Pipeline(Pass):
             raise InvalidValue(f"passes are nested {self.depth} deep in fixpoint and nested; at most {MAX_DEPTH} are possible")
 
     def apply(self, graph: Graph) -> bool:
+        # A list, not a generator: ``any`` would stop at the first pass that changes the graph.
         return any([run_pass(pass_, graph) for pass_ in self.passes])
 
     def run(self, graph: Graph) -> Report:
@@ -749,6 +761,7 @@ class Fixpoint(Pass):
 
     def _cycle(self, graph: Graph) -> str:
         """Run some rounds more, and say which passes change what until the same graph comes back."""
+        # Rules that undo each other come back to a graph seen before. Its text decides, since text is the same for equal graphs.
         texts, did = [str(graph)], []
         for _ in range(_CYCLE):
             did.append([f"{pass_}{_last_rewrite(graph)}" for pass_ in self.inner.passes if run_pass(pass_, graph)])
@@ -790,6 +803,7 @@ class Nested(Pass):
         self.inner = Pipeline(*passes)
 
     def apply(self, graph: Graph) -> bool:
+        # Listed before any pass runs, since passes may inline graphs; ``tree`` yields a graph before those in it.
         graphs = [subgraph for subgraph in graph.tree() if subgraph is not graph]
         return any([self.inner.apply(subgraph) for subgraph in reversed(graphs)])
 
@@ -854,6 +868,7 @@ def _built(call: Call) -> Pass:
 
 def _fits(value: object, hint: object) -> bool:
     """Whether an option's value is of the type that its field declares."""
+    # ``tuple[int, ...]`` takes any number of items, ``tuple[int, str]`` one of each.
     if get_origin(hint) is tuple and isinstance(value, list):
         inner = get_args(hint)
         item = inner[:1] * len(value) if inner[-1:] == (...,) else inner

@@ -126,6 +126,7 @@ class _Prover:
             self.deadline = perf_counter() + self.timeout
             settings = list(self._settings(dtype))
             if settings:
+                # A dtype is proved only if all settings of attributes are.
                 reason = next((r for setting in settings if (r := self._why_not(setting)) is not None), None)
                 if reason is None:
                     self.proved.append(dtype)
@@ -188,6 +189,8 @@ class _Prover:
 
     def _why_not(self, setting: Setting) -> str | None:
         """Why the rule is not proved for some types; None if it is."""
+        # First with unknown functions for sums and products, which is quick and enough for most rules; what holds for any function holds
+        # for those of IEEE 754.
         reason = self._why_not_with(setting, exact=False)
         return self._why_not_with(setting, exact=True) if reason is not None else None
 
@@ -198,6 +201,7 @@ class _Prover:
                 numbers = {name: z3.Const(name, z3.Float64()) for name in self._numbers()}
                 elements = Elements(setting, numbers)
                 before = [elements.of(term) for term in self.rule.before]
+                # Before, what operators need is given, since the pattern has run; after, it has to be shown.
                 conditions = [*elements.conditions(self.rule.conditions), *elements.needs]
                 elements.needs = []
                 after = [elements.of(term) for term in self.rule.after]
@@ -214,6 +218,7 @@ class _Prover:
             return "time is over"
         model, reason = _solved(claim, left if exact else min(left, self.timeout / 4))
         if model is not None and exact:
+            # A model may rest on what was left open (exp, tie of zeros): only the kernels say whether it is a counterexample.
             drawn = _drawn(model, setting, elements, numbers)
             self.counterexample = self.counterexample or disagreement(self.inputs, drawn)
             reason = "refuted" if self.counterexample else "what the solver found is no counterexample"
@@ -263,5 +268,6 @@ def _python(value: Element) -> float | bool:
         return int(value.as_signed_long())
     if z3.is_true(z3.simplify(z3.fpIsNaN(value))):
         return float("nan")
+    # By its bits: the decimal text of a float in the solver is not read back exactly.
     wide = z3.simplify(z3.fpToIEEEBV(z3.simplify(z3.fpFPToFP(z3.RNE(), value, z3.Float64()))))
     return float(struct.unpack("<d", wide.as_long().to_bytes(8, "little"))[0])

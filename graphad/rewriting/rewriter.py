@@ -53,6 +53,7 @@ class ChangeCursor:
 
     def changed_ops(self) -> list[Op] | None:
         """The operators touched since the last call that are still there, in order, each once; None the first time, for all."""
+        # A cursor is a place in one shared list, so a listener costs nothing per change, however many passes listen.
         start = self.journal.cursors.get(self.key)
         self.catch_up()
         return None if start is None else [op for op in dict.fromkeys(self.touched[start:]) if in_graph(op)]
@@ -259,6 +260,7 @@ class _Table:
 
     def candidates(self, op: Op) -> tuple[tuple[Rule, object], ...]:
         """The rules that can apply; the same for all operators that read from operators of the same types."""
+        # A decision table: which rules can apply depends on these types alone, and programs have few combinations of them.
         types = tuple([_writer_type(op, slot, index) for slot, index in self.places])
         candidates = self.known.get(types)
         if candidates is None:
@@ -322,12 +324,14 @@ class Triggers:
         """The possible roots of rules that depend on this operator."""
         if self.multi_root:
             yield from self._beside(op, self.depth - 1)
+        # Breadth first, a level of readers at a time: a rule with n operators in a chain can be triggered by the one n - 1 below its root.
         level = [op]
         for types in self.levels.get(op.type) or self._levels(op.type):
             level = list(dict.fromkeys(r for member in level for values in member.outputs.values() for v in values for r in v.readers))
             yield from level if ANY in types else (reader for reader in level if reader.type in types)
 
     def _levels(self, changed: str) -> Levels:
+        # Trailing levels that trigger nothing are cut, so that the walk to the readers ends early.
         types = [frozenset(self.up.get((changed, d), set()) | self.up.get((ANY, d), set())) for d in range(1, self.depth + 1)]
         while types and not types[-1]:
             types.pop()
@@ -384,9 +388,11 @@ def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
         if applied is not None:
             count += 1
             last.append(applied.name)
+            # Termination is the author's claim: each rewrite should make something smaller. Rules that undo each other show here.
             if count > _FEW + _MANY * size:
                 again = ", ".join(sorted(set(last)))
                 raise PassError(f"rules still apply after {count} rewrites of {size} operators, again and again: {again}")
+            # The operator may be a root once more; what the rewrite made and touched comes back through the journal.
             erase_if_dead(op)
             work.again(op)
     return count > 0
@@ -401,6 +407,7 @@ def _first_that_applies(rules: RuleSet, op: Op, running: tuple[RuleTimings, ...]
 
 def erase_if_dead(op: Op) -> None:
     """Remove an operator if it is dead, and the operators that die with it."""
+    # A stack, not recursion: a chain of dead operators may be longer than Python's stack.
     pending = [op]
     while pending:
         op = pending.pop()
@@ -426,6 +433,7 @@ class _Worklist:
     def __iter__(self) -> Iterator[Op]:
         touched, place = self.cursor.touched, len(self.cursor.touched)
         while True:
+            # Changes since the last look come first into the queue, so that an operator is in it at most once however often it changed.
             if place < len(touched):
                 self.take(list(dict.fromkeys(touched[place:])))
                 place = len(touched)

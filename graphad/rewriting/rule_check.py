@@ -14,7 +14,7 @@ from graphad.errors import GraphadError, InvalidValue, NoGradient
 from graphad.ops import OpDef
 from graphad.ops.definition import GRAD
 from graphad.rewriting.evaluation import Arrays, Evaluation, Slots
-from graphad.rewriting.pattern import Call, Constant, Result, Scalar, Several, Term, calls_in
+from graphad.rewriting.pattern import Call, Constant, Result, Scalar, Several, Term, calls_in, parts_of
 from graphad.rewriting.rule_inputs import (
     DIFFERENTIABLE,
     DTYPES,
@@ -54,6 +54,7 @@ class Gradients:
         for term, seed in zip(terms, seeds, strict=True):
             if seed.dtype.kind == "f":
                 self._add(self._place(term), seed)
+        # Reverse accumulation: when the turn of an operator comes, all that reads its results has added its part.
         for call in dict.fromkeys(_in_order(terms)):
             self._differentiate(call)
 
@@ -112,6 +113,7 @@ def _with_defaults(call: Call, attrs: Mapping[str, object]) -> dict[str, object]
 
 def _in_order(terms: Sequence[Term]) -> list[Call]:
     """The operators of terms, each before those that it reads from."""
+    # ``calls_in`` goes from results to leaves with repetitions; an operator read by several comes after the last of them.
     walked = [call for term in terms for call in calls_in(term)]
     return list(reversed(list(dict.fromkeys(reversed(walked)))))
 
@@ -273,7 +275,8 @@ def _place(rule: PatternRule) -> str:
 def _refuse_forgotten(rule: PatternRule) -> None:
     """Refuse a rule that reads an attribute of an operator, and has that operator after it with the attribute's default instead."""
     used = [call.attrs.values() for term in rule.after for call in calls_in(term)]
-    known = {id(part) for values in (*used, rule.conditions) for value in values for part in _parts(value)}
+    # By identity: equal scalars of two attributes are two, and ``==`` of scalars builds a condition.
+    known = {id(part) for values in (*used, rule.conditions) for value in values for part in parts_of(value)}
     constants = {
         id(part) for call in (c for t in rule.after for c in calls_in(t)) for ts in call.inputs.values() for t in ts for part in _number(t)
     }
@@ -290,13 +293,8 @@ def _refuse_forgotten(rule: PatternRule) -> None:
                 )
 
 
-def _parts(value: object) -> list[object]:
-    items = value.parts if isinstance(value, Scalar) else value if isinstance(value, list | tuple) else ()
-    return [value, *(part for item in items for part in _parts(item))]
-
-
 def _number(term: object) -> list[object]:
-    return _parts(term.number) if isinstance(term, Constant) else []
+    return list(parts_of(term.number)) if isinstance(term, Constant) else []
 
 
 def _calls(terms: Sequence[Term]) -> list[Call]:
@@ -351,6 +349,7 @@ class _Trial:
                 else:
                     self.evidence.unsuited[dtype] += 1
                     missed.append(dtype)
+            # Shapes that the rule applies to in no dtype say nothing about dtypes.
             misses.update(missed if applied else ())
 
     def settings(self, shapes: tuple[Any, ...], options: Sequence[tuple[str, ...]]) -> list[tuple[tuple[str, ...], Setting]]:
@@ -363,6 +362,8 @@ class _Trial:
         first = next(iter([*setting.values.values(), *(t for ts in setting.lists.values() for t in ts)]), None)
         main = next((t.dtype for t in setting.values.values() if t.dtype in FLOATS), first.dtype if first else "float64")
         kinds = contents_of(main, self.exact)
+        # A third of the contents for each choice of types, other ones for the next: together all are tried, and rules with one tensor get
+        # half.
         every = 2 if len(setting.values) + len(setting.lists) < 2 and not setting.attrs else 3
         for i in range(self.case % every, len(kinds), every):
             self.on(self.inputs.arrays(setting, kinds[i], self.case + i), kinds[i], main)
@@ -389,6 +390,7 @@ class _Trial:
         except Exception as error:
             self.evidence.failed[f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:100]] += 1
             return
+        # Terms that both sides share are computed once.
         after = _Computed(drawn)
         after.done.update(before.done)
         try:
@@ -411,6 +413,7 @@ class _Trial:
     def is_near(self, old: Array, new: Array, before: _Computed, after: _Computed, drawn: Drawn, content: str) -> bool:
         """Whether two results differ by rounding alone, or where something is not finite or out of range."""
         ends = np.finfo(old.dtype)
+        # A fast rule claims nothing where the pattern overflows, nor where the replacement does on its way, nor about denormal numbers.
         counted = np.isfinite(old)
         if content not in ("ordinary", "positive", "example"):
             counted &= ~_out_of_range(before, old.shape, float(ends.tiny), infinite=False)
@@ -422,6 +425,7 @@ class _Trial:
         largest = max(
             [largest, *(largest * n for n in numbers), *(_largest(a) for s in before.done.values() for v in s.values() for a in v)]
         )
+        # Relative to the largest number on the way, not to the result: cancellation makes the result small and keeps the error.
         bound = ROUNDING * (float(ends.eps) * max(largest, float(np.max(np.abs(old[counted])))) + float(ends.tiny))
         return bool(np.all(np.abs(new[counted].astype(float) - old[counted]) <= bound))
 
@@ -433,6 +437,7 @@ class _Trial:
         if not leaves or not floats or not (self.exact or all(np.isfinite(array).all() for array in floats)):
             return
         try:
+            # A pattern that cannot be differentiated may be replaced by anything; the other way round the rule would break the backward.
             was = Gradients(self.rule.before, before, seeds)
         except NoGradient:
             return

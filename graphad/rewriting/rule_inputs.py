@@ -130,6 +130,7 @@ def filled(content: str, shape: tuple[int, ...], dtype: str, kinks: Sequence[flo
     """
     pool = _pool(content, dtype, tuple(kinks) if content in ("kinks", "equal") else (), exact)
     count, size = prod(shape), len(pool)
+    # A step that does not divide the size walks through the whole pool; two salts give other orders, so operands tie here and there.
     step = next(s for s in _STEPS[salt % 3 :] if size % s or size == 1)
     places = np.zeros(count, int) if content == "equal" else np.arange(count) * step
     array: Array = pool[(places + salt * 5) % size].reshape(shape)
@@ -201,6 +202,8 @@ def _around(numbers: Iterable[float], dtype: np.dtype[Any]) -> Iterator[float]:
 @lru_cache(maxsize=1024)
 def kinks_of(numbers: tuple[float, ...]) -> tuple[float, ...]:
     """The numbers at which operators with such attributes may bend: these, their negatives, quotients and differences."""
+    # ``relu(a * x + b)`` bends at -b / a, a clip of a difference at a sum of both numbers: candidates from pairs are few and cover
+    # compositions of two.
     own = [n for n in dict.fromkeys(map(float, numbers)) if np.isfinite(n) and abs(n) < 1e6][:6]
     derived = [n for a in own for b in own if a != b for n in (*((-b / a, (1 - b) / a) if a else ()), a - b, a + b)]
     return tuple(dict.fromkeys([*own, *(-n for n in own), *derived[:24]]))
@@ -248,6 +251,7 @@ class _Keyed:
 @lru_cache(maxsize=1024)
 def int_lists(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """Lists of integers that attributes may be beside a tensor of a shape: orders of axes, axes, shapes, amounts by axis."""
+    # All permutations up to four axes (24); beyond, the identity, one swap, and rotations.
     rank = len(shape)
     orders = list(permutations(range(rank))) if rank < 5 else [tuple(range(rank)), (*range(rank - 2), rank - 1, rank - 2)]
     orders += [(*range(1, rank), 0)[:rank], tuple(-1 - a for a in range(rank))]
@@ -307,6 +311,7 @@ class Inputs:
 
     def profiles(self) -> list[tuple[Shape, ...]]:
         """Shapes for the leaves: all alike, broadcast in several ways, and those that products and tables take."""
+        # The likeliest to fit come first, since the budget may end: all of one shape, operands of products, then broadcasting.
         count = len(self.leaves)
         alike = [(shape,) * count for shape in SHAPES]
         if count < 2 or all(isinstance(leaf, Constant) for leaf in self.leaves[1:]):
@@ -367,6 +372,8 @@ class Inputs:
 
     def _rotated(self, place: int, count: int) -> int:
         """Which of the options the attribute at a place has: the columns of an orthogonal array, in which all pairs meet."""
+        # Bush's construction of an orthogonal array of strength 2 (K. A. Bush, "Orthogonal arrays of index unity", 1952): line (a, b),
+        # column c holds a * c + b modulo a prime.
         line = self.turn * 101 % _PRIME**2
         return (line % _PRIME * place + line // _PRIME) % _PRIME % count if count <= _PRIME else (line + 7 * place) % count
 
@@ -379,6 +386,7 @@ class Inputs:
             except Exception:
                 return False
             shape = known[0].shape if known else next((ts[0].shape for ts in setting.lists.values() if ts), (2, 3))
+            # If the first operator takes nothing, other attributes of later ones will not help: the choice of types is given up.
             if not self._bind_call(setting, call, shape):
                 setting.is_hopeless = place == 0
                 return False
@@ -390,6 +398,7 @@ class Inputs:
             self.budget -= 1
             return _takes(setting, call)
         choices = [self._options(kind, shape, len(setting.attrs) + i) for i, kind in enumerate(unbound.values())]
+        # Lists have many forms that do not fit; numbers nearly always do, or none does.
         most = INFERENCES if any(kind.startswith("list") for kind, _ in unbound.values()) else 6
         for tried, values in enumerate(product(*choices) if len(choices) == 1 else _diagonal(choices)):
             if tried > most or self.budget <= 0:
@@ -410,6 +419,7 @@ class Inputs:
             plain = default if isinstance(default, int | float | str | bool) else None
             options = list(numbers_for(text, len(shape), plain, self.numbers, self.exact))
         start, step = self._rotated(place, len(options)), _STRIDES[(self.turn + place) % len(_STRIDES)]
+        # A stride without a common factor visits every option before one comes again.
         step = step if gcd(step, len(options)) == 1 else 1
         return [options[(start + i * step) % len(options)] for i in range(len(options))]
 
@@ -419,6 +429,7 @@ class Inputs:
         Raises:
             ValueError: what comes after cannot be made, for another reason than types that do not fit.
         """
+        # A pattern that does not fit these types, or a condition that cannot be asked of them, only says that there is no match.
         try:
             old = [setting.type_of(term) for term in self.rule.before]
             if not all(condition.value(setting) for condition in self.rule.conditions):
@@ -461,6 +472,7 @@ class Inputs:
 
     def arrays(self, setting: Setting, content: str, salt: int) -> Drawn:
         """Arrays of a setting's types, with a kind of content."""
+        # Of the setting, not of the call: arrays of all contents share them.
         kinks = setting.kinks = setting.kinks or self._kinks(setting)
         drawn = Drawn(attrs=setting.attrs, types=setting)
         main = next((t.dtype for t in setting.values.values() if t.dtype in FLOATS), "")
@@ -532,6 +544,7 @@ def _takes(setting: Setting, call: Call) -> bool:
 
 def _diagonal(choices: list[list[object]]) -> Iterator[tuple[object, ...]]:
     """Combinations of options: first the one in front, then those that differ from it in one place, then others."""
+    # Pairs of attributes fail more often than not where both are wrong: one is varied at a time before both are.
     first = tuple(options[0] for options in choices)
     yield first
     longest = max(map(len, choices))

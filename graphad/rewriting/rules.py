@@ -80,6 +80,7 @@ class PatternRule(Rule):
         self.conditions = tuple(conditions)
         self.variants = tuple(_variants(self.before))
         self.types = frozenset(variant.calls[0].definition.type for variant in self.variants)
+        # A condition on how often an operand is read depends on operators that are not in the pattern: one level more.
         self.depth = max(map(_depth, self.before)) + any(_counts_readers(item) for item in self.conditions)
         self.multi_root = len(self.variants[0].calls) > 1
         where = f" where {' and '.join(map(repr, self.conditions))}" if self.conditions else ""
@@ -127,10 +128,12 @@ class PatternRule(Rule):
         results = [match.value_of(term) for term in self.before]
         instance = Instance(op, match)
         for old, new in zip(results, [instance.value(term) for term in self.after], strict=True):
+            # A value that was there keeps what it is; a new one takes over the variable and what it is the gradient of.
             if new is not old:
                 if new in instance.made:
                     _take_over(old, new)
                 op.graph.substitute(old, new)
+        # Operators further below may have other readers: those die with the last one that is removed, or stay.
         for call in dict.fromkeys(term.call for term in self.before):
             erase_if_dead(match.ops[call])
         return True
@@ -143,6 +146,8 @@ class PatternRule(Rule):
 
     def _is_possible(self, variant: Variant, op: Op, match: Match) -> bool:
         """Whether the rewrite is legal: no value would be requested under two names, and no cycle would arise."""
+        # Each of these would leave a graph that computes the same and says something else: no progress, other gradients, a requested name
+        # lost, a cycle.
         results = [match.value_of(term) for term in self.before]
         if not any(value.readers or op.graph.is_observed(value) for value in results):
             return match.fail(lambda: "its results are unused: rewriting them would change nothing, again and again")
@@ -180,6 +185,7 @@ def _would_flow(old: Value, new: Value) -> bool:
 
 def _would_wait(match: Match, variant: Variant) -> bool:
     """Whether something that goes in is computed from something that comes out."""
+    # Roots that are side by side become one operator, which may not depend on its own results.
     roots = {match.ops[call.key] for call in variant.calls}
     pending = [value for term, value in match.values.items()] + [value for values in match.lists.values() for value in values]
     seen: set[Value] = set()
@@ -281,6 +287,8 @@ def _terms(name: str, side: str, result: object) -> tuple[Term, ...]:
 def _variants(results: Sequence[Result]) -> Iterator[Variant]:
     """A pattern with the inputs of commutative operators in every order."""
     swappable = list(dict.fromkeys(c for r in results for c in calls_in(r) if c.is_swappable))
+    # 2 ** n variants of n commutative operators: patterns are small, and the decision table of the set tries only those that fit the
+    # writers.
     for swaps in itertools.product((False, True), repeat=len(swappable)):
         swapped = {call for call, swap in zip(swappable, swaps, strict=True) if swap}
         copies: dict[Call, Call] = {}

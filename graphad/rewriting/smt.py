@@ -55,6 +55,8 @@ class Functions:
 
     def apply(self, name: str, sort: object, *arguments: Element) -> tuple[Element, bool]:
         """The result of a function, and whether it is a new one."""
+        # Ackermann's expansion (W. Ackermann, "Solvable Cases of the Decision Problem", 1954): a constant for each application, and for
+        # each pair of them that equal arguments give equal results. The solver's logic of floats and bits has no functions.
         arguments = tuple(z3.simplify(a) for a in arguments)
         key = (name, *(a.get_id() for a in arguments))
         if key in self._results:
@@ -135,6 +137,7 @@ def _converted(value: Element, dtype: str, sort: Sort) -> Element:
         return z3.Not(z3.fpIsZero(value))
     if not dtype.startswith("float"):
         return z3.fpToSBV(z3.RTZ(), value, sort)
+    # Conversions are moved inwards and undone where they can be: rounding terms are what the solver is slowest at.
     kind = value.decl().kind()
     if kind == z3.Z3_OP_FPA_NEG:
         return neg(_converted(value.arg(0), dtype, sort))

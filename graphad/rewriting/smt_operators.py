@@ -60,6 +60,7 @@ def add(x: Element, y: Element) -> Element:
         return by_case(x, lambda case: add(case, y))
     x, y = (y, x) if z3.is_fp_value(x) and not z3.is_fp_value(y) else (x, y)
     if is_number(y, 0.0):
+        # x + 0.0 is x but for -0.0, which becomes 0.0; x + -0.0 is x (IEEE 754-2019, 6.3).
         plus = z3.is_true(z3.simplify(z3.fpIsPositive(y)))
         return z3.If(z3.fpIsZero(x), literal(0.0, x.sort()), x) if plus else x
     return z3.fpAdd(z3.RNE(), x, y) if current().exact else _some_sum(x, y)
@@ -67,6 +68,8 @@ def add(x: Element, y: Element) -> Element:
 
 def _some_sum(x: Element, y: Element) -> Element:
     """A function of two terms in any order, of which little more is known than what it does with zeros."""
+    # Both sides of a rule should get the same term, so operands are put in one order, by the solver's number for them, and the first
+    # without a sign.
     (x, minus_x), (y, minus_y) = sorted((signed(x), signed(y)), key=lambda pair: pair[0].get_id())
     if minus_x:  # -x + y = -(x - y), but for the sign of a sum that is zero, which another function gives
         x, y, minus_y = neg(x), (neg(y) if minus_y else y), False
@@ -75,6 +78,7 @@ def _some_sum(x: Element, y: Element) -> Element:
     a, b = (x.arg(0), neg(y)) if flipped else (x, y)
     result, is_new = current().apply("sum", a.sort(), a, b)
     if is_new:
+        # What is known of any sum: nan spreads, and 0 adds nothing. Rounding, and infinities, are left open.
         current().facts += [
             z3.Implies(z3.Or(z3.fpIsNaN(a), z3.fpIsNaN(b)), z3.fpIsNaN(result)),
             z3.Implies(z3.And(z3.fpIsZero(b), z3.Not(z3.fpIsZero(a))), result == a),
@@ -100,6 +104,7 @@ def mul(x: Element, y: Element) -> Element:
         return z3.And(x, y)
     if not z3.is_fp(x):
         return x * y
+    # A square of a choice: two cases, not four.
     if has_cases(x) and x.eq(y):
         return by_case(x, lambda case: mul(case, case))
     if has_cases(y):
@@ -147,6 +152,7 @@ def div(x: Element, y: Element) -> Element:
 
 def _chosen(name: str, x: Element, y: Element, is_x: Element) -> Element:
     """A maximum or minimum of floating-point numbers; of two zeros an unknown one."""
+    # Which zero numpy takes depends on the order of operands and the instruction: either, but the same one each time.
     tie, _ = current().apply(name, z3.BoolSort(), x, y)
     zeros = z3.And(z3.fpIsZero(x), z3.fpIsZero(y))
     return z3.If(z3.fpIsNaN(x), x, z3.If(z3.fpIsNaN(y), y, z3.If(z3.If(zeros, tie, is_x), x, y)))
@@ -215,6 +221,7 @@ class SolverTerm(Tracer):
             raise NoMeaning(f"{function.__name__} has no meaning for the solver")
         if function in ASSUMED:
             self.assumed.add(ASSUMED[function])
+        # numpy multiplies arrays where the exponent is 2; single numbers go through pow, which may round otherwise.
         if function is raised and args[1] == 2.0 and self.squares:
             return self._made(mul(self.element, self.element))
         if not isinstance(function, np.ufunc) and function is not np.where:
@@ -319,6 +326,7 @@ def _exp(x: Element) -> Element:
     if not z3.is_fp(x):
         raise Unsupported("exp of integers")
     x = _but_for_zeros(x)
+    # Equal arguments give equal results only if they are equal bit by bit, and the zeros are not.
     argument = z3.If(z3.fpIsZero(x), literal(0.0, x.sort()), x)
     result, is_new = current().apply("exp", x.sort(), argument)
     if is_new:
@@ -369,6 +377,7 @@ def _converted(x: Element, out_dtype: str) -> Element:
         raise Unsupported("a cast from floating-point numbers to integers, which is not defined for all")
     if out_dtype.startswith("float"):
         return z3.fpSignedToFP(z3.RNE(), x, sort)
+    # As numpy casts: sign extension to wider integers, the low bits to narrower ones.
     wide = np.dtype(out_dtype).itemsize * 8 - x.size()
     return z3.SignExt(wide, x) if wide >= 0 else z3.Extract(np.dtype(out_dtype).itemsize * 8 - 1, 0, x)
 
@@ -488,6 +497,7 @@ class Elements(Evaluation[Element]):
         if not isinstance(term.number, Attribute):
             raise Unsupported(f"the constant {term.number!r}")
         element = z3.Const(term.number.name, smt.sort_of(dtype))
+        # Attributes are float64 numbers in conditions, whatever the dtype of the tensor that holds them.
         is_narrow = z3.is_fp(element) and element.sort() != z3.Float64()
         self.attrs[term.number.name] = z3.fpFPToFP(z3.RNE(), element, z3.Float64()) if is_narrow else element
         return element
@@ -550,6 +560,7 @@ class Elements(Evaluation[Element]):
         if meaning is None:
             raise Unsupported(f"{scalar!r}, a function in Python")
         if scalar.function is python.truediv:
+            # Python raises where numpy gives inf: the rule does not apply then.
             self.needs.append(z3.Not(z3.fpIsZero(_fp(parts[1]))))
         return meaning(*parts)
 
