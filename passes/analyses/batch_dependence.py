@@ -54,6 +54,7 @@ class BatchDependence(Dataflow[str]):
 
 def _kind(op: Op, kinds: Kinds) -> str:
     definition, read = op.definition, [kinds[value] for value in op.reads()]
+    # Random numbers for a part of the batch are others than those for these rows of the whole.
     if definition is None or definition.random or definition.side_effect:
         return MIXED
     if all(kind == WHOLE for kind in read):
@@ -125,6 +126,8 @@ def _affine(op: Op, kinds: Kinds) -> str:
     definition, read = op.definition, {kinds[v] for v in op.reads()}
     if definition is None or any(kinds[v] != WHOLE for slot, values in op.inputs.items() if slot not in definition.linear for v in values):
         return _by_element(op, kinds)
+    # (mean + w) of the parts has the mean (mean + w): an affine function with a constant is fine for means. For totals the constant would
+    # be added once for each part.
     if read <= {MEAN, WHOLE}:
         return MEAN if _same_shapes(op) else MIXED
     if read == {TOTAL}:
@@ -177,6 +180,7 @@ def _row_by_row(op: Op, kinds: Kinds) -> str:
     """What its row says: rows of some inputs, each by itself; the others do not know the batch."""
     definition = op.definition
     assert definition is not None
+    # Rows of softmax over axis 0 would be mixed: the axis that the operator works along has to be another one.
     apart = _are_rows_of(op, kinds, definition.rows) and (not definition.along or _is_inside(op, _attr(op, definition.along)))
     return ROWS if apart else MIXED
 
@@ -202,6 +206,7 @@ def _is_inside(op: Op, axes: object) -> bool:
 def _reduced(op: Op, kinds: Kinds) -> str:
     value = op.input("X")
     dims, rank = _attr(op, "dim"), _rank(value)
+    # No axes stand for all of them, as in Paddle.
     axes = {d % rank for d in dims} if isinstance(dims, list | tuple) and rank > 0 else set()
     if kinds[value] != ROWS or rank < 1:
         return MIXED
@@ -222,6 +227,7 @@ def _reshaped(op: Op, kinds: Kinds) -> str:
         return MIXED
     if shape[0] == 0:
         return ROWS
+    # With one element count for each row, row i stays row i; an unknown extent on either side could hide a shift.
     left, before = list(shape[1:]), list(x.shape[1:])
     if shape[0] != -1 or -1 in left or -1 in before:
         return MIXED

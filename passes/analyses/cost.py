@@ -84,6 +84,7 @@ class Extents(Dataflow[Shape | None]):
     """The shapes of values for one size of the batch. An estimate: of branches the larger one counts, of loops the first iteration."""
 
     batch: int
+    # Not a claim but an estimate: with ``delay`` 0 the first iteration's shape stays, whatever comes round.
     bottom, top, delay = None, None, 0
 
     def join(self, a: Shape | None, b: Shape | None) -> Shape | None:
@@ -99,6 +100,7 @@ class Extents(Dataflow[Shape | None]):
         return _filled(value.shape, self.batch)
 
     def transfer(self, op: Op, facts: Facts[Shape | None]) -> dict[Value, Shape | None]:
+        # Declared shapes are cheaper than inference, and right: only what depends on the batch is inferred.
         known = not any(value.shape is None or -1 in value.shape for value in op.writes())
         inferred = {} if known else _inferred(op, facts)
         beside = [(v.shape, shape) for v in op.reads() if v.shape is not None and (shape := facts[v]) is not None]
@@ -190,6 +192,7 @@ def _mul(op: Op, shape: ShapeOf) -> int:
 
 def _matmul(turned: str = "") -> Formula:
     def formula(op: Op, shape: ShapeOf) -> int:
+        # Two operations, a product and a sum, for each element of the result and each place of the inner axis.
         x = shape(op.input("X"))
         inner = x[-2] if turned and len(x) > 1 and _attr(op, turned) else x[-1]
         return 2 * _count(op.outputs["Out"], shape) * inner
@@ -202,6 +205,7 @@ def _convolution(outer: str) -> Formula:
 
     def formula(op: Op, shape: ShapeOf) -> int:
         weights = op.inputs.get("Filter") or op.inputs.get("Like") or ()
+        # A transposed convolution scatters: each element of its input meets each weight of its channel.
         values = op.inputs.get(outer) or op.outputs.get(outer, ())
         return 2 * _count(values, shape) * prod(shape(weights[0])[1:])
 
@@ -237,6 +241,7 @@ def _gradient(op: Op, shape: ShapeOf) -> int:
 
 def _forward_product(op: Op, type: str, shape: ShapeOf) -> int:
     """The operations of a forward product, from the operands and the cotangent that its gradient reads."""
+    # A gradient of a product may read one operand only. Sizes of the other follow from the cotangent, which has the axes of the result.
     outer = next((v for slot, values in op.inputs.items() if slot.endswith(GRAD) for v in values), None)
     if outer is None:
         return 0
@@ -393,10 +398,11 @@ class _Estimate:
         return OpCost(flops_of(op, self.shape), read, sum(self.bytes(value) for value in op.writes()))
 
     def blocks(self, op: Op) -> OpCost:
-        """What an operator with blocks costs: its loop so often, or the dearer of its branches."""
+        """What an operator with blocks costs: its body times the trip count, or the more expensive of its branches."""
         inner = [self.block(graph) for graph in op.graphs.values()]
         self.unknown += sum(cost.unknown for cost in inner)
         totals = [cost.total for cost in inner]
+        # Each maximum by itself, so an upper bound: the branch with most operations need not move most bytes.
         flops, read, written = max(t.flops for t in totals), max(t.read for t in totals), max(t.written for t in totals)
         if not is_loop(op):
             return OpCost(flops, read, written)
@@ -438,6 +444,7 @@ class _Estimate:
         for value, end in self.live.last.items():
             if value not in self.live.owner and not value.given:
                 ends[end] += sizes[value]
+        # A sweep over the schedule: an operator's results come before its operands go.
         now = most = input_bytes
         for place, op in enumerate(self.live.order):
             now += sum(sizes[value] for value in op.writes())

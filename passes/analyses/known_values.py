@@ -51,6 +51,7 @@ class Constants(Dataflow[Known | str | None]):
         singles = [value for value in op.writes() if _is_single(value)]
         if not singles or not is_plain(op):
             return {}
+        # ``None`` (bottom): it never runs, as far as is known, so neither does this operator.
         read = {value: facts[value] for value in op.reads()}
         if "any" in read.values():
             return {}
@@ -64,12 +65,14 @@ class Constants(Dataflow[Known | str | None]):
         tests = () if definition is None else edge.op.inputs.get(definition.condition, ())
         if len(tests) != 1 or not edge.op.attrs.get("is_scalar_condition", True) or edge.kind in (SUM, KEPT):
             return True
+        # An unknown condition opens both ways; one that is bottom keeps them closed until more is known.
         fact = facts[tests[0]]
         if not isinstance(fact, Known):
             return fact is not None
         holds = bool(fact.array.all())
         if is_forward_loop(edge.op):
             return holds == (edge.kind != BYPASS)
+        # The first graph is taken where the condition holds, the second one, if there is any, elsewhere.
         inside = edge.target.graph if edge.kind in (ENTRY, SAVED) else edge.source.graph
         return inside in list(edge.op.graphs.values())[0 if holds else 1 :][:1]
 
@@ -120,6 +123,7 @@ class KnownValues:
         done = 0
         if steps is None:
             return None
+        # The loop is run, but for all that does not decide how often: a slice of the body (M. Weiser, "Program slicing", 1981).
         while (condition := env.get(body.inputs[count - 1])) is not None and condition.dtype == bool:
             if not condition.reshape(())[()]:
                 return done
@@ -147,6 +151,7 @@ def _what_decides(body: Graph) -> list[Op] | None:
         if value in seen:
             continue
         seen.add(value)
+        # What an argument is in the next iteration is what the body yields for it; a captured one (no result) stays.
         if value.given:
             i = body.inputs.index(value)
             pending += body.results[i : i + 1]

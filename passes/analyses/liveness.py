@@ -41,6 +41,7 @@ class Liveness(Analysis):
         lasting = {*graph.inputs, *graph.results, *graph.residuals, *graph.targets}
         last = {value: _end(graph, value, value in lasting, len(order)) for value in graph.values}
         owner = dict(_views(order))
+        # Reading a view reads the memory of its owner, which lives as long as its last view.
         for value, place in list(last.items()):
             root = owner.get(value, value)
             last[root] = max(last[root], place)

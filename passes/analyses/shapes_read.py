@@ -12,6 +12,7 @@ def shapes_read(op: Op) -> set[str]:
     definition = op.definition
     if not isinstance(definition, GradOpDef) or definition.forward is None or definition.forward.grads is None:
         return {"X"} if op.type == "fill_zeros_like" else set()
+    # A slot may be read in full for one gradient and for its shape for another: what counts are those that are written.
     forward, grads = definition.forward, definition.forward.grads
     slots = [slot.removesuffix(GRAD) for slot, values in op.outputs.items() if any(v.name != EMPTY for v in values)]
     return {s for s in op.inputs if all(s not in grads[slot].reads or forward.reads_shape(s, slot) for slot in slots)}

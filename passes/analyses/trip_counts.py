@@ -77,6 +77,7 @@ def count_trips(op: Op, known: KnownValues, most: int = MOST) -> int | None:
 
 def _counted(loop: LoopLike, known: KnownValues) -> int | None:
     """The iterations of a loop whose condition compares a counter with a bound that stays; None for any other loop."""
+    # ``counter < bound``: the test in the body decides about the next iteration, so it compares the counter after its step.
     test = _origin(loop.goes_on).writer
     if test is None or test.definition is None or len([*test.reads()]) != 2:
         return None
@@ -94,6 +95,7 @@ def _counted(loop: LoopLike, known: KnownValues) -> int | None:
         return None
     if step <= 0:
         return _ENDLESS if start + step < limit or (inclusive and start + step == limit) else 1
+    # The first test is at the start (it holds), and the loop ends when start + n * step reaches the limit.
     steps = (limit - start) / step
     return max(1, floor(steps) + 1 if inclusive else ceil(steps))
 

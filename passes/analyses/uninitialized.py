@@ -26,6 +26,7 @@ def is_safe(out: Value, value: Value) -> bool:
 
 def _may_be_missing(value: Value) -> bool:
     """Whether a value is given to the whole program, as far as one can see only to operators that make do without."""
+    # Out through the operators around, to where the value is written or given to the whole program.
     while value.given and (owner := value.graph.owner) is not None:
         residual = residual_of(value)
         value = operands(owner)[value.graph.inputs.index(value)] if residual is None else residual
@@ -67,6 +68,7 @@ class _There(Dataflow[bool]):
         return a and b
 
     def boundary(self, value: Value) -> bool:
+        # The only value of its name is data, which is fed; of several, the first may be what a branch leaves where it is not taken.
         if value.persistable or value.graph.values.number(value) is None:
             return True
         return any(op.definition is not None and not op.definition.partial and not op.graphs for op in value.readers)

@@ -46,6 +46,7 @@ def accumulate(grad_ops: GradOps) -> bool:
 
 
 def _accumulate(graph: Graph, total: Value) -> None:
+    # Before ``split_writers``, which leaves the total without writers.
     forward, first_reader = total.writers[0].forward, min(total.readers, key=_order, default=None)
     parts = split_writers(graph, total, lambda: _part(graph, total))
     graph.add_op("sum", {"X": parts}, {"Out": [total]}, before=first_reader, role=BACKWARD, forward=forward)

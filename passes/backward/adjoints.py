@@ -75,6 +75,7 @@ class Adjoints:
             return self.operand(at)
         residual = self.residuals.get(value)
         if residual is None:
+            # Until the gradient operator is made, its graph has no owner and no residuals: they are matched then, all at once.
             linked = self.graph.owner is not None
             residual = self.residuals[value] = add_residual(self.forward, value)[self.graph] if linked else self._input(value)
         return residual

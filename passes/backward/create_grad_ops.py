@@ -83,6 +83,7 @@ def _seed(adjoints: Adjoints, target: Value, start: str) -> Op:
     graph, out, forward = adjoints.graph, {"Out": [adjoints.of(target)]}, target.writer
     if start:
         return graph.add_op("assign", {"X": [graph.given(start)]}, out, role=BACKWARD, forward=forward)
+    # Paddle's backward starts from ``fill_constant``, which takes a shape that is known.
     if target.shape is None or -1 in target.shape:
         return graph.add_op("fill_any_like", {"X": [target]}, out, {"value": 1.0}, role=BACKWARD, forward=forward)
     attrs = {"shape": list(target.shape), "value": 1.0, "dtype": target.dtype}
@@ -112,6 +113,7 @@ def _grad_op(adjoints: Adjoints, op: Op) -> Op:
     assert op.definition is not None
     grad = op.definition.grad
     assert grad is not None  # _refuse_gradients has looked
+    # Slots that the forward operator left empty are left out here, too. ``attrs`` is shared with it: no operator changes its own.
     inputs = {slot: adjoints.read_all(values) for slot, at in grad.given if (values := getattr(op, at).get(slot))}
     for slot, forward in grad.cotangents:
         if values := op.outputs.get(forward):
@@ -136,6 +138,7 @@ def _region_grad(grad_ops: GradOps, op: Op) -> Op:
     # The results of the gradient: one cotangent for each carried value, in the place of the cotangent of what the iteration made of it;
     # then the gradients of loop-invariant operands, which are sums over the iterations. A branch has only the latter (``first`` is 0).
     summed = [i for i in range(first, len(given)) if any(g.inputs[i] in path.inner[g].active for g in op.graphs.values())]
+    # ``starts``: the inputs of the forward graph whose gradients the backward graph returns.
     starts = [*carried, *summed] if first else summed
     inner = [_backward_graph(adjoints.graph, graph, path.inner[graph], carried, starts, first) for graph in op.graphs.values()]
     arguments = _share_arguments(inner, summed, len(carried))
@@ -170,6 +173,7 @@ def _backward_graph(around: Graph, graph: Graph, path: OpPath, carried: tuple[in
 
 def _share_arguments(inner: list[GradOps], summed: list[int], cotangents: int) -> list[int]:
     """Give all graphs the same inputs: operands with summed gradients, other operands that they read, cotangents, residuals."""
+    # Operands whose gradients are summed come first, since results and operands of a gradient are matched from the start.
     arguments = [*summed, *sorted({i for branch in inner for i in branch.adjoints.arguments} - set(summed))]
     for nested_ops in inner:
         graph, adjoints = nested_ops.adjoints.graph, nested_ops.adjoints

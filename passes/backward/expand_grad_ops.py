@@ -81,6 +81,7 @@ def _tape_of_branches(forward: Op, op: Op) -> Value:
 
 
 def _push(graph: Graph, tape: Value, pushed: Value, inner: Graph) -> None:
+    # The number of entries is the trip count, so each run pushes something.
     values = list(_reads(inner).values()) or [_mark(graph, tape)]
     graph.add_op("push_tape", {"Scopes": [tape], "X": values}, {"Out": [pushed]}, {"count": len(values)}, role=BACKWARD)
 
@@ -110,6 +111,7 @@ def _read_in(graph: Graph, tape: Value) -> Value:
 def _pop(graph: Graph, tape: Value) -> Value:
     """Pop the residuals that the graph reads from the tape; return the rest of the tape."""
     residuals, rest = residual_inputs(graph), _next(tape)
+    # What is popped takes the place of the inputs for residuals: the same values, now with a writer.
     popped = list(_reads(graph)) or [graph.add_value(f"{tape.name}@MARK", (), "float32")]
     graph.inputs = [value for value in graph.inputs if value not in residuals]
     for value in residuals:
@@ -130,6 +132,7 @@ def _loop(op: Op, tape: Value) -> None:
     outs = _not_empty(graph, results_of(op), inner.results)
     condition = _condition(graph, tape, op)
     totals = [_zeros(graph, value, op) for value in summed]
+    # It is no longer the graph of the program's block: ``schedule`` gives it a block of its own.
     inner.block = None
     cotangents, constants = inner.inputs[count : count + carried], inner.inputs[:count]
     top, holds = _like(inner, tape, tape.name, is_input=True), _like(inner, condition, condition.name, is_input=True)
@@ -254,6 +257,7 @@ def expand(graph: Graph, op: Op) -> None:
     builder = Builder(graph, stem, before=op, role=op.role, forward=op.forward)
     inputs = {slot: [builder.symbol(v) for v in values] for slot, values in op.inputs.items()}
     for slot, values in written.items():
+        # Slot by slot, since rules of different slots may share nothing; what they do share, cse finds.
         results = definition.meaning(inputs, op.attrs, [slot])[slot]
         for old, new in zip(values, results, strict=True):
             if old.name != EMPTY:

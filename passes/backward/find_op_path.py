@@ -108,6 +108,7 @@ class Varied(Dataflow[bool]):
         return not definition_of(op).is_grad
 
     def along(self, edge: Edge, fact: bool) -> bool:
+        # Block arguments have no declarations of their own; a result has those of its variable, at which gradients may stop.
         return fact and (edge.target.graph is not edge.op.graph or self.may_vary(edge.target))
 
     def transfer(self, op: Op, facts: Facts[bool]) -> Mapping[Value, bool]:
@@ -115,6 +116,7 @@ class Varied(Dataflow[bool]):
         if not _reads_any(op, rules, facts):
             return _NOTHING
         may_vary = self.may_vary
+        # Of several outputs not all depend on each input: the running mean of batch_norm does not depend on Scale.
         outputs = op.outputs.values() if len(op.outputs) == 1 or not rules else _varied_outputs(op, facts)
         return {value: True for values in outputs for value in values if may_vary(value)}
 
@@ -149,6 +151,7 @@ class Useful(Dataflow[bool]):
     def transfer(self, op: Op, facts: Facts[bool]) -> Mapping[Value, bool]:
         if not _writes_any(op, facts):
             return _NOTHING
+        # Looked at only on a useful path: an operator without rules elsewhere is no error.
         varied, rules = self.varied, _gradient_rules(op)
         if rules is None:
             _check_differentiable(op)

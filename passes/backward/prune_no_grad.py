@@ -109,6 +109,7 @@ def prune(grad_ops: GradOps) -> bool:
     for op in grad_ops.ops:
         written, missing = _gradients_read(op, active)
         needed, useless = _gradients_written(op, active)
+        # A gradient operator without cotangents would compute zeros, and one without active results is trivially dead.
         if needed == 0 or (missing and not written):
             _remove(graph, op)
             continue
@@ -121,6 +122,7 @@ def prune(grad_ops: GradOps) -> bool:
             changed |= prune(grad_ops.inner[inner])
     changed |= len(survivors) < len(grad_ops.ops) or bool(narrow or fill)
     grad_ops.ops = survivors
+    # After all removals: an output is narrowed by what is active, and zeros are filled only for survivors.
     for op in narrow:
         _narrow(graph, op, active)
     for op in fill:
@@ -200,6 +202,7 @@ def _fill(grad_ops: GradOps, op: Op) -> None:
     missing = [slot for slot in _cotangents(op) if not all(v.writers or v.given for v in op.inputs.get(slot, ()))]
     for slot in missing:
         values = op.inputs[slot]
+        # An optional cotangent is taken for zero by the rule itself, which is cheaper than an array of zeros.
         unread = not op.graphs and all(slot in rule.optional or slot not in rule.reads for rule in _rules(op))
         if unread and not any(v.writers or v.given for v in values):
             grad_ops.adjoints.graph.set_inputs(op, slot, ())
@@ -215,6 +218,7 @@ def _zero(adjoints: Adjoints, gradient: Value, before: Op | None) -> None:
     if of is None:
         return
     graph, forward = adjoints.graph, before and before.forward
+    # In a graph of its own a constant spares a residual, which would be kept only for its shape.
     if graph is adjoints.forward or of.shape is None or -1 in of.shape or of.kind != TENSOR:
         graph.add_op("fill_zeros_like", {"X": [adjoints.read(of)]}, {"Out": [gradient]}, before=before, role=BACKWARD, forward=forward)
     else:

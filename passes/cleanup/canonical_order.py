@@ -88,6 +88,7 @@ class _Order:
         if not value.writers:
             return False, -1, self.given.get(value, 0)
         writer = value.writers[0]
+        # The ordinary case: no need to look for the place among several results.
         if len(writer.outputs) == 1 and len(next(iter(writer.outputs.values()))) == 1:
             return is_source(writer), writer.order, 0
         return False, writer.order, next(i for i, v in enumerate(writer.writes()) if v is value)

@@ -51,6 +51,7 @@ def constant_for(array: Array, shape: tuple[int, ...]) -> tuple[str, dict[str, o
 
 def _filled(array: Array, shape: tuple[int, ...]) -> tuple[str, dict[str, object]] | None:
     flat = array.reshape(-1)
+    # As bits, so that -0.0 and 0.0 are two numbers, and nan equals itself.
     if flat.size and not (flat.view(f"V{flat.itemsize}") == flat.view(f"V{flat.itemsize}")[0]).all():
         return None
     attrs = {"shape": list(shape), "value": _number(flat), "dtype": array.dtype.name}

@@ -61,6 +61,7 @@ class Fold(Rule):
             return op.type == "assign_value" and self._made_uniform(op)
         for values in op.inputs.values():
             for value in values:
+                # Not all constant. What reads only shapes (``shape``, ``fill_zeros_like``) may be known all the same.
                 if not (value.writers and is_source(value.writers[0])):
                     return op.definition is not None and op.definition.of_shape and self._folded_by_shape(op, op.definition)
         definition = op.definition
@@ -105,6 +106,7 @@ class Fold(Rule):
 
     def _computed(self, op: Op, definition: OpDef) -> dict[Value, tuple[str, dict[str, object]]] | None:
         """The constants that an operator's outputs are, None if one cannot be written as such."""
+        # An output that is unused need not be a constant that can be written down.
         requested = {
             value: (slot, i)
             for slot, values in op.outputs.items()
@@ -114,6 +116,8 @@ class Fold(Rule):
         if any(value.kind != TENSOR for value in requested):
             return None
         counts = [element_count(value.shape) for value in op.reads()] + _written_counts(op, definition, requested)
+        # Too large to run: but if all inputs are filled with one number each and the operator gives equal elements for equal ones, one
+        # element says it.
         small = any(count is None or count > self.limit for count in counts)
         if small and (not definition.uniform or None in counts or any(v.writers[0].type != "fill_constant" for v in op.reads())):
             return None
@@ -178,6 +182,7 @@ def _replaced(op: Op, results: Mapping[Value, tuple[str, dict[str, Any]]]) -> bo
         new_op = graph.add_op(op_type, {}, {"Out": [value]}, attrs, before=op, role=op.role)
         new_op.source, new_op.forward = op.source, op.forward
         graph.set_type(value, tuple(attrs["shape"]), attrs["dtype"])
+    # For a moment each result has two writers: the constant that is linked already, and the operator that goes.
     for slot, values in list(op.outputs.items()):
         graph.set_outputs(op, slot, [value for value in values if value not in results])
     graph.remove_op(op)

@@ -46,6 +46,7 @@ class Captures:
 
     def origin(self, value: Value) -> Value:
         """The captured value of the outermost graph that a value of a nested graph is equal to, else the value itself."""
+        # Captured values only: a carried one is another value in each iteration.
         while value.given and value.graph is not self.root:
             around = self._around(value)
             if around is None:
@@ -114,8 +115,11 @@ class Cse(Pass):
         tables: dict[Graph, Table] = graph.journal.kept.setdefault(Cse, {})
         if changed_ops is None or graph not in tables:
             tables[graph] = {}
+        # In the first run operators come in topological order, so the known one precedes; later ones come as they changed, and places
+        # decide.
         search = _Search(graph, tables[graph], in_order=changed_ops is None)
         changed = search.merge(_all(graph) if changed_ops is None else _with_nested(changed_ops))
+        # A merge makes readers equal that were not: to a fixpoint, each round over what the last one touched.
         while again := cursor.changed_ops():
             search.in_order = False
             changed |= search.merge(_with_nested(again))
@@ -185,6 +189,7 @@ class _Search:
     def _captured_result(self, op: Op, first: Op) -> bool:
         """Read what an operator around writes instead."""
         pairs = _pairs(op, first)
+        # Capturing costs an operand, and memory for as long as the loop runs: not for what a fill or a view gives again for nothing.
         worth = bool(op.inputs) and op.definition is not None and not (op.definition.cheap or op.definition.view)
         if pairs is None or not (worth or all(self.captures.has(new, op.graph) for old, new in pairs if _is_used(old))):
             return False
@@ -218,6 +223,7 @@ def _pairs(op: Op, first: Op) -> list[tuple[Value, Value]] | None:
 def _merged(op: Op, first: Op) -> bool:
     """Put the outputs of one operator in the place of those of a later one; return whether that was done."""
     graph, pairs = op.graph, _pairs(op, first)
+    # Both names requested: one has to become a copy of the other, which gains nothing over filling it again.
     if pairs is None or (_is_like_a_copy(op) and any(_needs_copy(old, new) for old, new in pairs)):
         return False
     if not graph.allows("equal-operators", op, first):

@@ -58,6 +58,7 @@ class Needed:
 
     def _need_roots(self) -> None:
         graphs = {graph: None for op in self.controls for graph in op.graphs.values()}
+        # Gradients outside of the operator are not walked: what they read of its runs is a root.
         for graph in graphs:
             for gradient_graph in gradient_graphs(graph) if graph.residuals else ():
                 if gradient_graph not in graphs:
@@ -85,6 +86,7 @@ class Needed:
 
     def _run(self, op: Op) -> None:
         """An operator runs: what decides how is needed, and all it reads if it has no nested graphs."""
+        # What is around the operator is not judged here: only it, and what is nested in it.
         if op in self.ops or (op.graph is self.op.graph and op is not self.op):
             return
         self.ops.add(op)
@@ -92,6 +94,7 @@ class Needed:
             self._need(op.reads())
             return
         definition = definition_of(op)
+        # Operands are needed one by one, as the graphs read them; a condition in any case.
         self._need(value for slot, values in op.inputs.items() if slot != definition.operands for value in values)
         if definition.is_grad:
             self._freeze(op)
@@ -121,6 +124,7 @@ class Needed:
             self._need([self.residuals[value]])
             return
         self._need([inputs[place]])
+        # A carried argument is what the iteration before yields, so that result has to be computed.
         if place < first_captured(op):
             self._need_place(op, place)
 
@@ -158,6 +162,7 @@ class Needed:
 
     def trim(self) -> None:
         """Remove all that is dead."""
+        # In three walks: results first, so that operators lose their last readers; then operators; then operands, which are unread by now.
         ports = {op: self._kept(op) for op in self.controls if op in self.ops}
         for op, (_, results) in ports.items():
             for graph in op.graphs.values():
@@ -241,6 +246,7 @@ def _outermost(graph: Graph, changed_ops: list[Op]) -> list[Op]:
     if not graph.controls:
         return changed_ops
     owners: Owners = owners_of(graph)
+    # What is dead inside depends on what is read outside, so the outermost operator is looked at as a whole.
     outermost: dict[Op, None] = {}
     for op in changed_ops:
         while op.graph is not graph and op.graph in owners:
@@ -255,6 +261,7 @@ def _swept(pending: list[Op]) -> bool:
     changed = False
     while pending:
         op = pending.pop()
+        # The ordinary case, decided without asking for effects.
         if _is_read(op) and not op.graphs:
             continue
         writers = [value.writers[0] for values in op.inputs.values() for value in values if value.writers]

@@ -24,6 +24,7 @@ def frozen(value: object) -> Hashable:
     """
     if isinstance(value, list | tuple):
         return tuple(map(frozen, value))
+    # ``hex`` tells 0.0 from -0.0, which compare equal and divide to different infinities.
     if isinstance(value, float):
         return value.hex() if value == value else "nan", float
     return (value, type(value)) if isinstance(value, Hashable) else (repr(value), type(value))
@@ -33,6 +34,7 @@ def frozen_attrs(definition: OpDef, attrs: Any) -> Hashable:
     """The attributes that differ from their defaults."""
     if not attrs:
         return ()
+    # ``memory`` belongs to the definition: a table by type would outlive a plugin's operator that is registered again.
     known = definition.memory.get(frozen)
     if known is None:
         known = definition.memory[frozen] = {name: frozen(attr.default) for name, attr in definition.attrs.items()}
@@ -71,6 +73,7 @@ def key_of(op: Op, origin: Callable[[Value], Value] | None = None) -> Key:
     key: list[object] = [op.type, attrs, tuple([(slot, len(values)) for slot, values in op.outputs.items()])]
     if definition.commutative and not attrs:
         values = [value if origin is None else origin(value) for slot in op.inputs.values() for value in slot]
+        # By address: any order will do, as long as it is the same within one run; it never shows in a result.
         return *key, *sorted(values, key=id)
     for slot in definition.inputs:
         operands = op.inputs.get(slot, ())

@@ -76,6 +76,7 @@ class SelectOutput(_Choice):
         graph = op.graph
         if not graph.allows(self.name, op):
             return False
+        # The gradient of ``select_input``: what was not selected has a gradient of zeros.
         for i, (out, like) in enumerate(zip(outs, op.inputs["Like"], strict=True)):
             if i != which:
                 zeros = graph.add_version(graph.values.fresh(out.name), out.shape, out.dtype)
@@ -133,6 +134,7 @@ def _same(first: Graph, other: Graph, pairs: _Pairs) -> bool:
     if len(first.ops) != len(other.ops) or len(first.inputs) != len(other.inputs) or residual_inputs(first) or residual_inputs(other):
         return False
     pairs.update(zip(first.inputs, other.inputs, strict=True))
+    # One walk in step, each value paired with its counterpart: isomorphism of ordered graphs, not of graphs in general.
     for a, b in zip(first.ordered_ops(), other.ordered_ops(), strict=True):
         if not _same_op(a, b, pairs):
             return False
@@ -200,6 +202,7 @@ class _Facts:
         if gradients_of(op) is None or runs_once(op.graphs.values()):
             return False
         arguments = dict(zip(branch.inputs, operands(op), strict=False))
+        # A branch that passes an argument through may pass on that there is nothing; as an operand of others that would be an error.
         passed = ((out, arguments[result]) for out, result in zip(results_of(op), branch.results, strict=True) if result in arguments)
         if not all(is_safe(out, value) for out, value in passed) or not op.graph.allows(rule, op):
             return False
@@ -269,6 +272,7 @@ class _SameResults(Rule):
         passed_through = [(k, value) for k, value in _passed_through(op) if self.facts.fits(value, results_of(op)[k])]
         if not passed_through or not op.graph.allows(self.name, op):
             return False
+        # From the last on, since removing a result moves those after it.
         for k, value in reversed(passed_through):
             op.graph.substitute(results_of(op)[k], value)
             remove_result(op, k)

@@ -34,6 +34,7 @@ class HoistInvariants(Pass):
         loops = [op for subgraph in graph.tree() for op in subgraph.controls if is_loop(op)]
         if not loops:
             return False
+        # Innermost first (``reversed``): what leaves the inner loop can leave the outer one in the same run.
         certain = set(Certain.of(graph).values)
         return any([_Hoist(op, body, certain).run() for op in reversed(loops) for body in op.graphs.values()])
 
@@ -53,6 +54,8 @@ class _Hoist:
         self.mapping.values.update(_unchanging(self.op, self.body))
         moved: list[Op] = []
         for op in self.body.ordered_ops():
+            # A constant alone gains nothing in front of the loop, where it would live as long as the loop: it moves with an operator that
+            # reads it.
             if not op.inputs and may_run_early(op):
                 self.constants.update(dict.fromkeys(op.writes(), op))
             elif self._is_invariant(op):

@@ -37,6 +37,7 @@ class Repeats:
 
     def __init__(self, tokens: Sequence[int]) -> None:
         names = np.asarray(tokens, np.int64)
+        # Numbers of their own for those that match nothing, so that no stretch with one in it is ever repeated.
         single = np.flatnonzero(names < 0)
         names[single] = np.arange(len(single)) + names.max(initial=0) + 1
         self.count = len(names)
@@ -86,6 +87,7 @@ class Repeats:
 def _paired(names: _Names, shift: int) -> _Names:
     """Names for pairs of a stretch and the one that starts ``shift`` places on."""
     first, second = names[: len(names) - shift], names[shift:]
+    # A pair as one number; ``unique`` then numbers the distinct pairs from 0, so that names stay small.
     _, numbers = np.unique(first * (int(names.max(initial=0)) + 1) + second, return_inverse=True)
     return np.asarray(numbers, np.int64)
 
@@ -231,6 +233,7 @@ def _kind(op: Op) -> Hashable:
 
 def _wiring(ops: Sequence[Op]) -> Hashable:
     """How operators are connected, and which of their results are read elsewhere, up to the names of values."""
+    # Values are numbered by first occurrence: two stretches are wired alike if the sequences of numbers are equal.
     number: dict[Value, int] = {}
     inside, graph = set(ops), ops[0].graph
     reads = tuple(tuple(number.setdefault(value, len(number)) for value in (*op.reads(), *op.writes())) for op in ops)

@@ -69,6 +69,7 @@ class UnrollWhile(Pass):
         (body,) = op.graphs.values()
         if edit.gradients_of(op) != [] or holds_bound((body,)):
             return None
+        # Counted far enough for both options: writing all out, and doing several in one.
         count = count_trips(op, known, max(self.limit, MOST if self.factor > 1 else 0))
         size = sum(len(subgraph.ops) for subgraph in body.tree())
         if count is None:
@@ -89,6 +90,7 @@ def _written_out(op: Op, count: int, known: KnownValues) -> list[Op]:
     if count == 0:
         edit.skip(op)
         return []
+    # The last iteration replaces the loop itself, so that its results keep their names.
     copies = [member for _ in range(count - 1) for member in edit.peel(op, runs=True)]
     copies += edit.run_once(op)
     controls = [member for op in copies for graph in op.graphs.values() for member in [op, *(c for g in graph.tree() for c in g.controls)]]

@@ -133,12 +133,14 @@ def transposed(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
     builder = Builder(op.graph, next(op.writes()).name, before=after, role=op.role, forward=op)
     # The gradient is linear in the cotangents of the results. Written out over symbolic cotangents and differentiated backwards with
     # respect to those, it gives the tangents: the transpose of the transpose.
+    # ``stand_in`` has a shape and no elements: an operator that read more than the shape of a cotangent would not be linear in it.
     symbols = {value: _symbolic(builder, value) for _, slot in grad_definition(op).cotangents for value in op.outputs.get(slot, ())}
     backwards: Cotangents = {}
     for result, tangent in _written_out(tangents, op, moving, builder, symbols):
         backwards.setdefault(result, []).append(builder.symbol(tangent))
     written_out = list(_between(op, after))
     varied = {symbol.value for symbol in symbols.values()}
+    # Reverse accumulation over the written-out operators, from the gradients of the inputs back to the symbolic cotangents.
     for member in reversed(_carrying(written_out, varied)):
         if any(v in backwards for v in member.writes()):
             _back_through(builder, member, varied, backwards)
@@ -250,6 +252,7 @@ def through_operator(tangents: Tangents, op: Op, path: OpPath) -> None:
 def _rule(op: Op, moving: Sequence[str]) -> Rule:
     definition = op.definition
     assert definition is not None
+    # From cheap to general: the last rule covers all, with more operators.
     if definition.linear:
         return _linear
     if definition.bilinear:
@@ -261,6 +264,7 @@ def _is_symmetric(definition: OpDef) -> bool:
     """Whether the Jacobian is its own transpose, and depends on the input: one that does not is that of a step, which is 0."""
     if definition.symmetric:
         return True
+    # The Jacobian of an elementwise operator of one input is diagonal, hence symmetric: vjp and jvp are one function.
     required = [slot for slot in definition.inputs.values() if not slot.optional]
     rule = (definition.grads or {}).get(required[0].name) if len(required) == 1 and not required[0].variadic else None
     return definition.elementwise and rule is not None and len(rule.reads) > 1
@@ -284,6 +288,7 @@ def _linear(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
     if op.type == "read_from_array":
         inputs["Like"] = [op.output("Out")]
     if op.type == "write_to_array" and not op.inputs.get("Array"):
+        # Otherwise lowering would take it for a write into the array of that name from before.
         attrs["fresh"] = True
     outputs = {slot: op.outputs[slot] for _, slot in grad_definition(op).cotangents if slot in op.outputs}
     tangents_by_value = {value: tangents.new(value) for values in outputs.values() for value in values}
@@ -298,6 +303,7 @@ def _passed_on(tangents: Tangents, op: Op, moving: Sequence[str]) -> Value | Non
         return None
     values = list(op.reads())
     carriers = [v for v in values if v in tangents.tangent]
+    # Without a known type the operand could have been broadcast, and its tangent would lack an axis.
     still = [v.shape for v in values if v not in tangents.tangent]
     out = op.output("Out")
     known = carriers[0].kind == out.kind and carriers[0].type is not None and not any(s is None or -1 in s for s in still)
@@ -353,6 +359,7 @@ def _through_loop(made: Tangents, op: Op, path: OpPath) -> None:
     inputs, outs = operands(op), results_of(op)
     starts = [made.of(inputs[k], op) for k in moving]
     carried = [made.given(body.inputs[k]) for k in moving]
+    # Only then the body, which reads the tangents of its arguments.
     tangents = _pass_in(made, op, path, first)
     follow(made, path.inner[body])
     ends = [made.of(body.results[k], None) for k in moving]
@@ -386,6 +393,7 @@ def _pass_in(tangents: Tangents, op: Op, path: OpPath, first: int) -> list[Value
         tangent = tangents.tangent.get(value)
         if tangent is None or not any(graph.inputs[i] in path.inner[graph].active for graph in op.graphs.values()):
             continue
+        # Operands that are one value have one tangent, which is passed in once.
         again = first_with.setdefault(tangent, i)
         for graph in op.graphs.values():
             if again == i:
@@ -452,6 +460,7 @@ class Jvp(Pass):
         values = [source_value(graph, name) for name in self.inputs] or list(path.sources)
         for value, name in zip(values, self.tangents or ("",) * len(values), strict=True):
             start = _named_start(graph, value, name) if name else None
+            # By default only what surely has a value moves: a tangent of ones is made from the shape of the value at run time.
             if value in path.active and (start is not None or self.inputs or is_needed(value) or has_known_extents(value)):
                 yield value, _ones(graph, value) if start is None else start
 

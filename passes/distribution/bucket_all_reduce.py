@@ -69,6 +69,7 @@ def buckets(graph: Graph, most: int) -> Iterator[list[Op]]:
     needs: set[Value] = set()  # what depends on a result of the bucket
     size = 0
     for op in graph.ordered_ops():
+        # An all-reduce that needs a result of the bucket cannot be in it; the bucket is closed before.
         depends = any(value in needs for value in op.reads())
         if op.type == TYPE:
             own = size_of(op.input("X"))

@@ -89,6 +89,7 @@ class DataParallel(Pass):
         if self.ranks == 1 or not graph.allows("share out", *(seed.op for seed in starts)):
             return False
         equal = with_rows(graph, data, self.ranks) or self.equal
+        # The share is needed where the backward begins, not before: it may wait for the number of rows of the others.
         first = next(op for op in graph.ordered_ops() if op.role == BACKWARD)
         share = Share(graph, data, self.ranks, first, starts[0].loss.dtype or "float32", equal)
         for seed in starts:
@@ -97,6 +98,7 @@ class DataParallel(Pass):
             self._reduce(graph, value)
         for value, kind in requested.items():
             part, _ = own_part(value)
+            # The rank goes on with what it has computed of its part; only who requested the value sees that of the whole batch.
             readers = list(value.readers)
             interpose(value, part, share.total(Builder(graph, value.name, before=first, role=BACKWARD), part, kind))
             for op in readers:

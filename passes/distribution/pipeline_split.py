@@ -80,6 +80,8 @@ class PipelineSplit(Pass):
 
 def order_of(stage: int, stages: int, micro_batches: int, schedule: str) -> list[Task]:
     """In which order a stage takes parts forward and backward."""
+    # 1F1B: stage s of n first takes n - s parts forward, which fills the stages after it; from then on one part goes backward for each that
+    # goes forward.
     ahead = micro_batches if schedule == "fthenb" else min(stages - stage, micro_batches)
     order: list[Task] = [("F", i) for i in range(ahead)]
     for i in range(micro_batches - ahead):
@@ -134,6 +136,8 @@ class _Step:
         sizes = [1 + cost.ops[op].flops for op in self.forward]
         before, last, stage = 0, 0, {}
         for i, (op, size) in enumerate(zip(self.forward, sizes, strict=True)):
+            # By the middle of the operator on the line of all operations, but never back, never a stage skipped, and enough operators left
+            # for the stages to come.
             even = int((before + size / 2) * count / sum(sizes))
             least = count - (len(self.forward) - i)  # so that no stage stays empty
             last = stage[op] = min(max(even, least, last), last + 1 if i else 0)
@@ -169,6 +173,7 @@ class _Step:
         for op in self.inside:
             for value in op.reads():
                 for writer in value.writers:
+                    # Otherwise two stages would wait for each other within one part.
                     apart = self.stage[op] - self.stage[writer] if writer in self.inside else 0
                     if apart and (apart > 0) != (writer.role == FORWARD):
                         raise Refused(
@@ -200,6 +205,7 @@ class _Step:
         before = next((op for op in self.ordered if op in self.only), None)
         parts = self._parts(before)
         local: list[dict[Value, Value]] = [dict(zip(self.data, part, strict=True)) for part in zip(*parts, strict=True)]
+        # Operators are copied once for each part in the order of the schedule; the originals go at the end.
         for kind, i in order_of(options.stage, options.stages, options.micro_batches, options.schedule):
             self._task(self.forward if kind == "F" else self.backward, i, local[i], before)
         for value in [*self.gradients, *self.requested]:
@@ -235,6 +241,7 @@ class _Step:
     def _task(self, ops: Sequence[Op], i: int, local: dict[Value, Value], before: Op | None) -> None:
         """One part, forward or backward: receive what earlier tasks of other stages have, compute, and send."""
         own, stage = self.graph, self.options.stage
+        # Receives in the order in which their writers run, as the peer sends: messages between two ranks match by order, not by name.
         for op in ops:
             for value in op.writes() if self.stage[op] != stage else ():
                 if self._readers(value) & {stage}:
@@ -264,6 +271,7 @@ class _Step:
 
     def _total(self, value: Value, parts: list[Value], before: Op | None) -> None:
         """A gradient, or a requested value, of those of the parts: it has a second writer until the first one goes."""
+        # The gradient of a mean over the batch is the mean of those of its parts, as they are of one size.
         is_mean = self.is_mean if value in self.gradients else self.kinds[value] == MEAN
         build = Builder(self.graph, value.name, before, BACKWARD)
         total = lookup("sum")([build.symbol(part) for part in parts])

@@ -55,6 +55,7 @@ def _losses(graph: Graph) -> Iterator[tuple[Op, Value]]:
         definition, result = op.definition, next(op.writes(), None)
         if op.role != BACKWARD or definition is None or result is None or not op.attrs.get("value"):
             continue
+        # A loss of known shape starts from a constant, which only its name relates to the loss; else from ``fill_any_like`` of it.
         name = _GRADIENT.match(result.name)
         if definition.of_shape and op.inputs:
             yield op, next(op.reads())
@@ -94,6 +95,8 @@ def gradients(graph: Graph) -> list[Value]:
     found: list[Value] = []
     made_of_one: set[Value] = set()
     for op in graph.ordered_ops():
+        # Clipping and decay are linear in the sum over ranks or not: the raw gradient is reduced, and what is made of it is the same on
+        # each rank.
         if any(value in made_of_one for value in op.reads()):
             made_of_one.update(op.writes())
             continue
@@ -150,6 +153,7 @@ class Share:
         if not equal:
             build = Builder(graph, "share", before=before, role=BACKWARD)
             extents = lookup("shape")(build.symbol(data[0]))
+            # Rows of unknown number: each rank tells the others how many it has, once per step.
             rows = lookup("cast")(lookup("slice")(extents, axes=[0], starts=[0], ends=[1]), out_dtype=dtype)
             gathered = lookup("c_allgather")(rows, nranks=ranks)
             self.weight: Value = (rows / lookup("reduce_sum")(gathered, dim=[0], keep_dim=True)).value
@@ -193,6 +197,7 @@ def with_rows(graph: Graph, data: Sequence[Value], ranks: int) -> bool:
         raise Refused(f"{min(fixed)} rows cannot be shared out to {ranks} ranks")
     if len(fixed) > 1:
         raise Refused(f"the data have {sorted(fixed)} rows: name those that are cut with inputs=[...]")
+    # Parts of different sizes have no static number of rows.
     each = fixed.pop() // ranks if all(count % ranks == 0 for count in fixed) else -1
     for value in data:
         assert value.shape is not None

@@ -87,6 +87,7 @@ class ShardOptimizer(Pass):
         place = {"nranks": self.ranks, "ring_id": self.ring}
         gradient = op.input("Grad")
         graph.set_inputs(op, "Grad", [self._gradient(gradient, build)])
+        # A reduce-scatter took its place: nothing reads the whole sum any more.
         if not gradient.readers and gradient.writer is not None and gradient.writer.type == ALL_REDUCE and not graph.is_observed(gradient):
             graph.remove_op(gradient.writer)  # on every rank: each has its part of the sum
         graph.set_inputs(op, "Param", [lookup("c_shard")(build.symbol(parameter), **place).value])
@@ -112,6 +113,7 @@ class ShardOptimizer(Pass):
     def _state(self, graph: Graph, op: Op, slot: str, output: str) -> None:
         """Let an update keep a shard of a state, which is cut out of the whole one in the first run."""
         state = op.input(slot)
+        # Scalars such as the powers of beta are the same on all ranks.
         if state.shape != op.output("ParamOut").shape or prod(state.shape or ()) == 1:
             return
         name, block = f"{state.name}{SHARD}", graph.block
@@ -140,6 +142,7 @@ def _check(op: Op) -> None:
 def is_by_element(op: Op) -> bool:
     """Whether an update of two parts gives the parts of that of the whole: it is tried on numbers."""
     definition, numbers = lookup(op.type), np.random.default_rng(0)
+    # Six elements against two and four: an update with a norm in it (LAMB, LARS) gives other numbers.
     scalars = [slot for slot, values in op.inputs.items() if values and prod(values[0].shape or ()) == 1 and values[0].shape != _shape(op)]
     inputs = {slot: numbers.uniform(0.5, 1.0, 1 if slot in scalars else 6) for slot, values in op.inputs.items() if values}
     attrs = {name: value for name, value in op.attrs.items() if name in definition.attrs}

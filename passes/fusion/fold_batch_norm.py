@@ -78,6 +78,7 @@ def _matched(op: Op) -> _Match | None:
     norm, x = _attributes(op), op.input("X")
     if not norm.fixed or x.shape is None or not _is_replaceable(op):
         return None
+    # Each value on the way has one reader: others would need the product as it was, so it would be computed twice.
     axis, writer = norm.axis(len(x.shape)), _only_for(x, op)
     shift = writer if writer is not None and writer.type == "elementwise_add" else None
     if shift is not None:
@@ -143,6 +144,8 @@ def _fold(op: Op, match: _Match) -> None:
     graph, y = op.graph, op.output("Y")
     builder = Builder(graph, y.name, before=op, role=op.role)
     scale, bias, mean, variance = (builder.symbol(op.input(slot)) for slot in ("Scale", "Bias", "Mean", "Variance"))
+    # y = (c - Mean) * k + Bias with k = Scale / sqrt(Variance + epsilon), and c = x * W + b: so W becomes W * k, and b becomes b * k + Bias
+    # - Mean * k.
     inverse = ops.rsqrt(variance + match.norm.epsilon)
     factor = scale * inverse
     shift = bias - mean * factor

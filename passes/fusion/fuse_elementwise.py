@@ -69,6 +69,7 @@ def _groups(order: Sequence[Op], smallest: int) -> list[list[Op]]:
     """The operators that can become one, group by group."""
     kinds = {op: _class_of(op, smallest) for op in order}
     levels = _latest(order, kinds, _earliest(order, kinds))
+    # Union-find over edges within a level (R. E. Tarjan, "Efficiency of a good but not linear set union algorithm", 1975).
     parent = {op: op for op in order}
     for op in order:
         for writer in _writers(op):
@@ -122,6 +123,7 @@ def _class_of(op: Op, smallest: int) -> _Class | None:
     (out,) = written
     if out.type is None or out.kind != TENSOR or out.shape is None or out.persistable:
         return None
+    # Single elements are not worth a loop over pieces; unknown counts (-1) may be large.
     count = element_count(out.shape)
     if count in (0, 1) or 0 < count < smallest:
         return None
@@ -181,6 +183,7 @@ class _Fusion:
     def place(self) -> Op | None:
         """The insertion point: after the last of the group, or before that at the first reader of a result of the group."""
         readers = (reader for op in self.group for value in op.writes() for reader in value.readers if reader not in self.members)
+        # The first reader of any result may come before the last member of the group: the fused operator has to be there by then.
         reader = min(readers, key=lambda op: op.order, default=None)
         last = self.group[-1]
         writers = (value.writers[0] for op in self.group for value in op.reads() if value.writers)

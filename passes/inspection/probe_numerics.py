@@ -75,6 +75,7 @@ def probe(value: Value, kind: str, before: Op | None) -> Probe:
         requested = add.op(_QUESTIONS[kind], [value], value.shape, "bool", name + "@ELEMENTS")
         numbers = add.op("cast", [requested], value.shape, "int64", name + "@ELEMENTS", {"out_dtype": "int64"})
         return Probe(name, kind, add.op("reduce_sum", [numbers], (), "int64", held, {"reduce_all": True}))
+    # A minimum of no elements is an error in numpy: where there may be none, one number is added that is neutral for the minimum.
     elements = value if -1 not in (value.shape or ()) else add.with_one_more(value, _EMPTY[kind])
     return Probe(name, kind, add.op(_REDUCED[kind], [elements], (), value.dtype, held, {"reduce_all": True}))
 
@@ -196,6 +197,7 @@ class _Watch:
         self.roots = self._of_graph(graph)
 
     def _of_graph(self, graph: Graph) -> list[Op]:
+        # In nested graphs arguments may be missing, so only what an operator there writes is sure.
         sure: set[Value] = set(graph.inputs) if graph.parent is None else set()
         return [op for op in graph.ordered_ops() if self._is_watched(op, sure)]
 

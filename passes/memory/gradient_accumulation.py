@@ -66,6 +66,7 @@ class Training:
 
     def _check_order(self, ordered: Sequence[Op]) -> None:
         """Nothing outside may be between two operators inside."""
+        # ``after``: what depends on the inside, and is outside. If the inside depends on that in turn, no single loop can hold the inside.
         inside, after = set(self.inside), set[Value]()
         for op in ordered:
             if op in inside and any(value in after for value in op.reads()):
@@ -75,6 +76,7 @@ class Training:
 
     def _check_shape(self, op: Op) -> None:
         """A constant with as many rows as the batch would have too many in a part."""
+        # Only a suspicion, by the number: a wrong refusal costs an error message, a wrong constant a wrong gradient.
         shape, rows = op.attrs.get("shape"), self.data[0].shape and self.data[0].shape[0]
         if not op.inputs and shape and len(shape) > 1 and shape[0] == rows:
             why = f"has the {rows} rows of the batch: run this pass before the one that made it"
@@ -215,6 +217,7 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
 def _replaced(net: Op, body: Graph, reads: Sequence[Value]) -> Op:
     """The loop before the net, which has no graphs any more."""
     graph, carried = net.graph, reads[: len(body.results)]
+    # The body moves from the net to the loop: a graph has one owner.
     net.graphs = {}
     graph.controls.pop(net, None)
     outs = [graph.add_version(value.name, value.shape, value.dtype) for value in carried]
@@ -245,6 +248,7 @@ def _in_parts(graph: Graph, value: Value, count: int, before: Op) -> Value:
     rows, *rest = value.shape or ()
     size = -1 if rows == -1 else rows // count
     dtype = value.dtype or "float32"
+    # (rows, ...) as (parts, rows / parts, ...): consecutive rows, so a reshape and views instead of copies.
     type = TensorType((count, size, *rest), dtype)
     cut = _written(graph, "reshape", {"X": [value]}, f"{value.name}@CUT", type, before, shape=[count, size, *rest])
     array = _written(graph, "tensor_to_tensor_array", {"X": [cut]}, f"{value.name}@PARTS", TensorType((size, *rest), dtype), before)
@@ -277,6 +281,7 @@ def _next(body: Graph, op_type: str, inputs: Slots, value: Value) -> Value:
 
 def _retype(body: Graph) -> None:
     """Infer the types in the body again: a part has fewer rows than the batch. A gradient has the type of its value."""
+    # In order, so that inference sees the new types of operands.
     for op in body.ordered_ops():
         definition = op.definition
         if definition is None or op.type == "read_from_array":

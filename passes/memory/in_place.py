@@ -29,6 +29,7 @@ def makes_own(op: Op) -> bool:
     definition = op.definition
     if definition is None or op.graphs:
         return False
+    # A sum of one tensor, or of one that is there, passes its operand on.
     if op.type == "sum":
         return len(op.inputs.get("X", ())) > 1 and all(v.given or _is_there(v.writer) for v in op.inputs["X"])
     if definition.own:
@@ -114,4 +115,5 @@ def _is_free(value: Value, op: Op, lasting: set[Value]) -> bool:
         return False
     if not makes_own(value.writers[0]):
         return False
+    # A reader after this one would see the overwritten memory; one before may have returned a view of it, or kept it.
     return all(reader is op or (reader.order < op.order and makes_own(reader)) for reader in value.readers)

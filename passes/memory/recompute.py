@@ -129,6 +129,7 @@ def kept_by_segments(part: ForwardPart, count: int) -> Kept:
     nets with sublinear memory cost", 2016). A segment ends, near its nominal end, where the fewest bytes are live.
     """
     ops = part.ops
+    # Between two cuts nothing is kept, so a value is kept if its live range, writer to last forward reader, contains a cut.
     place = {op: i for i, op in enumerate(ops)}
     alive = [v for op in ops for v in op.writes() if not part.is_there(v)]
     ends = {v: max((place[r] for r in v.readers if r in place), default=-1) for v in alive}
@@ -140,6 +141,7 @@ def kept_by_segments(part: ForwardPart, count: int) -> Kept:
 
 def _live(part: ForwardPart, alive: Collection[Value], place: Mapping[Op, int], ends: Mapping[Value, int]) -> list[int]:
     """The bytes that are alive between each operator and the one before it."""
+    # Differences of a sum: each live range adds at its start and takes off at its end, in linear time.
     changes = [0] * (len(part.ops) + 2)
     for value in alive:
         if value.writer is not None and ends[value] >= 0:
@@ -216,10 +218,12 @@ class Recompute(Pass):
     def _best(self, graph: Graph, before: int) -> tuple[int, Recomputed] | None:
         """The number of segments to make (0: the minimum cut), and its results; None if nothing helps."""
         tried = []
+        # The minimum cut comes first, since it recomputes only cheap operators; then segments, from few to many.
         for segments in self._segments(graph):
             tried.append((segments, self._tried(graph, before, segments)))
             if self.budget and tried[-1][1].after <= self.budget:
                 break
+        # Of what fits the budget that which computes least again.
         fitting = [item for item in tried if item[1].after <= (self.budget or before - 1)]
         if fitting:
             return min(fitting, key=lambda item: item[1].flops)
@@ -233,6 +237,7 @@ class Recompute(Pass):
         count, forward = 1, sum(op.role == FORWARD for op in graph.ops)
         while self.budget and count < forward:
             yield count
+            # Geometric steps: trying a number costs a copy of the graph.
             count = max(count + 1, count * 5 // 4)
 
     def _tried(self, graph: Graph, before: int, segments: int) -> Recomputed:

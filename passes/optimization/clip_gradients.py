@@ -80,5 +80,6 @@ class ClipGradients(Pass):
         """``bound / max(norm, bound)``: 1 for a norm within the bound."""
         squares = lookup("sum")([lookup("squared_l2_norm")(g) for g in gradients])
         bound = lookup("fill_any_like")(squares, value=self.bound)
+        # A maximum in the denominator instead of a branch: no division by zero, and the gradient stays exact within the bound.
         factor: GraphSymbol = bound / lookup("elementwise_max")(lookup("sqrt")(squares), bound)
         return factor

@@ -162,6 +162,7 @@ class OptimizeParameters(Pass):
         definition = lookup(self.type)
         state_inputs = definition.state or ()
         outputs = {"ParamOut": [_next(graph, state["Param"])]}
+        # ``sgd`` and others write under the names that they read, so the new values are the next versions of these.
         outputs |= {element.output: [_next(graph, state[element.slot])] for element in state_inputs if element.output}
         attrs = {**dict(self.attrs), **{attr: value for parameter, attr, value in self.own if parameter == name}}
         graph.add_op(self.type, inputs, outputs, attrs, role=OPTIMIZE, forward=gradient.writer)

@@ -43,6 +43,7 @@ def scale_loss(graph: Graph, factor: float) -> bool:
     starts = [op for op in graph.ops if _is_start(op)]
     if not starts:
         raise Refused("the loss cannot be scaled: the graph has no backward part that starts from the gradient of a loss")
+    # Idempotent: a second run finds its own factor.
     if any(op.attrs["value"] == factor for op in starts):
         return False
     if any(op.attrs["value"] != 1.0 for op in starts):
@@ -96,6 +97,7 @@ def _keeps(op: Op, scaled: Container[Value]) -> bool:
     slots = [slot for slot, values in op.inputs.items() if any(value in scaled for value in values)]
     if definition.bilinear:
         return len(slots) == 1 and slots[0] in definition.bilinear
+    # Gradients are linear in the cotangents together: with only some of them scaled, the others have to be zero.
     linear = {slot for slot, _ in definition.cotangents} if isinstance(definition, GradOpDef) else definition.linear
     is_safe = all(
         value in scaled or value.name == EMPTY or uniform_number(value) == 0.0 for slot in linear for value in op.inputs.get(slot, ())
@@ -193,6 +195,7 @@ class _Narrowing:
     def run(self) -> bool:
         """Go through the operators in order; casts that are unused in the end are removed."""
         changed = False
+        # Forward in order: whether an operator follows depends on what its operands have become.
         for op in self.graph.ordered_ops():
             if op.type == "cast":
                 self._remember(op)
@@ -256,6 +259,7 @@ class _Narrowing:
         if value.name == EMPTY:
             return value
         narrow = self._fresh(value)
+        # Reading the narrow value instead of the cast would let gradients flow past the mark.
         if not value.stop_gradient:
             self.uncast[value] = narrow
         self.made.append(self._add_cast(narrow, value, writer, before))
