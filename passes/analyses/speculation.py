@@ -58,7 +58,7 @@ def may_run_early(op: Op) -> bool:
     definition, values = op.definition, (*op.reads(), *op.writes())
     if definition is None or not is_plain(op) or any(value.kind != TENSOR or (value.persistable and value.writers) for value in values):
         return False
-    # A gradient kernel reads what its forward operator read, so it fails where that one does, and never elsewhere.
+    # A gradient has no traits of its own: it reads what its forward operator read, whose traits answer for both.
     forward = definition.forward if isinstance(definition, GradOpDef) and definition.forward is not None else definition
     if any(value.dtype not in _SAFE[forward.safe_dtypes] for value in op.reads()) or any(map(op.inputs.get, forward.extents)):
         return False
@@ -77,7 +77,6 @@ def _types(op: Op, definition: OpDef, forward: OpDef) -> dict[Value, TensorType]
         return types if forward.speculatable else None
     if forward.speculatable != "always" and (forward is not definition or forward.speculatable != "types"):
         return None
-    # Different primes for all unknown extents: what fits now fits for any extents, as nothing fits by chance.
     sizes = iter(_SIZES)
     if sum(type.shape.count(-1) for type in types.values()) > len(_SIZES):
         return None

@@ -257,7 +257,6 @@ def expand(graph: Graph, op: Op) -> None:
     builder = Builder(graph, stem, before=op, role=op.role, forward=op.forward)
     inputs = {slot: [builder.symbol(v) for v in values] for slot, values in op.inputs.items()}
     for slot, values in written.items():
-        # Slot by slot, since rules of different slots may share nothing; what they do share, cse finds.
         results = definition.meaning(inputs, op.attrs, [slot])[slot]
         for old, new in zip(values, results, strict=True):
             if old.name != EMPTY:

@@ -108,7 +108,7 @@ class Varied(Dataflow[bool]):
         return not definition_of(op).is_grad
 
     def along(self, edge: Edge, fact: bool) -> bool:
-        # Block arguments have no declarations of their own; a result has those of its variable, at which gradients may stop.
+        # Facts enter a block as they are; a result has the declarations of its variable, at which gradients may stop.
         return fact and (edge.target.graph is not edge.op.graph or self.may_vary(edge.target))
 
     def transfer(self, op: Op, facts: Facts[bool]) -> Mapping[Value, bool]:

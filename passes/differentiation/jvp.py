@@ -133,7 +133,6 @@ def transposed(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
     builder = Builder(op.graph, next(op.writes()).name, before=after, role=op.role, forward=op)
     # The gradient is linear in the cotangents of the results. Written out over symbolic cotangents and differentiated backwards with
     # respect to those, it gives the tangents: the transpose of the transpose.
-    # ``stand_in`` has a shape and no elements: an operator that read more than the shape of a cotangent would not be linear in it.
     symbols = {value: _symbolic(builder, value) for _, slot in grad_definition(op).cotangents for value in op.outputs.get(slot, ())}
     backwards: Cotangents = {}
     for result, tangent in _written_out(tangents, op, moving, builder, symbols):

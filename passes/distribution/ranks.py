@@ -95,8 +95,7 @@ def gradients(graph: Graph) -> list[Value]:
     found: list[Value] = []
     made_of_one: set[Value] = set()
     for op in graph.ordered_ops():
-        # Clipping and decay are linear in the sum over ranks or not: the raw gradient is reduced, and what is made of it is the same on
-        # each rank.
+        # What is made of a gradient, by clipping for instance, each rank computes from the reduced one.
         if any(value in made_of_one for value in op.reads()):
             made_of_one.update(op.writes())
             continue

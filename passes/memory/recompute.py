@@ -223,7 +223,7 @@ class Recompute(Pass):
             tried.append((segments, self._tried(graph, before, segments)))
             if self.budget and tried[-1][1].after <= self.budget:
                 break
-        # Of what fits the budget that which computes least again.
+        # Of those that fit, the one that computes the least again.
         fitting = [item for item in tried if item[1].after <= (self.budget or before - 1)]
         if fitting:
             return min(fitting, key=lambda item: item[1].flops)
