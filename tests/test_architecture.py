@@ -211,7 +211,6 @@ finally:
 # numbers only go down; a table of rules, each about its operator, may stay.
 NAMES_IN_LISTS = {
     "graphad.passes.analyses.batch_dependence": 8,
-    "graphad.passes.analyses.cost": 7,
     "graphad.passes.cleanup.constant_arrays": 3,
     "graphad.passes.fusion.fold_batch_norm": 7,
     "graphad.passes.inspection.probe_numerics": 2,

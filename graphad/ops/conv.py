@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from graphad.ops.attributes import applied, attributes
 from graphad.ops.definition import NO_INTS, OpDef, operator
 from graphad.ops.inference import matched, same_dtypes
 from graphad.ops.like import sum_like
-from graphad.ops.traits import PRODUCT, Declared
+from graphad.ops.traits import PRODUCT, Declared, Flops, Shapes
 from graphad.ops.windows import (
     CHANNELS_LAST,
     Axes,
@@ -460,9 +460,20 @@ def channel_axis(data_format: str) -> int:
     return -1 if data_format in CHANNELS_LAST else 1
 
 
-def convolving(bias: str) -> Declared:
-    """The traits of a convolution, and of a transposed one: bilinear only where nothing is added."""
-    return {"speculatable": "extents", "rows": "Input", "bilinear": "" if bias else "Input Filter", "own": True, "narrow": "gains"}
+def convolving(bias: str, outer: str) -> Declared:
+    """The traits of a convolution (``outer``: Output), and of a transposed one (Input): bilinear only where nothing is added."""
+    bilinear = "" if bias else "Input Filter"
+    return {"speculatable": "extents", "rows": "Input", "bilinear": bilinear, "own": True, "narrow": "gains", "flops": met_weights(outer)}
+
+
+def met_weights(outer: str) -> Flops:
+    """A product and a sum for each weight that an element of a tensor, the slot ``outer``, meets; ``Like`` has the shape of the weights."""
+
+    def flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
+        (weights,), (elements,) = shapes.get("Filter") or shapes["Like"], shapes[outer]
+        return 2 * prod(elements) * prod(weights[1:])
+
+    return flops
 
 
 def bias_grad(Bias: Tensor, dOutput: Tensor, *, data_format: str) -> Tensor:
@@ -524,7 +535,7 @@ def _convolution(name: str, spec: type[Convolution], rank: int, of: str, bias: s
     if bias:
         grad, shapes = {**grad, "Bias": bias_grad}, f"Bias {shapes}"
     return operator(
-        f"Input Filter {bias} -> Output", name=name, infer=forward_type(spec, rank), grad=grad, shapes=shapes, **convolving(bias)
+        f"Input Filter {bias} -> Output", name=name, infer=forward_type(spec, rank), grad=grad, shapes=shapes, **convolving(bias, "Output")
     )(kernel)
 
 
@@ -538,6 +549,7 @@ def _backprop_input(of: str, spec: type[Convolution], rank: int) -> OpDef:
         grad=grad,
         shapes="Filter:Filter",
         bilinear="Filter X",
+        flops=met_weights("X"),
         **PRODUCT,
     )(_to_input(spec))
 
@@ -552,6 +564,7 @@ def _backprop_filter(of: str, spec: type[Convolution], rank: int) -> OpDef:
         grad=grad,
         shapes="Input:Input",
         bilinear="Input X",
+        flops=met_weights("X"),
         **PRODUCT,
     )(_to_filter(spec))
 
@@ -650,9 +663,8 @@ def _define(name: str, spec: type[TransposedConvolution], rank: int, bias: str =
     if bias:
         grad["Bias"] = bias_grad
     shapes = "Bias Filter:Filter" if bias else "Filter:Filter"
-    return operator(f"Input Filter {bias} -> Output", name=name, infer=_type(spec, rank), grad=grad, shapes=shapes, **convolving(bias))(
-        kernel
-    )
+    traits = convolving(bias, "Input")
+    return operator(f"Input Filter {bias} -> Output", name=name, infer=_type(spec, rank), grad=grad, shapes=shapes, **traits)(kernel)
 
 
 conv2d_transpose = _define("conv2d_transpose", TransposedConvolution, 4, "Bias?")

@@ -19,7 +19,7 @@ from graphad.ops.makers import binary, unary
 from graphad.ops.selection import where
 from graphad.ops.shapes import wide
 from graphad.ops.special import error_function
-from graphad.ops.traits import ELEMENTWISE, FUNCTION, Declared
+from graphad.ops.traits import ELEMENTWISE, FUNCTION, Declared, Shapes
 from graphad.types import FLOATS, Array, Function, Tensor, TensorType, broadcast_shapes, element_count
 
 
@@ -61,6 +61,11 @@ def _sum_type(X: list[TensorType]) -> TensorType:
     return TensorType(tuple(max(es) for es in zip(*(x.shape for x in X), strict=True)), X[0].dtype)
 
 
+def _sum_flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
+    (out,) = shapes["Out"]
+    return max(len(shapes.get("X", ())) - 1, 0) * math.prod(out)
+
+
 @operator(
     "X* -> Out",
     name="sum",
@@ -73,6 +78,7 @@ def _sum_type(X: list[TensorType]) -> TensorType:
     linear="X",
     passed_on="X",
     uniform=True,
+    flops=_sum_flops,
 )
 def sum_(X: list[Array]) -> Array:
     """The elementwise sum of all inputs that have a value, added left to right."""

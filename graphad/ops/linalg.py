@@ -7,6 +7,7 @@ import string
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like, sum_like, unbroadcast
 from graphad.ops.shapes import reshape, squeeze, transpose, unsqueeze
-from graphad.ops.traits import PRODUCT
+from graphad.ops.traits import PRODUCT, Flops, Shapes
 from graphad.types import Array, Shape, Tensor, TensorType, broadcast_extent, broadcast_shapes, element_count, joined_shape
 
 # -- linalg ----------------------------------------------------------------------------------------
@@ -53,6 +54,11 @@ def _mul_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, x_num_col_dims: int) -> T
     return reshape_like(mul(_linalg_turned(X, m), dOut, x_num_col_dims=X.ndim - m, y_num_col_dims=m), Y)
 
 
+def _mul_flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
+    (x,), (out,) = shapes["X"], shapes["Out"]
+    return 2 * math.prod(out) * math.prod(x[attrs["x_num_col_dims"] :])
+
+
 @operator(
     "X Y -> Out",
     infer=_mul_type,
@@ -60,6 +66,7 @@ def _mul_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, x_num_col_dims: int) -> T
     shapes="X:X Y:Y",
     speculatable="types",
     bilinear="X Y",
+    flops=_mul_flops,
     **PRODUCT,
 )
 def mul(X: Array, Y: Array, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> Array:
@@ -150,6 +157,17 @@ def _matrix_product(X: Array, Y: Array, trans_x: bool, trans_y: bool) -> Array:
     return as_array(np.matmul(x, y))
 
 
+def _matmul_flops(turned: str = "") -> Flops:
+    """A product and a sum for each element of the result and place of the inner axis; ``turned`` is the attribute that transposes X."""
+
+    def flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
+        (x,), (out,) = shapes["X"], shapes["Out"]
+        inner = x[-2] if turned and len(x) > 1 and attrs[turned] else x[-1]
+        return 2 * math.prod(out) * inner
+
+    return flops
+
+
 @operator(
     "X Y -> Out",
     infer=_matmul_type,
@@ -158,6 +176,7 @@ def _matrix_product(X: Array, Y: Array, trans_x: bool, trans_y: bool) -> Array:
     shapes="X:X Y:Y",
     speculatable="types",
     bilinear="X Y",
+    flops=_matmul_flops("trans_x"),
     **PRODUCT,
 )
 def matmul_v2(X: Array, Y: Array, *, trans_x: bool = False, trans_y: bool = False) -> Array:
@@ -190,6 +209,7 @@ def _old_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, transpose_X: bool, transp
     shapes="X:X Y:Y",
     speculatable="types",
     bilinear="X Y",
+    flops=_matmul_flops("transpose_X"),
     **PRODUCT,
 )
 def matmul(X: Array, Y: Array, *, transpose_X: bool = False, transpose_Y: bool = False, alpha: float = 1.0) -> Array:
@@ -213,6 +233,7 @@ def _bmm_type(X: TensorType, Y: TensorType) -> TensorType:
     grad={"X": lambda Y, dOut: bmm(dOut, transpose(Y, axis=[0, 2, 1])), "Y": lambda X, dOut: bmm(transpose(X, axis=[0, 2, 1]), dOut)},
     speculatable="types",
     bilinear="X Y",
+    flops=_matmul_flops(),
     **PRODUCT,
 )
 def bmm(X: Array, Y: Array) -> Array:
@@ -252,6 +273,11 @@ def _addmm_type(Input: TensorType, X: TensorType, Y: TensorType, **_: object) ->
     return product
 
 
+def _addmm_flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
+    (out,) = shapes["Out"]
+    return _matmul_flops()(shapes, attrs) + 3 * math.prod(out)
+
+
 @operator(
     "Input X Y -> Out",
     infer=_addmm_type,
@@ -262,6 +288,7 @@ def _addmm_type(Input: TensorType, X: TensorType, Y: TensorType, **_: object) ->
     },
     shapes="Input",
     speculatable="extents",
+    flops=_addmm_flops,
     **PRODUCT,
 )
 def addmm(Input: Array, X: Array, Y: Array, *, Alpha: float = 1.0, Beta: float = 1.0) -> Array:
@@ -454,6 +481,7 @@ def _mv_type(X: TensorType, Vec: TensorType) -> TensorType:
         "Vec": lambda X, dOut: matmul_v2(X, dOut, trans_x=True),
     },
     bilinear="X Vec",
+    flops=2,
 )
 def mv(X: Array, Vec: Array) -> Array:
     """The product of a matrix and a vector."""

@@ -16,6 +16,7 @@ from graphad.ops.attributes import applied, attributes
 from graphad.ops.definition import GRAD, Inputs, OpDef, Outputs, grad_kernel, operator
 from graphad.ops.inference import matched, same_dtypes, same_number
 from graphad.ops.registry import REGISTRY
+from graphad.ops.traits import Shapes
 from graphad.ops.windows import (
     Axes,
     Axis,
@@ -440,6 +441,12 @@ def _pool_rule(name: str, spec: Spec) -> Callable[..., Tensor]:
     return rule
 
 
+def _flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
+    """One for each element of each window."""
+    (x,), (out,) = shapes["X"], shapes["Out"]
+    return prod(x) if attrs["global_pooling"] else prod(out) * prod(attrs["ksize"])
+
+
 def _rows(name: str, spec: Spec, rank: int) -> OpDef:
     """The pooling and its three helpers."""
     pooled = _pooled_type(spec, rank)
@@ -452,6 +459,7 @@ def _rows(name: str, spec: Spec, rank: int) -> OpDef:
         rows="X",
         own=True,
         narrow="follows",
+        flops=_flops,
     )(_pool(spec))
     back = {"X": applied(name, "dOut", spec)}
     operator("X Like -> Out", name=f"{name}_spread", infer=_spread_type(spec, pooled), grad=back, linear="X")(_spread(spec))

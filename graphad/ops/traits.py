@@ -8,16 +8,19 @@ every promise against the kernel, and looks for operators that could make one an
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from graphad.errors import InvalidValue
+from graphad.types import Shape
 
 Speculatable = Literal["", "always", "types", "extents"]
 Narrow = Literal["", "gains", "follows"]
 SafeDtypes = Literal["numbers", "floats", "all"]
 Reduction = Literal["", "sum", "mean", "other"]
+Shapes = Mapping[str, Sequence[Shape]]  # of operands and results, by slot
+Flops = Callable[[Shapes, Mapping[str, Any]], int]  # of a call with these attributes, defaults included
 
 
 class State(NamedTuple):
@@ -57,7 +60,7 @@ class Declared(TypedDict, total=False):
     of_shape: bool
     lazy: str
     narrow: Narrow
-    flops: int
+    flops: int | Flops
     in_order: bool
     ordered: bool
     state: str
@@ -161,7 +164,8 @@ class Traits:
         narrow: what it does in a narrow floating-point type. ``gains``: it is much faster there, as products are; ``follows``: it loses
             nothing more than its inputs have lost, so that it may be where they are.
         flops: floating-point operations for each element of the first input, or of what it writes where there is none: 0 if it only moves
-            elements. None: one for each element that it writes.
+            elements. A function counts them from the shapes of operands and results; of a product, its gradients are products as large.
+            None: one for each element that it writes.
         extents: slots of numbers that say extents or places in the place of attributes, and may be wrong.
         in_order: whether the first output has the elements of X in their order, row by row, whatever its shape is.
         ordered: whether it has ordered effects: each run makes the same calls in the same order, as the ranks of a group have to. So it is
@@ -193,7 +197,7 @@ class Traits:
     of_shape: bool = False
     lazy: frozenset[str] = _NONE
     narrow: Narrow = ""
-    flops: int | None = None
+    flops: int | Flops | None = None
     in_order: bool = False
     ordered: bool = False
     state: tuple[State, ...] | None = None

@@ -16,6 +16,7 @@ from graphad.ops import GRAD, GradOpDef, OpDef
 from graphad.ops.symbol import TypedSymbol
 from graphad.passes.analyses.liveness import Liveness
 from graphad.passes.analyses.trip_counts import trip_count
+from graphad.program import EMPTY
 from graphad.rewriting import Analysis
 from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.types import STEP_SCOPES, Shape, Tensor, TensorType
@@ -143,145 +144,55 @@ def _filled(shape: Shape | None, batch: int, beside: Sequence[tuple[Shape, Shape
 
 
 # -- operations counted ----------------------------------------------------------------------------
-# Floating-point operations by operator type: what the textbook counts, one for each addition, product, comparison and function value.
+# Floating-point operations: what the textbook counts, one for each addition, product, comparison and function value.
 
 ShapeOf = Callable[[Value], Shape]  # the shape of a value, with the batch size in the place of unknown extents
-Formula = Callable[[Op, ShapeOf], int]
 
 
 def flops_of(op: Op, shape: ShapeOf) -> int:
-    """The floating-point operations of an operator without blocks; the elements that it writes where no formula is known.
+    """The floating-point operations of an operator without blocks, as its definition counts them (``Traits.flops``).
 
-    A grad operator without a formula of its own counts as its forward operator for each gradient that it writes.
+    A grad operator has none of its own: it is as many products as it writes gradients, or two operations for each of their elements, since
+    it computes a slope and multiplies by it.
     """
-    if isinstance(op.definition, GradOpDef) and op.definition.forward is not None:
-        return _gradient(op, shape)
-    formula = FORMULAS.get(op.type)
-    if formula is not None:
-        return formula(op, shape)
-    if op.definition is None or op.definition.flops is None:
-        return _written(op, shape)
+    definition = op.definition
+    if isinstance(definition, GradOpDef) and definition.forward is not None:
+        return _gradient(op, definition.forward, shape)
+    if definition is None or definition.flops is None:
+        return sum(prod(shape(value)) for value in op.writes())
+    if callable(definition.flops):
+        shapes = {slot: [shape(value) for value in values] for slot, values in (*op.inputs.items(), *op.outputs.items())}
+        return definition.flops(shapes, _attributes(op, definition))
     elements = next(filter(None, (*op.inputs.values(), *op.outputs.values())), ())
-    return op.definition.flops * _count(elements, shape) if op.definition.flops else 0
+    return definition.flops * sum(prod(shape(value)) for value in elements) if definition.flops else 0
 
 
-def _count(values: tuple[Value, ...], shape: ShapeOf) -> int:
-    return sum(prod(shape(value)) for value in values)
+def _attributes(op: Op, definition: OpDef) -> dict[str, object]:
+    return {name: definition.attr(name, op.attrs) for name in definition.attrs}
 
 
-def _written(op: Op, shape: ShapeOf) -> int:
-    return sum(_count(values, shape) for values in op.outputs.values())
-
-
-def _sum(op: Op, shape: ShapeOf) -> int:
-    return max(len(op.inputs.get("X", ())) - 1, 0) * _count(op.outputs["Out"], shape)
-
-
-# -- products ------------------------------------------------------------------------------------
-
-
-def _attr(op: Op, name: str) -> int:
-    definition = op.definition
-    assert definition is not None
-    return int(definition.attr(name, op.attrs))
-
-
-def _mul(op: Op, shape: ShapeOf) -> int:
-    return 2 * _count(op.outputs["Out"], shape) * prod(shape(op.input("X"))[_attr(op, "x_num_col_dims") :])
-
-
-def _matmul(turned: str = "") -> Formula:
-    def formula(op: Op, shape: ShapeOf) -> int:
-        # Two operations, a product and a sum, for each element of the result and each place of the inner axis.
-        x = shape(op.input("X"))
-        inner = x[-2] if turned and len(x) > 1 and _attr(op, turned) else x[-1]
-        return 2 * _count(op.outputs["Out"], shape) * inner
-
-    return formula
-
-
-def _convolution(outer: str) -> Formula:
-    """Two for each weight that an element of a tensor, the slot ``outer``, meets."""
-
-    def formula(op: Op, shape: ShapeOf) -> int:
-        weights = op.inputs.get("Filter") or op.inputs.get("Like") or ()
-        # A transposed convolution scatters: each element of its input meets each weight of its channel.
-        values = op.inputs.get(outer) or op.outputs.get(outer, ())
-        return 2 * _count(values, shape) * prod(shape(weights[0])[1:])
-
-    return formula
-
-
-def _pool(op: Op, shape: ShapeOf) -> int:
-    definition = op.definition
-    assert definition is not None
-    x, out = shape(op.input("X")), shape(op.output("Out"))
-    if definition.attr("global_pooling", op.attrs):
-        return prod(x)
-    window: list[int] = definition.attr("ksize", op.attrs)
-    return prod(out) * prod(window)
-
-
-# -- gradients -----------------------------------------------------------------------------------
-
-
-def _gradient(op: Op, shape: ShapeOf) -> int:
-    """The same products again for each gradient; else twice as much as forward, which has one function for each of its values."""
-    definition = op.definition
-    assert isinstance(definition, GradOpDef)
-    assert definition.forward is not None
-    gradients = [value for values in op.outputs.values() for value in values]
-    type = definition.forward.type
-    if definition.forward.flops == 0:
+def _gradient(op: Op, forward: OpDef, shape: ShapeOf) -> int:
+    gradients = [value for value in op.writes() if value.name != EMPTY]
+    if forward.flops == 0:
         return 0
-    if type not in PRODUCTS:
-        return sum(2 * prod(shape(value)) for value in gradients)
-    return len(gradients) * _forward_product(op, type, shape)
+    if callable(forward.flops) and forward.narrow == "gains":
+        shapes = _forward_shapes(op, forward, shape)
+        if shapes is not None:
+            return len(gradients) * forward.flops(shapes, _attributes(op, forward))
+    return sum(2 * prod(shape(value)) for value in gradients)
 
 
-def _forward_product(op: Op, type: str, shape: ShapeOf) -> int:
-    """The operations of a forward product, from the operands and the cotangent that its gradient reads."""
-    # A gradient of a product may read one operand only. Sizes of the other follow from the cotangent, which has the axes of the result.
-    outer = next((v for slot, values in op.inputs.items() if slot.endswith(GRAD) for v in values), None)
-    if outer is None:
-        return 0
-    if type.startswith(("conv2d", "depthwise")):
-        met = op.inputs.get("Input", ()) if type == "conv2d_transpose" else (outer,)
-        weights = next((op.input(slot) for slot in ("Filter", "Input") if slot in op.inputs), outer)
-        return 2 * _count(met, shape) * prod(shape(weights)[1:])
-    side = next((slot for slot in ("X", "Y") if slot in op.inputs), None)
-    return _written(op, shape) if side is None else 2 * prod(shape(op.input(side))) * _other_extent(op, type, side, shape, outer)
-
-
-def _other_extent(op: Op, type: str, side: str, shape: ShapeOf, outer: Value) -> int:
-    """How long the cotangent is along the axes that one operand does not have."""
-    operand, cotangent = shape(op.input(side)), shape(outer)
-    if type == "mul":
-        columns = _attr(op, f"{side.lower()}_num_col_dims")
-        shared = operand[:columns] if side == "X" else operand[columns:]
-        return prod(cotangent) // max(prod(shared), 1)
-    if len(cotangent) < len(operand):  # the other one is a vector
-        return 1
-    return cotangent[-1] if side == "X" else (cotangent[-2] if len(cotangent) > 1 else 1)
-
-
-PRODUCTS: Mapping[str, Formula] = {
-    "mul": _mul,
-    "matmul": _matmul("transpose_X"),
-    "matmul_v2": _matmul("trans_x"),
-    "bmm": _matmul(),
-    "conv2d": _convolution("Output"),
-    "depthwise_conv2d": _convolution("Output"),
-    "conv2d_transpose": _convolution("Input"),
-}
-FORMULAS: Mapping[str, Formula] = {
-    **PRODUCTS,
-    "addmm": lambda op, shape: _matmul()(op, shape) + 3 * _count(op.outputs["Out"], shape),
-    "conv2d_backprop_input": _convolution("X"),
-    "conv2d_backprop_filter": _convolution("X"),
-    "pool2d": _pool,
-    "sum": _sum,
-}
+def _forward_shapes(op: Op, forward: OpDef, shape: ShapeOf) -> dict[str, list[Shape]] | None:
+    """The shapes of the forward operator; None where one of them is neither read nor written by the gradient."""
+    shapes: dict[str, list[Shape]] = {}
+    # A gradient has the shape of its value. So what is not read is known by the gradient that is written of it, or by its cotangent.
+    for slot in (*forward.inputs.values(), *forward.outputs.values()):
+        values = op.inputs.get(slot.name) or op.outputs.get(slot.name + GRAD) or op.inputs.get(slot.name + GRAD)
+        if values:
+            shapes[slot.name] = [shape(value) for value in values]
+        elif not slot.optional:
+            return None
+    return shapes
 
 
 # -- cost ------------------------------------------------------------------------------------------

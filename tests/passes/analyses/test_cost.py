@@ -28,6 +28,11 @@ def only(text: str, batch: int = 1) -> tuple[int, int, int]:
          "matmul_v2(X=x, Y=w) -> (Out=y) {trans_x=true}", 2 * 2 * 3 * 8 * 5),
         ("var x: float32[2, 3, 6, 6] var w: float32[4, 3, 3, 3] var y: float32[2, 4, 4, 4] "
          "conv2d(Input=x, Filter=w) -> (Output=y)", 2 * 2 * 4 * 4 * 4 * 27),
+        ("var x: float32[2, 3, 6, 6, 6] var w: float32[4, 3, 3, 3, 3] var y: float32[2, 4, 4, 4, 4] "
+         "conv3d(Input=x, Filter=w) -> (Output=y)", 2 * 2 * 4 * 4**3 * 81),
+        ("var x: float32[2, 3, 4, 4] var w: float32[3, 5, 3, 3] var y: float32[2, 5, 6, 6] "
+         "conv2d_transpose(Input=x, Filter=w) -> (Output=y)", 2 * 2 * 3 * 4 * 4 * 5 * 9),
+        ("var x: float32[8, 3] var w: float32[3] var y: float32[8] mv(X=x, Vec=w) -> (Out=y)", 2 * 8 * 3),
         ("var x: float32[8, 3] var y: float32[8, 3] tanh(X=x) -> (Out=y)", 24),
         ("var x: float32[8, 3] var y: float32[] mean(X=x) -> (Out=y)", 24),
         ("var x: float32[8, 3] var y: float32[8, 3] softmax(X=x) -> (Out=y)", 5 * 24),
@@ -74,6 +79,26 @@ def test_grad_operators_of_products() -> None:
     ga.Pipeline.parse(BACKWARD).run(graph)
     flops = {op.type: cost.flops for op, cost in Cost.of(graph).ops.items()}
     assert flops["mul_grad"] == flops["mul"] * len(next(op for op in graph.ops if op.type == "mul_grad").outputs)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "y", "call"),
+    [
+        ("4, 8, 3", "3, 5", "4, 8, 5", "matmul_v2(X=x, Y=w) -> (Out=y)"),
+        ("3, 8", "5, 3", "8, 5", "matmul_v2(X=x, Y=w) -> (Out=y) {trans_x=true, trans_y=true}"),
+        ("2, 3, 6, 6", "4, 3, 3, 3", "2, 4, 4, 4", "conv2d(Input=x, Filter=w) -> (Output=y)"),
+        ("2, 3, 4, 4", "3, 5, 3, 3", "2, 5, 6, 6", "conv2d_transpose(Input=x, Filter=w) -> (Output=y)"),
+    ],
+)
+def test_a_gradient_of_a_product_is_a_product_as_large(x: str, w: str, y: str, call: str) -> None:
+    """Also where only one gradient is requested, so that one operand is not read."""
+    text = f"var x: float32[{x}] param w: float32[{w}] var y: float32[{y}] var loss: float32[] {call} mean(X=y) -> (Out=loss)"
+    for names, count in (("", 2), ("x", 1), ("w", 1)):
+        graph = graph_of(text)
+        graph.value("x").var.stop_gradient = False  # type: ignore[union-attr]
+        ga.Pipeline.parse(BACKWARD.replace("targets=[loss]", f"targets=[loss], inputs=[{names}]")).run(graph)
+        (forward, _, *_, gradient) = Cost.of(graph).ops.values()
+        assert gradient.flops == count * forward.flops
 
 
 LOOP = """program { block 0 {
