@@ -28,12 +28,12 @@ INSTEAD = {
 }
 
 
-def data(name: str, shape: Sequence[int | None], dtype: object = "float32", lod_level: int = 0) -> Variable:
+def data(name: str, shape: Sequence[int | str | None], dtype: object = "float32", lod_level: int = 0) -> Variable:
     """A variable to feed, of just this shape: ``layers.data`` without a batch in front.
 
     Args:
         name: what it is fed as.
-        shape: its extents; None or -1 is any.
+        shape: its extents; None or -1 is any, ``"batch"`` any of that name.
         dtype: its dtype.
         lod_level: 0; sequences of different lengths (LoD) are not here.
 

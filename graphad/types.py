@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 
 Shape = tuple[int, ...]
+Sizes = int | Mapping[str, int]  # numbers for extents that are not known: one for all, or by their names
 Array = NDArray[Any]  # of any dtype: what a kernel may do with it, inference says
 Tensor = Any  # an array, or a symbol that stands for one: both have a shape, a dtype and arithmetic
 Function = Callable[..., Any]  # with parameters of its own: a kernel, a gradient rule, the body of a block
@@ -27,8 +30,60 @@ KINDS = (TENSOR, TENSOR_ARRAY, STEP_SCOPES)
 DTYPE_OF_NUMBER = {0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32", 6: "float64", 20: "uint8", 21: "int8"}
 
 
+class Extent(int):
+    """An extent that is not known before the program runs, and has a name: of two of one name, each run has one number.
+
+    It is -1 to whatever does not ask for names. One object stands for a name, so ``is`` compares names.
+
+    Raises:
+        ValueError: the name is empty.
+
+    >>> batch = Extent("batch")
+    >>> batch == -1, batch.name, [batch, 4], Extent("batch") is batch
+    (True, 'batch', [batch, 4], True)
+    """
+
+    name: str
+    text: str
+
+    def __new__(cls, name: str) -> Extent:
+        known = _EXTENTS.get(name)
+        if known is not None:
+            return known
+        if not isinstance(name, str):
+            raise InvalidType(f"the name of an extent is a string, not {name!r}")
+        if not name:
+            raise InvalidValue("the name of an extent is not empty")
+        extent = super().__new__(cls, -1)
+        extent.name, extent.text = name, json.dumps(name) if name in NOT_NAMES else bare_or_quoted(name)
+        return _EXTENTS.setdefault(name, extent)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[type[Extent], tuple[str]]:
+        return Extent, (self.name,)
+
+    def __deepcopy__(self, memo: object) -> Extent:
+        return self
+
+
+_EXTENTS: dict[str, Extent] = {}
+_BARE = re.compile(r"[A-Za-z_][\w.@/-]*(?<!-)", re.ASCII)
+
+
+NOT_NAMES = ("inf", "nan")
+
+
+def bare_or_quoted(name: str) -> str:
+    """The name as texts have it: quoted if it is not made of plain characters."""
+    return name if _BARE.fullmatch(name) else json.dumps(name)
+
+
 class TensorType(NamedTuple):
-    """Shape and dtype of a tensor; an extent of -1 is not known before the program runs."""
+    """Shape and dtype of a tensor; an extent of -1 is not known before the program runs, and may have a name (``Extent``)."""
 
     shape: Shape
     dtype: str
@@ -66,24 +121,57 @@ def as_float(value: float | np.number) -> float:
         raise InvalidValue(f"no float is as large as a whole number of {int(value).bit_length()} bits") from None
 
 
-def checked_shape(shape: Iterable[int]) -> Shape:
-    """The shape as a tuple of ints, each extent -1 or not negative, and of at most 64 bits."""
+def checked_shape(shape: Iterable[int | str]) -> Shape:
+    """The shape as a tuple of ints, each extent -1 or not negative, and of at most 64 bits; a string is an extent's name."""
     if isinstance(shape, str) or not isinstance(shape, Iterable):
         raise InvalidType(f"a shape is a list of ints, not {shape!r}")
     extents = tuple(shape)
-    for extent in extents:
-        if isinstance(extent, bool) or not isinstance(extent, int | np.integer):
-            raise InvalidType(f"a shape is a list of ints, not {list(extents)!r}")
-        if extent < -1:
-            raise InvalidValue(f"shape {list(extents)} has the extent {extent}; an extent is -1 (unknown) or not negative")
-        if extent >= 1 << 63:
-            raise InvalidValue(f"an extent has at most 64 bits, not {int(extent).bit_length()}")
-    return tuple(int(extent) for extent in extents)
+    if all(type(extent) is int and -1 <= extent < _TOO_LARGE for extent in extents):
+        return extents  # type: ignore[return-value]
+    return tuple(_checked(extent, extents) for extent in extents)
+
+
+_TOO_LARGE = 1 << 63
+
+
+def _checked(extent: object, extents: Sequence[object]) -> int:
+    if isinstance(extent, str):
+        return Extent(extent)
+    if isinstance(extent, Extent):
+        return extent
+    if isinstance(extent, bool) or not isinstance(extent, int | np.integer):
+        raise InvalidType(f"a shape is a list of ints, not {list(extents)!r}")
+    if extent < -1:
+        raise InvalidValue(f"shape {list(extents)} has the extent {extent}; an extent is -1 (unknown) or not negative")
+    if extent >= _TOO_LARGE:
+        raise InvalidValue(f"an extent has at most 64 bits, not {int(extent).bit_length()}")
+    return int(extent)
+
+
+def same_extent(a: int, b: int) -> bool:
+    """Whether two extents are known to be the same number: two numbers that are equal, or two of one name.
+
+    >>> same_extent(3, 3), same_extent(Extent("batch"), Extent("batch")), same_extent(-1, -1), same_extent(Extent("batch"), -1)
+    (True, True, False, False)
+    """
+    return a is b if type(a) is Extent else a == b != -1
+
+
+def same_shape(a: Shape, b: Shape) -> bool:
+    """Whether two shapes are known to be the same."""
+    return len(a) == len(b) and all(map(same_extent, a, b))
+
+
+def common_extent(a: int, b: int) -> int:
+    """The extent of what is of one or of the other: -1 without a name where they may differ."""
+    return a if a is b or a == b != -1 else -1
 
 
 def joined_extent(a: int, b: int) -> int | None:
-    """The extent that agrees with both, None if they disagree."""
-    if a == b or b == -1:
+    """The extent that agrees with both, with its name where one of them has one; None if they disagree."""
+    if a == b:
+        return a if type(a) is Extent else b
+    if b == -1:
         return a
     return b if a == -1 else None
 
@@ -102,8 +190,10 @@ def joined_shape(a: Shape, b: Shape) -> Shape | None:
 
 def broadcast_extent(a: int, b: int) -> int | None:
     """The extent of ``a`` broadcast with ``b`` by numpy's rule, None if they do not fit."""
-    if a == 1 or a == b:
+    if a == 1:
         return b
+    if a == b:
+        return b if a is b or a != -1 else -1
     if b == 1 or b == -1:
         return a
     return b if a == -1 else None
@@ -127,10 +217,13 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
 
 
 def element_count(shape: Iterable[int]) -> int:
-    """The number of elements, -1 if an extent is unknown."""
-    count = 1
+    """The number of elements; where an extent is unknown, that extent if it alone is not 1, else -1."""
+    count, open_ = 1, None
     for extent in shape:
-        if extent == -1:
+        if extent != -1:
+            count *= extent
+        elif open_ is not None:
             return -1
-        count *= extent
-    return count
+        else:
+            open_ = extent
+    return count if open_ is None else open_ if count == 1 else -1

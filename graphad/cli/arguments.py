@@ -18,7 +18,7 @@ from graphad.ir import Graph, lower
 from graphad.program import Operator, Program
 from graphad.rewriting import Pipeline
 from graphad.testing.cases import Case, random_case
-from graphad.types import Array
+from graphad.types import Array, Sizes
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # what the parsers of commands are added to
 
@@ -74,6 +74,17 @@ def count(text: str) -> int:
     if int(text) < 0:
         raise argparse.ArgumentTypeError(f"it is 0 or more, not {text}")
     return int(text)
+
+
+SIZES = "N|NAME=N,..."
+
+
+def sizes(text: str) -> Sizes:
+    """A number for all unknown extents, or numbers by their names: ``32`` or ``batch=32,sequence=128``."""
+    if "=" not in text:
+        return count(text)
+    pairs = [item.rpartition("=") for item in text.split(",")]
+    return {name.strip(): count(size.strip()) for name, _, size in pairs}
 
 
 def number(text: str) -> float:

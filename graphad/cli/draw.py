@@ -7,7 +7,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
-from graphad.cli.arguments import add_fetch, add_format, add_pipeline, add_program, arrays, count, lowered, names, read
+from graphad.cli.arguments import SIZES, add_fetch, add_format, add_pipeline, add_program, arrays, count, lowered, names, read, sizes
 from graphad.drawing import draw, draw_diff
 from graphad.drawing.options import CHOICES, MEASURES, Options
 from graphad.drawing.pictures import FORMATS
@@ -81,6 +81,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "path": {"type": _way, "metavar": "FROM,TO"},
     "around": {"type": count, "metavar": "N"},
     "columns": {"type": count, "metavar": "N"},
+    "batch": {"type": sizes, "metavar": SIZES},
     "overlay": {"choices": MEASURES, "metavar": "|".join(MEASURES)},
     "measured": {"type": Path, "metavar": "NPZ"},
     "theme": {"choices": sorted(THEMES), "metavar": "|".join(sorted(THEMES))},

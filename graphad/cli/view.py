@@ -9,7 +9,7 @@ import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from graphad.cli.arguments import add_fetch, add_format, add_program, arrays, count, lowered, pipeline
+from graphad.cli.arguments import SIZES, add_fetch, add_format, add_program, arrays, lowered, pipeline, sizes
 from graphad.errors import GraphadError, InvalidValue
 from graphad.viewing import view
 
@@ -25,7 +25,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="HTML", help="where to write the page")
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     parser.add_argument("--feed", type=Path, metavar="NPZ", help="run the program on these arrays, and show what values are")
-    parser.add_argument("--batch", type=count, default=1, metavar="N", help="what unknown extents are taken to be in costs (default: 1)")
+    parser.add_argument("--batch", type=sizes, default=1, metavar=SIZES, help="what unknown extents are taken to be in costs (default: 1)")
     parser.add_argument("--watch", action="store_true", help="write the page again whenever a file changes; Ctrl-C ends it")
     add_format(parser)
     add_fetch(parser)

@@ -17,6 +17,7 @@ from graphad.ops import REGISTRY
 from graphad.passes.analyses import estimated
 from graphad.passes.analyses.cost import bytes_of, extents
 from graphad.passes.distribution import order_of
+from graphad.types import Sizes
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Communication(NamedTuple):
     traveled: Traveled
 
 
-def communication(graph: Graph, ranks: int, batch: int = 1) -> Communication:
+def communication(graph: Graph, ranks: int, batch: Sizes = 1) -> Communication:
     """What the collectives of a graph send, outside of loops, if every one of them is on ``ranks`` ranks.
 
     Args:
@@ -134,7 +135,7 @@ class Step(NamedTuple):
         return self.compute + self.communicate - hidden
 
 
-def predicted(graph: Graph, mesh: Mesh, batch: int) -> Step:
+def predicted(graph: Graph, mesh: Mesh, batch: Sizes) -> Step:
     """A run of a graph on each rank of a mesh, which has ``batch`` rows: operators by the roofline, collectives by alpha-beta."""
     cost = estimated(graph, batch)
     compute = sum(

@@ -12,6 +12,7 @@ from graphad.drawing.theme import Theme, theme_of
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ir import Node, Op
 from graphad.ops.definition import did_you_mean
+from graphad.types import Sizes
 
 CHOICES = {
     "values": ("auto", "all", "shared", "none"),
@@ -56,7 +57,7 @@ class Options:
             (``measured``: arrays by the names of values, as a run fetches them).
         overlay_title: what the colour bar says that the numbers are.
         measured: what was measured, for ``overlay``.
-        batch: for how many samples costs are estimated.
+        batch: for how many samples costs are estimated, or the numbers of extents by their names.
         theme: ``"light"``, ``"dark"``, or a ``graphad.drawing.Theme``.
         rankdir: ``"TB"``, from top to bottom, or ``"LR"``, from left to right.
         attributes: whether operators show their attributes, which else only their tooltips in an SVG do.
@@ -88,7 +89,7 @@ class Options:
     overlay: str | Measured | None = None
     overlay_title: str | None = None
     measured: Measured | None = None
-    batch: int = 1
+    batch: Sizes = 1
     theme: str | Theme = "light"
     rankdir: str = "TB"
     attributes: bool = False
@@ -117,7 +118,7 @@ class Options:
         self._check_overlay()
 
     def _check_numbers(self) -> None:
-        for name in ("dpi", "timeout", "limit", "batch"):
+        for name in ("dpi", "timeout", "limit", *(() if isinstance(self.batch, Mapping) else ("batch",))):
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int | float) or number <= 0:
                 raise InvalidValue(f"{name} is a number above 0, not {number!r}")

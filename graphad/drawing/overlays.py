@@ -13,6 +13,7 @@ from graphad.drawing.options import Measured, Options, keys_of
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ir import Graph, Node
 from graphad.passes.analyses import Cost, Liveness, estimated
+from graphad.types import Sizes
 
 TITLES = {
     "flops": "floating-point operations",
@@ -112,7 +113,7 @@ def _named(graph: Graph, name: str, options: Options) -> dict[Node, float]:
     return numbers_by_node(graph, {key: look(array) for key, array in options.measured.items()}, "measured")
 
 
-def _costs(graph: Graph, name: str, batch: int) -> dict[Node, float]:
+def _costs(graph: Graph, name: str, batch: Sizes) -> dict[Node, float]:
     costs: dict[Node, float] = {}
     waiting: list[Cost] = [estimated(graph, batch)]
     while waiting:
@@ -124,7 +125,7 @@ def _costs(graph: Graph, name: str, batch: int) -> dict[Node, float]:
     return costs
 
 
-def _alive(graph: Graph, batch: int) -> dict[Node, float]:
+def _alive(graph: Graph, batch: Sizes) -> dict[Node, float]:
     sizes, live = estimated(graph, batch).sizes, Liveness.of(graph)
     places = {op: place for place, op in enumerate(live.order)}
     freed: dict[int, int] = {}

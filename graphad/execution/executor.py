@@ -20,7 +20,7 @@ from graphad.execution.runtime import own
 from graphad.execution.scope import Scope, global_scope
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Program, Variable, default_main_program, name_in
-from graphad.types import FLOATS, Array, Shape
+from graphad.types import FLOATS, Array, Extent, Shape
 
 # -- feeding ---------------------------------------------------------------------------------------
 # Fed values as arrays of the declared types: converted if that is lossless, else refused with an error that shows both types.
@@ -308,7 +308,21 @@ def fed_values(block: Block, feed: Mapping[str, object]) -> Env:
     """Fed values as arrays of the types that a block declares; ValueError or TypeError for what does not fit."""
     if not isinstance(feed, Mapping):
         raise InvalidType(f"feed is a dict from name to array, not {feed!r}")
-    return {name: _fed_array(block, name, value) for name, value in feed.items()}
+    env = {name: _fed_array(block, name, value) for name, value in feed.items()}
+    _check_extents(block, env)
+    return env
+
+
+def _check_extents(block: Block, env: Env) -> None:
+    """Refuse arrays that have different sizes for one name of an extent."""
+    seen: dict[str, tuple[int, str]] = {}  # by name: as numbers all extents that are not known are equal
+    for name, array in env.items():
+        for extent, size in zip(block.vars[name].declared[0] or (), array.shape, strict=False):
+            if type(extent) is Extent:
+                first, whose = seen.setdefault(extent.name, (size, name))
+                if first != size:
+                    one, other = f"{extent}={first} in feed {whose!r}", f"{extent}={size} in feed {name!r}"
+                    raise InvalidValue(f"{one}, {list(env[whose].shape)}, and {other}, {list(array.shape)}: one name has one number")
 
 
 def _fed_array(block: Block, name: str, value: object) -> Array:

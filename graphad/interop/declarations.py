@@ -9,7 +9,7 @@ from graphad.errors import InvalidValue, ParseError
 from graphad.ops import ControlDef, find
 from graphad.program import Block, L1Decay, L2Decay, Operator, Parameter, Program, Variable
 from graphad.program.block import MAX_DEPTH, check_control
-from graphad.types import DTYPES, KINDS, TENSOR
+from graphad.types import DTYPES, KINDS, TENSOR, Extent
 
 # -- structure -------------------------------------------------------------------------------------
 # Checks of the blocks of every program that is read: they nest, and operators hold blocks without cycles.
@@ -104,7 +104,7 @@ def fields_of(var: Variable) -> Fields:
     fields = {
         **DEFAULTS,
         "type": var.type,
-        "shape": None if shape is None else list(shape),
+        "shape": None if shape is None else [extent.name if isinstance(extent, Extent) else extent for extent in shape],
         "dtype": dtype,
         "persistable": var.persistable,
         "stop_gradient": var.stop_gradient,

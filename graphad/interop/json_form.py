@@ -2,7 +2,7 @@
 
     program   = {"format": "graphad.program", "version": 1, "random_seed": int, "blocks": [block, ...]}
     block     = {"parent": int, "vars": {name: variable, ...}, "ops": [operator, ...]}
-    variable  = {"shape": [int, ...] or null, "dtype": string or null, ...}     what has its default is left out
+    variable  = {"shape": [int or name, ...] or null, "dtype": string or null, ...}     what has its default is left out
     operator  = {"type": string, "inputs": {slot: [names]}, "outputs": {slot: [names]}, "attrs": {name: value}, "role": string}
     value     = true, false, int, float, string, [values], {"float": "nan"}, {"block": int}
 

@@ -26,7 +26,7 @@ from graphad.layers.values import (
 )
 from graphad.program import TENSOR, TENSOR_ARRAY, Block, Program, Variable
 from graphad.program.source import at_users_line
-from graphad.types import INTS, Function, Shape, TensorType, checked_shape
+from graphad.types import INTS, Function, Shape, TensorType, checked_shape, common_extent
 
 # -- loops -----------------------------------------------------------------------------------------
 # The parts of a loop over functions: variables of its own, the condition before it, the body that overwrites them.
@@ -237,7 +237,7 @@ def _either(a: Shape, b: Shape, exact: bool) -> Shape | None:
     """The common shape of two; None if the ranks, or (``exact``) known extents, differ."""
     if len(a) != len(b) or (exact and any(x != y and -1 not in (x, y) for x, y in zip(a, b, strict=True))):
         return None
-    return tuple(x if x == y else -1 for x, y in zip(a, b, strict=True))
+    return tuple(map(common_extent, a, b))
 
 
 def _shown(value: object, type: TensorType | None) -> str:

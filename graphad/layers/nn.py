@@ -22,7 +22,7 @@ from graphad.types import FLOATS, dtype_name, element_count
 @overload
 def data(
     name: str,
-    shape: Sequence[int | None],
+    shape: Sequence[int | str | None],
     append_batch_size: bool = ...,
     dtype: object = ...,
     lod_level: int = ...,
@@ -31,14 +31,20 @@ def data(
 ) -> Variable: ...
 @overload
 def data(
-    name: str, shape: Sequence[int | None], dtype: object, append_batch_size: bool = ..., lod_level: int = ..., stop_gradient: bool = ...
+    name: str,
+    shape: Sequence[int | str | None],
+    dtype: object,
+    append_batch_size: bool = ...,
+    lod_level: int = ...,
+    stop_gradient: bool = ...,
 ) -> Variable: ...
 def data(name: str, shape: object, *more: object, **options: object) -> Variable:
     """A variable that is fed: ``[-1, *shape]`` of a minibatch, or exactly ``shape`` with ``append_batch_size=False``.
 
     Args:
         name: what the feed calls it.
-        shape: extents of one sample; -1 (or None) where unknown. A shape that holds -1 already is not prefixed.
+        shape: extents of one sample; -1 (or None) where unknown, or a name, ``"batch"``: extents of one name are one number in each
+            run. A shape that holds -1 or a name already is not prefixed.
         append_batch_size: whether the extent of the batch comes before ``shape``; a dtype in its place is taken as one, as in Paddle 2.
         dtype: float32 unless given.
         lod_level, type: as in Fluid; sequences of tensors of different lengths do not exist here, so they are 0 and None.
@@ -49,7 +55,7 @@ def data(name: str, shape: object, *more: object, **options: object) -> Variable
     with at_users_line("layers.data"):
         options_ = _data_options(more, options)
     extents = [-1 if extent is None else extent for extent in shape]
-    if options_.get("append_batch_size", True) and -1 not in extents:
+    if options_.get("append_batch_size", True) and not any(extent == -1 or isinstance(extent, str) for extent in extents):
         extents = [-1, *extents]
     dtype, stop = options_.get("dtype"), options_.get("stop_gradient", True)
     return default_main_program().global_block().create_var(name, extents, "float32" if dtype is None else dtype, stop_gradient=stop)
@@ -60,7 +66,7 @@ data.__signature__ = Signature(  # type: ignore[attr-defined]
     [
         *(
             Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
-            for name, kind in (("name", "str"), ("shape", "Sequence[int | None]"))
+            for name, kind in (("name", "str"), ("shape", "Sequence[int | str | None]"))
         ),
         *(Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation="Any") for name, default in _DATA.items()),
     ],

@@ -115,7 +115,7 @@ def _scaled(shape: Shape, axis: int, times: int, by: int) -> Shape:
     extent = shape[at]
     if extent != -1 and extent % by:
         raise ShapeError(f"X has the shape {list(shape)}: the {extent} places of axis {axis} cannot be shared out to nranks={by}")
-    return (*shape[:at], extent if extent == -1 else extent * times // by, *shape[at + 1 :])
+    return (*shape[:at], -1 if extent == -1 else extent * times // by, *shape[at + 1 :])
 
 
 def _ranked(nranks: int) -> int:

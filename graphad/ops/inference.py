@@ -5,6 +5,8 @@ from __future__ import annotations
 from graphad.errors import ShapeError
 from graphad.types import FLOATS, INTS, Shape, TensorType, broadcast_extent, broadcast_shapes
 
+FAR = (1 << 31) - 1  # the end of a slice that runs to the last element, as in Paddle
+
 
 def same(X: TensorType, *_: object, **__: object) -> TensorType:
     """The output is like the first input."""
@@ -102,6 +104,7 @@ def matched(a: int, b: int) -> bool:
 
 
 __all__ = [
+    "FAR",
     "aligned",
     "arithmetic",
     "broadcast",

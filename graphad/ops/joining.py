@@ -54,7 +54,7 @@ def _with(shape: Shape, axis: int, extent: int) -> Shape:
 def _concatenated(X: list[TensorType], *, axis: int = 0, **_: object) -> TensorType:
     at = normal_axis(axis, len(X[0].shape))
     extents = [x.shape[at] for x in X if at < len(x.shape)]
-    return TensorType(_with(_alike(X, at), at, -1 if -1 in extents else sum(extents)), X[0].dtype)
+    return TensorType(_with(_alike(X, at), at, extents[0] if len(extents) == 1 else -1 if -1 in extents else sum(extents)), X[0].dtype)
 
 
 @operator(

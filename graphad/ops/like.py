@@ -14,7 +14,19 @@ from graphad.ops.formulas import as_array, filled
 from graphad.ops.inference import aligned, matched, same
 from graphad.ops.summation import summed
 from graphad.ops.traits import FUNCTION, ZEROS
-from graphad.types import FLOATS, Array, Shape, Tensor, TensorType, broadcast_shapes, checked_shape, dtype_name, element_count, joined_shape
+from graphad.types import (
+    FLOATS,
+    Array,
+    Shape,
+    Tensor,
+    TensorType,
+    broadcast_shapes,
+    checked_shape,
+    dtype_name,
+    element_count,
+    joined_shape,
+    same_shape,
+)
 
 
 @operator(
@@ -161,6 +173,6 @@ def reshape_like(X: Array, Like: Array, *, skip: int = 0) -> Array:
 
 def unbroadcast(cotangent: Tensor, like: Tensor, axis: int = -1) -> Tensor:
     """The cotangent of a broadcast input: nothing to do where the shapes are known to agree."""
-    if tuple(cotangent.shape) == tuple(like.shape) and -1 not in like.shape:
+    if same_shape(tuple(cotangent.shape), tuple(like.shape)):
         return cotangent
     return sum_like(cotangent, like, axis=axis)

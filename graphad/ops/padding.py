@@ -24,8 +24,13 @@ Amounts = list[tuple[int, int]]
 def _padded(X: TensorType, *, paddings: list[int], pad_value: float = 0.0) -> TensorType:
     if len(paddings) != 2 * len(X.shape) or any(p < 0 for p in paddings):
         raise ShapeError(f"X is {X}: paddings={paddings} must be two numbers, not negative, for each axis")
-    extents = (-1 if e == -1 else e + a + b for e, a, b in zip(X.shape, paddings[::2], paddings[1::2], strict=True))
+    extents = (_longer(e, (a, b)) for e, a, b in zip(X.shape, paddings[::2], paddings[1::2], strict=True))
     return TensorType(tuple(extents), X.dtype)
+
+
+def _longer(extent: int, by: tuple[int, int]) -> int:
+    """The extent with so much before and after it."""
+    return extent + sum(by) if extent != -1 else extent if by == (0, 0) else -1
 
 
 def _pad_grad(dOut: Tensor, *, paddings: list[int]) -> Tensor:
@@ -86,7 +91,7 @@ class _Kind:
         if Paddings is not None:
             return TensorType(tuple(e if data_format[i] in "NC" else -1 for i, e in enumerate(X.shape)), X.dtype)
         pairs = zip(X.shape, self.checked(X.shape, paddings, mode, data_format), strict=True)
-        return TensorType(tuple(-1 if e == -1 else e + sum(a) for e, a in pairs), X.dtype)
+        return TensorType(tuple(_longer(e, a) for e, a in pairs), X.dtype)
 
     def unpadded(self, X: TensorType, Like: TensorType, Paddings: TensorType | None, *attrs: Any) -> TensorType:
         """The type of Like, of which X is the padded form."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from graphad.ops.formulas import as_array
 from graphad.ops.inference import same_dtypes
 from graphad.ops.like import fill_zeros_like, unbroadcast
 from graphad.ops.traits import ELEMENTWISE
-from graphad.types import Array, Tensor, TensorType, broadcast_shapes, joined_shape
+from graphad.types import Array, Tensor, TensorType, broadcast_shapes, common_extent, joined_shape
 
 # -- conditions ----------------------------------------------------------------------------------
 
@@ -65,7 +66,7 @@ def _chosen(X: list[TensorType], Mask: TensorType) -> TensorType:
     for i, x in enumerate(X):
         if x.dtype != first.dtype or len(x.shape) != len(first.shape):
             raise ShapeError(f"X[0] is {first} but X[{i}] is {x}: what is chosen from has one rank and dtype")
-    shape = tuple(es[0] if len(set(es)) == 1 else -1 for es in zip(*(x.shape for x in X), strict=True))
+    shape = tuple(reduce(common_extent, es) for es in zip(*(x.shape for x in X), strict=True))
     return TensorType(shape, first.dtype)
 
 

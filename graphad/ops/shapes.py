@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Unpack
 
 import numpy as np
@@ -16,7 +17,7 @@ from graphad.ops.inference import matched, normal_axis
 from graphad.ops.like import reshape_like, sum_like
 from graphad.ops.summation import summed
 from graphad.ops.traits import PART_OF_X, Declared
-from graphad.types import Array, Shape, Tensor, TensorType, broadcast_shapes, element_count, joined_shape
+from graphad.types import Array, Shape, Tensor, TensorType, broadcast_shapes, element_count, joined_extent, joined_shape
 
 OF_SHAPE: Declared = {"speculatable": "types", "safe_dtypes": "all", "cheap": True, "of_shape": True, "flops": 0}
 
@@ -86,8 +87,15 @@ def _reshaped(old: Shape, *, shape: list[int]) -> Shape:
     fits = count == -1 or (count % target_count == 0 if -1 in shape else count == target_count)
     if not fits:
         raise ShapeError(f"X has the shape {list(old)}: its elements do not fill shape={shape}")
-    rest = -1 if count == -1 else count // target_count
-    return tuple(old[i] if e == 0 else rest if e == -1 else e for i, e in enumerate(shape))
+    rest = _rest(old, copied, target_count) if count == -1 else count // target_count
+    return tuple(old[i] if e == 0 else joined_extent(rest, e) if e == -1 else e for i, e in enumerate(shape))  # type: ignore[misc]
+
+
+def _rest(old: Shape, copied: set[int], target_count: int) -> int:
+    """The extent that remains: the one that is not known, where the others have as many elements before and after; else -1."""
+    left = [e for i, e in enumerate(old) if i not in copied]
+    open_ = [e for e in left if e == -1]
+    return open_[0] if len(open_) == 1 and prod(e for e in left if e != -1) == target_count else -1
 
 
 def _reshaped_type(
@@ -395,7 +403,7 @@ def _tiled(old: Shape, repeats: list[int] | None, tensor: TensorType | None, par
     elif any(r < 0 for r in repeats):
         raise ShapeError(f"repeat_times={repeats} must not be negative")
     times, extents = _tiling(old, repeats)
-    return tuple(-1 if e == -1 or r < 0 else r * e for r, e in zip(times, extents, strict=True))
+    return tuple(e if r == 1 else -1 if e == -1 or r < 0 else r * e for r, e in zip(times, extents, strict=True))
 
 
 def _tile_type(

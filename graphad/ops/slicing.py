@@ -11,7 +11,7 @@ import numpy as np
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import Types, attributes, hinted, how_many, is_given, numbers
 from graphad.ops.definition import NO_INTS, DType, operator
-from graphad.ops.inference import matched, normal_axis, same_dtypes
+from graphad.ops.inference import FAR, matched, normal_axis, same_dtypes
 from graphad.ops.joining import stack
 from graphad.ops.like import unbroadcast
 from graphad.ops.shapes import flip, shape_, unsqueeze
@@ -90,8 +90,13 @@ def _sliced_extent(extent: int, part: builtins.slice | None) -> int:
     if part is None:
         return extent
     if extent == -1:
-        return 0 if part.step > 0 and part.start == part.stop else -1
+        return 0 if part.step > 0 and part.start == part.stop else extent if _is_whole(part) else -1
     return len(range(*part.indices(extent)))
+
+
+def _is_whole(part: builtins.slice) -> bool:
+    """Whether a slice takes all places of an axis, whatever its extent is."""
+    return bool(part.start == 0 and part.step == 1 and part.stop >= FAR)
 
 
 def sliced_shape(shape: Shape, by: Bounds, cut: StridedCut) -> Shape:

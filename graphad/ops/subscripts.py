@@ -20,11 +20,10 @@ from typing import Protocol
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.ops.inference import FAR
 from graphad.ops.registry import REGISTRY
 from graphad.ops.tensor_literals import Emitter, array_constant, is_literal
 from graphad.types import INTS, Shape, Tensor
-
-FAR = (1 << 31) - 1  # the end of a slice that runs to the last element, as in Paddle
 
 
 class Indexed(Emitter, Protocol):

@@ -93,7 +93,8 @@ def _axis(size: int, kernel: int, stride: int, dilation: int, pad: tuple[int, in
     reach = (kernel - 1) * dilation + 1
     before, after = _padding(size, reach, stride, pad, algorithm)
     if -1 in (size, kernel):
-        return Axis(size, kernel, stride, dilation, before, after, -1)
+        keeps = kernel != -1 and stride == 1 and (before + after == reach - 1 or algorithm == "SAME")
+        return Axis(size, kernel, stride, dilation, before, after, size if keeps else -1)
     room = before + size + after - reach
     if room < 0:
         raise ShapeError(f"a window of extent {reach} does not fit into extent {size} with padding {before} + {after}")

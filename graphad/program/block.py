@@ -84,7 +84,7 @@ class Block:
     def create_var(
         self,
         name: str | None = None,
-        shape: Iterable[int] | None = None,
+        shape: Iterable[int | str] | None = None,
         dtype: object = None,
         persistable: bool | None = None,
         stop_gradient: bool = False,
@@ -94,7 +94,7 @@ class Block:
 
         Args:
             name: generated (``tmp_0``) if None.
-            shape: extents, -1 where unknown; None leaves it to the operator that writes the variable.
+            shape: extents, -1 or a name where unknown; None leaves it to the operator that writes the variable.
             dtype: a dtype's name, a numpy dtype or Fluid's number; None leaves it open as well.
             persistable: whether the value outlives a run, kept in the scope; None means no for a new variable, and leaves one that exists.
             stop_gradient: whether gradients stop here.
@@ -115,7 +115,7 @@ class Block:
     def create_parameter(
         self,
         name: str | None = None,
-        shape: Iterable[int] | None = None,
+        shape: Iterable[int | str] | None = None,
         dtype: object = "float32",
         trainable: bool = True,
         learning_rate: float = 1.0,
@@ -142,7 +142,7 @@ class Block:
         home.vars[name] = param
         return param
 
-    def _redeclared(self, var: Variable, shape: Iterable[int] | None, dtype: object, persistable: bool | None, type: str) -> Variable:
+    def _redeclared(self, var: Variable, shape: Iterable[int | str] | None, dtype: object, persistable: bool | None, type: str) -> Variable:
         old_shape, old_dtype = var.declared
         declaration = (
             ("shape", old_shape, old_shape if shape is None else checked_shape(shape)),

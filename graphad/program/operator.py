@@ -13,7 +13,7 @@ from graphad.ops.parameters import REQUIRED
 from graphad.program.source import SourceLine, located
 from graphad.program.variable import Variable, name_in
 from graphad.showing import Table
-from graphad.types import TENSOR, TENSOR_ARRAY, Shape, TensorType, joined_shape
+from graphad.types import TENSOR, TENSOR_ARRAY, Shape, TensorType, common_extent, joined_shape
 
 if TYPE_CHECKING:
     from graphad.program.block import Block
@@ -345,7 +345,9 @@ def _joined(op: Operator, slot: str, name: str, new: TensorType | None) -> tuple
         return shape, dtype
     joined = new.shape if shape is None else joined_shape(shape, new.shape)
     if joined is None and var is not None and var.type == TENSOR_ARRAY and shape is not None and len(shape) == len(new.shape):
-        joined = tuple(a if a == b else -1 for a, b in zip(shape, new.shape, strict=True))
+        joined = tuple(map(common_extent, shape, new.shape))
+    if joined is not None and shape is not None and -1 in joined:  # a variable may be written again, with other extents
+        joined = tuple(common_extent(a, b) if j == -1 else j for j, a, b in zip(joined, shape, new.shape, strict=True))
     if joined is None or (dtype is not None and dtype != new.dtype):
         old = TensorType(new.shape if shape is None else shape, dtype or new.dtype)
         raise ShapeError(f"operator {op.type!r} writes {slot} = {name!r} as {new}, but it is declared as {old}\n  {described(op)}")

@@ -13,7 +13,7 @@ from graphad.program.block import Block, check_control
 from graphad.program.operator import FORWARD, ROLES, Operator, check_distinct, check_known
 from graphad.program.source import SourceLine
 from graphad.program.variable import L1Decay, L2Decay, Parameter, Variable
-from graphad.types import KINDS, TENSOR
+from graphad.types import KINDS, NOT_NAMES, TENSOR
 
 if TYPE_CHECKING:
     from graphad.program.program import Program
@@ -233,12 +233,18 @@ def _variable(reader: Reader, block: Block, keyword: str) -> None:
         flags[flag](reader, var)
 
 
-def _shape(reader: Reader) -> list[int] | None:
+def _shape(reader: Reader) -> list[int | str] | None:
     reader.expect("[")
     if reader.take("?"):
         reader.expect("]")
         return None
-    return reader.listed("]", reader.integer)
+    return reader.listed("]", lambda: _extent(reader))
+
+
+def _extent(reader: Reader) -> int | str:
+    """A number, or a name, bare or quoted."""
+    kind, token = reader.peek()
+    return reader.word() if kind == "string" or (kind == "word" and token not in NOT_NAMES) else reader.integer()
 
 
 Flag = Callable[[Reader, Variable], None]

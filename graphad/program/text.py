@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,12 +10,10 @@ from graphad.errors import ParseError
 from graphad.program.block import Block
 from graphad.program.operator import FORWARD, Operator
 from graphad.program.variable import Parameter, Variable
-from graphad.types import TENSOR
+from graphad.types import TENSOR, bare_or_quoted
 
 if TYPE_CHECKING:
     from graphad.program.program import Program
-
-_BARE = re.compile(r"[A-Za-z_][\w.@/-]*(?<!-)")
 
 
 def print_program(program: Program) -> str:
@@ -38,7 +35,7 @@ def _block_lines(block: Block) -> Iterator[str]:
 
 def print_name(name: str) -> str:
     """The name, quoted if it is not made of plain characters."""
-    return name if _BARE.fullmatch(name) and name.isascii() else json.dumps(name)
+    return bare_or_quoted(name)
 
 
 def print_variable(var: Variable) -> str:
@@ -90,7 +87,9 @@ def print_value(value: object) -> str:
     """An attribute's value; what it reads back as is equal and of the same type."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int | float):
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
         return repr(value)
     if isinstance(value, str):
         return json.dumps(value)

@@ -54,7 +54,7 @@ Regularizer = L1Decay | L2Decay
 
 
 class Variable(Symbol):
-    """A name in a block. ``shape`` has -1 where an extent is unknown, and is None before anything says it.
+    """A name in a block. ``shape`` has -1 where an extent is unknown, or its name (``Extent``); it is None before anything says it.
 
     Arithmetic (``+ - * / // % @ **``), comparisons, ``& | ^ ~``, subscripts and methods append operators to the program's current
     block; numbers and numpy arrays become constants. ``/`` of integers is of float32. Two variables are the same one if ``a is b``.
@@ -75,7 +75,7 @@ class Variable(Symbol):
         self,
         block: Block,
         name: str,
-        shape: Iterable[int] | None = None,
+        shape: Iterable[int | str] | None = None,
         dtype: object = None,
         persistable: bool = False,
         stop_gradient: bool = False,
@@ -192,7 +192,7 @@ class Parameter(Variable):
         self,
         block: Block,
         name: str,
-        shape: Iterable[int],
+        shape: Iterable[int | str],
         dtype: object,
         trainable: bool = True,
         learning_rate: float = 1.0,

@@ -14,7 +14,7 @@ from graphad.ops import OpDef, lookup
 from graphad.rewriting.constants import as_stored
 from graphad.rewriting.matcher import Match
 from graphad.rewriting.pattern import Call, Constant, Result, Scalar, Several, Term
-from graphad.types import TENSOR, Array, TensorType
+from graphad.types import TENSOR, Array, Extent, TensorType
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -219,7 +219,10 @@ def _unwrapped(part: GraphSymbol | Sequence[GraphSymbol]) -> list[Value]:
 _REFUSED = (ShapeError, ValueError, TypeError, IndexError)
 _SIZE = 7  # what an unknown extent is taken to be, to see which extents are the same
 _SIZES = (7, 11, 13, 17, 19, 23, 29, 31)  # the same, by axis from the last
-Sizes = Callable[[Value, int], int]  # what the unknown extent of a value is taken to be at an axis, counted from the last
+Owner = Value | str
+Sizes = Callable[
+    [Owner, int], int
+]  # what an unknown extent is taken to be: that of a name, or of a value at an axis, counted from the last
 
 
 def keeps_types(before: Sequence[Result], after: Sequence[Term], match: Match) -> bool:
@@ -258,9 +261,9 @@ def _keeps_unknown(before: Sequence[Result], after: Sequence[Term], match: Match
     if len(known) < len(values):
         return match.fail(lambda: "the shape or the dtype of something is not known")
     # Unknown extents cannot be compared, so both sides are inferred with several choices of numbers for them.
-    open_ended = [value for value in values if -1 in (value.shape or ())]
+    open_ended = dict.fromkeys(_owner(value, extent) for value in values for extent in value.shape or () if extent == -1)
     try:
-        return all(_keeps(before, after, match, known, *item) for item in _trials(open_ended))
+        return all(_keeps(before, after, match, known, *item) for item in _trials([*open_ended]))
     except _REFUSED as error:
         reason = str(error)
         return match.fail(lambda: f"what comes after does not fit: {reason}")
@@ -272,14 +275,20 @@ def _matched(match: Match) -> dict[Value, None]:
     return dict.fromkeys([*leaves, *written])
 
 
-def _trials(open_ended: Sequence[Value]) -> Iterator[tuple[Sizes, bool]]:
-    """What unknown extents are taken to be, and whether those have to fit: all one size; each axis its own; one value's 1 among others,
-    and the other way round, which is where broadcasting differs."""
-    yield lambda value, axis: _SIZE, True
-    yield lambda value, axis: _SIZES[axis % len(_SIZES)], False
+def _owner(value: Value, extent: int) -> Owner:
+    """What an unknown extent goes with in trials: its name, else its value."""
+    return extent.name if isinstance(extent, Extent) else value
+
+
+def _trials(open_ended: Sequence[Owner]) -> Iterator[tuple[Sizes, bool]]:
+    """What unknown extents are taken to be, and whether those have to fit: all one size; each axis or name its own; one owner's 1 among
+    others, and the other way round, which is where broadcasting differs."""
+    places: dict[Owner, int] = {owner: i for i, owner in enumerate(open_ended) if isinstance(owner, str)}
+    yield lambda owner, axis: _SIZE, True
+    yield lambda owner, axis: _SIZES[places.get(owner, axis) % len(_SIZES)], False
     for single in open_ended:
-        yield lambda value, axis, single=single: 1 if value is single else _SIZE, False  # type: ignore[misc]
-        yield lambda value, axis, single=single: _SIZE if value is single else 1, False  # type: ignore[misc]
+        yield lambda owner, axis, single=single: 1 if owner is single else _SIZE, False  # type: ignore[misc]
+        yield lambda owner, axis, single=single: _SIZE if owner is single else 1, False  # type: ignore[misc]
 
 
 def _keeps(
@@ -297,7 +306,8 @@ def _keeps(
 
 def _closed(value: Value, type: TensorType, sizes: Sizes) -> TensorType:
     last = len(type.shape) - 1
-    return TensorType(tuple(sizes(value, last - i) if extent == -1 else extent for i, extent in enumerate(type.shape)), type.dtype)
+    extents = (sizes(_owner(value, extent), last - i) if extent == -1 else extent for i, extent in enumerate(type.shape))
+    return TensorType(tuple(extents), type.dtype)
 
 
 def _same(

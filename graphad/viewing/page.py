@@ -21,6 +21,7 @@ from graphad.interop.files import write_bytes
 from graphad.ir import Graph, Node, lower
 from graphad.program import Program
 from graphad.rewriting import Pass, Pipeline
+from graphad.types import Sizes
 from graphad.viewing.recording import Frame, Recorder
 from graphad.viewing.statistics import Statistics, statistics
 from graphad.viewing.tables import Json
@@ -65,7 +66,7 @@ def view(
     *,
     title: str | None = None,
     feed: Mapping[str, object] | None = None,
-    batch: int = 1,
+    batch: Sizes = 1,
     watched: bool = False,
     overlay: Mapping[Any, Any] | None = None,
     overlay_title: str = "overlay",
@@ -79,7 +80,7 @@ def view(
         title: the heading; the name of the program if None.
         feed: arrays by the name of the variable. The program is run on them, and the page shows what values are, and how long operators
             took. Parameters that are not among them are drawn at random, and the page says so.
-        batch: what unknown extents of the data are taken to be in costs.
+        batch: what unknown extents of the data are taken to be in costs: a number, or numbers by names.
         watched: whether the page loads itself again whenever its window is looked at again, since it is written again and again.
         overlay: numbers by node, which the page can color operators by, as ``ga.draw`` does: ``executor.profile.heat()``, for instance.
         overlay_title: what those numbers are.
@@ -110,7 +111,7 @@ def record(
     *,
     title: str = "program",
     feed: Mapping[str, object] | None = None,
-    batch: int = 1,
+    batch: Sizes = 1,
     watched: bool = False,
     rewrite: int | None = None,
     overlays: Sequence[tuple[str, Mapping[Node, float]]] = (),

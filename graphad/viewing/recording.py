@@ -18,6 +18,7 @@ from graphad.program import SourceLine
 from graphad.rewriting import Pass, Step, observing, rewriter, rules
 from graphad.rewriting.passes import applying
 from graphad.rewriting.rule_pass import rules_of
+from graphad.types import Sizes
 from graphad.viewing.states import Delta, Record, States
 from graphad.viewing.tables import NOTHING, Tables
 
@@ -61,10 +62,10 @@ class Recorder:
 
     Args:
         graph: the graph that passes are going to run on.
-        batch: what unknown extents of the data are taken to be in costs.
+        batch: what unknown extents of the data are taken to be in costs: a number, or numbers by names.
     """
 
-    def __init__(self, graph: Graph, batch: int = 1) -> None:
+    def __init__(self, graph: Graph, batch: Sizes = 1) -> None:
         self.graph = graph
         self.batch = batch
         self.tables = Tables()

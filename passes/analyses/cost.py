@@ -13,16 +13,17 @@ from graphad.errors import GraphadError, InvalidValue
 from graphad.ir import Graph, Op, Value
 from graphad.ir.regions import Edge, is_loop
 from graphad.ops import GRAD, GradOpDef, OpDef
+from graphad.ops.definition import did_you_mean
 from graphad.ops.symbol import TypedSymbol
 from graphad.passes.analyses.liveness import Liveness
 from graphad.passes.analyses.trip_counts import trip_count
 from graphad.program import EMPTY
 from graphad.rewriting import Analysis
 from graphad.rewriting.dataflow import Dataflow, Facts
-from graphad.types import STEP_SCOPES, Shape, Tensor, TensorType
+from graphad.types import STEP_SCOPES, Extent, Shape, Sizes, Tensor, TensorType
 
 # -- shapes for one size of the batch --------------------------------------------------------------
-# The shapes that values have for one size of the batch.
+# The shapes that values have for one size of the batch, or of each extent that has a name.
 #
 #     x: [-1, 8] ─▶ split into 2 ─▶ a: [-1, 8]  ─▶ mul w: [8, 3] ─▶ y: [-1, 3]         as declared
 #     x: [64, 8] ─▶ split into 2 ─▶ a: [32, 8]  ─▶ mul w: [8, 3] ─▶ y: [32, 3]         for a batch of 64
@@ -32,19 +33,52 @@ from graphad.types import STEP_SCOPES, Shape, Tensor, TensorType
 Shapes = Mapping[Value, Shape]
 
 
-def extents(graph: Graph, batch: int) -> dict[Value, Shape]:
+def extents(graph: Graph, batch: Sizes) -> dict[Value, Shape]:
     """The shapes of the values of a graph, and of those nested in it, without unknown extents; values of unknown rank are left out.
 
-    Where inference does not say what an extent is, it is that of an input of the operator that is unknown at the same axis, else the
-    batch.
+    Where inference does not say what an extent is, it is that of its name, or that of an input of the operator that is unknown at the
+    same axis, else the batch.
+
+    Raises:
+        ValueError: a size is below 1; no value of the graph has an extent of a name.
     """
     shapes: dict[Value, Shape] = {}
-    facts = Extents(batch).of(graph)
+    sizes = _sizes(graph, batch)
+    facts = Extents(sizes).of(graph)
     for value in (value for subgraph in graph.tree() for value in subgraph.values):
-        shape = _filled(value.shape, batch) if facts[value] is None else facts[value]
+        shape = _filled(value.shape, sizes) if facts[value] is None else facts[value]
         if shape is not None:
             shapes[value] = shape
     return shapes
+
+
+class _Sizes(NamedTuple):
+    """The numbers of extents: by their names, and of those without."""
+
+    batch: int
+    named: tuple[tuple[str, int], ...]
+
+    def of(self, extent: int) -> int | None:
+        """The number of an extent that has a name, None of another one."""
+        return next((size for name, size in self.named if name == extent.name), None) if isinstance(extent, Extent) else None
+
+
+def _names(graph: Graph) -> set[str]:
+    values = (value for subgraph in graph.tree() for value in subgraph.values)
+    return {extent.name for value in values for extent in value.shape or () if isinstance(extent, Extent)}
+
+
+def _sizes(graph: Graph, batch: Sizes) -> _Sizes:
+    named = dict(batch) if isinstance(batch, Mapping) else {}
+    sizes = _Sizes(named.get("batch", 1) if isinstance(batch, Mapping) else batch, tuple(sorted(named.items())))
+    for name, size in [("a batch", sizes.batch), *sizes.named]:
+        if size < 1:
+            raise InvalidValue(f"{name} has 1 sample at least, not {size}")
+    known = _names(graph) if named else set()
+    unknown = [name for name in named if name not in known and name != "batch"]
+    if unknown:
+        raise InvalidValue(f"no extent has the name {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+    return sizes
 
 
 def bytes_of(value: Value, shapes: Shapes) -> int:
@@ -84,7 +118,7 @@ def _listed(x: object) -> Sequence[Any]:
 class Extents(Dataflow[Shape | None]):
     """The shapes of values for one size of the batch. An estimate: of branches the larger one counts, of loops the first iteration."""
 
-    batch: int
+    sizes: _Sizes
     # Not a claim but an estimate: with ``delay`` 0 the first iteration's shape stays, whatever comes round.
     bottom, top, delay = None, None, 0
 
@@ -98,7 +132,7 @@ class Extents(Dataflow[Shape | None]):
         return fact
 
     def boundary(self, value: Value) -> Shape | None:
-        return _filled(value.shape, self.batch)
+        return _filled(value.shape, self.sizes)
 
     def transfer(self, op: Op, facts: Facts[Shape | None]) -> dict[Value, Shape | None]:
         # Declared shapes are cheaper than inference, and right: only what depends on the batch is inferred.
@@ -109,7 +143,7 @@ class Extents(Dataflow[Shape | None]):
         for slot, values in op.outputs.items():
             types: Sequence[TensorType | None] = inferred.get(slot) or [None] * len(values)
             for value, type in zip(values, types, strict=False):
-                output_shapes[value] = _filled(value.shape if type is None else type.shape, self.batch, beside)
+                output_shapes[value] = _filled(value.shape if type is None else type.shape, self.sizes, beside)
         return output_shapes
 
 
@@ -132,14 +166,15 @@ def _inferred(op: Op, facts: Facts[Shape | None]) -> dict[str, list[TensorType]]
         return {}
 
 
-def _filled(shape: Shape | None, batch: int, beside: Sequence[tuple[Shape, Shape]] = ()) -> Shape | None:
-    """A shape with numbers for unknown extents: those that were put in beside it at the same axis, else the batch."""
+def _filled(shape: Shape | None, given: _Sizes, beside: Sequence[tuple[Shape, Shape]] = ()) -> Shape | None:
+    """A shape with numbers for unknown extents: those of their names, or that were put in beside it at the same axis, else the batch."""
     if shape is None or -1 not in shape:
         return shape
     sizes = []
     for axis, extent in enumerate(shape):
         others = (known[axis] for declared, known in beside if axis < len(declared) and declared[axis] == -1)
-        sizes.append(next(others, batch) if extent == -1 else extent)
+        named = given.of(extent)
+        sizes.append(named or next(others, given.batch) if extent == -1 else extent)
     return tuple(sizes)
 
 
@@ -259,14 +294,16 @@ class Cost(Analysis):
         return "\n".join([*_table(self), ""])
 
 
-def estimated(graph: Graph, batch: int = 1) -> Cost:
+def estimated(graph: Graph, batch: Sizes = 1) -> Cost:
     """The cost of a graph; unknown extents of what it is given are taken to be ``batch``, the others follow by inference.
 
+    Args:
+        batch: one number for all of them, or numbers by names: ``{"batch": 32, "sequence": 128}``; those without a name are then as
+            the batch, 1 if that is not among them.
+
     Raises:
-        ValueError: ``batch`` is below 1.
+        ValueError: a number is below 1; no extent has a name.
     """
-    if batch < 1:
-        raise InvalidValue(f"a batch has 1 sample at least, not {batch}")
     return _Estimate(graph, extents(graph, batch)).cost()
 
 

@@ -8,7 +8,7 @@ from graphad.errors import GraphadError
 from graphad.ir import Graph, Op, Value
 from graphad.ops import GradOpDef, OpDef
 from graphad.passes.analyses.known_values import is_plain
-from graphad.types import DTYPES, FLOATS, TENSOR, TensorType
+from graphad.types import DTYPES, FLOATS, TENSOR, Extent, TensorType
 
 # -- operators that may not be copied or moved -----------------------------------------------------
 # Operators that a pass may not move to another graph, or may not copy.
@@ -77,10 +77,19 @@ def _types(op: Op, definition: OpDef, forward: OpDef) -> dict[Value, TensorType]
         return types if forward.speculatable else None
     if forward.speculatable != "always" and (forward is not definition or forward.speculatable != "types"):
         return None
-    sizes = iter(_SIZES)
+    sizes, named = iter(_SIZES), dict[str, int]()
     if sum(type.shape.count(-1) for type in types.values()) > len(_SIZES):
         return None
-    return {v: TensorType(tuple(next(sizes) if e == -1 else e for e in t.shape), t.dtype) for v, t in types.items()}
+
+    def size(extent: int) -> int:
+        """Extents of one name are one number."""
+        if not isinstance(extent, Extent):
+            return next(sizes) if extent == -1 else extent
+        if extent.name not in named:
+            named[extent.name] = next(sizes)
+        return named[extent.name]
+
+    return {v: TensorType(tuple(map(size, t.shape)), t.dtype) for v, t in types.items()}
 
 
 def _fits(op: Op, definition: OpDef, types: dict[Value, TensorType]) -> bool:

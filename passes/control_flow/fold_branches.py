@@ -22,6 +22,7 @@ from graphad.passes.analyses.speculation import holds_bound, runs_once
 from graphad.passes.analyses.uninitialized import is_safe
 from graphad.rewriting import OnTrial, Pass, Rule, RuleSet, erase_if_dead, rewrite_greedily
 from graphad.rewriting.constants import uniform_number
+from graphad.types import same_shape
 
 # -- choices by a known mask -----------------------------------------------------------------------
 # Rules for operators that choose between values, where the mask is a constant.
@@ -112,7 +113,7 @@ class Where(_Choice):
         if number is None:
             return False
         side, shapes = op.input("X" if number else "Y"), [value.shape for value in op.reads()]
-        if side.shape is None or -1 in side.shape or side.shape != op.output("Out").shape or None in shapes:
+        if side.shape is None or not same_shape(side.shape, op.output("Out").shape or ()) or None in shapes:
             return False
         return self.put(op, side)
 

@@ -370,3 +370,16 @@ def test_random_programs_of_loops_and_branches_with_their_gradients(tmp_path_fac
             computed(program, case, found, folder)
 
     each()
+
+
+def test_extents_keep_their_names(tmp_path: Path) -> None:
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = ga.layers.data("x", shape=["batch", "time", 4])
+        y = ga.layers.matmul(ga.layers.tanh(x), ga.layers.transpose(x, [0, 2, 1]))
+    onnx.save(program, tmp_path / "m.onnx", fetch_list=[y], scope={})
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    assert [each.shape for each in (*session.get_inputs(), *session.get_outputs())] == [["batch", "time", 4], ["batch", "time", "time"]]
+    assert str(onnx.load(tmp_path / "m.onnx").program.global_block().var(y.name).shape) == "(batch, time, time)"
+    gradients = onnx.gradients(onnx.load(tmp_path / "m.onnx"), wrt=["x"])
+    assert str(gradients.program.global_block().var("x@GRAD").shape) == "(batch, time, 4)"

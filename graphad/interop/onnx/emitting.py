@@ -81,6 +81,7 @@ class Nodes:
         self.opset = opset
         self.frames = [Frame()]
         self.constants: dict[tuple[str, Shape, bytes], Term] = {}
+        self.named: dict[str, Axis] = {}  # extents of the inputs by their names
 
     # -- nodes -----------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import numpy as np
 from graphad.interop.onnx.arrays import NUMBER_OF_DTYPE, to_tensor
 from graphad.interop.onnx.emitting import Frame, Node, Nodes
 from graphad.interop.onnx.schema import KIND_OF_FIELD, message
-from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.terms import Axis, Term
 from graphad.interop.protobuf import Desc
 from graphad.types import Array
 
@@ -57,7 +57,7 @@ class Encoder:
         graph = made.graph
         graph.name = "main"
         for term in frame.inputs:
-            _declare(graph.input.add(), term, shaped=True)
+            _declare(graph.input.add(), term, self.nodes.named)
         self._name_nodes(frame)
         used = _used(frame, outputs)
         for name, array in parameters.items():
@@ -67,7 +67,7 @@ class Encoder:
                 self._constant(graph, constant)
         self._nodes(graph, frame)
         for term in outputs:
-            _declare(graph.output.add(), term, shaped=True)
+            _declare(graph.output.add(), term, self.nodes.named)
         return made
 
     def _constant(self, graph: Desc, constant: Term) -> None:
@@ -106,10 +106,10 @@ class Encoder:
         """The number of the iteration and the condition of a loop have no axes; other inputs may change theirs."""
         graph.name = name
         for i, term in enumerate(frame.inputs):
-            _declare(graph.input.add(), term, shaped=i < scalars)
+            _declare(graph.input.add(), term, {} if i < scalars else None)
         self._nodes(graph, frame)
         for term in frame.outputs:
-            _declare(graph.output.add(), term, shaped=False)
+            _declare(graph.output.add(), term, None)
 
 
 def _stem(term: Term, frame: Frame) -> str:
@@ -144,17 +144,21 @@ def live(frame: Frame, outputs: Sequence[Term]) -> None:
     frame.nodes[:] = kept[::-1]
 
 
-def _declare(info: Desc, term: Term, shaped: bool) -> None:
+def _declare(info: Desc, term: Term, named: Mapping[str, Axis] | None) -> None:
+    """Say the type of an input or output, with its extents, by number or name, unless they may change (None)."""
     info.name = term.name
     kind = info.type.sequence_type.elem_type if term.is_sequence else info.type
     kind.tensor_type.elem_type = NUMBER_OF_DTYPE[term.kind]
-    if not shaped:
+    if named is None:
         return
+    names = {(id(axis.term), axis.place): name for name, axis in reversed(list(named.items()))}
     kind.tensor_type.shape.SetInParent()
-    for extent in term.shape:
+    for extent in term.sizes:
         dim = kind.tensor_type.shape.dim.add()
-        if extent != -1:
+        if isinstance(extent, int):
             dim.dim_value = extent
+        elif isinstance(extent, Axis) and (id(extent.term), extent.place) in names:
+            dim.dim_param = names[id(extent.term), extent.place]
 
 
 def _attribute(made: Desc, name: str, value: Any) -> None:

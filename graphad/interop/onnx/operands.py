@@ -17,7 +17,7 @@ import numpy as np
 from graphad.errors import GraphadError, ParseError
 from graphad.ops import REGISTRY, OpDef
 from graphad.program import TENSOR, Block, Program, Variable
-from graphad.types import DTYPES, FLOATS, Array, Shape, TensorType
+from graphad.types import DTYPES, FLOATS, Array, Extent, Shape, TensorType
 
 UNKNOWN = None  # an element of ``Value.elements`` that is not known
 _FEW = 8  # elements: longer constants are variables that keep their values beside the program
@@ -48,7 +48,8 @@ class Value:
         array: its value where it is known and may be computed with while reading.
         variable: the variable of the program that has it; made when it is first needed where ``array`` is known.
         given: its value at load where it is a parameter, which may be trained: known, but not folded.
-        elements: of a small tensor of integers the elements, ``UNKNOWN`` where they are not known.
+        elements: of a small tensor of integers the elements, ``UNKNOWN`` where they are not known, or the name that they have as
+            an extent.
         items: of a sequence its tensors.
         real: of integers that floats were rounded to, the whole numbers as floats, which have gradients.
     """
@@ -98,6 +99,15 @@ class Value:
 
 
 Operand = Value | None
+
+
+def is_known(element: object) -> bool:
+    """Whether an element of ``Value.elements`` is a number."""
+    return element is not UNKNOWN and not isinstance(element, Extent)
+
+
+def all_known(elements: Array) -> bool:
+    return all(map(is_known, elements.ravel()))
 
 
 class Recorder:
@@ -248,4 +258,10 @@ def integers(array: Array) -> list[int]:
 def known_integers(value: Value) -> Sequence[int | None] | None:
     """The elements of a small tensor of integers, None for those that are not known; None where nothing is."""
     found = value.partly()
-    return None if found is None else [UNKNOWN if each is UNKNOWN else int(each) for each in found.ravel()]
+    return None if found is None else [int(each) if is_known(each) else UNKNOWN for each in found.ravel()]
+
+
+def known_extents(value: Value) -> list[int] | None:
+    """The elements of a small tensor of integers as extents: -1 or a name where they are not known; None where nothing is."""
+    found = value.partly()
+    return None if found is None else [int(each) if is_known(each) else -1 if each is UNKNOWN else each for each in found.ravel()]

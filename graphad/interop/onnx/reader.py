@@ -14,12 +14,12 @@ from graphad.errors import GraphadError, ParseError
 from graphad.interop.onnx.arrays import BFLOAT16, DTYPES, to_array
 from graphad.interop.onnx.dead import drop_dead
 from graphad.interop.onnx.handlers import Handler, Node, TwoRanks, attempt, handler_of
-from graphad.interop.onnx.operands import UNKNOWN, NotKnown, Operand, Recorder, UnsupportedModel, Value
+from graphad.interop.onnx.operands import NotKnown, Operand, Recorder, UnsupportedModel, Value, all_known
 from graphad.interop.onnx.schema import FIELD_OF_KIND
 from graphad.interop.protobuf import Desc
 from graphad.program import Program, SourceLine, Variable, program_guard
 from graphad.types import DTYPES as OURS
-from graphad.types import FLOATS, Array
+from graphad.types import FLOATS, Array, Extent
 
 _DEEPEST = 64  # functions and graphs in one another
 _MOST_SPLITS = 64
@@ -142,7 +142,7 @@ class Reader:
         if tensor.elem_type != BFLOAT16 and DTYPES.get(tensor.elem_type) not in OURS:
             raise UnsupportedModel(f"input {name!r} has elements of type {DTYPES.get(tensor.elem_type, tensor.elem_type)}")
         dtype = "float32" if tensor.elem_type == BFLOAT16 else DTYPES[tensor.elem_type]
-        shape = [item.dim_value if item.HasField("dim_value") and item.dim_value >= 0 else -1 for item in tensor.shape.dim]
+        shape = [_extent(item) for item in tensor.shape.dim]
         variable = self.program.global_block().create_var(name=name, shape=shape, dtype=dtype, stop_gradient=dtype not in FLOATS)
         scope[name] = Value(variable=variable)
         return True
@@ -300,6 +300,16 @@ class Reader:
         return value
 
 
+_NAMELESS = ("", "?", "-1", "None")  # what writers of files put in place of a name
+
+
+def _extent(dim: Desc) -> int:
+    """An extent of an input: a number, or a name, or -1."""
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    return -1 if dim.dim_param in _NAMELESS else Extent(dim.dim_param)
+
+
 def label_of(node: Desc, i: int) -> str:
     """What errors call a node."""
     return f"node {i}, {node.op_type}" + (f" {node.name!r}" if node.name else "")
@@ -326,7 +336,7 @@ def _move_elements(handler: Handler, node: Node, results: Sequence[Operand]) -> 
     for result, place in zip(results, [found] if isinstance(found, Value) else found, strict=False):
         if result is not None and result.array is None and place is not None and place.array is not None:
             result.elements = np.asarray(pool[place.array], object)
-            if UNKNOWN not in result.elements.ravel().tolist():
+            if all_known(result.elements):
                 result.array = result.elements.astype(result.dtype)
 
 

@@ -13,7 +13,7 @@ from graphad.interop.files import STREAM, PathLike, naming, write_bytes, write_t
 from graphad.interop.onnx.emitting import Nodes
 from graphad.interop.onnx.encoding import IR_VERSIONS, Encoder, Names, encoded, live
 from graphad.interop.onnx.model import OnnxModel
-from graphad.interop.onnx.terms import Term
+from graphad.interop.onnx.terms import Axis, Term
 from graphad.interop.onnx.writers import CannotWrite
 from graphad.interop.onnx.writing import Again, GraphWriter, Guesses, refuse
 from graphad.interop.protobuf import Desc
@@ -22,7 +22,7 @@ from graphad.ops.definition import did_you_mean
 from graphad.passes.backward.expand_grad_ops import expand_all
 from graphad.program import Program, Variable
 from graphad.rewriting import Pipeline
-from graphad.types import FLOATS, TENSOR, Array
+from graphad.types import FLOATS, TENSOR, Array, Extent
 
 _TIDY = "fixpoint(simplify, cse, dead-code)"
 
@@ -152,6 +152,9 @@ def _written(model: OnnxModel, graph: Graph, opset: int, guesses: Guesses) -> De
         var = model.program.global_block().var(name)
         term = Term(nodes, var.dtype, var.shape)
         term.name = name
+        for i, extent in enumerate(var.shape):
+            if isinstance(extent, Extent):
+                nodes.named.setdefault(extent.name, Axis(term, i))
         nodes.frames[0].inputs.append(term)
         if name in given:
             writer.bound[given[name]] = term

@@ -15,7 +15,7 @@ import numpy as np
 
 from graphad.ops.formulas import Tracer, Untraceable, converted, filled, raised
 from graphad.ops.special import error_function
-from graphad.types import Array, Function, Shape, Tensor
+from graphad.types import Array, Extent, Function, Shape, Tensor
 
 if TYPE_CHECKING:
     from graphad.interop.onnx.emitting import Nodes
@@ -65,17 +65,25 @@ class Term(Tracer):
         self.name = ""
         self.elements: tuple[int | Term, ...] | None = None
         self.is_extent = False
-        self.sizes: tuple[Size, ...] = tuple(
-            Axis(self, i) if isinstance(each, int) and each == -1 else each for i, each in enumerate(sizes)
-        )
+        self.sizes: tuple[Size, ...] = tuple(self._axis(i, each) for i, each in enumerate(sizes))
         self.shape: Shape = tuple(each if isinstance(each, int) else -1 for each in self.sizes)
+
+    def _axis(self, i: int, size: Size) -> Size:
+        """An extent that is not known is that of its name, or the axis' own."""
+        if not isinstance(size, int) or size != -1:
+            return size
+        return self.nodes.named.get(size.name) or Axis(self, i) if isinstance(size, Extent) else Axis(self, i)
 
     def refine(self, shape: Sequence[int]) -> None:
         """Say what else is known of the extents."""
         if len(shape) == len(self.shape):
-            self.sizes = tuple(old if new == -1 else new for old, new in zip(self.sizes, shape, strict=True))
+            named = self.nodes.named
+            self.sizes = tuple(
+                new if new != -1 else named.get(new.name, old) if isinstance(new, Extent) and not isinstance(old, int) else old
+                for old, new in zip(self.sizes, shape, strict=True)
+            )
         else:
-            self.sizes = tuple(Axis(self, i) if each == -1 else each for i, each in enumerate(shape))
+            self.sizes = tuple(self._axis(i, each) for i, each in enumerate(shape))
         self.shape = tuple(each if isinstance(each, int) else -1 for each in self.sizes)
 
     if TYPE_CHECKING:

@@ -411,7 +411,7 @@ def _write_tensor(kind: Desc, now: Fields) -> None:
         return
     tensor = (kind.tensor_array if now["type"] == TENSOR_ARRAY else kind.lod_tensor).tensor
     tensor.data_type = NUMBER_OF_DTYPE[now["dtype"] or "float32"]
-    tensor.dims[:] = now["shape"] or []
+    tensor.dims[:] = [-1 if isinstance(extent, str) else extent for extent in now["shape"] or ()]
 
 
 def _write_own(desc: Desc, now: Fields, scalars: bool) -> None:

@@ -11,7 +11,8 @@ from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.handlers.pointwise import dtype_of
 from graphad.interop.onnx.handlers.reducing import extent, flattened
-from graphad.interop.onnx.operands import UNKNOWN, NotKnown, UnsupportedModel, Value, integers, known_integers
+from graphad.interop.onnx.operands import UNKNOWN, NotKnown, UnsupportedModel, Value, integers, known_extents, known_integers
+from graphad.types import Extent, same_extent
 
 # -- constants -----------------------------------------------------------------------------------
 
@@ -39,8 +40,7 @@ def _constant_of_shape(node: Node) -> Value:
     shape = node[0]
     if shape.array is not None:
         return Value(np.broadcast_to(value[0], integers(shape.array)))
-    known = known_integers(shape) or [UNKNOWN] * shape.shape[0]
-    hint = [-1 if each is UNKNOWN else each for each in known]
+    hint = known_extents(shape) or [-1] * shape.shape[0]
     filled = node.ops.fill_constant(None, shape, shape=hint, dtype=str(value.dtype), value=float(value[0]))
     return filled
 
@@ -81,7 +81,7 @@ def _shape(node: Node) -> Value:
     ops = node.ops
     shape = ops.cast(ops.shape(x), out_dtype="int64")
     out = ops.slice(shape, axes=[0], starts=[first], ends=[last]) if len(extents) < x.rank else shape
-    out.elements = np.asarray([UNKNOWN if each == -1 else each for each in extents], object)
+    out.elements = np.asarray([UNKNOWN if type(each) is int and each == -1 else each for each in extents], object)
     return out
 
 
@@ -104,13 +104,15 @@ def _reshape(node: Node) -> Value:
 
 def reshaped(node: Node, x: Value, shape: Value, zero: bool = False) -> Value:
     """A tensor in a shape of which some extents may be unknown; one of them is what remains."""
-    known = known_integers(shape)
-    if known is None:
+    wanted = known_extents(shape)
+    if wanted is None:
         return node.ops.reshape(x, shape, shape=[-1] * shape.shape[0])
-    if zero and 0 in known:  # the tensor is empty
-        node.ops.room([each or 0 for each in known], x.dtype)
-        return Value(np.zeros([max(each or 0, 0) for each in known], x.dtype))
-    wanted = [-1 if each is UNKNOWN else each for each in known]
+    if zero and 0 in wanted:  # the tensor is empty
+        node.ops.room([max(each, 0) for each in wanted], x.dtype)
+        return Value(np.zeros([max(each, 0) for each in wanted], x.dtype))
+    kept = [type(each) is Extent and i < x.rank and same_extent(each, x.shape[i]) for i, each in enumerate(wanted)]
+    if wanted.count(-1) > 1:
+        wanted = [0 if keep else each for each, keep in zip(wanted, kept, strict=True)]
     several = wanted.count(-1) > 1  # which -1 is what remains is decided at run time
     return node.ops.reshape(x, shape, shape=wanted) if several else node.ops.reshape(x, shape=wanted)
 
@@ -155,13 +157,14 @@ def _expand(node: Node) -> Value:
 
 def expanded(node: Node, x: Value, shape: Value) -> Value:
     """A tensor broadcast with a shape, either way."""
-    known = known_integers(shape)
-    if known is not None and UNKNOWN not in known and -1 not in x.shape:
-        target = np.broadcast_shapes(x.shape, tuple(each or 0 for each in known))
+    hint = known_extents(shape) or [-1] * shape.shape[0]
+    if -1 not in hint and -1 not in x.shape:
+        target = np.broadcast_shapes(x.shape, tuple(hint))
         if target == x.shape:
             return x
         return node.ops.expand_v2(x, shape=list(target))
-    hint = [-1 if each is UNKNOWN else each for each in known] if known is not None else [-1] * shape.shape[0]
+    if len(hint) <= x.rank and all(e == 1 or same_extent(e, own) for e, own in zip(hint[::-1], x.shape[::-1], strict=False)):
+        return x
     zeros = node.ops.fill_constant(None, shape, shape=hint, dtype=x.dtype if x.dtype != "bool" else "int32", value=0.0)
     if x.dtype == "bool":
         return node.ops.logical_or(x, node.ops.cast(zeros, out_dtype="bool"))

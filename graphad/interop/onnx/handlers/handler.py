@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import ParseError
-from graphad.interop.onnx.operands import UNKNOWN, NotKnown, Operand, Recorder, Value, integers
+from graphad.interop.onnx.operands import NotKnown, Operand, Recorder, Value, all_known, integers
 from graphad.types import Array
 
 Result = Value | Sequence[Value | None]
@@ -98,7 +98,7 @@ class Node:
             return integers(np.asarray(value))
         value = self.get(i)
         elements = None if value is None else value.partly()
-        if elements is not None and UNKNOWN not in elements.ravel().tolist():
+        if elements is not None and all_known(elements):
             return [int(item) for item in elements.ravel()]
         array = self.known(i, name)
         return None if array is None else integers(array)

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphad.interop.onnx.arrays import BFLOAT16, DTYPES
 from graphad.interop.onnx.handlers.handler import Handler, Node, handles
-from graphad.interop.onnx.operands import UNKNOWN, UnsupportedModel, Value
+from graphad.interop.onnx.operands import UNKNOWN, UnsupportedModel, Value, is_known
 from graphad.types import FLOATS
 
 # -- one operator for one ------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def elementwise(function: Callable[..., float], *values: Value) -> np.ndarray[tu
     parts = [value.partly() for value in values]
     if any(part is None for part in parts):
         return None
-    apply = np.frompyfunc(lambda *item: UNKNOWN if any(e is UNKNOWN for e in item) else function(*item), len(parts), 1)
+    apply = np.frompyfunc(lambda *item: function(*item) if all(map(is_known, item)) else UNKNOWN, len(parts), 1)
     return np.asarray(apply(*parts), object)
 
 
