@@ -15,8 +15,9 @@ from graphad.errors import GraphadError
 from graphad.execution.compiler import Compiler, Unsupported
 from graphad.execution.interpreter import Prepared
 from graphad.execution.nodes import Compiled, values_of
+from graphad.execution.parallel import made_parallel, new_signals
 from graphad.execution.planning import MemoryPlan, grouped, planned, updated_early, without_unread
-from graphad.execution.profiling import Profile
+from graphad.execution.profiling import Profile, batch_of, costs_of
 from graphad.execution.runtime import ABSENT, HELPERS, Changed
 from graphad.execution.scope import Scope
 from graphad.execution.source import Options, Source, written
@@ -44,6 +45,9 @@ def compiled_program(
     without_unread(compiled)
     updated_early(compiled)
     grouped(compiled)
+    if run.threads is not None and run.profile is None:
+        batch = batch_of(run.block.program, {name: np.shape(value) for name, value in feeds.items()})
+        made_parallel(compiled, run.threads.count, costs_of(run.block.program, batch))
     return compiled, planned(compiled, given=given)
 
 
@@ -98,6 +102,8 @@ class Function:
             "iterations": self.iterations,
             "all_trips": self.trips,
             "count_iteration": count_iteration,
+            "new_signals": new_signals,
+            "together": None if run.threads is None else run.threads.together,
             "mark": lambda number: self.marked.append((number, perf_counter())),
             **{name: getattr(thing, "call", thing) for name, thing in self.source.objects.items()},
         }

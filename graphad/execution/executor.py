@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from graphad.errors import ExecutionError, InvalidType, InvalidValue
 from graphad.execution.compiled import run_again, run_compiled
 from graphad.execution.interpreter import Prepared
+from graphad.execution.parallel import Threads
 from graphad.execution.places import CPUPlace
 from graphad.execution.profiling import Profile, batch_of, costs_of
 from graphad.execution.runtime import own
@@ -122,6 +123,9 @@ class Executor:
         passes: a pipeline or its text, as ``"optimize-for-speed"``, that programs go through before they are prepared. What is
             fetched, and what outlives a run, keeps its value, as closely as the passes promise; programs themselves stay as they are.
         profile: whether to note where the time of runs goes: ``executor.profile`` then has it by operator and line.
+        threads: how many threads a compiled program runs on: calls that do not need each other's results run at a time where that is
+            expected to pay, and give the same to the last bit. Threads of BLAS are BLAS's: with ``OPENBLAS_NUM_THREADS=1`` they do not
+            compete. With ``profile=True`` there is one.
         max_iterations: how many iterations the loops of one run may take, all of them together; no limit if None. What
             ``checkpoint-while`` runs again for a gradient is not counted a second time.
 
@@ -130,8 +134,8 @@ class Executor:
         profile: what the runs so far have taken; None without ``profile=True``.
 
     Raises:
-        TypeError: max_iterations is not an integer, or passes are none.
-        ValueError: it is negative, or a pass is not known.
+        TypeError: max_iterations or threads is not an integer, or passes are none.
+        ValueError: they are negative or 0, or a pass is not known.
 
     Several threads may run programs on one executor: no two runs share a prepared program. Runs that share a scope read its values
     when they begin and write theirs when they end.
@@ -156,6 +160,7 @@ class Executor:
         mode: str = "compiled",
         passes: object = None,
         profile: bool = False,
+        threads: int = 1,
     ) -> None:
         if not isinstance(place, CPUPlace | None):
             raise InvalidType(f"place is CPUPlace() or None, not {place!r}; check_finite and others are given by keyword")
@@ -170,6 +175,7 @@ class Executor:
         self.mode = mode
         self.passes = None if passes is None else _pipeline(passes)
         self.profile = Profile() if profile else None
+        self._threads = _threads(threads)
         self.trips: frozenset[int] = frozenset()
         self._known: dict[tuple[int, ...], tuple[Program, list[Any], tuple[str, ...], list[Prepared]]] = {}
         self._idle: dict[tuple[Any, ...], list[Prepared]] = {}
@@ -234,7 +240,7 @@ class Executor:
         fetched = fetch_names(block, fetch_list)
         env = fed_values(block, feed or {})
         key = (id(program), frozenset(fetched), reinitialize, self.check_finite, self.max_iterations)
-        made = (self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile, self.passes)
+        made = (self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile, self.passes, self._threads)
         run = self._taken(key) or Prepared(program, key[1], *made)
         run.begin(env, scope)
         batch = batch_of(program, {name: np.shape(value) for name, value in env.items()}) if self.profile is not None else 1
@@ -291,6 +297,14 @@ class OneRun(Executor):
     """An executor that keeps no program prepared, and does not remember what it was like: for programs that run once."""
 
     _keeps = False
+
+
+def _threads(count: int) -> Threads | None:
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise InvalidType(f"threads is an integer, not {count!r}")
+    if count < 1:
+        raise InvalidValue(f"threads is 1 or more, not {count}")
+    return Threads(count) if count > 1 else None
 
 
 def _pipeline(passes: object) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from graphad.errors import ExecutionError, GraphadError, InvalidValue, NoValue, TooManyIterations
 from graphad.execution.blocks import Body, control_step
+from graphad.execution.parallel import Threads
 from graphad.execution.profiling import Costs, Profile
 from graphad.execution.scope import Scope
 from graphad.execution.steps import (
@@ -60,6 +61,7 @@ class Prepared:
         lasts: bool = True,
         profile: Profile | None = None,
         passes: Tensor = None,
+        threads: Threads | None = None,
     ) -> None:
         self.written = program
         self.facts = facts(program) if lasts else []
@@ -71,6 +73,7 @@ class Prepared:
         self.reinitialize = reinitialize
         self.max_iterations = max_iterations
         self.profile = profile
+        self.threads = threads
         self.costs: dict[int, Costs] = {}  # of its operators, by the size of the batch
         self.persistable = {name: None for name, var in self.block.vars.items() if var.persistable}
         self.keep = {*fetched, *self.persistable}

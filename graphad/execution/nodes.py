@@ -89,13 +89,42 @@ class Zeros:
 class Group:
     """Elementwise calls on large arrays of one shape: they are made for one tile after the other, each small enough for a cache.
 
-    ``inside`` are results that nothing else reads: they are as large as a tile.
+    ``inside`` are results that nothing else reads: they are as large as a tile. With a ``span`` it is a part of a group, from one
+    element up to another.
     """
 
     calls: list[Call]
     reads: tuple[Value, ...]
     made: tuple[Value, ...]
     inside: tuple[Value, ...]
+    span: tuple[int, int] | None = None
+
+
+@dataclass(eq=False)
+class Signal:
+    """On one thread: what it has done so far may be read by the thread that waits for this."""
+
+
+@dataclass(eq=False)
+class Wait:
+    """On another thread: nothing goes on before the signal."""
+
+    signal: Signal
+
+
+@dataclass(eq=False)
+class Parallel:
+    """Nodes on several threads, which end together.
+
+    Attributes:
+        lanes: what each thread does, in order, with its signals and waits.
+        order: lane and index of each node, in an order in which one thread could do all.
+        clocks: for each node of each lane, how many nodes of each lane have certainly ended when it begins.
+    """
+
+    lanes: tuple[Body, ...]
+    order: list[tuple[int, int]]
+    clocks: tuple[list[tuple[int, ...]], ...]
 
 
 def reads_of(node: Tensor) -> tuple[Value, ...]:
@@ -119,7 +148,7 @@ def reads_of(node: Tensor) -> tuple[Value, ...]:
             return () if node.first is None else (node.total, node.first)
         case Group():
             return node.reads
-    raise AssertionError(node)
+    return ()
 
 
 def writes_of(node: Tensor) -> tuple[Value, ...]:
@@ -140,7 +169,14 @@ def writes_of(node: Tensor) -> tuple[Value, ...]:
 
 def bodies_of(node: Tensor) -> tuple[Body, ...]:
     """The nested bodies of a node."""
-    return (node.body,) if isinstance(node, While) else node.bodies if isinstance(node, If) else ()
+    match node:
+        case While():
+            return (node.body,)
+        case If():
+            return node.bodies
+        case Parallel():
+            return node.lanes
+    return ()
 
 
 def kept_by(node: Tensor) -> tuple[Value, ...]:

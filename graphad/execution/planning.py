@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from graphad.execution.nodes import Body, Compiled, Group, While, Zeros, all_nodes, bodies_of, kept_by, reads_of, writes_of
+from graphad.execution.nodes import Body, Compiled, Group, Parallel, While, Zeros, all_nodes, bodies_of, kept_by, reads_of, writes_of
 from graphad.execution.tracing import Call, Value
 from graphad.program import OPTIMIZE
 from graphad.types import Tensor
@@ -35,7 +37,8 @@ _LEAST, _MOST = 1 << 12, 1 << 16  # elements of a tile
 class Place:
     """Bytes of the common block: some values in sequence, the first written at ``start``, the last read at ``end``.
 
-    With an ``owner`` it is instead the array that the caller gives for this value, the last one in it.
+    With an ``owner`` it is instead the array that the caller gives for this value, the last one in it. ``moments`` are those of its
+    reads and writes on lanes.
     """
 
     start: int
@@ -44,6 +47,20 @@ class Place:
     values: list[Value] = field(default_factory=list)
     offset: int = 0
     owner: Value | None = None
+    moments: list[Moment] = field(default_factory=list)
+    begin: Moment | None = None
+
+
+class Moment(NamedTuple):
+    """Where on its lanes a node is."""
+
+    parallel: Parallel
+    lane: int
+    at: int
+
+    def before(self, other: Moment) -> bool:
+        """Whether this node has certainly ended when another of these lanes begins."""
+        return self.at < other.parallel.clocks[other.lane][other.at][self.lane]
 
 
 @dataclass
@@ -247,25 +264,46 @@ class _Lives:
     ends: dict[While, int] = field(default_factory=dict)
     order: list[tuple[int, Tensor]] = field(default_factory=list)
     kept: set[Value] = field(default_factory=set)
+    on_lanes: dict[int, Moment] = field(default_factory=dict)
+    touched: dict[Value, list[Moment]] = field(default_factory=dict)
     at: int = 0
 
     def go(self, body: Body, loops: tuple[While, ...]) -> None:
         for node in body:
-            self.at += 1
+            self.node(node, loops)
+            if isinstance(node, Parallel):
+                self.lanes(node, loops)
+                continue
             inner = (*loops, node) if isinstance(node, While) else loops
-            self.order.append((self.at, node))
-            for value in reads_of(node):
-                self.reading.append((value.root, self.at, inner if isinstance(node, While) and value is node.test else loops))
-            for value in writes_of(node):
-                if value.base is None and value not in self.made:
-                    self.made[value] = self.at
-                    self.around[value] = inner if isinstance(node, While) else loops
-            self.kept.update(value.root for value in kept_by(node))
             for each in bodies_of(node):
                 self.go(each, inner)
             if isinstance(node, While):
                 self.at += 1
                 self.ends[node] = self.at
+
+    def node(self, node: Tensor, loops: tuple[While, ...]) -> None:
+        """One node without what is in it."""
+        self.at += 1
+        inner = (*loops, node) if isinstance(node, While) else loops
+        self.order.append((self.at, node))
+        for value in reads_of(node):
+            self.reading.append((value.root, self.at, inner if isinstance(node, While) and value is node.test else loops))
+        for value in writes_of(node):
+            if value in self.made:  # a part of it on another lane
+                self.reading.append((value, self.at, loops))
+            elif value.base is None:
+                self.made[value] = self.at
+                self.around[value] = inner if isinstance(node, While) else loops
+        self.kept.update(value.root for value in kept_by(node))
+
+    def lanes(self, parallel: Parallel, loops: tuple[While, ...]) -> None:
+        """Nodes on lanes, in an order in which one thread could do them all."""
+        for lane, index in parallel.order:
+            node, moment = parallel.lanes[lane][index], Moment(parallel, lane, index)
+            self.node(node, loops)
+            self.on_lanes[self.at] = moment
+            for value in dict.fromkeys(each.root for each in (*reads_of(node), *writes_of(node))):
+                self.touched.setdefault(value, []).append(moment)
 
     def finish(self) -> None:
         for value, at, loops in self.reading:
@@ -294,24 +332,29 @@ def planned(compiled: Compiled, reuse: bool = True, given: bool = False) -> Memo
     places: list[Place] = []
     for at, node in lives.order:
         for value in _placed(node, kept):
+            if value in place_of:
+                continue
             end = max(lives.last.get(value, at), at)
             place = _taken_over(node, value, at, lives, place_of) if reuse else None
             if place is None:
-                place = Place(at, end, -(-value.nbytes // ALIGNED) * ALIGNED)
+                place = Place(at, end, -(-value.nbytes // ALIGNED) * ALIGNED, begin=lives.on_lanes.get(at))
                 places.append(place)
+            place.moments += lives.touched.get(value, ())
             place.end = max(place.end, end)
             place.values.append(value)
             place_of[value] = place
             if value in owners:
                 place.owner = value
     places = [place for place in places if place.owner is None]
+    if len(places) > MANY_PLACES:
+        _widened(places, lives)
     size = _offsets(places) if reuse else _one_after_the_other(places)
     return MemoryPlan(places, size, _most_alive(places), lives.at, place_of, lives.last, spare, returned)
 
 
 def made_directly(compiled: Compiled) -> Iterator[Value]:
     """The values that are made outside of loops and branches by calls that can write into an array."""
-    for node in compiled.body:
+    for node in (each for outer in compiled.body for each in (itertools.chain(*outer.lanes) if isinstance(outer, Parallel) else (outer,))):
         if isinstance(node, Group):
             yield from node.made
         elif isinstance(node, Call) and node.into and node.results[0].base is None:
@@ -342,9 +385,26 @@ def _taken_over(node: Tensor, value: Value, at: int, lives: _Lives, place_of: di
             and place.values[-1] is arg
             and lives.last.get(arg) == at
             and arg.alike(value)
+            and _is_over(place, lives.on_lanes.get(at), but=True)
         ):
             return place
     return None
+
+
+def _is_over(place: Place, moment: Moment | None, but: bool = False) -> bool:
+    """Whether all reads and writes of a place have ended when a node begins; ``but``: besides its own."""
+    if moment is None:
+        return True
+    here = (each for each in place.moments if each.parallel is moment.parallel and not (but and each == moment))
+    return all(each.before(moment) for each in here)
+
+
+def _meet(one: Place, other: Place) -> bool:
+    """Whether two places are needed at once."""
+    if one.start <= other.end and other.start <= one.end:
+        return True
+    first, second = (one, other) if one.end < other.start else (other, one)
+    return not _is_over(first, second.begin)
 
 
 def _free_for(node: Tensor, value: Value) -> list[Value]:
@@ -369,7 +429,7 @@ def _offsets(places: list[Place]) -> int:
     size = 0
     for place in sorted(places, key=lambda place: (-place.nbytes, place.start)):
         offset = 0
-        for other in sorted((each for each in done if each.start <= place.end and place.start <= each.end), key=lambda each: each.offset):
+        for other in sorted((each for each in done if _meet(each, place)), key=lambda each: each.offset):
             if other.offset - offset >= place.nbytes:
                 break
             offset = max(offset, other.offset + other.nbytes)
@@ -377,6 +437,18 @@ def _offsets(places: list[Place]) -> int:
         done.append(place)
         size = max(size, offset + place.nbytes)
     return size
+
+
+def _widened(places: Iterable[Place], lives: _Lives) -> None:
+    """Let the places that several lanes touch live as long as these run: then the order of one thread says which meet."""
+    spans: dict[Parallel, tuple[int, int]] = {}
+    for at, moment in lives.on_lanes.items():
+        first, last = spans.get(moment.parallel, (at, at))
+        spans[moment.parallel] = min(first, at), max(last, at)
+    for place in places:
+        for parallel in {moment.parallel for moment in place.moments}:
+            first, last = spans[parallel]
+            place.start, place.end = min(place.start, first), max(place.end, last)
 
 
 def _offsets_in_order(places: list[Place]) -> int:

@@ -17,7 +17,10 @@ from graphad.execution.nodes import (
     Group,
     If,
     Keep,
+    Parallel,
+    Signal,
     Sum,
+    Wait,
     While,
     Zeros,
     all_nodes,
@@ -93,6 +96,8 @@ class _Writer:
     dead: dict[int, list[Value]] = field(default_factory=dict)
     marks: list[tuple[Call, bool]] = field(default_factory=list)
     seen: set[Tensor] = field(default_factory=set)
+    there: set[Value] = field(default_factory=set)  # the results of groups that have arrays
+    signals: dict[Signal, str] = field(default_factory=dict)
 
     # -- names --
 
@@ -244,6 +249,48 @@ class _Writer:
             self.say(depth, "else:")
             self.body(node.bodies[1], depth + 1)
 
+    def lanes(self, node: Parallel, depth: int) -> None:
+        """A function for each lane; what it makes is the run's, as far as it is not in the plan."""
+        made = [[value for each in lane for value in writes_of(each)] for lane in node.lanes]
+        signals = [[self.signal(each) for each in lane if isinstance(each, Signal)] for lane in node.lanes]
+        for group in (each for lane in node.lanes for each in lane if isinstance(each, Group)):
+            self.allocated(group, depth)
+        names, at = [self.fresh(f"lane_{i}") for i in range(len(made))], len(self.lines)
+        shared: list[str] = []
+        for name, lane, values in zip(names, node.lanes, made, strict=True):
+            self.say(depth, f"def {name}():")
+            begin = len(self.lines)
+            self.body(lane, depth + 1)
+            there = {*self.at_bind, *self.plan.place_of, *self.there}
+            own = [value for value in values if not value.constant and value not in there]
+            own_names = list(dict.fromkeys(map(self.name, own)))
+            if own_names:
+                self.insert(begin, depth + 1, f"nonlocal {', '.join(own_names)}")
+                shared += own_names
+        if shared:
+            self.insert(at, depth, f"{' = '.join(shared)} = None")
+        groups = "".join(f"({_items(each)}), " for each in signals)
+        self.say(depth, f"together(({_items(names)}), ({groups}))")
+
+    def insert(self, at: int, depth: int, text: str) -> None:
+        """A line among those that there are."""
+        self.lines.insert(at, "    " * depth + text)
+        self.calls = {line + (line > at): node for line, node in self.calls.items()}
+
+    def signal(self, signal: Signal) -> str:
+        """The name of a signal."""
+        name = self.signals.get(signal)
+        if name is None:
+            name = self.signals[signal] = self.fresh("signal")
+            self.bound.append(f"({name},) = new_signals(1)")
+        return name
+
+    def give(self, node: Signal, depth: int) -> None:
+        self.say(depth, f"{self.signal(node)}.release()")
+
+    def wait(self, node: Wait, depth: int) -> None:
+        self.say(depth, f"{self.signal(node.signal)}.acquire()")
+
     def sum(self, node: Sum, depth: int) -> None:
         total, term, first = self.name(node.total), self.name(node.term), self.name(node.first)
         self.say(depth, f"np.copyto({total}, {term}) if {first} else np.add({total}, {term}, out={total})")
@@ -264,19 +311,18 @@ class _Writer:
     def group(self, node: Group, depth: int) -> None:
         """A loop over tiles."""
         total, tile = int(node.calls[0].results[0].example.size), tile_of(node)
-        self.say(depth, f"# {len(node.calls)} elementwise operations on {tile} of {total} elements at a time")
-        for value in node.made:
-            if value not in self.plan.place_of:
-                self.say(depth, f"{self.name(value)} = np.empty({tuple(map(int, value.example.shape))}, {value.example.dtype.name!r})")
+        first, last = node.span or (0, total)
+        self.say(depth, f"# {len(node.calls)} elementwise operations on {tile} of {last - first} elements at a time")
+        self.allocated(node, depth)
         large = [value for value in (*node.reads, *node.made) if not value.constant and value.example.size > 1]
         flats = {value: self.flat(value, depth) for value in large}
         pieces = {value: self.fresh(f"{self.name(value)}_tile") for value in flats}
         buffers = self.buffers(node, tile)
-        self.say(depth, f"for start in range(0, {total}, {tile}):")
+        self.say(depth, f"for start in range({first}, {last}, {tile}):")
         self.say(depth + 1, f"tile = slice(start, start + {tile})")
         for value, flat in flats.items():
             self.say(depth + 1, f"{pieces[value]} = {flat}[tile]")
-        if total % tile:
+        if last % tile:
             short = {buffer: self.fresh(f"{buffer}_part") for buffer in dict.fromkeys(buffers.values())}
             for buffer, part in short.items():
                 self.say(depth + 1, f"{part} = {buffer} if start + {tile} <= {total} else {buffer}[: {total % tile}]")
@@ -286,6 +332,13 @@ class _Writer:
             call.tiles = -(-total // tile)
             args = [pieces.get(arg) or (f"{self.name(arg)}.reshape(-1)" if _wide(arg) else self.name(arg)) for arg in call.args]
             self.say(depth + 1, self.into(call, args, pieces[call.results[0]]), call)
+
+    def allocated(self, group: Group, depth: int) -> None:
+        """Arrays for what a group makes and the plan has no place for, unless they are there."""
+        for value in group.made:
+            if value not in self.plan.place_of and value not in self.there:
+                self.there.add(value)
+                self.say(depth, f"{self.name(value)} = np.empty({tuple(map(int, value.example.shape))}, {value.example.dtype.name!r})")
 
     def flat(self, value: Value, depth: int) -> str:
         """The name of an array with one axis."""
@@ -339,7 +392,7 @@ def _registers(group: Group, inside: set[Value]) -> dict[Value, tuple[str, int]]
 _FUNCTION = re.compile(r"\b(np\.\w+(?:\.reduce)?)(?=\()")
 # Calls of ufuncs and np.dot, whose last argument may be the array to write to; numpy wants it by name of two ufuncs.
 _PLAIN = re.compile(r"(?!np\.m(?:ax|in)imum\()[\w.]+\((\{\d+\}, )+out=\{out\}\)")
-_WORDS = "mark np block part make run memory generator iterations count_iteration all_trips start tile"
+_WORDS = "mark np block part make run memory generator iterations count_iteration all_trips start tile together new_signals"
 _OURS = frozenset([*_WORDS.split(), *HELPERS])
 _WRITERS: dict[type, Callable[..., None]] = {
     Call: _Writer.call,
@@ -351,6 +404,9 @@ _WRITERS: dict[type, Callable[..., None]] = {
     Keep: _Writer.keep,
     Zeros: _Writer.zeros,
     Group: _Writer.group,
+    Parallel: _Writer.lanes,
+    Signal: _Writer.give,
+    Wait: _Writer.wait,
 }
 
 

@@ -190,10 +190,10 @@ def test_a_parameter_first_read_in_a_loop_comes_from_the_scope() -> None:
 # -- both executors ------------------------------------------------------------------------------
 
 
-def outcomes(p: Case, fetch: list[str], mode: str) -> list[Any]:
+def outcomes(p: Case, fetch: list[str], **options: Any) -> list[Any]:
     """What three runs on an executor give, on other feeds the second time: values, the scope's, the iterations of loops; or the error."""
     limit = 300 if len(p.program.blocks) > 1 else None  # without one, and without random numbers, the third run goes the short way
-    executor, scope, found = ga.Executor(mode=mode, max_iterations=limit), ga.Scope(), list[Any]()
+    executor, scope, found = ga.Executor(**options, max_iterations=limit), ga.Scope(), list[Any]()
     for name, array in p.params.items():
         scope.set(name, array)
     feeds = dict(p.feeds)
@@ -228,7 +228,7 @@ def test_programs_of_every_kind_give_the_same_or_the_same_error(seed: int) -> No
     tensors = {name for name, var in p.program.global_block().vars.items() if var.type == "LOD_TENSOR"}
     written = [name for op in p.program.global_block().ops for name in op.output_names() if name in tensors]
     fetch = [p.loss_name, *dict.fromkeys(written)] if seed % 2 else [p.loss_name]
-    assert alike(outcomes(p, fetch, "compiled"), outcomes(p, fetch, "interpreted"))
+    assert alike(outcomes(p, fetch, mode="compiled"), outcomes(p, fetch, mode="interpreted"))
 
 
 def test_an_array_of_another_type_than_the_examples_is_left_to_the_interpreter() -> None:
