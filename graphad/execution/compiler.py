@@ -232,12 +232,14 @@ class Compiler:
         name = self.trace.name(_Described(call, (op.type, counts, dict(wanted), attrs)), op.type)
         if definition.ordered:  # whose effects are not to happen while a program is compiled
             examples = _typed_examples(_inferred(definition, inputs, attrs, wanted), sum(wanted.values()))
+            bases = [inputs[definition.view][0] if definition.view else None] * len(examples)
         else:
             examples = self.examples(definition, call, values, sum(wanted.values()))
+            bases = [_shared_with(each, values) for each in examples]
         if self.is_fixed(op, definition, values, examples):
             fixed = iter(examples)
             return {slot: [self.settled(next(fixed)) for _ in range(count)] for slot, count in wanted.items()}
-        made = tuple(Value(each, base=_shared_with(each, values)) for each in examples)
+        made = tuple(Value(each, base=base) for each, base in zip(examples, bases, strict=True))
         self.random |= definition.random
         helper = "present" if definition.partial or writes_old_array(op) else "given"
         args = [f"{helper}({{{i}}})" if value.absent else f"{{{i}}}" for i, value in enumerate(values)]

@@ -92,6 +92,9 @@ def select_input(X: list[Tensor], Mask: Array) -> Any:
 def _like(X: TensorType, Mask: TensorType, Like: list[TensorType] | None = None) -> list[TensorType]:
     if not Like:
         raise ShapeError("Like is empty; only the gradients of Paddle's programs do without: it has as many tensors as Out")
+    for i, like in enumerate(Like):
+        if like.dtype != X.dtype or len(like.shape) != len(X.shape):
+            raise ShapeError(f"X is {X} but Like[{i}] is {like}: X is one of the outputs, which have the rank and dtype of Like")
     return Like
 
 

@@ -406,6 +406,8 @@ def _is_typed(program: Program) -> bool:
 
 
 def _values(trial: Trial, compiled: bool = False) -> Finding | None:
+    if trial.runs_compiled and not compiled and _compiled_after(trial):
+        return None
     kind, kept, allowed = "compiled" if compiled else "values", trial.expected.without(trial.intended), trial.allowed
     try:
         got = trial.observed_after(compiled=True) if compiled else trial.got
@@ -469,7 +471,7 @@ def _compiled(trial: Trial) -> Finding | None:
 
     Numbers may be added up in another order there; where they are, the bits of the two programs are not compared.
     """
-    if _compiled_after(trial):
+    if trial.ran_compiled or _compiled_after(trial):
         return None
     names = list(trial.expected.values)
     try:
@@ -484,12 +486,18 @@ def _compiled(trial: Trial) -> Finding | None:
 
 
 def _compiled_after(trial: Trial) -> bool:
-    """Whether the program after the pass, as functions over numpy, gives what the one before gives step by step: then both are right."""
+    """Whether the program after the pass, as functions over numpy, gives what the one before gives step by step: then both are right.
+
+    What it gave is then taken for what it gives, so that it does not run step by step as well.
+    """
     try:
-        got = trial.observed_after(compiled=True)
+        got = trial.observed_after(list(trial.made.values()), compiled=True)
     except Exception:
         return False
-    return not trial.intended.values and not trial.intended.scope and not observed_difference(trial.expected, got, trial.allowed)
+    if trial.intended.values or trial.intended.scope or observed_difference(trial.expected, got, trial.allowed):
+        return False
+    trial.got, trial.ran_compiled = got, True
+    return True
 
 
 def _marked(trial: Trial) -> Finding | None:
@@ -755,6 +763,7 @@ def tried(
         if finding is not None or trial.after is None:
             return trial, finding
         trial.check_rows()
+        trial.runs_compiled = "compiled" in checks
         unchanged = not trial.changed and str(trial.after) == str(trial.before)
         for kind, check in CHECKS.items():
             skipped = kind not in checks or (unchanged and kind in OF_RESULTS) or (unchanged and kind == "gradients" and not trial.made)

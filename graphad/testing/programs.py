@@ -18,7 +18,7 @@ from graphad.testing.nested import nested_program
 from graphad.testing.operator_programs import operator_program, type_checks
 from graphad.testing.optimizable import optimizable_program
 from graphad.testing.straight_line import straight_line_program
-from graphad.testing.training import trainable_program, training_program
+from graphad.testing.training import deep_program, trainable_program, training_program
 from graphad.types import Array, Shape
 
 # -- hardened --------------------------------------------------------------------------------------
@@ -231,6 +231,11 @@ def trainable(choices: Choices, interest: Interest) -> Case:
     return trainable_program(choices)
 
 
+def deep(choices: Choices, interest: Interest) -> Case:
+    """A ``deep_program``."""
+    return deep_program(choices)
+
+
 def with_gradients(choices: Choices, interest: Interest) -> Case:
     """A program of any kind with gradients of its loss, if it has one that can be differentiated."""
     case = _program(choices, interest)
@@ -245,6 +250,7 @@ KINDS: dict[str, tuple[int, Kind]] = {  # how many of a hundred programs are of 
     "straight-line": (12, small_straight_line),
     "training": (10, small_training),
     "trainable": (0, trainable),
+    "deep": (0, deep),
     "with-gradients": (0, with_gradients),
 }
 _TABLE = tuple(generator for share, generator in KINDS.values() for _ in range(share))

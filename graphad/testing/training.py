@@ -151,6 +151,19 @@ def _convolved(net: Network, hidden: Variable) -> Variable:
     return output
 
 
+def _curved(net: Network, hidden: Variable) -> Variable:
+    """A smooth function, element by element."""
+    name = net.choices.one_of(("tanh", "sin", "gelu", "sigmoid", "square", "softplus"))
+    curve: Callable[[Variable], Variable] = getattr(layers, name)
+    return curve(hidden)
+
+
+def _squared(net: Network, hidden: Variable) -> Variable:
+    """A product with a matrix that leaves the shape as it is."""
+    product: Variable = layers.matmul(hidden, net.matrix(hidden))
+    return product
+
+
 def _recurrent(net: Network, hidden: Variable) -> Variable:
     """A loop of 0 to 3 steps h = tanh(h w + x), whose matrix is read in every step."""
     matrix = net.matrix(hidden)
@@ -281,6 +294,32 @@ def _state(choices: Choices, var: Variable) -> Array:
 def _number(var: Variable) -> type[np.generic]:
     """The numpy type of a variable's numbers."""
     return np.dtype(var.dtype).type
+
+
+# -- deep ------------------------------------------------------------------------------------------
+# Chains in which what is kept for the backward takes most of the memory: ``deep_program``.
+
+ROWS, DEEPEST = (16, 5), 10
+_LINKS: tuple[Layer, ...] = (_squared, _squared, _curved, _curved, _curved, _dropped, _twice)
+
+
+def deep_program(choices: Choices) -> Case:
+    """A chain of 4 to 10 layers over rows of one width, and a loss, without backward: products, curves and random numbers.
+
+    There are more rows than features, so that values that are kept for the backward weigh more than parameters.
+
+    >>> from graphad.testing.cases import RandomChoices
+    >>> len(deep_program(RandomChoices("seed")).program.global_block().ops) > 4
+    True
+    """
+    main = Program()
+    net = Network(choices, choices.one_of(("float64", "float64", "float32")), choices.one_of(ROWS))
+    with program_guard(main, Program()):
+        hidden = net.data("x", FEATURES)
+        for _ in range(choices.integer(4, DEEPEST)):
+            hidden = choices.one_of(_LINKS)(net, hidden)
+        cost = layers.mean(layers.matmul(hidden, net.matrix(hidden)))
+    return Case(main, cost.name, net.feeds, persistent_arrays(choices, main))
 
 
 # -- trainable -------------------------------------------------------------------------------------

@@ -337,9 +337,13 @@ def rounding_noise(program: Program, case: Case, source: str) -> Iterator[float]
     in one of the two directions only.
 
     Yields:
-        For each direction the largest change of an element; infinite where there is no finite gradient.
+        For each direction the largest change of an element; infinite where there is no finite gradient, and none where the program
+        stops the gradient, wherever the arrays are.
     """
     with_gradients = GradientProgram.of(program, case, [source])
+    if source not in with_gradients.names:
+        yield 0.0
+        return
     here = with_gradients.on(case.feeds, case.params).get(source)
     for way in (1, -1):
         noise = 0.0
@@ -664,13 +668,13 @@ def followed(what: Pass | str) -> Pass | str:
 def standard_preparation(what: Pass | str) -> str:
     """The passes of the standard backward that have to run before a pass, as text; empty if it works on a program as it is.
 
-    That is what the pass requires, or all of them if it says that it is tried after the backward.
+    That is what the pass requires, or all of them if it says that it is tried after the backward, and none after it builds one.
 
     >>> standard_preparation("create-grad-ops")
     'find-op-path{targets=[$loss]}, expand-grad-ops, find-op-path{targets=[$loss]}'
     """
     passes = as_pass(what, "loss").parts()
-    if passes and passes[0].on_trial.after_backward:
+    if passes and passes[0].on_trial.after_backward and not any(isinstance(each, FindOpPath) for each in passes):
         return ", ".join(BACKWARD)
     names = [text.partition("{")[0] for text in BACKWARD]
     first = passes[0].name
@@ -817,6 +821,8 @@ class Trial:
         changed: whether the pass says that it changed the graph.
         is_thorough: whether gradients are compared with the standard backward where differences agree with them, too.
         slope_agrees: whether differences agree with the gradients.
+        runs_compiled: whether ``after`` runs as functions over numpy first, and step by step only if that is not what is expected.
+        ran_compiled: whether what it gave that way is what is expected.
         random: what random directions are drawn from.
     """
 
@@ -831,6 +837,8 @@ class Trial:
     changed: bool = False
     is_thorough: bool = True
     slope_agrees: bool = False
+    runs_compiled: bool = False
+    ran_compiled: bool = False
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     @cached_property

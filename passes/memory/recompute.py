@@ -23,7 +23,7 @@ from graphad.ir import Graph, Op, Value
 from graphad.passes.analyses.cost import bytes_of, estimated, extents, flops_of
 from graphad.passes.analyses.shapes_read import shapes_read
 from graphad.program import BACKWARD, FORWARD
-from graphad.rewriting import Pass
+from graphad.rewriting import OnTrial, Pass
 from graphad.types import TENSOR
 
 # -- what is kept ----------------------------------------------------------------------------------
@@ -193,6 +193,7 @@ class Recompute(Pass):
     """
 
     name = "recompute"
+    on_trial = OnTrial(programs=("deep", "any"), after_backward=True)
     establishes = (Recomputed,)
     budget: int = 0
     batch: int = 1

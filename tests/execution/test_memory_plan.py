@@ -53,6 +53,16 @@ def test_a_value_that_a_view_shows_keeps_its_place() -> None:
         np.testing.assert_array_equal(executor.run(program, {"x": x}, ["c"])[0], np.tanh(x) + np.exp(x))
 
 
+@pytest.mark.parametrize("view", ["c_identity(X=a) -> (Out=v)", "barrier(X=a) -> (Out=v)"])
+def test_a_value_that_an_ordered_view_shows_keeps_its_place(view: str) -> None:
+    text = f"tanh(X=x) -> (Out=a) {view} exp(X=x) -> (Out=b) exp(X=b) -> (Out=c)"
+    program, x = ga.Program.parse(str(program_of(text, *"xavbc")).replace(str(SIZE), "4")), np.linspace(-1, 1, 4)
+    executor = ga.Executor()
+    for _ in range(3):
+        for found, expected in zip(executor.run(program, {"x": x}, ["v", "c"]), (np.tanh(x), np.exp(np.exp(x))), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("make", training_steps.WORKLOADS)
 def test_the_plan_takes_hardly_more_than_what_is_alive(make: Any) -> None:
     work = make()

@@ -223,3 +223,11 @@ def test_bounds_of_clip_in_tensors_hold_wherever_it_is_computed() -> None:
     feed = {"x": np.array([-3.0, 0.0, 3.0]), "low": np.array([-0.25])}
     (found,) = ga.Executor().run(program, feed=feed, fetch_list=[out], scope=ga.Scope())
     np.testing.assert_allclose(found, [0.75, 1.0, 1.5])
+
+
+def test_what_is_chosen_to_be_written_has_the_rank_of_what_is_written() -> None:
+    row, matrix = TensorType((3,), "float64"), TensorType((2, 3), "float64")
+    slots = {"X": [matrix], "Mask": [TensorType((), "bool")]}
+    assert lookup("select_output").infer_types({**slots, "Like": [matrix, matrix]}, {}) == {"Out": [matrix, matrix]}
+    with pytest.raises(ShapeError, match=r"X is float64\[2, 3\] but Like\[1\] is float64\[3\]"):
+        lookup("select_output").infer_types({**slots, "Like": [matrix, row]}, {})

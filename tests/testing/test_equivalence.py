@@ -181,6 +181,12 @@ def test_a_gradient_at_a_kink_is_told_from_one_that_consists_of_rounding_errors(
     assert [sorted(rounding_noise(case.program, case, "w")) for case in (clipped, zero)] == [[0.0, 1.0], [0.0, 0.0]]
 
 
+def test_a_gradient_where_the_program_stops_it_is_no_rounding() -> None:
+    stopped = _over(QUOTIENT, [1e-300, -1e-8, 1e-20, 0.001, -1e-40])
+    stopped.program.global_block().var("y").stop_gradient = True
+    assert list(rounding_noise(stopped.program, stopped, "w")) == [0.0]
+
+
 def test_a_gradient_that_has_no_solution_is_no_finding() -> None:
     text = "var x: float64[3, 1, 1] var t: float64[3] var l: float64[] determinant(Input=x) -> (Out=t) reduce_sum(X=t) -> (Out=l)"
     program = ga.Program.parse(f"program {{ block 0 {{ {text} }} }}")
