@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 FUZZ_MINUTES ?= 30
 PROGRAMS ?= 10000
+EXAMPLES ?= 2000
 
 # What .venv is made with: the first interpreter that is new enough and can make one. `make clean test PYTHON=...` takes another.
 SUITABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
@@ -18,7 +19,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all docs lint format bench pictures stubs mutants pipelines proofs fuzz viewer clean
+.PHONY: help demo test test-all docs lint format bench pictures stubs mutants pipelines every-pass proofs fuzz viewer clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +63,9 @@ mutants: $(VENV)/dev ## Measure how many planted mistakes check_pass catches; ta
 
 pipelines: $(VENV)/dev ## Try random pipelines of the library's passes on PROGRAMS (10000) random programs: a quarter of an hour
 	$(BIN)/python -m tests.pipelines --programs $(PROGRAMS)
+
+every-pass: $(VENV)/dev ## Try every pass of the library on EXAMPLES (2000) random programs, alone and behind the backward: an hour
+	$(BIN)/python -m tests.every_pass --examples $(EXAMPLES)
 
 fuzz: $(VENV)/dev ## Run the property tests on new random programs for FUZZ_MINUTES (30)
 	$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES) --workers $(WORKERS)

@@ -751,13 +751,35 @@ def _hand_out(w: CallProgram, name: str, overwrite: int) -> None:
 
 
 def _condition(w: CallProgram, holds: bool) -> str:
-    """A boolean that is fed, a constant, or inside a loop whether this is the first iteration, or a later one."""
-    array = np.array([holds])
+    """A boolean that is fed, constant or made of one that is, or inside a loop whether this is the first iteration, or a later one."""
     if w.counters and w.choices.boolean():
         return _about_iteration(w, holds)
+    return _made_condition(w, holds) if w.choices.chance(4) else _truth(w, holds)
+
+
+def _truth(w: CallProgram, holds: bool) -> str:
+    """A boolean that is fed, or a constant."""
+    array = np.array([holds])
     name = w.data(array) if w.choices.boolean() else w.constant(array, w.unique("b"))
     w.reserved.add(name)
     return name
+
+
+def _made_condition(w: CallProgram, holds: bool) -> str:
+    """A boolean that an operator of logic makes, one of interest before others: what a pass may see through."""
+    op_type = w.choices.one_of([each for each in LOGIC if each in w.interest.types] or list(LOGIC))
+    others = {"Y": [_truth(w, LOGIC[op_type])]} if op_type != "logical_not" else {}
+    name = w.apply(op_type, {"X": [_truth(w, holds if others else not holds)], **others}, {}, w.unique("b")) or ""
+    w.reserved.add(name)
+    return name
+
+
+LOGIC = {
+    "logical_not": False,
+    "logical_and": True,
+    "logical_or": False,
+    "logical_xor": False,
+}  # what changes nothing on the other side
 
 
 def _about_iteration(w: CallProgram, is_first: bool) -> str:

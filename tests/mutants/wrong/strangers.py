@@ -34,14 +34,14 @@ with passes():
                     if writer is None or writer.type not in ("tanh", "scale", "square", "exp", "sin") or argument.readers:
                         continue
                     source = sources.get(writer.input("X"))
-                    if source is not None and result.readers and source.type == result.type:
-                        after = op.graph.add_value(f"{result.name}@SUNK", result.shape, result.dtype)
-                        op.graph.add_op(writer.type, {"X": [source]}, {"Out": [after]}, writer.attrs, before=op.next, role=op.role)
-                        for reader in [reader for reader in result.readers if reader.input("X") is result and reader.type == "mean"]:
-                            op.graph.set_inputs(reader, "X", [after])
-                            changed = True
-                        if not after.readers:
-                            op.graph.remove_op(after.writers[0])
+                    if source is None or not result.readers or source.type != result.type or result.type is None:
+                        continue
+                    after = op.graph.add_value(f"{result.name}@SUNK", result.shape, result.dtype)
+                    op.graph.add_op(writer.type, {"X": [source]}, {"Out": [after]}, writer.attrs, before=op.next, role=op.role)
+                    for reader in [reader for reader in result.readers if after not in reader.writes()]:
+                        for slot, values in list(reader.inputs.items()):
+                            op.graph.set_inputs(reader, slot, [after if v is result else v for v in values])
+                    changed = True
             return changed
 
     @dataclass(frozen=True)
@@ -86,7 +86,7 @@ with passes():
         name = "stranger-shares-powers"
 
         def apply(self, graph: Graph) -> bool:
-            updates = [op for op in graph.ordered_ops() if op.type == "adam"]
+            updates = [op for op in graph.ordered_ops() if op.type == "adam" and {"Beta1PowOut", "Beta2PowOut"} <= op.outputs.keys()]
             for op in updates[1:]:
                 for slot in ("Beta1Pow", "Beta2Pow"):
                     graph.set_inputs(op, slot, [updates[0].output(f"{slot}Out")])
