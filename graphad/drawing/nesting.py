@@ -60,6 +60,7 @@ class Nesting:
         self.regions: dict[Graph, Region] = {}
         self._stands: dict[Value, Value] = {}
         self._saved: set[Value] = set()
+        self._roles: dict[Graph, str] = {}  # of the operators around them
         self._open(root, depth)
         for value in list(self._stands):
             if not self.is_drawn(self.outer(value).graph):
@@ -112,8 +113,11 @@ class Nesting:
 
     def role(self, op: Op) -> str:
         """The part of the program an operator belongs to: graphs nested in the backward belong to the backward."""
-        around = self.regions.get(op.graph)
-        outer = op.role if around is None else self.role(around.op)
+        graph = op.graph
+        if graph not in self._roles:
+            around = self.regions.get(graph)
+            self._roles[graph] = FORWARD if around is None else self.role(around.op)
+        outer = self._roles[graph]
         return op.role if outer == FORWARD else outer
 
     def graphs(self) -> Iterator[Graph]:

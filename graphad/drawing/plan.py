@@ -7,7 +7,7 @@ Nothing here knows Graphviz.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from graphad.drawing.folding import Folding, fold_repeats
@@ -25,7 +25,7 @@ from graphad.program import BACKWARD, FORWARD, OPTIMIZE, Parameter
 # What is drawn at most: nodes with all values; with only those that several operators read; in frames; with layers drawn one by one.
 ALL_BUDGET, SHARED_BUDGET, NODE_BUDGET, FRAMED_BUDGET, UNFOLDED_BUDGET = 150, 300, 1500, 600, 60
 REPEATED_FROM, MUCH_WRITTEN = 3, 24
-DEEPEST = 1000
+DEEPEST, DEEPEST_AUTO = 1000, 16  # frames in frames: all that there are, and what can still be read
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def plan(graph: Graph, options: Options) -> Plan:
         RenderError: there is more to draw than ``limit``.
     """
     folding = _folding(graph, options)
-    for depth, mode in _attempts(graph, options):
+    for depth, mode in ((depth, mode) for depth in _depths(graph, options) for mode in _modes(graph, options)):
         result = _Planner(graph, depth, options, mode, folding.copy()).plan()
         if result.size <= min(_budget(mode, options), options.limit) and (result.framed <= FRAMED_BUDGET or options.nested == "all"):
             break
@@ -101,14 +101,22 @@ def _budget(mode: str, options: Options) -> int:
     return NODE_BUDGET if options.values != "auto" else {"all": ALL_BUDGET, "shared": SHARED_BUDGET}.get(mode, NODE_BUDGET)
 
 
-def _attempts(graph: Graph, options: Options) -> Iterator[tuple[int, str]]:
-    """Depths and modes to try: values fold, and are left out, before graphs close."""
-    depths = {"all": [DEEPEST], "none": [0]}.get(options.nested) or range(_depth(graph), -1, -1)
-    modes = ("all", "shared", "none") if options.values == "auto" else (options.values,)
-    part = options.focus is not None or options.path is not None
-    if options.values == "auto" and not part and options.fold == options.scopes == "none" and len(graph.ops) > SHARED_BUDGET:
-        modes = ("none",)
-    yield from ((depth, mode) for depth in depths for mode in modes)
+def _depths(graph: Graph, options: Options) -> Sequence[int]:
+    if options.nested != "auto":
+        return [DEEPEST if options.nested == "all" else 0]
+    depth = _depth(graph)
+    return range(depth if _is_part(options) else min(depth, DEEPEST_AUTO), -1, -1)
+
+
+def _is_part(options: Options) -> bool:
+    return options.focus is not None or options.path is not None
+
+
+def _modes(graph: Graph, options: Options) -> tuple[str, ...]:
+    """Modes to try at each depth: values fold, and are left out, before graphs close."""
+    if options.values == "auto" and not _is_part(options) and options.fold == options.scopes == "none" and len(graph.ops) > SHARED_BUDGET:
+        return ("none",)
+    return ("all", "shared", "none") if options.values == "auto" else (options.values,)
 
 
 def _depth(graph: Graph) -> int:

@@ -20,6 +20,7 @@ from graphad.ir.clone import cloned, keep_marks
 from graphad.ir.gc_pause import paused_collector
 from graphad.ir.nodes import Node, Op, Value, fill_slot, frozen_slots
 from graphad.ir.old_names import OldNames
+from graphad.ir.pickling import fill, reduced_graph, reduced_node
 from graphad.ir.printer import print_graph
 from graphad.ir.provenance import Origin, chain, origin_of
 from graphad.ir.regions import has_effects, has_ordered_effects
@@ -640,6 +641,16 @@ class Graph(OldNames, PlainResults):
 
     def __deepcopy__(self, memo: object) -> Graph:
         return self.clone()
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        return "_NOWHERE" if self is _NOWHERE else reduced_graph(self)
+
+    def reduced(self, node: Node) -> Any:
+        """What pickle stores of an operator or a value of this graph: the outermost graph, and its number there."""
+        return reduced_node(node)
+
+    def __setstate__(self, state: object) -> None:
+        fill(self, state)
 
     def __str__(self) -> str:
         return print_graph(self)

@@ -66,6 +66,9 @@ class Value:
         """Whether gradients stop at this value."""
         return self.var is not None and self.var.stop_gradient
 
+    def __reduce_ex__(self, protocol: object) -> Any:
+        return self.graph.reduced(self)
+
     def __repr__(self) -> str:
         number = self.graph.values.number(self)
         return self.name if number is None else f"{self.name}#{number}"
@@ -142,6 +145,9 @@ class Op:
         """The one value in an output slot."""
         (value,) = self.outputs[slot]
         return value
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        return self.graph.reduced(self)
 
     def __repr__(self) -> str:
         return f"{self.type}({_text(self.inputs)}) -> ({_text(self.outputs)})"

@@ -244,12 +244,27 @@ class Block:
         deepcopy(self.program, memo)
         return memo[id(self)]  # type: ignore[no-any-return]
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        blocks = self.program.blocks
+        if self.idx < len(blocks) and blocks[self.idx] is self:
+            return _block_at, (self.program, self.idx)
+        return super().__reduce_ex__(protocol)
+
+    def __copy__(self) -> Block:
+        copy = Block.__new__(Block)
+        copy.__dict__.update(self.__dict__)
+        return copy
+
     def __repr__(self) -> str:
         return f"<Block {self.idx} of {len(self.ops)} operators>"
 
     def _repr_html_(self) -> str:
         rows = tuple((at, op.type, ", ".join(op.input_names()), ", ".join(op.output_names())) for at, op in enumerate(self.ops))
         return Table((f"block {self.idx}", "operator", "reads", "writes"), rows).html()
+
+
+def _block_at(program: Program, idx: int) -> Block:
+    return program.blocks[idx]
 
 
 def _types(value: Any) -> list[TensorType]:

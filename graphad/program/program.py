@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import REGISTRY, ControlDef
@@ -305,6 +306,20 @@ class Program:
         copy.startup, copy._current = deepcopy(self.startup, memo), self._current
         return copy
 
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        """Blocks are pickled by number, so that nested ones are as deep as those that are not."""
+        own = {name: value for name, value in self.__dict__.items() if name != "blocks"}
+        return _blank, (type(self), len(self.blocks)), (own, [block.__dict__ for block in self.blocks])
+
+    def __setstate__(self, state: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
+        own, contents = state
+        self.__dict__.update(own)
+        for block, content in zip(self.blocks, contents, strict=True):
+            block.__dict__.update(content)
+
+    def __copy__(self) -> Program:
+        return self.clone()
+
     def clone_empty(self) -> Program:
         """A program of the same nested blocks with nothing in them, counting its names on from here."""
         copy = Program()
@@ -363,6 +378,13 @@ class Program:
         used = keep | _used(self.blocks)
         for block in self.blocks:
             block.vars = {name: var for name, var in block.vars.items() if name in used}
+
+
+def _blank(kind: type[Program], count: int) -> Program:
+    """A program with empty blocks, to be filled; what refers to one of them finds it by its number."""
+    program = kind.__new__(kind)
+    program.blocks = [Block.__new__(Block) for _ in range(count)]
+    return program
 
 
 def _sub_blocks(op: Operator) -> list[Block]:
