@@ -42,7 +42,8 @@ class Options:
             ``"shared"``.
         links: dashed lines from gradients to what they are gradients of: ``"all"``, ``"none"``, or ``"auto"``: up to 200.
         nested: ``"all"`` draws the graphs nested in loops, branches and nets; ``"none"`` draws only their operators, marked with
-            ``[+]``; ``"auto"`` leaves out the deepest ones until at most 600 nodes are in frames, and 1500 in all, and draws at most 16 in one another.
+            ``[+]``; ``"auto"`` leaves out the deepest ones until at most 600 nodes are in frames,
+            and 1500 in all, and draws at most 16 frames in one another unless a part is drawn.
         fold: ``"repeats"`` draws layers that follow upon one another once, with their gradients and updates, and says how often
             they are there and in what they differ; ``"none"`` draws each; ``"auto"`` folds above 60 operators.
         scopes: frames around the groups of ``ga.name_scope``: ``"open"``, ``"closed"`` (each of the outermost is one box), ``"none"``,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from graphad.errors import InvalidGraph
 from graphad.ir.clone import ValueMap, clone_regions, input_like
@@ -882,23 +883,30 @@ def _both(graph: Graph, holds: Value, number: Value, most: Value, before: Op | N
 # A value that several operators write, as a value for each of them.
 
 
-def split_writers(graph: Graph, value: Value, part: Callable[[], Value]) -> list[Value]:
-    """Make each operator that writes a value write a ``part()`` of its own instead, and return these; nothing writes the value then.
+def split_writers(graph: Graph, shared: Sequence[Value], part: Callable[[Value], Value]) -> dict[Value, list[Value]]:
+    """Make each operator that writes one of these values write a ``part`` of its own instead; return these, and nothing writes the values.
 
-    All writers are taken at once: removing them from the list of writers one by one is quadratic in their number.
+    All values and all writers are taken at once: one by one, an operator that writes very many of them would be looked through for each.
     """
-    parts: list[Value] = []
-    writers, value.writers = dict.fromkeys(value.writers), []
-    for op in writers:
+    writers = {value: dict.fromkeys(value.writers) for value in shared}
+    touched = dict.fromkeys(op for ops in writers.values() for op in ops)
+    times = {op: Counter(value for value in op.writes() if value in writers) for op in touched}
+    parts: dict[Value, list[Value]] = {}
+    replaced: dict[Op, dict[Value, Iterator[Value]]] = {op: {} for op in touched}
+    for value, ops in writers.items():
+        parts[value], value.writers = [], []
+        for op in ops:
+            own = [part(value) for _ in range(times[op][value])]
+            replaced[op][value] = iter(own)
+            parts[value] += own
+    for op, places in replaced.items():
         for slot, values in op.outputs.items():
-            if value in values:
-                op.outputs[slot] = tuple([v if v is not value else _written(part(), op, parts) for v in values])
+            op.outputs[slot] = tuple([_written(next(places[v]), op) if v in places else v for v in values])
     graph.journal.edits += 1
-    graph.journal.touch(*writers)
+    graph.journal.touch(*touched)
     return parts
 
 
-def _written(part: Value, op: Op, parts: list[Value]) -> Value:
+def _written(part: Value, op: Op) -> Value:
     part.writers.append(op)
-    parts.append(part)
     return part

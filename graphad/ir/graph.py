@@ -303,7 +303,7 @@ class Graph(OldNames, PlainResults):
     def nested(self, block: Block | None = None) -> Graph:
         """An empty graph for an operator of this one."""
         graph = Graph(block)
-        graph.journal, graph.parent = self.journal, self
+        graph.journal, graph.parent, graph.wide = self.journal, self, self.wide
         return graph
 
     @property

@@ -167,7 +167,7 @@ def fill(root: Graph, state: Any) -> None:
 
 def _fill_values(graph: Graph, record: Mapping[str, Any], rest: Iterator[Any], numbering: _Numbering) -> list[Op]:
     """Fill a graph's values, and what else it has but its operators; those are returned."""
-    nodes = numbering.nodes
+    nodes: list[Any] = numbering.nodes
 
     def several(numbers: Iterable[int]) -> list[Any]:
         return [nodes[number] for number in numbers]
@@ -178,7 +178,7 @@ def _fill_values(graph: Graph, record: Mapping[str, Any], rest: Iterator[Any], n
         value: Value = next(rest)
         Value.__init__(value, graph, name, shape, dtype, var)
         value.kind, value.given = kind, given
-        value.grad_of = None if gradient_of is None else nodes[gradient_of]  # type: ignore[assignment]
+        value.grad_of = None if gradient_of is None else nodes[gradient_of]
         graph.values.add(value)
     graph.inputs, graph.results, graph.residuals = (several(record[part]) for part in ("inputs", "results", "residuals"))
     graph.targets = dict.fromkeys(several(record["targets"]))
@@ -192,8 +192,11 @@ def _fill_values(graph: Graph, record: Mapping[str, Any], rest: Iterator[Any], n
 def _fill_op(graph: Graph, op: Op, fields: Any, numbering: _Numbering) -> None:
     type_, inputs, outputs, attrs, graphs, forward, notes = fields
     nodes: list[Any] = numbering.nodes
-    slots = [{slot: tuple([nodes[number] for number in numbers]) for slot, numbers in side.items()} for side in (inputs, outputs)]
-    Op.__init__(op, graph, type_, *slots, attrs)
+
+    def slots(side: _Numbers) -> Slots:
+        return {slot: tuple([nodes[number] for number in numbers]) for slot, numbers in side.items()}
+
+    Op.__init__(op, graph, type_, slots(inputs), slots(outputs), attrs)
     op.role, op.made_by, op.source, op.operator, op.origin, op.stream = notes
     op.forward = None if forward is None else nodes[forward]
     if graphs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from graphad.ir.nodes import Op, Value
@@ -27,11 +28,33 @@ class WideSlots:
     """The last few wide slots in which values were replaced.
 
     Replacing one value after the other would look through the whole slot for each of them. An index holds as long as the slot has
-    the very tuple that the last replacement made.
+    the very tuple that the last replacement made. Within ``deferred`` the tuple is made when it is needed (``settle``), instead of
+    once for each replacement, which is quadratic still.
     """
 
     def __init__(self) -> None:
         self._slots: dict[tuple[Op, str], _Slot] = {}
+        self._deferring = False
+        self._deferred: dict[Op, dict[str, _Slot]] = {}
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Within it, replacements in wide slots of operators without nested graphs may be put off.
+
+        Whoever looks at the operands of such an operator has to ``settle`` it first.
+        """
+        self._deferring = True
+        try:
+            yield
+        finally:
+            self._deferring = False
+            for op in list(self._deferred):
+                self.settle(op)
+
+    def settle(self, op: Op) -> None:
+        """Make the replacements in an operator's slots that were put off."""
+        for slot, indexed in self._deferred.pop(op, {}).items():
+            indexed.values = op.inputs[slot] = tuple(indexed.items)
 
     def replace(self, op: Op, old: Value, new: Value) -> None:
         """Make an operator read ``new`` in every place of ``old``."""
@@ -42,7 +65,7 @@ class WideSlots:
                 op.inputs[slot] = tuple([new if v is old else v for v in values])
 
     def _replaced(self, op: Op, slot: str, old: Value, new: Value) -> tuple[Value, ...]:
-        indexed = self._slots.pop((op, slot), None)
+        indexed = self._deferred.get(op, {}).get(slot) or self._slots.pop((op, slot), None)
         # Tuples are never changed in place, so identity says that nothing else has set the slot since.
         if indexed is None or indexed.values is not op.inputs[slot]:
             indexed = _indexed(op.inputs[slot])
@@ -57,7 +80,10 @@ class WideSlots:
             known = indexed.places.setdefault(new, places)
             if known is not places:
                 known += places
-            indexed.values = tuple(indexed.items)
+            if self._deferring and not op.graphs:
+                self._deferred.setdefault(op, {})[slot] = indexed
+            else:
+                indexed.values = tuple(indexed.items)
         return indexed.values
 
 

@@ -10,7 +10,6 @@ A list or dict that somebody else holds, who could change it unseen, is left as 
 
 from __future__ import annotations
 
-import copyreg
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -41,10 +40,13 @@ def _marking(change: Callable[..., Any]) -> Callable[..., Any]:
 def _reduced(self: Any, protocol: Any) -> Any:
     """Copies and pickles are of what the watched object is to everyone else."""
     kind = type(self)
-    plain = kind.__base__
+    plain: Any = kind.__base__
     reduced: Any = plain.__reduce_ex__(self, max(int(protocol), 2))
     make, args, *rest = reduced
-    return _new if make is copyreg.__newobj__ else make, tuple(plain if each is kind else each for each in args), *rest
+    return _new if make is _NEW_OBJECT else make, tuple(plain if each is kind else each for each in args), *rest
+
+
+_NEW_OBJECT = object().__reduce_ex__(2)[0]
 
 
 def _new(kind: type, *args: Any) -> Any:

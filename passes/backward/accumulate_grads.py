@@ -40,19 +40,15 @@ def accumulate(grad_ops: GradOps) -> bool:
         return changed
     for i, op in enumerate(graph.ops):
         op.order = i
-    for value in shared:
-        _accumulate(graph, value)
+    forward = {value: value.writers[0].forward for value in shared}  # ``split_writers`` leaves them without writers
+    for total, parts in split_writers(graph, shared, _part).items():
+        first_reader = min(total.readers, key=_order, default=None)
+        graph.add_op("sum", {"X": parts}, {"Out": [total]}, before=first_reader, role=BACKWARD, forward=forward[total])
     return True
 
 
-def _accumulate(graph: Graph, total: Value) -> None:
-    # Before ``split_writers``, which leaves the total without writers.
-    forward, first_reader = total.writers[0].forward, min(total.readers, key=_order, default=None)
-    parts = split_writers(graph, total, lambda: _part(graph, total))
-    graph.add_op("sum", {"X": parts}, {"Out": [total]}, before=first_reader, role=BACKWARD, forward=forward)
-
-
-def _part(graph: Graph, total: Value) -> Value:
+def _part(total: Value) -> Value:
+    graph = total.graph
     part = graph.add_version(graph.values.numbered(total.name, "{}@RENAME@{}"))
     part.grad_of, part.kind = total.grad_of, total.kind
     return part

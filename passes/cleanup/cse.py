@@ -15,6 +15,7 @@ those that only fill or rearrange. Keys of all operators are kept from run to ru
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from graphad.ir import Graph, Op, Value
@@ -118,11 +119,12 @@ class Cse(Pass):
         # In the first run operators come in topological order, so the known one precedes; later ones come as they changed, and places
         # decide.
         search = _Search(graph, tables[graph], in_order=changed_ops is None)
-        changed = search.merge(_all(graph) if changed_ops is None else _with_nested(changed_ops))
-        # A merge makes readers equal that were not: to a fixpoint, each round over what the last one touched.
-        while again := cursor.changed_ops():
-            search.in_order = False
-            changed |= search.merge(_with_nested(again))
+        with nullcontext() if graph.journal.watcher else graph.wide.deferred():
+            changed = search.merge(_all(graph) if changed_ops is None else _with_nested(changed_ops))
+            # A merge makes readers equal that were not: to a fixpoint, each round over what the last one touched.
+            while again := cursor.changed_ops():
+                search.in_order = False
+                changed |= search.merge(_with_nested(again))
         return changed
 
 
@@ -156,6 +158,7 @@ class _Search:
         changed = False
         for op in ops:
             if in_graph(op) and comparable(op):
+                op.graph.wide.settle(op)
                 changed |= self._look_up(op)
         return changed
 
@@ -175,6 +178,7 @@ class _Search:
         return nested and self._look_around(op, key)
 
     def _valid(self, op: Op, key: Key) -> bool:
+        op.graph.wide.settle(op)
         return in_graph(op) and key_of(op, self.captures.origin if op.graph is not self.root else None) == key
 
     def _look_around(self, op: Op, key: Key) -> bool:

@@ -10,7 +10,7 @@ Operators are visited from the last to the first, so that one walk is enough; la
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from graphad.ir import Graph, Op, Value
@@ -259,10 +259,11 @@ def _outermost(graph: Graph, changed_ops: list[Op]) -> list[Op]:
 def _swept(pending: list[Op]) -> bool:
     """Go through operators from the last on, and through those that may die with them; return whether anything went."""
     changed = False
+    uses = _Uses()
     while pending:
         op = pending.pop()
         # The ordinary case, decided without asking for effects.
-        if _is_read(op) and not op.graphs:
+        if uses.has(op) and not op.graphs:
             continue
         writers = [value.writers[0] for values in op.inputs.values() for value in values if value.writers]
         if in_graph(op) and _shrunk(op):
@@ -271,12 +272,24 @@ def _swept(pending: list[Op]) -> bool:
     return changed
 
 
-def _is_read(op: Op) -> bool:
-    for values in op.outputs.values():
-        for value in values:
-            if value.readers:
-                return True
-    return False
+class _Uses:
+    """Whether results of an operator are read. An operator of many results is asked again whenever one loses a reader.
+
+    A sweep adds no readers, so that it goes on from the result that was read last time: all of them are looked at once, not once for
+    each (as a clause of a SAT solver is watched at one literal; Moskewicz et al., "Chaff", 2001).
+    """
+
+    def __init__(self) -> None:
+        self._watched: dict[Op, tuple[Value | None, Iterator[Value]]] = {}
+
+    def has(self, op: Op) -> bool:
+        if op.graphs:
+            return any(value.readers for value in op.writes())
+        value, rest = self._watched.get(op) or (None, op.writes())
+        if value is None or not value.readers:
+            value = next((value for value in rest if value.readers), None)
+            self._watched[op] = value, rest
+        return value is not None
 
 
 def _shrunk(op: Op) -> bool:

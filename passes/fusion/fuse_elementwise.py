@@ -12,7 +12,7 @@ each other by way of an outsider, and those that are connected within a level ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphad.errors import InvalidValue
@@ -164,8 +164,9 @@ class _Fusion:
         self.graph.add_op(
             FUSED_ELEMENTWISE, slots, {"Out": outs}, before=place, role=first.role, forward=first.forward, graphs={"sub_block": self.inner}
         ).source = first.source
+        needed = set(outs)
         for op in self.group:
-            self.detach(op, outs)
+            self.detach(op, needed)
             self.graph.remove_op(op)
 
     def tell_apart(self, outs: Sequence[Value]) -> None:
@@ -202,7 +203,7 @@ class _Fusion:
         for slot, values in slots.items():
             yield slot, [self.inside[value] for value in values]
 
-    def detach(self, op: Op, outs: Sequence[Value]) -> None:
+    def detach(self, op: Op, outs: Collection[Value]) -> None:
         """Let go of the values that the new operator writes in the place of an old one."""
         ((slot, (value,)),) = op.outputs.items()
         if value in outs:

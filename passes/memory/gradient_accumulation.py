@@ -196,7 +196,8 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
     for value, array in zip(data, inner_arrays, strict=True):
         _read_part(body, body.inputs[inputs.index(value)], array, carried[-2], first)
     fixed = [v for v, outside in zip(body.inputs, inputs, strict=True) if outside not in data]
-    for value in [v for v in body.inputs if v not in fixed]:
+    staying = set(fixed)
+    for value in [v for v in body.inputs if v not in staying]:
         body.drop(value)
     _retype(body)
     totals = [_next(body, "sum", {"X": [total, value]}, total) for total, value in zip(carried, body.results, strict=False)]

@@ -27,7 +27,8 @@ def nested(depth: int) -> tuple[ga.Program, ga.Variable]:
             if not left:
                 return L.tanh(value)
             small = L.less_than(L.reduce_sum(value), L.fill_constant([], "float32", 100.0))
-            return L.cond(small, lambda: inner(left - 1, L.scale(value, 0.9)), lambda: L.scale(value, 1.0))
+            result: ga.Variable = L.cond(small, lambda: inner(left - 1, L.scale(value, 0.9)), lambda: L.scale(value, 1.0))
+            return result
 
         loss = L.reduce_sum(inner(depth, x))
     return main, loss
@@ -73,7 +74,9 @@ def test_a_pickle_has_what_a_clone_has() -> None:
     (ga.backward_pipeline((loss.name,)) | ga.passes.InPlace()).run(graph)
     twin, other = pickled(graph), graph.clone()
     for a, b, c in zip(graph.tree(), twin.tree(), other.tree(), strict=True):
-        notes = [[(o.role, o.source, o.made_by, o.origin, o.stream, repr(o.forward), o.attrs.keys()) for o in each.ops] for each in (a, b, c)]
+        notes = [
+            [(o.role, o.source, o.made_by, o.origin, o.stream, repr(o.forward), o.attrs.keys()) for o in each.ops] for each in (a, b, c)
+        ]
         assert notes[0] == notes[1] == notes[2]
         values = [[(v.name, v.type, v.kind, v.given, repr(v.grad_of)) for v in each.values] for each in (a, b, c)]
         assert values[0] == values[1] == values[2]

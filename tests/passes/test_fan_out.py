@@ -1,0 +1,62 @@
+"""Passes, lowering and scheduling are linear in edges: where one value has three times as many readers, three times as much is done.
+
+Counted are the lines of Python that run, not seconds; ``tests/benchmarks/fan_out.py`` measures those, among 8,000 readers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import graphad as ga
+from graphad.rewriting import PASSES, Pipeline, verification
+from tests.benchmarks.fan_out import readers, rows, work
+
+FEW, MANY = 64, 192
+ROWS = [row for row in rows([]) if row[1].startswith("readers")]
+
+
+def lines(run: Callable[[], object]) -> int:
+    """How many lines of Python run."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_what_is_done_for_a_reader_does_not_depend_on_how_many_there_are(row: tuple[str, str, Callable[[int], ga.Program]]) -> None:
+    stage, _, make = row
+    with verification(False):
+        work(stage, make(MANY))()  # what is kept about definitions and attributes is computed once
+        few, many = (lines(work(stage, make(count))) for count in (FEW, MANY))
+    assert many <= 3.3 * few, f"{few} lines among {FEW} readers, {many} among {MANY}"
+
+
+def test_quadratic_work_is_seen() -> None:
+    def pairs(count: int) -> Callable[[], object]:
+        values = [op for op in ga.lower(readers(count)).ops]
+        return lambda: [a is b for a in values for b in values]
+
+    assert lines(pairs(MANY)) > 8 * lines(pairs(FEW))
+
+
+def test_every_pass_is_measured() -> None:
+    stages = {stage for stage, _, _ in rows([])} - {"lower", "verify", "schedule", "clone"}
+    measured = {each.name for stage in stages for each in Pipeline.parse(stage).passes}
+    known = {name for name, kind in PASSES.items() if kind.__module__.startswith("graphad.")}
+    assert not known - measured
