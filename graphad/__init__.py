@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from graphad.drawing import draw, draw_diff, draw_pair, draw_rule, draw_steps
     from graphad.execution.places import CPUPlace, CUDAPlace
     from graphad.experiments import experiment
-    from graphad.fluid import DataFeeder, clip, data, regularizer
+    from graphad.fluid import DataFeeder, clip, cpu_places, data, embedding, io, is_compiled_with_cuda, one_hot, regularizer
     from graphad.interop import load, save
     from graphad.jax import JaxExecutor, to_jax
     from graphad.layers import ParamAttr
@@ -87,10 +87,10 @@ _HOMES = {
     "CPUPlace": "execution.places",
     "CUDAPlace": "execution.places",
     "DataFeeder": "fluid",
+    "JaxExecutor": "jax",
     "LocalGroup": "distribution",
     "MpiExecutor": "distribution",
     "ParamAttr": "layers",
-    "JaxExecutor": "jax",
     "Pass": "rewriting",
     "Pipeline": "rewriting",
     "Rule": "rewriting",
@@ -100,18 +100,23 @@ _HOMES = {
     "backward_pipeline": "backward",
     "clip": "fluid",
     "constant": "rewriting",
+    "cpu_places": "fluid",
     "data": "fluid",
     "draw": "drawing",
     "draw_diff": "drawing",
     "draw_pair": "drawing",
     "draw_rule": "drawing",
     "draw_steps": "drawing",
+    "embedding": "fluid",
     "experiment": "experiments",
     "explain": "rewriting",
     "fixpoint": "rewriting",
     "gradients": "backward",
+    "io": "fluid",
+    "is_compiled_with_cuda": "fluid",
     "load": "interop",
     "nested": "rewriting",
+    "one_hot": "fluid",
     "optimize": "optimizer",
     "regularizer": "fluid",
     "rewrite": "rewriting",
@@ -185,6 +190,7 @@ __all__ = [
     "backward_pipeline",
     "clip",
     "constant",
+    "cpu_places",
     "data",
     "default_main_program",
     "default_startup_program",
@@ -193,6 +199,7 @@ __all__ = [
     "draw_pair",
     "draw_rule",
     "draw_steps",
+    "embedding",
     "errors",
     "experiment",
     "explain",
@@ -201,6 +208,8 @@ __all__ = [
     "gradients",
     "initializer",
     "interop",
+    "io",
+    "is_compiled_with_cuda",
     "layer",
     "layers",
     "load",
@@ -209,6 +218,7 @@ __all__ = [
     "memory_plan",
     "name_scope",
     "nested",
+    "one_hot",
     "ops",
     "optimize",
     "optimizer",

@@ -1,6 +1,7 @@
 """The names of Fluid's top level that are elsewhere here, so that an old script runs with ``import graphad as fluid``.
 
-``fluid.data``, ``fluid.DataFeeder``, ``fluid.regularizer`` and ``fluid.clip``; and for what is not here, what takes its place.
+``fluid.data``, ``fluid.embedding``, ``fluid.DataFeeder``, ``fluid.io``, ``fluid.regularizer``, ``fluid.clip``; and for what is not here,
+what takes its place.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from graphad import layers
+from graphad import fluid_io, layers
 from graphad.errors import InvalidType, InvalidValue
 from graphad.execution.places import CPUPlace
+from graphad.layers.helper import AttrLike, checked_input, layer
 from graphad.optimizer.base import ClipByGlobalNorm, ClipByNorm, ClipByValue
 from graphad.program import Program, Variable, default_main_program
 from graphad.program.variable import L1Decay, L2Decay
@@ -22,9 +24,14 @@ INSTEAD = {
     "CompiledProgram": "an Executor compiles programs by itself: pass the program to Executor.run",
     "ParallelExecutor": "Executor.run runs programs; LocalGroup runs one on several ranks",
     "dygraph": "there is no eager mode: layers append operators to a program",
-    "io": "graphad.save(program, path, scope) writes a program and its values, graphad.load(path) reads them",
     "metrics": "layers.accuracy and layers.auc, or numpy on what was fetched",
+    "create_lod_tensor": "sequences are padded here, [batch, time, ...], with layers.sequence_mask",
+    "create_random_int_lodtensor": "sequences are padded here, [batch, time, ...], with layers.sequence_mask",
+    "cuda_places": "an Executor computes with numpy",
+    "enable_dygraph": "there is no eager mode: layers append operators to a program",
     "nets": "layers.conv2d, layers.pool2d and layers.fc, one after another",
+    "profiler": "Executor(profile=True) measures each operator",
+    "transpiler": "graphad.LocalGroup and graphad.MpiExecutor run a program on several ranks; the passes of distribution split it",
 }
 
 
@@ -49,6 +56,52 @@ def data(name: str, shape: Sequence[int | str | None], dtype: object = "float32"
         raise InvalidValue(f"data: lod_level={lod_level}: sequences are padded here, [batch, time, ...], with layers.sequence_mask")
     extents = [-1 if each is None else each for each in shape]
     return layers.data(name, extents, dtype=dtype, append_batch_size=False)
+
+
+@layer
+def embedding(
+    input: Variable,
+    size: Sequence[int],
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int | None = None,
+    param_attr: AttrLike = None,
+    dtype: object = "float32",
+) -> Variable:
+    """``layers.embedding`` for which a last axis of extent 1 is an axis as any other: ids ``[..., 1]`` give rows ``[..., 1, width]``.
+
+    >>> import graphad as fluid
+    >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+    ...     fluid.embedding(fluid.data("ids", [None, 1], "int64"), size=[10, 4]).shape
+    (-1, 1, 4)
+    """
+    ids = checked_input("embedding", input)
+    kept = len(ids.shape) > 1 and ids.shape[-1] == 1
+    return layers.embedding(ids.unsqueeze(-1) if kept else ids, size, is_sparse, is_distributed, padding_idx, param_attr, dtype)
+
+
+@layer
+def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Variable:
+    """``layers.one_hot`` for which a last axis of extent 1 is an axis as any other.
+
+    >>> import graphad as fluid
+    >>> with fluid.program_guard(fluid.Program()):
+    ...     fluid.one_hot(fluid.data("label", [None, 1], "int64"), depth=10).shape
+    (-1, 1, 10)
+    """
+    labels = checked_input("one_hot", input)
+    kept = len(labels.shape) > 1 and labels.shape[-1] == 1
+    return layers.one_hot(labels.unsqueeze(-1) if kept else labels, depth, allow_out_of_range)
+
+
+def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
+    """As many names for the CPU, one unless told otherwise."""
+    return [CPUPlace()] * (device_count or 1)
+
+
+def is_compiled_with_cuda() -> bool:
+    """False: an Executor computes with numpy."""
+    return False
 
 
 class DataFeeder:
@@ -115,3 +168,14 @@ def _clip_by_global_norm(clip_norm: float, group_name: str = "default_group") ->
 
 regularizer = SimpleNamespace(L1Decay=_l1_decay, L2Decay=_l2_decay, L1DecayRegularizer=_l1_decay, L2DecayRegularizer=_l2_decay)
 clip = SimpleNamespace(GradientClipByValue=_clip_by_value, GradientClipByNorm=_clip_by_norm, GradientClipByGlobalNorm=_clip_by_global_norm)
+
+io = SimpleNamespace(
+    load_inference_model=fluid_io.load_inference_model,
+    load_params=fluid_io.load_params,
+    load_persistables=fluid_io.load_persistables,
+    load_vars=fluid_io.load_vars,
+    save_inference_model=fluid_io.save_inference_model,
+    save_params=fluid_io.save_params,
+    save_persistables=fluid_io.save_persistables,
+    save_vars=fluid_io.save_vars,
+)

@@ -119,6 +119,11 @@ class NumpyArray(Initializer):
         return block.append_op("assign_value", {}, {"Out": var}, attrs)
 
 
+# Fluid has each under both names.
+ConstantInitializer, UniformInitializer, NormalInitializer = Constant, Uniform, Normal
+TruncatedNormalInitializer, XavierInitializer, MSRAInitializer, NumpyArrayInitializer = TruncatedNormal, Xavier, MSRA, NumpyArray
+
+
 def fans(var: Variable) -> tuple[int, int]:
     """Inputs and outputs of a weight: [in, out] of a matrix, [out, in, height, width] of a filter; at least 1 of each.
 

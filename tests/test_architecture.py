@@ -35,6 +35,7 @@ LAYERS = (
     "optimizer viewing",
     "training",
     "experiments",
+    "fluid_io",
     "fluid",
     "testing",
     "cli",

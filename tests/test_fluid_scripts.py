@@ -1,5 +1,7 @@
 """Scripts as Fluid's book has them run with ``import graphad as fluid``; written from its chapters, not from graphad's code."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -63,8 +65,8 @@ def test_recognize_digits() -> None:
 
 
 def test_what_is_not_here_says_what_takes_its_place() -> None:
-    with pytest.raises(AttributeError, match=r"has no attribute 'io', which Fluid has: graphad.save\(program, path, scope\)"):
-        getattr(fluid, "io")  # noqa: B009
+    with pytest.raises(AttributeError, match=r"has no attribute 'dygraph', which Fluid has: there is no eager mode"):
+        getattr(fluid, "dygraph")  # noqa: B009
     with pytest.raises(InvalidValue, match=r"CUDAPlace\(0\): an Executor computes with numpy"):
         fluid.CUDAPlace(0)
     with pytest.raises(InvalidType, match=r"place is CPUPlace\(\) or None, not True"):
@@ -74,3 +76,66 @@ def test_what_is_not_here_says_what_takes_its_place() -> None:
     feeder = fluid.DataFeeder([])
     with pytest.raises(InvalidType, match=r"row 1 has 1 values for \[\]"):
         feeder.feed([(), (1,)])
+
+
+def _classifier() -> tuple[fluid.Program, fluid.Program, fluid.Variable]:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        x, label = fluid.data("x", [None, 4]), fluid.data("label", [None, 1], "int64")
+        prediction = fluid.layers.fc(x, 3, act="softmax", param_attr=fluid.initializer.NormalInitializer(seed=3))
+        loss = fluid.layers.mean(fluid.layers.cross_entropy(prediction, label))
+        fluid.optimizer.AdamOptimizer(0.1).minimize(loss)
+    return main, startup, prediction
+
+
+def test_values_are_saved_and_loaded(tmp_path: Path) -> None:
+    main, startup, _ = _classifier()
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        kept = {name: fluid.global_scope().get(name).copy() for name in fluid.global_scope().names()}
+        fluid.io.save_persistables(exe, tmp_path / "each", main)
+        fluid.io.save_params(exe, tmp_path / "one", main, filename="weights")
+    assert {path.name for path in (tmp_path / "each").iterdir()} == set(kept)
+    with fluid.scope_guard(fluid.Scope()):
+        fluid.io.load_persistables(exe, tmp_path / "each", main)
+        assert {name: fluid.global_scope().get(name).tolist() for name in kept} == {name: each.tolist() for name, each in kept.items()}
+    with fluid.scope_guard(fluid.Scope()):
+        fluid.io.load_params(exe, tmp_path / "one", main, filename="weights")
+        assert sorted(fluid.global_scope().names()) == ["fc_0.b_0", "fc_0.w_0"]
+        tensor = fluid.global_scope().find_var("fc_0.w_0").get_tensor()
+        np.testing.assert_array_equal(np.array(tensor), kept["fc_0.w_0"])
+        tensor.set(np.zeros((4, 3), "float32"), fluid.CPUPlace())
+        assert not np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()).any()
+        assert fluid.global_scope().find_var("no such name") is None
+
+
+@pytest.mark.parametrize("combined", [None, "__params__"])
+def test_a_model_is_saved_for_inference_and_loaded(tmp_path: Path, combined: str | None) -> None:
+    main, startup, prediction = _classifier()
+    exe = fluid.Executor(fluid.CPUPlace())
+    x = np.arange(8, dtype="float32").reshape(2, 4)
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        with pytest.raises(InvalidValue, match=r"the targets need \['x'\], which is not among what is fed"):
+            fluid.io.save_inference_model(tmp_path, [], [prediction], exe, main_program=main)
+        assert not [*tmp_path.iterdir()]
+        assert fluid.io.save_inference_model(tmp_path, ["x"], [prediction], exe, main, params_filename=combined) == [prediction.name]
+    with fluid.scope_guard(fluid.Scope()):
+        program, feeds, targets = fluid.io.load_inference_model(tmp_path, exe)
+        assert feeds == ["x"]
+        assert {op.type for op in program.global_block().ops} == {"mul", "elementwise_add", "softmax"}
+        (found,) = exe.run(program, feed={"x": x}, fetch_list=targets)
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        (expected,) = exe.run(main.clone(for_test=True), feed={"x": x, "label": [[0], [1]]}, fetch_list=[prediction])
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_the_newer_embedding_and_one_hot_keep_a_last_axis_of_1() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        ids = fluid.data("ids", [None, 1], "int64")
+        assert fluid.embedding(ids, size=[5, 2]).shape == (-1, 1, 2)
+        assert fluid.layers.embedding(ids, size=[5, 2]).shape == (-1, 2)
+        assert fluid.one_hot(ids, 5).shape == (-1, 1, 5)
+        assert fluid.layers.one_hot(ids, 5).shape == (-1, 5)

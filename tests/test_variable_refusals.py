@@ -35,7 +35,9 @@ REFUSED: list[tuple[str, Callable[[Any], Any], str]] = [
     ("np.array(x)", np.array, r"so it is no array: executor.run"),
     ("math.sqrt(x)", math.sqrt, "no Python number"),
     ("x.numpy()", lambda x: x.numpy(), r"executor.run\(program, feed, fetch_list=\['x'\]\) returns its value as an array"),
-    ("round(x, 2)", lambda x: round(x, 2), "rounded to whole numbers; scale it before and after"),
+    ("-(x > 0)", lambda x: -(x > 0.0), "~x is the opposite"),
+    ("x << 1", lambda x: x << 1, "integers are shifted"),
+    ("x * [[1], [2, 3]]", lambda x: x * [[1.0], [2.0, 3.0]], "whose rows differ in length"),
     ("x.item()", lambda x: x.item(), "returns its value as an array"),
     ("x[0] = 1", lambda x: x.__setitem__(0, 1.0), "not changed in place: layers.where, layers.scatter or layers.set_value"),
     ("x + None", lambda x: x + None, "a variable, a number or an array is expected"),
@@ -68,12 +70,46 @@ def test_an_index_out_of_range_is_an_index_error(key: Any) -> None:
         assert len(ga.default_main_program().global_block().ops) == before
 
 
-def test_a_number_with_a_fraction_does_not_meet_integers() -> None:
-    with ga.program_guard(ga.Program()):
+def test_numbers_with_a_fraction_make_floats_of_integers() -> None:
+    main = ga.Program()
+    with ga.program_guard(main):
+        i = L.data("i", [3], "int64", append_batch_size=False)
+        results = [i + 0.5, i * np.array([0.5, 1.0, 2.0]), i**0.5, i + 1.0, i > 1.5, 2.5**i]
+    assert [each.dtype for each in results] == ["float32", "float32", "float32", "int64", "bool", "float32"]
+    array = np.array([1, 2, 3])
+    expected = [array + 0.5, array * [0.5, 1.0, 2.0], array**0.5, array + 1, array > 1.5, 2.5**array]
+    for result, each in zip(ga.Executor().run(main, {"i": array}, results), expected, strict=True):
+        np.testing.assert_allclose(result, each, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda i: L.scale(i, 0.5), lambda i: L.pow(i, 0.5), lambda i: L.pow(i, -1.0), lambda i: L.clip(i, 0.5, 1.5)],
+    ids=["scale", "pow", "power of -1", "clip"],
+)
+def test_a_layer_does_not_drop_the_fraction_that_it_is_given(call: Callable[[Any], Any]) -> None:
+    with ga.program_guard(ga.Program()) as program:
         i = L.data("i", [3], "int64")
-        for number in (0.5, np.array([0.5, 1.0, 2.0])):
-            with pytest.raises(ValueError, match="cast it first"):
-                i + number
+        with pytest.raises(ValueError, match=r"with integers, and the result is int64: layers.cast\(x, 'float32'\) first"):
+            call(i)
+        assert not program.global_block().ops
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("backward", "ga.append_backward"),
+        ("grad", "ga.gradients"),
+        ("detach", "stop_gradient"),
+        ("softplus", r"layers.softplus\(x\)"),
+        ("summ", "'sum'"),
+    ],
+)
+def test_an_attribute_that_is_not_there_names_what_is(name: str, hint: str) -> None:
+    with ga.program_guard(ga.Program()):
+        x = L.data("x", [3])
+        with pytest.raises(AttributeError, match=hint):
+            getattr(x, name)
 
 
 def test_unknown_extents_are_counted_when_the_program_runs() -> None:

@@ -13,6 +13,39 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.types import Array
 
 
+class Stored:
+    """A name in a scope, as Fluid's scopes return them: it and its tensor are this.
+
+    >>> scope = Scope()
+    >>> scope.set("w", [1.0, 2.0])
+    >>> tensor = scope.find_var("w").get_tensor()
+    >>> tensor.set([3.0, 4.0], None)
+    >>> np.array(tensor), tensor.shape()
+    (array([3., 4.]), [2])
+    """
+
+    def __init__(self, scope: Scope, name: str) -> None:
+        self._scope, self.name = scope, name
+
+    def get_tensor(self) -> Stored:
+        """Its tensor: it holds one itself."""
+        return self
+
+    def set(self, array: object, place: object = None) -> None:
+        """Store a copy of an array under the name."""
+        self._scope.set(self.name, array)
+
+    def shape(self) -> list[int]:
+        """The extents of the array; ValueError if there is none."""
+        return list(self._scope.get(self.name).shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self._scope.get(self.name), dtype=dtype)
+
+    def __repr__(self) -> str:
+        return f"<{self.name!r} of a scope: {self._scope.arrays.get(self.name)!r}>"
+
+
 class Scope:
     """Arrays by variable name.
 
@@ -48,6 +81,14 @@ class Scope:
     def has(self, name: str) -> bool:
         """Whether the scope has a value for the name."""
         return name in self.arrays
+
+    def find_var(self, name: str) -> Stored | None:
+        """What the scope has for a name, None if nothing: ``scope.find_var(name).get_tensor()`` is the array, as in Fluid."""
+        return Stored(self, name) if name in self.arrays else None
+
+    def var(self, name: str) -> Stored:
+        """A place for a name, which has a value once one is set: ``scope.var(name).get_tensor().set(array, place)``."""
+        return Stored(self, name)
 
     def names(self) -> list[str]:
         """The names that have values, in the order they were first set."""

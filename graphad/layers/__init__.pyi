@@ -70,13 +70,19 @@ from graphad.layers.composed import add_position_encoding as add_position_encodi
 from graphad.layers.composed import addcmul as addcmul
 from graphad.layers.detection import anchor_generator as anchor_generator
 from graphad.layers.composed import arange as arange
+from graphad.layers.numpy_names import argmax as argmax
+from graphad.layers.numpy_names import argmin as argmin
 from graphad.layers.losses import auc as auc
 from graphad.layers.learning_rate_scheduler import autoincreased_step_counter as autoincreased_step_counter
+from graphad.layers.functional import avg_pool2d as avg_pool2d
 from graphad.layers.images import batch_norm as batch_norm
 from graphad.layers.composed import bilinear_tensor_product as bilinear_tensor_product
+from graphad.layers.functional import binary_cross_entropy as binary_cross_entropy
+from graphad.layers.functional import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from graphad.layers.detection import box_clip as box_clip
 from graphad.layers.detection import box_coder as box_coder
 from graphad.layers.numpy_names import broadcast_to as broadcast_to
+from graphad.layers.functional import bucketize as bucketize
 from graphad.layers.losses import center_loss as center_loss
 from graphad.layers.numpy_names import chunk as chunk
 from graphad.layers.shaping import clamp as clamp
@@ -87,6 +93,7 @@ from graphad.layers.images import conv2d_transpose as conv2d_transpose
 from graphad.layers.images import conv3d as conv3d
 from graphad.layers.images import conv3d_transpose as conv3d_transpose
 from graphad.layers.learning_rate_scheduler import cosine_decay as cosine_decay
+from graphad.layers.functional import cosine_similarity as cosine_similarity
 from graphad.layers.numpy_names import count_nonzero as count_nonzero
 from graphad.layers.composed import cross as cross
 from graphad.layers.composed import cumsum as cumsum
@@ -103,12 +110,16 @@ from graphad.layers.shaping import expand_as as expand_as
 from graphad.layers.numpy_names import expand_dims as expand_dims
 from graphad.layers.learning_rate_scheduler import exponential_decay as exponential_decay
 from graphad.layers.composed import flatten as flatten
+from graphad.layers.functional import frac as frac
 from graphad.layers.composed import fsp_matrix as fsp_matrix
 from graphad.layers.composed import full as full
 from graphad.layers.composed import full_like as full_like
 from graphad.layers.composed import get_tensor_from_selected_rows as get_tensor_from_selected_rows
+from graphad.layers.functional import glu as glu
 from graphad.layers.images import group_norm as group_norm
 from graphad.layers.composed import gru_unit as gru_unit
+from graphad.layers.functional import hardsigmoid as hardsigmoid
+from graphad.layers.functional import hardtanh as hardtanh
 from graphad.layers.shaping import has_inf as has_inf
 from graphad.layers.shaping import has_nan as has_nan
 from graphad.layers.sampled import hsigmoid as hsigmoid
@@ -123,9 +134,12 @@ from graphad.layers.learning_rate_scheduler import inverse_time_decay as inverse
 from graphad.layers.detection import iou_similarity as iou_similarity
 from graphad.layers.shaping import is_empty as is_empty
 from graphad.layers.shaping import isfinite as isfinite
+from graphad.layers.functional import kl_div as kl_div
+from graphad.layers.functional import l1_loss as l1_loss
 from graphad.layers.shaping import l2_normalize as l2_normalize
 from graphad.layers.learning_rate_scheduler import lambda_decay as lambda_decay
 from graphad.layers.images import layer_norm as layer_norm
+from graphad.layers.functional import linear as linear
 from graphad.layers.learning_rate_scheduler import linear_lr_warmup as linear_lr_warmup
 from graphad.layers.shaping import linspace as linspace
 from graphad.layers.numpy_names import logaddexp as logaddexp
@@ -133,12 +147,16 @@ from graphad.layers.numpy_names import logit as logit
 from graphad.layers.recurrent import lstm as lstm
 from graphad.layers.composed import lstm_unit as lstm_unit
 from graphad.layers.numpy_names import masked_fill as masked_fill
+from graphad.layers.functional import max_pool2d as max_pool2d
 from graphad.layers.losses import mean_iou as mean_iou
 from graphad.layers.numpy_names import median as median
 from graphad.layers.composed import merge_selected_rows as merge_selected_rows
 from graphad.layers.numpy_names import meshgrid as meshgrid
 from graphad.layers.numpy_names import moveaxis as moveaxis
+from graphad.layers.functional import multi_dot as multi_dot
 from graphad.layers.numpy_names import nan_to_num as nan_to_num
+from graphad.layers.functional import nanmean as nanmean
+from graphad.layers.functional import nansum as nansum
 from graphad.layers.learning_rate_scheduler import natural_exp_decay as natural_exp_decay
 from graphad.layers.sampled import nce as nce
 from graphad.layers.numpy_names import neg as neg
@@ -146,6 +164,7 @@ from graphad.layers.numpy_names import negative as negative
 from graphad.layers.learning_rate_scheduler import noam_decay as noam_decay
 from graphad.layers.shaping import nonzero as nonzero
 from graphad.layers.numpy_names import norm as norm
+from graphad.layers.functional import normalize as normalize
 from graphad.layers.losses import npair_loss as npair_loss
 from graphad.layers.shaping import numel as numel
 from graphad.layers.shaping import one_hot as one_hot
@@ -173,6 +192,7 @@ from graphad.layers.composed import row_conv as row_conv
 from graphad.layers.sampled import sampled_softmax_with_cross_entropy as sampled_softmax_with_cross_entropy
 from graphad.layers.sampled import sampling_id as sampling_id
 from graphad.layers.shaping import scatter_nd as scatter_nd
+from graphad.layers.functional import searchsorted as searchsorted
 from graphad.layers.shaping import sequence_mask as sequence_mask
 from graphad.layers.composed import shard_index as shard_index
 from graphad.layers.composed import soft_relu as soft_relu
@@ -182,6 +202,7 @@ from graphad.layers.composed import space_to_depth as space_to_depth
 from graphad.layers.images import spectral_norm as spectral_norm
 from graphad.layers.shaping import split as split
 from graphad.layers.numpy_names import std as std
+from graphad.layers.numpy_names import sum as sum
 from graphad.layers.numpy_names import swapaxes as swapaxes
 from graphad.layers.composed import t as t
 from graphad.layers.losses import teacher_student_sigmoid_loss as teacher_student_sigmoid_loss
@@ -200,7 +221,7 @@ from graphad.layers.shaping import zeros_like as zeros_like
 _Tensor = Variable | NDArray[Any] | float
 _Tensors = Sequence[_Tensor] | Variable
 
-__all__ = ['Categorical', 'GRUCell', 'IfElse', 'LSTMCell', 'LayerHelper', 'MultivariateNormalDiag', 'Normal', 'ParamAttr', 'RNNCell', 'StaticRNN', 'Switch', 'Uniform', 'While', 'accuracy', 'adaptive_pool2d', 'adaptive_pool3d', 'add_position_encoding', 'addcmul', 'anchor_generator', 'arange', 'array_length', 'array_read', 'array_write', 'assign', 'auc', 'autoincreased_step_counter', 'batch_norm', 'bilinear_tensor_product', 'box_clip', 'box_coder', 'broadcast_to', 'case', 'center_loss', 'chunk', 'clamp', 'clip', 'cond', 'continuous_value_model', 'conv2d', 'conv2d_transpose', 'conv3d', 'conv3d_transpose', 'cosine_decay', 'count_nonzero', 'create_array', 'create_global_var', 'create_parameter', 'create_tensor', 'cross', 'cross_entropy', 'cumsum', 'data', 'deg2rad', 'density_prior_box', 'diag', 'dice_loss', 'diff', 'dist', 'divide', 'dropout', 'einsum', 'elementwise_equal', 'embedding', 'equal', 'expand_as', 'expand_dims', 'exponential_decay', 'eye', 'fc', 'fill_constant', 'flatten', 'fsp_matrix', 'full', 'full_like', 'gaussian_random', 'get_tensor_from_selected_rows', 'greater_equal', 'greater_than', 'group_norm', 'gru_unit', 'has_inf', 'has_nan', 'hsigmoid', 'im2sequence', 'image_resize', 'image_resize_short', 'increment', 'inner', 'inplace_abn', 'instance_norm', 'interpolate', 'inverse_time_decay', 'iou_similarity', 'is_empty', 'isfinite', 'l2_normalize', 'lambda_decay', 'layer_norm', 'less_equal', 'less_than', 'linear_lr_warmup', 'linspace', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'lstm', 'lstm_unit', 'masked_fill', 'mean', 'mean_iou', 'median', 'merge_selected_rows', 'meshgrid', 'moveaxis', 'mse', 'mse_loss', 'nan_to_num', 'natural_exp_decay', 'nce', 'neg', 'negative', 'noam_decay', 'nonzero', 'norm', 'not_equal', 'npair_loss', 'numel', 'one_hot', 'ones', 'ones_like', 'outer', 'pad_constant_like', 'piecewise_decay', 'polygon_box_transform', 'polynomial_decay', 'pool2d', 'pool3d', 'pow', 'prelu', 'prior_box', 'rad2deg', 'randint', 'randn', 'randperm', 'range', 'rank', 'repeat_interleave', 'resize_bilinear', 'resize_nearest', 'resize_trilinear', 'rnn', 'row_conv', 'sampled_softmax_with_cross_entropy', 'sampling_id', 'scatter_nd', 'sequence_mask', 'shard_index', 'soft_relu', 'softmax', 'softmax_with_cross_entropy', 'sort', 'space_to_depth', 'spectral_norm', 'split', 'square_error_cost', 'std', 'sums', 'swapaxes', 'switch_case', 't', 'teacher_student_sigmoid_loss', 'temporal_shift', 'tensordot', 'topk', 'tril', 'triu', 'uniform_random', 'unique', 'unique_with_counts', 'var', 'where', 'while_loop', 'yolo_box', 'zeros', 'zeros_like', 'abs', 'acos', 'acosh', 'adadelta', 'adagrad', 'adam', 'adamax', 'adamw', 'add', 'addmm', 'affine_channel', 'affine_grid', 'affine_grid_spread', 'all', 'allclose', 'alltoall', 'amax', 'amin', 'any', 'arg_max', 'arg_min', 'argmax', 'argmin', 'argsort', 'asin', 'asinh', 'assign_value', 'atan', 'atan2', 'atanh', 'barrier', 'bce_loss', 'bernoulli', 'bicubic_interp', 'bicubic_interp_v2', 'bilinear_interp', 'bilinear_interp_v2', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'bpr_loss', 'brelu', 'c_allgather', 'c_allreduce_max', 'c_allreduce_min', 'c_allreduce_prod', 'c_allreduce_sum', 'c_alltoall', 'c_broadcast', 'c_concat', 'c_identity', 'c_reduce_sum', 'c_reducescatter', 'c_shard', 'c_split', 'c_unshard', 'cast', 'ceil', 'celu', 'cholesky', 'cholesky_solve', 'clear_in_array', 'clip_by_norm', 'concat', 'conv2d_backprop_filter', 'conv2d_backprop_input', 'conv3d_backprop_filter', 'conv3d_backprop_input', 'cos', 'cos_sim', 'cosh', 'create_tape', 'crop', 'crop_tensor', 'cross_entropy2', 'cumprod', 'decayed_adagrad', 'depthwise_conv2d', 'depthwise_conv2d_transpose', 'determinant', 'diag_embed', 'diag_v2', 'diagonal', 'digamma', 'dot', 'elementwise_add', 'elementwise_div', 'elementwise_floordiv', 'elementwise_fmax', 'elementwise_fmin', 'elementwise_heaviside', 'elementwise_max', 'elementwise_min', 'elementwise_mod', 'elementwise_mul', 'elementwise_pow', 'elementwise_sub', 'elu', 'embedding_scatter', 'equal_all', 'erf', 'exp', 'expand', 'expand_as_v2', 'expand_like', 'expand_v2', 'expm1', 'feed', 'fetch', 'fill_any_like', 'fill_constant_batch_size_like', 'fill_zeros_like', 'flash_attn', 'flatten2', 'flatten_contiguous_range', 'flip', 'floor', 'floor_divide', 'floor_mod', 'fmax', 'fmin', 'fold', 'fold_like', 'frobenius_norm', 'ftrl', 'gather', 'gather_nd', 'gaussian_random_batch_size_like', 'gelu', 'grid_sampler', 'hard_shrink', 'hard_sigmoid', 'hard_swish', 'heaviside', 'hinge_loss', 'huber_loss', 'index_add', 'index_sample', 'index_select', 'inverse', 'isclose', 'isfinite_v2', 'isinf', 'isinf_v2', 'isnan', 'isnan_v2', 'kldiv_loss', 'kron', 'label_smooth', 'lamb', 'last_of_each', 'leaky_relu', 'lerp', 'lgamma', 'linear_interp', 'linear_interp_v2', 'linear_recurrence', 'lod_array_length', 'log', 'log10', 'log1p', 'log2', 'log_loss', 'log_softmax', 'logcumsumexp', 'logsigmoid', 'logsumexp', 'lookup_table', 'lookup_table_v2', 'lrn', 'margin_rank_loss', 'masked_select', 'matmul', 'matmul_v2', 'matrix_power', 'max', 'max_pool2d_with_index', 'max_pool3d_with_index', 'maximum', 'maxout', 'maxout_index', 'merge_lod_tensor', 'min', 'minimum', 'minus', 'mish', 'mm', 'mod', 'modified_huber_loss', 'momentum', 'mul', 'multiplex', 'multiply', 'mv', 'nearest_interp', 'nearest_interp_v2', 'nll_loss', 'non_max_suppression', 'one_hot_v2', 'p_norm', 'pad', 'pad2d', 'pad3d', 'pixel_shuffle', 'pixel_unshuffle', 'polygamma', 'pool2d_gather_max', 'pool2d_scatter_max', 'pool2d_spread', 'pool3d_gather_max', 'pool3d_scatter_max', 'pool3d_spread', 'pop_tape', 'power', 'prod', 'proximal_adagrad', 'proximal_gd', 'push_tape', 'put_along_axis', 'rank_loss', 'read_from_array', 'reciprocal', 'recv_v2', 'reduce_all', 'reduce_amax', 'reduce_amin', 'reduce_any', 'reduce_max', 'reduce_mean', 'reduce_min', 'reduce_prod', 'reduce_sum', 'relu', 'relu6', 'remainder', 'resample', 'resample_spread', 'reshape', 'reshape2', 'reshape_like', 'reverse', 'rint', 'rmsprop', 'roll', 'round', 'rsqrt', 'scale', 'scatter', 'scatter_nd_add', 'select_input', 'select_output', 'selu', 'send_v2', 'set_value', 'sgd', 'sgn', 'shape', 'shuffle_channel', 'sigmoid', 'sigmoid_cross_entropy_with_logits', 'sigmoid_focal_loss', 'sign', 'silu', 'sin', 'sinh', 'size', 'slice', 'smooth_l1', 'smooth_l1_loss', 'softplus', 'softshrink', 'softsign', 'solve', 'split_like', 'split_lod_tensor', 'sqrt', 'square', 'squared_l2_norm', 'squeeze', 'squeeze2', 'stack', 'stand_in', 'stanh', 'strided_slice', 'subtract', 'sum', 'sum_like', 'swish', 'sync_batch_norm', 'take_along_axis', 'tan', 'tanh', 'tanh_shrink', 'tape_has_more', 'tensor_array_like', 'tensor_array_to_tensor', 'tensor_to_tensor_array', 'thresholded_relu', 'tile', 'top_k', 'top_k_v2', 'trace', 'transpose', 'transpose2', 'triangular_solve', 'tril_triu', 'trilinear_interp', 'trilinear_interp_v2', 'trunc', 'truncated_gaussian_random', 'unbind', 'uncrop', 'undefined', 'undiagonal', 'unfold', 'ungather', 'uniform_random_batch_size_like', 'unpad2d', 'unpad3d', 'unslice', 'unsqueeze', 'unsqueeze2', 'unstack', 'untile', 'view_dtype', 'where_index', 'window_sum', 'write_to_array']
+__all__ = ['Categorical', 'GRUCell', 'IfElse', 'LSTMCell', 'LayerHelper', 'MultivariateNormalDiag', 'Normal', 'ParamAttr', 'RNNCell', 'StaticRNN', 'Switch', 'Uniform', 'While', 'accuracy', 'adaptive_pool2d', 'adaptive_pool3d', 'add_position_encoding', 'addcmul', 'anchor_generator', 'arange', 'argmax', 'argmin', 'array_length', 'array_read', 'array_write', 'assign', 'auc', 'autoincreased_step_counter', 'avg_pool2d', 'batch_norm', 'bilinear_tensor_product', 'binary_cross_entropy', 'binary_cross_entropy_with_logits', 'box_clip', 'box_coder', 'broadcast_to', 'bucketize', 'case', 'center_loss', 'chunk', 'clamp', 'clip', 'cond', 'continuous_value_model', 'conv2d', 'conv2d_transpose', 'conv3d', 'conv3d_transpose', 'cosine_decay', 'cosine_similarity', 'count_nonzero', 'create_array', 'create_global_var', 'create_parameter', 'create_tensor', 'cross', 'cross_entropy', 'cumsum', 'data', 'deg2rad', 'density_prior_box', 'diag', 'dice_loss', 'diff', 'dist', 'divide', 'dropout', 'einsum', 'elementwise_equal', 'embedding', 'equal', 'expand_as', 'expand_dims', 'exponential_decay', 'eye', 'fc', 'fill_constant', 'flatten', 'frac', 'fsp_matrix', 'full', 'full_like', 'gaussian_random', 'get_tensor_from_selected_rows', 'glu', 'greater_equal', 'greater_than', 'group_norm', 'gru_unit', 'hardsigmoid', 'hardtanh', 'has_inf', 'has_nan', 'hsigmoid', 'im2sequence', 'image_resize', 'image_resize_short', 'increment', 'inner', 'inplace_abn', 'instance_norm', 'interpolate', 'inverse_time_decay', 'iou_similarity', 'is_empty', 'isfinite', 'kl_div', 'l1_loss', 'l2_normalize', 'lambda_decay', 'layer_norm', 'less_equal', 'less_than', 'linear', 'linear_lr_warmup', 'linspace', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'lstm', 'lstm_unit', 'masked_fill', 'max_pool2d', 'mean', 'mean_iou', 'median', 'merge_selected_rows', 'meshgrid', 'moveaxis', 'mse', 'mse_loss', 'multi_dot', 'nan_to_num', 'nanmean', 'nansum', 'natural_exp_decay', 'nce', 'neg', 'negative', 'noam_decay', 'nonzero', 'norm', 'normalize', 'not_equal', 'npair_loss', 'numel', 'one_hot', 'ones', 'ones_like', 'outer', 'pad_constant_like', 'piecewise_decay', 'polygon_box_transform', 'polynomial_decay', 'pool2d', 'pool3d', 'pow', 'prelu', 'prior_box', 'rad2deg', 'randint', 'randn', 'randperm', 'range', 'rank', 'repeat_interleave', 'resize_bilinear', 'resize_nearest', 'resize_trilinear', 'rnn', 'row_conv', 'sampled_softmax_with_cross_entropy', 'sampling_id', 'scatter_nd', 'searchsorted', 'sequence_mask', 'shard_index', 'soft_relu', 'softmax', 'softmax_with_cross_entropy', 'sort', 'space_to_depth', 'spectral_norm', 'split', 'square_error_cost', 'std', 'sum', 'sums', 'swapaxes', 'switch_case', 't', 'teacher_student_sigmoid_loss', 'temporal_shift', 'tensordot', 'topk', 'tril', 'triu', 'uniform_random', 'unique', 'unique_with_counts', 'var', 'where', 'while_loop', 'yolo_box', 'zeros', 'zeros_like', 'abs', 'acos', 'acosh', 'adadelta', 'adagrad', 'adam', 'adamax', 'adamw', 'add', 'addmm', 'affine_channel', 'affine_grid', 'affine_grid_spread', 'all', 'allclose', 'alltoall', 'amax', 'amin', 'any', 'arg_max', 'arg_min', 'argsort', 'asin', 'asinh', 'assign_value', 'atan', 'atan2', 'atanh', 'barrier', 'bce_loss', 'bernoulli', 'bicubic_interp', 'bicubic_interp_v2', 'bilinear_interp', 'bilinear_interp_v2', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'bpr_loss', 'brelu', 'c_allgather', 'c_allreduce_max', 'c_allreduce_min', 'c_allreduce_prod', 'c_allreduce_sum', 'c_alltoall', 'c_broadcast', 'c_concat', 'c_identity', 'c_reduce_sum', 'c_reducescatter', 'c_shard', 'c_split', 'c_unshard', 'cast', 'ceil', 'celu', 'cholesky', 'cholesky_solve', 'clear_in_array', 'clip_by_norm', 'concat', 'conv2d_backprop_filter', 'conv2d_backprop_input', 'conv3d_backprop_filter', 'conv3d_backprop_input', 'cos', 'cos_sim', 'cosh', 'create_tape', 'crop', 'crop_tensor', 'cross_entropy2', 'cumprod', 'decayed_adagrad', 'depthwise_conv2d', 'depthwise_conv2d_transpose', 'determinant', 'diag_embed', 'diag_v2', 'diagonal', 'digamma', 'dot', 'elementwise_add', 'elementwise_div', 'elementwise_floordiv', 'elementwise_fmax', 'elementwise_fmin', 'elementwise_heaviside', 'elementwise_max', 'elementwise_min', 'elementwise_mod', 'elementwise_mul', 'elementwise_pow', 'elementwise_sub', 'elu', 'embedding_scatter', 'equal_all', 'erf', 'exp', 'expand', 'expand_as_v2', 'expand_like', 'expand_v2', 'expm1', 'feed', 'fetch', 'fill_any_like', 'fill_constant_batch_size_like', 'fill_zeros_like', 'flash_attn', 'flatten2', 'flatten_contiguous_range', 'flip', 'floor', 'floor_divide', 'floor_mod', 'fmax', 'fmin', 'fold', 'fold_like', 'frobenius_norm', 'ftrl', 'gather', 'gather_nd', 'gaussian_random_batch_size_like', 'gelu', 'grid_sampler', 'hard_shrink', 'hard_sigmoid', 'hard_swish', 'hardshrink', 'hardswish', 'heaviside', 'hinge_loss', 'huber_loss', 'index_add', 'index_sample', 'index_select', 'inverse', 'isclose', 'isfinite_v2', 'isinf', 'isinf_v2', 'isnan', 'isnan_v2', 'kldiv_loss', 'kron', 'label_smooth', 'lamb', 'last_of_each', 'leaky_relu', 'lerp', 'lgamma', 'linear_interp', 'linear_interp_v2', 'linear_recurrence', 'lod_array_length', 'log', 'log10', 'log1p', 'log2', 'log_loss', 'log_sigmoid', 'log_softmax', 'logcumsumexp', 'logsigmoid', 'logsumexp', 'lookup_table', 'lookup_table_v2', 'lrn', 'margin_rank_loss', 'masked_select', 'matmul', 'matmul_v2', 'matrix_power', 'max', 'max_pool2d_with_index', 'max_pool3d_with_index', 'maximum', 'maxout', 'maxout_index', 'merge_lod_tensor', 'min', 'minimum', 'minus', 'mish', 'mm', 'mod', 'modified_huber_loss', 'momentum', 'mul', 'multiplex', 'multiply', 'mv', 'nearest_interp', 'nearest_interp_v2', 'nll_loss', 'non_max_suppression', 'one_hot_v2', 'p_norm', 'pad', 'pad2d', 'pad3d', 'pixel_shuffle', 'pixel_unshuffle', 'polygamma', 'pool2d_gather_max', 'pool2d_scatter_max', 'pool2d_spread', 'pool3d_gather_max', 'pool3d_scatter_max', 'pool3d_spread', 'pop_tape', 'power', 'prod', 'proximal_adagrad', 'proximal_gd', 'push_tape', 'put_along_axis', 'rank_loss', 'read_from_array', 'reciprocal', 'recv_v2', 'reduce_all', 'reduce_amax', 'reduce_amin', 'reduce_any', 'reduce_max', 'reduce_mean', 'reduce_min', 'reduce_prod', 'reduce_sum', 'relu', 'relu6', 'remainder', 'resample', 'resample_spread', 'reshape', 'reshape2', 'reshape_like', 'reverse', 'rint', 'rmsprop', 'roll', 'round', 'rsqrt', 'scale', 'scatter', 'scatter_nd_add', 'select_input', 'select_output', 'selu', 'send_v2', 'set_value', 'sgd', 'sgn', 'shape', 'shuffle_channel', 'sigmoid', 'sigmoid_cross_entropy_with_logits', 'sigmoid_focal_loss', 'sign', 'silu', 'sin', 'sinh', 'size', 'slice', 'smooth_l1', 'smooth_l1_loss', 'softplus', 'softshrink', 'softsign', 'solve', 'split_like', 'split_lod_tensor', 'sqrt', 'square', 'squared_l2_norm', 'squeeze', 'squeeze2', 'stack', 'stand_in', 'stanh', 'strided_slice', 'subtract', 'sum_like', 'swish', 'sync_batch_norm', 'take_along_axis', 'tan', 'tanh', 'tanh_shrink', 'tanhshrink', 'tape_has_more', 'tensor_array_like', 'tensor_array_to_tensor', 'tensor_to_tensor_array', 'thresholded_relu', 'tile', 'top_k', 'top_k_v2', 'trace', 'transpose', 'transpose2', 'triangular_solve', 'tril_triu', 'trilinear_interp', 'trilinear_interp_v2', 'trunc', 'truncated_gaussian_random', 'unbind', 'uncrop', 'undefined', 'undiagonal', 'unfold', 'ungather', 'uniform_random_batch_size_like', 'unpad2d', 'unpad3d', 'unslice', 'unsqueeze', 'unsqueeze2', 'unstack', 'untile', 'view_dtype', 'where_index', 'window_sum', 'write_to_array']
 
 def abs(x: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def acos(x: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
@@ -241,8 +262,6 @@ def any(x: _Tensor, axis: Any = ..., keepdim: bool | None = ..., name: str | Non
 def any(x: _Tensor, dim: Any = ..., keep_dim: bool | None = ..., reduce_all: bool | None = ..., in_dtype: Any = ..., out_dtype: Any = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def arg_max(x: _Tensor, axis: int | None = ..., keepdims: bool | None = ..., flatten: bool | None = ..., dtype: Any = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def arg_min(x: _Tensor, axis: int | None = ..., keepdims: bool | None = ..., flatten: bool | None = ..., dtype: Any = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
-def argmax(x: _Tensor, axis: int | None = ..., *, keepdims: bool | None = ..., flatten: bool | None = ..., dtype: Any = ..., name: str | None = ..., act: str | None = ...) -> Variable: ...
-def argmin(x: _Tensor, axis: int | None = ..., *, keepdims: bool | None = ..., flatten: bool | None = ..., dtype: Any = ..., name: str | None = ..., act: str | None = ...) -> Variable: ...
 def argsort(input: _Tensor, axis: int | None = ..., descending: bool | None = ..., name: str | None = ..., *, act: str | None = ...) -> tuple[Variable, Variable]: ...
 def asin(x: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def asinh(x: _Tensor, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
@@ -361,6 +380,8 @@ def grid_sampler(x: _Tensor, grid: _Tensor, name: str | None = ..., *, mode: str
 def hard_shrink(x: _Tensor, threshold: float | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def hard_sigmoid(x: _Tensor, slope: float | None = ..., offset: float | None = ..., name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def hard_swish(x: _Tensor, threshold: float | None = ..., scale: float | None = ..., offset: float | None = ..., name: str | None = ..., *, act: str | None = ...) -> Variable: ...
+def hardshrink(x: _Tensor, threshold: float | None = ..., name: str | None = ..., *, act: str | None = ...) -> Variable: ...
+def hardswish(x: _Tensor, name: str | None = ..., *, threshold: float | None = ..., scale: float | None = ..., offset: float | None = ..., act: str | None = ...) -> Variable: ...
 def heaviside(x: _Tensor, y: _Tensor, name: str | None = ..., *, axis: int | None = ..., act: str | None = ...) -> Variable: ...
 def hinge_loss(logits: _Tensor, labels: _Tensor, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def huber_loss(input: _Tensor, label: _Tensor, delta: float, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
@@ -391,6 +412,7 @@ def log10(x: _Tensor, *, name: str | None = ..., act: str | None = ...) -> Varia
 def log1p(x: _Tensor, out: Any = ..., name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def log2(x: _Tensor, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def log_loss(input: _Tensor, label: _Tensor, epsilon: float | None = ..., name: str | None = ..., *, act: str | None = ...) -> Variable: ...
+def log_sigmoid(x: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def log_softmax(input: _Tensor, axis: int | None = ..., dtype: Any = ..., name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def logcumsumexp(x: _Tensor, axis: int | None = ..., flatten: bool | None = ..., exclusive: bool | None = ..., reverse: bool | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def logsigmoid(x: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
@@ -436,7 +458,7 @@ def multiply(x: _Tensor, y: _Tensor, name: str | None = ..., *, axis: int | None
 def mv(x: _Tensor, vec: _Tensor, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def nearest_interp(x: _Tensor, out_d: int | None = ..., out_h: int | None = ..., out_w: int | None = ..., scale: float | Variable | None = ..., interp_method: str | None = ..., align_corners: bool | None = ..., align_mode: int | None = ..., data_layout: str | None = ..., *, out_size: _Tensor | None = ..., size_tensor: _Tensors | None = ..., scale_tensor: _Tensor | None = ..., name: str | None = ..., act: str | None = ...) -> Variable: ...
 def nearest_interp_v2(x: _Tensor, out_d: int | None = ..., out_h: int | None = ..., out_w: int | None = ..., scale: Any = ..., interp_method: str | None = ..., align_corners: bool | None = ..., align_mode: int | None = ..., data_layout: str | None = ..., *, out_size: _Tensor | None = ..., size_tensor: _Tensors | None = ..., scale_tensor: _Tensor | None = ..., name: str | None = ..., act: str | None = ...) -> Variable: ...
-def nll_loss(x: _Tensor, label: _Tensor, ignore_index: int | None = ..., reduction: str | None = ..., *, weight: _Tensor | None = ..., name: str | None = ..., act: str | None = ...) -> tuple[Variable, Variable]: ...
+def nll_loss(input: _Tensor, label: _Tensor, weight: _Tensor | None = ..., ignore_index: int | None = ..., reduction: str | None = ..., name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def non_max_suppression(boxes: _Tensor, scores: _Tensor, most: int, iou_threshold: float | None = ..., score_threshold: float | None = ..., center: bool | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def one_hot_v2(x: _Tensor, depth: int, dtype: Any = ..., allow_out_of_range: bool | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def p_norm(x: _Tensor, porder: float | None = ..., axis: int | None = ..., epsilon: float | None = ..., keepdim: bool | None = ..., asvector: bool | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
@@ -534,7 +556,6 @@ def stand_in(shape: Any = ..., dtype: Any = ..., *, x: _Tensor | None = ..., nam
 def stanh(x: _Tensor, scale_a: float | None = ..., scale_b: float | None = ..., name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def strided_slice(input: _Tensor, axes: Any, starts: Any, ends: Any, strides: Any, *, decrease_axis: Any = ..., infer_flags: Any = ..., starts_tensor: _Tensor | None = ..., ends_tensor: _Tensor | None = ..., starts_tensor_list: _Tensors | None = ..., ends_tensor_list: _Tensors | None = ..., strides_tensor: _Tensor | None = ..., strides_tensor_list: _Tensors | None = ..., name: str | None = ..., act: str | None = ...) -> Variable: ...
 def subtract(x: _Tensor, y: _Tensor, name: str | None = ..., *, axis: int | None = ..., act: str | None = ...) -> Variable: ...
-def sum(x: _Tensors, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def sum_like(x: _Tensor, like: _Tensor, axis: int | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def swish(x: _Tensor, beta: float | None = ..., name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def sync_batch_norm(x: _Tensor, scale: _Tensor, bias: _Tensor, mean: _Tensor, variance: _Tensor, epsilon: float | None = ..., momentum: float | None = ..., is_test: bool | None = ..., data_layout: str | None = ..., use_global_stats: bool | None = ..., trainable_statistics: bool | None = ..., *, name: str | None = ..., act: str | None = ...) -> tuple[Variable, Variable, Variable, Variable, Variable]: ...
@@ -542,6 +563,7 @@ def take_along_axis(input: _Tensor, index: _Tensor, Axis: int, *, name: str | No
 def tan(x: _Tensor, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def tanh(x: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def tanh_shrink(x: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
+def tanhshrink(x: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def tape_has_more(scopes: _Tensor, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def tensor_array_like(x: _Tensor, like: _Tensor, axis: int | None = ..., use_stack: bool | None = ..., *, pieces: _Tensor | None = ..., name: str | None = ..., act: str | None = ...) -> Variable: ...
 def tensor_array_to_tensor(x: _Tensor, axis: int | None = ..., use_stack: bool | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.program import Variable
-from graphad.types import as_float
+from graphad.types import FLOATS, as_float
 
 
 def checked_int(what: str, value: object, least: int | None = None) -> int:
@@ -25,6 +25,15 @@ def checked_float(what: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise InvalidType(f"{what} is a number, not {value!r}{_meant(value)}")
     return as_float(value)
+
+
+def checked_fractions(what: str, x: object, result: object, numbers: Mapping[str, object]) -> None:
+    """ValueError if numbers with a fraction have met integers whose result is of integers, without the fraction."""
+    if not isinstance(x, Variable) or not isinstance(result, Variable) or x.dtype in FLOATS or result.dtype != x.dtype:
+        return
+    for name, value in numbers.items():
+        if isinstance(value, float) and not value.is_integer():
+            raise InvalidValue(f"{what}: {name}={value} with integers, and the result is {result.dtype}: layers.cast(x, 'float32') first")
 
 
 def checked_flag(what: str, value: object) -> bool:

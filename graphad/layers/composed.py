@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
-from graphad.layers.checks import checked_flag, checked_float, checked_int, listed
+from graphad.layers.checks import checked_flag, checked_float, checked_fractions, checked_int, listed
 from graphad.layers.helper import AttrLike, LayerHelper, checked_input, emitted, layer
 from graphad.layers.nn import fc
 from graphad.layers.shaping import image_resize
@@ -187,12 +187,15 @@ def cumsum(
     """The sums of the elements up to each along an axis, the last one if None.
 
     Args:
+        x: a tensor; booleans count as 0 and 1.
         exclusive: whether an element is left out of its own sum.
         reverse: whether the sums begin at the end.
         flatten: whether the sums go over all elements.
     """
     along = -1 if axis is None else checked_int("layers.cumsum: axis", axis)
-    return emitted("cumsum", [checked_input("cumsum", x)], axis=along, flatten=flatten, exclusive=bool(exclusive), reverse=bool(reverse))  # type: ignore[no-any-return]
+    tensor = checked_input("cumsum", x)
+    counted = tensor.astype("int64") if tensor.dtype == "bool" else tensor
+    return emitted("cumsum", [counted], axis=along, flatten=flatten, exclusive=bool(exclusive), reverse=bool(reverse))  # type: ignore[no-any-return]
 
 
 # -- constants -----------------------------------------------------------------------------------
@@ -469,7 +472,10 @@ def pow(x: Variable, factor: object = 1.0, name: str | None = None) -> Variable:
     base = checked_input("pow", x)
     if isinstance(factor, Variable):
         return emitted("elementwise_pow", [base, factor if factor.dtype == base.dtype else factor.astype(base.dtype)], name)  # type: ignore[no-any-return]
-    return emitted("pow", [base], name, factor=checked_float("layers.pow: factor", factor))  # type: ignore[no-any-return]
+    power = checked_float("layers.pow: factor", factor)
+    result: Variable = emitted("pow", [base], name, factor=power)
+    checked_fractions("layers.pow", base, result, {"factor": power if power >= 0 else 1 / 2})
+    return result
 
 
 @layer

@@ -12,7 +12,7 @@ _PLAIN = Spec("x, name=None")
 
 SPECS: dict[str, Spec] = {
     **{
-        f"reduce_{kind}": Spec("input, dim=None, keep_dim=False, name=None", f"reduce_{kind}")
+        f"reduce_{kind}": Spec("input, dim=None, keep_dim=False, name=None", f"reduce_{kind}", counts=kind in ("sum", "prod"))
         for kind in ("sum", "mean", "max", "min", "prod", "all", "any")
     },
     **{
@@ -72,8 +72,6 @@ SPECS: dict[str, Spec] = {
     "unstack": Spec("x, axis=0, num=None"),
     # -- products, sums, order
     "addmm": Spec("input, x, y, alpha=1.0, beta=1.0, name=None", binds={"alpha": "Alpha", "beta": "Beta"}),
-    "argmax": Spec("x, axis=0", "arg_max"),
-    "argmin": Spec("x, axis=0", "arg_min"),
     "argsort": Spec("input, axis=-1, descending=False, name=None"),
     "bmm": Spec("x, y, name=None"),
     "clip_by_norm": Spec("x, max_norm, name=None"),
@@ -88,7 +86,6 @@ SPECS: dict[str, Spec] = {
     ),
     "mul": Spec("x, y, x_num_col_dims=1, y_num_col_dims=1, name=None"),
     "scale": Spec("x, scale=1.0, bias=0.0, bias_after_scale=True, act=None, name=None"),
-    "sum": Spec("x"),
     "trace": Spec("input, offset=0, dim1=0, dim2=1, out=None, name=None", binds={"dim1": "axis1", "dim2": "axis2", "out": ""}),
     # -- losses
     "bpr_loss": Spec("input, label, name=None"),

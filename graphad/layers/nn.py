@@ -161,6 +161,7 @@ def dropout(
     """Zero each element with a probability (N. Srivastava et al., 2014).
 
     Args:
+        x: a tensor.
         dropout_prob: the probability.
         is_test: whether this is inference, where no element is zeroed.
         seed: draws the same in every run; None or 0 draws again.
@@ -300,15 +301,24 @@ def mse(input: Variable, label: Variable) -> Variable:
 
 
 @layer
-def mse_loss(input: Variable, label: Variable) -> Variable:
-    """The mean of the squared error, a scalar; Fluid's name for ``mse``."""
-    return mse(input, label)
+def mse_loss(input: Variable, label: Variable, *, reduction: str = "mean") -> Variable:
+    """The mean of the squared error, a scalar; Fluid's name for ``mse``. As in Paddle 2 the ``reduction`` may be "sum" or "none"."""
+    if reduction == "mean":
+        return mse(input, label)
+    with at_users_line("layers.mse_loss"):
+        if reduction not in ("sum", "none"):
+            raise InvalidValue(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+    errors = square_error_cost(input, label)
+    return errors.sum() if reduction == "sum" else errors
 
 
 @layer
 def mean(x: Variable, name: str | None = None, *, axis: int | Sequence[int] | None = None, keepdim: bool = False) -> Variable:
-    """The mean of all elements, a scalar of shape []; with ``axis`` or ``keepdim``, as Paddle 2 has them, that along axes."""
-    if axis is not None or keepdim:
+    """The mean of all elements, a scalar of shape []; with ``axis`` or ``keepdim``, as Paddle 2 has them, that along axes.
+
+    The mean of integers is of float32.
+    """
+    if axis is not None or keepdim or checked_input("mean", x).dtype not in FLOATS:
         return checked_input("mean", x).mean(axis, keepdim=checked_flag("layers.mean: keepdim", keepdim))
     return LayerHelper("mean", name).append("mean", {"X": checked_input("mean", x)})
 

@@ -19,6 +19,7 @@ from graphad.layers.shaping import split
 from graphad.layers.values import constant, is_literal
 from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
+from graphad.types import dtype_name
 
 Axes = int | Sequence[int] | None
 
@@ -215,6 +216,52 @@ def var(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = F
 def std(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None) -> Variable:
     """The root of ``var``, with the same parameters."""
     return emitted("sqrt", [var(x, axis, unbiased, keepdim)], name)  # type: ignore[no-any-return]
+
+
+@layer
+def sum(
+    x: Variable | Sequence[Variable], axis: Axes = None, dtype: object = None, keepdim: bool = False, name: str | None = None
+) -> Variable:
+    """The sum of several tensors, as in Fluid; with ``axis`` or ``keepdim`` that of a tensor along axes, as in Paddle 2.
+
+    ``x.sum()`` and ``reduce_sum(x)`` add up all elements of one.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program()) as program:
+    ...     x = ga.layers.assign([[1.0, 2.0], [3.0, 4.0]])
+    ...     sums = [ga.layers.sum([x, x]), ga.layers.sum(x, axis=0)]
+    >>> [each.tolist() for each in ga.Executor().run(program, fetch_list=sums)]
+    [[[2.0, 4.0], [6.0, 8.0]], [4.0, 6.0]]
+    """
+    if axis is None and not checked_flag("layers.sum: keepdim", keepdim):
+        items = list(x) if isinstance(x, list | tuple) else [x]
+        total: Variable = emitted("sum", [[checked_input("sum", item) for item in items]], name)
+    else:
+        total = _named(checked_input("sum", x).sum(axis, keepdim), name)
+    return total if dtype is None else total.astype(dtype)
+
+
+def _place_of(kind: str, x: Variable, axis: int | None, keepdims: bool, dtype: object, name: str | None) -> Variable:
+    along = -1 if axis is None else checked_int(f"layers.arg{kind}: axis", axis)
+    kept = checked_flag(f"layers.arg{kind}: keepdims", keepdims)
+    tensor = checked_input(f"arg{kind}", x)
+    return emitted(f"arg_{kind}", [tensor], name, axis=along, flatten=axis is None, keepdims=kept, dtype=dtype_name(dtype))  # type: ignore[no-any-return]
+
+
+@layer
+def argmax(
+    x: Variable, axis: int | None = 0, keepdims: bool = False, dtype: object = "int64", name: str | None = None, *, flatten: bool = False
+) -> Variable:
+    """Where the largest element is along an axis, the first one unless told otherwise; among all elements if it is None, as in numpy."""
+    return _place_of("max", x, None if flatten else axis, keepdims, dtype, name)
+
+
+@layer
+def argmin(
+    x: Variable, axis: int | None = 0, keepdims: bool = False, dtype: object = "int64", name: str | None = None, *, flatten: bool = False
+) -> Variable:
+    """Where the smallest element is along an axis, the first one unless told otherwise; among all elements if it is None, as in numpy."""
+    return _place_of("min", x, None if flatten else axis, keepdims, dtype, name)
 
 
 @layer

@@ -10,7 +10,7 @@ def _binary(op: str) -> Spec:
 
 
 def _reduction(op: str) -> Spec:
-    return Spec("x, axis=None, keepdim=False, name=None", op, binds={"axis": "dim", "keepdim": "keep_dim"})
+    return Spec("x, axis=None, keepdim=False, name=None", op, binds={"axis": "dim", "keepdim": "keep_dim"}, counts=op == "reduce_prod")
 
 
 NAMES: dict[str, Spec] = {
@@ -31,5 +31,10 @@ NAMES: dict[str, Spec] = {
     **{kind: _reduction(f"reduce_{kind}") for kind in ("max", "min", "prod", "all", "any", "amax", "amin")},
     "isnan": Spec("x, name=None", "isnan_v2"),
     "isinf": Spec("x, name=None", "isinf_v2"),
+    "hardshrink": Spec("x, threshold=0.5, name=None", "hard_shrink"),
+    "hardswish": Spec("x, name=None", "hard_swish"),
+    "log_sigmoid": Spec("x, name=None", "logsigmoid"),
+    "nll_loss": Spec("input, label, weight=None, ignore_index=-100, reduction='mean', name=None", "nll_loss", out=("Out",)),
+    "tanhshrink": Spec("x, name=None", "tanh_shrink"),
     "sgn": Spec("x, name=None", "sign"),
 }

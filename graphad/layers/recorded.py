@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphad.errors import InvalidType
+from graphad.layers.checks import checked_fractions
 from graphad.layers.fluid_signatures import SPECS
 from graphad.layers.helper import checked_activation, layer
 from graphad.layers.numpy_signatures import NAMES
@@ -54,6 +55,8 @@ def _tensors_alone(form: Form) -> int:
     in_order = [slot.name for slot in slots] == [s.name for s in form.definition.inputs.values() if not s.optional]
     leading = all(part.slot is not None for part in form.positional[: len(slots)])
     required = any(not attr.has_default for attr in form.definition.attrs.values()) or any(slot.variadic for slot in slots)
+    if form.counts:
+        return -1
     return len(slots) if slots and same and in_order and leading and not required else -1
 
 
@@ -111,14 +114,19 @@ def _called(form: Form, arguments: Mapping[str, object]) -> Any:
         part = form.parts[name]
         if part.slot is not None:
             slots[part.slot.name] = value
+        elif part.attr is not None and value is None and part.default is not None:
+            raise InvalidType(f"{form}: {name} is {form.definition.attrs[part.attr].kind}, not None")
         elif part.attr is not None and value is not None:
             _set_attr(form, part, value, slots, attrs)
         elif part.attr is None and name not in LAST:
             _check_hint(form, part, value)
     inputs = [slots.get(slot) for slot in form.definition.inputs]
+    if form.counts and isinstance(inputs[0], Variable) and inputs[0].dtype == "bool":
+        inputs[0] = inputs[0].astype("int64")
     while inputs and inputs[-1] is None:
         inputs.pop()
     results = _recorded(form, _with_constants(form, inputs), attrs, _name(form, arguments))
+    checked_fractions(str(form), inputs[0] if inputs else None, results, attrs)
     return _activated(form, results, arguments.get("act"))
 
 

@@ -27,13 +27,15 @@ _NO_BINDS: Mapping[str, str] = {}
 class Spec(NamedTuple):
     """A layer as Fluid has it: its signature, the operator, parameters under other names, and the outputs that are returned.
 
-    A parameter that is bound to "" has no effect on what is computed: a hint such as ``use_cudnn``.
+    A parameter that is bound to "" has no effect on what is computed: a hint such as ``use_cudnn``. A layer that ``counts`` takes
+    booleans as 0 and 1 of int64.
     """
 
     signature: str
     op: str | None = None
     binds: Mapping[str, str] = _NO_BINDS
     out: tuple[str, ...] | None = None
+    counts: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,11 @@ class Form:
         if self.spec is not None and self.spec.out is not None:
             return self.spec.out
         return tuple(slot.name for slot in self.definition.outputs.values() if not slot.optional)
+
+    @property
+    def counts(self) -> bool:
+        """Whether booleans are taken as 0 and 1."""
+        return self.spec is not None and self.spec.counts
 
     def keyword(self, word: str) -> Part | None:
         """The parameter that a keyword means: by its name, by the attribute's, or by another word for it."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from graphad.ops.registry import REGISTRY
-from graphad.ops.tensor_literals import as_tensor, constant_like
-from graphad.types import FLOATS, Shape, Tensor, dtype_name, element_count
+from graphad.ops.tensor_literals import as_tensor
+from graphad.types import FLOATS, Shape, Tensor, as_float, dtype_name, element_count
 
 if TYPE_CHECKING:
     from graphad.ops.definition import OpDef
@@ -48,6 +48,23 @@ class Methods:
         """The number of elements: an int, or a tensor of it where an extent is unknown before the program runs."""
         count = element_count(self.shape)
         return count if -1 not in self.shape else self._on("size")
+
+    def _beside(self, value: object) -> Self:
+        """The tensor in the dtype in which it meets a number or an array."""
+        return self
+
+    def _operands(self, x: object, y: object) -> tuple[Tensor, Tensor]:
+        """Two operands, one of which is this tensor, as an operator takes them."""
+        return as_tensor(x, self), as_tensor(y, self)
+
+    def _with(self, op: str, other: object) -> Self:
+        """An operator of this tensor and another operand."""
+        result: Self = REGISTRY[op](*self._operands(self, other))
+        return result
+
+    def _to_power(self, power: float) -> Self:
+        base = self if power >= 0 else self._beside(0.5)
+        return base._beside(power)._on("pow", factor=as_float(power))
 
     def _on(self, op: str, *others: object, **attrs: object) -> Self:
         result: Self = REGISTRY[op](self, *others, **attrs)
@@ -97,11 +114,11 @@ class Methods:
 
     def squeeze(self, axis: Axis = None) -> Self:
         """Without axes of extent 1: those named, or all of them."""
-        return self._on("squeeze", axes=_axes(axis))
+        return self._on("squeeze", axes=axes_of(axis))
 
     def unsqueeze(self, axis: int | Sequence[int]) -> Self:
         """With axes of extent 1 at the places named."""
-        return self._on("unsqueeze", axes=_axes(axis))
+        return self._on("unsqueeze", axes=axes_of(axis))
 
     def astype(self, dtype: object) -> Self:
         """The elements in another dtype, by name or as numpy's."""
@@ -155,7 +172,7 @@ class Methods:
     # -- reductions ------------------------------------------------------------------------------
 
     def _reduced(self, op: str, axis: Axis, keepdims: bool) -> Self:
-        return self._on(op, dim=_axes(axis), keep_dim=keepdims, reduce_all=axis is None)
+        return self._on(op, dim=axes_of(axis), keep_dim=keepdims, reduce_all=axis is None)
 
     def _counted(self) -> Self:
         return self.astype("int64") if self.dtype == "bool" else self
@@ -200,7 +217,7 @@ class Methods:
 
     def _degrees(self, axis: Axis, ddof: int) -> float:
         """A number of elements over ``ddof`` less."""
-        count = element_count(tuple(self.shape[number] for number in _axes(axis)) if axis is not None else self.shape)
+        count = element_count(tuple(self.shape[number] for number in axes_of(axis)) if axis is not None else self.shape)
         if count < 0 or count <= ddof:
             self.refuse(f"ddof={ddof} needs more elements than that along axis={axis} of {self!r}, and their number known")
         return count / (count - ddof)
@@ -242,24 +259,23 @@ class Methods:
 
     def dot(self, other: Tensor) -> Self:
         """``x @ other``."""
-        return self._on("matmul_v2", as_tensor(other, self))
+        return self._with("matmul_v2", other)
 
     def matmul(self, other: Tensor) -> Self:
         """``x @ other``."""
-        return self._on("matmul_v2", as_tensor(other, self))
+        return self._with("matmul_v2", other)
 
     def clip(self, min: float | None = None, max: float | None = None) -> Self:
         """The elements, at least ``min`` and at most ``max``; None leaves a side open."""
         if min is not None and max is not None:
-            return self._on("clip", min=float(min), max=float(max))
+            return self._beside(min)._beside(max)._on("clip", min=float(min), max=float(max))
         if min is None and max is None:
             return self._on("assign")
-        op, bound = ("elementwise_max", min) if max is None else ("elementwise_min", max)
-        return self._on(op, constant_like(self, bound))
+        return self._with("elementwise_max", min) if max is None else self._with("elementwise_min", max)
 
     def softmax(self, axis: int = -1) -> Self:
         """``exp(x)`` over its sum along an axis."""
-        return self._on("softmax", axis=axis)
+        return self._floating()._on("softmax", axis=axis)
 
     # -- functions of each element ---------------------------------------------------------------
 
@@ -273,15 +289,15 @@ class Methods:
 
     def cos(self) -> Self:
         """The cosines."""
-        return self._on("cos")
+        return self._floating()._on("cos")
 
     def erf(self) -> Self:
         """The error function."""
-        return self._on("erf")
+        return self._floating()._on("erf")
 
     def exp(self) -> Self:
         """The exponentials."""
-        return self._on("exp")
+        return self._floating()._on("exp")
 
     def floor(self) -> Self:
         """The next whole numbers below."""
@@ -289,23 +305,23 @@ class Methods:
 
     def log(self) -> Self:
         """The natural logarithms."""
-        return self._on("log")
+        return self._floating()._on("log")
 
     def log10(self) -> Self:
         """The logarithms to base 10."""
-        return self._on("log10")
+        return self._floating()._on("log10")
 
     def log1p(self) -> Self:
         """The logarithms of 1 + x."""
-        return self._on("log1p")
+        return self._floating()._on("log1p")
 
     def log2(self) -> Self:
         """The logarithms to base 2."""
-        return self._on("log2")
+        return self._floating()._on("log2")
 
     def reciprocal(self) -> Self:
         """1 / x."""
-        return self._on("reciprocal")
+        return self._floating()._on("reciprocal")
 
     def relu(self) -> Self:
         """The larger of x and 0."""
@@ -313,17 +329,19 @@ class Methods:
 
     def round(self, decimals: int = 0) -> Self:
         """The nearest whole numbers, or multiples of ``10**-decimals``."""
+        if self.dtype not in FLOATS and decimals >= 0:
+            return self._on("assign")
         if not decimals:
             return self._on("round")
-        return self._on("scale", scale=10.0**decimals)._on("round")._on("scale", scale=10.0**-decimals)
+        return self._floating()._on("scale", scale=10.0**decimals)._on("round")._on("scale", scale=10.0**-decimals)
 
     def rsqrt(self) -> Self:
         """1 over the square root."""
-        return self._on("rsqrt")
+        return self._floating()._on("rsqrt")
 
     def sigmoid(self) -> Self:
         """1 / (1 + exp(-x))."""
-        return self._on("sigmoid")
+        return self._floating()._on("sigmoid")
 
     def sign(self) -> Self:
         """-1, 0 or 1."""
@@ -331,11 +349,11 @@ class Methods:
 
     def sin(self) -> Self:
         """The sines."""
-        return self._on("sin")
+        return self._floating()._on("sin")
 
     def sqrt(self) -> Self:
         """The square roots."""
-        return self._on("sqrt")
+        return self._floating()._on("sqrt")
 
     def square(self) -> Self:
         """The squares."""
@@ -343,11 +361,11 @@ class Methods:
 
     def tan(self) -> Self:
         """The tangents."""
-        return self._on("tan")
+        return self._floating()._on("tan")
 
     def tanh(self) -> Self:
         """The hyperbolic tangents."""
-        return self._on("tanh")
+        return self._floating()._on("tanh")
 
 
 def _listed(items: tuple[Any, ...]) -> list[int]:
@@ -355,5 +373,6 @@ def _listed(items: tuple[Any, ...]) -> list[int]:
     return list(items[0]) if len(items) == 1 and isinstance(items[0], list | tuple) else list(items)
 
 
-def _axes(axis: Axis) -> list[int]:
+def axes_of(axis: Axis) -> list[int]:
+    """The axes as a list; none of them if it is None."""
     return [] if axis is None else [axis] if isinstance(axis, int) else list(axis)

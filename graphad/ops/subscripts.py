@@ -1,10 +1,11 @@
 """``x[...]`` with numpy's meaning, recorded as operators.
 
-A subscript is read in three steps:
+A subscript is read in four steps:
 
-    x[2:, None, i, ::-1]    1. whole numbers and slices     one strided_slice; numbers take their axes away
-                            2. index tensors                gather along one axis, gather_nd over several
-                            3. None                         unsqueeze
+    x[2:, None, i, ::-1]    1. slices between tensors       one strided_slice, which reads its bounds when the program runs: x[i:i + 2]
+                            2. whole numbers and slices     one strided_slice; numbers take their axes away
+                            3. index tensors                gather along one axis, gather_nd over several
+                            4. None                         unsqueeze
 
 With an index tensor in the subscript, whole numbers are index tensors as well: numpy puts the axes of the index where the indexed axes
 were if these are next to each other, and first if not.
@@ -50,10 +51,12 @@ def subscripted(x: Indexed, key: object, is_symbol: Callable[[object], bool]) ->
     """``x[key]``.
 
     Raises:
-        TypeError: a part is not a whole number, slice, None, ``...``, or tensor, array or list of integers or booleans.
+        TypeError: a part is not a whole number, slice, None, ``...``, or tensor, array or list of integers or booleans; or a bound of a
+            slice is not an integer.
         IndexError: there are more parts than axes, or a number is out of range.
     """
     items = _items(x, key, is_symbol)
+    x, items = _cut_between_tensors(x, items)
     if any(_is_index(item.value) for item in items):
         return _with_tensors(x, items)
     return _with_new_axes(_cut(x, items), items)
@@ -99,7 +102,7 @@ def _placed(x: Indexed, parts: Sequence[Tensor]) -> list[_Item]:
 def _tensor_of(x: Indexed, part: Tensor, is_symbol: Callable[[object], bool]) -> Tensor:
     """A part of a subscript with arrays and lists as index tensors."""
     if part is None or part is ... or isinstance(part, builtins.slice):
-        return _whole(x, part) if isinstance(part, builtins.slice) else part
+        return _whole(x, part, is_symbol) if isinstance(part, builtins.slice) else part
     if isinstance(part, list):
         part = np.asarray(part, None if part else "int64")
     if isinstance(part, np.ndarray | np.bool_) and part.dtype.kind == "b":
@@ -115,14 +118,23 @@ def _tensor_of(x: Indexed, part: Tensor, is_symbol: Callable[[object], bool]) ->
     return part
 
 
-def _whole(x: Indexed, part: builtins.slice) -> builtins.slice:
-    for bound in (part.start, part.stop, part.step):
-        if bound is not None and not hasattr(bound, "__index__"):
-            raise InvalidType(f"{x!r}: the bounds of a slice are whole numbers or None, not {bound!r}")
-    start, stop, step = (None if bound is None else bound.__index__() for bound in (part.start, part.stop, part.step))
+def _whole(x: Indexed, part: builtins.slice, is_symbol: Callable[[object], bool]) -> builtins.slice:
+    start, stop = (_bound(x, bound, is_symbol) for bound in (part.start, part.stop))
+    step = _bound(x, part.step, lambda bound: False)
     if step == 0:
         raise InvalidValue(f"{x!r}: the step of a slice is not 0")
     return builtins.slice(start, stop, step)
+
+
+def _bound(x: Indexed, bound: Tensor, is_symbol: Callable[[object], bool]) -> Tensor:
+    """A bound of a slice: a whole number, None, or a tensor of one integer."""
+    if is_symbol(bound):
+        if bound.dtype not in ("int32", "int64") or any(extent not in (1, -1) for extent in bound.shape):
+            raise InvalidType(f"{x!r}: a bound of a slice is one integer, not {bound!r}")
+        return bound
+    if bound is not None and not hasattr(bound, "__index__"):
+        raise InvalidType(f"{x!r}: the bounds of a slice are whole numbers or None, not {bound!r}")
+    return None if bound is None else bound.__index__()
 
 
 def _checked_number(x: Indexed, axis: int, number: int) -> int:
@@ -149,6 +161,35 @@ def _columns(x: Indexed, axis: int, mask: Tensor) -> list[_Item]:
     places = REGISTRY["where_index"](mask)
     columns = [REGISTRY["slice"](places, axes=[1], starts=[i], ends=[i + 1], decrease_axis=[1]) for i in range(rank)]
     return [_Item(axis + i, column, places) for i, column in enumerate(columns)]
+
+
+# -- slices between tensors ----------------------------------------------------------------------
+
+
+def _cut_between_tensors(x: Tensor, items: Sequence[_Item]) -> tuple[Tensor, list[_Item]]:
+    """``x`` cut where a slice has a tensor for a bound, and the items with nothing left to cut there."""
+    between = [item for item in items if isinstance(item.value, builtins.slice) and not _is_static(item.value)]
+    if not between:
+        return x, list(items)
+    bounds = [_bounds(item.value) for item in between]
+    starts = [_bound_tensor(x, start) for start, _, _ in bounds]
+    ends = [_bound_tensor(x, stop) for _, stop, _ in bounds]
+    steps = [step for _, _, step in bounds]
+    attrs = {"axes": [item.axis for item in between], "starts": [-1] * len(steps), "ends": [-1] * len(steps)}
+    if all(step == 1 for step in steps):
+        x = REGISTRY["slice"](x, None, None, starts, ends, **attrs)
+    else:
+        x = REGISTRY["strided_slice"](x, None, None, starts, ends, **attrs, strides=steps)
+    return x, [_Item(item.axis, builtins.slice(None), item.places) if item in between else item for item in items]
+
+
+def _is_static(part: builtins.slice) -> bool:
+    return all(bound is None or isinstance(bound, int) for bound in (part.start, part.stop))
+
+
+def _bound_tensor(x: Tensor, bound: Tensor) -> Tensor:
+    """A bound as a tensor: ``slice`` takes all of its bounds as tensors, or none."""
+    return array_constant(x, np.array([bound]), "int64") if isinstance(bound, int) else bound
 
 
 # -- numbers, slices and None --------------------------------------------------------------------
@@ -180,7 +221,7 @@ def _cuts(part: builtins.slice) -> bool:
     return (part.start or 0, part.stop, part.step or 1) != (0, None, 1)
 
 
-def _bounds(part: int | builtins.slice) -> tuple[int, int, int]:
+def _bounds(part: int | builtins.slice) -> tuple[Tensor, Tensor, int]:
     if isinstance(part, int):
         return part, part + 1 if part != -1 else FAR, 1
     step = part.step or 1

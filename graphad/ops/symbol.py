@@ -9,10 +9,10 @@ import numpy as np
 
 from graphad.errors import InvalidType
 from graphad.ops.array_functions import BINARY, instead_of
-from graphad.ops.methods import Methods
 from graphad.ops.registry import REGISTRY as REGISTRY
 from graphad.ops.subscripts import subscripted
-from graphad.ops.tensor_literals import as_tensor, check_number, is_literal, is_number
+from graphad.ops.tensor_literals import check_number, is_list_of_numbers, is_literal, is_number
+from graphad.ops.tensor_methods import TensorMethods
 from graphad.types import FLOATS, Shape, Tensor, TensorType, as_float
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ S = TypeVar("S", bound="Symbol")
 _NO_VALUE = "has no value before the program runs"
 
 
-class Symbol(Methods):
+class Symbol(TensorMethods):
     """Base of everything operators can be recorded on.
 
     Python's arithmetic, comparisons, ``& | ^ ~``, ``abs`` and subscripts build operators, and so do the methods that arrays have.
@@ -57,7 +57,7 @@ class Symbol(Methods):
         return _affine(self, bias=-other) if is_number(other) else _binary("elementwise_sub", self, other, self)
 
     def __rsub__(self, other: object) -> Self:
-        return _affine(self, scale=-1.0, bias=other) if is_number(other) else _binary("elementwise_sub", other, self, self)
+        return _affine(self, scale=-1, bias=other) if is_number(other) else _binary("elementwise_sub", other, self, self)
 
     def __mul__(self, other: object) -> Self:
         return _affine(self, scale=other) if is_number(other) else _binary("elementwise_mul", self, other, self)
@@ -73,7 +73,7 @@ class Symbol(Methods):
 
     def __pow__(self, other: Any) -> Self:
         if is_number(other):
-            return self._on("pow", factor=as_float(other))
+            return self._to_power(other)
         return _binary("elementwise_pow", self, other, self)
 
     def __rpow__(self, other: object) -> Self:
@@ -103,6 +103,12 @@ class Symbol(Methods):
     def __rshift__(self, other: object) -> Self:
         return self // _power_of_2(self, other)
 
+    def __rlshift__(self, other: object) -> Self:
+        return other * _power_of_2(self, self)  # type: ignore[operator, no-any-return]
+
+    def __rrshift__(self, other: object) -> Self:
+        return other // _power_of_2(self, self)  # type: ignore[operator, no-any-return]
+
     def __matmul__(self, other: object) -> Self:
         return _binary("matmul_v2", self, other, self)
 
@@ -110,7 +116,9 @@ class Symbol(Methods):
         return _binary("matmul_v2", other, self, self)
 
     def __neg__(self) -> Self:
-        return _affine(self, scale=-1.0)
+        if self.dtype == "bool":
+            self.refuse(f"-x of booleans, {self!r}: ~x is the opposite, and x.astype('float32') makes numbers")
+        return _affine(self, scale=-1)
 
     def __pos__(self) -> Self:
         return self._on("assign")
@@ -119,9 +127,7 @@ class Symbol(Methods):
         return self._on("abs")
 
     def __round__(self, ndigits: int | None = None) -> Self:
-        if ndigits is not None:
-            self.refuse(f"round({self!r}, {ndigits}): a tensor is rounded to whole numbers; scale it before and after")
-        return self._on("round")
+        return self.round(ndigits or 0)
 
     # -- comparisons and logic -------------------------------------------------------------------
 
@@ -238,10 +244,11 @@ def _is_symbol(value: object) -> bool:
 
 
 def _is_operand(value: object) -> bool:
-    return isinstance(value, Symbol) or is_literal(value)
+    return isinstance(value, Symbol) or is_literal(value) or is_list_of_numbers(value)
 
 
-def _affine(x: S, scale: float = 1.0, bias: float = 0.0) -> S:
+def _affine(x: S, scale: float = 1, bias: float = 0) -> S:
+    x = x._beside(scale)._beside(bias)
     check_number(x, scale)
     check_number(x, bias)
     result: S = REGISTRY["scale"](x, scale=as_float(scale), bias=as_float(bias))
@@ -258,7 +265,7 @@ def _power_of_2(x: Symbol, count: Any) -> object:
 
 def _binary(op: str, x: object, y: object, symbol: S) -> S:
     """An operator of two tensors, one of which is the symbol."""
-    result: S = REGISTRY[op](as_tensor(x, symbol), as_tensor(y, symbol))
+    result: S = REGISTRY[op](*symbol._operands(x, y))
     return result
 
 

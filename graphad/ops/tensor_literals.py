@@ -38,6 +38,11 @@ def is_literal(value: object) -> bool:
     return is_number(value) or (isinstance(value, np.ndarray) and value.dtype.kind in "biuf")
 
 
+def is_list_of_numbers(value: object) -> bool:
+    """Whether a value is a list or a tuple of numbers, or of such lists."""
+    return isinstance(value, list | tuple) and bool(value) and all(is_number(item) or is_list_of_numbers(item) for item in value)
+
+
 def values_slot(dtype: str) -> str:
     """The attribute of ``assign_value`` that holds the values of a dtype."""
     return SLOTS.get(dtype, "fp32_values" if dtype in FLOATS else "int32_values")
@@ -46,7 +51,7 @@ def values_slot(dtype: str) -> str:
 def check_number(x: Emitter, value: Tensor) -> None:
     """ShapeError if a number with a fraction meets a tensor of integers."""
     if x.dtype not in FLOATS and value != int(value):
-        raise ShapeError(f"{x!r} cannot be combined with {value}, which is no whole number: cast it first")
+        raise ShapeError(f"{x!r} cannot be combined with {value}, which is no whole number: cast it first, x.astype('float32')")
 
 
 def constant_like(like: Emitter, value: Tensor) -> Tensor:
@@ -69,12 +74,23 @@ def array_constant(like: Emitter, array: Array, dtype: str) -> Tensor:
 
 
 def as_tensor(value: object, like: Emitter) -> Tensor:
-    """A number or an array beside a symbol as a constant; a tensor as it is; TypeError for anything else."""
+    """A number, an array or a list of numbers beside a symbol as a constant; a tensor as it is; TypeError for anything else."""
+    value = unlisted(value, like)
     if is_literal(value):
         return constant_like(like, value)
     if not hasattr(value, "emit"):
         like.refuse(f"cannot combine {like!r} with {_shown(value)}: a variable, a number or an array is expected")
     return value
+
+
+def unlisted(value: object, like: Emitter) -> object:
+    """A list of numbers as an array, anything else as it is; TypeError if rows differ in length."""
+    if not is_list_of_numbers(value):
+        return value
+    try:
+        return np.asarray(value)
+    except ValueError:
+        like.refuse(f"cannot combine {like!r} with {_shown(value)}, whose rows differ in length")
 
 
 def _shown(value: object) -> str:

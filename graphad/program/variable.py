@@ -8,10 +8,15 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
+import numpy as np
+
 from graphad.errors import InvalidType, InvalidValue, ShapeError
-from graphad.ops import OpDef, Symbol
+from graphad.ops import REGISTRY, OpDef, Symbol
+from graphad.ops.definition import did_you_mean
+from graphad.ops.tensor_literals import as_tensor, is_literal, unlisted
+from graphad.ops.tensor_methods import INSTEAD
 from graphad.program.source import at_users_line, located, user_line
-from graphad.types import KINDS, TENSOR, Shape, Tensor, TensorType, checked_shape, dtype_name
+from graphad.types import FLOATS, KINDS, TENSOR, Shape, Tensor, TensorType, checked_shape, dtype_name
 
 if TYPE_CHECKING:
     from graphad.program.block import Block
@@ -46,6 +51,7 @@ class L2Decay:
     kind: ClassVar[str] = "l2"
 
 
+_WIDTHS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 Regularizer = L1Decay | L2Decay
 
 
@@ -143,15 +149,47 @@ class Variable(Symbol):
     def how_to_fetch(self) -> str:
         return f"executor.run(program, feed, fetch_list=[{self.name!r}]) returns its value as an array"
 
+    if not TYPE_CHECKING:  # a type checker would take any name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = "" if name.startswith("_") else _instead_of(name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
     def __getitem__(self, key: object) -> Self:
         with at_users_line():
             return super().__getitem__(key)
 
+    def _beside(self, value: object) -> Self:
+        """Booleans beside numbers are cast to what these are, and integers beside numbers with a fraction to float32, as in numpy."""
+        if self.dtype in FLOATS:
+            return self
+        array = np.asarray(value)
+        kind = array.dtype.kind
+        if kind == "f" and (self.dtype == "bool" or not np.all(np.isfinite(array) & (np.trunc(array) == array))):
+            return self.astype("float32")
+        return self.astype("int64") if self.dtype == "bool" and kind in "iu" else self
+
+    def _operands(self, x: Any, y: Any) -> tuple[Tensor, Tensor]:
+        """Numbers and arrays as constants; integers and booleans beside a wider kind are cast to it; of two widths of floats neither is."""
+        other = unlisted(y if x is self else x, self)
+        if not isinstance(other, Variable):
+            like = self._beside(other) if is_literal(other) else self
+            constant = as_tensor(other, like)
+            return (like, constant) if x is self else (constant, like)
+        if x.dtype == y.dtype or _width(x) == _width(y):
+            return x, y
+        wider = max(x, y, key=_width)
+        return x if x is wider else x.astype(wider.dtype), y if y is wider else y.astype(wider.dtype)
+
     def __truediv__(self, other: object) -> Self:
-        return super(Variable, self._floating()).__truediv__(other)
+        return super(Variable, self._divisible(other)).__truediv__(other)
 
     def __rtruediv__(self, other: object) -> Self:
-        return super(Variable, self._floating()).__rtruediv__(other)
+        return super(Variable, self._divisible(other)).__rtruediv__(other)
+
+    def _divisible(self, other: object) -> Self:
+        """Integers as float32, unless they meet a tensor of floats."""
+        return self if isinstance(other, Variable) and other.dtype in FLOATS else self._floating()
 
     @classmethod
     def trusted(
@@ -220,6 +258,20 @@ class Parameter(Variable):
         copy.trainable, copy.learning_rate = self.trainable, self.learning_rate
         copy.regularizer, copy.need_clip = self.regularizer, self.need_clip
         return copy
+
+
+def _instead_of(name: str) -> str:
+    """What does what an attribute that a variable has not would do; "" if nothing is known to."""
+    if name in INSTEAD:
+        return f": {INSTEAD[name]}"
+    if name in REGISTRY:
+        return f": layers.{name}(x)"
+    return did_you_mean(name, [*(each for each in dir(Variable) if not each.startswith("_")), *INSTEAD])
+
+
+def _width(var: Variable) -> int:
+    """How much a dtype holds: booleans less than integers, and these less than floats."""
+    return _WIDTHS.index(var.dtype) if var.dtype in _WIDTHS else len(_WIDTHS)
 
 
 def stands_for(block: Block, var: Variable) -> bool:

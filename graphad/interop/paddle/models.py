@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from graphad.errors import InvalidType, InvalidValue, ParseError
-from graphad.interop.files import PathLike, read_bytes
+from graphad.interop.files import PathLike, read_bytes, write_bytes
 from graphad.interop.formats import read_program
-from graphad.interop.paddle.tensors import read_tensor, read_tensors
+from graphad.interop.paddle.program_desc import dump_program, message
+from graphad.interop.paddle.tensors import read_tensor, read_tensors, write_tensors
 from graphad.interop.report import unknown_operators
 from graphad.interop.saving import check_values, kept_variables
 from graphad.program import Program, Variable
@@ -54,6 +56,65 @@ def load_inference_model(folder: PathLike, program_file: str | None = None, para
     feeds, fetches = _columns(program, "feed"), _columns(program, "fetch")
     _drop(program, {"feed", "fetch"})
     return InferenceModel(program, feeds, fetches, parameters)
+
+
+def save_inference_model(
+    model: InferenceModel, folder: PathLike, program_file: str = "__model__", parameters_file: str | None = None
+) -> None:
+    """Write a model as Paddle does: a program with ``feed`` and ``fetch`` operators, and its parameters.
+
+    Args:
+        model: what ``load_inference_model`` returns, or one made of a program and its values.
+        folder: where the files go; it is made if it is not there.
+        program_file: the name of the program.
+        parameters_file: the one file of all parameters; each is a file of its name if it is None.
+
+    Raises:
+        ValueError: a parameter has no value, or what is fed or fetched is no variable of the program.
+    """
+    known = kept_variables(model.program)
+    check_values(known, model.parameters)
+    for name in (*model.feed_names, *model.fetch_names):
+        if not model.program.global_block().has_var(name):
+            raise InvalidValue(f"the model feeds or fetches {name!r}, which is no variable of its program")
+    contents = {program_file: _with_columns(dump_program(model.program), model)}
+    if parameters_file is not None:
+        contents[parameters_file] = write_tensors(model.parameters)
+    else:
+        contents |= {name: write_tensors({name: array}) for name, array in model.parameters.items()}
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    for name, data in contents.items():
+        if not (target / name).resolve().is_relative_to(target.resolve()):
+            raise InvalidValue(f"parameter {name!r} would be outside of the folder")
+        write_bytes(target / name, data)
+
+
+_FEED, _FETCH, _INT = 9, 10, 0  # FEED_MINIBATCH and FETCH_LIST among the types of variables, INT among those of attributes
+
+
+def _with_columns(data: bytes, model: InferenceModel) -> bytes:
+    """A serialized program with the operators that feed and fetch."""
+    desc = message("ProgramDesc").FromString(data)
+    block = desc.blocks[0]
+    body = list(block.ops)
+    block.ClearField("ops")
+    for holder, kind in (("feed", _FEED), ("fetch", _FETCH)):
+        var = block.vars.add(name=holder, persistable=True)
+        var.type.type = kind
+    for column, name in enumerate(model.feed_names):
+        _add_column(block, "feed", ("X", "feed"), ("Out", name), column)
+    block.ops.extend(body)
+    for column, name in enumerate(model.fetch_names):
+        _add_column(block, "fetch", ("X", name), ("Out", "fetch"), column)
+    return bytes(desc.SerializeToString(deterministic=True))
+
+
+def _add_column(block: Any, type: str, source: tuple[str, str], target: tuple[str, str], column: int) -> None:
+    op = block.ops.add(type=type)
+    op.inputs.add(parameter=source[0], arguments=[source[1]])
+    op.outputs.add(parameter=target[0], arguments=[target[1]])
+    op.attrs.add(name="col", type=_INT, i=column)
 
 
 def _program_path(folder: Path, name: str | None) -> Path:

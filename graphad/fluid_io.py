@@ -1,0 +1,196 @@
+"""``fluid.io``: values and models in Paddle's files, under Fluid's names; Paddle reads what it writes, as does ``ga.interop.paddle``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from graphad.errors import InvalidType, InvalidValue, ParseError
+from graphad.execution.executor import Executor
+from graphad.execution.scope import global_scope
+from graphad.interop.files import read_bytes, write_bytes
+from graphad.interop.paddle import InferenceModel
+from graphad.interop.paddle import load_inference_model as read_model
+from graphad.interop.paddle import save_inference_model as write_model
+from graphad.interop.paddle.tensors import read_tensor, read_tensors, write_tensors
+from graphad.interop.saving import kept_variables
+from graphad.program import Parameter, Program, Variable, default_main_program
+from graphad.types import Array
+
+Chosen = Callable[[Variable], bool]
+PathLike = str | os.PathLike[str]
+
+
+def _checked(what: str, executor: object, program: object) -> Program:
+    if not isinstance(executor, Executor):
+        raise InvalidType(f"fluid.io.{what}: the executor comes first, an Executor, not {executor!r}")
+    if program is not None and not isinstance(program, Program):
+        raise InvalidType(f"fluid.io.{what}: main_program is a Program or None, not {program!r}")
+    return default_main_program() if program is None else program
+
+
+def _inside(folder: PathLike, name: str) -> Path:
+    path = Path(folder) / name
+    if not path.resolve().is_relative_to(Path(folder).resolve()):
+        raise InvalidValue(f"{name!r} would be a file outside of {str(folder)!r}")
+    return path
+
+
+def _write(folder: PathLike, arrays: Mapping[str, Array], filename: str | None) -> None:
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    if filename is not None:
+        write_bytes(_inside(folder, filename), write_tensors(arrays))
+        return
+    for name, array in arrays.items():
+        write_bytes(_inside(folder, name), write_tensors({name: array}))
+
+
+def _read(folder: PathLike, names: Iterable[str], filename: str | None) -> dict[str, Array]:
+    if filename is not None:
+        return read_tensors(read_bytes(_inside(folder, filename)), sorted(names))
+    return {name: _read_one(_inside(folder, name)) for name in names}
+
+
+def _read_one(path: Path) -> Array:
+    try:
+        return read_tensor(path.read_bytes())
+    except ParseError as error:
+        raise ParseError(f"{path}: {error}") from None
+
+
+def _chosen(program: Program, vars: Sequence[Variable | str] | None, predicate: Chosen | None) -> dict[str, Variable]:
+    if vars is not None:
+        found = [var if isinstance(var, Variable) else program.global_block().var(var) for var in vars]
+        return {var.name: var for var in found}
+    known = kept_variables(program)
+    return {name: var for name, var in known.items() if predicate is None or predicate(var)}
+
+
+def _save(
+    what: str,
+    executor: Executor,
+    dirname: PathLike,
+    main_program: Program | None,
+    vars: Sequence[Variable | str] | None,
+    predicate: Chosen | None,
+    filename: str | None,
+) -> None:
+    chosen = _chosen(_checked(what, executor, main_program), vars, predicate)
+    scope = global_scope()
+    _write(dirname, {name: scope.get(name) for name in chosen}, filename)
+
+
+def _load(
+    what: str,
+    executor: Executor,
+    dirname: PathLike,
+    main_program: Program | None,
+    vars: Sequence[Variable | str] | None,
+    predicate: Chosen | None,
+    filename: str | None,
+) -> None:
+    chosen = _chosen(_checked(what, executor, main_program), vars, predicate)
+    arrays = _read(dirname, chosen, filename)
+    for name, var in chosen.items():
+        if arrays[name].shape != var.shape:
+            raise InvalidValue(f"{name!r} is {list(arrays[name].shape)} in {str(dirname)!r}, but declared {var!r}")
+    for name, array in arrays.items():
+        global_scope().set(name, array)
+
+
+def _is_parameter(var: Variable) -> bool:
+    return isinstance(var, Parameter)
+
+
+def save_vars(
+    executor: Executor,
+    dirname: PathLike,
+    main_program: Program | None = None,
+    vars: Sequence[Variable | str] | None = None,
+    predicate: Chosen | None = None,
+    filename: str | None = None,
+) -> None:
+    """Write the values of variables (those of ``vars``, or those that ``predicate`` chooses), a file each or all in ``filename``."""
+    _save("save_vars", executor, dirname, main_program, vars, predicate, filename)
+
+
+def load_vars(
+    executor: Executor,
+    dirname: PathLike,
+    main_program: Program | None = None,
+    vars: Sequence[Variable | str] | None = None,
+    predicate: Chosen | None = None,
+    filename: str | None = None,
+) -> None:
+    """Read what ``save_vars`` wrote into the global scope; nothing is set unless all of it fits."""
+    _load("load_vars", executor, dirname, main_program, vars, predicate, filename)
+
+
+def save_params(executor: Executor, dirname: PathLike, main_program: Program | None = None, filename: str | None = None) -> None:
+    """Write the values of the parameters, a file each or all in ``filename``."""
+    _save("save_params", executor, dirname, main_program, None, _is_parameter, filename)
+
+
+def load_params(executor: Executor, dirname: PathLike, main_program: Program | None = None, filename: str | None = None) -> None:
+    """Read what ``save_params`` wrote into the global scope."""
+    _load("load_params", executor, dirname, main_program, None, _is_parameter, filename)
+
+
+def save_persistables(executor: Executor, dirname: PathLike, main_program: Program | None = None, filename: str | None = None) -> None:
+    """Write what outlives a run, parameters, statistics and accumulators, a file each or all in ``filename``."""
+    _save("save_persistables", executor, dirname, main_program, None, None, filename)
+
+
+def load_persistables(executor: Executor, dirname: PathLike, main_program: Program | None = None, filename: str | None = None) -> None:
+    """Read what ``save_persistables`` wrote into the global scope."""
+    _load("load_persistables", executor, dirname, main_program, None, None, filename)
+
+
+def save_inference_model(
+    dirname: PathLike,
+    feeded_var_names: Sequence[str],
+    target_vars: Sequence[Variable],
+    executor: Executor,
+    main_program: Program | None = None,
+    model_filename: str | None = None,
+    params_filename: str | None = None,
+) -> list[str]:
+    """Write what inference needs of a program, and its parameters from the global scope.
+
+    Returns:
+        The names of what is fetched.
+
+    Raises:
+        ValueError: the targets need something that is neither fed nor kept in the scope.
+    """
+    program = _checked("save_inference_model", executor, main_program).clone(for_test=True).prune([var.name for var in target_vars])
+    fetches = [var.name for var in target_vars]
+    scope = global_scope()
+    arrays = {name: scope.get(name) for name in kept_variables(program)}
+    unfed = [name for name in _read_first(program) if name not in arrays and name not in feeded_var_names]
+    if unfed:
+        raise InvalidValue(f"the targets need {unfed}, which is not among what is fed, {list(feeded_var_names)}")
+    model = InferenceModel(program, list(feeded_var_names), fetches, arrays)
+    write_model(model, dirname, model_filename or "__model__", params_filename)
+    return fetches
+
+
+def _read_first(program: Program) -> Iterator[str]:
+    """What the operators read that none before has written."""
+    written: set[str] = set()
+    for op in program.global_block().ops:
+        yield from (name for name in op.input_names() if name not in written)
+        written.update(op.output_names())
+
+
+def load_inference_model(
+    dirname: PathLike, executor: Executor, model_filename: str | None = None, params_filename: str | None = None
+) -> tuple[Program, list[str], list[Variable]]:
+    """The program of a model, the names of what is fed, and the variables that are fetched; the parameters go into the global scope."""
+    _checked("load_inference_model", executor, None)
+    model = read_model(dirname, model_filename, params_filename)
+    for name, array in model.parameters.items():
+        global_scope().set(name, array)
+    block = model.program.global_block()
+    return model.program, model.feed_names, [block.var(name) for name in model.fetch_names]

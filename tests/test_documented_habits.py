@@ -1,0 +1,122 @@
+"""Calls as numpy's, Fluid's and Paddle 2's documentation has them, one a line, and what numpy says: values, dtypes' kinds and slopes.
+
+The lines were written from the documentation, without a look at graphad.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad import layers as L
+from tests.documented_call import Array
+
+LINES = Path(__file__).with_name("documented_habits.txt").read_text(encoding="utf-8").splitlines()
+KINKED = ("argm", "argsort", "cast", "astype", "ceil", "floor", "round", "//", "%", "mod", "sign", "trunc", "one_hot", "full_like")
+
+
+@cache
+def arrays() -> dict[str, Array]:
+    rng = np.random.default_rng(7)
+    images = rng.normal(size=(2, 4, 5, 6))
+    return {
+        "x": rng.normal(size=(2, 3, 4)),
+        "y": rng.normal(size=(2, 3, 4)),
+        "m": rng.normal(size=(3, 4)),
+        "n": rng.normal(size=(3, 4)),
+        "k": rng.normal(size=(4, 5)),
+        "v": rng.normal(size=(4,)),
+        "s": rng.normal(size=(3, 3)),
+        "c": rng.normal(size=(3, 1)),
+        "p": rng.uniform(0.5, 2.0, size=(3, 4)),
+        "q": rng.uniform(0.1, 0.9, size=(3, 4)),
+        "z": rng.normal(size=(1, 3, 1, 4)),
+        "seq": rng.normal(size=(3, 5, 4)),
+        "im": images,
+        "img8": rng.normal(size=(2, 8, 4, 4)),
+        "i": np.array([2, 0, 1]),
+        "j": np.array([[1], [0], [3]]),
+        "ii": np.array([[0, 1], [2, 3]]),
+        "u": np.array([3, 1, 2, 7], dtype="int32"),
+        "lab1": np.array([1, 0, 3]),
+        "len3": np.array([5, 2, 3]),
+        "b": np.array([[True, False, True, True], [False, False, True, False], [True, True, False, False]]),
+        "bb": np.array([True, False, True]),
+    }
+
+
+def sig(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def smax(x: Array, axis: int = -1) -> Array:
+    powers = np.exp(x - x.max(axis, keepdims=True))
+    return np.asarray(powers / powers.sum(axis, keepdims=True))
+
+
+def lsm(x: Array, axis: int = -1) -> Array:
+    return np.asarray(np.log(smax(x, axis)))
+
+
+WORDS = {"L": L, "ga": ga, "fluid": ga, "np": np, "sig": sig, "smax": smax, "lsm": lsm}
+
+
+def evaluated(code: str, names: dict[str, Any]) -> list[Any]:
+    """What a line says: the value of an expression, or of ``r`` after statements."""
+    known = {**WORDS, **names}
+    if ";" in code:
+        exec(code, known)
+        result = known["r"]
+    else:
+        result = eval(code, known)
+    return list(result) if isinstance(result, list | tuple) else [result]
+
+
+def weights(each: Array) -> Array:
+    return np.asarray(np.sin(np.arange(each.size) + 1.0).reshape(each.shape))
+
+
+def slope(reference: str, used: dict[str, Array], name: str, direction: Array) -> float:
+    """The central difference of the reference along a direction."""
+
+    def loss(array: Array) -> float:
+        return float(sum((weights(np.asarray(each)) * each).sum() for each in evaluated(reference, {**used, name: array})))
+
+    return (loss(used[name] + 1e-6 * direction) - loss(used[name] - 1e-6 * direction)) / 2e-6
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_call_means_what_its_documentation_says(line: str) -> None:
+    call, reference = line.split("  ⇒  ")
+    mentioned = {node.id for node in ast.walk(ast.parse(call)) if isinstance(node, ast.Name)}
+    used = {name: array for name, array in arrays().items() if name in mentioned}
+    expected = [np.asarray(each) for each in evaluated(reference, dict(arrays()))]
+    main, startup = ga.Program(), ga.Program()
+    with ga.program_guard(main, startup):
+        floats = [name for name, array in used.items() if array.dtype == np.float64]
+        inputs = {
+            name: L.data(name, list(a.shape), append_batch_size=False, dtype=str(a.dtype), stop_gradient=name not in floats)
+            for name, a in used.items()
+        }
+        outputs = evaluated(call, dict(inputs))
+        smooth = floats and not any(word in call for word in KINKED) and all(each.dtype == "float64" for each in outputs)
+        gradients = (
+            ga.gradients(outputs, [inputs[name] for name in floats], [L.assign(weights(each)) for each in expected]) if smooth else []
+        )
+    executor, scope = ga.Executor(), ga.Scope()
+    executor.run(startup, scope=scope)
+    found = executor.run(main, used, [*outputs, *[each for each in gradients if each is not None]], scope=scope)
+    for result, each in zip(found, expected, strict=False):
+        assert result.shape == each.shape or result.size == each.size == 1
+        assert result.dtype.kind == each.dtype.kind or {result.dtype.kind, each.dtype.kind} <= set("iuf")
+        np.testing.assert_allclose(result.reshape(each.shape), each, rtol=2e-6, atol=1e-7)
+    reached = [name for name, each in zip(floats, gradients, strict=False) if each is not None]
+    for name, result in zip(reached, found[len(expected) :], strict=True):
+        direction = np.cos(np.arange(result.size) * 1.5).reshape(result.shape)
+        np.testing.assert_allclose((result * direction).sum(), slope(reference, used, name, direction), rtol=1e-5, atol=1e-6)
