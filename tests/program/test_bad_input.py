@@ -146,7 +146,7 @@ OPERATORS = [
 ARITHMETIC = [
     bad(V, "'elementwise_add'", "X=x: float32[-1, 3]", "Y=k: float32[4]")(lambda b: b.var("x") + b.var("k")),
     bad(V, "'matmul_v2'", "X=x: float32[-1, 3]", "Y=k: float32[4]")(lambda b: b.var("x") @ b.var("k")),
-    bad(V, "'less_than'", "float32[4]", "int64[4]")(lambda b: b.var("k") < b.var("i")),
+    bad(V, "'less_than'", "float32[4]", "int64[4]")(lambda b: ga.layers.less_than(b.var("k"), b.var("i"))),
     bad(V, "Variable elsewhere: float64[9] is of another program")(lambda b: b.var("x") * elsewhere()),
     bad(T, "unexpected keyword argument 'axes'")(lambda b: layers.softmax(b.var("x"), axes=1)),
     bad(T, "'concat' slot 'X'", "not 3")(lambda b: layers.concat([b.var("x"), 3])),
