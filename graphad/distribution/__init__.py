@@ -1,6 +1,7 @@
 """Programs on several ranks: simulated in one process (``LocalGroup``), and over MPI (``MpiExecutor``).
 
-Collectives are operators (``graphad.ops.collective``); the passes that put them in are in ``graphad.passes``, under distribution.
+Here belongs what runs ranks, and what predicts how long they take (``cost``). Collectives are operators, in ``graphad.ops.collective``; the
+passes that put them into a program are in ``graphad.passes.distribution``.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
 
 An operator has one definition. Its kernel, written over numpy, runs on ``XlaArray``, for which numpy's functions are ``jax.numpy``'s
 (``xla_array``, ``rebinding``); what XLA cannot do so has a form of its own (``forms``). ``lowering`` goes through a program's blocks.
+
+Here belongs what needs JAX. What a program means is said by the interpreter of ``graphad.execution``; rewrites that suit XLA are passes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """ONNX models: read as programs, differentiated, and written; the protobuf runtime comes with ``pip install 'graphad[onnx]'``.
 
-What reads an operator is in ``handlers``; ``reader`` goes through the nodes of a graph, ``operands`` folds what is known at load.
+Here belongs what knows ONNX. To read, ``reader`` goes through the nodes of a graph, ``operands`` folds what is known at load, and
+``handlers`` say what each operator is here. To write, ``writing`` goes through a graph, and ``writers`` say what each operator is there, as
+nodes of ``emitting``. What an operator computes is in ``graphad.ops``; Paddle's formats are in ``graphad.interop.paddle``.
 """
 
 from graphad.interop.onnx.model import OnnxModel, gradients, load

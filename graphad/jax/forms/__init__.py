@@ -5,7 +5,7 @@
 
 Most kernels need none: they run as they are on ``XlaArray``. What is here does one of four things that XLA cannot do, or does slowly: it
 looks at values (a check, a choice, how many steps to take), lays out memory (windows by strides), calls what ``jax.numpy`` has not, or
-writes the same place twice.
+writes the same place twice. What a kernel computes is said in ``graphad.ops``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The rules of ``simplify`` by topic."""
+"""The rules of ``simplify`` by topic.
+
+Here belong rules before ⇒ after over operators that hold for any program, tested when they are defined. Rules that need an analysis
+(constants, branches, normalizations) are in the file of their pass; what a rule is, is in ``graphad.rewriting.rules``.
+"""
 
 from functools import cache
 

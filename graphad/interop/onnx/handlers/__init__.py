@@ -1,4 +1,8 @@
-"""Handlers of ONNX operators, by what they do. Each module registers its own."""
+"""Handlers of ONNX operators, by what they do. Each module registers its own.
+
+Here belongs what an operator of ONNX is in operators of graphad, with its attributes, versions and defaults. What all of them share
+(nodes, operands, names) is in ``graphad.interop.onnx.reader`` and ``operands``; the other direction is in ``writers``.
+"""
 
 from graphad.interop.onnx.handlers import (
     arranging,

@@ -1,4 +1,8 @@
-"""Writers of graphad's operators, by what they do. Each module registers its own."""
+"""Writers of graphad's operators, by what they do. Each module registers its own.
+
+Here belongs what an operator of graphad is in operators of ONNX, for an opset. What all of them share is in
+``graphad.interop.onnx.emitting``; the other direction is in ``handlers``.
+"""
 
 from graphad.interop.onnx.writers import (
     arranging,
