@@ -81,8 +81,8 @@ class _Pairing:
             names[new] = old.name
         for y, x in partners.items():
             names |= {new: old.name for old, new in _outputs(x, y)}
-        taken = {value.name for value in a.values}
-        _rename(b, names, taken)
+        names_of_a = {value.name for value in a.values}
+        _rename(b, names, names_of_a)
         for x, y in pairs.items():
             for name in x.graphs:
                 if name in y.graphs:
@@ -154,8 +154,8 @@ def _in_sequence(left: Sequence[Op], right: Sequence[Op]) -> Iterator[tuple[Op, 
         matcher = difflib.SequenceMatcher(None, [key(op) for op in left], [key(op) for op in right], autojunk=False)
         pairs = [(left[i + k], right[j + k]) for i, j, n in matcher.get_matching_blocks() for k in range(n)]
         yield from pairs
-        done = {op for pair in pairs for op in pair}
-        left, right = [op for op in left if op not in done], [op for op in right if op not in done]
+        matched = {op for pair in pairs for op in pair}
+        left, right = [op for op in left if op not in matched], [op for op in right if op not in matched]
 
 
 def _look(op: Op) -> str:

@@ -269,5 +269,5 @@ def _requested(program: Program) -> list[str]:
     losses = [name.removesuffix("@GRAD") for name in seeds if name.endswith("@GRAD") and block.has_var(name.removesuffix("@GRAD"))]
     if losses:
         return losses[:1]
-    read = {name for op in block.ops for name in op.input_names()}
-    return [name for op in block.ops for name in op.output_names() if name not in read and not block.var(name).persistable]
+    read_names = {name for op in block.ops for name in op.input_names()}
+    return [name for op in block.ops for name in op.output_names() if name not in read_names and not block.var(name).persistable]

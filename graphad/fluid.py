@@ -54,7 +54,7 @@ def data(name: str, shape: Sequence[int | str | None], dtype: object = "float32"
     """
     if lod_level:
         raise InvalidValue(f"data: lod_level={lod_level}: sequences are padded here, [batch, time, ...], with layers.sequence_mask")
-    extents = [-1 if each is None else each for each in shape]
+    extents = [-1 if extent is None else extent for extent in shape]
     return layers.data(name, extents, dtype=dtype, append_batch_size=False)
 
 
@@ -121,7 +121,7 @@ class DataFeeder:
 
     def __init__(self, feed_list: Sequence[Variable | str], place: CPUPlace | None = None, program: Program | None = None) -> None:
         block = (default_main_program() if program is None else program).global_block()
-        self.variables = [each if isinstance(each, Variable) else block.var(each) for each in feed_list]
+        self.variables = [item if isinstance(item, Variable) else block.var(item) for item in feed_list]
 
     def feed(self, rows: Iterable[Sequence[object]]) -> dict[str, Array]:
         """The values of each variable in all rows, stacked; a row's value takes the variable's shape without the batch.
@@ -129,11 +129,11 @@ class DataFeeder:
         Raises:
             TypeError: a row does not have as many values as there are variables.
         """
-        taken = [tuple(row) for row in rows]
-        for number, row in enumerate(taken):
+        batch = [tuple(row) for row in rows]
+        for number, row in enumerate(batch):
             if len(row) != len(self.variables):
                 raise InvalidType(f"row {number} has {len(row)} values for {[var.name for var in self.variables]}")
-        return {var.name: _stacked(var, [row[i] for row in taken]) for i, var in enumerate(self.variables)}
+        return {var.name: _stacked(var, [row[i] for row in batch]) for i, var in enumerate(self.variables)}
 
 
 def _stacked(var: Variable, values: list[object]) -> Array:

@@ -158,11 +158,11 @@ def _feed_names(program: Program, feed_list: Sequence[object] | None) -> list[st
 def data_variables(program: Program) -> list[Variable]:
     """The variables a program is fed: read before any operator writes them, and not persistable; in the order of their making."""
     block = program.global_block()
-    written: set[str] = set()
+    written_names: set[str] = set()
     fed: set[str] = set()
     for op in block.ops:
-        fed.update(name for name in op.input_names() if name not in written)
-        written.update(op.output_names())
+        fed.update(name for name in op.input_names() if name not in written_names)
+        written_names.update(op.output_names())
     return [var for name, var in block.vars.items() if name in fed and not var.persistable]
 
 

@@ -146,8 +146,8 @@ def source(args: argparse.Namespace) -> Source:
 
 def lowered(args: argparse.Namespace) -> Graph:
     """The graph of the program that the command line names, with the requested variables as targets."""
-    found = source(args)
-    return lower(found.program, found.fetch)
+    value = source(args)
+    return lower(value.program, value.fetch)
 
 
 # -- trial -----------------------------------------------------------------------------------------
@@ -209,6 +209,6 @@ def _keyed(program: Program) -> Iterator[tuple[Operator, tuple[str, ...]]]:
 
 def refused(error: GraphadError | OSError) -> int:
     """Report an error in the command line, or in a file or pass that it names."""
-    said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-    print(f"graphad: {said}", file=sys.stderr)
+    message = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+    print(f"graphad: {message}", file=sys.stderr)
     return WRONG_USE

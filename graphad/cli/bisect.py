@@ -53,11 +53,11 @@ def _page(args: argparse.Namespace, case: Case, pipeline: Pipeline, culprit: Cul
 
 def _lines(text: str, culprit: Culprit) -> str:
     """The lines of the printed program with the operators that the rewrite saw, where these come from no line of a file."""
-    ancestors = [each for each in culprit.origin.ancestors if each.source is None] if culprit.origin is not None else []
-    seen = [ancestor.text.partition(" -> ") for ancestor in ancestors]
+    ancestors = [ancestor for ancestor in culprit.origin.ancestors if ancestor.source is None] if culprit.origin is not None else []
+    parts = [ancestor.text.partition(" -> ") for ancestor in ancestors]
     rows = [(i, row.strip()) for i, row in enumerate(text.splitlines(), 1)]
     lines = [
-        f"  line {i} of the program as printed: {row}\n" for kind, _, out in seen for i, row in rows if _writes(row, kind, out.split(", "))
+        f"  line {i} of the program as printed: {row}\n" for kind, _, out in parts for i, row in rows if _writes(row, kind, out.split(", "))
     ]
     return "".join(dict.fromkeys(lines))
 

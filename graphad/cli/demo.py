@@ -143,9 +143,9 @@ def _train(console: Console, model: Model, test_program: Program, digits: Digits
 
 def _index(folder: Path, gallery: Gallery) -> Path:
     """Write a page that shows all drawings in their order."""
-    seen = {step.name: _summary(step.name) for step in gallery.steps}
+    summaries = {step.name: _summary(step.name) for step in gallery.steps}
     figures = [
-        f'<figure><figcaption><a href="{path.name}">{path.stem}</a> {escape(seen.get(path.stem.partition("-")[2], ""))}</figcaption>'
+        f'<figure><figcaption><a href="{path.name}">{path.stem}</a> {escape(summaries.get(path.stem.partition("-")[2], ""))}</figcaption>'
         f'<img src="{path.name}" alt="the graph {path.stem}" style="max-width:100%;max-height:70vh"></figure>'
         for path in gallery.files
     ]

@@ -37,10 +37,10 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     program, parameters, fetch = source(args)
     names = fetch or [value.name for value in lower(program).targets]
-    found = _computed(program, arrays(args.feed), names, {**parameters, **arrays(args.params)}, args.ranks)
-    if found is None:
+    outcome = _computed(program, arrays(args.feed), names, {**parameters, **arrays(args.params)}, args.ranks)
+    if outcome is None:
         return 0
-    results = dict(zip(names, found, strict=True))
+    results = dict(zip(names, outcome, strict=True))
     if args.output is None:
         for name, value in results.items():
             print(f"{name} =\n{value}")

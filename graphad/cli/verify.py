@@ -92,8 +92,8 @@ def _wrong_types(op: Operator, block: Block) -> Iterator[str]:
     except GraphadError as error:
         yield f"{op.type}: {error}"
         return
-    for slot, found in inferred.items():
-        for name, type in zip(op.outputs.get(slot, ()), found, strict=False):
+    for slot, inferred_types in inferred.items():
+        for name, type in zip(op.outputs.get(slot, ()), inferred_types, strict=False):
             declared_type = None if name == EMPTY else block.var_recursive(name).tensor_type
             if declared_type is not None and not _agree(declared_type, type):
                 yield f"{op.type}: {name} is declared {declared_type}, but {slot} is {type}"

@@ -99,11 +99,11 @@ def _ticks() -> Iterator[None]:
 
 def watch(paths: Sequence[Path], build: Callable[[], object], ticks: Iterator[None]) -> None:
     """Build again at each tick before which one of the files was changed."""
-    seen = [_stamp(path) for path in paths]
+    stamps = [_stamp(path) for path in paths]
     for _ in ticks:
         now = [_stamp(path) for path in paths]
-        if now != seen:
-            seen = now
+        if now != stamps:
+            stamps = now
             build()
 
 

@@ -30,7 +30,7 @@ def add_block(program: Program, depths: list[int], parent: int) -> Block:
 
 def check_blocks(program: Program) -> None:
     """Refuse operators that hold a block around them, or each other's blocks; and known ones without the blocks they need."""
-    held: list[list[int]] = [[] for _ in program.blocks]
+    nested: list[list[int]] = [[] for _ in program.blocks]
     for block in program.blocks:
         around: set[int] = set()
         for op in block.ops:
@@ -41,8 +41,8 @@ def check_blocks(program: Program) -> None:
                 around = around or {ancestor.idx for ancestor in block.chain()}
                 if inner.idx in around:
                     raise ParseError(f"operator {op.type!r} in block {block.idx} holds block {inner.idx}, which it is in")
-                held[block.idx].append(inner.idx)
-    _check_acyclic(held)
+                nested[block.idx].append(inner.idx)
+    _check_acyclic(nested)
 
 
 def blocks_of(op: Operator) -> Iterator[Block]:
@@ -60,21 +60,21 @@ def _at_reading(op: Operator, definition: ControlDef) -> None:
         raise ParseError(str(error)) from None
 
 
-def _check_acyclic(held: list[list[int]]) -> None:
+def _check_acyclic(nested: list[list[int]]) -> None:
     """Take away blocks that hold none that are left, until none is left (Kahn's algorithm)."""
-    holders: list[list[int]] = [[] for _ in held]
-    for idx, inner in enumerate(held):
+    holders: list[list[int]] = [[] for _ in nested]
+    for idx, inner in enumerate(nested):
         for number in inner:
             holders[number].append(idx)
-    left = [len(inner) for inner in held]
-    ready = [idx for idx, count in enumerate(left) if not count]
+    pending = [len(inner) for inner in nested]
+    ready = [idx for idx, count in enumerate(pending) if not count]
     for idx in ready:
         for holder in holders[idx]:
-            left[holder] -= 1
-            if not left[holder]:
+            pending[holder] -= 1
+            if not pending[holder]:
                 ready.append(holder)
-    if len(ready) < len(held):
-        knot = [idx for idx, count in enumerate(left) if count]
+    if len(ready) < len(nested):
+        knot = [idx for idx, count in enumerate(pending) if count]
         raise ParseError(f"blocks {knot} hold each other in a circle, through the attributes of their operators")
 
 

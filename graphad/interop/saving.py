@@ -165,10 +165,10 @@ def _is_plain(name: str) -> bool:
 
 
 def _quote(name: str) -> str:
-    written = quote(name, safe="", errors="surrogatepass")
-    if len(written) > _LONGEST_NAME:
-        raise InvalidValue(f"the name {name[:40]!r}... has {len(written)} bytes in an archive, which holds at most {_LONGEST_NAME}")
-    return written
+    entry_name = quote(name, safe="", errors="surrogatepass")
+    if len(entry_name) > _LONGEST_NAME:
+        raise InvalidValue(f"the name {name[:40]!r}... has {len(entry_name)} bytes in an archive, which holds at most {_LONGEST_NAME}")
+    return entry_name
 
 
 def _name_of(archive: zipfile.ZipFile, member: str) -> str:

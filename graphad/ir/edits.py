@@ -256,10 +256,10 @@ def gradients_of(op: Op) -> list[Op] | None:
     if scopes is None:
         return []
     # The residuals are one value to the graph around. Inlining takes it away, so nothing but gradients of the same form may read it.
-    read, grads = list(readings(scopes)), gradient_ops(op)
+    values, grads = list(readings(scopes)), gradient_ops(op)
     fits = all(len(grad.graphs) == len(op.graphs) and not is_loop(grad) for grad in grads)
-    escapes = any(value in value.graph.results or value in value.graph.targets for value in read)
-    others = any(reader not in grads for value in read for reader in value.readers)
+    escapes = any(value in value.graph.results or value in value.graph.targets for value in values)
+    others = any(reader not in grads for value in values for reader in value.readers)
     return grads if fits and not escapes and not others else None
 
 
@@ -839,13 +839,13 @@ def _with_inputs(around: Graph, like: Graph) -> Graph:
 def _first_if_any(loop: LoopLike, body: Graph) -> tuple[list[Op], list[Value]]:
     """A branch before a loop that runs its first iteration if the condition holds; with its results."""
     op, graph = loop.op, loop.op.graph
-    taken, other = _with_inputs(graph, body), _with_inputs(graph, body)
-    copies = copy_into(body, taken, taken.inputs)
+    then, other = _with_inputs(graph, body), _with_inputs(graph, body)
+    copies = copy_into(body, then, then.inputs)
     note(copies.ops.values())
-    taken.results = [copies.values[result] for result in body.results]
+    then.results = [copies.values[result] for result in body.results]
     other.results = other.inputs[: len(body.results)]
     results = [fresh_like(graph, value) for value in loop.results]
-    branch = add_region_op(graph, BRANCH, [taken, other], loop.operands, results, loop.condition, before=op, role=op.role)
+    branch = add_region_op(graph, BRANCH, [then, other], loop.operands, results, loop.condition, before=op, role=op.role)
     branch.source = op.source
     return [branch], results
 

@@ -160,24 +160,24 @@ def _sorted(ops: list[Op]) -> list[Op]:
     """
     writers = {value: len(value.writers) for op in ops for value in op.writes()}
     chained = dict.fromkeys(op for op in ops if has_ordered_effects(op))
-    held: list[int] = []  # of these, those that are ready before it is their turn
+    early: list[int] = []  # of these, those that are ready before it is their turn
     missing = {op: sum(value in writers for value in dict.fromkeys(op.reads())) for op in ops}
     ready = [op.order for op in ops if not missing[op]]
     heapify(ready)
     result = []
-    while ready or held:
+    while ready or early:
         forced = not ready  # what they read wants another order
-        op = ops[heappop(held if forced else ready)]
+        op = ops[heappop(early if forced else ready)]
         if op in chained:
-            # An effect that is ready too early waits in ``held``. When the one before it has run, all that waited compete again with the
+            # An effect that is ready too early waits in ``early``. When the one before it has run, all that waited compete again with the
             # rest, so that the order stays the lexicographically first one.
             if not forced and op is not next(iter(chained)):
-                heappush(held, op.order)
+                heappush(early, op.order)
                 continue
             del chained[op]
-            ready += held
+            ready += early
             heapify(ready)
-            held.clear()
+            early.clear()
         result.append(op)
         for value in op.writes():
             writers[value] -= 1

@@ -171,15 +171,17 @@ class _Lowering:
             arguments = _give(nested, operator.block, names, final)
             _check_own(operator, nested, len(names))
             # At the end of the block a name means what was written last; one that the block never writes, its argument.
-            seen = {**arguments, **{name: value for name, value in final.items() if not _shadows(nested, name)}}
-            nested.results = [seen.get(n) or _undefined(nested, operator.block, n, _shadows(nested, n)) for n in results]
+            visible = {**arguments, **{name: value for name, value in final.items() if not _shadows(nested, name)}}
+            nested.results = [visible.get(n) or _undefined(nested, operator.block, n, _shadows(nested, n)) for n in results]
         # Operands are read before the results are made, so a loop that writes ``h`` starts from the version before.
         inputs = {
-            slot: _reading(graph, operator.block, given, current) for slot, given in operator.inputs.items() if slot != definition.operands
+            slot: _reading(graph, operator.block, names_in_slot, current)
+            for slot, names_in_slot in operator.inputs.items()
+            if slot != definition.operands
         }
         if names:
             inputs[definition.operands] = tuple(current.get(n) or _given_or_undefined(graph, operator.block, n, current) for n in names)
-        outputs = {slot: given for slot, given in operator.outputs.items() if slot != definition.results}
+        outputs = {slot: names_in_slot for slot, names_in_slot in operator.outputs.items() if slot != definition.results}
         _link(graph, operator, inputs, ({definition.results: results} if results else {}) | outputs, current, graphs)
 
     # -- gradients -------------------------------------------------------------------------------
@@ -257,8 +259,8 @@ def _written_outside(operator: Operator, definition: ControlDef, blocks: Iterabl
     """The names around that the blocks write, in the operator's order; a loop's condition comes last."""
     names = dict.fromkeys(operator.output(definition.results))
     for block, final in zip(blocks, finals, strict=False):
-        written = (name for name, value in final.items() if value.writers and name not in block.vars)
-        names.update(dict.fromkeys(filter(operator.block.has_var_recursive, written)))
+        outer_names = (name for name, value in final.items() if value.writers and name not in block.vars)
+        names.update(dict.fromkeys(filter(operator.block.has_var_recursive, outer_names)))
     if not isinstance(definition, LoopDef):
         return list(names)
     # The condition is carried like any other value; its place, the last one, is how the rest of the IR finds it.
@@ -280,10 +282,10 @@ def _shadows(nested: Graph, name: str) -> bool:
     return nested.block is not None and name in nested.block.vars
 
 
-def _needs_old(operator: Operator, name: str, current: Current, seen: list[set[str]]) -> bool:
+def _needs_old(operator: Operator, name: str, current: Current, visible: list[set[str]]) -> bool:
     """Whether a branch that does not write a name leaves what was there before."""
     # Otherwise the branch not taken passes the old value through, if there can be one.
-    if all(name in names for names in seen):
+    if all(name in names for names in visible):
         return False
     block = operator.block
     return name in current or (name not in block.vars and block.idx > 0) or _is_given(block, name)

@@ -193,11 +193,11 @@ def drop_unread_residuals(graph: Graph) -> bool:
     """Keep no longer what no gradient of the graph reads; return whether there was any."""
     if not graph.residuals:
         return False
-    needed: set[Value] = set()
+    live: set[Value] = set()
     for gradient_graph in gradient_graphs(graph):
         inputs = gradient_graph.inputs[-len(graph.residuals) :]
-        needed.update(value for value, reading in zip(graph.residuals, inputs, strict=True) if is_read(reading))
-    unread = [value for value in graph.residuals if value not in needed]
+        live.update(value for value, reading in zip(graph.residuals, inputs, strict=True) if is_read(reading))
+    unread = [value for value in graph.residuals if value not in live]
     if unread:
         drop_residuals(graph, unread)
     return bool(unread)

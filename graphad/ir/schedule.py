@@ -206,13 +206,13 @@ def settle_gradient(graph: Graph, names: Mapping[Value, str]) -> None:
     for value, name in names.items():
         _name_first(graph, value, name)
     _keep_off(graph, set(names.values()))
-    taken = set(names.values())
+    reserved = set(names.values())
     for value in graph.inputs:
         if value in names:
             continue
-        if value.name in taken:
+        if value.name in reserved:
             _rename(graph, value)
-        taken.add(value.name)
+        reserved.add(value.name)
 
 
 def _merge_repeated(graph: Graph, inputs: Sequence[str]) -> None:
@@ -318,8 +318,8 @@ class _Schedule:
                 check_depth(_depth(subgraph))
         self.used.add(block.idx)
         # Blocks that the removed operators held have no place in the program any more.
-        several = graph.block is not None and len(graph.block.program.blocks) > 1
-        before = set(_held(graph.block)) if several and graph.block is not None else set()
+        has_blocks = graph.block is not None and len(graph.block.program.blocks) > 1
+        before = set(_held(graph.block)) if has_blocks and graph.block is not None else set()
         # Settling nested graphs renames values and adds copies. The graph that the caller holds stays as it is.
         if graph.controls:
             graph = graph.clone()
@@ -395,8 +395,8 @@ def _held(block: Block) -> Iterator[int]:
 
 def _drop_leftovers(block: Block, before: Sequence[Operator]) -> None:
     """Forget the variables that only removed operators touched."""
-    used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
-    touched = {n for op in before for n in (*op.input_names(), *op.output_names())} - used
+    live_names = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
+    touched = {n for op in before for n in (*op.input_names(), *op.output_names())} - live_names
     block.vars = {name: var for name, var in block.vars.items() if var.persistable or name not in touched}
 
 
@@ -531,9 +531,11 @@ class _Writer:
         body, otherwise = op.graphs.values()
         name_of = dict(zip(otherwise.inputs, names, strict=True))
         # The second block can be left out if each result there is what the name holds anyway, or has no value.
-        left = [result for result, value in zip(results, otherwise.results, strict=True) if value.given and name_of[value] != result]
+        changed_results = [
+            result for result, value in zip(results, otherwise.results, strict=True) if value.given and name_of[value] != result
+        ]
         types = [value.writers[0].type for value in otherwise.results if value.writers]
-        if not left and all(t == "undefined" for t in types):
+        if not changed_results and all(t == "undefined" for t in types):
             return op.type, {definition.blocks[0]: body}
         two_sided = lookup(definition.two_sided) if isinstance(definition, BranchDef) else definition
         assert isinstance(two_sided, BranchDef)
@@ -543,18 +545,18 @@ class _Writer:
         """Bring sources under other names as if all at once: none is overwritten before it is copied."""
         # A copy is safe if nothing left reads its name. Where none is, the copies that are left form cycles: one source moves aside, which
         # opens its cycle (L. Rideau, B. Serpette and X. Leroy, "Tilting at windmills with Coq", 2008).
-        left = {name: (source, value) for name, source, value in zip(names, sources, values, strict=True) if name != source}
-        while left:
-            read = [source for source, _ in left.values()]
-            free = next((name for name in left if name not in read), None)
+        pending = {name: (source, value) for name, source, value in zip(names, sources, values, strict=True) if name != source}
+        while pending:
+            source_names = [source for source, _ in pending.values()]
+            free = next((name for name in pending if name not in source_names), None)
             if free is not None:
-                source, value = left.pop(free)
+                source, value = pending.pop(free)
                 yield self._copy(source, free, value, role)
                 continue
-            name, (source, value) = next(iter(left.items()))
+            name, (source, value) = next(iter(pending.items()))
             aside = self.program_name(f"{source}@SAVED")
             yield self._copy(source, aside, value, role)
-            left[name] = (aside, value)
+            pending[name] = (aside, value)
 
     def _left_without(self, missing: dict[str, Op], sources: dict[str, str]) -> Iterator[Operator]:
         """Take the value from the names of what a loop starts without, where it has another name: what had the name before may be there."""

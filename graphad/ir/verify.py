@@ -166,17 +166,17 @@ def gradients_fit(graph: Graph) -> Iterator[Complaint]:
 def nested(graph: Graph) -> Iterator[Complaint]:
     """The arguments and results of a nested graph match its operator's operands and results; a gradient's graph also takes residuals."""
     for op in graph.controls:
-        operand_count, taken = len(operands(op)), len(results_of(op))
+        operand_count, result_count = len(operands(op)), len(results_of(op))
         definition = definition_of(op)
         tests = op.inputs[definition.condition] if isinstance(definition, LoopDef) and not definition.is_grad else ()
-        if tests and tests != operands(op)[taken - 1 : taken]:
+        if tests and tests != operands(op)[result_count - 1 : result_count]:
             yield op, f"its condition {tests[0]!r} is not the last value it carries"
         for name, inner in op.graphs.items():
             residuals = residual_inputs(inner)
             if len(inner.inputs) != operand_count + len(residuals):
                 yield op, f"{name} takes {len(inner.inputs)} values, but {operand_count} are passed in and {len(residuals)} are residuals"
-            if len(inner.results) != taken:
-                yield op, f"{name} returns {len(inner.results)} values, but the operator writes {taken}"
+            if len(inner.results) != result_count:
+                yield op, f"{name} returns {len(inner.results)} values, but the operator writes {result_count}"
             for value in (*inner.inputs, *inner.results, *inner.residuals):
                 if value.graph is not inner:
                     yield op, f"{name} takes or returns {value.name}, which is not in it"

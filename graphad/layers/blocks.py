@@ -96,12 +96,15 @@ def append_holder(
     assert isinstance(definition, ControlDef)
     touched = touched_outside([*blocks.values()])
     tests = dict.fromkeys(var.name for var in condition) if isinstance(definition, LoopDef) else {}
-    written = [*(name for name in results if name in touched.writes), *(name for name in touched.writes if name not in results)]
-    written = [*(name for name in written if name not in tests), *tests]
+    result_names = [*(name for name in results if name in touched.writes), *(name for name in touched.writes if name not in results)]
+    result_names = [*(name for name in result_names if name not in tests), *tests]
     reads = [name for name in touched.reads if name not in tests]
-    reads += [n for n in written if n not in touched.reads and n not in tests and n not in fresh and _has_value(around, n)]
+    reads += [n for n in result_names if n not in touched.reads and n not in tests and n not in fresh and _has_value(around, n)]
     inputs = {definition.condition: list(condition), **({definition.operands: reads} if reads else {})}
-    outputs = {**({definition.results: written} if written else {}), definition.scopes: [around.program.names.generate("_generated_var")]}
+    outputs = {
+        **({definition.results: result_names} if result_names else {}),
+        definition.scopes: [around.program.names.generate("_generated_var")],
+    }
     return around.append_op(op_type, inputs, outputs, {**blocks, **(attrs or {})})
 
 

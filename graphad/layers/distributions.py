@@ -27,9 +27,9 @@ def _drawn(op: str, shape: Sequence[int], like: Variable, seed: int, **attrs: fl
     """Random numbers of a shape before that of the parameters."""
     if -1 in like.shape:
         raise ShapeError(f"the shape of {like!r} is known when samples are drawn of it")
-    drawn: Variable = emitted(op, [], shape=[*shape, *like.shape], seed=seed, dtype=like.dtype, **attrs)
-    drawn.stop_gradient = True
-    return drawn
+    sample: Variable = emitted(op, [], shape=[*shape, *like.shape], seed=seed, dtype=like.dtype, **attrs)
+    sample.stop_gradient = True
+    return sample
 
 
 class Uniform:

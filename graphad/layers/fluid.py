@@ -145,10 +145,10 @@ class IfElse:
         with at_users_line("layers.IfElse"):
             if not self._outputs[side]:
                 raise InvalidValue("Must set output inside block: call output(...) in true_block and in false_block")
-        read = touched_outside([block]).reads
-        taken = [parts[side] for _, parts in self._parts.values() if parts[side].name in read]
+        read_names = touched_outside([block]).reads
+        captured = [parts[side] for _, parts in self._parts.values() if parts[side].name in read_names]
         if side:
-            condition, is_scalar = taken[0] if taken else self._split(self.cond)[side], False
+            condition, is_scalar = captured[0] if captured else self._split(self.cond)[side], False
         else:
             condition, is_scalar = self._has_rows_or_batch_is_empty(), True
         names = [out.name for out in self._outputs[side]]

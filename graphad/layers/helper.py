@@ -150,8 +150,8 @@ def _misfit(function: Callable[..., object], options: Mapping[str, object], erro
     )
     unknown = [word for word in options if word not in known.parameters]
     hint = did_you_mean(unknown[0], known.parameters) if unknown else ""
-    said = (str(error).partition("() ")[2] or str(error)).partition(". Did you mean ")[0]  # Python 3.13 has a hint of its own
-    return f"layers.{function.__name__}{shown}: {said}{hint}"
+    message = (str(error).partition("() ")[2] or str(error)).partition(". Did you mean ")[0]  # Python 3.13 has a hint of its own
+    return f"layers.{function.__name__}{shown}: {message}{hint}"
 
 
 def emitted(op: str, inputs: Sequence[object], name: str | None = None, /, **attrs: object) -> Any:

@@ -250,8 +250,8 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float], dtype: o
     step = _step()
     if not bounds:
         return _result(_constant(rates), dtype)
-    passed = _cast(lookup("greater_equal")(step, _constant(bounds)), "int64")
-    index = lookup("reduce_sum")(passed, dim=[0], keep_dim=True)
+    steps_passed = _cast(lookup("greater_equal")(step, _constant(bounds)), "int64")
+    index = lookup("reduce_sum")(steps_passed, dim=[0], keep_dim=True)
     return _result(lookup("gather")(_constant(rates), index), dtype)
 
 

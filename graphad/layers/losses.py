@@ -58,9 +58,9 @@ def _follow(centers: Variable, ids: Variable, away: Variable, alpha: float | Var
     places = emitted("unsqueeze", [ids], axes=[1])
     moves = emitted("scatter_nd_add", [zeros, places, away])
     counts = emitted("scatter_nd_add", [zeros, places, emitted("fill_any_like", [away], value=1.0)])
-    moved = centers + moves * rate / (counts + 1.0)
-    moved.stop_gradient = True
-    assign(moved, centers)
+    new_centers = centers + moves * rate / (counts + 1.0)
+    new_centers.stop_gradient = True
+    assign(new_centers, centers)
 
 
 @layer

@@ -268,8 +268,8 @@ def create_global_var(
     helper = LayerHelper("global_var")
     checked_flag("persistable", persistable)
     checked_flag("force_cpu", force_cpu)
-    called = name or helper.main.names.generate(helper.name)
-    var = helper.main.global_block().create_var(called, shape, dtype_name(dtype), persistable=True, stop_gradient=True)
+    variable_name = name or helper.main.names.generate(helper.name)
+    var = helper.main.global_block().create_var(variable_name, shape, dtype_name(dtype), persistable=True, stop_gradient=True)
     helper.initialize(var, Constant(float(value)))
     return var
 
@@ -278,8 +278,8 @@ def create_global_var(
 def create_tensor(dtype: object, name: str | None = None, persistable: bool = False) -> Variable:
     """A variable without a shape yet, for ``layers.assign`` to write."""
     main = default_main_program()
-    called = name or main.names.generate("create_tensor")
-    return main.current_block().create_var(called, None, dtype_name(dtype), persistable=persistable)
+    variable_name = name or main.names.generate("create_tensor")
+    return main.current_block().create_var(variable_name, None, dtype_name(dtype), persistable=persistable)
 
 
 # -- loss ------------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ def accuracy(input: Variable, label: Variable, k: int = 1, correct: Variable | N
     values, indices = helper.append_all("top_k", {"X": checked_input("accuracy", input)}, slots, {"k": k}, stopped=slots)
     inputs = {"Out": values, "Indices": indices, "Label": checked_input("accuracy", label)}
     counts = ("Accuracy", "Correct", "Total")
-    written = {slot: var for slot, var in (("Correct", correct), ("Total", total)) if var is not None}
-    fresh = [slot for slot in counts if slot not in written]
-    result, *_ = helper.append_all("accuracy", inputs, fresh, written=written, stopped=fresh)
+    outputs = {slot: var for slot, var in (("Correct", correct), ("Total", total)) if var is not None}
+    fresh = [slot for slot in counts if slot not in outputs]
+    result, *_ = helper.append_all("accuracy", inputs, fresh, written=outputs, stopped=fresh)
     return result

@@ -120,10 +120,10 @@ def _chosen(condition: Variable, number: float, other: Variable) -> Variable:
 @layer
 def masked_fill(x: Variable, mask: Variable, value: float, name: str | None = None) -> Variable:
     """A number where ``mask`` (of booleans, broadcast to the shape of x) holds, else the elements of x."""
-    tensor, chosen = checked_input("masked_fill", x), checked_input("masked_fill", mask)
-    if chosen.shape != tensor.shape:
-        chosen = chosen & emitted("fill_any_like", [tensor], value=1.0).astype("bool")
-    known = _chosen(chosen, float(value), tensor)
+    tensor, mask_tensor = checked_input("masked_fill", x), checked_input("masked_fill", mask)
+    if mask_tensor.shape != tensor.shape:
+        mask_tensor = mask_tensor & emitted("fill_any_like", [tensor], value=1.0).astype("bool")
+    known = _chosen(mask_tensor, float(value), tensor)
     return _named(known, name)
 
 
@@ -171,8 +171,8 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
     second = list(letters[a.ndim : a.ndim + b.ndim])
     for mine, other in zip(ours, theirs, strict=True):
         second[other] = first[mine]
-    kept = [word for i, word in enumerate(first) if i not in ours] + [word for i, word in enumerate(second) if i not in theirs]
-    equation = f"{''.join(first)},{''.join(second)}->{''.join(kept)}"
+    axes_left = [word for i, word in enumerate(first) if i not in ours] + [word for i, word in enumerate(second) if i not in theirs]
+    equation = f"{''.join(first)},{''.join(second)}->{''.join(axes_left)}"
     return emitted("einsum", [[a, b]], name, equation=equation)  # type: ignore[no-any-return]
 
 
@@ -280,10 +280,10 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, name: st
         raise ShapeError(f"layers.median takes an axis of a known extent, not axis {at} of {lined!r}")
     ordered = lined.sort(at)
     middle = emitted("slice", [ordered], axes=[at], starts=[(extent - 1) // 2], ends=[extent // 2 + 1])
-    found = middle.mean(at, keepdim=keepdim and not whole)
+    result = middle.mean(at, keepdim=keepdim and not whole)
     if whole and keepdim:
-        found = found.reshape([1] * tensor.ndim)
-    return _named(found, name)
+        result = result.reshape([1] * tensor.ndim)
+    return _named(result, name)
 
 
 @layer
@@ -404,12 +404,12 @@ def norm(
     tensor = checked_input("norm", x)
     if p is None and axis is not None:
         return emitted("norm", [tensor], name, axis=checked_int("layers.norm: axis", axis), epsilon=epsilon, is_test=is_test)  # type: ignore[no-any-return]
-    kept = checked_flag("layers.norm: keepdim", keepdim)
+    keeps_axes = checked_flag("layers.norm: keepdim", keepdim)
     if p is None or p == "fro":
         axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
-        return emitted("frobenius_norm", [tensor], name, dim=axes, keep_dim=kept, reduce_all=axis is None)  # type: ignore[no-any-return]
+        return emitted("frobenius_norm", [tensor], name, dim=axes, keep_dim=keeps_axes, reduce_all=axis is None)  # type: ignore[no-any-return]
     with at_users_line("layers.norm"):
         if isinstance(p, str):
             raise InvalidValue(f"p is a number or 'fro', not {p!r}")
     along = -1 if axis is None else checked_int("layers.norm: axis", axis)
-    return emitted("p_norm", [tensor], name, porder=float(p), axis=along, keepdim=kept, asvector=axis is None)  # type: ignore[no-any-return]
+    return emitted("p_norm", [tensor], name, porder=float(p), axis=along, keepdim=keeps_axes, asvector=axis is None)  # type: ignore[no-any-return]

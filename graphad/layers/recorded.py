@@ -237,11 +237,11 @@ def _recorded(form: Form, inputs: list[object], attrs: dict[str, object], name: 
 
 
 def _activated(form: Form, results: object, act: object) -> Any:
-    written = [slot.name for slot in form.definition.outputs.values() if not slot.optional]
-    if form.returned != tuple(written):
-        by_slot = dict(zip(written, results if isinstance(results, tuple) else (results,), strict=True))
-        kept = tuple(by_slot[slot] for slot in form.returned)
-        results = kept[0] if len(kept) == 1 else kept
+    out_slots = [slot.name for slot in form.definition.outputs.values() if not slot.optional]
+    if form.returned != tuple(out_slots):
+        by_slot = dict(zip(out_slots, results if isinstance(results, tuple) else (results,), strict=True))
+        returned = tuple(by_slot[slot] for slot in form.returned)
+        results = returned[0] if len(returned) == 1 else returned
     if act is None:
         return results
     if isinstance(results, tuple | list):

@@ -21,11 +21,11 @@ from graphad.types import dtype_name
 
 def _uniform_rows(like: Variable, width: int, seed: int, low: float = 0.0, high: float = 1.0) -> Variable:
     """Numbers of [low, high), ``width`` for each row of a tensor; gradients stop at them."""
-    drawn: Variable = emitted(
+    sample: Variable = emitted(
         "uniform_random_batch_size_like", [like], shape=[-1, width], min=low, max=high, seed=seed, dtype=_real(like.dtype)
     )
-    drawn.stop_gradient = True
-    return drawn
+    sample.stop_gradient = True
+    return sample
 
 
 def _real(dtype: str) -> str:
@@ -58,8 +58,8 @@ def randperm(n: int, out: None = None, dtype: object = "int64", device: None = N
     if out is not None or device is not None:
         raise InvalidType(f"layers.randperm: out and device mean nothing here, so they are None, not {out!r} and {device!r}")
     count = checked_int("layers.randperm: n", n, 1)
-    drawn = emitted("uniform_random", [], shape=[count], min=0.0, max=1.0, seed=seed, dtype="float64")
-    _, order = emitted("argsort", [drawn], axis=0)
+    uniform = emitted("uniform_random", [], shape=[count], min=0.0, max=1.0, seed=seed, dtype="float64")
+    _, order = emitted("argsort", [uniform], axis=0)
     result: Variable = emitted("cast", [order], out_dtype=dtype_name(dtype))
     result.stop_gradient = stop_gradient
     return result
@@ -134,8 +134,8 @@ def nce(
     helper = LayerHelper("nce", name)
     weight = helper.parameter(param_attr, "w", [total, x.shape[1]], x.dtype)
     bias = helper.bias(bias_attr, [total, 1], x.dtype)
-    drawn, probability = _drawn_classes(truth, sampler, total, count, custom_dist, checked_int("seed", seed), x.dtype)
-    classes = emitted("concat", [[emitted("reshape", [truth], shape=[-1, 1]), drawn]], axis=1)
+    sampled_classes, probability = _drawn_classes(truth, sampler, total, count, custom_dist, checked_int("seed", seed), x.dtype)
+    classes = emitted("concat", [[emitted("reshape", [truth], shape=[-1, 1]), sampled_classes]], axis=1)
     logits = emitted("einsum", [[_rows(weight, classes), x]], equation="bcn,bn->bc")
     if bias is not None:
         logits = logits + emitted("squeeze", [_rows(bias, classes)], axes=[2])
@@ -246,8 +246,8 @@ def sampled_softmax_with_cross_entropy(
     if customized_samples is not None and customized_probabilities is not None:
         classes, probabilities = customized_samples, customized_probabilities
     else:
-        drawn, probability = _drawn_classes(truth, "log_uniform", x.shape[1], count, None, checked_int("seed", seed), x.dtype)
-        classes = emitted("concat", [[truth, drawn]], axis=1)
+        sampled_classes, probability = _drawn_classes(truth, "log_uniform", x.shape[1], count, None, checked_int("seed", seed), x.dtype)
+        classes = emitted("concat", [[truth, sampled_classes]], axis=1)
         probabilities = probability(classes) * float(count)
     scores = emitted("take_along_axis", [x, classes], Axis=1)
     if checked_flag("remove_accidental_hits", remove_accidental_hits):
@@ -261,8 +261,8 @@ def sampled_softmax_with_cross_entropy(
 def _hits(truth: Variable, classes: Variable, true: int, dtype: str) -> Variable:
     """Where a drawn class is one of the true ones: ones, zeros for the true ones themselves."""
     same = emitted("equal", [emitted("unsqueeze", [classes], axes=[2]), emitted("unsqueeze", [truth], axes=[1])])
-    drawn = np.ones((1, classes.shape[1]))
-    drawn[0, :true] = 0.0
-    hit = emitted("cast", [emitted("reduce_any", [same], dim=[2])], out_dtype=dtype) * assign(drawn.astype(dtype))
+    sampled_classes = np.ones((1, classes.shape[1]))
+    sampled_classes[0, :true] = 0.0
+    hit = emitted("cast", [emitted("reduce_any", [same], dim=[2])], out_dtype=dtype) * assign(sampled_classes.astype(dtype))
     hit.stop_gradient = True
     return hit  # type: ignore[no-any-return]

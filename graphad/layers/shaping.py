@@ -316,9 +316,9 @@ def topk(
     options = (
         {} if last else {"axis": -1 if axis is None else axis, "largest": checked_flag("layers.topk: largest", largest), "sorted": sorted}
     )
-    made = operator_layer("top_k" if last else "top_k_v2")
-    assert made is not None
-    values, places = made(input, k=k, name=name, **options)
+    layer = operator_layer("top_k" if last else "top_k_v2")
+    assert layer is not None
+    values, places = layer(input, k=k, name=name, **options)
     return values, places
 
 
@@ -354,12 +354,12 @@ def unique(
     [array([3., 1.], dtype=float32), array([0, 1, 0], dtype=int32), array([1., 3.], dtype=float32), array([1, 2])]
     """
     helper = LayerHelper("unique", name)
-    wanted = {"Indices": return_index, "Index": return_inverse, "Counts": return_counts}
-    for word, flag in zip(("return_index", "return_inverse", "return_counts"), wanted.values(), strict=True):
+    requested_slots = {"Indices": return_index, "Index": return_inverse, "Counts": return_counts}
+    for word, flag in zip(("return_index", "return_inverse", "return_counts"), requested_slots.values(), strict=True):
         checked_flag(f"layers.unique: {word}", flag)
-    fluid = axis is None and not any(wanted.values())
+    fluid = axis is None and not any(requested_slots.values())
     kind = dtype_name("int32" if fluid else "int64") if dtype is None else dtype_name(dtype)
-    slots = ("Out", "Index") if fluid else ("Out", *(slot for slot, flag in wanted.items() if flag))
+    slots = ("Out", "Index") if fluid else ("Out", *(slot for slot, flag in requested_slots.items() if flag))
     flags = {"return_index": return_index, "return_inverse": fluid or return_inverse, "return_counts": return_counts}
     attrs = {"dtype": kind, **flags, "is_sorted": not fluid, "axis": [] if axis is None else [checked_int("layers.unique: axis", axis)]}
     results = helper.append_all("unique", {"X": checked_input("unique", x)}, slots, attrs, stopped=slots)

@@ -60,18 +60,18 @@ class Form:
     @cached_property
     def parts(self) -> dict[str, Part]:
         """The parameters by name, those of the signature first."""
-        written = _written_parts(self.definition, self.spec) if self.spec else _own_parts(self.definition)
-        named = {part.name: part for part in written}
-        names = {part.slot.name if part.slot else part.attr for part in written}
+        parts = _written_parts(self.definition, self.spec) if self.spec else _own_parts(self.definition)
+        by_name = {part.name: part for part in parts}
+        names = {part.slot.name if part.slot else part.attr for part in parts}
         extra = [part for part in _own_parts(self.definition) if (part.slot.name if part.slot else part.attr) not in names]
         for part in extra:
-            name = part.name if part.name not in named else f"{part.name}_tensor" if part.slot else f"{part.name}_attribute"
+            name = part.name if part.name not in by_name else f"{part.name}_tensor" if part.slot else f"{part.name}_attribute"
             default = None if part.slot is not None else part.default
             if part.name not in LAST or name != part.name:
-                named.setdefault(name, Part(name, default, part.slot, part.attr, keyword_only=True))
+                by_name.setdefault(name, Part(name, default, part.slot, part.attr, keyword_only=True))
         for name in LAST:
-            named.setdefault(name, Part(name, None, keyword_only=True))
-        return named
+            by_name.setdefault(name, Part(name, None, keyword_only=True))
+        return by_name
 
     @cached_property
     def positional(self) -> tuple[Part, ...]:
@@ -154,15 +154,15 @@ def _own_parts(definition: OpDef) -> list[Part]:
         Part("lambda_" if attr.name == "lambda" else attr.name, attr.default if attr.has_default else EMPTY, attr=attr.name)
         for attr in definition.attrs.values()
     ]
-    taken = {part.name for part in attrs}
+    attr_names = {part.name for part in attrs}
     slots = [(snake(slot.name), slot) for slot in definition.inputs.values()]
-    named = [Part(f"{name}_tensor" if name in taken else name, None if slot.optional else EMPTY, slot) for name, slot in slots]
+    tensor_parts = [Part(f"{name}_tensor" if name in attr_names else name, None if slot.optional else EMPTY, slot) for name, slot in slots]
     required = [part for part in attrs if part.default is EMPTY]
     rest = [part for part in attrs if part.default is not EMPTY]
-    optional = [Part(part.name, None, part.slot, keyword_only=bool(attrs)) for part in named if part.slot and part.slot.optional]
+    optional = [Part(part.name, None, part.slot, keyword_only=bool(attrs)) for part in tensor_parts if part.slot and part.slot.optional]
     if not definition.inputs:
         return [replace(part, keyword_only=True) for part in attrs]
-    return [*(part for part in named if part.default is EMPTY), *required, *rest, *optional]
+    return [*(part for part in tensor_parts if part.default is EMPTY), *required, *rest, *optional]
 
 
 def _slots_for(definition: OpDef, attr: str) -> tuple[Slot | None, Slot | None]:

@@ -280,8 +280,8 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
 
 def _overlay(columns: Array, window_axes: Axes, out: Array) -> None:
     """Columns ``[C, *kernel, samples, *counts]`` added up where their windows overlap, axis by axis."""
-    for done, axis in enumerate(window_axes):
-        place = columns.ndim - 1 - (len(window_axes) - done)
+    for prior, axis in enumerate(window_axes):
+        place = columns.ndim - 1 - (len(window_axes) - prior)
         image = np.zeros((*columns.shape[:1], *columns.shape[2 : place + 1], axis.padded, *columns.shape[place + 2 :]), columns.dtype)
         into = np.moveaxis(image, place, 0)
         for k in range(axis.kernel):

@@ -166,8 +166,8 @@ class OpDef(Traits):
     @cached_property
     def is_plain(self) -> bool:
         """Whether it always computes one value: ``function`` of those in its slots gives the output."""
-        several = len(self.outputs) != 1 or any(slot.variadic for slot in self.outputs.values())
-        return not (several or self.random or self.partial or isinstance(self, GradOpDef))
+        is_tuple = len(self.outputs) != 1 or any(slot.variadic for slot in self.outputs.values())
+        return not (is_tuple or self.random or self.partial or isinstance(self, GradOpDef))
 
     def __call__(self, *inputs: object, **attrs: object) -> Tensor:
         if len(inputs) < self.required["input"]:
@@ -213,7 +213,7 @@ class OpDef(Traits):
         """The attribute's value: as given, else its default."""
         return attrs[name] if name in attrs else self.attrs[name].default
 
-    def run(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
+    def run(self, inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
         """Compute the output slots (at least the wanted ones) from arrays; each slot is a list."""
         result = self.kernel(*self.arguments(inputs), **attrs)
         values = result if len(self.outputs) != 1 else (result,)
@@ -254,14 +254,14 @@ class GradOpDef(OpDef):
         """The cotangents it writes, each with the forward input slot it belongs to."""
         return tuple((slot, slot.removesuffix(GRAD)) for slot in self.outputs)
 
-    def run(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
-        return (self.fast or self.meaning)(inputs, attrs, wanted)
+    def run(self, inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
+        return (self.fast or self.meaning)(inputs, attrs, slots)
 
-    def meaning(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
+    def meaning(self, inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
         """The wanted cotangents in terms of operators: over arrays they compute, over symbols they expand."""
         assert self.forward is not None and self.forward.grads is not None
         result: Outputs = {}
-        for name in wanted:
+        for name in slots:
             rule = self.forward.grads[name.removesuffix(GRAD)]
             args = [_argument(self.inputs[slot], inputs.get(slot)) for slot in rule.reads]
             value = rule.function(*args, **{a: self.attr(a, attrs) for a in rule.attrs})
@@ -435,8 +435,8 @@ def _grad_operator(definition: OpDef) -> GradOpDef:
     """The definition of ``<type>_grad``: it reads what the rules read and writes a cotangent per rule."""
     assert definition.grads is not None
     rules = definition.grads.values()
-    read = {slot for rule in rules for slot in rule.reads}
-    always = {slot for slot in read if all(slot in r.reads and slot not in r.optional for r in rules)}
+    slots_read = {slot for rule in rules for slot in rule.reads}
+    always = {slot for slot in slots_read if all(slot in r.reads and slot not in r.optional for r in rules)}
     slots = [
         *definition.inputs.values(),
         *definition.outputs.values(),
@@ -445,14 +445,14 @@ def _grad_operator(definition: OpDef) -> GradOpDef:
     return GradOpDef(
         type=f"{definition.type}{GRAD_SUFFIX}",
         doc=f"Cotangents of the inputs of ``{definition.type}``.",
-        inputs={s.name: shared_slot(s.name, s.variadic, s.name not in always) for s in slots if s.name in read},
+        inputs={s.name: shared_slot(s.name, s.variadic, s.name not in always) for s in slots if s.name in slots_read},
         outputs={s + GRAD: shared_slot(s + GRAD, definition.inputs[s].variadic, True) for s in definition.grads},
         attrs=definition.attrs,
         kernel=_no_kernel,
         infer=_no_kernel,
         grads=None,
-        partial=definition.partial and not read.isdisjoint(definition.inputs),
-        lazy=definition.lazy & read,
+        partial=definition.partial and not slots_read.isdisjoint(definition.inputs),
+        lazy=definition.lazy & slots_read,
         side_effect=definition.ordered,
         ordered=definition.ordered,
         forward=definition,

@@ -68,7 +68,7 @@ class DoubleGradOpDef(GradOpDef):
     def _result(self) -> str:
         return next(iter(self._forward_definition.outputs))
 
-    def meaning(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
+    def meaning(self, inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
         known_tensors = {slot: values[0] for slot, values in inputs.items() if values}
         starts = {slot: known_tensors[f"DD{slot}"] for slot in self._rules if f"DD{slot}" in known_tensors}
         known = {
@@ -86,7 +86,7 @@ class DoubleGradOpDef(GradOpDef):
             return [self._apply(self._rules[slot], values, stand_ins, attrs) for slot in starts]
 
         cotangents_ = dict(zip(names, cotangents(first, [*known.values(), start], list(starts.values())), strict=True))
-        of = {slot: self._of(slot) for slot in wanted}
+        of = {slot: self._of(slot) for slot in slots}
         return {s: [fill_zeros_like(known.get(name, start)) if cotangents_[name] is None else cotangents_[name]] for s, name in of.items()}
 
     @property

@@ -379,8 +379,8 @@ def _plain_binary(
     infer: Callable[..., object] = broadcast,
     **traits: Unpack[Declared],
 ) -> OpDef:
-    said: Declared = {**ELEMENTWISE, **traits}
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad, **said)(kernel_of(over_axis(function), module=__name__))
+    declared: Declared = {**ELEMENTWISE, **traits}
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad, **declared)(kernel_of(over_axis(function), module=__name__))
 
 
 def _first(compare: OpDef) -> dict[str, Function]:

@@ -319,9 +319,9 @@ def _ordered(trace: Sequence[_Note], result: Input | int) -> Formula:
     That depends on the form of the trace alone. A program has many operators of one form, whose attributes differ.
     """
     form = tuple([_Note(n.function, tuple([_ANY if isinstance(a, Constant) else a for a in n.args]), n.dtype) for n in trace])
-    needed, expression = _plan(form, result)
+    kept_calls, expression = _plan(form, result)
     calls = []
-    for at, (function, args, out) in zip(needed, expression.calls, strict=True):
+    for at, (function, args, out) in zip(kept_calls, expression.calls, strict=True):
         known = trace[at].args
         calls.append(Call(function, tuple([k if a is _ANY else a for a, k in zip(args, known, strict=True)]), out))
     return Formula(tuple(calls), expression.reads, expression.dtypes, expression.result)
@@ -330,22 +330,24 @@ def _ordered(trace: Sequence[_Note], result: Input | int) -> Formula:
 @lru_cache(maxsize=1024)
 def _plan(trace: tuple[_Note, ...], result: Input | int) -> _Plan:
     last: dict[Input | int | Constant, int] = {result: len(trace)}
-    needed: list[int] = []
+    order: list[int] = []
     for i in reversed(range(len(trace))):
         if i in last:
-            needed.append(i)
+            order.append(i)
             last.update({arg: i for arg in trace[i].args if isinstance(arg, int) and arg not in last})
-    new = {old: i for i, old in enumerate(reversed(needed))}
+    new = {old: i for i, old in enumerate(reversed(order))}
     calls: list[Call] = []
     reads: list[frozenset[int]] = []
     dtypes = tuple(trace[old].dtype for old in new)
     for old in new:
         args = tuple(new[arg] if isinstance(arg, int) else arg for arg in trace[old].args)
-        read = frozenset().union(*({arg.number} if isinstance(arg, Input) else reads[arg] for arg in args if isinstance(arg, Input | int)))
-        reads.append(read)
-        alike = len(read) == 1 or len({arg for arg in args if arg is not _ANY}) == 1  # laid out in one way
+        inputs_read = frozenset().union(
+            *({arg.number} if isinstance(arg, Input) else reads[arg] for arg in args if isinstance(arg, Input | int))
+        )
+        reads.append(inputs_read)
+        alike = len(inputs_read) == 1 or len({arg for arg in args if arg is not _ANY}) == 1  # laid out in one way
         free = (a for o, a in zip(trace[old].args, args, strict=True) if isinstance(a, int) and last[o] == old)
-        fits = (a for a in free if reads[a] == read and dtypes[a] == dtypes[len(calls)] and isinstance(calls[a].function, np.ufunc))
+        fits = (a for a in free if reads[a] == inputs_read and dtypes[a] == dtypes[len(calls)] and isinstance(calls[a].function, np.ufunc))
         calls.append(Call(trace[old].function, args, next(fits, None) if alike and isinstance(trace[old].function, np.ufunc) else None))
     expression = Formula(tuple(calls), tuple(reads), dtypes, new[result] if isinstance(result, int) else result)
     return _Plan(tuple(new), expression)

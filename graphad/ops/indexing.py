@@ -92,8 +92,8 @@ def _ungathered(X: TensorType, Index: TensorType, Like: TensorType, Axis: Tensor
 def ungather(X: Array, Index: Array, Like: Array, Axis: Array | None = None, *, axis: int = 0) -> Array:
     """Zeros in the shape of Like with the slices of X added at Index: the transpose of ``gather``."""
     along = axis if Axis is None else normal_axis(one_number(Axis), Like.ndim, "Axis")
-    added: Array = index_add.kernel(np.zeros(Like.shape, X.dtype), Index, X, axis=along)
-    return added
+    total: Array = index_add.kernel(np.zeros(Like.shape, X.dtype), Index, X, axis=along)
+    return total
 
 
 @operator(
@@ -246,8 +246,8 @@ def _value_grad(Input: Tensor, Index: Tensor, Value: Tensor, dResult: Tensor, *,
     if Reduce == "add":
         return take_along_axis(dResult, Index, Axis=Axis)
     if Reduce == "assign":
-        taken = take_along_axis(dResult, Index, Axis=Axis)
-        return taken * as_mask(last_of_each(Index, axis=Axis), dResult)
+        cotangent = take_along_axis(dResult, Index, Axis=Axis)
+        return cotangent * as_mask(last_of_each(Index, axis=Axis), dResult)
     if Reduce == "mean":
         hits = _hits(dResult, Index, Axis)
         return take_along_axis(dResult / (hits + 1.0 if Include_self else hits + as_mask(hits == 0.0, hits)), Index, Axis=Axis)

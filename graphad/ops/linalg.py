@@ -781,8 +781,8 @@ def _cholesky_grad(Out: Tensor, dOut: Tensor, *, upper: bool) -> Tensor:
     lower, d = (_decompositions_turned(Out), _decompositions_turned(dOut)) if upper else (Out, dOut)
     product = matmul_v2(lower, tril_triu(d, lower=True), trans_x=True)
     halved = (tril_triu(product, lower=True) + tril_triu(product, diagonal=-1, lower=True)) * 0.5
-    left = triangular_solve(lower, halved, upper=False, transpose=True)
-    grad = triangular_solve(lower, _decompositions_turned(left), upper=False, transpose=True)
+    solved_left = triangular_solve(lower, halved, upper=False, transpose=True)
+    grad = triangular_solve(lower, _decompositions_turned(solved_left), upper=False, transpose=True)
     return (grad + _decompositions_turned(grad)) * 0.5
 
 

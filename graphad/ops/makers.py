@@ -24,8 +24,10 @@ def binary(
     shapes: str = "",
     **traits: Unpack[Declared],
 ) -> OpDef:
-    said: Declared = {**ELEMENTWISE, "commutative": function in _SYMMETRIC, **traits}
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes, **said)(kernel_of(over_axis(function), module=__name__))
+    declared: Declared = {**ELEMENTWISE, "commutative": function in _SYMMETRIC, **traits}
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes, **declared)(
+        kernel_of(over_axis(function), module=__name__)
+    )
 
 
 def unary(
@@ -35,6 +37,6 @@ def unary(
     infer: Callable[..., object] = same_float,
     **traits: Unpack[Declared],
 ) -> OpDef:
-    said: Declared = {**FUNCTION, **traits}
+    declared: Declared = {**FUNCTION, **traits}
     kernel = kernel_of(function, "X", module=__name__)
-    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, **said)(kernel)
+    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, **declared)(kernel)

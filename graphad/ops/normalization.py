@@ -174,9 +174,9 @@ def _x_grad(
     axis, dim = norm.axis(X.ndim), norm.dim(X.ndim)
     if norm.fixed:
         return elementwise_mul(dY, Scale * rsqrt(VarianceOut + norm.epsilon), axis=axis)
-    m, moved = moments(X, dim, norm.epsilon), 1.0 - norm.momentum
-    d_mean = total(dSavedMean, times(dMeanOut, moved))
-    d_variance = times(dVarianceOut, moved)
+    m, rate = moments(X, dim, norm.epsilon), 1.0 - norm.momentum
+    d_mean = total(dSavedMean, times(dMeanOut, rate))
+    d_variance = times(dVarianceOut, rate)
     if dSavedVariance is not None:
         d_variance = total(_through_inverse(reshape_like(m.inverse, Scale), dSavedVariance), d_variance)
     return through_moments(elementwise_mul(dY, Scale, axis=axis), m, dim, d_mean, d_variance)
@@ -273,8 +273,8 @@ def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array
     y = m.centered * (m.inverse * Scale.reshape(m.mean.shape))
     y += Bias.reshape(m.mean.shape)
     mean, variance = m.mean.reshape(-1), m.variance.reshape(-1)
-    momentum, moved = norm.momentum, 1 - norm.momentum
-    return y, momentum * Mean + moved * mean, momentum * Variance + moved * variance, mean, m.inverse.reshape(-1), reserve
+    momentum, rate = norm.momentum, 1 - norm.momentum
+    return y, momentum * Mean + rate * mean, momentum * Variance + rate * variance, mean, m.inverse.reshape(-1), reserve
 
 
 sync_batch_norm = operator(_SIGNATURE, name="sync_batch_norm", infer=_batch_norm_type, grad=_GRAD)(batch_norm.kernel)

@@ -34,7 +34,7 @@ def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[F
 
     ``state`` says what it keeps (``Traits.state``): it is what makes it an optimizer that ``optimize-parameters`` knows.
     """
-    said: Declared = {**traits, "state": traits.get("state", "")}
+    declared: Declared = {**traits, "state": traits.get("state", "")}
     names, updated = inputs.replace("?", "").split(), outputs.replace("?", "").split()
     signature = f"{inputs} -> " + " ".join(f"{o}Out" if o[-1] != "?" else f"{o[:-1]}Out?" for o in outputs.split())
 
@@ -50,7 +50,7 @@ def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[F
             new = formula(*arrays, **attrs)
             return tuple(map(as_array, new)) if isinstance(new, tuple) else as_array(new)
 
-        return operator(signature, infer=infer, grad=None, **said)(kernel)
+        return operator(signature, infer=infer, grad=None, **declared)(kernel)
 
     return add
 

@@ -163,8 +163,8 @@ class _Lines:
         later = expression.calls[at + 1 :]
         if any(isinstance(arg, Input) and arg.number in self.aliased for call in later for arg in call.args):
             return False
-        held = [i for i, name in enumerate(self.names) if name == "o"]
-        return not any(arg in held for call in later for arg in call.args if isinstance(arg, int))
+        out_places = [i for i, name in enumerate(self.names) if name == "o"]
+        return not any(arg in out_places for call in later for arg in call.args if isinstance(arg, int))
 
 
 @lru_cache(maxsize=1024)

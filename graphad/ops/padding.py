@@ -120,12 +120,12 @@ class _Kind:
 
 def _folded(X: Array, axis: int, extent: int, amount: tuple[int, int], mode: str) -> Array:
     """The margins of one axis added to where they were taken from."""
-    moved = np.moveaxis(X, axis, 0)
-    core = moved[amount[0] : amount[0] + extent].copy()
+    axis_first = np.moveaxis(X, axis, 0)
+    core = axis_first[amount[0] : amount[0] + extent].copy()
     if mode != "constant":
         source: Array = np.pad(np.arange(extent), amount, _NUMPY[mode])  # type: ignore[call-overload]
-        np.add.at(core, source[: amount[0]], moved[: amount[0]])
-        np.add.at(core, source[amount[0] + extent :], moved[amount[0] + extent :])
+        np.add.at(core, source[: amount[0]], axis_first[: amount[0]])
+        np.add.at(core, source[amount[0] + extent :], axis_first[amount[0] + extent :])
     return np.moveaxis(core, 0, axis)
 
 

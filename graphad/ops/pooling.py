@@ -365,9 +365,9 @@ def _scattered_type(pooled: Infer) -> Infer:
     return infer
 
 
-def _check_fits(name: str, got: TensorType, expected: TensorType) -> None:
-    if len(got.shape) != len(expected.shape) or not all(map(matched, got.shape, expected.shape)):
-        raise ShapeError(f"{name} is {got}; the shape {list(expected.shape)} is expected")
+def _check_fits(name: str, actual: TensorType, expected: TensorType) -> None:
+    if len(actual.shape) != len(expected.shape) or not all(map(matched, actual.shape, expected.shape)):
+        raise ShapeError(f"{name} is {actual}; the shape {list(expected.shape)} is expected")
 
 
 # -- kernels -------------------------------------------------------------------------------------

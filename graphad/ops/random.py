@@ -69,8 +69,8 @@ def gaussian_random(
     *, shape: list[int], mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: DType = "float32", rng: np.random.Generator
 ) -> Array:
     """Normally distributed numbers."""
-    drawn = generator(seed, rng).standard_normal(tuple(shape), _drawn(dtype))
-    return np.asarray(drawn * _drawn(dtype)(std) + _drawn(dtype)(mean)).astype(dtype, copy=False)
+    numbers = generator(seed, rng).standard_normal(tuple(shape), _drawn(dtype))
+    return np.asarray(numbers * _drawn(dtype)(std) + _drawn(dtype)(mean)).astype(dtype, copy=False)
 
 
 @operator("-> Out", infer=_floats, grad={}, random=True)
@@ -79,10 +79,10 @@ def truncated_gaussian_random(
 ) -> Array:
     """Normally distributed numbers; those more than two standard deviations from the mean are drawn again."""
     source = generator(seed, rng)
-    drawn = np.asarray(source.standard_normal(tuple(shape), _drawn(dtype)))
-    while (far := np.abs(drawn) > 2.0).any():
-        drawn[far] = source.standard_normal(int(far.sum()), _drawn(dtype))
-    return np.asarray(drawn * _drawn(dtype)(std) + _drawn(dtype)(mean)).astype(dtype, copy=False)
+    numbers = np.asarray(source.standard_normal(tuple(shape), _drawn(dtype)))
+    while (far := np.abs(numbers) > 2.0).any():
+        numbers[far] = source.standard_normal(int(far.sum()), _drawn(dtype))
+    return np.asarray(numbers * _drawn(dtype)(std) + _drawn(dtype)(mean)).astype(dtype, copy=False)
 
 
 @operator("-> Out", infer=_ints, grad={}, random=True)

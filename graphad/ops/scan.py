@@ -114,8 +114,8 @@ def _running_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, axis: int, flatten: b
     share = exp(x - Out)
     if not Out.ndim:
         return dOut * share
-    left = 1.0 - share
-    later = linear_recurrence(left, left * dOut, axis=0 if flatten else axis, reverse=not reverse)
+    complement = 1.0 - share
+    later = linear_recurrence(complement, complement * dOut, axis=0 if flatten else axis, reverse=not reverse)
     grad = share * (dOut + later)
     return reshape_like(grad, X) if flatten else grad
 

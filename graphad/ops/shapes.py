@@ -60,14 +60,14 @@ def _alone(new_shape: NewShape) -> Callable[..., TensorType]:
 
 def _reshaping(new_shape: NewShape, **traits: Unpack[Declared]) -> Callable[[Callable[..., tuple[Array, Array]]], OpDef]:
     """An operator X -> Out XShape; the kernel is the function's."""
-    said: Declared = {**traits, "in_order": True}
-    return operator("X -> Out XShape?", infer=_with_old_shape(new_shape), grad={"X": _back}, shapes="X XShape", **said)
+    declared: Declared = {**traits, "in_order": True}
+    return operator("X -> Out XShape?", infer=_with_old_shape(new_shape), grad={"X": _back}, shapes="X XShape", **declared)
 
 
 def _reshaping_alone(new_shape: NewShape, **traits: Unpack[Declared]) -> Callable[[Callable[..., Array]], OpDef]:
     """The same without XShape."""
-    said: Declared = {**traits, "in_order": True}
-    return operator("X -> Out", infer=_alone(new_shape), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X", **said)
+    declared: Declared = {**traits, "in_order": True}
+    return operator("X -> Out", infer=_alone(new_shape), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X", **declared)
 
 
 def _old_shape(X: Array) -> Array:
@@ -198,8 +198,8 @@ def transpose(X: Array, *, axis: list[int], data_format: str = "AnyLayout") -> A
 def _squeezed(old: Shape, *, axes: list[int] = NO_INTS) -> Shape:
     if not axes:
         return tuple(e for e in old if e != 1)
-    gone = {normal_axis(a, len(old), "axes") for a in axes if old or a not in (0, -1)}
-    return tuple(e for i, e in enumerate(old) if i not in gone or e not in (1, -1))
+    dropped_axes = {normal_axis(a, len(old), "axes") for a in axes if old or a not in (0, -1)}
+    return tuple(e for i, e in enumerate(old) if i not in dropped_axes or e not in (1, -1))
 
 
 @_reshaping(_squeezed, speculatable="types", rows="X", along="axes", **PART_OF_X)

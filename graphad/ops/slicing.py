@@ -71,8 +71,8 @@ class Bounds(NamedTuple):
         for slot, count in counts.items():
             if count != len(cut.axes):
                 raise ShapeError(f"{slot} has {count} numbers for axes={cut.axes}")
-        told = len(cut.infer_flags) == len(cut.starts) == len(cut.ends) == len(cut.strides or cut.axes) == len(cut.axes)
-        return [told and cut.infer_flags[i] != -1 for i in range(len(cut.axes))]
+        same_lengths = len(cut.infer_flags) == len(cut.starts) == len(cut.ends) == len(cut.strides or cut.axes) == len(cut.axes)
+        return [same_lengths and cut.infer_flags[i] != -1 for i in range(len(cut.axes))]
 
 
 # -- what a slice is -----------------------------------------------------------------------------
@@ -120,19 +120,19 @@ def index_of(rank: int, cut: StridedCut) -> tuple[Any, ...]:
 def _part_type(Input: TensorType, *tensors: Any, **attrs: Any) -> TensorType:
     cut, by = StridedCut(**attrs), Bounds(*tensors)
     extents = sliced_shape(Input.shape, by, cut)
-    gone = {normal_axis(a, len(extents), "decrease_axis") for a in cut.decrease_axis}
-    if any(not matched(extents[a], 1) for a in gone):
+    dropped_axes = {normal_axis(a, len(extents), "decrease_axis") for a in cut.decrease_axis}
+    if any(not matched(extents[a], 1) for a in dropped_axes):
         raise ShapeError(
             f"Input is {Input}: the slice has the shape {list(extents)}, so decrease_axis={cut.decrease_axis} cannot be left out"
         )
-    return TensorType(tuple(e for i, e in enumerate(extents) if i not in gone), Input.dtype)
+    return TensorType(tuple(e for i, e in enumerate(extents) if i not in dropped_axes), Input.dtype)
 
 
 def _decreased(shape: Shape, decrease_axis: list[int]) -> Shape:
-    gone = {a % len(shape) for a in decrease_axis}
-    if any(shape[a] != 1 for a in gone):
+    dropped_axes = {a % len(shape) for a in decrease_axis}
+    if any(shape[a] != 1 for a in dropped_axes):
         raise InvalidValue(f"the slice has the shape {list(shape)}, so decrease_axis={decrease_axis} cannot be left out")
-    return tuple(e for i, e in enumerate(shape) if i not in gone)
+    return tuple(e for i, e in enumerate(shape) if i not in dropped_axes)
 
 
 def _resolved(tensors: tuple[object, ...], attrs: dict[str, Any]) -> StridedCut:
@@ -301,12 +301,12 @@ def _bounds(starts: object = None, ends: object = None, steps: object = None) ->
 def _places(rank: int, decrease_axes: list[int], none_axes: list[int]) -> list[int | None]:
     """The axes that a value is assigned to, None for one that is new: those of the slice without those left out, and new ones in front
     of the axes that ``none_axes`` names."""
-    gone, new = {normal_axis(a, rank, "decrease_axes") for a in decrease_axes}, sorted(none_axes)
+    dropped_axes, new = {normal_axis(a, rank, "decrease_axes") for a in decrease_axes}, sorted(none_axes)
     places: list[int | None] = []
     for axis in range(rank + 1):
         last = axis == rank
         places += [None] * sum(1 for n in new if (n == axis or (last and n > axis) or (axis == 0 and n < 0)))
-        places += [] if last or axis in gone else [axis]
+        places += [] if last or axis in dropped_axes else [axis]
     return places
 
 

@@ -67,14 +67,14 @@ def subscripted(x: Indexed, key: object, is_symbol: Callable[[object], bool]) ->
 
 def _items(x: Indexed, key: object, is_symbol: Callable[[object], bool]) -> list[_Item]:
     parts = [_tensor_of(x, part, is_symbol) for part in (key if isinstance(key, tuple) else (key,))]
-    used = sum(_width(part) for part in parts)
+    width = sum(_width(part) for part in parts)
     rank = len(x.shape)
-    if used > rank:
-        raise OutOfRange(f"{x!r} has {rank} axes, but {used} are indexed")
+    if width > rank:
+        raise OutOfRange(f"{x!r} has {rank} axes, but {width} are indexed")
     dots = [i for i, part in enumerate(parts) if part is ...]
     if len(dots) > 1:
         raise OutOfRange(f"{x!r}: a subscript has one '...', not {len(dots)}")
-    rest = [builtins.slice(None)] * (rank - used)
+    rest = [builtins.slice(None)] * (rank - width)
     at = dots[0] if dots else len(parts)
     return _placed(x, [*parts[:at], *rest, *parts[at + 1 :]])
 

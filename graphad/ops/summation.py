@@ -105,9 +105,9 @@ def _in_blocks(x: Array, axis: int) -> Array:
     if extent <= FEW:
         return as_array(_reduce(x, axis=axis, keepdims=True))
     rows = x.reshape(-1, extent, rest)
-    count, left = divmod(extent, BLOCK)
+    count, remainder = divmod(extent, BLOCK)
     parts = [_added_rows(rows[:, : count * BLOCK].reshape(-1, BLOCK, rest)).reshape(-1, count, rest)] if count else []
-    if left:
+    if remainder:
         parts.append(_added_rows(rows[:, count * BLOCK :])[:, None])
     total = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
     shape = (*x.shape[:axis], total.shape[1], *x.shape[axis + 1 :])

@@ -38,11 +38,11 @@ class Traced(Symbol):
         operands = [[*item] if isinstance(item, list | tuple) else item for item in inputs]
         beside_symbol = not operands and isinstance(self.value, Symbol)
         values = self.value.emit(op, (), attrs) if beside_symbol else op(*map(_values, operands), **attrs)
-        several = isinstance(values, tuple)
-        slots = [slot.name for slot in op.outputs.values() if not slot.optional] if several else list(op.outputs)[:1]
-        results = [self._made(value) for value in (values if several else (values,))]
+        is_tuple = isinstance(values, tuple)
+        slots = [slot.name for slot in op.outputs.values() if not slot.optional] if is_tuple else list(op.outputs)[:1]
+        results = [self._made(value) for value in (values if is_tuple else (values,))]
         self.calls.append(_Call(op, operands, dict(attrs), dict(zip(slots, results, strict=True))))
-        return tuple(results) if several else results[0]
+        return tuple(results) if is_tuple else results[0]
 
     def _made(self, value: object) -> Tensor:
         return [Traced(item, self.calls) for item in value] if isinstance(value, list | tuple) else Traced(value, self.calls)
@@ -97,7 +97,7 @@ def _add(cotangents_: dict[int, object], to: Traced, cotangent: object) -> None:
 def _backwards(call: _Call, cotangents_: dict[int, object]) -> None:
     outputs = {slot: item if isinstance(item, list) else [item] for slot, item in call.outputs.items()}
     # A call whose results have no cotangent is not on the way to the results of the function.
-    if not any(id(item) in cotangents_ for made in outputs.values() for item in made) or call.op.grads == {}:
+    if not any(id(item) in cotangents_ for output_arrays in outputs.values() for item in output_arrays) or call.op.grads == {}:
         return
     grad = call.op.grad
     if grad is None:

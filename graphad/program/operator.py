@@ -200,11 +200,11 @@ def check_distinct(op: Operator) -> None:
     """Refuse an operator that writes one name twice: it would not say which of the two values the name is."""
     if len(op.outputs) == 1 and len(next(iter(op.outputs.values()))) == 1:
         return
-    seen: set[str] = {EMPTY}
+    reported: set[str] = {EMPTY}
     for name in op.output_names():
-        if name in seen and name != EMPTY:
+        if name in reported and name != EMPTY:
             raise InvalidValue(f"operator {op.type!r} writes {name!r} twice: every output needs a name of its own")
-        seen.add(name)
+        reported.add(name)
 
 
 def _check_slots(op_type: str, side: str, arguments: Names, slots: Mapping[str, Slot]) -> None:

@@ -91,17 +91,17 @@ def _branch_gradient(op: Operator, forward: Block) -> Operator:
     block: Block = op.attrs["sub_block"]
     pairs = [pair for slot in ("Cond", "Input") for pair in zip(op.input(slot), op.output(slot + GRAD), strict=False)]
     gradients = {name: gradient for name, gradient in pairs if EMPTY not in (name, gradient)}
-    read = _read_first(block)
-    cotangents = [name for name in dict.fromkeys(op.input(f"Out{GRAD}")) if name in read]
-    around = (name for name in read if name not in cotangents and name not in forward.vars and name not in block.vars)
+    read_names = _read_first(block)
+    cotangents = [name for name in dict.fromkeys(op.input(f"Out{GRAD}")) if name in read_names]
+    around = (name for name in read_names if name not in cotangents and name not in forward.vars and name not in block.vars)
     operands = list(dict.fromkeys([*gradients, *around]))
     otherwise = Block(op.block.program, len(op.block.program.blocks), op.block.idx)
     op.block.program.blocks.append(otherwise)
-    written = {name for candidate in block.ops for name in candidate.output_names()}
+    written_names = {name for candidate in block.ops for name in candidate.output_names()}
     for ancestor in (block, otherwise):
         for name in (*operands, *cotangents):
             ancestor.vars[name] = _argument(op.block, ancestor, name)
-    results = [name + GRAD if name + GRAD in written else _zeros(block, name, op) for name in gradients]
+    results = [name + GRAD if name + GRAD in written_names else _zeros(block, name, op) for name in gradients]
     zeros = [_zeros(otherwise, name, op) for name in gradients]
     attrs = {"true_block": block, "false_block": otherwise, "is_scalar_condition": op.attrs.get("is_scalar_condition", True)}
     inside = {"original_input": operands * 2, "original_output_grad": cotangents * 2, "original_input_grad": results + zeros}
@@ -111,12 +111,12 @@ def _branch_gradient(op: Operator, forward: Block) -> Operator:
 
 def _read_first(block: Block) -> dict[str, None]:
     """The names that a block reads before it writes them."""
-    read: dict[str, None] = {}
-    written: set[str] = {EMPTY}
+    read_names: dict[str, None] = {}
+    written_names: set[str] = {EMPTY}
     for op in block.ops:
-        read.update(dict.fromkeys(name for name in op.input_names() if name not in written))
-        written.update(op.output_names())
-    return read
+        read_names.update(dict.fromkeys(name for name in op.input_names() if name not in written_names))
+        written_names.update(op.output_names())
+    return read_names
 
 
 def _argument(around: Block, block: Block, name: str) -> Variable:

@@ -178,10 +178,10 @@ def _program(reader: Reader, program: Program, allow_unknown: bool | None) -> No
     if reader.take("seed"):
         program.random_seed = reader.integer()
     reader.expect("{")
-    seen, places = 0, list[int]()
+    block_count, places = 0, list[int]()
     while not reader.take("}"):
-        places += _block(reader, _block_head(reader, program, seen))
-        seen += 1
+        places += _block(reader, _block_head(reader, program, block_count))
+        block_count += 1
     reader.end()
     for op, reader.start in zip((op for block in program.blocks for op in block.ops), places, strict=True):
         op.attrs = {name: _resolved(reader, value, program) for name, value in op.attrs.items()}
@@ -193,11 +193,11 @@ def _program(reader: Reader, program: Program, allow_unknown: bool | None) -> No
     program.allows_unknown = bool(allow_unknown)
 
 
-def _block_head(reader: Reader, program: Program, seen: int) -> Block:
+def _block_head(reader: Reader, program: Program, block_count: int) -> Block:
     reader.expect("block")
     idx = reader.integer()
     parent = reader.integer() if reader.take("in") else -1
-    if idx != seen or (parent < 0) != (idx == 0) or parent >= max(idx, 1):
+    if idx != block_count or (parent < 0) != (idx == 0) or parent >= max(idx, 1):
         reader.fail(f"block {idx} in {parent} is out of place: blocks count up from 0, each inside an earlier one")
     if idx:
         program.add_block(parent)

@@ -341,15 +341,15 @@ class Program:
         names = {n for t in (targets if isinstance(targets, list | tuple | set) else [targets]) for n in self._target(t)}
         copy = self.clone()
         block = copy.global_block()
-        ops, needed = [], set(names)
+        ops, live_names = [], set(names)
         for op in reversed(block.ops):
-            if needed.isdisjoint(op.output_names()):
+            if live_names.isdisjoint(op.output_names()):
                 continue
             ops.append(op)
             if not (isinstance(REGISTRY.get(op.type), ControlDef) or op.type == "write_to_array"):
-                needed.difference_update(set(op.output_names()) - set(op.input_names()))
-            needed.update(op.input_names())
-            needed.update(*(_block_reads(sub) for sub in _sub_blocks(op)))
+                live_names.difference_update(set(op.output_names()) - set(op.input_names()))
+            live_names.update(op.input_names())
+            live_names.update(*(_block_reads(sub) for sub in _sub_blocks(op)))
         staying = set(map(id, ops))
         dropped = {sub.idx for op in block.ops if id(op) not in staying for sub in _held(op)}
         block.ops = ops[::-1]
@@ -359,11 +359,11 @@ class Program:
 
     def drop_blocks(self, unused: set[int]) -> None:
         """Forget the blocks of some indices, which no operator holds any more, and renumber the others."""
-        left = [block for block in self.blocks if block.idx not in unused]
-        new = {block.idx: i for i, block in enumerate(left)}
-        for i, block in enumerate(left):
+        remaining = [block for block in self.blocks if block.idx not in unused]
+        new = {block.idx: i for i, block in enumerate(remaining)}
+        for i, block in enumerate(remaining):
             block.idx, block.parent_idx = i, new.get(block.parent_idx, -1)
-        self.blocks = left
+        self.blocks = remaining
         self._current = new.get(self._current, 0)
 
     def _target(self, target: object) -> list[str]:
@@ -375,9 +375,9 @@ class Program:
         return [name]
 
     def _drop_unused(self, keep: set[str]) -> None:
-        used = keep | _used(self.blocks)
+        live_names = keep | _used(self.blocks)
         for block in self.blocks:
-            block.vars = {name: var for name, var in block.vars.items() if name in used}
+            block.vars = {name: var for name, var in block.vars.items() if name in live_names}
 
 
 def _blank(kind: type[Program], count: int) -> Program:

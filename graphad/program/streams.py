@@ -50,17 +50,17 @@ def settle_streams(program: Program, streams: Mapping[Operator, str | None]) -> 
 
     The attribute is set where the name that an operator writes says something else.
     """
-    taken = {stream for stream in streams.values() if stream is not None}
+    reserved = {stream for stream in streams.values() if stream is not None}
     unsaid: Counter[str] = Counter()
     for op in _random_operators(program):
         default, stream = _after_output(op, unsaid), streams.get(op)
-        if stream is None and default in taken:
-            stream = _fresh(op, taken)
+        if stream is None and default in reserved:
+            stream = _fresh(op, reserved)
         if stream is not None and (stream != default or RANDOM_STREAM in op.attrs):
             op.attrs = {**op.attrs, RANDOM_STREAM: stream}
         else:
             unsaid[_written_name(op)] += 1
-        taken.add(stream or default)
+        reserved.add(stream or default)
 
 
 def _random_operators(program: Program) -> Iterator[Operator]:
@@ -81,8 +81,8 @@ def _after_output(op: Operator, unsaid: Counter[str]) -> str:
     return f"{name}#{unsaid[name]}" if unsaid[name] else name
 
 
-def _fresh(op: Operator, taken: set[str]) -> str:
+def _fresh(op: Operator, reserved: set[str]) -> str:
     name, number = _written_name(op), 1
-    while f"{name}#{number}" in taken:
+    while f"{name}#{number}" in reserved:
         number += 1
     return f"{name}#{number}"

@@ -172,12 +172,12 @@ def _inner_places(program: Program) -> list[_Place]:
 
 def _outer_places(program: Program) -> list[_Place]:
     """The lists and dicts of operators, blocks and the program."""
-    named: list[tuple[object, str]] = [
+    entries: list[tuple[object, str]] = [
         (op, name) for block in program.blocks for op in block.ops for name in ("inputs", "outputs", "attrs")
     ]
-    named += [(block, name) for block in program.blocks for name in ("ops", "vars")]
-    named.append((program, "blocks"))
-    return [(getattr(thing, name), partial(setattr, thing, name)) for thing, name in named]
+    entries += [(block, name) for block in program.blocks for name in ("ops", "vars")]
+    entries.append((program, "blocks"))
+    return [(getattr(thing, name), partial(setattr, thing, name)) for thing, name in entries]
 
 
 def _replace(places: list[_Place], unseen: Unseen) -> None:

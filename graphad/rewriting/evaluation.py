@@ -198,9 +198,9 @@ class _Builder(Builder):
         assert place is not None and place.previous is not None
         # ``emit`` put the operator right before ``place``; an error in it should point at the user's line of what it replaces.
         place.previous.source, place.previous.forward = place.source, place.forward
-        written = [slot for slot in definition.outputs.values() if not slot.optional]
-        parts = (result,) if len(written) == 1 else result
-        return {slot.name: _unwrapped(part) for slot, part in zip(written, parts, strict=True)}
+        slots = [slot for slot in definition.outputs.values() if not slot.optional]
+        parts = (result,) if len(slots) == 1 else result
+        return {slot.name: _unwrapped(part) for slot, part in zip(slots, parts, strict=True)}
 
     def _symbols(self, definition: OpDef, slot: str, inputs: Slots[Value]) -> list[GraphSymbol] | GraphSymbol | None:
         values = inputs.get(slot)
@@ -271,8 +271,8 @@ def _keeps_unknown(before: Sequence[Result], after: Sequence[Term], match: Match
 
 def _matched(match: Match) -> dict[Value, None]:
     leaves = [*match.values.values(), *(value for values in match.lists.values() for value in values)]
-    written = [value for op in match.ops.values() for values in op.outputs.values() for value in values]
-    return dict.fromkeys([*leaves, *written])
+    results = [value for op in match.ops.values() for values in op.outputs.values() for value in values]
+    return dict.fromkeys([*leaves, *results])
 
 
 def _owner(value: Value, extent: int) -> Owner:

@@ -144,8 +144,8 @@ def match_value(term: Term, value: Value, match: Match) -> bool:
         op = value.writers[0]
         if op.type != term.call.definition.type:
             return match.fail(lambda: f"expected {term.call.definition.type} to write {value!r}, found {op!r}")
-        written = op.outputs.get(term.slot, ())
-        if len(written) <= term.index or written[term.index] is not value:
+        results = op.outputs.get(term.slot, ())
+        if len(results) <= term.index or results[term.index] is not value:
             return match.fail(lambda: f"expected {value!r} in output slot {term.slot}, found {op!r}")
         return match_op(term.call, op, match)
     assert isinstance(term, Constant)
@@ -282,5 +282,5 @@ def _possible(term: Term, match: Match) -> list[Value]:
         return [match.values[term]]
     if not isinstance(term, Result):
         return []
-    written = (op.outputs.get(term.slot, ()) for op in _candidates(term.call, match))
-    return [values[term.index] for values in written if len(values) > term.index]
+    results = (op.outputs.get(term.slot, ()) for op in _candidates(term.call, match))
+    return [values[term.index] for values in results if len(values) > term.index]

@@ -329,8 +329,8 @@ def _premises(condition: object, choice: _Choice) -> Iterator[Element]:
     """A condition as a term of the solver: one, or none if it has no meaning there."""
     try:
         # A condition without a meaning here is left out: what is proved from fewer premises holds all the same.
-        held = _value(condition, choice)
-        yield held if z3.is_expr(held) else z3.BoolVal(bool(held))
+        premise = _value(condition, choice)
+        yield premise if z3.is_expr(premise) else z3.BoolVal(bool(premise))
     except (Unsupported, z3.Z3Exception):
         return
 
@@ -363,12 +363,12 @@ def _least(items: Sequence[Element]) -> Element:
 def _choices(rule: PatternRule) -> Iterator[_Choice]:
     """All ranks, axes and lengths of lists."""
     tensors = list(dict.fromkeys(leaf for term in rule.before for leaf in leaves(term)))
-    several = [leaf for leaf in tensors if isinstance(leaf, Several)]
+    list_leaves = [leaf for leaf in tensors if isinstance(leaf, Several)]
     # Ranks and axes decide how a term is built, so they are enumerated; extents and amounts stay symbols.
-    for rank, *lengths in product(RANKS, *([LENGTHS] * len(several))):
+    for rank, *lengths in product(RANKS, *([LENGTHS] * len(list_leaves))):
         values = {leaf: _grid(repr(leaf), rank) for leaf in tensors if not isinstance(leaf, Several)}
         lists: dict[Term, list[Grid]] = {
-            leaf: [_grid(f"{leaf!r}.{i}", rank) for i in range(length)] for leaf, length in zip(several, lengths, strict=True)
+            leaf: [_grid(f"{leaf!r}.{i}", rank) for i in range(length)] for leaf, length in zip(list_leaves, lengths, strict=True)
         }
         options = dict(_options(rule, rank))
         for combination in product(*options.values()):

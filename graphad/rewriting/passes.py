@@ -245,14 +245,14 @@ def reported(pass_: Pass, graph: Graph, run: Run) -> Iterator[None]:
     the whole graph is reported: it is what can be run again.
     """
     journal, inside = graph.journal, graph.parent is not None and graph.journal.author is not None
-    done = len(journal.history)
+    passes_before = len(journal.history)
     try:
         yield
     except Exception as error:
         # The innermost pass on the whole graph writes it and marks the exception; the pipelines around it see the mark.
         is_reported = bool(SETTINGS.reproducers) and not inside and not _replaying.get()
         if is_reported and not hasattr(error, _REPORTED) and not _is_diagnosis(error):
-            _mention(error, _written(pass_, graph, journal.history[:done], run, error))
+            _mention(error, _written(pass_, graph, journal.history[:passes_before], run, error))
         raise
 
 

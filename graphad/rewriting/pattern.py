@@ -26,9 +26,9 @@ class Scalar:
         self.function = function
         self.parts = tuple(parts)
 
-    def value(self, found: object) -> object:
+    def value(self, match: object) -> object:
         """Its value for a match."""
-        return self.function(*(part.value(found) if isinstance(part, Scalar) else part for part in self.parts))
+        return self.function(*(part.value(match) if isinstance(part, Scalar) else part for part in self.parts))
 
     def __repr__(self) -> str:
         return self.text
@@ -172,8 +172,8 @@ class _Found(Scalar):
     def __init__(self) -> None:
         super().__init__("match", lambda: None)
 
-    def value(self, found: object) -> object:
-        return found
+    def value(self, match: object) -> object:
+        return match
 
 
 FOUND = _Found()

@@ -56,10 +56,10 @@ class Proof:
     counterexample: str | None = None
 
     def __str__(self) -> str:
-        told = [f"{self.status}{' for ' + ', '.join(self.dtypes) if self.dtypes else ''}, {self.seconds:.1f} s"]
-        told += [f"  assuming {assumption}" for assumption in self.assumptions]
-        told += [f"  not for {dtype}: {reason}" for dtype, reason in self.open.items()]
-        return "\n".join([*told, *([self.counterexample] if self.counterexample else [])])
+        lines = [f"{self.status}{' for ' + ', '.join(self.dtypes) if self.dtypes else ''}, {self.seconds:.1f} s"]
+        lines += [f"  assuming {assumption}" for assumption in self.assumptions]
+        lines += [f"  not for {dtype}: {reason}" for dtype, reason in self.open.items()]
+        return "\n".join([*lines, *([self.counterexample] if self.counterexample else [])])
 
 
 def prove(rule: PatternRule, timeout: float = 20.0) -> Proof:
@@ -84,9 +84,9 @@ def prove(rule: PatternRule, timeout: float = 20.0) -> Proof:
     if not hasattr(rule, "before"):
         raise InvalidType(f"a rule made with @rewrite is proved: it has two sides, unlike {rule!r}")
     start = perf_counter()
-    moved = keeps_elements(rule)
-    if moved is not None:
-        return Proof("proved", ("all",), assumptions=moved, seconds=perf_counter() - start)
+    assumptions = keeps_elements(rule)
+    if assumptions is not None:
+        return Proof("proved", ("all",), assumptions=assumptions, seconds=perf_counter() - start)
     if not starts_elementwise(rule):
         return _by_places(rule, timeout, start)
     return _Prover(rule, timeout).proof(start)
@@ -96,10 +96,10 @@ def _by_places(rule: PatternRule, timeout: float, start: float) -> Proof:
     """A proof that all elements come to the same places."""
     reason = why_not_moved(rule, timeout)
     if reason is None:
-        several = any(isinstance(leaf, Several) for term in rule.before for leaf in leaves(term))
+        has_lists = any(isinstance(leaf, Several) for term in rule.before for leaf in leaves(term))
         assumptions = (
             f"tensors have at most {RANKS[-1]} axes, and are split in at most {PIECES[-1]} parts",
-            *(["lists have at most 2 tensors"] if several else []),
+            *(["lists have at most 2 tensors"] if has_lists else []),
         )
         return Proof("proved", ("all",), assumptions=assumptions, seconds=perf_counter() - start)
     status: Status = "unsupported" if reason.startswith("unsupported") else "unknown"
@@ -213,14 +213,14 @@ class _Prover:
         self.assumed |= elements.assumed
         if z3.is_false(z3.simplify(claim)):
             return None
-        left = self.deadline - perf_counter()
-        if left <= 0:
+        seconds_left = self.deadline - perf_counter()
+        if seconds_left <= 0:
             return "time is over"
-        model, reason = _solved(claim, left if exact else min(left, self.timeout / 4))
+        model, reason = _solved(claim, seconds_left if exact else min(seconds_left, self.timeout / 4))
         if model is not None and exact:
             # A model may rest on what was left open (exp, tie of zeros): only the kernels say whether it is a counterexample.
-            drawn = _drawn(model, setting, elements, numbers)
-            self.counterexample = self.counterexample or disagreement(self.inputs, drawn)
+            sample = _drawn(model, setting, elements, numbers)
+            self.counterexample = self.counterexample or disagreement(self.inputs, sample)
             reason = "refuted" if self.counterexample else "what the solver found is no counterexample"
         return reason
 
@@ -245,19 +245,19 @@ def _type_in(setting: Setting, term: Term) -> TensorType:
 
 def _drawn(model: Element, setting: Setting, elements: Elements, numbers: Mapping[str, Element]) -> Drawn:
     """Arrays filled with the solver's values."""
-    drawn = Drawn(types=setting)
+    sample = Drawn(types=setting)
     assignment = {name: _python(model.eval(symbol, model_completion=True)) for name, symbol in numbers.items()}
     setting.attrs = {**setting.attrs, **assignment}
     for term, type in setting.values.items():
         value = _python(model.eval(elements.elements[term], model_completion=True))
-        drawn.values[term] = np.full(type.shape, value, type.dtype)
+        sample.values[term] = np.full(type.shape, value, type.dtype)
         if isinstance(term, Constant) and isinstance(term.number, Scalar):
             setting.attrs[term.number.text] = value
     for term, types in setting.lists.items():
         values = [_python(model.eval(elements.elements[term, i], model_completion=True)) for i in range(len(types))]
-        drawn.lists[term] = [np.full(type.shape, value, type.dtype) for type, value in zip(types, values, strict=True)]
-    drawn.attrs = setting.attrs
-    return drawn
+        sample.lists[term] = [np.full(type.shape, value, type.dtype) for type, value in zip(types, values, strict=True)]
+    sample.attrs = setting.attrs
+    return sample
 
 
 def _python(value: Element) -> float | bool:

@@ -159,12 +159,12 @@ class Evidence:
     unsuited: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
 
-    def note(self, drawn: Drawn, content: str, elements: int) -> None:
+    def note(self, sample: Drawn, content: str, elements: int) -> None:
         """Count an input."""
         self.compared += 1
         self.elements += elements
         self.contents[content] += 1
-        setting = drawn.types
+        setting = sample.types
         assert setting is not None
         for first in itertools.islice(itertools.chain(setting.values.values(), *setting.lists.values()), 1):
             self.shapes[first.shape] += 1
@@ -244,21 +244,21 @@ def applicable(rule: PatternRule, rng: np.random.Generator, example: Example | N
                 setting = _first(inputs, shapes, dtype)
             if setting is None:
                 continue
-            drawn = inputs.arrays(setting, DIFFERENTIABLE[rng.integers(len(DIFFERENTIABLE))], int(rng.integers(50)))
-            if _computed(rule.before, drawn) is not None:
-                return drawn
+            sample = inputs.arrays(setting, DIFFERENTIABLE[rng.integers(len(DIFFERENTIABLE))], int(rng.integers(50)))
+            if _computed(rule.before, sample) is not None:
+                return sample
     return None
 
 
-def disagreement(inputs: Inputs, drawn: Drawn) -> str | None:
+def disagreement(inputs: Inputs, sample: Drawn) -> str | None:
     """What the error says that refuses an exact rule for one input; None if the rule doesn't apply there, or both sides agree."""
-    assert drawn.types is not None
-    drawn.types.__dict__.pop("inferred", None)
-    if not inputs.applies(drawn.types):
+    assert sample.types is not None
+    sample.types.__dict__.pop("inferred", None)
+    if not inputs.applies(sample.types):
         return None
     try:
         with np.errstate(all="ignore"):
-            _Trial(inputs.rule, True, "all").on(drawn, "example", "")
+            _Trial(inputs.rule, True, "all").on(sample, "example", "")
     except InvalidValue as error:
         return str(error)
     return None
@@ -274,9 +274,9 @@ def _place(rule: PatternRule) -> str:
 
 def _refuse_forgotten(rule: PatternRule) -> None:
     """Refuse a rule that reads an attribute of an operator, and has that operator after it with the attribute's default instead."""
-    used = [call.attrs.values() for term in rule.after for call in calls_in(term)]
+    attrs_after = [call.attrs.values() for term in rule.after for call in calls_in(term)]
     # By identity: equal scalars of two attributes are two, and ``==`` of scalars builds a condition.
-    known = {id(part) for values in (*used, rule.conditions) for value in values for part in parts_of(value)}
+    known = {id(part) for values in (*attrs_after, rule.conditions) for value in values for part in parts_of(value)}
     constants = {
         id(part) for call in (c for t in rule.after for c in calls_in(t)) for ts in call.inputs.values() for t in ts for part in _number(t)
     }
@@ -308,9 +308,9 @@ class _Computed(Arrays):
         return definition.run(inputs, attrs, tuple(definition.outputs))
 
 
-def _computed(terms: Sequence[Term], drawn: Drawn) -> _Computed | None:
+def _computed(terms: Sequence[Term], sample: Drawn) -> _Computed | None:
     """The values of terms; None if an operator does not take what was drawn."""
-    arrays = _Computed(drawn)
+    arrays = _Computed(sample)
     try:
         for term in terms:
             arrays.of(term)
@@ -332,18 +332,18 @@ class _Trial:
 
     def on_hard_inputs(self) -> None:
         """Try it on every choice of shapes and dtypes that it applies to."""
-        taken: dict[str, list[tuple[str, ...]]] = {}
+        accepted: dict[str, list[tuple[str, ...]]] = {}
         misses: Counter[str] = Counter()
         profiles = self.inputs.profiles()
         for i, shapes in enumerate(profiles):
             missed, applied = list[str](), False
             for dtype in DTYPES:
-                if dtype not in taken and taken and (i >= len(profiles) // 2 or misses[dtype] >= MISSES):
+                if dtype not in accepted and accepted and (i >= len(profiles) // 2 or misses[dtype] >= MISSES):
                     continue
-                settings = self.settings(shapes, taken.get(dtype) or list(self.inputs.dtypes_of(dtype)))
+                settings = self.settings(shapes, accepted.get(dtype) or list(self.inputs.dtypes_of(dtype)))
                 if settings:
                     applied = True
-                    taken.setdefault(dtype, list(dict.fromkeys(d for d, _ in settings))[:2])
+                    accepted.setdefault(dtype, list(dict.fromkeys(d for d, _ in settings))[:2])
                     for _, setting in settings[:3]:
                         self.on_contents(setting)
                 else:
@@ -376,22 +376,22 @@ class _Trial:
             if setting is None:
                 self.evidence.unsuited["example"] += 1
                 continue
-            drawn = example_arrays(self.inputs, setting)
-            self.on(drawn, "example", "float64")
+            sample = example_arrays(self.inputs, setting)
+            self.on(sample, "example", "float64")
             for i, content in enumerate(contents_of("float64", self.exact)):
-                self.on(_like_example(drawn, self.inputs.arrays(setting, content, seed + i)), content, "float64")
+                self.on(_like_example(sample, self.inputs.arrays(setting, content, seed + i)), content, "float64")
 
-    def on(self, drawn: Drawn, content: str, main: str) -> None:
+    def on(self, sample: Drawn, content: str, main: str) -> None:
         """Compare values, and gradients where that is to be done, on one input."""
         rule = self.rule
-        before = _Computed(drawn)
+        before = _Computed(sample)
         try:
             old = [np.asarray(before.of(term)) for term in rule.before]
         except Exception as error:
             self.evidence.failed[f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:100]] += 1
             return
         # Terms that both sides share are computed once.
-        after = _Computed(drawn)
+        after = _Computed(sample)
         after.done.update(before.done)
         try:
             new = [np.asarray(after.of(term)) for term in rule.after]
@@ -399,18 +399,18 @@ class _Trial:
             return
         except Exception as error:
             raise InvalidValue(
-                f"rule {rule.name} is wrong: what comes after fails, {error}\n  {rule.text}{_place(rule)}\n{drawn}"
+                f"rule {rule.name} is wrong: what comes after fails, {error}\n  {rule.text}{_place(rule)}\n{sample}"
             ) from None
         if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(old, new, strict=True)):
             return
         for a, b in zip(old, new, strict=True):
-            if not (_same(a, b) if self.exact or a.dtype.kind != "f" else self.is_near(a, b, before, after, drawn, content)):
-                self.refuse(drawn, a, b)
-        self.evidence.note(drawn, content, sum(a.size for a in old))
+            if not (_same(a, b) if self.exact or a.dtype.kind != "f" else self.is_near(a, b, before, after, sample, content)):
+                self.refuse(sample, a, b)
+        self.evidence.note(sample, content, sum(a.size for a in old))
         if main == "float64" and (content in self.contents or content == "example") and self.case % 2 == 0:
-            self.on_gradients(drawn, before, after, old)
+            self.on_gradients(sample, before, after, old)
 
-    def is_near(self, old: Array, new: Array, before: _Computed, after: _Computed, drawn: Drawn, content: str) -> bool:
+    def is_near(self, old: Array, new: Array, before: _Computed, after: _Computed, sample: Drawn, content: str) -> bool:
         """Whether two results differ by rounding alone, or where something is not finite or out of range."""
         ends = np.finfo(old.dtype)
         # A fast rule claims nothing where the pattern overflows, nor where the replacement does on its way, nor about denormal numbers.
@@ -420,8 +420,8 @@ class _Trial:
             counted &= ~_out_of_range(after, old.shape, float(ends.tiny), infinite=True)
         if not counted.any():
             return True
-        largest = max([_largest(a) for a in _arrays_of(drawn)], default=0.0)
-        numbers = [abs(v) for v in drawn.attrs.values() if isinstance(v, int | float)]
+        largest = max([_largest(a) for a in _arrays_of(sample)], default=0.0)
+        numbers = [abs(v) for v in sample.attrs.values() if isinstance(v, int | float)]
         largest = max(
             [largest, *(largest * n for n in numbers), *(_largest(a) for s in before.done.values() for v in s.values() for a in v)]
         )
@@ -429,9 +429,9 @@ class _Trial:
         bound = ROUNDING * (float(ends.eps) * max(largest, float(np.max(np.abs(old[counted])))) + float(ends.tiny))
         return bool(np.all(np.abs(new[counted].astype(float) - old[counted]) <= bound))
 
-    def on_gradients(self, drawn: Drawn, before: _Computed, after: _Computed, old: Sequence[Array]) -> None:
+    def on_gradients(self, sample: Drawn, before: _Computed, after: _Computed, old: Sequence[Array]) -> None:
         """Compare the gradients of both sides, where those before are finite."""
-        leaves = [leaf for leaf in self.inputs.leaves if not isinstance(leaf, Constant) and _is_float(leaf, drawn)]
+        leaves = [leaf for leaf in self.inputs.leaves if not isinstance(leaf, Constant) and _is_float(leaf, sample)]
         seeds = [filled("ordinary", a.shape, a.dtype.name, (), 3 + i, False) if a.dtype.kind == "f" else a for i, a in enumerate(old)]
         floats = [array for array in old if array.dtype.kind == "f"]
         if not leaves or not floats or not (self.exact or all(np.isfinite(array).all() for array in floats)):
@@ -452,10 +452,10 @@ class _Trial:
             for i, (a, b) in enumerate(zip(was.of(leaf), now.of(leaf), strict=True)):
                 if not _near_gradient(a, b):
                     name = f"{leaf!r}[{i}]" if isinstance(leaf, Several) else repr(leaf)
-                    self.refuse(drawn, a, b, f"the gradient of {name}, where that of the result is {shown(seeds[0])},")
+                    self.refuse(sample, a, b, f"the gradient of {name}, where that of the result is {shown(seeds[0])},")
         self.evidence.gradients += 1
 
-    def refuse(self, drawn: Drawn, old: Array, new: Array, what: str = "") -> None:
+    def refuse(self, sample: Drawn, old: Array, new: Array, what: str = "") -> None:
         """Say where the rule is wrong."""
         hint = (
             "\n  @rewrite(fast=True) allows differences by rounding, and where something is not finite" if self.exact and not what else ""
@@ -466,7 +466,7 @@ class _Trial:
             )
         before, after = (f"{what} before", f"{what} after") if what else ("before", "after")
         raise InvalidValue(
-            f"rule {self.rule.name} is wrong: {self.rule.text}{_place(self.rule)}\n{drawn}\n"
+            f"rule {self.rule.name} is wrong: {self.rule.text}{_place(self.rule)}\n{sample}\n"
             f"  {before}: {shown(old)}\n  {after}:{' ' if what else '  '}{shown(new)}{hint}"
         )
 
@@ -476,8 +476,8 @@ def _same(old: Array, new: Array) -> bool:
     return bool(np.all(same if old.dtype.kind != "f" else same | ((old != old) & (new != new))))
 
 
-def _arrays_of(drawn: Drawn) -> list[Array]:
-    return [*drawn.values.values(), *(array for arrays in drawn.lists.values() for array in arrays)]
+def _arrays_of(sample: Drawn) -> list[Array]:
+    return [*sample.values.values(), *(array for arrays in sample.lists.values() for array in arrays)]
 
 
 def _largest(array: object) -> float:
@@ -499,8 +499,8 @@ def _out_of_range(side: _Computed, shape: tuple[int, ...], tiny: float, infinite
     return out
 
 
-def _is_float(leaf: Term, drawn: Drawn) -> bool:
-    arrays = drawn.lists[leaf] if isinstance(leaf, Several) else [drawn.values[leaf]]
+def _is_float(leaf: Term, sample: Drawn) -> bool:
+    arrays = sample.lists[leaf] if isinstance(leaf, Several) else [sample.values[leaf]]
     return bool(arrays) and arrays[0].dtype.kind == "f"
 
 

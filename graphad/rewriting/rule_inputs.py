@@ -345,8 +345,10 @@ class Inputs:
     @cached_property
     def has_choices(self) -> bool:
         """Whether there is more to choose than types: attributes, numbers, or how many tensors a list has."""
-        named = any(_attributes_in(value) for call in self.calls for value in call.attrs.values())
-        return named or any(isinstance(t, Several) or (isinstance(t, Constant) and isinstance(t.number, Attribute)) for t in self.leaves)
+        has_attributes = any(_attributes_in(value) for call in self.calls for value in call.attrs.values())
+        return has_attributes or any(
+            isinstance(t, Several) or (isinstance(t, Constant) and isinstance(t.number, Attribute)) for t in self.leaves
+        )
 
     def _leaf_types(self, shapes: tuple[Shape, ...], dtypes: tuple[str, ...]) -> Setting | None:
         setting = Setting()
@@ -474,18 +476,18 @@ class Inputs:
         """Arrays of a setting's types, with a kind of content."""
         # Of the setting, not of the call: arrays of all contents share them.
         kinks = setting.kinks = setting.kinks or self._kinks(setting)
-        drawn = Drawn(attrs=setting.attrs, types=setting)
+        sample = Drawn(attrs=setting.attrs, types=setting)
         main = next((t.dtype for t in setting.values.values() if t.dtype in FLOATS), "")
         for i, leaf in enumerate(self.leaves):
             if isinstance(leaf, Several):
-                drawn.lists[leaf] = [self._array(t, content, main, kinks, salt + i + 4 * j) for j, t in enumerate(setting.lists[leaf])]
+                sample.lists[leaf] = [self._array(t, content, main, kinks, salt + i + 4 * j) for j, t in enumerate(setting.lists[leaf])]
             elif isinstance(leaf, Constant):
                 number = leaf.number.value(setting) if isinstance(leaf.number, Scalar) else leaf.number
                 type = setting.values[leaf]
-                drawn.values[leaf] = np.full(type.shape, np.asarray(number).astype(type.dtype), type.dtype)
+                sample.values[leaf] = np.full(type.shape, np.asarray(number).astype(type.dtype), type.dtype)
             else:
-                drawn.values[leaf] = self._array(setting.values[leaf], content, main, kinks, salt + i)
-        return drawn
+                sample.values[leaf] = self._array(setting.values[leaf], content, main, kinks, salt + i)
+        return sample
 
     def _array(self, type: TensorType, content: str, main: str, kinks: tuple[float, ...], salt: int) -> Array:
         if type.dtype.startswith("int") and main:  # an index, or a label, beside floats
@@ -510,14 +512,14 @@ class Inputs:
 
 def example_arrays(inputs: Inputs, setting: Setting) -> Drawn:
     """The arrays that an example gave, and what the rule needs besides."""
-    drawn = inputs.arrays(setting, "ordinary", 0)
+    sample = inputs.arrays(setting, "ordinary", 0)
     for leaf in inputs.leaves:
         name = getattr(leaf, "name", "")
         if isinstance(leaf, Several) and setting.originals.get(name):
-            drawn.lists[leaf] = [np.asarray(a) for a in setting.originals[name]]
+            sample.lists[leaf] = [np.asarray(a) for a in setting.originals[name]]
         elif name in setting.originals and not isinstance(leaf, Constant):
-            drawn.values[leaf] = np.asarray(setting.originals[name])
-    return drawn
+            sample.values[leaf] = np.asarray(setting.originals[name])
+    return sample
 
 
 def _type(array: Array) -> TensorType:

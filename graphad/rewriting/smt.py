@@ -80,10 +80,10 @@ def current() -> Functions:
 @contextmanager
 def functions(exact: bool) -> Iterator[Functions]:
     """Within it, builders take these functions; their facts are premises of what is to be proved."""
-    taken = Functions(exact)
-    before = _functions.set(taken)
+    unknowns = Functions(exact)
+    before = _functions.set(unknowns)
     try:
-        yield taken
+        yield unknowns
     finally:
         _functions.reset(before)
 
@@ -107,12 +107,12 @@ def number(value: object, dtype: str) -> Element:
         return _converted(value, dtype, sort)
     try:
         with np.errstate(all="ignore"):
-            held = np.dtype(dtype).type(value).item()
+            converted = np.dtype(dtype).type(value).item()
     except (OverflowError, ValueError, TypeError):
         raise Unsupported(f"{value!r} is no {dtype}") from None
     if dtype == "bool":
-        return z3.BoolVal(held)
-    return literal(held, sort) if dtype.startswith("float") else z3.BitVecVal(held, sort)
+        return z3.BoolVal(converted)
+    return literal(converted, sort) if dtype.startswith("float") else z3.BitVecVal(converted, sort)
 
 
 def literal(value: float, sort: object) -> Element:

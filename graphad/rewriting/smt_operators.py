@@ -571,10 +571,10 @@ class Elements(Evaluation[Element]):
                 yield from self.conditions(scalar.parts)
                 continue
             try:
-                held = self.value(scalar)
+                truth_value = self.value(scalar)
             except Unsupported:
                 continue
-            yield held if z3.is_expr(held) else z3.BoolVal(bool(held))
+            yield truth_value if z3.is_expr(truth_value) else z3.BoolVal(bool(truth_value))
 
 
 def _fp(value: Element | float) -> Element:

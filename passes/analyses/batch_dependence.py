@@ -53,13 +53,13 @@ class BatchDependence(Dataflow[str]):
 
 
 def _kind(op: Op, kinds: Kinds) -> str:
-    definition, read = op.definition, [kinds[value] for value in op.reads()]
+    definition, operand_kinds = op.definition, [kinds[value] for value in op.reads()]
     # Random numbers for a part of the batch are others than those for these rows of the whole.
     if definition is None or definition.random or definition.side_effect:
         return MIXED
-    if all(kind == WHOLE for kind in read):
+    if all(kind == WHOLE for kind in operand_kinds):
         return WHOLE
-    if MIXED in read or op.graphs:
+    if MIXED in operand_kinds or op.graphs:
         return MIXED
     return (RULES.get(op.type) or _rule(definition))(op, kinds)
 
@@ -123,14 +123,14 @@ def _lies_beside(op: Op, value: Value, rank: int) -> bool:
 
 def _affine(op: Op, kinds: Kinds) -> str:
     """Sums and differences: those of means are means, those of totals totals."""
-    definition, read = op.definition, {kinds[v] for v in op.reads()}
+    definition, operand_kinds = op.definition, {kinds[v] for v in op.reads()}
     if definition is None or any(kinds[v] != WHOLE for slot, values in op.inputs.items() if slot not in definition.linear for v in values):
         return _by_element(op, kinds)
     # (mean + w) of the parts has the mean (mean + w): an affine function with a constant is fine for means. For totals the constant would
     # be added once for each part.
-    if read <= {MEAN, WHOLE}:
+    if operand_kinds <= {MEAN, WHOLE}:
         return MEAN if _same_shapes(op) else MIXED
-    if read == {TOTAL}:
+    if operand_kinds == {TOTAL}:
         return TOTAL if _same_shapes(op) else MIXED
     return _by_element(op, kinds)
 
@@ -154,9 +154,9 @@ def _cast(op: Op, kinds: Kinds) -> str:
 
 def _product(op: Op, kinds: Kinds) -> str:
     """A product with what does not know the batch is linear."""
-    read = {kinds[v] for v in op.reads()}
-    if read == {MEAN, WHOLE} or read == {TOTAL, WHOLE}:
-        return (read - {WHOLE}).pop()
+    operand_kinds = {kinds[v] for v in op.reads()}
+    if operand_kinds == {MEAN, WHOLE} or operand_kinds == {TOTAL, WHOLE}:
+        return (operand_kinds - {WHOLE}).pop()
     return _by_element(op, kinds)
 
 
@@ -228,10 +228,10 @@ def _reshaped(op: Op, kinds: Kinds) -> str:
     if shape[0] == 0:
         return ROWS
     # With one element count for each row, row i stays row i; an unknown extent on either side could hide a shift.
-    left, before = list(shape[1:]), list(x.shape[1:])
-    if shape[0] != -1 or -1 in left or -1 in before:
+    extents_after, before = list(shape[1:]), list(x.shape[1:])
+    if shape[0] != -1 or -1 in extents_after or -1 in before:
         return MIXED
-    return ROWS if _elements(left) == _elements(before) else MIXED
+    return ROWS if _elements(extents_after) == _elements(before) else MIXED
 
 
 def _elements(shape: Sequence[int]) -> int:

@@ -52,12 +52,12 @@ class Constants(Dataflow[Known | str | None]):
         if not singles or not is_plain(op):
             return {}
         # ``None`` (bottom): it never runs, as far as is known, so neither does this operator.
-        read = {value: facts[value] for value in op.reads()}
-        if "any" in read.values():
+        operand_facts = {value: facts[value] for value in op.reads()}
+        if "any" in operand_facts.values():
             return {}
-        if None in read.values():
+        if None in operand_facts.values():
             return dict.fromkeys(op.writes())
-        results = computed(op, {value: fact.array for value, fact in read.items() if isinstance(fact, Known)})
+        results = computed(op, {value: fact.array for value, fact in operand_facts.items() if isinstance(fact, Known)})
         return {v: _known(results[v]) for v in singles if v in results and _is_of(results[v], v)}
 
     def follows(self, edge: Edge, facts: Facts[Known | str | None]) -> bool:
@@ -120,19 +120,19 @@ class KnownValues:
         starts = [self.array(value) for value in operands(loop)[:count]]
         env: dict[Value, Array] = {v: array for v, array in zip(body.inputs, starts, strict=False) if array is not None}
         env.update((v, array) for v in body.inputs[count:] if (array := self.array(v)) is not None)
-        done = 0
+        count_done = 0
         if steps is None:
             return None
         # The loop is run, but for all that does not decide how often: a slice of the body (M. Weiser, "Program slicing", 1981).
         while (condition := env.get(body.inputs[count - 1])) is not None and condition.dtype == bool:
             if not condition.reshape(())[()]:
-                return done
-            if done == most:
+                return count_done
+            if count_done == most:
                 return None
             for op in steps:
                 env.update(computed(op, env) if all(value in env for value in op.reads()) else {})
             env = _next_iteration(body, env, count)
-            done += 1
+            count_done += 1
         return None
 
 

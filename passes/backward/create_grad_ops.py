@@ -133,20 +133,20 @@ def _region_grad(grad_ops: GradOps, op: Op) -> Op:
     definition, adjoints, path = definition_of(op), grad_ops.adjoints, grad_ops.path
     gradient = lookup(definition.gradient)
     assert isinstance(gradient, ControlDef)
-    carried, given = path.carried[op], operands(op)
+    carried, values = path.carried[op], operands(op)
     first = first_captured(op)
     # The results of the gradient: one cotangent for each carried value, in the place of the cotangent of what the iteration made of it;
     # then the gradients of loop-invariant operands, which are sums over the iterations. A branch has only the latter (``first`` is 0).
-    summed = [i for i in range(first, len(given)) if any(g.inputs[i] in path.inner[g].active for g in op.graphs.values())]
+    summed = [i for i in range(first, len(values)) if any(g.inputs[i] in path.inner[g].active for g in op.graphs.values())]
     # ``starts``: the inputs of the forward graph whose gradients the backward graph returns.
     starts = [*carried, *summed] if first else summed
     inner = [_backward_graph(adjoints.graph, graph, path.inner[graph], carried, starts, first) for graph in op.graphs.values()]
     arguments = _share_arguments(inner, summed, len(carried))
     inputs = {gradient.condition: adjoints.read_all(op.inputs[definition.condition])} if gradient.condition else {}
-    inputs |= {"X": adjoints.read_all(tuple(given[i] for i in arguments))} if arguments else {}
+    inputs |= {"X": adjoints.read_all(tuple(values[i] for i in arguments))} if arguments else {}
     inputs[gradient.scopes] = (adjoints.read(_scopes(op)),)
     inputs[f"Out{GRAD}"] = adjoints.of_all(tuple(results_of(op)[k] for k in carried))
-    outputs = {f"X{GRAD}": adjoints.written(tuple(given[i] for i in starts))} if starts else {}
+    outputs = {f"X{GRAD}": adjoints.written(tuple(values[i] for i in starts))} if starts else {}
     attrs = {name: value for name, value in op.attrs.items() if name == "is_scalar_condition"}
     graphs = {name: nested_ops.adjoints.graph for name, nested_ops in zip(gradient.blocks, inner, strict=True)}
     grad_ops.inner.update((nested_ops.adjoints.graph, nested_ops) for nested_ops in inner)
@@ -157,12 +157,12 @@ def _backward_graph(around: Graph, graph: Graph, path: OpPath, carried: tuple[in
     """The backward of a nested graph: from the cotangents of its results, its arguments, to the gradients of its inputs."""
     adjoints = Adjoints(around.nested(), graph, first)
     grad_ops = GradOps(path, adjoints)
-    read = {value for op in path.ops for value in op.reads()}
+    operands_read = {value for op in path.ops for value in op.reads()}
     results = [graph.results[k] for k in carried]
     for result in results:
         start = adjoints.given(result)
         # The argument is the gradient of the result, unless the graph adds to it: then it is one of several contributions, as a copy.
-        if result in read or results.count(result) > 1:
+        if result in operands_read or results.count(result) > 1:
             adjoints.graph.add_op("assign", {"X": [start]}, {"Out": [adjoints.of(result)]}, role=BACKWARD, forward=result.writer)
         else:
             adjoints.gradient[result] = start

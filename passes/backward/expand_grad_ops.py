@@ -252,11 +252,11 @@ def expand(graph: Graph, op: Op) -> None:
     """Put the operators that a grad operator means in its place; the values it writes stay the same."""
     definition = op.definition
     assert isinstance(definition, GradOpDef)
-    written = {slot: values for slot, values in op.outputs.items() if any(v.name != EMPTY for v in values)}
-    stem = next(v.name for values in written.values() for v in values if v.name != EMPTY)
+    outputs = {slot: values for slot, values in op.outputs.items() if any(v.name != EMPTY for v in values)}
+    stem = next(v.name for values in outputs.values() for v in values if v.name != EMPTY)
     builder = Builder(graph, stem, before=op, role=op.role, forward=op.forward)
     inputs = {slot: [builder.symbol(v) for v in values] for slot, values in op.inputs.items()}
-    for slot, values in written.items():
+    for slot, values in outputs.items():
         results = definition.meaning(inputs, op.attrs, [slot])[slot]
         for old, new in zip(values, results, strict=True):
             if old.name != EMPTY:

@@ -180,8 +180,8 @@ def _narrow(graph: Graph, op: Op, active: frozenset[Value]) -> None:
             graph.set_outputs(op, slot, [v if keep else graph.add_version(EMPTY) for v, keep in zip(values, is_active, strict=True)])
     if op.graphs:
         return
-    needed = {slot for rule in _rules(op) for slot in rule.reads}
-    for slot in [slot for slot in op.inputs if slot not in needed]:
+    slots_read = {slot for rule in _rules(op) for slot in rule.reads}
+    for slot in [slot for slot in op.inputs if slot not in slots_read]:
         graph.set_inputs(op, slot, ())
 
 

@@ -143,12 +143,12 @@ class Needed:
 
     def _spare_residuals(self, graph: Graph) -> list[Value]:
         """What a graph keeps, and no gradient needs."""
-        needed: set[Value] = set()
+        live: set[Value] = set()
         for gradient_graph in gradient_graphs(graph) if graph.residuals else ():
             inside = gradient_graph.owner in self.controls
             pairs = residual_inputs(gradient_graph).items()
-            needed.update(residual for value, residual in pairs if (value in self.values if inside else is_read(value)))
-        return [value for value in graph.residuals if value not in needed]
+            live.update(residual for value, residual in pairs if (value in self.values if inside else is_read(value)))
+        return [value for value in graph.residuals if value not in live]
 
     def _kept(self, op: Op) -> tuple[list[int], list[int]]:
         """The places of the operands and of the results that stay."""
@@ -191,10 +191,10 @@ def without_dead_values(op: Op) -> bool:
     """Drop the dead values of an operator with nested graphs; return whether there were any."""
     if not in_graph(op):
         return False
-    needed = Needed(op)
-    if needed.is_all() or not op.graph.allows("dead-values", op):
+    liveness = Needed(op)
+    if liveness.is_all() or not op.graph.allows("dead-values", op):
         return False
-    needed.trim()
+    liveness.trim()
     return True
 
 

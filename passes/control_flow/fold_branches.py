@@ -204,8 +204,10 @@ class _Facts:
             return False
         arguments = dict(zip(branch.inputs, operands(op), strict=False))
         # A branch that passes an argument through may pass on that there is nothing; as an operand of others that would be an error.
-        passed = ((out, arguments[result]) for out, result in zip(results_of(op), branch.results, strict=True) if result in arguments)
-        if not all(is_safe(out, value) for out, value in passed) or not op.graph.allows(rule, op):
+        passed_through = (
+            (out, arguments[result]) for out, result in zip(results_of(op), branch.results, strict=True) if result in arguments
+        )
+        if not all(is_safe(out, value) for out, value in passed_through) or not op.graph.allows(rule, op):
             return False
         before = list(writers_of(op))
         self.known.note(inline(op, name))
@@ -228,8 +230,8 @@ class _KnownCondition(Rule):
     types: frozenset[str] = field(default_factory=lambda: types_of(BranchLike))
 
     def rewrite(self, op: Op) -> bool:
-        taken = self._taken(op)
-        return taken is not None and self.facts.inline(op, list(op.graphs)[0 if taken else 1], self.name)
+        holds = self._taken(op)
+        return holds is not None and self.facts.inline(op, list(op.graphs)[0 if holds else 1], self.name)
 
     def _taken(self, op: Op) -> bool | None:
         tests = op.inputs[definition_of(op).condition]

@@ -52,7 +52,7 @@ class _Hoist:
     def run(self) -> bool:
         """Move what can be moved; return whether anything was."""
         self.mapping.values.update(_unchanging(self.op, self.body))
-        moved: list[Op] = []
+        hoisted: list[Op] = []
         for op in self.body.ordered_ops():
             # A constant alone gains nothing in front of the loop, where it would live as long as the loop: it moves with an operator that
             # reads it.
@@ -64,9 +64,9 @@ class _Hoist:
                 for constant in self._constants_of(op):
                     self._move(constant)
                 self._move(op)
-                moved.append(op)
-        self._pass_in(moved)
-        return bool(moved)
+                hoisted.append(op)
+        self._pass_in(hoisted)
+        return bool(hoisted)
 
     def _is_invariant(self, op: Op) -> bool:
         mapping, constants = self.mapping.values, self.constants
@@ -85,17 +85,17 @@ class _Hoist:
         clone_ops([op], self.op.graph, self.mapping, before=self.op)
         self.certain.update(self.mapping.ops[op].writes())
 
-    def _pass_in(self, moved: list[Op]) -> None:
+    def _pass_in(self, hoisted: list[Op]) -> None:
         """Let the operators left in the loop read the hoisted values, and remove the moved operators."""
-        going = set(moved)
-        written = [value for op in moved for value in op.writes()]
-        needed = [v for v in written if self.body.is_observed(v) or any(reader not in going for reader in v.readers)]
-        for graph, inside in zip(self.op.graphs.values(), add_operands(self.op, [self.mapping.values[v] for v in needed]), strict=True):
-            for value, inner in zip(needed, inside, strict=True):
+        going = set(hoisted)
+        results = [value for op in hoisted for value in op.writes()]
+        live = [v for v in results if self.body.is_observed(v) or any(reader not in going for reader in v.readers)]
+        for graph, inside in zip(self.op.graphs.values(), add_operands(self.op, [self.mapping.values[v] for v in live]), strict=True):
+            for value, inner in zip(live, inside, strict=True):
                 graph.replace(value, inner)
                 if self.mapping.values[value] in self.certain:
                     self.certain.add(inner)
-        for op in reversed(moved):
+        for op in reversed(hoisted):
             erase_if_dead(op)
 
 

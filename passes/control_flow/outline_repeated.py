@@ -163,10 +163,10 @@ class _Outlining:
         # Longest first. Where no stretch of a length can be outlined (its operators are wired differently each time), shorter ones are
         # tried, an eighth shorter at a time: all lengths would be quadratic.
         while (length := repeats.longest(most)) >= self.min_ops:
-            done = any([self._cut(places, length) for places in repeats.groups(length)])
-            changed |= done
-            repeats = Repeats(self.tokens) if done else repeats
-            most = length if done else length - max(1, length // 8)
+            any_cut = any([self._cut(places, length) for places in repeats.groups(length)])
+            changed |= any_cut
+            repeats = Repeats(self.tokens) if any_cut else repeats
+            most = length if any_cut else length - max(1, length // 8)
         return changed
 
     def _may_move(self, op: Op) -> bool:
@@ -180,10 +180,10 @@ class _Outlining:
     def _cut(self, places: list[int], length: int) -> bool:
         """Outline the stretches of a length at some places, or their repeated parts."""
         start = places[0]
-        seen = self.tokens[start : start + length]
-        if _ALONE in seen:
+        stretch = self.tokens[start : start + length]
+        if _ALONE in stretch:
             return False
-        repeated = period(seen)
+        repeated = period(stretch)
         # A stretch that repeats itself, as layers of one kind do: outline the period, taken at its first occurrence.
         if 2 * repeated <= length:
             while start and self.tokens[start - 1] != _ALONE and self.tokens[start - 1] == self.tokens[start - 1 + repeated]:

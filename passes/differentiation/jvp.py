@@ -274,9 +274,9 @@ def _is_symmetric(definition: OpDef) -> bool:
 
 def _linear(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
     """The operator itself, on tangents; zeros where something does not move, unless that may be left out."""
-    passed = _passed_on(tangents, op, moving)
-    if passed is not None:
-        return {op.output("Out"): passed}
+    same_tangent = _passed_on(tangents, op, moving)
+    if same_tangent is not None:
+        return {op.output("Out"): same_tangent}
     definition, after, inputs = op.definition, op.next, dict[str, Sequence[Value]](op.inputs)
     assert definition is not None
     for _, slot in grad_definition(op).written:
@@ -324,10 +324,10 @@ def _bilinear(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
 
 
 def _symmetric(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
-    (moved,), grad, (out,) = moving, grad_definition(op), op.writes()
+    (slot_moving,), grad, (out,) = moving, grad_definition(op), op.writes()
     inputs = {slot: values for slot, at in grad.given if (values := getattr(op, at).get(slot))}
     ((cotangent, _),), ((tangent_slot, _), *_) = grad.cotangents, grad.written
-    inputs[cotangent] = (tangents.tangent[op.input(moved)],)
+    inputs[cotangent] = (tangents.tangent[op.input(slot_moving)],)
     tangent = tangents.new(out)
     op.graph.add_op(grad.type, inputs, {tangent_slot: [tangent]}, op.attrs, before=op.next, forward=op)
     return {out: tangent}
@@ -351,38 +351,38 @@ def follow(tangents: Tangents, path: OpPath) -> None:
             _through_branches(tangents, op, path)
 
 
-def _through_loop(made: Tangents, op: Op, path: OpPath) -> None:
+def _through_loop(jvp: Tangents, op: Op, path: OpPath) -> None:
     """The loop carries tangents before its condition, and captures those of loop-invariant operands."""
     (body,) = op.graphs.values()
     moving, first = path.carried[op], carried_count(op)
     inputs, outs = operands(op), results_of(op)
-    starts = [made.of(inputs[k], op) for k in moving]
-    carried = [made.given(body.inputs[k]) for k in moving]
+    starts = [jvp.of(inputs[k], op) for k in moving]
+    carried = [jvp.given(body.inputs[k]) for k in moving]
     # Only then the body, which reads the tangents of its arguments.
-    tangents = _pass_in(made, op, path, first)
-    follow(made, path.inner[body])
-    ends = [made.of(body.results[k], None) for k in moving]
-    values = [made.new(outs[k]) for k in moving]
+    tangents = _pass_in(jvp, op, path, first)
+    follow(jvp, path.inner[body])
+    ends = [jvp.of(body.results[k], None) for k in moving]
+    values = [jvp.new(outs[k]) for k in moving]
     slot = definition_of(op).operands
     op.graph.set_inputs(op, slot, [*inputs, *tangents])
     insert_carried(op, starts, carried, ends, values)
     for k, tangent in zip(moving, values, strict=True):
-        made.keep(outs[k], tangent)
+        jvp.keep(outs[k], tangent)
 
 
-def _through_branches(made: Tangents, op: Op, path: OpPath) -> None:
+def _through_branches(jvp: Tangents, op: Op, path: OpPath) -> None:
     """Every branch takes the same tangents, and returns those of the same results."""
     definition, around, inputs, outs = definition_of(op), op.graph, operands(op), results_of(op)
-    moving, tangents = path.carried[op], _pass_in(made, op, path, 0)
+    moving, tangents = path.carried[op], _pass_in(jvp, op, path, 0)
     ends: list[list[Value]] = []
     for graph in op.graphs.values():
-        follow(made, path.inner[graph])
-        ends.append([made.of(graph.results[k], None) for k in moving])
-    values = [made.new(outs[k]) for k in moving]
+        follow(jvp, path.inner[graph])
+        ends.append([jvp.of(graph.results[k], None) for k in moving])
+    values = [jvp.new(outs[k]) for k in moving]
     around.set_inputs(op, definition.operands, [*inputs, *tangents])
     insert_results(op, values, ends)
     for k, tangent in zip(moving, values, strict=True):
-        made.keep(outs[k], tangent)
+        jvp.keep(outs[k], tangent)
 
 
 def _pass_in(tangents: Tangents, op: Op, path: OpPath, first: int) -> list[Value]:

@@ -99,8 +99,8 @@ def _reduce_together(graph: Graph, bucket: Sequence[Op]) -> None:
     attrs = {name: value for name, value in last.attrs.items() if name in lookup(TYPE).attrs}
     total = lookup(TYPE)(lookup("concat")(flat, axis=0), **attrs)
     parts = lookup("split")(total, sections=[prod(shape) for shape in shapes], axis=0)
-    made = [lookup("reshape")(part, shape=shape).value for part, shape in zip(parts, shapes, strict=True)]
-    for op, value, new in zip(bucket, results, made, strict=True):
+    new_values = [lookup("reshape")(part, shape=shape).value for part, shape in zip(parts, shapes, strict=True)]
+    for op, value, new in zip(bucket, results, new_values, strict=True):
         if value.type is None:
             graph.set_type(value, new.shape, new.dtype)
         written_as(new, value)

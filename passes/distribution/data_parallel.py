@@ -81,11 +81,11 @@ class DataParallel(Pass):
         data = data_of(graph, self.inputs)
         if not data:
             raise Refused("nothing is given that could be shared out to ranks: every input is persistable")
-        starts, found = seeds(graph, data, self.loss), gradients(graph)
-        if not found:
+        starts, parameter_gradients = seeds(graph, data, self.loss), gradients(graph)
+        if not parameter_gradients:
             raise Refused("no parameter has a gradient: build the backward before data-parallel")
         requested = self._requested(graph, data)
-        self._check_requested(graph, data, {*found, *(seed.op.output("Out") for seed in starts)})
+        self._check_requested(graph, data, {*parameter_gradients, *(seed.op.output("Out") for seed in starts)})
         if self.ranks == 1 or not graph.allows("share out", *(seed.op for seed in starts)):
             return False
         equal = with_rows(graph, data, self.ranks) or self.equal
@@ -94,7 +94,7 @@ class DataParallel(Pass):
         share = Share(graph, data, self.ranks, first, starts[0].loss.dtype or "float32", equal)
         for seed in starts:
             _begin(seed, share)
-        for value in found:
+        for value in parameter_gradients:
             self._reduce(graph, value)
         for value, kind in requested.items():
             part, _ = own_part(value)
@@ -113,8 +113,8 @@ class DataParallel(Pass):
     def _requested(self, graph: Graph, data: list[Value]) -> dict[Value, str]:
         """The requested means and sums over the batch."""
         kinds: Mapping[Value, str] = BatchDependence(frozenset(data)).of(graph)
-        written = [value for op in graph.ops if op.role == FORWARD for value in op.writes() if graph.is_observed(value)]
-        for value in written if not self.loss else ():
+        results = [value for op in graph.ops if op.role == FORWARD for value in op.writes() if graph.is_observed(value)]
+        for value in results if not self.loss else ():
             if kinds[value] == MIXED:
                 raise Refused(
                     located(
@@ -123,7 +123,7 @@ class DataParallel(Pass):
                         value.writers[0].source,
                     )
                 )
-        return {value: kinds[value] for value in written if kinds[value] in (MEAN, TOTAL)}
+        return {value: kinds[value] for value in results if kinds[value] in (MEAN, TOTAL)}
 
     def _check_requested(self, graph: Graph, data: list[Value], known: set[Value]) -> None:
         """Refused if a gradient is requested that is neither that of rows nor of a parameter: each rank has another part of it."""

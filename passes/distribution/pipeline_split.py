@@ -119,14 +119,14 @@ class _Step:
 
     def _requested(self) -> list[Value]:
         """The requested values that parts compute: means and sums over the batch."""
-        found = [value for op in self.forward for value in op.writes() if self.graph.is_observed(value)]
-        for value in found:
+        results = [value for op in self.forward for value in op.writes() if self.graph.is_observed(value)]
+        for value in results:
             if self.kinds[value] not in (MEAN, TOTAL):
                 raise Refused(f"{value.name!r} is requested, or persists, which is neither a mean nor a sum over the batch")
         for value in self.graph.targets:
             if value not in self.gradients and any(writer in self.inside and writer.role == BACKWARD for writer in value.writers):
                 raise Refused(f"{value.name!r} is requested, which is not the gradient of a parameter")
-        return found
+        return results
 
     def _forward_stages(self) -> dict[Op, int]:
         count = self.options.stages
@@ -148,11 +148,11 @@ class _Step:
         """The stage of each parameter, or other value that is given and persists."""
         homes = {}
         for value in self.graph.inputs:
-            used = {self.stage[op] for op in value.readers if op in self.stage}
-            if len(used) > 1 and value.persistable:
-                raise Refused(f"{value.name!r} is used in the stages {sorted(used)}, each of which would have to update it")
-            if used and value.persistable:
-                homes[value] = used.pop()
+            user_stages = {self.stage[op] for op in value.readers if op in self.stage}
+            if len(user_stages) > 1 and value.persistable:
+                raise Refused(f"{value.name!r} is used in the stages {sorted(user_stages)}, each of which would have to update it")
+            if user_stages and value.persistable:
+                homes[value] = user_stages.pop()
         return homes
 
     def _backward_stage(self, op: Op) -> int:
@@ -182,7 +182,7 @@ class _Step:
 
     def _other_stages(self) -> dict[Op, int]:
         """Where gradients are applied; what depends on none is computed in every stage."""
-        found: dict[Op, int] = {}
+        stage_of: dict[Op, int] = {}
         for op in (op for op in self.ordered if op not in self.inside):
             stages: set[int] = set()
             for value in op.reads():
@@ -190,12 +190,12 @@ class _Step:
                 if writers and value not in self.gradients:
                     raise Refused(located(f"{op!r} reads what is computed for a part of the batch", op.source))
                 stages.update(self.stage[writer] for writer in writers)
-                stages.update(found[writer] for writer in value.writers if writer in found)
+                stages.update(stage_of[writer] for writer in value.writers if writer in stage_of)
             if len(stages) > 1:
                 raise Refused(located(f"{op!r} needs gradients of the stages {sorted(stages)}", op.source))
             if stages:
-                found[op] = stages.pop()
-        return found
+                stage_of[op] = stages.pop()
+        return stage_of
 
     # -- the program of one stage ----------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class _Step:
             self._task(self.forward if kind == "F" else self.backward, i, local[i], before)
         for value in [*self.gradients, *self.requested]:
             if self.stage[value.writers[-1]] == options.stage:
-                self._total(value, [each[value] for each in local], before)
+                self._total(value, [values[value] for values in local], before)
         for op in [*self.backward[::-1], *self.forward[::-1]]:
             graph.remove_op(op)
         for op in reversed([op for op, stage in self.only.items() if stage != options.stage]):
@@ -253,8 +253,8 @@ class _Step:
             for value in op.writes():
                 local[value] = value if value.name == EMPTY else self._new(value, i)
             outputs = {slot: [local[value] for value in values] for slot, values in op.outputs.items()}
-            made = own.add_op(op.type, inputs, outputs, op.attrs, before, op.role)
-            made.source = op.source
+            copy = own.add_op(op.type, inputs, outputs, op.attrs, before, op.role)
+            copy.source = op.source
         for op in (op for op in ops if self.stage[op] == stage):
             for value in op.writes():
                 for peer in sorted(self._readers(value) - {stage}):
@@ -265,9 +265,9 @@ class _Step:
         return {self.stage[op] for op in value.readers if op in self.inside}
 
     def _new(self, value: Value, i: int) -> Value:
-        made = self.graph.add_value(f"{value.name}@MICRO@{i}", value.shape, value.dtype)
-        made.kind = value.kind
-        return made
+        part = self.graph.add_value(f"{value.name}@MICRO@{i}", value.shape, value.dtype)
+        part.kind = value.kind
+        return part
 
     def _total(self, value: Value, parts: list[Value], before: Op | None) -> None:
         """A gradient, or a requested value, of those of the parts: it has a second writer until the first one goes."""

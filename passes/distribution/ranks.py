@@ -44,10 +44,10 @@ def seeds(graph: Graph, data: Sequence[Value], assumed: str = "") -> list[Seed]:
         Refused: there is no backward part, or a loss is neither a mean nor a sum.
     """
     kinds = BatchDependence(frozenset(data)).of(graph)
-    found = [Seed(op, loss, _kind(kinds[loss], loss, assumed)) for op, loss in _losses(graph)]
-    if not found:
+    starts = [Seed(op, loss, _kind(kinds[loss], loss, assumed)) for op, loss in _losses(graph)]
+    if not starts:
         raise Refused("no loss is found: the backward part begins with a constant, the gradient of the loss")
-    return found
+    return starts
 
 
 def _losses(graph: Graph) -> Iterator[tuple[Op, Value]]:
@@ -92,7 +92,7 @@ def gradients(graph: Graph) -> list[Value]:
     """
     parameters = [value for value in graph.inputs if value.persistable]
     names, known = {f"{value.name}{GRAD}" for value in parameters}, set(parameters)
-    found: list[Value] = []
+    results: list[Value] = []
     made_of_one: set[Value] = set()
     for op in graph.ordered_ops():
         # What is made of a gradient, by clipping for instance, each rank computes from the reduced one.
@@ -102,9 +102,9 @@ def gradients(graph: Graph) -> list[Value]:
         for value in op.writes() if op.role == BACKWARD else ():
             is_update = any(reader.role == OPTIMIZE for reader in value.readers)
             if value.writers[-1] is op and (value.name in names or value.grad_of in known or is_update):
-                found.append(value)
+                results.append(value)
                 made_of_one.add(value)
-    return found
+    return results
 
 
 # -- values between a writer and its readers -------------------------------------------------------
@@ -118,16 +118,16 @@ def own_part(value: Value) -> tuple[Value, Builder]:
     return part, Builder(graph, value.name, before=writer.next, role=BACKWARD, forward=writer)
 
 
-def interpose(value: Value, part: Value, made: Value) -> None:
+def interpose(value: Value, part: Value, new_value: Value) -> None:
     """Let the writer of a value write the part in its place; the value is what has been made of the part."""
     writer = value.writers[-1]
-    written_as(made, value)
+    written_as(new_value, value)
     _write_instead(writer, value, part)
 
 
-def written_as(made: Value, value: Value) -> None:
+def written_as(new_value: Value, value: Value) -> None:
     """Let the operator that writes a value write another one in its place."""
-    _write_instead(made.writers[0], made, value)
+    _write_instead(new_value.writers[0], new_value, value)
 
 
 def _write_instead(writer: Op, old: Value, new: Value) -> None:
@@ -197,12 +197,12 @@ def with_rows(graph: Graph, data: Sequence[Value], ranks: int) -> bool:
     if len(fixed) > 1:
         raise Refused(f"the data have {sorted(fixed)} rows: name those that are cut with inputs=[...]")
     # Parts of different sizes have no static number of rows.
-    each = fixed.pop() // ranks if all(count % ranks == 0 for count in fixed) else -1
+    rows_each = fixed.pop() // ranks if all(count % ranks == 0 for count in fixed) else -1
     for value in data:
         assert value.shape is not None
-        graph.redeclare(value, (each, *value.shape[1:]), value.dtype)
+        graph.redeclare(value, (rows_each, *value.shape[1:]), value.dtype)
     _infer_again(graph)
-    return each != -1
+    return rows_each != -1
 
 
 def _infer_again(graph: Graph) -> None:

@@ -104,11 +104,11 @@ class ShardOptimizer(Pass):
         alone = len(value.readers) == 1 and not value.graph.is_observed(value)
         place = {"nranks": self.ranks, "ring_id": self.ring}
         if self.stage == 1 or not alone or writer is None or writer.type != ALL_REDUCE:
-            found: Value = lookup("c_shard")(build.symbol(value), **place).value
-            return found
+            shard: Value = lookup("c_shard")(build.symbol(value), **place).value
+            return shard
         first = Builder(value.graph, build.stem, before=writer, role=writer.role, forward=writer)
-        found = lookup("c_shard")(first.symbol(writer.input("X")), reduce=True, **place).value
-        return found
+        shard = lookup("c_shard")(first.symbol(writer.input("X")), reduce=True, **place).value
+        return shard
 
     def _state(self, graph: Graph, op: Op, slot: str, output: str) -> None:
         """Let an update keep a shard of a state, which is cut out of the whole one in the first run."""
@@ -128,7 +128,7 @@ class ShardOptimizer(Pass):
 
 def _states(definition: OpDef) -> list[tuple[str, str]]:
     """The states that an update writes: the slots of the old and of the new value."""
-    return [(each.slot, each.output) for each in definition.state or () if each.output]
+    return [(state.slot, state.output) for state in definition.state or () if state.output]
 
 
 def _check(op: Op) -> None:

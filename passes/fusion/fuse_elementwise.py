@@ -117,10 +117,10 @@ def _root(parent: dict[Op, Op], op: Op) -> Op:
 def _class_of(op: Op, smallest: int) -> _Class | None:
     """The key that an operator shares with those it may be fused with; None if there are none."""
     definition = op.definition
-    written = [*op.writes()]
-    if definition is None or not definition.elementwise or len(written) != 1 or not takes_required(definition, op.inputs):
+    results = [*op.writes()]
+    if definition is None or not definition.elementwise or len(results) != 1 or not takes_required(definition, op.inputs):
         return None
-    (out,) = written
+    (out,) = results
     if out.type is None or out.kind != TENSOR or out.shape is None or out.persistable:
         return None
     # Single elements are not worth a loop over pieces; unknown counts (-1) may be large.

@@ -70,14 +70,14 @@ def probe(value: Value, kind: str, before: Op | None) -> Probe:
     """Add the operators that find out a fact about a value, before an operator."""
     graph, name = value.graph, probe_name(value, kind)
     add = _Adding(graph, name, before, value.writers[0])
-    held = name if graph.parent is None else f"{name}@NOW"
+    result_name = name if graph.parent is None else f"{name}@NOW"
     if kind in _QUESTIONS:
         requested = add.op(_QUESTIONS[kind], [value], value.shape, "bool", name + "@ELEMENTS")
         numbers = add.op("cast", [requested], value.shape, "int64", name + "@ELEMENTS", {"out_dtype": "int64"})
-        return Probe(name, kind, add.op("reduce_sum", [numbers], (), "int64", held, {"reduce_all": True}))
+        return Probe(name, kind, add.op("reduce_sum", [numbers], (), "int64", result_name, {"reduce_all": True}))
     # A minimum of no elements is an error in numpy: where there may be none, one number is added that is neutral for the minimum.
     elements = value if -1 not in (value.shape or ()) else add.with_one_more(value, _EMPTY[kind])
-    return Probe(name, kind, add.op(_REDUCED[kind], [elements], (), value.dtype, held, {"reduce_all": True}))
+    return Probe(name, kind, add.op(_REDUCED[kind], [elements], (), value.dtype, result_name, {"reduce_all": True}))
 
 
 def nothing_seen(graph: Graph, probe: Probe, before: Op | None) -> Value:
@@ -88,10 +88,10 @@ def nothing_seen(graph: Graph, probe: Probe, before: Op | None) -> Value:
     return result
 
 
-def joined(graph: Graph, probe: Probe, seen: Value) -> Value:
+def joined(graph: Graph, probe: Probe, total: Value) -> Value:
     """Combine the earlier result of a probe with the current one."""
     result = probe.like(graph, f"{probe.name}@TOTAL")
-    graph.add_op(_JOINED[probe.kind], {"X": [seen], "Y": [probe.value]}, {"Out": [result]})
+    graph.add_op(_JOINED[probe.kind], {"X": [total], "Y": [probe.value]}, {"Out": [result]})
     return result
 
 
@@ -116,8 +116,8 @@ class _Adding:
         """One operator; return what it writes."""
         result = self.graph.add_version(self.graph.values.fresh(name), shape, dtype)
         slots = {"X": list(inputs)} if inputs else {}
-        added = self.graph.add_op(type, slots, {"Out": [result]}, attrs, before=self.before, role=self.watched.role)
-        added.source = self.watched.source
+        new_op = self.graph.add_op(type, slots, {"Out": [result]}, attrs, before=self.before, role=self.watched.role)
+        new_op.source = self.watched.source
         return result
 
     def with_one_more(self, value: Value, number: float) -> Value:
@@ -265,9 +265,9 @@ def _loop(op: Op, probes: Sequence[Probe]) -> list[Probe]:
     for probe in probes:
         starts.append(nothing_seen(around, probe, op))
         ends.append(probe.like(around, probe.name))
-        seen = probe.like(body, f"{probe.name}@SEEN", is_input=True)
-        inputs.append(seen)
-        totals.append(joined(body, probe, seen))
+        total = probe.like(body, f"{probe.name}@SEEN", is_input=True)
+        inputs.append(total)
+        totals.append(joined(body, probe, total))
     insert_carried(op, starts, inputs, totals, ends)
     return [item.at(end) for item, end in zip(probes, ends, strict=True)]
 

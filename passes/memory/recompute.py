@@ -53,8 +53,8 @@ class ForwardPart:
         ordered = graph.ordered_ops()
         self.ops = [op for op in ordered if op.role == FORWARD]
         self.rest = [op for op in ordered if op.role != FORWARD]
-        read = (value for op in self.rest for slot, values in op.inputs.items() if slot not in shapes_read(op) for value in values)
-        self.needed = dict.fromkeys(value for value in read if is_forward(value) and not self.is_there(value))
+        values_read = (value for op in self.rest for slot, values in op.inputs.items() if slot not in shapes_read(op) for value in values)
+        self.needed = dict.fromkeys(value for value in values_read if is_forward(value) and not self.is_there(value))
 
     def is_there(self, value: Value) -> bool:
         """Whether a value is in memory until the end anyway."""

@@ -113,9 +113,9 @@ class OptimizeParameters(Pass):
         strangers = [parameter for parameter, _, _ in self.own if parameter not in names]
         if strangers:
             raise InvalidValue(f"attributes are given for {strangers[0]!r}, which is none of the parameters {', '.join(names)}")
-        needed = [attr.name for attr in lookup(self.type).attrs.values() if not attr.has_default and attr.name not in dict(self.attrs)]
-        if needed:
-            raise InvalidValue(f"{self.type} needs a value for {', '.join(needed)}: attrs=[[{needed[0]}, ...]]")
+        required = [attr.name for attr in lookup(self.type).attrs.values() if not attr.has_default and attr.name not in dict(self.attrs)]
+        if required:
+            raise InvalidValue(f"{self.type} needs a value for {', '.join(required)}: attrs=[[{required[0]}, ...]]")
         self._check_state(graph, names)
         updates = updates_of(graph, names)
         for name, factor in zip(names, factors, strict=True):

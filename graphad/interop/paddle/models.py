@@ -167,5 +167,5 @@ def _drop(program: Program, types: set[str]) -> None:
     block = program.global_block()
     dropped = {n for op in block.ops if op.type in types for n in (*op.input_names(), *op.output_names())}
     block.ops = [op for op in block.ops if op.type not in types]
-    used = {n for ancestor in program.blocks for op in ancestor.ops for n in (*op.input_names(), *op.output_names())}
-    block.vars = {name: var for name, var in block.vars.items() if name in used or name not in dropped}
+    touched_names = {n for ancestor in program.blocks for op in ancestor.ops for n in (*op.input_names(), *op.output_names())}
+    block.vars = {name: var for name, var in block.vars.items() if name in touched_names or name not in dropped}

@@ -419,9 +419,9 @@ def _write_own(desc: Desc, now: Fields, scalars: bool) -> None:
     for i in reversed(range(len(desc.attrs))):
         if desc.attrs[i].name == OWN:
             del desc.attrs[i]
-    left = differing(now, read_fields(desc, scalars))
-    if left:
-        desc.attrs.add(name=OWN, type=STRING, s=json.dumps(left, sort_keys=True).encode())
+    differences = differing(now, read_fields(desc, scalars))
+    if differences:
+        desc.attrs.add(name=OWN, type=STRING, s=json.dumps(differences, sort_keys=True).encode())
 
 
 # -- operators -------------------------------------------------------------------------------------
@@ -478,12 +478,12 @@ def _shown(op_type: str, attrs: Attrs) -> Attrs:
 
 def _with_exact_value(attrs: Attrs) -> Attrs:
     """``fill_constant`` has its value as a float32, and may have it as a string, which counts; a float64 may not hold that either."""
-    written = attrs.get("str_value")
-    if not isinstance(written, str):
+    text = attrs.get("str_value")
+    if not isinstance(text, str):
         return attrs
     try:
-        value = float(written)
-        exact = not _WHOLE.fullmatch(written) or int(written) == value
+        value = float(text)
+        exact = not _WHOLE.fullmatch(text) or int(text) == value
     except (ValueError, OverflowError):
         return attrs
     return {**attrs, "value": value, "str_value": ""} if exact else attrs

@@ -145,7 +145,7 @@ _OPERATORS = (
     _mutant(
         "starts-a-read-result-once",
         f"{CREATE}:_backward_graph",
-        "if result in read or results.count(result) > 1:",
+        "if result in operands_read or results.count(result) > 1:",
         "if results.count(result) > 1:",
         _loop("tanh(X=a) -> (Out=a)\nelementwise_mul(X=a, Y=w) -> (Out=h)", "a"),
         feeds={"n": [2]},
@@ -371,8 +371,8 @@ _FORWARD = (
         "starts-loops-at-zero",
         Patch(
             f"{TANGENTS}.jvp:_through_loop",
-            "starts = [made.of(inputs[k], op) for k in moving]",
-            "starts = [made._zeros(inputs[k], op) for k in moving]",
+            "starts = [jvp.of(inputs[k], op) for k in moving]",
+            "starts = [jvp._zeros(inputs[k], op) for k in moving]",
         ),
         _loop("elementwise_mul(X=h, Y=w) -> (Out=h)"),
         feeds={"n": [2]},

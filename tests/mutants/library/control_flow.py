@@ -67,7 +67,7 @@ _BRANCHES = (
         "takes-the-other-branch",
         "fold-branches",
         f"{FOLD}:_KnownCondition.rewrite",
-        "0 if taken else 1",
+        "0 if holds else 1",
         "1 if taken else 0",
         _if("tanh(X=x) -> (Out=y)", "sin(X=z) -> (Out=y)", _TRUE),
     ),

@@ -42,7 +42,7 @@ _LOWERING = (
     _mutant(
         "forgets-what-a-branch-leaves",
         "lower:_needs_old",
-        "if all(name in names for names in seen):",
+        "if all(name in names for names in visible):",
         "if any(name in names for names in seen):",
         """
         x: float64[1]
@@ -124,7 +124,7 @@ _SCHEDULING = (
     _mutant(
         "copies-one-after-the-other",
         "schedule:_Writer._parallel_copies",
-        "next((name for name in left if name not in read), None)",
+        "next((name for name in pending if name not in source_names), None)",
         "next(iter(left))",
         _loop(
             "assign(X=h) -> (Out=t)\nassign(X=k) -> (Out=h)\nassign(X=t) -> (Out=k)", "h, k, ", "elementwise_sub(X=h, Y=k) -> (Out=y)"

@@ -128,8 +128,8 @@ _PARTS = (
     _parts(
         "takes-any-product-for-linear",
         f"{BATCH}:_product",
-        "read == {MEAN, WHOLE} or",
-        "MEAN in read or",
+        "operand_kinds == {MEAN, WHOLE} or",
+        "MEAN in operand_kinds or",
         "mul(X=x, Y=w) -> (Out=h)\nmean(X=h) -> (Out=m)\nelementwise_mul(X=m, Y=m) -> (Out=s)\nassign(X=s) -> (Out=loss)",
         refused=True,
     ),
