@@ -125,7 +125,7 @@ _SCHEDULING = (
         "copies-one-after-the-other",
         "schedule:_Writer._parallel_copies",
         "next((name for name in pending if name not in source_names), None)",
-        "next(iter(left))",
+        "next(iter(pending))",
         _loop(
             "assign(X=h) -> (Out=t)\nassign(X=k) -> (Out=h)\nassign(X=t) -> (Out=k)", "h, k, ", "elementwise_sub(X=h, Y=k) -> (Out=y)"
         ).replace(
