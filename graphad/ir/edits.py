@@ -23,7 +23,7 @@ from graphad.ir.regions import (
     results_of,
     scopes_of,
 )
-from graphad.ir.residuals import add_residual, drop_unread_residuals, gradient_ops, readings, residual_inputs
+from graphad.ir.residuals import as_read_in, drop_unread_residuals, gradient_ops, readings, residual_inputs
 from graphad.ops import REGISTRY, ControlDef, LoopDef
 from graphad.program import EMPTY, Variable
 from graphad.types import FLOATS
@@ -243,7 +243,7 @@ def inline(op: Op, name: str | None = None) -> list[Op]:
     # itself.
     for grad in grads:
         inner, around = list(grad.graphs.values())[which], grad.graph
-        _copied_out(grad, inner, [*operands(grad), *(_read_in(around, graph, value) for value in values)], mapping)
+        _copied_out(grad, inner, [*operands(grad), *(as_read_in(around, value) for value in values)], mapping)
         around.remove_op(grad)
     graph.remove_op(op)
     drop_unread_residuals(graph)
@@ -261,11 +261,6 @@ def gradients_of(op: Op) -> list[Op] | None:
     escapes = any(value in value.graph.results or value in value.graph.targets for value in values)
     others = any(reader not in grads for value in values for reader in value.readers)
     return grads if fits and not escapes and not others else None
-
-
-def _read_in(around: Graph, graph: Graph, value: Value) -> Value:
-    """A forward value as a gradient reads it, which may be in a graph of its own."""
-    return value if around is graph else add_residual(graph, value)[around]
 
 
 def _onto(op: Op, nested: Graph) -> dict[Value, Value]:

@@ -163,6 +163,11 @@ def add_residual(graph: Graph, value: Value) -> dict[Graph, Value]:
     return {subgraph: subgraph.inputs[at] for subgraph in gradients}
 
 
+def as_read_in(graph: Graph, value: Value) -> Value:
+    """A forward value as a graph reads it: itself where it is, in the graph of a gradient the input for a residual, which it becomes."""
+    return value if value.graph is graph else add_residual(value.graph, value)[graph]
+
+
 def take_residuals(gradient: Graph, forward: Graph, reads: Mapping[Value, Value]) -> None:
     """Give the graph of a new gradient, not yet linked, its inputs for residuals.
 

@@ -22,14 +22,16 @@ from graphad.types import dtype_name
 def _uniform_rows(like: Variable, width: int, seed: int, low: float = 0.0, high: float = 1.0) -> Variable:
     """Numbers of [low, high), ``width`` for each row of a tensor; gradients stop at them."""
     sample: Variable = emitted(
-        "uniform_random_batch_size_like", [like], shape=[-1, width], min=low, max=high, seed=seed, dtype=_real(like.dtype)
+        "uniform_random_batch_size_like",
+        [like],
+        shape=[-1, width],
+        min=low,
+        max=high,
+        seed=seed,
+        dtype=like.dtype if like.dtype in ("float32", "float64") else "float32",
     )
     sample.stop_gradient = True
     return sample
-
-
-def _real(dtype: str) -> str:
-    return dtype if dtype in ("float32", "float64") else "float32"
 
 
 @layer

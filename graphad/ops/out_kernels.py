@@ -6,8 +6,6 @@ What they do there is read off their arithmetic (``graphad.ops.formulas``): an o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache
-from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,11 +165,6 @@ class _Lines:
         return not any(arg in out_places for call in later for arg in call.args if isinstance(arg, int))
 
 
-@lru_cache(maxsize=1024)
-def _code(text: str) -> CodeType:
-    return compile(text, "<formula>", "exec")
-
-
 def _written(expression: Formula, dtype: np.dtype[np.generic], count: int, aliased: Sequence[int] = ()) -> Callable[..., None]:
     """A function ``(x0, x1, ..., o)`` of arrays that computes a formula into the last of them.
 
@@ -180,6 +173,6 @@ def _written(expression: Formula, dtype: np.dtype[np.generic], count: int, alias
     lines = _Lines(expression, frozenset(aliased), dtype, count)
     body = lines.all()
     names = ", ".join([*(f"x{i}" for i in range(count)), "o"])
-    exec(_code("\n    ".join([f"def write({names}):", *body])), lines.globals)
+    exec(compile("\n    ".join([f"def write({names}):", *body]), "<formula>", "exec"), lines.globals)
     result: Callable[..., None] = lines.globals["write"]
     return result

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
 from graphad.ir.edits import insert_carried, insert_results
 from graphad.ir.regions import definition_of, is_grad_op, is_loop, operands, results_of
-from graphad.ir.residuals import add_residual, drop_unread_residuals, forward_op, is_read, residual_inputs
+from graphad.ir.residuals import as_read_in, drop_unread_residuals, forward_op, is_read, residual_inputs
 from graphad.ops import GRAD, GradOpDef
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.program import BACKWARD, EMPTY
@@ -36,7 +36,7 @@ from graphad.types import STEP_SCOPES
 def expand_region(op: Op) -> None:
     """Put an ordinary loop or branch in the place of the gradient of one; the values it writes stay the same."""
     forward = forward_op(op)
-    tape = _read_in(op.graph, _tape_of_loop(forward, op) if is_loop(op) else _tape_of_branches(forward, op))
+    tape = as_read_in(op.graph, _tape_of_loop(forward, op) if is_loop(op) else _tape_of_branches(forward, op))
     if is_loop(op):
         _loop(op, tape)
     else:
@@ -98,11 +98,6 @@ def _tape(graph: Graph, forward: Op) -> Value:
     tape = graph.add_value(f"{names[0]}@TAPE", (), "float32")
     tape.kind = STEP_SCOPES
     return tape
-
-
-def _read_in(graph: Graph, tape: Value) -> Value:
-    """The tape as the graph of the gradient operator reads it: for a gradient's own graph it is one of the residuals."""
-    return tape if tape.graph is graph else add_residual(tape.graph, tape)[graph]
 
 
 # -- the gradient reads it -----------------------------------------------------------------------

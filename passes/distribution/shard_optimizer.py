@@ -16,7 +16,6 @@ gradients are all-reduced as before; in stage 2 each rank gets the sum of its pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -24,7 +23,7 @@ import numpy as np
 
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Builder, Graph, Op, Value
-from graphad.ops import OpDef, lookup
+from graphad.ops import lookup
 from graphad.ops.collective import shard_size
 from graphad.passes.distribution.ranks import check_ranks
 from graphad.program import OPTIMIZE, Variable, located
@@ -91,7 +90,7 @@ class ShardOptimizer(Pass):
         if not gradient.readers and gradient.writer is not None and gradient.writer.type == ALL_REDUCE and not graph.is_observed(gradient):
             graph.remove_op(gradient.writer)  # on every rank: each has its part of the sum
         graph.set_inputs(op, "Param", [lookup("c_shard")(build.symbol(parameter), **place).value])
-        for slot, output in _states(definition):
+        for slot, output in [(state.slot, state.output) for state in definition.state or () if state.output]:
             self._state(graph, op, slot, output)
         shard = graph.add_value(f"{parameter.name}{SHARD}@NEW", op.input("Param").shape, parameter.dtype)
         after = op.next
@@ -126,11 +125,6 @@ class ShardOptimizer(Pass):
         graph.set_outputs(op, output, [last])
 
 
-def _states(definition: OpDef) -> list[tuple[str, str]]:
-    """The states that an update writes: the slots of the old and of the new value."""
-    return [(state.slot, state.output) for state in definition.state or () if state.output]
-
-
 def _check(op: Op) -> None:
     parameter = op.input("Param")
     if parameter.shape is None or -1 in parameter.shape:
@@ -143,7 +137,11 @@ def is_by_element(op: Op) -> bool:
     """Whether an update of two parts gives the parts of that of the whole: it is tried on numbers."""
     definition, numbers = lookup(op.type), np.random.default_rng(0)
     # Six elements against two and four: an update with a norm in it (LAMB, LARS) gives other numbers.
-    scalars = [slot for slot, values in op.inputs.items() if values and prod(values[0].shape or ()) == 1 and values[0].shape != _shape(op)]
+    scalars = [
+        slot
+        for slot, values in op.inputs.items()
+        if values and prod(values[0].shape or ()) == 1 and values[0].shape != op.input("Param").shape
+    ]
     inputs = {slot: numbers.uniform(0.5, 1.0, 1 if slot in scalars else 6) for slot, values in op.inputs.items() if values}
     attrs = {name: value for name, value in op.attrs.items() if name in definition.attrs}
 
@@ -152,10 +150,6 @@ def is_by_element(op: Op) -> bool:
         return np.asarray(definition.run(slots, attrs, ["ParamOut"])["ParamOut"][0])
 
     return np.array_equal(updated(0, 6), np.concatenate([updated(0, 2), updated(2, 6)]))
-
-
-def _shape(op: Op) -> Sequence[int] | None:
-    return op.input("Param").shape
 
 
 __all__ = ["ShardOptimizer", "is_by_element"]

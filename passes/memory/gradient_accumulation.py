@@ -50,7 +50,9 @@ class Training:
         self.data = list(data)
         ordered = graph.ordered_ops()
         self.kinds = BatchDependence(frozenset(data)).of(graph)
-        self.inside = [op for op in ordered if self._is_inside(op)]
+        self.inside = [
+            op for op in ordered if op.role == BACKWARD or (op.role == FORWARD and any(self.kinds[value] != WHOLE for value in op.writes()))
+        ]
         if not data:
             raise Refused("nothing is given that could be cut into parts: every input is persistable")
         if not any(op.role == BACKWARD for op in self.inside):
@@ -60,9 +62,6 @@ class Training:
             self._check_shape(op)
         self._check_order(ordered)
         self.loss = self._kind_of_loss()
-
-    def _is_inside(self, op: Op) -> bool:
-        return op.role == BACKWARD or (op.role == FORWARD and any(self.kinds[value] != WHOLE for value in op.writes()))
 
     def _check_order(self, ordered: Sequence[Op]) -> None:
         """Nothing outside may be between two operators inside."""
