@@ -14,6 +14,7 @@ import numpy as np
 from graphad.errors import GraphadError
 from graphad.execution.compiler import Compiler, Unsupported
 from graphad.execution.interpreter import Prepared
+from graphad.execution.native import LOOPS
 from graphad.execution.nodes import Compiled, values_of
 from graphad.execution.parallel import made_parallel, new_signals
 from graphad.execution.planning import MemoryPlan, grouped, planned, updated_early, without_unread
@@ -44,7 +45,7 @@ def compiled_program(
     compiled = Compiler(run, unguarded).compiled(feeds, stored, fetched)
     without_unread(compiled)
     updated_early(compiled)
-    grouped(compiled)
+    grouped(compiled, run.numba)
     if run.threads is not None and run.profile is None:
         batch = batch_of(run.block.program, {name: np.shape(value) for name, value in feeds.items()})
         made_parallel(compiled, run.threads.count, costs_of(run.block.program, batch))
@@ -60,7 +61,9 @@ class Function:
 
     def __init__(self, run: Prepared, feeds: Mapping[str, Tensor], fetched: Sequence[str], unguarded: frozenset[int] = frozenset()) -> None:
         compiled, self.plan = compiled_program(run, feeds, run.stored, fetched, unguarded, given=True)
-        self.source: Source = written(compiled, self.plan, Options(limit=run.max_iterations, marks=run.profile is not None))
+        self.source: Source = written(
+            compiled, self.plan, Options(limit=run.max_iterations, marks=run.profile is not None, native=run.numba)
+        )
         self.profile = run.profile
         self.marked: list[tuple[int, float]] = []
         self.states = [(name, _type_of(value)) for name, value in compiled.states.items()]
@@ -205,7 +208,11 @@ def _is_foreign(thing: Tensor) -> bool:
         definition = lookup(described[0])
         kernel = (getattr(definition, "forward", None) or definition).kernel
         return definition.ordered or _is_foreign(kernel)  # ordered: who the other ranks are
-    return callable(thing) and not isinstance(thing, np.ufunc) and not str(getattr(thing, "__module__", "")).startswith("graphad.ops.")
+    return (
+        callable(thing)
+        and not isinstance(thing, np.ufunc)
+        and not str(getattr(thing, "__module__", "")).startswith(("graphad.ops.", LOOPS))
+    )
 
 
 def _is_usable(array: Tensor, kind: Tensor) -> bool:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from graphad.errors import ExecutionError, InvalidType, InvalidValue
 from graphad.execution.compiled import run_again, run_compiled
 from graphad.execution.interpreter import Prepared
+from graphad.execution.native import check_installed
 from graphad.execution.parallel import Threads
 from graphad.execution.places import CPUPlace
 from graphad.execution.profiling import Profile, batch_of, costs_of
@@ -126,6 +127,8 @@ class Executor:
         threads: how many threads a compiled program runs on: calls that do not need each other's results run at a time where that is
             expected to pay, and give the same to the last bit. Threads of BLAS are BLAS's: with ``OPENBLAS_NUM_THREADS=1`` they do not
             compete. With ``profile=True`` there is one.
+        numba: whether elementwise operators that follow each other are compiled to one loop, which gives the same to the last bit; kept
+            on disk for later processes. It needs the extra ``numba``.
         max_iterations: how many iterations the loops of one run may take, all of them together; no limit if None. What
             ``checkpoint-while`` runs again for a gradient is not counted a second time.
 
@@ -136,6 +139,7 @@ class Executor:
     Raises:
         TypeError: max_iterations or threads is not an integer, or passes are none.
         ValueError: they are negative or 0, or a pass is not known.
+        ImportError: numba is asked for and not installed.
 
     Several threads may run programs on one executor: no two runs share a prepared program. Runs that share a scope read its values
     when they begin and write theirs when they end.
@@ -161,6 +165,7 @@ class Executor:
         passes: object = None,
         profile: bool = False,
         threads: int = 1,
+        numba: bool = False,
     ) -> None:
         if not isinstance(place, CPUPlace | None):
             raise InvalidType(f"place is CPUPlace() or None, not {place!r}; check_finite and others are given by keyword")
@@ -176,6 +181,9 @@ class Executor:
         self.passes = None if passes is None else _pipeline(passes)
         self.profile = Profile() if profile else None
         self._threads = _threads(threads)
+        self.numba = bool(numba)
+        if self.numba:
+            check_installed()
         self.trips: frozenset[int] = frozenset()
         self._known: dict[tuple[int, ...], tuple[Program, list[Any], tuple[str, ...], list[Prepared]]] = {}
         self._idle: dict[tuple[Any, ...], list[Prepared]] = {}
@@ -240,7 +248,7 @@ class Executor:
         fetched = fetch_names(block, fetch_list)
         env = fed_values(block, feed or {})
         key = (id(program), frozenset(fetched), reinitialize, self.check_finite, self.max_iterations)
-        made = (self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile, self.passes, self._threads)
+        made = (self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile, self.passes, self._threads, self.numba)
         run = self._taken(key) or Prepared(program, key[1], *made)
         run.begin(env, scope)
         batch = batch_of(program, {name: np.shape(value) for name, value in env.items()}) if self.profile is not None else 1

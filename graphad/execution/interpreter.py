@@ -62,6 +62,7 @@ class Prepared:
         profile: Profile | None = None,
         passes: Tensor = None,
         threads: Threads | None = None,
+        numba: bool = False,
     ) -> None:
         self.written = program
         self.facts = facts(program) if lasts else []
@@ -74,6 +75,7 @@ class Prepared:
         self.max_iterations = max_iterations
         self.profile = profile
         self.threads = threads
+        self.numba = numba
         self.costs: dict[int, Costs] = {}  # of its operators, by the size of the batch
         self.persistable = {name: None for name, var in self.block.vars.items() if var.persistable}
         self.keep = {*fetched, *self.persistable}

@@ -90,7 +90,7 @@ class Group:
     """Elementwise calls on large arrays of one shape: they are made for one tile after the other, each small enough for a cache.
 
     ``inside`` are results that nothing else reads: they are as large as a tile. With a ``span`` it is a part of a group, from one
-    element up to another.
+    element up to another. One that is ``native`` is compiled, as far as its calls can be.
     """
 
     calls: list[Call]
@@ -98,6 +98,7 @@ class Group:
     made: tuple[Value, ...]
     inside: tuple[Value, ...]
     span: tuple[int, int] | None = None
+    native: bool = False
 
 
 @dataclass(eq=False)

@@ -26,6 +26,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from graphad.execution.native import expression
 from graphad.execution.nodes import Body, Compiled, Group, Parallel, Signal, Wait, bodies_of, reads_of, writes_of
 from graphad.execution.planning import tile_of
 from graphad.execution.profiling import Costs
@@ -46,8 +47,8 @@ class Model:
         fork: until a lane on another thread begins.
         wait: from a signal until a lane that waits goes on.
         gain: what must at least be saved for lanes to be made, as a part of the time on one thread.
-        divides: whether the tiles of a group are divided among lanes. Their calls are so short that threads mostly wait for each other
-            between them: fifty operations on 10^6 floats took 1.0 to 1.6 times as long.
+        divides: whether the tiles of a group are divided among lanes; a compiled loop is. Their calls are so short that threads mostly
+            wait for each other between them: fifty operations on 10^6 floats took 1.0 to 1.6 times as long.
     """
 
     call: float = 0.4
@@ -117,6 +118,8 @@ def cost_of(node: Call | Group, costs: Costs, model: Model) -> float:
     if isinstance(node, Group):
         first, last = node.span or (0, 1)
         part = (last - first) / int(node.calls[0].results[0].example.size) if node.span else 1.0
+        if _is_one_loop(node):
+            return part * sum(map(_nbytes, (*node.reads, *node.made))) * model.byte + model.call
         return part * sum(cost_of(call, costs, model) for call in node.calls)
     if any(value.base is not None for value in node.results):
         return 0.1
@@ -132,6 +135,11 @@ def cost_of(node: Call | Group, costs: Costs, model: Model) -> float:
     return float(model.call + moved * model.byte + work)
 
 
+def _is_one_loop(group: Group) -> bool:
+    """Whether a group is one call of a compiled loop, during which other threads run."""
+    return group.native and all(map(expression, group.calls))
+
+
 def _nbytes(value: Value) -> int:
     return int(getattr(value.example, "nbytes", 0))
 
@@ -143,8 +151,10 @@ def _laned(nodes: Sequence[Call | Group], count: int, cost: Callable[[Call | Gro
     """The nodes on lanes; as they are if that would not pay. Groups are divided if that ends earlier by a tenth."""
     alone = sum(map(cost, nodes))
     best, found = alone * (1 - model.gain), Body(nodes)
-    for spans in (False, True)[: 1 + model.divides]:
-        split = [part for node in nodes for part in (_parts(node, count if spans else 1) if isinstance(node, Group) else (node,))]
+    for spans in (False, True):
+        split = [
+            part for node in nodes for part in (_parts(node, count if spans else 1, model.divides) if isinstance(node, Group) else (node,))
+        ]
         needed = _needed(split)
         lane_of, order, end = _scheduled(needed, list(map(cost, split)), count, model)
         used = sorted(set(lane_of))
@@ -153,7 +163,7 @@ def _laned(nodes: Sequence[Call | Group], count: int, cost: Callable[[Call | Gro
     return found
 
 
-def _parts(group: Group, count: int) -> list[Call | Group]:
+def _parts(group: Group, count: int, divides: bool) -> list[Call | Group]:
     """The calls of a group that do not need each other as groups of their own, and each of these in parts for as many lanes."""
     of: dict[Value, list[Call]] = {}
     for call in group.calls:
@@ -166,7 +176,11 @@ def _parts(group: Group, count: int) -> list[Call | Group]:
         made, inside = (tuple(value for value in values if value in own) for values in (group.made, group.inside))
         reads = dict.fromkeys(arg for call in calls for arg in call.args if arg not in own)
         calls.sort(key=group.calls.index)
-        found += _spans(Group(calls, tuple(reads), made, inside), count) if len(calls) > 1 else calls
+        found += (
+            _spans(Group(calls, tuple(reads), made, inside, native=group.native), count if divides or _is_one_loop(group) else 1)
+            if len(calls) > 1
+            else calls
+        )
     return found
 
 
@@ -178,7 +192,7 @@ def _spans(group: Group, count: int) -> list[Group]:
     tiles = -(-total // tile)
     ends = [min(tiles * i // count * tile, total) for i in range(count)] + [total]
     parts = [(first, last) for first, last in pairwise(ends) if first < last]
-    return [Group(group.calls, group.reads, group.made, group.inside, span) for span in parts]
+    return [Group(group.calls, group.reads, group.made, group.inside, span, group.native) for span in parts]
 
 
 def _needed(nodes: Sequence[Call | Group]) -> list[list[int]]:

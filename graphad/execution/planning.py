@@ -14,12 +14,13 @@ from __future__ import annotations
 import bisect
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from graphad.execution.native import expression
 from graphad.execution.nodes import Body, Compiled, Group, Parallel, While, Zeros, all_nodes, bodies_of, kept_by, reads_of, writes_of
 from graphad.execution.tracing import Call, Value
 from graphad.program import OPTIMIZE
@@ -28,6 +29,7 @@ from graphad.types import Tensor
 ALIGNED = 64  # bytes
 BIG = 1 << 12  # bytes of an array that is worth a line: it is let go after its last use, or written to again
 LARGE = 1 << 16  # elements from which on elementwise calls go tile by tile
+NATIVE = 1 << 12  # where they are compiled
 TILE_BYTES = 1 << 20  # of all arrays of a tile together
 MANY_PLACES = 1 << 10  # from which on places are not compared with each other
 _LEAST, _MOST = 1 << 12, 1 << 16  # elements of a tile
@@ -184,35 +186,36 @@ def _is_update(node: Tensor) -> bool:
 # -- tiles ---------------------------------------------------------------------------------------
 
 
-def grouped(compiled: Compiled) -> None:
-    """Put elementwise calls on large arrays that follow each other into groups."""
+def grouped(compiled: Compiled, native: bool = False) -> None:
+    """Put elementwise calls on large arrays that follow each other into groups.
+
+    With ``native`` loops are compiled for them, also on smaller arrays.
+    """
     readers: dict[Value, list[Tensor]] = {}
     for node in all_nodes(compiled.body):
         for value in (*reads_of(node), *kept_by(node)):
             readers.setdefault(value, []).append(node)
     asked = {*compiled.fetched, *compiled.kept.values()}
-    _group(compiled.body, readers, asked)
+    _group(compiled.body, lambda calls: _made_group(calls, readers, asked, native), NATIVE if native else LARGE)
 
 
-def _group(body: Body, readers: dict[Value, list[Tensor]], asked: set[Value]) -> None:
+def _group(body: Body, made: Callable[[list[Call]], Group], least: int) -> None:
     found: Body = []
     run: list[Call] = []
 
     def close() -> None:
-        if len(run) > 1:
-            found.append(_made_group(list(run), readers, asked))
-        else:
-            found.extend(run)
+        for calls in [run] if not run or run[0].results[0].example.size >= LARGE else _native_parts(run):
+            found.extend([made(list(calls))] if len(calls) > 1 else calls)
         run.clear()
 
     for node in body:
         for inner in bodies_of(node):
-            _group(inner, readers, asked)
-        if isinstance(node, Call) and _tiles(node) and (not run or run[0].results[0].example.shape == node.results[0].example.shape):
+            _group(inner, made, least)
+        if isinstance(node, Call) and _tiles(node, least) and (not run or run[0].results[0].example.shape == node.results[0].example.shape):
             run.append(node)
             continue
         close()
-        if isinstance(node, Call) and _tiles(node):
+        if isinstance(node, Call) and _tiles(node, least):
             run.append(node)
         else:
             found.append(node)
@@ -220,12 +223,21 @@ def _group(body: Body, readers: dict[Value, list[Tensor]], asked: set[Value]) ->
     body[:] = found
 
 
-def _tiles(call: Call) -> bool:
+def _native_parts(calls: Sequence[Call]) -> list[list[Call]]:
+    """Calls that follow each other and can be compiled together; each other one alone."""
+    found: list[list[Call]] = []
+    for able, part in itertools.groupby(calls, key=lambda call: bool(expression(call))):
+        together = list(part)
+        found += [together] if able else [[call] for call in together]
+    return found
+
+
+def _tiles(call: Call, least: int) -> bool:
     """Whether a call is elementwise on large arrays of one shape, and on numbers."""
     if not call.elementwise or not call.into or len(call.results) != 1:
         return False
     (made,) = call.results
-    if made.example.size < LARGE or not made.in_order:
+    if made.example.size < least or not made.in_order:
         return False
     return all(_is_number(arg) or (arg.static and arg.in_order and arg.example.shape == made.example.shape) for arg in call.args)
 
@@ -234,13 +246,13 @@ def _is_number(value: Value) -> bool:
     return bool(np.size(value.example) == 1)
 
 
-def _made_group(calls: list[Call], readers: dict[Value, list[Tensor]], asked: set[Value]) -> Group:
+def _made_group(calls: list[Call], readers: dict[Value, list[Tensor]], asked: set[Value], native: bool) -> Group:
     results = [call.results[0] for call in calls]
     own = set(map(id, calls))
     inside = [v for v in results if v not in asked and all(id(reader) in own for reader in readers.get(v, ()))]
     hidden = set(inside)
     reads = dict.fromkeys(arg for call in calls for arg in call.args if arg not in results)
-    return Group(calls, tuple(reads), tuple(v for v in results if v not in hidden), tuple(inside))
+    return Group(calls, tuple(reads), tuple(v for v in results if v not in hidden), tuple(inside), native=native)
 
 
 def tile_of(group: Group) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import keyword
 import re
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from graphad.execution.native import expression, function_of, loop_of
 from graphad.execution.nodes import (
     Append,
     Assign,
@@ -76,6 +78,7 @@ class Options:
     counts_trips: bool = True
     limit: int | None = None
     marks: bool = False  # whether the time is noted after each call
+    native: bool = False  # whether loops are compiled
     quick: bool = True  # whether numpy's functions are looked up once, and ``out`` is given by its place: 150 ns a call
 
 
@@ -309,29 +312,68 @@ class _Writer:
             self.say(depth, f"{total} = np.empty({tuple(map(int, node.total.example.shape))}, {node.total.example.dtype.name!r})")
 
     def group(self, node: Group, depth: int) -> None:
-        """A loop over tiles."""
-        total, tile = int(node.calls[0].results[0].example.size), tile_of(node)
+        """A loop over tiles, or one call of a compiled loop."""
+        total = int(node.calls[0].results[0].example.size)
+        parts = self.parts(node)
+        if isinstance(parts[0], list) and len(parts) == 1:
+            return self.one_loop(node, depth)
+        tile = tile_of(node)
         first, last = node.span or (0, total)
         self.say(depth, f"# {len(node.calls)} elementwise operations on {tile} of {last - first} elements at a time")
         self.allocated(node, depth)
         large = [value for value in (*node.reads, *node.made) if not value.constant and value.example.size > 1]
         flats = {value: self.flat(value, depth) for value in large}
         pieces = {value: self.fresh(f"{self.name(value)}_tile") for value in flats}
-        buffers = self.buffers(node, tile)
+        buffers = self.buffers(node, tile, _across(node, parts))
         self.say(depth, f"for start in range({first}, {last}, {tile}):")
         self.say(depth + 1, f"tile = slice(start, start + {tile})")
         for value, flat in flats.items():
             self.say(depth + 1, f"{pieces[value]} = {flat}[tile]")
         if last % tile:
             short = {buffer: self.fresh(f"{buffer}_part") for buffer in dict.fromkeys(buffers.values())}
-            for buffer, part in short.items():
-                self.say(depth + 1, f"{part} = {buffer} if start + {tile} <= {total} else {buffer}[: {total % tile}]")
+            for buffer, shortened in short.items():
+                self.say(depth + 1, f"{shortened} = {buffer} if start + {tile} <= {total} else {buffer}[: {total % tile}]")
             buffers = {value: short[buffer] for value, buffer in buffers.items()}
         pieces.update(buffers)
-        for call in node.calls:
-            call.tiles = -(-total // tile)
-            args = [pieces.get(arg) or (f"{self.name(arg)}.reshape(-1)" if _wide(arg) else self.name(arg)) for arg in call.args]
-            self.say(depth + 1, self.into(call, args, pieces[call.results[0]]), call)
+        for part in parts:
+            if isinstance(part, list):
+                self.loop_call(part, [call.results[0] for call in part if call.results[0] in pieces], self.array(pieces), depth + 1)
+                continue
+            part.tiles = -(-total // tile)
+            args = [pieces.get(arg) or (f"{self.name(arg)}.reshape(-1)" if _wide(arg) else self.name(arg)) for arg in part.args]
+            self.say(depth + 1, self.into(part, args, pieces[part.results[0]]), part)
+        return None
+
+    def parts(self, node: Group) -> list[Call | list[Call]]:
+        """The calls of a group: those that follow each other and can be compiled together, if anything is to be."""
+        if not (node.native and self.options.native):
+            return list(node.calls)
+        found: list[Call | list[Call]] = []
+        for able, part in itertools.groupby(node.calls, key=lambda call: bool(expression(call))):
+            calls = list(part)
+            found += [calls] if able and len(calls) > 1 else calls
+        return found
+
+    def one_loop(self, node: Group, depth: int) -> None:
+        """One call of a compiled loop, on whole arrays."""
+        self.allocated(node, depth)
+        flats: dict[Tensor, str] = {}
+        for value in (*node.reads, *node.made):
+            if not value.constant and value.example.size > 1:
+                place = self.plan.place_of.get(value, value) if value.base is None else value
+                flats[value] = flats[place] = flats.get(place) or self.flat(value, depth)
+        if node.span:
+            first, last = node.span
+            flats = {value: f"{flat}[{first}:{last}]" for value, flat in flats.items()}
+        self.loop_call(node.calls, node.made, self.array(flats), depth)
+
+    def array(self, arrays: dict[Tensor, str]) -> Callable[[Value], str]:
+        """How the source calls the array of a value with one axis."""
+        return lambda value: arrays.get(value) or f"{self.name(value)}.reshape(-1)"
+
+    def loop_call(self, calls: list[Call], outside: Sequence[Value], array_of: Callable[[Value], str], depth: int) -> None:
+        text, arrays = loop_of(calls, outside, array_of)
+        self.say(depth, f"{self.object(function_of(text), 'loop')}({', '.join(arrays)})", calls[-1])
 
     def allocated(self, group: Group, depth: int) -> None:
         """Arrays for what a group makes and the plan has no place for, unless they are there."""
@@ -352,15 +394,26 @@ class _Writer:
             self.say(depth, f"{flat} = {name}.reshape(-1)")
         return flat
 
-    def buffers(self, node: Group, tile: int) -> dict[Value, str]:
+    def buffers(self, node: Group, tile: int, inside: set[Value]) -> dict[Value, str]:
         """The names of the buffers of a tile, for the results that stay inside."""
         made: dict[tuple[str, int], str] = {}
-        registers = _registers(node, set(node.inside))
+        registers = _registers(node, inside)
         for dtype, number in registers.values():
             if (dtype, number) not in made:
                 made[dtype, number] = self.fresh(f"tile_{dtype}_{number}")
                 self.bound.append(f"{made[dtype, number]} = np.empty({tile}, {dtype!r})")
         return {value: made[register] for value, register in registers.items()}
+
+
+def _across(group: Group, parts: Sequence[Call | list[Call]]) -> set[Value]:
+    """The results that stay inside a group and not inside one of its compiled loops."""
+    found = set(group.inside)
+    for part in parts:
+        if isinstance(part, list):
+            own = set(map(id, part))
+            read = {arg for call in group.calls if id(call) not in own for arg in call.args}
+            found -= {call.results[0] for call in part if call.results[0] not in read}
+    return found
 
 
 def _wide(value: Value) -> bool:

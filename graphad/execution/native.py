@@ -1,0 +1,231 @@
+"""Groups of elementwise calls as one loop each, which numba compiles to machine code: no intermediate result leaves a register.
+
+    np.multiply(t, y, tile)                    @njit(nogil=True, cache=True)
+    np.add(tile, x, tile)              ⇒       def loop(a0, a1, a2, a3):
+    np.maximum(tile, y, t)                         for i in range(a0.size):
+                                                       t0 = a0[i] * a1[i]
+                                                       ...
+
+Numba comes with ``pip install 'graphad[numba]'``. A loop gives the same as numpy, to the last bit: only operations are compiled that
+IEEE 754 rounds correctly or that round nothing, products and sums are not contracted, and of 0.0 and -0.0 numpy's ``maximum`` is asked
+which it takes. Exponentials and the like differ in their last digits from library to library: they stay numpy's, on a tile, between the
+loops for what is before and after them.
+
+What is compiled is kept on disk, in ``$GRAPHAD_CACHE_DIR``, else in ``$XDG_CACHE_HOME/graphad`` or ``~/.cache/graphad``: a module for
+each loop, by a hash of its text, with numba's files next to it. One that is there is loaded in milliseconds; compiling one takes a second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import numpy as np
+
+from graphad.errors import GraphadError
+from graphad.execution.tracing import Call, Value
+from graphad.types import Function, Tensor
+
+LOOPS = "graphad_loop_"  # how the names of their modules begin
+
+
+class MissingNumba(GraphadError, ImportError):
+    """Loops are compiled by numba, which is not installed."""
+
+
+def check_installed() -> None:
+    """MissingNumba if numba is not installed."""
+    if find_spec("numba") is None:
+        raise MissingNumba(
+            "Executor(numba=True) compiles elementwise operators by numba, which is not installed: pip install 'graphad[numba]'"
+        )
+
+
+# -- what is compiled ------------------------------------------------------------------------------
+
+_PLAIN = {
+    "add": "{0} + {1}",
+    "subtract": "{0} - {1}",
+    "multiply": "{0} * {1}",
+    "divide": "{0} / {1}",
+    "true_divide": "{0} / {1}",
+    "negative": "-{0}",
+    "absolute": "abs({0})",
+    "sqrt": "np.sqrt({0})",
+    "square": "{0} * {0}",
+    "floor": "np.floor({0})",
+    "ceil": "np.ceil({0})",
+    "trunc": "np.trunc({0})",
+    "greater": "{0} > {1}",
+    "greater_equal": "{0} >= {1}",
+    "less": "{0} < {1}",
+    "less_equal": "{0} <= {1}",
+    "equal": "{0} == {1}",
+    "not_equal": "{0} != {1}",
+    "logical_and": "{0} & {1}",
+    "logical_or": "{0} | {1}",
+    "logical_not": "not {0}",
+    "where": "{1} if {0} else {2}",
+}
+_OF_TRUTHS = {"logical_and", "logical_or", "logical_not"}
+_FORM = re.compile(r"np\.(\w+)\((?:\{\d\}(?:, )?)+\)")
+_CAST = re.compile(r"\{0\}\.astype\('(float32|float64)'\)")
+_FLOATS = ("float32", "float64")
+
+
+def expression(call: Call) -> str:
+    """A call for one element, as Python that numba compiles to the same bits; empty if there is none."""
+    (made,) = call.results
+    kinds = [_kind(value) for value in call.args]
+    if cast := _CAST.fullmatch(call.form):
+        return f"np.{cast[1]}({{0}})" if kinds[0] in (*_FLOATS, "bool") else ""
+    found = _FORM.fullmatch(call.form)
+    if found is None:
+        return ""
+    name = found[1]
+    if name in ("maximum", "minimum"):
+        text = _extreme(name)
+    elif name in _OF_TRUTHS:
+        return _PLAIN[name] if set(kinds) == {"bool"} else ""
+    else:
+        text = _PLAIN.get(name, "")
+    numbers = kinds[1:] if name == "where" else kinds
+    if name == "where" and kinds[0] != "bool":
+        return ""
+    same = len(set(numbers)) == 1 and numbers[0] in _FLOATS and _kind(made) in (numbers[0], "bool")
+    return text if same else ""
+
+
+@cache
+def _extreme(name: str) -> str:
+    """``maximum`` or ``minimum``, whose result numpy leaves open where 0.0 meets -0.0; empty if it depends on where they are."""
+    function, sign = getattr(np, name), ">" if name == "maximum" else "<"
+    taken = set()
+    for dtype in _FLOATS:
+        for count in (1, 3, 8, 33, 100):
+            zeros = np.zeros(count, dtype)
+            for x, y in ((zeros, -zeros), (-zeros, zeros)):
+                signs = np.signbit(function(x, y))
+                taken |= {"first" if each else "second" for each in (signs == np.signbit(x)).tolist()}
+    if len(taken) > 1:
+        return ""
+    return f"{{0}} if ({{0}} {sign}{'=' if taken == {'first'} else ''} {{1}}) | ({{0}} != {{0}}) else {{1}}"
+
+
+def _kind(value: Value) -> str:
+    return value.example.dtype.name if isinstance(value.example, np.ndarray | np.generic) else ""
+
+
+# -- loops -----------------------------------------------------------------------------------------
+
+
+_HEAD = '''\
+"""Elementwise operations as one loop, by graphad."""
+import numpy as np
+from numba import njit
+
+@njit([{types}], nogil=True, cache={cached}, error_model="numpy")
+def loop({names}):
+'''
+
+
+def loop_of(calls: Sequence[Call], outside: Sequence[Value], array_of: Callable[[Value], str]) -> tuple[str, list[str]]:
+    """Calls, each of which has an ``expression``, as one loop.
+
+    Args:
+        calls: in order.
+        outside: the results that it writes into arrays.
+        array_of: how the source calls the array of one axis that a value is, or lies in; two values may be in one.
+
+    Returns:
+        The text of a module that defines ``loop``, and the arrays that it takes, each once: two names for the same memory would
+        keep the compiler from working on many elements at a time.
+    """
+    results = {call.results[0] for call in calls}
+    reads = list(dict.fromkeys(arg for call in calls for arg in call.args if arg not in results and not _is_constant(arg)))
+    params: dict[str, Value] = {}
+    for value in (*reads, *outside):
+        params.setdefault(array_of(value), value)
+    names = {array: f"a{i}" for i, array in enumerate(params)}
+    texts: dict[Value, str] = {}
+    before: list[str] = []
+    inside: list[str] = []
+    for i, value in enumerate(reads):
+        texts[value] = f"x{i}"
+        number = value.example.size == 1
+        (before if number else inside).append(f"x{i} = {names[array_of(value)]}[{0 if number else 'i'}]")
+    for i, call in enumerate(calls):
+        args = [_number(arg) if _is_constant(arg) else texts[arg] for arg in call.args]
+        inside.append(f"t{i} = {expression(call).format(*args)}")
+        texts[call.results[0]] = f"t{i}"
+    inside += [f"{names[array_of(value)]}[i] = {texts[value]}" for value in outside]
+    head = _HEAD.replace("{types}", f'"void({_types(list(params.values()))})"').replace("{names}", ", ".join(names.values()))
+    lines = [*before, f"for i in range({names[array_of(outside[0])]}.size):", *(f"    {line}" for line in inside)]
+    return head + "".join(f"    {line}\n" for line in lines), list(params)
+
+
+def _types(arrays: Sequence[Value]) -> str:
+    return ", ".join("boolean[::1]" if _kind(value) == "bool" else f"{_kind(value)}[::1]" for value in arrays)
+
+
+def _is_constant(value: Value) -> bool:
+    return value.constant and np.size(value.example) == 1
+
+
+def _number(value: Value) -> str:
+    """A number as text that gives the same bits."""
+    number = np.asarray(value.example).reshape(-1)[0]
+    if number.dtype == bool:
+        return str(bool(number))
+    finite = bool(np.isfinite(number))
+    text = repr(float(number)) if finite else "np.nan" if np.isnan(number) else f"{'-' if number < 0 else ''}np.inf"
+    return f"np.{number.dtype.name}({text})"
+
+
+# -- on disk -----------------------------------------------------------------------------------------
+
+
+def folder() -> Path | None:
+    """Where loops are kept; None if nothing can be written there."""
+    base = os.environ.get("GRAPHAD_CACHE_DIR") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "graphad"
+    )
+    found = Path(base) / "loops"
+    try:
+        found.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return found if os.access(found, os.W_OK) else None
+
+
+@cache
+def function_of(text: str) -> Function:
+    """The compiled function of a loop's module: of this process, of the disk, or new."""
+    where = folder()
+    if where is None:
+        names: dict[str, Tensor] = {}
+        exec(compile(text.replace("{cached}", "False"), "<loop>", "exec"), names)
+        return names["loop"]  # type: ignore[no-any-return]
+    text = text.replace("{cached}", "True")
+    name = f"loop_{hashlib.sha256(f'{np.__version__} {text}'.encode()).hexdigest()[:24]}"
+    path = where / f"{name}.py"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        with tempfile.NamedTemporaryFile("w", dir=where, suffix=".tmp", delete=False, encoding="utf-8") as file:
+            file.write(text)
+        os.replace(file.name, path)  # whole, or not at all: other processes may read it
+    spec = spec_from_file_location(f"graphad_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)  # numba looks for it there
+    spec.loader.exec_module(module)
+    return module.loop  # type: ignore[no-any-return]
+
+
+__all__ = ["LOOPS", "MissingNumba", "check_installed", "expression", "folder", "function_of", "loop_of"]

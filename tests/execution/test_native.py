@@ -1,0 +1,151 @@
+"""Elementwise operators as compiled loops: the same to the last bit as numpy, kept on disk, and a message where numba is missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad import layers as L
+from graphad.execution import native, planning
+from graphad.execution.compiled import FIRST, Function
+from graphad.execution.native import MissingNumba, folder, function_of
+from graphad.testing.cases import RandomChoices
+from graphad.testing.programs import any_program
+from tests.benchmarks import training_steps
+from tests.execution.test_compiled import alike, outcomes
+
+needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed: pip install 'graphad[numba]'")
+
+
+@pytest.fixture(autouse=True)
+def from_the_first_run_on(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("GRAPHAD_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "loops"))
+    function_of.cache_clear()
+    before = FIRST.set(1)
+    yield
+    FIRST.reset(before)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups are made of small arrays too."""
+    monkeypatch.setattr(planning, "NATIVE", 1)
+
+
+def functions(executor: ga.Executor) -> list[Function]:
+    found = [each for idle in executor._idle.values() for run in idle for each in run.functions.values()]
+    assert not any(each.reason for each in found), [each.reason for each in found]
+    return [function for each in found for function in each.functions]
+
+
+def every_operation(dtype: str) -> tuple[ga.Program, list[ga.Variable]]:
+    """Each operation that is compiled, in chains."""
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x, y = (L.data(name, [-1], dtype, append_batch_size=False) for name in "xy")
+        s = L.data("s", [1], dtype, append_batch_size=False)
+        a = L.elementwise_max(x * y + 0.3, y) - L.elementwise_min(x / y, 0.7 - x)
+        b = L.sqrt(L.abs(a)) + L.square(y) - L.floor(x) * L.ceil(y) + s
+        c = L.where(L.logical_and(L.greater_than(a, b), L.logical_not(L.less_than(x, y))), a, b)
+        d = L.relu(c) * L.leaky_relu(x, 0.1) - L.clip(y, -0.5, 0.5) - c
+    return program, [a, b, c, d]
+
+
+def hard_numbers(dtype: str) -> dict[str, Any]:
+    tiny, large = np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max
+    found = np.array([0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, tiny, -tiny, large, -large, 0.1, 1 / 3, 1e-20], dtype)
+    rest = np.random.default_rng(0).standard_normal(91).astype(dtype)
+    x, y = np.meshgrid(np.concatenate([found, rest]), np.concatenate([found, rest]))
+    return {"x": x.ravel(), "y": y.ravel(), "s": np.array([0.25], dtype)}
+
+
+@needs_numba
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_operation_gives_the_same_to_the_last_bit(dtype: str) -> None:
+    """Also of nan, infinities, both zeros, and subnormal numbers."""
+    (program, fetch), feeds = every_operation(dtype), hard_numbers(dtype)
+    executor = ga.Executor(numba=True)
+    for one, other in zip(executor.run(program, feeds, fetch), ga.Executor(mode="interpreted").run(program, feeds, fetch), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(np.signbit(one[~np.isnan(one)]), np.signbit(other[~np.isnan(other)]))
+    assert "loop" in functions(executor)[0].source.text
+
+
+@needs_numba
+def test_the_chain_is_one_loop_without_memory() -> None:
+    work = training_steps.chain()
+    executor = ga.Executor(numba=True)
+    wanted = ga.Executor().run(work.main, work.feeds, [work.loss])
+    np.testing.assert_array_equal(executor.run(work.main, work.feeds, [work.loss])[0], wanted[0])
+    (function,) = functions(executor)
+    assert function.plan.size == 0
+    assert function.source.text.count("loop(") == 1
+
+
+@needs_numba
+def test_what_is_not_compiled_stays_numpys_between_loops() -> None:
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = L.data("x", [70_001], append_batch_size=False)
+        y = L.tanh(x * x + 1.0) * x - 0.5
+        z = y * y + x
+    executor, feed = ga.Executor(numba=True), {"x": np.linspace(-3, 3, 70_001, dtype="float32")}
+    for one, other in zip(executor.run(program, feed, [y, z]), ga.Executor(mode="interpreted").run(program, feed, [y, z]), strict=True):
+        np.testing.assert_array_equal(one, other)
+    (function,) = functions(executor)
+    assert "np_tanh(" in function.source.text
+    assert function.source.text.count("loop") == 2, "before and after it"
+
+
+@needs_numba
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(i, marks=pytest.mark.long) for i in range(4, 60))])
+def test_random_programs_are_the_same_to_the_last_bit(small: None, seed: int) -> None:
+    p = any_program(RandomChoices(f"loops {seed}"))
+    p.program.random_seed = p.program.random_seed or 7
+    assert alike(outcomes(p, [p.loss_name], numba=True, threads=1 + seed % 2), outcomes(p, [p.loss_name], mode="interpreted"))
+
+
+@needs_numba
+def test_loops_are_kept_on_disk_and_one_that_was_changed_is_written_again() -> None:
+    work = training_steps.chain()
+    (wanted,) = ga.Executor(numba=True).run(work.main, work.feeds, [work.loss])
+    where = folder()
+    assert where is not None
+    files = {path: path.stat().st_mtime_ns for path in where.rglob("*.nb*")}
+    assert files
+    function_of.cache_clear()
+    np.testing.assert_array_equal(ga.Executor(numba=True).run(work.main, work.feeds, [work.loss])[0], wanted)
+    assert {path: path.stat().st_mtime_ns for path in where.rglob("*.nb*")} == files
+    (module, *_) = where.glob("*.py")
+    module.write_text("loop = None\n")
+    function_of.cache_clear()
+    np.testing.assert_array_equal(ga.Executor(numba=True).run(work.main, work.feeds, [work.loss])[0], wanted)
+
+
+@needs_numba
+def test_a_folder_that_cannot_be_written_is_done_without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GRAPHAD_CACHE_DIR", str(tmp_path / "file"))
+    assert folder() is None
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = L.data("x", [5_000], append_batch_size=False)
+        y = x * x - x
+    (value,) = ga.Executor(numba=True).run(program, {"x": np.arange(5_000, dtype="float32")}, [y])
+    assert value[:4].tolist() == [0.0, 0.0, 2.0, 6.0]
+
+
+def test_a_missing_numba_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.setattr(native, "find_spec", lambda name: None)
+    with pytest.raises(MissingNumba, match=r"pip install 'graphad\[numba\]'"):
+        ga.Executor(numba=True)
+    assert issubclass(MissingNumba, ImportError)
