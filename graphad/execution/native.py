@@ -74,7 +74,6 @@ _PLAIN = {
     "logical_not": "not {0}",
     "where": "{1} if {0} else {2}",
 }
-_OF_TRUTHS = {"logical_and", "logical_or", "logical_not"}
 _FORM = re.compile(r"np\.(\w+)\((?:\{\d\}(?:, )?)+\)")
 _CAST = re.compile(r"\{0\}\.astype\('(float32|float64)'\)")
 _FLOATS = ("float32", "float64")
@@ -92,8 +91,8 @@ def expression(call: Call) -> str:
     name = found[1]
     if name in ("maximum", "minimum"):
         text = _extreme(name)
-    elif name in _OF_TRUTHS:
-        return _PLAIN[name] if set(kinds) == {"bool"} else ""
+    elif name.startswith("logical_"):
+        return _PLAIN.get(name, "") if set(kinds) == {"bool"} else ""
     else:
         text = _PLAIN.get(name, "")
     numbers = kinds[1:] if name == "where" else kinds
