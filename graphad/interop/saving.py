@@ -66,7 +66,7 @@ def save(program: Program, path: PathLike, scope: object = None) -> None:
 
 
 def load(path: PathLike) -> Saved:
-    """Read what ``save`` wrote: the program, and the values to hand to a scope. Nothing in the files is run (no pickles).
+    """Read what ``save`` wrote: the program, and the values to put into a scope. Nothing in the files is run (no pickles).
 
     Raises:
         ParseError: a file is not what its name says, or the values do not fit the program; the message names it.

@@ -36,7 +36,7 @@ class Builder:
     def emit(self, definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
         """Add an operator; return symbols for its outputs, the optional ones left out."""
         slots = {slot: _values(definition, x) for slot, x in zip(definition.inputs, inputs, strict=False) if x is not None}
-        # Rules ask for ``shape`` and ``dtype`` as of arrays, so what is unknown is taken for a float number; ``infer_types`` sees the same.
+        # Rules read ``shape`` and ``dtype`` as of arrays, so what is unknown is taken for a float number; ``infer_types`` sees the same.
         types = {slot: [TensorType(v.shape or (), v.dtype or "float32") for v in values] for slot, values in slots.items()}
         outputs: dict[str, list[Value]] = {}
         for slot, inferred in definition.infer_types(types, attrs).items():

@@ -685,7 +685,7 @@ def peel(op: Op, runs: bool = False) -> list[Op]:
 
     Args:
         op: a loop.
-        runs: whether there is a first iteration for sure, so that it needs no condition. Whoever says so is trusted.
+        runs: whether there is a first iteration for sure, so that it needs no condition. The caller is trusted.
 
     Returns:
         The operators in front of the loop: those of the iteration, or the branch that holds them.
@@ -706,7 +706,7 @@ def peel(op: Op, runs: bool = False) -> list[Op]:
 
 
 def run_once(op: Op) -> list[Op]:
-    """Put one iteration in the place of a loop that runs one, which whoever says so is trusted with; return its operators.
+    """Replace a loop that runs one iteration by that iteration; return its operators. That it runs one is not checked.
 
     Raises:
         InvalidGraph: as for ``peel``.
@@ -720,7 +720,7 @@ def run_once(op: Op) -> list[Op]:
 def unroll(op: Op, factor: int) -> Op:
     """Put a loop that does ``factor`` iterations in one in the place of a loop; return it.
 
-    The number of iterations must be a multiple of it, which whoever says so is trusted with: the condition is looked at after each
+    The number of iterations must be a multiple of it, which is not checked: the condition is looked at after each
     ``factor`` iterations only.
 
     Raises:
@@ -779,7 +779,7 @@ def split_loop(op: Op, count: int) -> tuple[Op, Op]:
 
 
 def skip(op: Op) -> None:
-    """Take out a loop that runs no iteration, which whoever says so is trusted with: its results are what it starts from.
+    """Take out a loop that runs no iteration, which is not checked: its results are what it starts from.
 
     Raises:
         InvalidGraph: it is not a loop, or it has a gradient or is one.

@@ -29,7 +29,7 @@ _FEW, _MANY = 200_000, 4_000_000  # objects
 def paused_collector(operators: int) -> Iterator[None]:
     """Hold the collector while the nodes of many operators are made: it would walk all of them again and again, and find nothing.
 
-    Graphs are cycles of references. Those of a few operators are left to the young generations, which let go of them cheaply. Of
+    Graphs are cycles of references. Those of a few operators are left to the young generations, which free them cheaply. Of
     large ones, what was made meanwhile goes straight to the oldest generation (``gc.freeze`` and ``gc.unfreeze`` move objects without
     looking at them); else the collector would walk it all when it wakes. Python does not count what is moved like this,
     so it is counted here; ``collect_if_due`` is called where a new graph is begun, when the last one may be garbage.

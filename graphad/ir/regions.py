@@ -20,7 +20,7 @@ from graphad.ops import GRAD, REGISTRY, BranchDef, CallDef, ControlDef, GradOpDe
 #
 # The inputs of a nested graph are in the order of its operator's operands, its results in that of the operator's results.
 #
-# Which of these an operator is, its definition says (``graphad.ops.control_flow``). Passes ask for the interface and not for the type:
+# Which of these an operator is, its definition says (``graphad.ops.control_flow``). Passes use the interface and not the type:
 #
 #     loop = LoopLike.of(op)                                  None if it is not a loop
 #     loop.carried, loop.captured, loop.body, loop.yielded

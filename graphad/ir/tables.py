@@ -112,7 +112,7 @@ class OpList:
     def __iter__(self) -> Iterator[Op]:
         op = self.first
         while op is not None:
-            # Read before the operator is yielded: whoever iterates may remove it.
+            # Read before the operator is yielded, since the loop over it may remove it.
             following = op.next
             yield op
             op = following

@@ -62,7 +62,7 @@ def _stale(value: Value) -> Iterator[Complaint]:
             yield value, f"it is linked to {op!r}, which does not read it"
     for op in value.writers:
         if list(op.writes()).count(value) != value.writers.count(op):
-            yield value, f"it is linked to {op!r}, which does not write it so often"
+            yield value, f"it is linked to {op!r}, which does not write it as often"
 
 
 def written(graph: Graph) -> Iterator[Complaint]:
@@ -186,7 +186,7 @@ def nested(graph: Graph) -> Iterator[Complaint]:
 
 
 def _wrong_residuals(inner: Graph, residuals: Mapping[Value, Value]) -> Iterator[str]:
-    """A graph keeps each value once; what stands for a residual in the graph of a gradient has its type."""
+    """A graph keeps each value once; the input for a residual in the graph of a gradient has its type."""
     for i, value in enumerate(inner.residuals):
         if value in inner.residuals[:i]:
             yield f"keeps {value!r} twice"

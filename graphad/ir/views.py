@@ -104,7 +104,7 @@ def _values(slots: Slots) -> Neighbors:
 
 def _keys(op: Op, side: str, target: Value) -> dict[Key, dict[str, object]]:
     slots: Slots = getattr(op, side)
-    # networkx asks for one edge after the other: without the table a sum of n values would be walked n times.
+    # networkx looks up edge by edge: without the table a sum of n values would be walked n times.
     if sum(map(len, slots.values())) > WIDE:
         nodes: NodeTable = op.graph._node
         return nodes.neighbors(op, side)[target].copy()

@@ -337,7 +337,7 @@ def unique(
     """The distinct elements of a tensor with one axis in the order in which they come first, and which of them each element is.
 
     With a word of Paddle 2's (``return_index``, ``return_inverse``, ``return_counts``, ``axis``) the distinct elements are sorted, and the
-    tensors that the words ask for follow them.
+    tensors that the words request follow them.
 
     Args:
         x: a tensor.

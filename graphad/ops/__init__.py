@@ -7,8 +7,8 @@ Operators are in chapters, by what they do: creation, like, casting, elementwise
 scan, sort, selection, indexing, embedding, slicing, shapes, joining, padding, linalg, conv, pooling, normalization, attention,
 rnn, loss, metric, vision, random, optimizer, control_flow, tensor_array, feeding, collective. What an operator is, is in definition,
 parameters, sample, traits, formulas, inference, attributes, symbol, tracing, communication and aggregates; what chapters share in makers,
-windows, indices and summation. An operator's samples are in ``graphad.testing.samples``, in the file of the same name; who asks
-for traits is in ``graphad.passes``.
+windows, indices and summation. An operator's samples are in ``graphad.testing.samples``, in the file of the same name; what
+reads traits is in ``graphad.passes``.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def _all_gathered(type: str, X: Array, ring_id: int, nranks: int, axis: int) -> 
     **_LINEAR,
 )
 def c_allgather(X: Array, *, ring_id: int = 0, nranks: int = 1, use_calc_stream: bool = False, axis: int = 0) -> Array:
-    """The tensors of all ranks one after the other along axis 0, in Paddle, or along ``axis``: every rank has it."""
+    """The tensors of all ranks joined along axis 0, in Paddle, or along ``axis``: every rank has it."""
     return _all_gathered("c_allgather", X, ring_id, nranks, axis)
 
 

@@ -123,7 +123,7 @@ def communicating(by: Communicator) -> Iterator[None]:
 
 
 def rewind() -> None:
-    """Begin the run anew: what the collectives of this run have given so far, they give again, without the other ranks.
+    """Begin the run again: what the collectives of this run have given so far, they give again, without the other ranks.
 
     A compiled program that turns out not to fit is interpreted from the start, while the other ranks go on.
     """

@@ -297,7 +297,7 @@ def _rint_grad(dOut: Tensor, *, straight_through: bool) -> Tensor:
 
 @operator("X -> Out", name="rint", infer=same_float, grad={"X": _rint_grad}, uniform=True, **FUNCTION)
 def rint(X: Array, *, straight_through: bool = False) -> Tensor:
-    """X rounded, halves to the even neighbour as in IEEE 754.
+    """X rounded, halves to the even neighbor as in IEEE 754.
 
     With ``straight_through`` gradients pass as if nothing was rounded (Y. Bengio et al., "Estimating or propagating gradients through
     stochastic neurons", 2013).

@@ -157,7 +157,7 @@ def tensor_array_like(X: TensorArray, Like: Array, Pieces: TensorArray | None = 
 
 
 # -- tapes -----------------------------------------------------------------------------------------
-# Tapes: what the iterations of a loop hand to its gradient. Pushing and popping are each other's gradient.
+# Tapes: what the iterations of a loop pass to its gradient. Pushing and popping are each other's gradient.
 #
 # Loops get them when a gradient of a loop is differentiated again (``expand-grad-ops``).
 

@@ -181,7 +181,7 @@ def _outer_places(program: Program) -> list[_Place]:
 
 
 def _replace(places: list[_Place], unseen: Unseen) -> None:
-    """Put watched containers where nobody else has the container: its places refer to it, as often ``places``, and twice the loop."""
+    """Put watched containers where nothing else refers to the container: its places do, as often ``places``, and twice the loop."""
     counts = Counter(id(container) for container, _ in places)
     watched: dict[int, Any] = {}
     for container, put in places:

@@ -1,7 +1,7 @@
 """Passes, pipelines, analyses, rules, and the one function that runs passes.
 
 Here belongs what any pass may use, whatever it does: running, patterns, matching, rules and their checks, dataflow. Nothing here
-knows a pass of ``graphad.passes``, and facts that only these ask for are in ``graphad.passes.analyses``.
+knows a pass of ``graphad.passes``, and facts that only these need are in ``graphad.passes.analyses``.
 """
 
 from importlib import import_module

@@ -254,7 +254,7 @@ def _others(calls: Sequence[Call], match: Match) -> Iterator[Match]:
     if not calls:
         yield match
         return
-    # Depth-first search over the roots. An attempt has bindings of its own, so that a failed one leaves none behind.
+    # Depth-first search over the roots. An attempt has bindings of its own, so that a failed one leaves none.
     candidates = _candidates(calls[0], match)
     if not candidates:
         match.fail(lambda: f"no operator is {calls[0]!r}, beside what was found so far")

@@ -1,6 +1,6 @@
 """Random programs in which rules find something: ``planted_program``.
 
-What a rule looks for hardly ever stands in a random program, so it is written there: the operators of its ``before``, over data of
+What a rule looks for hardly ever occurs in a random program, so it is written there: the operators of its ``before``, over data of
 shapes and dtypes that it applies to, with other operators that read its inputs, what lies inside it, and its results.
 """
 

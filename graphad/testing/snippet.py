@@ -329,7 +329,7 @@ def import_root(name: str) -> str | None:
 
 
 def _is_being_imported(module: object) -> bool:
-    """Whether the module's own statements are still running: whoever imports it runs them too, a check among them."""
+    """Whether the module's own statements are still running: an import of it would run them too, a check among them."""
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 

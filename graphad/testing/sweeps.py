@@ -48,7 +48,7 @@ CHAINS = 3  # so many pairs of operators a program
 DIAMONDS = 4  # of so many pairs in one the second reads the first twice
 OF_INTEGERS = ("ordinary", "large")  # kinds of numbers that integers have
 NARROWED = ("float32", "float64")  # what a pass makes narrower
-LINKS = (  # what stands between operators of interest: copies, views, arithmetic
+LINKS = (  # what is between operators of interest: copies, views, arithmetic
     "assign",
     "scale",
     "cast",
@@ -437,7 +437,7 @@ def _moved(call: Call, ways: dict[str, list[Any]], distance: float) -> list[Arra
 
 TWINS = 11  # so many pairs a program
 MOST_TRIED = 12
-TIMES = 8  # so often a pair comes whose gradients may differ: these are compared now and then
+TIMES = 8  # how often a pair comes whose gradients may differ: these are compared now and then
 NUMBERS = {"near": 0.01, "nearer": 1e-9, "zero": 0.0}  # how little attributes differ that are numbers: zeros in their sign
 TWIN_DTYPES = ("float64", "float32", "int64")  # of the first time through all variations, the second, and so on
 

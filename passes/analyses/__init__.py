@@ -1,6 +1,6 @@
-"""Facts about graphs that several passes ask for.
+"""Facts about graphs that several passes need.
 
-Here belong facts that passes of several folders ask for. What one pass alone asks for is in its file; the framework that computes
+Here belong facts that passes of several folders need. What one pass alone needs is in its file; the framework that computes
 facts is in ``graphad.rewriting``.
 """
 

@@ -114,7 +114,7 @@ class KnownValues:
         return None if array is None or array.dtype != bool else bool(array.reshape(())[()])
 
     def iterations(self, loop: Op, most: int) -> int | None:
-        """How often a loop runs, if that is known and at most so often: its condition is computed, iteration by iteration."""
+        """The trip count of a loop, if it is known and at most ``most``: its condition is computed, iteration by iteration."""
         (body,) = loop.graphs.values()
         count, steps = carried_count(loop), _what_decides(body)
         starts = [self.array(value) for value in operands(loop)[:count]]

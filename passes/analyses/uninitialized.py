@@ -86,7 +86,7 @@ class _There(Dataflow[bool]):
 
 
 def _writes_surely(op: Op, there: Facts[bool]) -> bool:
-    """An operator that runs writes all it has to; a partial one may hand on that there is nothing."""
+    """An operator that runs writes all it has to; a partial one may pass on that there is nothing."""
     definition = op.definition
     if definition is None or op.type == "undefined" or "run_once" in op.attrs:
         return False

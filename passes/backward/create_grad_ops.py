@@ -7,7 +7,7 @@
 A grad operator reads what its rules read (inputs and outputs of the operator, gradients of its outputs) and writes
 the gradients of all the inputs that have a rule. An operator with nested graphs gets one whose graphs are their backwards.
 Nothing is added up or left out yet: a value read by two operators has a gradient with two writers, and gradients that
-are not needed are written as well; the next passes mend both.
+are not needed are written as well; the next passes see to both.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class OpPath:
     """What ``find-op-path`` found: the operators on the path in order, the targets, and the active values.
 
     ``inner`` is the path through each nested graph of the operators on the path; ``carried`` says which of the values that such
-    an operator hands out (of a loop: carries) have a gradient.
+    an operator returns (of a loop: carries) have a gradient.
     """
 
     targets: tuple[Value, ...]

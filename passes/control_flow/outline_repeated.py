@@ -242,7 +242,7 @@ def _wiring(ops: Sequence[Op]) -> Hashable:
 
 
 def _is_connected(ops: Sequence[Op]) -> bool:
-    """Whether one gets from each operator to every other over values that they hand to one another."""
+    """Whether operators are connected by the values that they pass to each other."""
     inside, seen, pending = set(ops), {ops[0]}, [ops[0]]
     while pending:
         op = pending.pop()

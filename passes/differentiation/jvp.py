@@ -52,7 +52,7 @@ class Tangents:
         return any(value in self.tangent for value in values)
 
     def new(self, value: Value) -> Value:
-        """A value of the type of another one, to be its tangent; whoever writes it says so with ``keep``."""
+        """A value of the type of another one, to be its tangent; the caller that writes it says so with ``keep``."""
         graph = value.graph
         result = graph.add_version(self._name(value), value.shape, value.dtype)
         result.kind = value.kind

@@ -1,4 +1,4 @@
-"""Cut a training step into stages, one for each rank, through which parts of the batch go one after the other.
+"""Cut a training step into stages, one for each rank, through which parts of the batch go in sequence.
 
     x ─▶ fc ─▶ h ─▶ fc ─▶ loss ─▶ backward ─▶ sgd ─▶ w0, w1
 

@@ -206,7 +206,7 @@ def with_rows(graph: Graph, data: Sequence[Value], ranks: int) -> bool:
 
 
 def _infer_again(graph: Graph) -> None:
-    """The types of all values anew: a rank has fewer rows than the batch. A gradient has the type of its value."""
+    """Infer the types of all values again: a rank has fewer rows than the batch. A gradient has the type of its value."""
     for op in graph.ordered_ops():
         for value, type in _types(op):
             if type is not None and value.type is not None and type != value.type:

@@ -98,7 +98,7 @@ class ShardOptimizer(Pass):
         graph.set_outputs(op, "ParamOut", [shard])
 
     def _gradient(self, value: Value, build: Builder) -> Value:
-        """This rank's part of a gradient; of the sum, where an all-reduce would give that to nobody else."""
+        """This rank's part of a gradient; of the sum, where nothing else reads the all-reduced one."""
         writer = value.writer
         alone = len(value.readers) == 1 and not value.graph.is_observed(value)
         place = {"nranks": self.ranks, "ring_id": self.ring}

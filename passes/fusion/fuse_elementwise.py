@@ -204,7 +204,7 @@ class _Fusion:
             yield slot, [self.inside[value] for value in values]
 
     def detach(self, op: Op, outs: Collection[Value]) -> None:
-        """Let go of the values that the new operator writes in the place of an old one."""
+        """Detach an old operator from the values that the new one writes instead."""
         ((slot, (value,)),) = op.outputs.items()
         if value in outs:
             spare = self.graph.add_version(self.graph.values.numbered(value.name, "{}@OLD@{}"), value.shape, value.dtype)

@@ -17,7 +17,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "c_broadcast": [Sample({"X": uniform(2, 3)}), Sample({"X": uniform()}, {"root": 0})],
     "c_alltoall": [Sample({"X": uniform(2, 3)})],
     "alltoall": [Sample({"X": uniform(4)})],
-    "send_v2": [],  # nobody is there to receive: tests/distribution has two ranks
+    "send_v2": [],  # no rank is there to receive: tests/distribution has two
     "recv_v2": [],
     "barrier": [Sample({"X": uniform(2, 3)})],
 }
