@@ -87,6 +87,7 @@ class _Backwards:
 
     def all(self) -> Iterator[Frame]:
         every, count, starts = self.scopes.every, self.scopes.count, list(self.scopes.steps)
+        # Checkpoints at equal distances: the last stretch first, each run again once.
         while every and starts:
             begin = (len(starts) - 1) * every
             yield from self._stretch(starts.pop(), begin, min(begin + every, count))
@@ -104,6 +105,8 @@ class _Backwards:
     def _between(self, start: Frame, begin: int, end: int, free: int) -> Iterator[Frame]:
         """The same with at most ``free`` further checkpoints."""
         while end - begin > 1:
+            # Run on from the start to the place of the next checkpoint, go back over what is after it, then over the rest with the
+            # checkpoint free again.
             middle = begin + _advance(end - begin, free) if free else end - 1
             frame = {**self.scopes.context, **start}
             for at in range(begin, middle):
@@ -117,6 +120,7 @@ class _Backwards:
         """Run one iteration; ``frame`` then holds what it carries on."""
         local: Frame = {}
         run = self.replay.run
+        # Random operators draw by iteration number, so an iteration that is run again draws the same numbers.
         run.iterations, left = [*self.scopes.path, at], run.iterations_left
         run.iterations_left = None  # the loops in it were counted when they ran first
         self.body((local, frame))
@@ -126,6 +130,8 @@ class _Backwards:
 
 def _advance(count: int, free: int) -> int:
     """How far to go before setting the next of ``free`` checkpoints, with ``count`` iterations to go back over."""
+    # With c checkpoints and r repetitions, C(c + r, r) iterations can be gone back over (A. Griewank, "Achieving logarithmic growth of
+    # temporal and spatial complexity in reverse automatic differentiation", 1992).
     times = 1
     while comb(free + times, times) < count:
         times += 1
@@ -272,6 +278,7 @@ class _Sums:
         for i, term in enumerate(terms):
             if term is None:
                 continue
+            # The first term is kept as it is, the second makes an array of our own, and from then on it is added in place.
             if own[i]:
                 total = totals[i]
                 np.add(total, term, total)
@@ -379,6 +386,7 @@ class _Inside:
             if value is not None:
                 local[name] = value
         self.body((local, residuals))
+        # The ordinary case: all results are written in the block. A result may also be a residual as it is, or nothing.
         try:
             return [local[name] for name in self.outputs]
         except KeyError:

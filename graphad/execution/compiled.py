@@ -43,6 +43,8 @@ def compiled_program(
 ) -> tuple[Compiled, MemoryPlan]:
     """What a program does for such feeds and variables, and where its values are in memory, some of them in arrays that are given."""
     compiled = Compiler(run, unguarded).compiled(feeds, stored, fetched)
+    # In this order: dead calls would make groups and live ranges larger, moved updates change what can be grouped, and the plan needs the
+    # final order.
     without_unread(compiled)
     updated_early(compiled)
     grouped(compiled, run.numba)
@@ -141,6 +143,8 @@ class Function:
 
     def __call__(self, args: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Run it on what is fed and the variables: the fetched values, and the new values of variables."""
+        # Arrays of earlier runs are written to again where nothing outside has them: three references are the table's, the variable's here,
+        # and that of ``getrefcount``'s argument.
         for name, kind in self.kinds:
             array = self.spare[name]
             args.append(np.empty(*kind) if array is None or getrefcount(array) != 3 else array)
@@ -240,6 +244,7 @@ def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Tensor] | None
     if not first or (run.runs < first and not run.has_loops):
         return None
     feeds = run.env
+    # A function is for types, not for arrays: another batch size is another function.
     key = (fetched, *[(name, v.shape, v.dtype, v.flags.c_contiguous) if type(v) is np.ndarray else name for name, v in feeds.items()])
     found = run.functions.get(key)
     if found is None:
@@ -314,6 +319,7 @@ def _made(run: Prepared, found: _Candidates, fetched: tuple[str, ...]) -> Functi
 def _failed(found: _Candidates, function: Function, error: Exception) -> None:
     """A run did what the function is not made for; if it goes on so, all are left to the interpreter."""
     found.failures += 1
+    # An assumption about one operator's result did not hold: the next function is compiled without it.
     if isinstance(error, Changed) and error.operator >= 0:
         found.unguarded.add(error.operator)
         found.functions.remove(function)

@@ -66,6 +66,7 @@ class Compiler:
 
     def compiled(self, feeds: Mapping[str, Tensor], stored: Mapping[str, Tensor], fetched: Sequence[str]) -> Compiled:
         """What the program does on such feeds and variables."""
+        # Examples stand for all values of their types: what is read of an example beyond shape, dtype and layout has to be guarded.
         block = self.run.block
         names = {name for each in block.program.blocks for op in each.ops for name in (*op.input_names(), *op.output_names())}
         given = {name: _given(name, array) for name, array in feeds.items()}
@@ -80,6 +81,7 @@ class Compiler:
                 raise Unsupported(f"{name} has no value, or is what a block keeps")
             results.append(frame[name])
         kept = {}
+        # Only what was written: the scope keeps the rest as it is.
         for name in self.run.persistable:
             if name in frame and frame[name] is not given.get(name, states.get(name)):
                 kept[name] = frame[name]
@@ -101,6 +103,7 @@ class Compiler:
         self.depth += 1
         if self.depth > DEEPEST:
             raise Unsupported("blocks nested deep")
+        # Examples are freed only in block 0: a nested block is traced several times, until its types settle.
         keep = self.run.keep | self.run.saved.get(block.idx, frozenset())
         freed = last_uses(block, keep) if self.depth == 1 else [[]] * len(block.ops)
         for op, names in zip(block.ops, freed, strict=True):
@@ -124,6 +127,7 @@ class Compiler:
 
     def inner(self, work: Callable[[], None]) -> Body:
         """The calls of a nested block: what is made there is not there outside."""
+        # Views and small results found outside hold inside too, not the other way round: a branch may not be taken.
         calls, views, small = self.trace.calls, self.trace.views, self.trace.small
         self.trace.calls, self.trace.views, self.trace.small = [], dict(views), dict(small)
         try:
@@ -159,6 +163,7 @@ class Compiler:
             for slot, names in op.outputs.items()
         }
         places = {slot: each for slot, each in places.items() if any(each)}
+        # First as the calls of the kernel, then as one call of it: a kernel that looks at values is not traced.
         made = self.traced(op, definition, inputs, list(places))
         if made is None:
             made = self.whole(op, definition, inputs, {slot: len(each) for slot, each in places.items()})
@@ -187,6 +192,7 @@ class Compiler:
         if definition.random or definition.ordered or any(value is None or not value.static or value.absent for value in values):
             return None
         trace, attrs = self.trace, {k: v for k, v in op.attrs.items() if k in definition.attrs}
+        # A kernel may fail halfway, when it meets what a tracer cannot do: its calls so far are taken back.
         before = trace.mark()
         given = {slot: [Traced(trace, value) for value in each if value is not None] for slot, each in inputs.items()}
         try:
@@ -291,6 +297,7 @@ class Compiler:
         number = self.numbers.setdefault(op, len(self.numbers))
         if number in self.unguarded:
             return
+        # Inference says the type for every run, so no check is needed in those. Otherwise the example's type is an assumption.
         sure = None if definition.ordered else _inferred(definition, inputs, attrs, wanted)  # other ranks may pass in something else
         for i, value in enumerate(made):
             array = value.example
@@ -327,6 +334,7 @@ class Compiler:
         carried = [(at, n) for at, n in places if at >= 0]
         if (depth(layout, condition), condition) not in carried:
             raise Unsupported("a loop whose condition does not change")
+        # Python's variables take the place of block arguments: assigned before the loop, and again at the end of each iteration.
         starts = [frames[at].get(n) for at, n in carried]
         saved = self.saved(block, inner_layout)
         keeps = bool(op.output(definition.scopes)) and block.idx in self.run.saved
@@ -368,6 +376,8 @@ class Compiler:
         iteration: Callable[[Sequence[Value]], tuple[list[Value | None], Tensor]],
     ) -> tuple[list[Value], Body]:
         """Variables that have what they start with, and then what an iteration gives them; with types that hold for both."""
+        # A fixpoint over types, as in dataflow analysis: variables begin with the types of their starts, and are widened until an iteration
+        # gives types that they have. Each can be widened twice (static, absent), which bounds the rounds.
         variables = [_variable(name, start) for name, start in zip(names, starts, strict=True)]
         for _ in range(2 * len(variables) + 2):
             ends: list[Value | None] = []
@@ -412,6 +422,7 @@ class Compiler:
         sums: list[Value | None] = []
         first = Value(hint="first")
         variables, body = self.fixed(inside.cotangent_names, inside.outer_cotangents, iteration)
+        # ``first`` tells the first term of a total from the others: copied instead of added to zeros, which costs a pass over the memory.
         self.trace.calls.append(Call("True", (), (first,), pure=False))
         self.start(variables, inside.outer_cotangents)
         for total in sums:
@@ -483,6 +494,7 @@ class Compiler:
                     tuple(n for n, _ in values), tuple(self.trace.constant(ABSENT) if v is None else v for _, v in values)
                 )
 
+        # Known which block runs (a ``net``, or a condition on shapes): its calls are simply part of those around.
         if isinstance(test, int):
             run(test, frames)
             stack.kept = kept  # type: ignore[assignment]
@@ -556,6 +568,7 @@ class Compiler:
         for at, frame in enumerate(frames):
             for name in dict.fromkeys([*ends[0][at], *ends[1][at]]):
                 one, other = ends[0][at].get(name), ends[1][at].get(name)
+                # Names that both sides leave with one value need no variable: no assignment, and what is known of the value stays known.
                 if one is other:
                     if one is not None:  # both sides say so, whatever the name had before
                         frame[name] = one

@@ -100,6 +100,7 @@ class Prepared:
 
         It is compared as a whole. One that runs by a function again and again is watched, and compared only if it may have changed.
         """
+        # No watched program has changed since: nothing to compare, which matters for programs of thousands of operators.
         if self.mark is latest[0] and self.others == self.copies:
             return True
         self.comparisons += 1
@@ -143,6 +144,7 @@ class Prepared:
         key = (block.idx, *map(id, layout))
         found = self.bodies.get(key)
         if found is None:
+            # A name is freed in the block that declares it; in block 0 every name is.
             free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _block_results(block))
             if len(layout) > 1 or any(control(op) for op in block.ops):
                 own = set(block.vars)
@@ -190,6 +192,8 @@ class Prepared:
 
     def generator(self, op: Operator) -> np.random.Generator:
         """A stream of its own for each random operator and iteration, so that passes can move others; ``random_seed`` fixes it."""
+        # Counter-based: numbers depend on the operator's stream and the iteration alone, not on what was drawn before (J. Salmon et al.,
+        # "Parallel random numbers: as easy as 1, 2, 3", 2011).
         stream = [stream_number(self, op), *self.iterations]
         seed = self.written.random_seed or SEED.get()
         if seed:
@@ -245,6 +249,7 @@ class Prepared:
         new = {}
         for name in self.persistable:
             array = self.env.get(name)
+            # What was fed, or read from the scope, is not a new value.
             if array is not None and array is not self.given.get(name):
                 shared = isinstance(array, np.ndarray) and any(np.may_share_memory(array, fed) for fed in self.fed)
                 new[name] = array.copy() if shared else array

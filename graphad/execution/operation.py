@@ -29,6 +29,7 @@ def operation(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], 
     """
     definition = lookup(type)
     slots, single = list(outputs), sum(outputs.values()) == 1
+    # The ordinary case without the tables of slots, which cost more than a small kernel does.
     if list(inputs) == list(definition.inputs)[: len(inputs)] and definition.outputs and _is_plain(definition, inputs, slots):
         kernel = definition.kernel
         return lambda *arrays: settled(kernel(*arrays, **attrs))

@@ -130,6 +130,7 @@ def _escaped(text: str) -> str:
 
 def without_unread(compiled: Compiled) -> None:
     """Leave out pure calls whose results nothing reads."""
+    # Reference counts instead of marking: one walk from the last call to the first finds chains of dead calls.
     counts: dict[Value, int] = {}
     for node in all_nodes(compiled.body):
         for value in reads_of(node):
@@ -159,6 +160,7 @@ def updated_early(compiled: Compiled) -> None:
     The calls of operators of the optimizer move to where all is there that they read: the large results of one operator together, the small
     ones and views, which operators share, as soon as possible.
     """
+    # List scheduling of the updates: each goes after the last node that it needs.
     ready: dict[Value, int] = {}  # after which node that stays a value is there
     latest: dict[Tensor, int] = {}  # and all that an operator reads
     for at, node in enumerate(compiled.body):
@@ -191,6 +193,7 @@ def grouped(compiled: Compiled, native: bool = False) -> None:
 
     With ``native`` loops are compiled for them, also on smaller arrays.
     """
+    # A result that only calls of its group read never exists as a whole: it is as large as a tile, in the cache.
     readers: dict[Value, list[Tensor]] = {}
     for node in all_nodes(compiled.body):
         for value in (*reads_of(node), *kept_by(node)):
@@ -318,6 +321,8 @@ class _Lives:
                 self.touched.setdefault(value, []).append(moment)
 
     def finish(self) -> None:
+        # The loops around the reading that are not around the definition: the value has to outlive the outermost of them, whose next
+        # iteration reads it again.
         for value, at, loops in self.reading:
             outer = [loop for loop in loops if loop not in self.around.get(value, ())]
             self.last[value] = max(self.last.get(value, 0), self.ends[outer[0]] if outer else at)
@@ -335,6 +340,7 @@ def planned(compiled: Compiled, reuse: bool = True, given: bool = False) -> Memo
     lives.finish()
     asked = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
     lives.kept.update(asked)
+    # Small arrays are not worth a parameter of the function.
     own = {v for v in made_directly(compiled) if given and asked.count(v) == 1 and v.in_order and v.nbytes >= BIG}
     spare = {name: v for name, v in compiled.kept.items() if v in own and name in compiled.states and v.alike(compiled.states[name])}
     returned = {i: v for i, v in enumerate(compiled.fetched) if v in own}
@@ -347,6 +353,7 @@ def planned(compiled: Compiled, reuse: bool = True, given: bool = False) -> Memo
             if value in place_of:
                 continue
             end = max(lives.last.get(value, at), at)
+            # In place first: it saves memory traffic as well as memory.
             place = _taken_over(node, value, at, lives, place_of) if reuse else None
             if place is None:
                 place = Place(at, end, -(-value.nbytes // ALIGNED) * ALIGNED, begin=lives.on_lanes.get(at))
@@ -437,6 +444,8 @@ def _offsets(places: list[Place]) -> int:
     """
     if len(places) > MANY_PLACES:
         return _offsets_in_order(places)
+    # Greedy by size, as in Y. Pisarchyk and J. Lee, "Efficient memory management for deep neural net inference", 2020: near the lower bound
+    # in practice, while the optimum is NP-hard.
     done: list[Place] = []
     size = 0
     for place in sorted(places, key=lambda place: (-place.nbytes, place.start)):
@@ -503,6 +512,7 @@ def _one_after_the_other(places: list[Place]) -> int:
 
 
 def _most_alive(places: Sequence[Place]) -> int:
+    # At one moment places begin before others end: what a call reads and writes is there together.
     changes = sorted([(p.start, 1, p.nbytes) for p in places] + [(p.end, 2, -p.nbytes) for p in places])
     alive = most = 0
     for _, _, change in changes:

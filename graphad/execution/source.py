@@ -193,6 +193,7 @@ class _Writer:
         if last in self.plan.place_of:
             return self.say(depth, self.into(node, args, self.name(last)), node)
         if (
+            # A view of the plan's memory is the same in every run, so it is made once, in ``make``.
             last.base is not None
             and last.static
             and all(arg.constant or (arg in self.at_bind and arg.root is last.root) for arg in node.args)
@@ -227,6 +228,7 @@ class _Writer:
             assert node.residuals is not None
             unpacked = "".join(f"{self.name(value) if not value.constant else '_'}, " for value in node.unpacked)
             stack = self.name(node.residuals)
+            # Residuals are read from the last to the first; popped where nothing else reads them, so that their memory is free at once.
             self.say(depth, f"while {stack}:" if node.consumes else f"for {unpacked or '_'} in reversed({stack}):")
             if node.consumes:
                 self.say(depth + 1, f"{unpacked}{'= ' if unpacked else ''}{stack}.pop()")
@@ -422,6 +424,7 @@ def _wide(value: Value) -> bool:
 
 def _registers(group: Group, inside: set[Value]) -> dict[Value, tuple[str, int]]:
     """Buffers of a tile for the results that stay inside: one is free again after its last use."""
+    # Linear scan: in place, an argument's buffer is free for the result of the call that reads it last; otherwise only after it.
     last = {arg: i for i, call in enumerate(group.calls) for arg in call.args}
     free: dict[str, list[int]] = {}
     count: dict[str, int] = {}
@@ -492,6 +495,7 @@ def written(compiled: Compiled, plan: MemoryPlan, options: Options) -> Source:
 
 def _quicken(writer: _Writer) -> None:
     """Look numpy's functions up before the first run."""
+    # An attribute of a module costs two dictionary look-ups in each call, a variable of the closure none.
     names = dict.fromkeys(name for line in writer.lines for name in _FUNCTION.findall(line))
     local = {name: writer.fresh(name.replace(".", "_")) for name in names}
     writer.bound.extend(f"{short} = {name}" for name, short in local.items())
@@ -526,6 +530,7 @@ def _results(writer: _Writer, compiled: Compiled) -> str:
         return value.static and (value.root in writer.plan.place_of or value.root.constant or value.root in given)
 
     for value in compiled.fetched:
+        # The caller may change what it gets: only an array that nothing else has is passed on without a copy.
         own = value in made and values.count(value.root) == 1
         alone = values.count(value.root) == 1 and not value.constant
         helper = "own_or_taken" if alone else "own"

@@ -63,6 +63,7 @@ def touched(op: Operator) -> set[str]:
 
 def last_uses(block: Block, keep: Collection[str]) -> list[list[str]]:
     """For each operator of a block, the names that are dead after it."""
+    # Written names count too: a value that nothing reads is dead right after its writer.
     last = {name: i for i, op in enumerate(block.ops) for name in touched(op)}
     free: list[list[str]] = [[] for _ in block.ops]
     for name in sorted(last):
@@ -98,6 +99,7 @@ def checkpointed(program: Program) -> dict[int, int]:
             if op.attrs.get("recursive"):
                 every.setdefault(home, 0)
             elif apart:
+                # Several gradients of one loop: the closest checkpoints serve all; one that wants every iteration turns them off.
                 every[home] = min(apart, every.get(home) or apart)
             else:
                 plain.add(home)
@@ -145,6 +147,7 @@ def _free(block: Block) -> frozenset[str]:
     for op in block.ops:
         names.update(op.input_names())
         definition = control(op)
+        # What a gradient's block reads are residuals of another block, not names of this one.
         if definition is not None and not definition.is_grad:
             names.update(*map(_free, blocks_of(op)))
     return frozenset(names.difference(block.vars) - {EMPTY})

@@ -154,10 +154,15 @@ class Trace:
     def add(self, form: str, args: Sequence[Value], example: Tensor, **options: Tensor) -> Value:
         """Note a call of one result."""
         example = example if isinstance(example, np.ndarray) else np.asarray(example)
+        # Constants are folded while tracing: the example is the value.
         if all(arg.constant for arg in args):
             example.flags.writeable = False
             return self.constant(example)
+        # The example says whether the result is a view of an argument: numpy decides that by shape and strides, so it is the same in every
+        # run.
         base = next((arg for arg in args if arg.static and example.size and np.may_share_memory(example, arg.example)), None)
+        # Common subexpressions: views cost nothing to keep; of small results one is kept rather than computed twice. Large ones may be
+        # computed twice, which needs less memory.
         key = (form, *map(id, args))
         known = self.views if base is not None else self.small
         if key in known:
@@ -281,6 +286,7 @@ class Traced(Tracer):
     def __getitem__(self, key: Tensor) -> Traced:
         parts = key if isinstance(key, tuple) else (key,)
         if all(part is None or part is Ellipsis or isinstance(part, slice | int | np.integer) for part in parts):
+            # An index of numbers gives numpy's scalar; with an Ellipsis it is an array of no axes, a view.
             made = self.value.example[key]
             if isinstance(made, np.generic) and Ellipsis not in parts:
                 parts = (*parts, Ellipsis)
@@ -360,6 +366,7 @@ class Traced(Tracer):
             raise Untraceable(f"{ufunc.__name__} with {method} or options")
         options = {name: each for name, each in options.items() if each is not np._NoValue and not (name == "keepdims" and not each)}
         values = [self.operand(each) for each in inputs]
+        # x * 1.0 is x, bit for bit (IEEE 754); gradients make many such products.
         if method == "__call__" and ufunc.signature is None:
             if (same := _unchanged(ufunc, values)) is not None:
                 return Traced(self.trace, same)
@@ -373,6 +380,7 @@ class Traced(Tracer):
         else:
             places = ", ".join(f"{{{i}}}" for i in range(len(values)))
             form, example = f"{functions_name(ufunc, self.trace)}({places}", ufunc(*numbers)
+        # ``out=`` is possible where the plan's arrays, which are in order, are laid out as numpy would lay out the result.
         kept = self._ordered(values, np.asarray(example)) and not any(each is None for each in numbers)
         plain = method == "__call__" and ufunc.signature is None
         return self.made(form + ")", values, example, into=form + ", out={out})" if kept else "", in_place=plain, elementwise=plain)
@@ -383,6 +391,7 @@ class Traced(Tracer):
 
     def _into(self, ufunc: np.ufunc, method: str, inputs: Sequence[Tensor], out: Tensor, options: Tensor) -> Traced:
         """An operation in place: on an array of the kernel's own that nothing else shows it is a new value under its name."""
+        # In the trace there are no changes, only new values: that is right only if no view shows the old array, or nothing else has it.
         target = out[0] if isinstance(out, tuple) else out
         shared = isinstance(target, Traced) and any(view.root is target.value.root for view in self.trace.views.values())
         if not isinstance(target, Traced) or not target.fresh or shared:

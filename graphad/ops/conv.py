@@ -124,6 +124,8 @@ class Lines(NamedTuple):
 
 def _lines(window_axes: Axes, waste: float = WASTE) -> Lines | None:
     """None where there are gaps between windows, or too many windows over the edges."""
+    # In a padded image seen as one line, a window moved along an axis is the same offsets from a later start: one stride for all windows.
+    # The windows that wrap round an edge are computed in vain, and left out at the end (``waste`` bounds how many).
     pitches = tuple(prod(a.padded for a in window_axes[i + 1 :]) for i in range(len(window_axes)))
     length = 1 + sum((a.count - 1) * pitch for a, pitch in zip(window_axes, pitches, strict=True))
     count = prod(_extents(window_axes))
@@ -189,6 +191,9 @@ def correlated(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Arra
     """The products of the filter with every window of x: ``[N, features, *counts]``."""
     _check_filter(filter_.shape, window_axes)
     check_fit("X", x.shape, (len(x), groups * filter_.shape[1], *(a.size for a in window_axes)))
+    # From special to general: a 1x1 filter is a product of matrices, one channel to each group is no product at all; the rest are columns
+    # of windows times the filter (im2col; K. Chellapilla, S. Puri and P. Simard, "High performance convolutional neural networks for
+    # document processing", 2006).
     extents, rows = _extents(window_axes), _matrix(filter_, groups)
     if _is_pointwise(window_axes):
         points = x[element(window_axes, (0,) * len(window_axes))].reshape(len(x), groups, rows.shape[2], prod(extents))
@@ -196,6 +201,7 @@ def correlated(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Arra
     if _is_depthwise(filter_.shape, groups):
         return _depthwise(x, filter_, window_axes, groups)
     wide, out = padded(x, window_axes), np.empty((len(x), len(filter_), *extents), x.dtype)
+    # Few windows and many features: the samples of a batch go into one product, beside each other.
     folded = rows.shape[1] > prod(extents)
     lines = None if folded else _lines(window_axes, WASTE_OF_COLUMNS)
     wide = np.ascontiguousarray(wide) if lines else wide
@@ -257,6 +263,7 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
     check_fit("the output's cotangent", y.shape, (len(y), len(filter_), *_extents(window_axes)))
     channels, extents = groups * filter_.shape[1], _extents(window_axes)
     out = np.zeros((len(y), channels, *(a.size for a in window_axes)), y.dtype)
+    # The same cases as in ``correlated``, each transposed: columns are made by a product, and added where their windows overlap (col2im).
     rows = _matrix(filter_, groups).transpose(0, 2, 1)
     if _is_pointwise(window_axes):
         points = np.matmul(rows, y.reshape(len(y), groups, rows.shape[2], prod(extents)))
@@ -308,6 +315,7 @@ def _depthwise_spread(filter_: Array, y: Array, window_axes: Axes, out: Array) -
     inner = _extents(window_axes) if lines is None else (lines.length,)
     parts = _spaced(y, lines).reshape(len(y), groups, len(filter_) // groups, *inner)
     for image, part in zip(wide, parts, strict=True):
+        # One weight at a time, for all windows at once: as many vector operations as the filter has elements.
         for place, weight in _shifted(image, filter_, window_axes, lines):
             terms = part * weight.reshape(*part.shape[:2], *(1 for _ in part.shape[2:]))
             np.add(place, np.add.reduce(terms, axis=1) if terms.shape[1] > 1 else terms[:, 0], out=place)
@@ -601,6 +609,7 @@ class TransposedConvolution(Convolution):
         for name, values in (("output_padding", self.output_padding), ("output_size", self.output_size)):
             if len(values) not in (0, rank):
                 raise ShapeError(f"{name}={values}; {rank} ints are expected, or none")
+        # Several extents of Output have as many windows as Input has elements; the smallest one is meant, unless the attributes say more.
         window_axes = self.axes((-1,) * len(image), kernel)
         sizes = self.output_size or list(map(_smallest, image[2:], window_axes, self.output_padding or [0] * rank))
         result = self.axes((*image[:2], *sizes), kernel)

@@ -204,6 +204,7 @@ class _Recorded(Tracer):
             dtype = _result_dtype(function, *kinds)
             beside = {element.dtype for element in args if isinstance(element, _Recorded)}
         else:
+            # numpy says the dtype: on arrays without elements that costs nothing.
             dtype = function(*(np.empty(0, element.dtype) if isinstance(element, _Recorded) else element for element in args)).dtype
             beside = set()
         places = tuple([element.place if isinstance(element, _Recorded) else _constant(element, beside) for element in args])

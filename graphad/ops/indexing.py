@@ -229,6 +229,7 @@ def _take_grad(Input: Tensor, Index: Tensor, dResult: Tensor, *, Axis: int) -> T
 
 
 def _put_into_grad(Input: Tensor, Index: Tensor, Value: Tensor, dResult: Tensor, *, Axis: int, Reduce: str, Include_self: bool) -> Tensor:
+    # Where a value was put, Input does not count: its gradient is zero there.
     if Reduce == "assign" or (not Include_self and Reduce != "mean" and Reduce not in _EXTREMES):
         return put_along_axis(dResult, Index, fill_zeros_like(take_along_axis(dResult, Index, Axis=Axis)), Axis=Axis)
     if Reduce == "add":
@@ -246,6 +247,7 @@ def _value_grad(Input: Tensor, Index: Tensor, Value: Tensor, dResult: Tensor, *,
     if Reduce == "add":
         return take_along_axis(dResult, Index, Axis=Axis)
     if Reduce == "assign":
+        # Of several values for one place the last one stays; the others have no gradient.
         cotangent = take_along_axis(dResult, Index, Axis=Axis)
         return cotangent * as_mask(last_of_each(Index, axis=Axis), dResult)
     if Reduce == "mean":

@@ -101,6 +101,7 @@ def _extents(shape: Shape, axis: int, num: int, sections: list[int]) -> list[int
         if extent != -1 and extent % num:
             raise wrong
         return [-1 if extent == -1 else extent // num] * num
+    # One section may be -1, which is what the others leave.
     rest = -1 if extent == -1 else extent - sum(s for s in sections if s != -1)
     if extent != -1 and (rest < 0 if -1 in sections else rest != 0):
         raise wrong

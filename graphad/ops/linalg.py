@@ -106,6 +106,7 @@ def _as_matrices(X: Tensor, Y: Tensor, dOut: Tensor) -> tuple[Tensor, Tensor, Te
 
 
 def _matmul_x_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, trans_x: bool, trans_y: bool) -> Tensor:
+    # Out = X Y gives dX = dOut Y^T, and for a transposed X its transpose, Y dOut^T, so that nothing has to be transposed afterwards.
     x, y, d = _as_matrices(X, Y, dOut)
     turned_x, turned_y = trans_x and X.ndim > 1, trans_y and Y.ndim > 1
     factors = (y, d) if turned_x else (d, y)
@@ -116,6 +117,7 @@ def _matmul_x_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, trans_x: bool, trans_y
 def _matmul_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, trans_x: bool, trans_y: bool) -> Tensor:
     x, y, d = _as_matrices(X, Y, dOut)
     turned_x, turned_y = trans_x and X.ndim > 1, trans_y and Y.ndim > 1
+    # One matrix for the whole batch: its gradient is a sum over the batch, which one large product gives without a batch of small ones.
     if x.ndim > 2 and y.ndim == 2 and not turned_x:
         return _shared_matrix_grad(x, Y, d, turned_y)
     factors = (d, x) if turned_y else (x, d)
@@ -150,6 +152,7 @@ def _matrix_product(X: Array, Y: Array, trans_x: bool, trans_y: bool) -> Array:
         return product(X, Y)
     x = X.swapaxes(-1, -2) if trans_x and X.ndim > 1 else X
     y = Y.swapaxes(-1, -2) if trans_y and Y.ndim > 1 else Y
+    # numpy multiplies a batch matrix by matrix; with one Y for all, the rows of all are one matrix.
     if x.ndim > 2 and y.ndim == 2 and not trans_x:
         rows = x.shape[:-1]
         flat: Array = np.dot(x.reshape(math.prod(rows), x.shape[-1]), y)
@@ -513,6 +516,7 @@ def _terms(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]
 def _result(equation: str, terms: tuple[str, ...], rest: str, right: str | None) -> str:
     counted = Counter("".join(terms))
     if right is None:
+        # numpy's implicit form: the labels that occur once, in alphabetical order, after the ellipsis.
         return rest + "".join(sorted(c for c, n in counted.items() if n == 1 and c not in rest))
     if rest and "..." not in right:
         raise ShapeError(f"equation {equation!r} has an ellipsis among the operands, but not in the result")
@@ -622,6 +626,7 @@ def _operand_grad(i: int, operands: list[Tensor], terms: tuple[str, ...], result
 
     Ones in the shape of the operand stand in for axes that all others lack, or may be broadcast along.
     """
+    # einsum is linear in each operand, and its gradient an einsum: of the cotangent and the other operands, for the operand's labels.
     stages, own, term = _without_repeats(operands[i], terms[i])
     others = [(t, x) for k, (t, x) in enumerate(zip(terms, operands, strict=True)) if k != i]
     reads = [(result, dOut), *others]

@@ -30,7 +30,7 @@ from graphad.types import INTS, Array, Tensor, TensorType, dtype_name, element_c
 # Losses of a choice between classes: negative likelihoods, pairwise ranking, focal loss; and labels made less certain.
 
 
-def _class_losses_counted(Label: Tensor, ignore_index: int, like: Tensor) -> tuple[Tensor, Tensor]:
+def _counted(Label: Tensor, ignore_index: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Ones where a label counts, zeros where it is ignored; and the labels with the ignored ones set to zero."""
     counts = Label != ignore_index
     return as_mask(counts, like), Label * cast(counts, out_dtype=dtype_name(Label.dtype))
@@ -69,7 +69,7 @@ def _nll_type(
 def _nll_weights(X: Tensor, Label: Tensor, Weight: Tensor, ignore_index: int) -> tuple[Tensor, Tensor, Tensor]:
     """Labels ``[N, 1, ...]``, ones where they count, and the weights of the classes they name."""
     label = unsqueeze(Label, axes=[1])
-    counts, classes = _class_losses_counted(label, ignore_index, X)
+    counts, classes = _counted(label, ignore_index, X)
     if Weight is None:
         return classes, counts, counts
     return classes, counts, reshape_like(gather(Weight, reshape(classes, shape=[-1])), classes) * counts
@@ -146,7 +146,7 @@ def _cross_entropy2_type(X: TensorType, Label: TensorType, *, ignore_index: int 
 def _cross_entropy2_grad(
     X: Tensor, Label: Tensor, MatchX: Tensor, dY: Tensor = None, dMatchX: Tensor = None, *, ignore_index: int
 ) -> Tensor:
-    counts, classes = _class_losses_counted(Label, ignore_index, X)
+    counts, classes = _counted(Label, ignore_index, X)
     of_loss = None if dY is None else -(dY * counts / (MatchX + (1.0 - counts)))
     of_match = None if dMatchX is None else dMatchX * counts
     return put_along_axis(fill_zeros_like(X), classes, total(of_loss, of_match), Axis=-1)
@@ -276,17 +276,11 @@ def _chosen_type(X: TensorType, Label: TensorType, soft_label: bool, axis: int) 
 # -- in terms of operators -----------------------------------------------------------------------
 
 
-def _counts(Label: Tensor, ignore_index: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Ones where a hard label counts, zeros where it is ignored; and the labels with the ignored ones set to zero."""
-    counts = Label != ignore_index
-    return as_mask(counts, like), Label * cast(counts, out_dtype=dtype_name(Label.dtype))
-
-
 def _through_logarithm(P: Tensor, Label: Tensor, dLoss: Tensor, soft_label: bool, ignore_index: int, axis: int) -> Tensor:
     """The cotangent of probabilities whose weighted logarithm is the loss."""
     if soft_label:
         return -(dLoss * Label / P)
-    counts, label = _counts(Label, ignore_index, P)
+    counts, label = _counted(Label, ignore_index, P)
     value = take_along_axis(P, label, Axis=axis) * counts + (1.0 - counts)
     return put_along_axis(fill_zeros_like(P), label, -(dLoss * counts / value), Axis=axis)
 
@@ -295,7 +289,7 @@ def _through_softmax(P: Tensor, Label: Tensor, dLoss: Tensor, soft_label: bool, 
     """The cotangent of logits with the softmax P whose weighted logarithm is the loss."""
     if soft_label:
         return dLoss * (P * reduce_sum(Label, dim=[axis], keep_dim=True) - Label)
-    counts, label = _counts(Label, ignore_index, P)
+    counts, label = _counted(Label, ignore_index, P)
     weight = dLoss * counts
     return put_along_axis(P * weight, label, -weight, Axis=axis, Reduce="add")
 

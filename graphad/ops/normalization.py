@@ -286,6 +286,7 @@ def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str]) -
     """In training, from the saved moments, where nothing but Y has a cotangent."""
     definition, norm = lookup("batch_norm_grad"), BatchNorm(**attrs)
     assert isinstance(definition, GradOpDef)
+    # The rule computes the moments again from X; with those that were saved it needs fewer passes over X.
     saved = inputs.get("SavedMean") and inputs.get("SavedVariance")
     others = any(inputs.get(s + GRAD) for s in ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance"))
     if norm.fixed or not saved or others or not set(slots) <= {"X" + GRAD, "Scale" + GRAD, "Bias" + GRAD}:

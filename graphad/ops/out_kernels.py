@@ -133,6 +133,8 @@ class _Lines:
         expression, last = self.found, len(self.found.calls) - 1
         if isinstance(expression.result, Input):
             return [f"copyto(o, {self.name(expression.result)})"]
+        # Three kinds of memory, in this order: the output array where nothing later reads what is in it, the memory of an earlier result
+        # that is dead, a new array.
         lines: list[str] = []
         for i, call in enumerate(expression.calls):
             args = [self.name(arg) for arg in call.args]

@@ -45,6 +45,7 @@ def declare(function: Callable[..., object], parameters: Iterable[Parameter]) ->
 
 
 def _written(function: FunctionType) -> tuple[Parameter, ...]:
+    # By hand, since ``inspect.signature`` is slow, and hundreds of kernels are read at import.
     code, notes = function.__code__, function.__annotations__
     names, count = code.co_varnames, code.co_argcount
     all_named = count + code.co_kwonlyargcount

@@ -66,6 +66,7 @@ def _chosen(X: list[TensorType], Mask: TensorType) -> TensorType:
     for i, x in enumerate(X):
         if x.dtype != first.dtype or len(x.shape) != len(first.shape):
             raise ShapeError(f"X[0] is {first} but X[{i}] is {x}: what is chosen from has one rank and dtype")
+    # Which one is chosen is not known before the run: extents that differ are unknown.
     shape = tuple(reduce(common_extent, es) for es in zip(*(x.shape for x in X), strict=True))
     return TensorType(shape, first.dtype)
 

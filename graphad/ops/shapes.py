@@ -81,6 +81,7 @@ def _reshaped(old: Shape, *, shape: list[int]) -> Shape:
     """The new shape: 0 keeps the extent at that place, -1 is what remains."""
     if shape.count(-1) > 1 or any(e < -1 for e in shape) or any(e == 0 and i >= len(old) for i, e in enumerate(shape)):
         raise ShapeError(f"X has the shape {list(old)}: shape={shape} must have at most one -1, and 0 only where X has an axis")
+    # Copied extents are on both sides, so they cancel, even where they are unknown.
     copied = {i for i, e in enumerate(shape) if e == 0}
     count = element_count(e for i, e in enumerate(old) if i not in copied)
     target_count = element_count(e for e in shape if e > 0)
@@ -344,13 +345,14 @@ def _along_axes(X: TensorType, *, axis: list[int] = NO_INTS, shifts: list[int] =
     return X
 
 
-def _flipped(X: TensorType, *, axis: list[int]) -> TensorType:
+def flipped(X: TensorType, *, axis: list[int]) -> TensorType:
+    """The type of a tensor whose elements are in the reverse order along axes; ShapeError where one is named twice."""
     if len({normal_axis(number, len(X.shape)) for number in axis}) < len(axis):
         raise ShapeError(f"X is {X}: axis={axis} names an axis twice")
     return X
 
 
-@operator("X -> Out", infer=_flipped, grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)}, speculatable="extents", **PART_OF_X)
+@operator("X -> Out", infer=flipped, grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)}, speculatable="extents", **PART_OF_X)
 def flip(X: Array, *, axis: list[int]) -> Array:
     """X in reverse order along each of ``axis``."""
     return np.flip(X, tuple(axis))

@@ -14,7 +14,7 @@ from graphad.ops.definition import NO_INTS, DType, operator
 from graphad.ops.inference import FAR, matched, normal_axis, same_dtypes
 from graphad.ops.joining import stack
 from graphad.ops.like import unbroadcast
-from graphad.ops.shapes import flip, shape_, unsqueeze
+from graphad.ops.shapes import flip, flipped, shape_, unsqueeze
 from graphad.ops.traits import Declared
 from graphad.types import Array, Shape, Tensor, TensorType, broadcast_shapes, element_count, joined_shape
 
@@ -102,6 +102,7 @@ def _is_whole(part: builtins.slice) -> bool:
 def sliced_shape(shape: Shape, by: Bounds, cut: StridedCut) -> Shape:
     """The shape of a slice, before axes are left out; -1 where only the tensors say."""
     known = by.known(cut)
+    # Axes whose bounds are tensors have unknown extents; bounds along the other axes are checked all the same.
     resolved = [i for i, k in enumerate(known) if k]
     axes, starts, ends, strides = (
         [v[i] for i in resolved] if resolved and v else [] for v in (cut.axes, cut.starts, cut.ends, cut.strides)
@@ -402,13 +403,7 @@ def unbind(X: Array, *, axis: int = 0) -> list[Array]:
     return [part.copy() for part in np.moveaxis(X, axis, 0)]
 
 
-def _reversed(X: TensorType, *, axis: list[int]) -> TensorType:
-    if len({normal_axis(a, len(X.shape)) for a in axis}) < len(axis):
-        raise ShapeError(f"X is {X}: axis={axis} names an axis twice")
-    return X
-
-
-@operator("X -> Out", infer=_reversed, grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)}, linear="X", narrow="follows")
+@operator("X -> Out", infer=flipped, grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)}, linear="X", narrow="follows")
 def reverse(X: Array, *, axis: list[int]) -> Array:
     """X in reverse order along each of ``axis``."""
     return np.flip(X, tuple(axis)).copy()

@@ -223,6 +223,7 @@ def _cuts(part: builtins.slice) -> bool:
 
 def _bounds(part: int | builtins.slice) -> tuple[Tensor, Tensor, int]:
     if isinstance(part, int):
+        # -1 + 1 would be 0, the beginning: the last element ends at the end.
         return part, part + 1 if part != -1 else FAR, 1
     step = part.step or 1
     start, stop = (0, FAR) if step > 0 else (-1, -FAR)
@@ -241,6 +242,7 @@ def _with_new_axes(x: Tensor, items: Sequence[_Item]) -> Tensor:
 def _with_tensors(x: Tensor, items: Sequence[_Item]) -> Tensor:
     x = _cut(x, [item for item in items if isinstance(item.value, builtins.slice)])
     picks = [item for item in items if isinstance(item.value, int) or _is_index(item.value)]
+    # numpy's rule for advanced indices: next to each other they leave their axes where they are, apart from each other at the front.
     at = [i for i, item in enumerate(items) if item in picks]
     together = at == list(range(at[0], at[0] + len(at)))
     axes = [item.axis for item in picks]

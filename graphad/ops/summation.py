@@ -37,6 +37,8 @@ def summed(X: Array, axes: Axes | int, keepdims: bool = False) -> Array:
         return as_array(_reduce(X, axis=axes, keepdims=keepdims))
     if X.dtype.itemsize < 8 and (X.dtype.itemsize == 2 or not X.flags.c_contiguous):
         return as_array(_reduce(X, axis=axes, dtype="float64", keepdims=keepdims), X.dtype)
+    # numpy adds pairwise along the axis that is contiguous, with an error that grows as log n, but row by row along others, where it grows
+    # as n (N. Higham, "The accuracy of floating point summation", 1993). So those are added in blocks of rows.
     trailing = _trailing(X.ndim, axes)
     others = axes[: len(axes) - len(trailing)]
     if not others or math.prod([X.shape[a] for a in others]) <= FEW:

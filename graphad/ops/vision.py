@@ -168,6 +168,8 @@ class Resampling:
         if self.interp_method == "bicubic":
             return _cubic(self.positions(old, new, scale, 0.0) if self.align_corners else self._centred(old, new, scale))
         centred = self.align_mode == 0 and not self.align_corners
+        # Paddle's align_mode 0 has the centers of pixels at halves, 1 their corners at whole numbers; with align_corners the ends of both
+        # axes coincide.
         at = np.maximum(self._centred(old, new, scale), 0.0) if centred else self.positions(old, new, scale, 0.0)
         low = np.minimum(np.floor(at), old - 1)
         return [low.astype(np.intp), low.astype(np.intp) + 1], [1.0 - (at - low), at - low]
@@ -331,6 +333,7 @@ def _kernel(method: str, spec: Spec) -> Callable[..., Array]:
     ) -> Array:
         how = spec(**{"interp_method": method, **attrs})
         x = to_front(X, how.data_layout)
+        # Paddle's precedence: SizeTensor, OutSize, Scale, then the attributes.
         scales = [] if SizeTensor is not None else how.scales if Scale is None else [float(s) for s in Scale.reshape(-1)]
         if SizeTensor is not None:
             new = tuple(int(t.reshape(-1)[0]) for t in SizeTensor)

@@ -144,7 +144,7 @@ def _remove(graph: Graph, op: Op) -> None:
 def _gradients_read(op: Op, active: frozenset[Value]) -> tuple[int, int]:
     """How many of the gradients that the operator reads are written, and how many are not, or will not be in the end."""
     written = missing = 0
-    for slot, _ in ((f"Out{GRAD}", ""),) if op.graphs else _row(op).cotangents:
+    for slot, _ in ((f"Out{GRAD}", ""),) if op.graphs else _gradient_definition(op).cotangents:
         for value in op.inputs.get(slot, ()):
             if value.given or (value.writers and value.grad_of in active):
                 written += 1
@@ -155,7 +155,7 @@ def _gradients_read(op: Op, active: frozenset[Value]) -> tuple[int, int]:
 
 def _cotangents(op: Op) -> tuple[str, ...]:
     """The slots of the gradients that an operator reads."""
-    return (f"Out{GRAD}",) if op.graphs else tuple(slot for slot, _ in _row(op).cotangents)
+    return (f"Out{GRAD}",) if op.graphs else tuple(slot for slot, _ in _gradient_definition(op).cotangents)
 
 
 def _gradients_written(op: Op, active: frozenset[Value]) -> tuple[int, int]:
@@ -185,14 +185,14 @@ def _narrow(graph: Graph, op: Op, active: frozenset[Value]) -> None:
         graph.set_inputs(op, slot, ())
 
 
-def _row(op: Op) -> GradOpDef:
+def _gradient_definition(op: Op) -> GradOpDef:
     definition = REGISTRY[op.type]
     assert isinstance(definition, GradOpDef)
     return definition
 
 
 def _rules(op: Op) -> list[GradRule]:
-    forward = _row(op).forward
+    forward = _gradient_definition(op).forward
     assert forward is not None and forward.grads is not None
     return [forward.grads[slot.removesuffix(GRAD)] for slot in op.outputs]
 
