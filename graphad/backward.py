@@ -116,6 +116,7 @@ def gradients(targets: object, inputs: object, target_gradients: object = None, 
     starts = _starts(outputs, target_gradients)
     rewrite_gradients(program)
     graph = lower(program)
+    # A declared variable that no operator touches is no value of the graph yet.
     for var in (*outputs, *sources):
         graph.given(var.name)
     names = tuple(v.name for v in outputs), tuple(v.name for v in sources)
@@ -158,6 +159,7 @@ def _why_not(graph: Graph, name: str, loss: str, no_grad: Names) -> str:
     start, target = source_value(graph, name), graph.value(loss)
     if cut := _cut(start, no_grad):
         return cut
+    # What depends on the value and leads to the loss, as networkx sees the graph; along it the first cut is the reason.
     way = (nx.descendants(graph, start) | {start}) & (nx.ancestors(graph, target) | {target})
     if target not in way:
         return f"it is not on the path: no operator that reads it leads to {loss!r}"

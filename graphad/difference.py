@@ -76,6 +76,8 @@ class _Pairing:
         """Pair two graphs, and those nested in paired operators."""
         pairs = dict(_paired(a, b))
         partners = {y: x for x, y in pairs.items()}
+        # Names that passes make up differ between the graphs: values that correspond get the names of the first graph, so that texts can be
+        # compared.
         names: dict[Value, str] = {}
         for old, new in _inputs(a, b):
             names[new] = old.name
@@ -150,6 +152,7 @@ def _paired(a: Graph, b: Graph) -> Iterator[tuple[Op, Op]]:
 
 def _in_sequence(left: Sequence[Op], right: Sequence[Op]) -> Iterator[tuple[Op, Op]]:
     """The longest common sequence of operators of one type with the same attributes, then of one type."""
+    # What looks alike is paired first; the rest, which changed, by type.
     for key in (_look, lambda op: op.type):
         matcher = difflib.SequenceMatcher(None, [key(op) for op in left], [key(op) for op in right], autojunk=False)
         pairs = [(left[i + k], right[j + k]) for i, j, n in matcher.get_matching_blocks() for k in range(n)]

@@ -175,6 +175,7 @@ def split_call(op: Op, first: Sequence[Op]) -> tuple[Op, Op]:
                 raise InvalidGraph(f"{member!r} cannot be in the first call: it reads what {writer!r} writes, which is in the second")
     with recorded(op.graph, "split", op):
         new_ops = inline(op)
+        # Inlined and outlined again: what one part passes to the other becomes a result and an operand by itself.
         parts = [new_ops[i] for i in places], [candidate for i, candidate in enumerate(new_ops) if i not in set(places)]
         first_call = outline(parts[0])
         return first_call, outline(parts[1])

@@ -213,9 +213,9 @@ def _check_slots(op_type: str, side: str, arguments: Names, slots: Mapping[str, 
             _refuse_slot(op_type, side, slot, slots)
         if not slots[slot].variadic and len(names) > 1:
             raise InvalidValue(f"operator {op_type!r}: {side} slot {slot!r} takes one name, got {len(names)}: {', '.join(names)}")
-    for row_slot in slots.values():
-        if not row_slot.optional and not arguments.get(row_slot.name):
-            raise InvalidValue(f"operator {op_type!r}: {side} slot {row_slot.name!r} is missing")
+    for required in (slot.name for slot in slots.values() if not slot.optional):
+        if not arguments.get(required):
+            raise InvalidValue(f"operator {op_type!r}: {side} slot {required!r} is missing")
 
 
 def _refuse_slot(op_type: str, side: str, slot: str, slots: Mapping[str, Slot]) -> NoReturn:
@@ -343,6 +343,8 @@ def _joined(op: Operator, slot: str, name: str, new: TensorType | None) -> tuple
     shape, dtype = (None, None) if var is None else var.declared
     if new is None:
         return shape, dtype
+    # An extent that one side knows is known. Of an array of tensors the declaration is of any element, so extents that differ become
+    # unknown.
     joined = new.shape if shape is None else joined_shape(shape, new.shape)
     if joined is None and var is not None and var.type == TENSOR_ARRAY and shape is not None and len(shape) == len(new.shape):
         joined = tuple(map(common_extent, shape, new.shape))

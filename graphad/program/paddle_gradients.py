@@ -43,6 +43,7 @@ def rewrite_gradients(program: Program) -> None:
         op.attrs["sub_block"].parent_idx = block.idx
     for block in program.blocks:
         block.ops = [_chosen_gradient(op) if op.type == "select_output" and not op.input("Like") else op for op in block.ops]
+    # The innermost first: what a gradient reads includes what the gradients in it read.
     for op in sorted(forward, key=lambda op: _depth(op, forward), reverse=True):
         block = op.block
         block.ops = [_branch_gradient(op, forward[op]) if candidate is op else candidate for candidate in block.ops]
@@ -93,6 +94,7 @@ def _branch_gradient(op: Operator, forward: Block) -> Operator:
     gradients = {name: gradient for name, gradient in pairs if EMPTY not in (name, gradient)}
     read_names = _read_first(block)
     cotangents = [name for name in dict.fromkeys(op.input(f"Out{GRAD}")) if name in read_names]
+    # Paddle's block reads names of three kinds: cotangents, names around it (operands here), and the forward block's own (residuals).
     around = (name for name in read_names if name not in cotangents and name not in forward.vars and name not in block.vars)
     operands = list(dict.fromkeys([*gradients, *around]))
     otherwise = Block(op.block.program, len(op.block.program.blocks), op.block.idx)

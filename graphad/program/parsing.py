@@ -183,6 +183,7 @@ def _program(reader: Reader, program: Program, allow_unknown: bool | None) -> No
         places += _block(reader, _block_head(reader, program, block_count))
         block_count += 1
     reader.end()
+    # Attributes may name blocks that come later in the text: they are looked up when all are read.
     for op, reader.start in zip((op for block in program.blocks for op in block.ops), places, strict=True):
         op.attrs = {name: _resolved(reader, value, program) for name, value in op.attrs.items()}
         definition = find(op.type)

@@ -346,6 +346,8 @@ class Program:
             if live_names.isdisjoint(op.output_names()):
                 continue
             ops.append(op)
+            # A plain write replaces the value, so what was written before is not needed for it. Blocks may leave a name as it was, and
+            # arrays are added to.
             if not (isinstance(REGISTRY.get(op.type), ControlDef) or op.type == "write_to_array"):
                 live_names.difference_update(set(op.output_names()) - set(op.input_names()))
             live_names.update(op.input_names())

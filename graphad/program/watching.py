@@ -188,6 +188,7 @@ def _replace(places: list[_Place], unseen: Unseen) -> None:
         if type(container) in (WatchedList, WatchedDict):
             continue
         times = counts[id(container)]
+        # A container that something else refers to would be changed there without being watched: it is copied, and compared in each run.
         if id(container) not in watched and sys.getrefcount(container) == 2 * times + 2:
             watched[id(container)] = (WatchedList if isinstance(container, list) else WatchedDict)(container)
         if id(container) in watched:

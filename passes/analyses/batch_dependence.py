@@ -99,6 +99,7 @@ def _by_element(op: Op, kinds: Kinds) -> str:
 
 def _aligned(op: Op, kinds: Kinds) -> bool:
     """Whether the rows of all inputs lie along axis 0 of the output, and nothing else does."""
+    # Broadcasting aligns axes from the end: only operands of full rank have their axis 0 where the result has its own.
     rank = max(map(_rank, op.reads()))
     if rank < 1:
         return False
@@ -168,6 +169,7 @@ def _quotient(op: Op, kinds: Kinds) -> str:
 
 def _matrix_product(op: Op, kinds: Kinds) -> str:
     x, y = op.input("X"), op.input("Y")
+    # The rows of X are those of the result, unless X is transposed. With batches of matrices the rows are the batches, on both sides.
     turned = any(bool(op.attrs.get(name)) for name in ("trans_x", "transpose_X")) and _rank(x) < 3
     if kinds[x] != ROWS or turned or _rank(x) < 2:
         return MIXED

@@ -75,6 +75,7 @@ def _types(op: Op, definition: OpDef, forward: OpDef) -> dict[Value, TensorType]
         return None
     if all(-1 not in type.shape for type in types.values()):
         return types if forward.speculatable else None
+    # With unknown extents inference decides for operators that fail by types alone; their gradients have no inference that says as much.
     if forward.speculatable != "always" and (forward is not definition or forward.speculatable != "types"):
         return None
     sizes, named = iter(_SIZES), dict[str, int]()

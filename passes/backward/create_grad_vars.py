@@ -35,6 +35,7 @@ def declare(grad_ops: GradOps) -> bool:
     """Infer types in one graph from the first grad operator on, and in graphs nested in those; return whether there were any to infer."""
     graph = grad_ops.adjoints.graph
     op: Op | None = grad_ops.first or graph.ops.first
+    # By ``grad_of`` alone: a gradient has the type of its value, so nothing is inferred.
     changed = any([declare(grad_ops.inner[inner]) for member in grad_ops.ops for inner in member.graphs.values()])
     while op is not None:
         for values in op.outputs.values():

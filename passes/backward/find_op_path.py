@@ -63,6 +63,7 @@ class FindOpPath(Pass):
 
     def apply(self, graph: Graph) -> bool:
         targets = tuple(map(graph.value, self.targets))
+        # All versions of a name: what the user excludes is a variable of the program, not one of its values.
         blocked = {v for subgraph in graph.tree() for name in self.no_grad for v in subgraph.versions(name)}
         starts = (
             [source_value(graph, name) for name in self.inputs]

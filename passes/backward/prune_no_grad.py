@@ -42,6 +42,7 @@ def keep_shapes_only(op: Op) -> bool:
             if value.kind != TENSOR or not _read_for_shape(value):
                 continue
             changed = True
+            # A shape known before the run needs no residual; an unknown one is kept as a placeholder of each run.
             if value.shape is None or -1 in value.shape:
                 _keep_shape(inner, value, residual)
             else:
@@ -146,6 +147,7 @@ def _gradients_read(op: Op, active: frozenset[Value]) -> tuple[int, int]:
     written = missing = 0
     for slot, _ in ((f"Out{GRAD}", ""),) if op.graphs else _gradient_definition(op).cotangents:
         for value in op.inputs.get(slot, ()):
+            # A gradient of a value that is not active has a writer only until that is pruned.
             if value.given or (value.writers and value.grad_of in active):
                 written += 1
             else:
@@ -176,6 +178,7 @@ def _narrow(graph: Graph, op: Op, active: frozenset[Value]) -> None:
         is_active = [value.grad_of in active for value in values]
         if not any(is_active) and not op.graphs:
             graph.set_outputs(op, slot, ())
+        # Of a list of gradients some are left out: positions have to stay, so the others get the name that means none.
         elif not all(is_active):
             graph.set_outputs(op, slot, [v if keep else graph.add_version(EMPTY) for v, keep in zip(values, is_active, strict=True)])
     if op.graphs:

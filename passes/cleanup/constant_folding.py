@@ -85,6 +85,7 @@ class Fold(Rule):
             or any(v.kind != TENSOR or v.type is None or -1 in v.type.shape for v in values)
         ):
             return False
+        # ``zeros_like`` of an input that is not constant itself: its shape is enough.
         number = filling(definition, [value.dtype for value in values], op.attrs)
         if number is not None:
             (value,) = values

@@ -157,6 +157,7 @@ class Needed:
             return [*inputs], [*written]
         results = [i for i in written if results_of(op)[i] in self.values]
         carried = written if is_forward_loop(op) else ()
+        # A carried operand goes with its result, a captured one with the last reader in any of the graphs.
         reads = [i for i in inputs if (i in results if i in carried else any(g.inputs[i] in self.values for g in op.graphs.values()))]
         return reads, results
 

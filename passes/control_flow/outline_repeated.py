@@ -188,6 +188,7 @@ class _Outlining:
         if 2 * repeated <= length:
             while start and self.tokens[start - 1] != _ALONE and self.tokens[start - 1] == self.tokens[start - 1 + repeated]:
                 start -= 1
+            # The fewest whole periods that make a net of ``min_ops`` operators.
             length = repeated * -(-self.min_ops // repeated)
             places = list(_occurrences(self.tokens, self.tokens[start : start + length], start))
         return self._outline_alike([place for place in places if _ALONE not in self.tokens[place : place + length]], length)

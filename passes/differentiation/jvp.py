@@ -200,6 +200,7 @@ def _back_through(builder: Builder, op: Op, varied: set[Value], backwards: Cotan
     inputs: dict[str, list[GraphSymbol]] = {}
     for slot, at in definition.given:
         inputs[slot] = [builder.symbol(v) for v in getattr(op, at).get(slot, ())]
+    # Zeros where no cotangent has come: other outputs of the operator, on which no gradient that was written out depends.
     for slot, forward in definition.cotangents:
         inputs[slot] = [_total(builder, backwards.get(v) or [_zeros(builder, v)]) for v in op.outputs.get(forward, ())]
     for slot in _differentiable(op):
@@ -479,6 +480,7 @@ def has_known_extents(value: Value) -> bool:
 def _needs(op: Op, value: Value) -> bool:
     if not op.graphs:
         return op.graph.parent is None or op.definition is None or not op.definition.partial
+    # An operand that nested graphs only pass on is needed as far as a reader inside needs it.
     places = [i for i, operand in enumerate(operands(op)) if operand is value]
     inner = [graph.inputs[i] for graph in op.graphs.values() for i in places if i < len(graph.inputs)]
     return not places or any(_needs(reader, inside) for inside in inner for reader in inside.readers)

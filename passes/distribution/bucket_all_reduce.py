@@ -95,6 +95,7 @@ def _reduce_together(graph: Graph, bucket: Sequence[Op]) -> None:
     results = [op.output("Out") for op in bucket]
     shapes = [list(op.input("X").shape or ()) for op in bucket]
     build = Builder(graph, "bucket", before=last, role=BACKWARD, forward=last)
+    # Elements side by side: a sum over ranks does not care which tensor they are of.
     flat = [lookup("reshape")(build.symbol(op.input("X")), shape=[-1]) for op in bucket]
     attrs = {name: value for name, value in last.attrs.items() if name in lookup(TYPE).attrs}
     total = lookup(TYPE)(lookup("concat")(flat, axis=0), **attrs)

@@ -130,6 +130,7 @@ def _weight(op: Op, axis: int, rank: int) -> tuple[str, int]:
         return "Filter", 0
     if definition is None or op.type not in _PRODUCTS or axis != rank - 1:
         return "", 0
+    # Columns of a matrix are the channels where the product's channels are its last axis.
     shape = op.input("Y").shape or ()
     if len(shape) != 2 or (op.type == "mul" and definition.attr("y_num_col_dims", op.attrs) != 1):
         return "", 0

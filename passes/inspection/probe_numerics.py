@@ -275,6 +275,7 @@ def _loop(op: Op, probes: Sequence[Probe]) -> list[Probe]:
 def _branches(op: Op, inner: dict[Graph, list[Probe]]) -> list[Probe]:
     """Hand the probes of each branch out; in the others nothing is seen."""
     all_probes = [(home, probe) for home, probes in inner.items() for probe in probes]
+    # Every branch has to yield something for each probe.
     yielded = [
         [probe.value if graph is home else nothing_seen(graph, probe, None) for home, probe in all_probes] for graph in op.graphs.values()
     ]

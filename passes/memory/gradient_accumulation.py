@@ -85,6 +85,7 @@ class Training:
 
     def _kind_of_loss(self) -> str:
         """The kind of the losses over the batch: a mean or a sum."""
+        # Mean and sum may not be mixed: gradients are scaled once, after the loop, all alike.
         losses = list(dict.fromkeys(self._losses()))
         kinds = {self.kinds.get(loss, WHOLE) for loss in losses} - {WHOLE}
         if not losses:

@@ -95,6 +95,7 @@ def _reusable_slot(op: Op, lasting: set[Value]) -> str | None:
         or not makes_own(op)
     ):
         return None
+    # The kernel in its ``out=`` form computes the same bits; an operator without one would compute a new array and copy it.
     dtypes = [value.dtype for value in op.reads()]
     if None in dtypes or not writes_into(definition, dtypes, op.attrs):
         return None

@@ -147,6 +147,7 @@ class OptimizeParameters(Pass):
         state = {slot: [values[word]] for slot, word in names.items()}
         outputs = definition.run({**state, "Grad": [gradient], "LearningRate": [rate]}, attrs, list(definition.outputs))
         updated = {name: outputs["ParamOut"][0]}
+        # A state that the operator only reads (a power of beta) is advanced by a factor after the step.
         for slot, _, output, factor in definition.state or ():
             if factor:
                 updated[names[slot]] = values[names[slot]] * np.asarray(definition.attr(factor, attrs), values[names[slot]].dtype)

@@ -129,6 +129,7 @@ def _of_shape(definition: OpDef) -> Container[str]:
 def _unscale(graph: Graph, value: Value, factor: float, keeping: Sequence[Op]) -> None:
     """Let the writer of a gradient write a scaled one, which ``keeping`` read, and make the gradient of that."""
     writer = value.writers[0]
+    # The gradient keeps its name, for those that read it as it was; the scaled one is new.
     scaled = graph.add_value(f"{value.name}@SCALED", value.shape, value.dtype)
     scaled.grad_of = value.grad_of
     for reader in keeping:
@@ -221,6 +222,7 @@ class _Narrowing:
         definition, wide = op.definition, [value for value in op.reads() if self._is_wide(value)]
         if definition is None or op.graphs or not wide:
             return False
+        # A gradient is as narrow as its forward operator, so that cotangents have the dtypes of their values.
         forward = definition.forward if isinstance(definition, GradOpDef) and definition.forward is not None else definition
         names = self.options.keep
         if forward.type in names or any(value.name in names for value in op.writes()):
