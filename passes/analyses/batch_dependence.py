@@ -12,18 +12,27 @@ Of the parts of a batch that is cut into parts of one size, ``rows`` are concate
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from graphad.ir import Op, Value
-from graphad.ops import OpDef
+from graphad.ir import Graph, Op, Value
+from graphad.ops import GRAD, OpDef
 from graphad.program import FORWARD
 from graphad.rewriting.dataflow import Dataflow, Facts
-from graphad.types import FLOATS
+from graphad.types import FLOATS, TENSOR
 
 WHOLE, ROWS, MEAN, TOTAL, MIXED = "whole", "rows", "mean", "total", "mixed"
 Kinds = Mapping[Value, str]
 Rule = Callable[[Op, Kinds], str]
+GRADIENT_NAME = re.compile(rf"(.+?){GRAD}")  # the name of a gradient, and of what it is the gradient of
+
+
+def data_of(graph: Graph, names: Sequence[str]) -> list[Value]:
+    """The values whose axis 0 is the batch: those that are named, else all tensors that are given and not persistable."""
+    if names:
+        return [graph.given(name) for name in names]
+    return [v for v in graph.inputs if v.kind == TENSOR and not v.persistable and any(op.role == FORWARD for op in v.readers)]
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,8 @@ def _rule(definition: OpDef) -> Rule:
         return _product if definition.bilinear else _by_element
     if definition.reduction:
         return _reduced
+    if definition.in_order and "shape" in definition.attrs:
+        return _reshaped
     return _row_by_row if definition.rows else _unknown
 
 
@@ -252,7 +263,6 @@ def _transposed(op: Op, kinds: Kinds) -> str:
 STATISTICS: Mapping[str, Collection[str]] = {"batch_norm": ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance")}
 RULES: Mapping[str, Rule] = {  # of operators of which more is to be said than their rows do
     **dict.fromkeys(("mul", "matmul", "matmul_v2", "bmm"), _matrix_product),
-    **dict.fromkeys(("reshape", "reshape2"), _reshaped),
     **dict.fromkeys(("transpose", "transpose2"), _transposed),
     "cast": _cast,
     "sigmoid_cross_entropy_with_logits": lambda op, kinds: MIXED if _attr(op, "normalize") else _by_element(op, kinds),

@@ -20,12 +20,11 @@ from typing import Literal
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Builder, Graph, Value
 from graphad.ops import lookup
-from graphad.passes.analyses.batch_dependence import MEAN, MIXED, ROWS, TOTAL, BatchDependence
+from graphad.passes.analyses.batch_dependence import MEAN, MIXED, ROWS, TOTAL, BatchDependence, data_of
 from graphad.passes.distribution.ranks import (
     Seed,
     Share,
     check_ranks,
-    data_of,
     gradient_of,
     gradients,
     interpose,

@@ -12,23 +12,21 @@ keeps the activations of no more parts than there are stages from it on (Narayan
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Builder, Graph, Op, Value
-from graphad.ops import GRAD, lookup
+from graphad.ops import lookup
 from graphad.passes.analyses import estimated
-from graphad.passes.analyses.batch_dependence import MEAN, TOTAL, WHOLE, BatchDependence
-from graphad.passes.distribution.ranks import check_ranks, data_of, gradients, seeds, with_rows, written_as
+from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, TOTAL, WHOLE, BatchDependence, data_of
+from graphad.passes.distribution.ranks import check_ranks, gradients, seeds, with_rows, written_as
 from graphad.program import BACKWARD, EMPTY, FORWARD, located
 from graphad.rewriting import OnTrial, Pass
 
 Schedule = Literal["fthenb", "1f1b"]
 Task = tuple[str, int]  # forward "F" or backward "B", and the number of the part
-_GRADIENT = re.compile(rf"(.+?){GRAD}")
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ class _Step:
     def _backward_stage(self, op: Op) -> int:
         """Where the forward operator is whose gradient it computes: the writer of what it reads, or begins with, the gradient of."""
         for value in (*op.reads(), *op.writes()):
-            name = _GRADIENT.match(value.name)
+            name = GRADIENT_NAME.match(value.name)
             of = self.graph.versions(name[1])[-1:] if name else ()
             for forward in of:
                 if forward.writer in self.stage:

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from graphad.errors import GraphadError, InvalidValue, Refused
 from graphad.ir import Builder, Graph, Op, Value
 from graphad.ops import GRAD, GradOpDef, lookup
-from graphad.passes.analyses.batch_dependence import MEAN, TOTAL, WHOLE, BatchDependence
-from graphad.program import BACKWARD, FORWARD, OPTIMIZE, located
-from graphad.types import TENSOR, Tensor, TensorType
-
-_GRADIENT = re.compile(rf"(.+?){GRAD}")
-
-
-def data_of(graph: Graph, names: Sequence[str]) -> list[Value]:
-    """The values whose axis 0 is the batch: those that are named, else all tensors that are given and not persistable."""
-    if names:
-        return [graph.given(name) for name in names]
-    return [v for v in graph.inputs if v.kind == TENSOR and not v.persistable and any(op.role == FORWARD for op in v.readers)]
+from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, TOTAL, WHOLE, BatchDependence
+from graphad.program import BACKWARD, OPTIMIZE, located
+from graphad.types import Tensor, TensorType
 
 
 @dataclass(frozen=True)
@@ -56,7 +46,7 @@ def _losses(graph: Graph) -> Iterator[tuple[Op, Value]]:
         if op.role != BACKWARD or definition is None or result is None or not op.attrs.get("value"):
             continue
         # A loss of known shape starts from a constant, which only its name relates to the loss; else from ``fill_any_like`` of it.
-        name = _GRADIENT.match(result.name)
+        name = GRADIENT_NAME.match(result.name)
         if definition.of_shape and op.inputs:
             yield op, next(op.reads())
         elif not op.inputs and name and graph.versions(name[1]):
@@ -80,7 +70,7 @@ def _kind(kind: str, loss: Value, assumed: str) -> str:
 
 def gradient_of(value: Value) -> Value | None:
     """What a value is the gradient of, by its note, else by its name."""
-    name = _GRADIENT.match(value.name)
+    name = GRADIENT_NAME.match(value.name)
     return value.grad_of or next(reversed(value.graph.versions(name[1])), None) if name else value.grad_of
 
 

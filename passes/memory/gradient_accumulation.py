@@ -12,7 +12,6 @@ or the sum, of those of the parts. The data are cut along axis 0 without copies.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,15 +19,13 @@ from graphad.errors import InvalidValue, Refused
 from graphad.ir import Graph, Op, Value
 from graphad.ir.edits import LOOP, add_region_op, outline
 from graphad.ir.regions import operands, results_of
-from graphad.passes.analyses.batch_dependence import MEAN, TOTAL, WHOLE, BatchDependence
+from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, TOTAL, WHOLE, BatchDependence, data_of
 from graphad.program import BACKWARD, EMPTY, FORWARD, located
 from graphad.rewriting import OnTrial, Pass
-from graphad.types import TENSOR, TENSOR_ARRAY, TensorType
+from graphad.types import TENSOR_ARRAY, TensorType
 
 # -- what may run in parts -------------------------------------------------------------------------
 # Whether a training graph may run on parts of its batch, and how the results of the parts are combined.
-
-_GRADIENT = re.compile(r"(.+?)@GRAD")
 
 
 class Training:
@@ -102,7 +99,7 @@ class Training:
             definition = op.definition
             if op.role != BACKWARD or definition is None or definition.fills != "value" or not op.attrs.get("value"):
                 continue
-            match = _GRADIENT.match(op.output("Out").name)
+            match = GRADIENT_NAME.match(op.output("Out").name)
             if "X" in op.inputs:
                 yield op.input("X")
             elif match and match[1] in self.graph.values.by_name:
@@ -132,7 +129,7 @@ class Training:
             if kind not in (MEAN, TOTAL):
                 raise Refused(f"{value.name!r} is requested, which is neither a mean nor a sum over the batch: {self._why(value)}")
             return kind
-        name = _GRADIENT.match(value.name)
+        name = GRADIENT_NAME.match(value.name)
         of = value.grad_of or (self.graph.versions(name[1])[0] if name and self.graph.versions(name[1]) else None)
         if of is None or of.writers or self.kinds.get(of, WHOLE) != WHOLE:
             raise Refused(f"{value.name!r} is requested, which is not the gradient of a parameter")
@@ -298,7 +295,7 @@ def _retype(body: Graph) -> None:
 
 
 def _gradient_type(body: Graph, value: Value) -> TensorType | None:
-    match = _GRADIENT.match(value.name)
+    match = GRADIENT_NAME.match(value.name)
     of = body.versions(match[1]) if match else ()
     return of[-1].type if of else None
 
@@ -335,15 +332,10 @@ class GradientAccumulation(Pass):
     def apply(self, graph: Graph) -> bool:
         if self.micro_batches == 1:
             return False
-        training = Training(graph, self._data(graph))
+        training = Training(graph, data_of(graph, self.inputs))
         kinds = training.results()
         check_cut(training.data, self.micro_batches)
         if not graph.allows("accumulate", *training.inside[:1]):
             return False
         make_loop(outline(training.inside), training.data, kinds, self.micro_batches)
         return True
-
-    def _data(self, graph: Graph) -> list[Value]:
-        if self.inputs:
-            return [graph.given(name) for name in self.inputs]
-        return [v for v in graph.inputs if v.kind == TENSOR and not v.persistable and any(op.role == FORWARD for op in v.readers)]

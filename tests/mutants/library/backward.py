@@ -235,21 +235,21 @@ _PRUNING = (
 _SUMMING = (
     _mutant(
         "drops-the-third-term",
-        f"{ACCUMULATE}:_accumulate",
+        f"{ACCUMULATE}:accumulate",
         '"sum", {"X": parts}',
         '"sum", {"X": parts[:2]}',
         _THREE,
     ),
     _mutant(
         "drops-the-last-term",
-        f"{ACCUMULATE}:_accumulate",
+        f"{ACCUMULATE}:accumulate",
         '"sum", {"X": parts}',
         '"sum", {"X": parts[:-1]}',
         _THREE,
     ),
     _mutant(
         "sums-a-term-twice",
-        f"{ACCUMULATE}:_accumulate",
+        f"{ACCUMULATE}:accumulate",
         '"sum", {"X": parts}',
         '"sum", {"X": [parts[0], *parts[:-1]]}',
         _THREE,
