@@ -222,6 +222,7 @@ class Compiler:
         """An elementwise operator by its arithmetic; None if it has none."""
         operands = [each for values in given.values() for each in values]
         found = formula_of(definition, [each.dtype for each in operands], attrs) if definition.elementwise and len(wanted) == 1 else None
+        # Optional inputs are not in the formula: with one of them the kernel is traced instead.
         if found is None or len([*given]) != len([slot for slot in definition.inputs.values() if not slot.optional]):
             return None
         axis = definition.attr("axis", attrs) if "axis" in definition.attrs and len(operands) == 2 else -1
@@ -461,6 +462,7 @@ class Compiler:
         tests = op.input(definition.condition)
         if not tests:
             return 0
+        # A condition whose shape decides is known while compiling: types are fixed.
         values = [frames[depth(layout, name)].get(name) for name in tests]
         if any(value is None or value.absent for value in values):
             raise Unsupported("a condition without a value")
@@ -664,6 +666,7 @@ def _widened(variable: Value, other: Value | None) -> Value:
     """The variable, if it can have another value too; else one of which less is known."""
     if other is None:
         return variable if variable.absent else Value(variable.example, hint=variable.hint, absent=True, static=False)
+    # The join of two types in a small lattice: an array of one type, any array or aggregate, and each of them perhaps missing.
     absent, static = variable.absent or other.absent, variable.static and variable.alike(other)
     if (absent, static) == (variable.absent, variable.static) or other is variable:
         return variable

@@ -218,6 +218,7 @@ class Executor:
         """
         program = default_main_program() if program is None else program
         scope = global_scope() if scope is None else scope
+        # The short way, for programs that run again and again: no checks but whether all is as it was in the last run.
         if type(fetch_list) is list and type(scope) is Scope and not reinitialize and self.profile is None:
             known = self._known.get((id(program), *map(id, fetch_list)))
             results = None if known is None else self._again(known, {} if feed is None else feed, scope)
@@ -247,6 +248,7 @@ class Executor:
         block = program.global_block()
         fetched = fetch_names(block, fetch_list)
         env = fed_values(block, feed or {})
+        # What changes how a program is prepared. A prepared program holds its program, so the id stays taken.
         key = (id(program), frozenset(fetched), reinitialize, self.check_finite, self.max_iterations)
         made = (self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile, self.passes, self._threads, self.numba)
         run = self._taken(key) or Prepared(program, key[1], *made)
@@ -254,6 +256,8 @@ class Executor:
         batch = batch_of(program, {name: np.shape(value) for name, value in env.items()}) if self.profile is not None else 1
         start, before = perf_counter(), {} if self.profile is None else self.profile.times()
         try:
+            # The interpreter defines the meaning: what the compiler leaves, and what fails in a compiled run, it runs from the start, so
+            # that errors are its.
             with np.errstate(all="ignore"):
                 results = run_compiled(run, tuple(fetched)) if self.mode == "compiled" and not self.check_finite else None
                 if results is None:
@@ -278,6 +282,7 @@ class Executor:
 
     def _taken(self, key: tuple[object, ...]) -> Prepared | None:
         """A prepared program that no run uses and that is still up to date, which then belongs to the caller; None if there is none."""
+        # A prepared program holds the values of one run, so it belongs to one thread at a time.
         with self._lock:
             idle = self._idle.get(key, [])
             prepared = idle.pop() if idle else None

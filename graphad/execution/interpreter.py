@@ -160,6 +160,7 @@ class Prepared:
 
     def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
         definition = REGISTRY.get(op.type)
+        # An operator that cannot run raises when its turn comes, not when the program is prepared: it may be in a branch that is not taken.
         if definition is None:
             hint = _PADDLES if op.type.endswith(GRAD_SUFFIX) else did_you_mean(op.type, REGISTRY)
             message = located(f"operator {op.type!r} is not registered, so it cannot run{hint}: {op!r}", op.source)
@@ -224,6 +225,7 @@ class Prepared:
         if not fits or not kind:
             found = f"{array.dtype}{list(array.shape)}"
             raise InvalidValue(located(f"the scope has {name!r} as {found}, but it is declared {var!r}", op.source if op else None))
+        # Floats of another width are converted: a parameter saved in float64 can be read by a program in float32.
         cast = array if dtype is None else array.astype(dtype, copy=False)
         self.env[name] = self.given[name] = cast
         return cast
@@ -233,6 +235,7 @@ class Prepared:
         source = op.source if op else None
         if name in self.persistable:
             raise InvalidValue(located(f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it", source))
+        # Looked up only for the message: which of the reasons for a missing value it is.
         writers = [other for block in self.block.program.blocks for other in block.ops if name in other.output_names()]
         if any(control(other) or other.block.idx or _may_write_nothing(other) for other in writers):
             raise NoValue(located(f"{reader} {name!r} before any operator wrote it: no block that writes it has run", source))

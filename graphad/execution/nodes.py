@@ -137,6 +137,7 @@ def reads_of(node: Tensor) -> tuple[Value, ...]:
             return node.sources
         case While():
             return tuple(value for value in (node.test, node.residuals) if value is not None)
+        # What is in nested bodies is read by the nodes there.
         case If():
             return (node.test,)
         case Sum():

@@ -88,6 +88,7 @@ def _divided(body: Body, lanes: int, costs: Costs, model: Model) -> Body:
     for node in body:
         for inner in bodies_of(node):
             inner[:] = _divided(inner, lanes, costs, model)
+        # Stretches between nodes that stay in order are divided by themselves: nothing moves past those.
         if _is_free(node):
             stretch.append(node)
             continue
@@ -165,6 +166,7 @@ def _laned(nodes: Sequence[Call | Group], count: int, cost: Callable[[Call | Gro
 
 def _parts(group: Group, count: int, divides: bool) -> list[Call | Group]:
     """The calls of a group that do not need each other as groups of their own, and each of these in parts for as many lanes."""
+    # Connected components: a call joins all that make its arguments.
     of: dict[Value, list[Call]] = {}
     for call in group.calls:
         together = list({id(calls): calls for arg in call.args if (calls := of.get(arg)) is not None}.values())
@@ -190,6 +192,7 @@ def _spans(group: Group, count: int) -> list[Group]:
         return [group]
     total, tile = int(group.calls[0].results[0].example.size), tile_of(group)
     tiles = -(-total // tile)
+    # Cut between tiles, so that no tile is smaller than another but the last.
     ends = [min(tiles * i // count * tile, total) for i in range(count)] + [total]
     parts = [(first, last) for first, last in pairwise(ends) if first < last]
     return [Group(group.calls, group.reads, group.made, group.inside, span, group.native) for span in parts]
@@ -200,6 +203,7 @@ def _needed(nodes: Sequence[Call | Group]) -> list[list[int]]:
     makers: dict[Value, list[int]] = {}
     needed = []
     for i, node in enumerate(nodes):
+        # A view is ready when it is made, and its elements when its root is.
         values = dict.fromkeys(each for value in reads_of(node) for each in (value, value.root))
         needed.append(list(dict.fromkeys(j for value in values for j in makers.get(value, ()))))
         for value in writes_of(node):
@@ -209,6 +213,7 @@ def _needed(nodes: Sequence[Call | Group]) -> list[list[int]]:
 
 def _scheduled(needed: Sequence[Sequence[int]], costs: Sequence[float], count: int, model: Model) -> tuple[list[int], list[int], float]:
     """The lane of each node, the order in which they begin, and when the last one has ended."""
+    # The upward rank: the time from the beginning of a node to the end of all that needs it, waits left out.
     way = list(costs)
     for i in reversed(range(len(needed))):
         for before in needed[i]:
@@ -226,6 +231,8 @@ def _scheduled(needed: Sequence[Sequence[int]], costs: Sequence[float], count: i
 
 def _waits(needed: Sequence[Sequence[int]], lane_of: Sequence[int], order: Sequence[int], count: int) -> list[list[int]]:
     """For each node, those of other lanes that its lane waits for: not where it has waited for one that ended later."""
+    # Vector clocks (C. Fidge 1988, F. Mattern 1989): how much of each lane a lane knows to have ended. Waiting for a node tells it all that
+    # the node's lane knew.
     known = [[0] * count for _ in range(count)]
     place, clock, length = [0] * len(order), [[0]] * len(order), [0] * count
     rank = {i: at for at, i in enumerate(order)}
@@ -319,6 +326,7 @@ class Threads:
                 raise
 
         with self._one:
+            # All lanes have to end before the run does, also where one fails: the arrays they write to are the program's.
             others = [self.pool().submit(run, number) for number in range(1, len(lanes))]
             errors: list[BaseException | None] = []
             try:

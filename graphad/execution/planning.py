@@ -145,6 +145,7 @@ def _sweep(body: Body, counts: dict[Value, int]) -> None:
         node = body[i]
         for inner in bodies_of(node):
             _sweep(inner, counts)
+        # From the last call back: those that only a dead call read have no readers left when their turn comes.
         if isinstance(node, Call) and node.pure and not any(counts.get(value) for value in node.results):
             for value in node.args:
                 counts[value] -= 1
@@ -430,6 +431,7 @@ def _free_for(node: Tensor, value: Value) -> list[Value]:
     if isinstance(node, Call):
         return list(dict.fromkeys(node.args)) if node.in_place else []
     if isinstance(node, Group):
+        # In a group all calls go tile by tile, so an operand is free for a result if no later call of the group reads it.
         written = next(i for i, call in enumerate(node.calls) if call.results[0] is value)
         first = written + 1 if node.calls[written].in_place else written
         later = {arg for call in node.calls[first:] for arg in call.args}

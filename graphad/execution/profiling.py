@@ -90,6 +90,7 @@ class Profile:
         """A step of the interpreter whose time is noted: its own, without the steps in its blocks."""
 
         def run(*args: Any) -> None:
+            # Inclusive minus what the steps in its blocks took is the step's own time.
             outer = getattr(self._nested, "seconds", 0.0)
             self._nested.seconds = 0.0
             start = perf_counter()
@@ -119,6 +120,7 @@ class Profile:
                     spent = self.operators.setdefault(op, Spent())
                     spent.seconds += end - start
                     spent.times += first
+                # Calls of one operator that follow each other are one event of the trace.
                 if op is last and self._events and len(self._events) < MOST_EVENTS:
                     self._events[-1] = self._events[-1]._replace(seconds=end - began)
                 else:

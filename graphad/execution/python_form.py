@@ -124,6 +124,7 @@ def _examples(program: Program, feed: Mapping[str, Tensor] | None, scope: Scope 
     stored = {} if scope is None else dict(scope.arrays)
     if feed is not None:
         return {name: fed_array(name, value, *block.var(name).declared) for name, value in feed.items()}, _declared(program, stored)
+    # What is read before it is written has to be fed, in the order of the first reading.
     written: set[str] = set()
     feeds = {}
     for op in block.ops:
@@ -178,6 +179,7 @@ def _constant_text(thing: Tensor) -> str:
         return f"np.{thing.dtype.name}({_number_text(thing.item())})"
     if not isinstance(thing, np.ndarray):
         raise InvalidValue(f"{thing!r} cannot be written as Python")
+    # Floats as decimal text where that reads back to the same bits; long arrays, nan and infinities as bytes.
     dtype = repr(thing.dtype.name)
     if thing.size and (not any(thing.strides) or bool((thing == thing.reshape(-1)[0]).all())):
         number = f"np.array({_number_text(thing.reshape(-1)[0].item())}, {dtype})"

@@ -260,6 +260,8 @@ class _Writer:
         signals = [[self.signal(each) for each in lane if isinstance(each, Signal)] for lane in node.lanes]
         for group in (each for lane in node.lanes for each in lane if isinstance(each, Group)):
             self.allocated(group, depth)
+        # Lanes are closures of the run: what one makes and another reads is a variable of the run, declared before them and ``nonlocal`` in
+        # them.
         names, at = [self.fresh(f"lane_{i}") for i in range(len(made))], len(self.lines)
         shared: list[str] = []
         for name, lane, values in zip(names, node.lanes, made, strict=True):
@@ -511,6 +513,7 @@ def _last_reads(compiled: Compiled, plan: MemoryPlan) -> dict[int, list[Value]]:
             touched = (*reads_of(each), *kept_by(each), *writes_of(each))
             last.update(dict.fromkeys(touched, id(node)))
             made.update(writes_of(each))
+    # What is in the plan is written to again in the next run, so letting go of its name frees nothing.
     stays = {*compiled.fetched, *compiled.kept.values(), *plan.place_of}
     found: dict[int, list[Value]] = {}
     for value, at in last.items():

@@ -295,6 +295,7 @@ class Traced(Tracer):
         return self._gathered(parts)
 
     def _gathered(self, parts: Sequence[Tensor]) -> Traced:
+        # Integers as indices are data of the run, so they are arguments of the call; a mask would decide the shape.
         texts, args = [], [self.value]
         for part in parts:
             if isinstance(part, Traced | np.ndarray | list):
@@ -426,6 +427,7 @@ def _narrowed(ufunc: np.ufunc, values: list[Value]) -> list[Value]:
     """Operands that are one number everywhere as that number, and Python's numbers as arrays, as numpy makes them at each call."""
     shape = np.broadcast_shapes(*(np.shape(value.example) for value in values))
     scalars = [_scalar_of(value) for value in values]
+    # Where another operand has the full shape anyway, a broadcast operand of one number can be that number: no array to read.
     whole = any(scalar is None and np.shape(value.example) == shape for value, scalar in zip(values, scalars, strict=True))
     values = [scalar if scalar is not None and whole else value for value, scalar in zip(values, scalars, strict=True)]
     dtypes = {value.example.dtype for value in values if isinstance(value.example, np.ndarray | np.generic)}
@@ -491,6 +493,7 @@ def _where(tracer: Traced, condition: Tensor, *others: Tensor) -> Tensor:
     values = [tracer.operand(each) for each in (condition, *others)]
     numbers = [each.value.example if isinstance(each, Traced) else each for each in (condition, *others)]
     example = np.where(*numbers)
+    # Two copies with a mask write into the output; ``np.where`` has no ``out=``.
     shapes = {value.example.shape for value in values if isinstance(value.example, np.ndarray) and value.example.ndim}
     plain = len(shapes) == 1 and example.flags.c_contiguous and values[0].example.dtype == bool
     into = "np.copyto({out}, {2}); np.copyto({out}, {1}, where={0})" if plain else ""
