@@ -45,9 +45,10 @@ from graphad.types import Array, Shape, Tensor, TensorType, element_count
 #     correlated(image, filter) -> output      spread(filter, output) -> image      filter_cotangent(image, output) -> filter
 #
 # Windows are laid out as columns, a few samples at a time so that they stay in the cache, and multiplied as matrices.
-# A filter of one channel (depthwise) is multiplied element by element, one of one element needs no columns.
+# A filter of one channel (depthwise) takes a few channels at a time, one of one element needs no columns.
 
 COLUMN_BYTES = 1 << 22
+CACHED_BYTES = 1 << 18
 KEPT_BYTES = 1 << 24
 WASTE, WASTE_OF_COLUMNS = 1.6, 1.3  # windows over the edges for each that is wanted, at most
 
@@ -230,18 +231,17 @@ def _multiply(rows: Array, columns: Array, lines: Lines | None, folded: bool, ou
 
 
 def _depthwise(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Array:
-    """Every feature from one channel: sums of shifted images, sample by sample."""
-    extents, lines = _extents(window_axes), _lines(window_axes)
-    wide, shape = np.ascontiguousarray(padded(x, window_axes)), (groups, len(filter_) // groups, *extents)
-    out = np.empty((len(x), *shape), x.dtype)
-    inner = extents if lines is None else (lines.length,)
-    terms = np.empty((2, *shape[:2], *inner), x.dtype)
+    """Every feature from one channel: a row times the columns of its channel, so many channels at a time as the cache holds."""
+    wide, extents = windows(padded(x, window_axes), window_axes), _extents(window_axes)
+    rows, count = _matrix(filter_, groups), prod(extents)
+    out = np.empty((len(x), groups, rows.shape[1], count), x.dtype)
+    step = max(1, CACHED_BYTES // max(rows.shape[2] * count * x.itemsize, 1))
     for image, result in zip(wide, out, strict=True):
-        terms[1] = 0
-        for part, weight in _shifted(image, filter_, window_axes, lines):
-            np.multiply(part[:, None], weight.reshape(*shape[:2], *(1 for _ in inner)), out=terms[0])
-            terms[1] += terms[0]
-        result[...] = terms[1] if lines is None else lines.view(terms[1], extents)
+        for start in range(0, groups, step):
+            some = slice(start, start + step)
+            columns = _scratch("columns", image[some].shape, x.dtype)
+            np.copyto(columns, image[some])
+            np.matmul(rows[some], columns.reshape(len(columns), rows.shape[2], count), out=result[some])
     return out.reshape(len(x), len(filter_), *extents)
 
 
@@ -252,6 +252,97 @@ def _shifted(image: Array, filter_: Array, window_axes: Axes, lines: Lines | Non
         return
     flat = image.reshape(len(image), prod(image.shape[1:]))
     yield from ((flat[:, line], filter_[last(place)]) for place, line in lines.starts(window_axes))
+
+
+# -- small images --------------------------------------------------------------------------------
+# Of a small image the views and memory take longer to make than the products: a thread keeps them for the next call of the same shapes.
+
+KEPT_IMAGE = 1 << 18  # bytes of an image with its padding
+KEPT_IMAGES = 1 << 25  # bytes of all images that a thread keeps
+KEPT_SHAPES = 1024
+
+Product = Callable[[Array, Array], Array]
+
+
+class _Images(threading.local):
+    """The convolutions that a thread keeps, by what they are made for, and the bytes of their images."""
+
+    def __init__(self) -> None:
+        self.products: dict[tuple[object, ...], Product] = {}
+        self.size = 0
+
+
+_IMAGES_KEPT = _Images()
+
+
+def _product(spec: type[Convolution], image: Array, filter_: Array, attrs: Mapping[str, Any]) -> Product:
+    """``correlated`` of an image, channels in front, and a filter of these shapes."""
+    told = (tuple(value) if isinstance(value, list) else value for value in attrs.values())
+    key = (spec, image.shape, filter_.shape, image.dtype.char, filter_.dtype.char, *attrs, *told)
+    known = _IMAGES_KEPT.products.get(key)
+    if known is not None:
+        return known
+    conv = spec(**attrs)
+    window_axes, groups = conv.axes(image.shape, filter_.shape), conv.groups
+    wide = (*image.shape[:2], *(a.padded for a in window_axes))
+    size, columns = prod(wide) * image.itemsize, prod((image.shape[1], *_kernel(window_axes), *_extents(window_axes))) * image.itemsize
+    product: Product = lambda x, f: correlated(x, f, window_axes, groups)  # noqa: E731
+    most = CACHED_BYTES if _is_depthwise(filter_.shape, groups) else COLUMN_BYTES
+    if size <= KEPT_IMAGE and columns * len(image) <= most and image.dtype == filter_.dtype and prod(wide):
+        _check_filter(filter_.shape, window_axes)
+        check_fit("X", image.shape, (len(image), groups * filter_.shape[1], *(a.size for a in window_axes)))
+        product = _small(image.shape, filter_.shape, np.zeros(wide, image.dtype), window_axes, groups)
+    else:
+        size = 0
+    if len(_IMAGES_KEPT.products) >= KEPT_SHAPES or _IMAGES_KEPT.size + size > KEPT_IMAGES:
+        _IMAGES_KEPT.products.clear()
+        _IMAGES_KEPT.size = 0
+    _IMAGES_KEPT.products[key] = product
+    _IMAGES_KEPT.size += size
+    return product
+
+
+def _small(shape: Shape, filter_: Shape, wide: Array, window_axes: Axes, groups: int) -> Product:
+    """The product of small images of a shape and filters of a shape; ``wide`` is memory for an image with zeros around it."""
+    if _is_pointwise(window_axes):
+        return _small_pointwise(shape, filter_, window_axes, groups)
+    n, extents = len(wide), _extents(window_axes)
+    count, depth = prod(extents), prod(filter_[1:])
+    place, view = wide[inside(window_axes)], windows(wide, window_axes)
+    folded = n > 1 and filter_[0] // groups > count
+    if folded:
+        view = np.moveaxis(view, 0, len(window_axes) + 1)
+
+    def product(x: Array, f: Array) -> Array:
+        np.copyto(place, x)
+        columns = _scratch("columns", view.shape, view.dtype)
+        np.copyto(columns, view)
+        rows = f.reshape(groups, filter_[0] // groups, depth)
+        out: Array
+        if folded:
+            out = np.matmul(rows, columns.reshape(groups, depth, n * count)).reshape(filter_[0], n, *extents)
+            return np.ascontiguousarray(np.swapaxes(out, 0, 1))
+        if n == groups == 1:
+            out = np.dot(rows[0], columns.reshape(depth, count))
+        else:
+            out = np.matmul(rows, columns.reshape(n, groups, depth, count))
+        return out.reshape(n, filter_[0], *extents)
+
+    return product
+
+
+def _small_pointwise(shape: Shape, filter_: Shape, window_axes: Axes, groups: int) -> Product:
+    n, extents, at = shape[0], _extents(window_axes), element(window_axes, (0,) * len(window_axes))
+    every = extents == shape[2:]
+
+    def product(x: Array, f: Array) -> Array:
+        points = (x if every else x[at]).reshape(n, groups, filter_[1], prod(extents))
+        rows = f.reshape(groups, filter_[0] // groups, filter_[1])
+        out = np.dot(rows[0], points[0, 0]) if n == groups == 1 else np.matmul(rows, points)
+        result: Array = out.reshape(n, filter_[0], *extents)
+        return result
+
+    return product
 
 
 # -- filter and output to image ------------------------------------------------------------------
@@ -497,11 +588,13 @@ def with_bias(out: Array, Bias: Array | None, data_format: str) -> Array:
 
 
 def _forward(spec: type[Convolution]) -> Callable[..., Array]:
+    default_format = spec.data_format
+
     @attributes(spec)
     def kernel(Input: Array, Filter: Array, Bias: Array | None = None, **attrs: Any) -> Array:
-        conv = spec(**attrs)
-        image = to_front(Input, conv.data_format)
-        return with_bias(correlated(image, Filter, conv.axes(image.shape, Filter.shape), conv.groups), Bias, conv.data_format)
+        data_format = attrs.get("data_format", default_format)
+        image = to_front(Input, data_format)
+        return with_bias(_product(spec, image, Filter, attrs)(image, Filter), Bias, data_format)
 
     return kernel
 

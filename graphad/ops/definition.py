@@ -23,7 +23,7 @@ from graphad.ops.symbol import Symbol
 from graphad.ops.traits import Declared, Traits, check, read
 from graphad.plugins import ensure_plugins
 from graphad.showing import Table
-from graphad.types import Function, Tensor, TensorType, dtype_name
+from graphad.types import Extent, Function, Tensor, TensorType, dtype_name
 
 # -- signatures ------------------------------------------------------------------------------------
 # The slots that a signature names: ``X Y? -> Out*``.
@@ -517,7 +517,7 @@ def _scalar(attr: Attr, value: object, kind: type) -> Any:
     if kind is int and isinstance(value, int | np.integer) and not isinstance(value, bool):
         if not fits_64_bits(int(value)):
             raise InvalidValue(f"attribute {attr.name!r} is {attr.kind}, of 64 bits at most, got {shortened(value)}")
-        return int(value)
+        return value if isinstance(value, Extent) else int(value)
     if kind is bool and isinstance(value, bool | np.bool_):
         return bool(value)
     if kind is str and isinstance(value, str):

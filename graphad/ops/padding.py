@@ -43,7 +43,14 @@ def _pad_grad(dOut: Tensor, *, paddings: list[int]) -> Tensor:
 )
 def pad(X: Array, *, paddings: list[int], pad_value: float = 0.0) -> Array:
     """X with ``pad_value`` around it: ``paddings`` says how much before and after, axis by axis."""
-    return np.pad(X, list(zip(paddings[::2], paddings[1::2], strict=True)), constant_values=X.dtype.type(pad_value)) if X.ndim else X
+    return _surrounded(X, list(zip(paddings[::2], paddings[1::2], strict=True)), pad_value)
+
+
+def _surrounded(X: Array, amounts: Amounts, value: float) -> Array:
+    """X with a number around it, so much before and after along each axis; ``np.pad`` takes ten times as long for a small one."""
+    out = np.full([e + before + after for e, (before, after) in zip(X.shape, amounts, strict=True)], value, X.dtype)
+    out[tuple(slice(before, before + e) for e, (before, _) in zip(X.shape, amounts, strict=True))] = X
+    return out
 
 
 # -- images and volumes --------------------------------------------------------------------------
@@ -103,8 +110,7 @@ class _Kind:
     def pad(self, X: Array, Paddings: Array | None, paddings: list[int], mode: str, data_format: str, value: float) -> Array:
         """X padded."""
         amounts = self.checked(X.shape, numbers(paddings, Paddings, None), mode, data_format)
-        options = {"constant_values": X.dtype.type(value)} if mode == "constant" else {}
-        return np.asarray(np.pad(X, amounts, _NUMPY[mode], **options))  # type: ignore[call-overload]
+        return _surrounded(X, amounts, value) if mode == "constant" else np.asarray(np.pad(X, amounts, _NUMPY[mode]))  # type: ignore[call-overload]
 
     def unpad(self, X: Array, Like: Array, Paddings: Array | None, paddings: list[int], mode: str, data_format: str) -> Array:
         """Each element of X added to the one of Like that it is a copy of; those of a constant are left out."""

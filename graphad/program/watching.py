@@ -20,9 +20,10 @@ from graphad.program.block import Block
 from graphad.program.operator import Operator
 from graphad.program.program import Program
 from graphad.program.variable import Parameter, Variable
+from graphad.types import Extent
 
 latest: list[object] = [object()]  # the mark of the last change of any watched program: a new object each time
-_PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
+_PLAIN = frozenset({bool, int, Extent, float, str, bytes, type(None)})
 _Place = tuple[Any, Callable[[Any], None]]  # a list or a dict, and what puts another one in its place
 
 
@@ -139,7 +140,8 @@ def watch(program: Program) -> Unseen | None:
     if any(type(block.vars) is not WatchedDict for block in program.blocks):
         return None  # variables are not compared with ``==``, which makes operators
     for thing in _objects(program):
-        thing.__class__ = _WATCHED.get(type(thing), type(thing))
+        if type(thing) in _WATCHED:  # setting the class of what is watched already would leave a mark, and others look again
+            thing.__class__ = _WATCHED[type(thing)]
     return unseen
 
 

@@ -422,3 +422,45 @@ def test_the_same_model_said_otherwise_gives_the_same_numbers_and_gradients(name
         np.testing.assert_allclose(y, answers[-1][0], rtol=1e-6)
     for one, other in zip(*answers, strict=False):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+# -- running: what follows from weights alone is computed once ---------------------------------------
+
+
+def prepared_types(found: onnx.OnnxModel) -> list[str]:
+    """The operators of the program that ``run`` computes."""
+    return [op.type for block in found.__dict__["_running"].program.blocks for op in block.ops]
+
+
+def test_what_follows_from_weights_is_computed_once_and_the_program_stays() -> None:
+    nodes = [
+        node("Transpose", "w", "v", perm=[1, 0]),
+        node("Mul", "v v", "vv"),
+        node("Gemm", "x vv", "h", transB=1),
+        node("Tanh", "h", "y"),
+    ]
+    found = onnx.load(model(nodes, {"x": ("float32", ["batch", 2])}, ["y"], {"w": W.T[:2, :3].copy()}))
+    text = str(found.program)
+    x = np.array([[0.5, -1.0]], "float32")
+    plain = ga.Executor().run(found.program, {"x": x}, found.fetch_names, found.scope())
+    for _ in range(3):
+        np.testing.assert_allclose(found.run({"x": x})[0], plain[0], rtol=1e-6)
+    assert str(found.program) == text
+    assert "transpose" not in prepared_types(found)
+    assert prepared_types(found).count("elementwise_mul") == 0
+
+
+def test_a_run_follows_changes_of_the_program() -> None:
+    found = onnx.load(DENSE)
+    for _ in range(3):
+        before = found.run({"x": FLOATS})[0]
+    tanh = next(op for op in found.program.global_block().ops if op.type == "tanh")
+    tanh.type = "sin"
+    np.testing.assert_allclose(found.run({"x": FLOATS})[0], np.sin(np.arctanh(before)), rtol=1e-5)
+
+
+def test_inputs_that_nothing_reads_are_fed_all_the_same() -> None:
+    found = onnx.load(model([node("Tanh", "x", "y")], {"x": ("float32", [2, 3]), "unread": ("float32", [2])}, ["y"]))
+    np.testing.assert_allclose(found.run({"x": FLOATS, "unread": np.ones(2, "float32")})[0], np.tanh(FLOATS), rtol=1e-6)
+    with pytest.raises(InvalidValue, match=r"feed 'unread' has shape \[3\]"):
+        found.run({"x": FLOATS, "unread": np.ones(3, "float32")})

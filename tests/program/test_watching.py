@@ -156,3 +156,15 @@ def test_runs_see_what_has_changed() -> None:
     scale.type = "relu"
     scale.attrs = {}
     np.testing.assert_array_equal(run(), x)
+
+
+def test_looking_again_leaves_no_mark() -> None:
+    """Else two programs that run in turn would look again each time."""
+    programs = [ga.Program(), ga.Program()]
+    for program in programs:
+        program.global_block().create_var("x", [2], "float32")
+        program.global_block().append_op(type="scale", inputs={"X": "x"}, outputs={"Out": "y"}, attrs={"scale": 2.0})
+        assert watch(program) == []
+    mark = latest[0]
+    assert watch(programs[0]) == [] == watch(programs[1])
+    assert latest[0] is mark

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,11 @@ import numpy as np
 
 from graphad.backward import gradients as program_gradients
 from graphad.errors import InvalidValue, ParseError
-from graphad.execution import Executor, Scope
+from graphad.execution import Scope
 from graphad.interop.files import PathLike, read_bytes
 from graphad.interop.onnx.operands import LEAST_ROOM, NotKnown, UnsupportedModel
 from graphad.interop.onnx.reader import Reader
+from graphad.interop.onnx.running import Running, scope_of
 from graphad.interop.onnx.schema import message
 from graphad.interop.protobuf import Desc
 from graphad.ops.definition import did_you_mean
@@ -58,20 +58,15 @@ class OnnxModel:
             ValueError: an input is missing, or is of another shape or dtype.
         """
         check_names(feeds, self.feed_names)
-        executor, scope = self._running
-        return executor.run(self.program, feed=dict(feeds), fetch_list=list(self.fetch_names), scope=scope)
-
-    @cached_property
-    def _running(self) -> tuple[Executor, Scope]:
-        """What runs the model, with what it has prepared for it."""
-        return Executor(), self.scope()
+        running = self.__dict__.get("_running")
+        if running is None or not running.is_up_to_date():
+            running = self.__dict__["_running"] = Running(self.program, self.feed_names, self.fetch_names, self.parameters)
+        results: list[Array] = running.run(feeds)
+        return results
 
     def scope(self) -> Scope:
         """A new scope with the values of the parameters."""
-        scope = Scope()
-        for name, array in self.parameters.items():
-            scope.set(name, array)
-        return scope
+        return scope_of(self.parameters)
 
 
 class Undecided(OnnxModel):

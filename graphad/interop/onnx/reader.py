@@ -48,6 +48,7 @@ class Reader:
         self.unknown: dict[str, int] = {}
         self.feeds: list[str] = []
         self.depth = self.splits = 0
+        self.before: Sequence[Desc] = ()  # the nodes before the one that is being read
 
     def inputs_of(self, value: Value) -> list[str]:
         """The inputs of the model that a value depends on."""
@@ -165,11 +166,29 @@ class Reader:
     def _nodes(self, nodes: Sequence[Desc], target: Sequence[str], first: int = 0) -> None:
         """Read nodes from one on, one after the other; ``target`` are the names that are used of them in the end."""
         for i in range(first, len(nodes)):
+            self.before = nodes[:i]
             try:
                 self._node(nodes[i], i)
             except TwoRanks as split:
                 if self._continued(split, nodes, i, target):
                     return
+
+    def again(self, name: str, values: Mapping[str, Operand]) -> Operand:
+        """What a tensor is where others have some values: the nodes between them are read once more."""
+        needed, selected, before = {name}, list[tuple[int, Desc]](), self.before
+        for i, node in reversed(list(enumerate(before))):
+            if any(output in needed and output not in values for output in node.output):
+                selected.append((i, node))
+                needed.update(_names_read(node))
+        self.scopes.append(dict(values))
+        try:
+            for i, node in reversed(selected):
+                self.before = before[:i]
+                self._node(node, i)
+            return self.found(name)
+        finally:
+            self.scopes.pop()
+            self.before = before
 
     def _continued(self, split: TwoRanks, nodes: Sequence[Desc], i: int, target: Sequence[str]) -> bool:
         """Read an If whose branches differ in rank: what comes after it is read in each branch; whether that is done.
@@ -215,7 +234,7 @@ class Reader:
     def _node(self, node: Desc, i: int) -> None:
         domain = _DOMAINS.get(node.domain, node.domain)
         label = label_of(node, i)
-        inputs = [self._found(name) if name else None for name in node.input]
+        inputs = [self.found(name) if name else None for name in node.input]
         function = self.functions.get((domain, node.op_type, node.overload)) or self.functions.get((node.domain, node.op_type, ""))
         try:
             if function is not None:
@@ -287,14 +306,15 @@ class Reader:
             return [item.decode("utf-8", "surrogateescape") for item in value]
         return list(value) if field in _MANY else value
 
-    def _found(self, name: str) -> Operand:
+    def found(self, name: str) -> Operand:
+        """What a name is, in the innermost graph that has it; ParseError if none has."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
         raise ParseError(f"{name!r} is read before a node or an input gives it")
 
     def _result(self, name: str) -> Value:
-        value = self._found(name)
+        value = self.found(name)
         if value is None:
             raise ParseError(f"the result {name!r} has no value")
         return value
@@ -308,6 +328,12 @@ def _extent(dim: Desc) -> int:
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
     return -1 if dim.dim_param in _NAMELESS else Extent(dim.dim_param)
+
+
+def _names_read(node: Desc) -> set[str]:
+    """The names that a node reads, in graphs of its own too."""
+    graphs = [graph for attribute in node.attribute for graph in (*attribute.graphs, attribute.g)]
+    return set(node.input).union(*(_names_read(inner) for graph in graphs for inner in graph.node))
 
 
 def label_of(node: Desc, i: int) -> str:

@@ -7,6 +7,7 @@ Here belongs what an operator of ONNX is in operators of graphad, with its attri
 from graphad.interop.onnx.handlers import (
     arranging,
     convolving,
+    differentiating,
     learning,
     losing,
     normalizing,
@@ -29,6 +30,7 @@ __all__ = [
     "arranging",
     "attempt",
     "convolving",
+    "differentiating",
     "handler_of",
     "learning",
     "losing",

@@ -60,6 +60,12 @@ class _Direction:
         ops, size = self.node.ops, self.hidden
         return [ops.slice(x, axes=[x.rank - 1], starts=[i * size], ends=[(i + 1) * size]) for i in range(count)]
 
+    def activated(self, x: Value, function: Callable[[Value], Value], count: int) -> list[Value]:
+        """The first gates of x, activated together, and what comes after them."""
+        ops, end = self.node.ops, count * self.hidden
+        first = function(self.clipped(ops.slice(x, axes=[x.rank - 1], starts=[0], ends=[end])))
+        return [*self.gates(first, count), ops.slice(x, axes=[x.rank - 1], starts=[end], ends=[end + self.hidden])]
+
     def clipped(self, x: Value) -> Value:
         bound = self.node.attr("clip")
         return x if bound is None else self.node.ops.clip(x, min=-float(bound), max=float(bound))
@@ -148,13 +154,13 @@ def _direction(
     turned = x
     if back:
         turned = ops.flip(x, axis=[0]) if lengths is None else reversed_by_length(node, x, lengths, 1, 0)
-    shares = direction.w.times(turned)
+    shares, rb = direction.w.times(turned), None
     if direction.b is not None:
         half = direction.b.shape[0] // 2
-        wb, rb = (ops.slice(direction.b, axes=[0], starts=[i * half], ends=[(i + 1) * half]) for i in (0, 1))
-        shares = ops.elementwise_add(shares, wb)
-    else:
-        rb = None
+        wb, bias = (ops.slice(direction.b, axes=[0], starts=[i * half], ends=[(i + 1) * half]) for i in (0, 1))
+        apart = kind == "GRU"  # whose reset gate may come between the product and its bias
+        shares = ops.elementwise_add(shares, wb if apart else ops.elementwise_add(wb, bias))
+        rb = bias if apart else None
     step = {"RNN": _rnn_step, "GRU": _gru_step, "LSTM": _lstm_step}[kind](direction, rb, gates)
     ys, last = _scanned(node, shares, step, initial, lengths)
     if back:
@@ -208,8 +214,9 @@ def _gru_step(direction: _Direction, rb: Value | None, gates: int) -> Step:
     ops, f, g = direction.node.ops, direction.activations[0], direction.activations[1]
     after = bool(direction.node.attr("linear_before_reset", 0))
     size = direction.hidden
-    rows = [ops.slice(direction.r.matrix, axes=[0], starts=[i * size], ends=[(i + 1) * size]) for i in range(3)]
-    biases = [None] * 3 if rb is None else [ops.slice(rb, axes=[0], starts=[i * size], ends=[(i + 1) * size]) for i in range(3)]
+    parts = ((0, 2 * size), (2 * size, 3 * size))  # the gates, and the new state
+    rows = [ops.slice(direction.r.matrix, axes=[0], starts=[start], ends=[end]) for start, end in parts]
+    biases = [None, None] if rb is None else [ops.slice(rb, axes=[0], starts=[start], ends=[end]) for start, end in parts]
 
     def product(h: Value, i: int) -> Value:
         result = ops.matmul_v2(h, rows[i], trans_y=True)
@@ -217,10 +224,9 @@ def _gru_step(direction: _Direction, rb: Value | None, gates: int) -> Step:
 
     def step(share: Value, states: Sequence[Value]) -> list[Value]:
         h = states[0]
-        xz, xr, xh = direction.gates(share, 3)
-        z = f(direction.clipped(ops.elementwise_add(xz, product(h, 0))))
-        r = f(direction.clipped(ops.elementwise_add(xr, product(h, 1))))
-        inner = ops.elementwise_mul(r, product(h, 2)) if after else product(ops.elementwise_mul(r, h), 2)
+        both, xh = (ops.slice(share, axes=[share.rank - 1], starts=[start], ends=[end]) for start, end in parts)
+        z, r = direction.gates(f(direction.clipped(ops.elementwise_add(both, product(h, 0)))), 2)
+        inner = ops.elementwise_mul(r, product(h, 1)) if after else product(ops.elementwise_mul(r, h), 1)
         new = g(direction.clipped(ops.elementwise_add(xh, inner)))
         kept_values = ops.elementwise_mul(ops.scale(z, scale=-1.0, bias=1.0), new)
         return [ops.elementwise_add(kept_values, ops.elementwise_mul(z, h))]
@@ -240,7 +246,12 @@ def _lstm_step(direction: _Direction, rb: Value | None, gates: int) -> Step:
 
     def step(share: Value, states: Sequence[Value]) -> list[Value]:
         h, c = states
-        xi, xo, xf, xc = direction.gates(ops.elementwise_add(share, _recurrent(direction, h, rb)), 4)
+        gates = ops.elementwise_add(share, _recurrent(direction, h, rb))
+        if peeps is None and not coupled:
+            i, o, forget, xc = direction.activated(gates, f, 3)
+            new = ops.elementwise_add(ops.elementwise_mul(forget, c), ops.elementwise_mul(i, g(direction.clipped(xc))))
+            return [ops.elementwise_mul(o, h_of(new)), new]
+        xi, xo, xf, xc = direction.gates(gates, 4)
         i = f(direction.clipped(peeked(xi, c, 0)))
         forget = ops.scale(i, scale=-1.0, bias=1.0) if coupled else f(direction.clipped(peeked(xf, c, 2)))
         new = ops.elementwise_add(ops.elementwise_mul(forget, c), ops.elementwise_mul(i, g(direction.clipped(xc))))
