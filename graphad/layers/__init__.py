@@ -221,6 +221,7 @@ _HOMES = {
     "yolo_box": "detection",
     "zeros_like": "shaping",
 }
+_MODULES = frozenset(_HOMES.values())
 
 __all__ = [
     "Categorical",
@@ -438,6 +439,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     recorded = import_module(f"{__name__}.recorded")
     home = _HOMES.get(name)
     layer = getattr(import_module(f"{__name__}.{home}"), name) if home is not None else recorded.operator_layer(name)

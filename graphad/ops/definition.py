@@ -176,7 +176,20 @@ class OpDef(Traits):
             for item in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(item, Symbol):
                     return item.emit(self, inputs, attrs)
+        if any(type(value) is str and not name.endswith("dtype") for name, value in attrs.items()):
+            self._check_words(inputs, attrs)
         return self.without_optional(self.kernel(*inputs, **attrs))
+
+    def _check_words(self, inputs: Sequence[object], attrs: Mapping[str, object]) -> None:
+        """Refuse on arrays what programs refuse: a word that is none of an attribute's choices would be taken for one of them."""
+        types: list[Any] = []
+        for value in inputs:
+            items = value if isinstance(value, list | tuple) else [value]
+            if not all(item is None or isinstance(item, np.ndarray) for item in items):
+                return
+            found = [item if item is None else TensorType(item.shape, item.dtype.name) for item in items]
+            types.append(found if isinstance(value, list | tuple) else found[0])
+        self.infer(*types, **attrs)
 
     def without_optional(self, result: Tensor) -> Tensor:
         """The outputs that are not optional: what a call returns, on arrays as on symbols."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -335,3 +337,8 @@ def test_a_counter_that_is_another_variable_is_refused() -> None:
         L.data(COUNTER, [3])
         with pytest.raises(ValueError, match="is declared with shape"):
             halving()
+
+
+def test_the_module_of_schedules_is_there_before_anything_imports_it() -> None:
+    script = "import graphad as ga; print(ga.layers.learning_rate_scheduler.noam_decay is ga.layers.noam_decay)"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "True\n"

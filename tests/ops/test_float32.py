@@ -222,6 +222,26 @@ def test_the_moments_of_data_far_from_zero(op: str) -> None:
     expected = wide.var(axis=0)
     expected = 1 / np.sqrt(expected + 1e-5) if op == "instance_norm" else expected
     np.testing.assert_allclose(np.ravel(results[variance][0]), expected, rtol=1e-5)
+    exact = wide - wide.mean(axis=0)
+    normalized = (exact / np.sqrt((exact * exact).mean(axis=0) + 1e-5)).T.reshape(x.shape) if op != "batch_norm" else None
+    normalized = exact / np.sqrt((exact * exact).mean(axis=0) + 1e-5) if normalized is None else normalized
+    shift = 1.0 if one else 0.0
+    np.testing.assert_allclose(results["Y"][0], normalized + shift, rtol=1e-6, atol=4 * ROUNDING)
+
+
+@pytest.mark.parametrize("op", ["batch_norm", "layer_norm"])
+def test_gradients_of_data_far_from_zero(op: str) -> None:
+    x = rows(1e4, width=1)[:1000].reshape((-1, 1) if op == "batch_norm" else (1, -1))
+    one, d = np.ones(1, "float32"), rows(0.0, width=1)[:1000].reshape(x.shape)
+    attrs = {"momentum": 0.0} if op == "batch_norm" else {}
+    inputs = {"X": [x], **({"Scale": [one], "Bias": [one], "Mean": [one], "Variance": [one]} if op == "batch_norm" else {})}
+
+    def gradient(dtype: str) -> Array:
+        given = {slot: [np.asarray(value[0], dtype)] for slot, value in inputs.items()}
+        results = run(lookup(op), given, attrs)
+        return np.asarray(run(lookup(f"{op}_grad"), {**given, **results, f"Y{GRAD}": [np.asarray(d, dtype)]}, attrs)[f"X{GRAD}"][0])
+
+    np.testing.assert_allclose(gradient("float32"), gradient("float64"), rtol=1e-5, atol=1e-5)
 
 
 SAME = {"fill_constant"}  # takes a value in the dtype that it writes, so that it casts nothing

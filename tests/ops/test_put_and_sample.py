@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphad.errors import ShapeError
 from graphad.ops import GRAD, lookup
 from graphad.ops.sample import uniform
 from graphad.types import Array
@@ -106,3 +107,12 @@ def test_points_are_sampled_as_a_loop_samples_them(shape: tuple[int, ...], mode:
         x, y = (place(grid[n, i, j, k], shape[3 - k], align_corners, padding_mode) for k in (0, 1))
         expected[n, c, i, j] = sampled(image[n, c], x, y, mode)
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_words_that_are_no_choices_are_refused_on_arrays_too() -> None:
+    image, grid = uniform(2, 2, 3, 4), uniform(2, 5, 4, 2)
+    with pytest.raises(ShapeError, match="mode='bicubic', padding_mode='zeros': bilinear or nearest"):
+        lookup("grid_sampler")(image, grid, mode="bicubic")
+    with pytest.raises(ShapeError, match="median"):
+        lookup("put_along_axis")(image, np.zeros((2, 2, 3, 1), "int64"), image[..., :1], Axis=3, Reduce="median")
+    assert lookup("grid_sampler")(image, grid, mode="nearest").shape == (2, 2, 5, 4)
