@@ -213,7 +213,6 @@ finally:
 NAMES_IN_LISTS = {
     "graphad.passes.analyses.batch_dependence": 6,
     "graphad.passes.cleanup.constant_arrays": 3,
-    "graphad.passes.fusion.fold_batch_norm": 7,
     "graphad.passes.inspection.probe_numerics": 2,
     "graphad.rewriting.moving": 17,
 }

@@ -16,7 +16,7 @@ from graphad.ops.attributes import applied, attributes
 from graphad.ops.definition import NO_INTS, OpDef, operator
 from graphad.ops.inference import matched, same_dtypes
 from graphad.ops.like import sum_like
-from graphad.ops.traits import PRODUCT, Declared, Flops, Shapes
+from graphad.ops.traits import PRODUCT, Declared, Flops, Shapes, Weights
 from graphad.ops.windows import (
     CHANNELS_LAST,
     Axes,
@@ -561,8 +561,18 @@ def channel_axis(data_format: str) -> int:
 
 def convolving(bias: str, outer: str) -> Declared:
     """The traits of a convolution (``outer``: Output), and of a transposed one (Input): bilinear only where nothing is added."""
-    bilinear = "" if bias else "Input Filter"
-    return {"speculatable": "extents", "rows": "Input", "bilinear": bilinear, "own": True, "narrow": "gains", "flops": met_weights(outer)}
+    bilinear, weights = "" if bias else "Input Filter", Weights("Filter", _features if outer == "Output" else _ungrouped_features)
+    traits: Declared = {"speculatable": "extents", "rows": "Input", "bilinear": bilinear, "own": True, "narrow": "gains"}
+    return {**traits, "flops": met_weights(outer), "weights": weights}
+
+
+def _features(attrs: Mapping[str, Any], rank: int, out: int) -> tuple[int, int]:
+    return 0, channel_axis(attrs["data_format"]) % out
+
+
+def _ungrouped_features(attrs: Mapping[str, Any], rank: int, out: int) -> tuple[int, int] | None:
+    """Of a transposed convolution: with groups, slice i of its weights is in a channel of each group."""
+    return (1, channel_axis(attrs["data_format"]) % out) if attrs["groups"] == 1 else None
 
 
 def met_weights(outer: str) -> Flops:

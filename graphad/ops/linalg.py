@@ -18,7 +18,7 @@ from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like, sum_like, unbroadcast
 from graphad.ops.shapes import reshape, squeeze, transpose, unsqueeze
-from graphad.ops.traits import PRODUCT, Flops, Shapes
+from graphad.ops.traits import PRODUCT, Flops, Shapes, Weights
 from graphad.types import Array, Shape, Tensor, TensorType, broadcast_extent, broadcast_shapes, element_count, joined_shape
 
 # -- linalg ----------------------------------------------------------------------------------------
@@ -54,6 +54,10 @@ def _mul_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, x_num_col_dims: int) -> T
     return reshape_like(mul(_linalg_turned(X, m), dOut, x_num_col_dims=X.ndim - m, y_num_col_dims=m), Y)
 
 
+def _mul_channels(attrs: Mapping[str, Any], rank: int, out: int) -> tuple[int, int] | None:
+    return (rank - 1, out - 1) if attrs["y_num_col_dims"] == rank - 1 else None
+
+
 def _mul_flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
     (x,), (out,) = shapes["X"], shapes["Out"]
     return 2 * math.prod(out) * math.prod(x[attrs["x_num_col_dims"] :])
@@ -67,6 +71,7 @@ def _mul_flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
     speculatable="types",
     bilinear="X Y",
     flops=_mul_flops,
+    weights=Weights("Y", _mul_channels),
     **PRODUCT,
 )
 def mul(X: Array, Y: Array, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> Array:
@@ -160,6 +165,15 @@ def _matrix_product(X: Array, Y: Array, trans_x: bool, trans_y: bool) -> Array:
     return as_array(np.matmul(x, y))
 
 
+def _columns(turned: str = "") -> Weights:
+    """The channels are the columns of Y; ``turned`` is the attribute that transposes it. A vector Y has none."""
+
+    def channels(attrs: Mapping[str, Any], rank: int, out: int) -> tuple[int, int] | None:
+        return None if rank < 2 else (rank - 2 if turned and attrs[turned] else rank - 1, out - 1)
+
+    return Weights("Y", channels)
+
+
 def _matmul_flops(turned: str = "") -> Flops:
     """A product and a sum for each element of the result and place of the inner axis; ``turned`` is the attribute that transposes X."""
 
@@ -180,6 +194,7 @@ def _matmul_flops(turned: str = "") -> Flops:
     speculatable="types",
     bilinear="X Y",
     flops=_matmul_flops("trans_x"),
+    weights=_columns("trans_y"),
     **PRODUCT,
 )
 def matmul_v2(X: Array, Y: Array, *, trans_x: bool = False, trans_y: bool = False) -> Array:
@@ -213,6 +228,7 @@ def _old_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, transpose_X: bool, transp
     speculatable="types",
     bilinear="X Y",
     flops=_matmul_flops("transpose_X"),
+    weights=_columns("transpose_Y"),
     **PRODUCT,
 )
 def matmul(X: Array, Y: Array, *, transpose_X: bool = False, transpose_Y: bool = False, alpha: float = 1.0) -> Array:
@@ -237,6 +253,7 @@ def _bmm_type(X: TensorType, Y: TensorType) -> TensorType:
     speculatable="types",
     bilinear="X Y",
     flops=_matmul_flops(),
+    weights=_columns(),
     **PRODUCT,
 )
 def bmm(X: Array, Y: Array) -> Array:

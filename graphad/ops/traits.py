@@ -23,6 +23,17 @@ Shapes = Mapping[str, Sequence[Shape]]  # of operands and results, by slot
 Flops = Callable[[Shapes, Mapping[str, Any]], int]  # of a call with these attributes, defaults included
 
 
+class Weights(NamedTuple):
+    """The weights of a product, and where its channels are: each of them is made of one slice of the weights, which it is linear in.
+
+    ``channels`` takes the attributes, and the ranks of the weights and of the output: it gives the axis of the slices, and that of the
+    channels in the output; None where there are none for such a call.
+    """
+
+    slot: str
+    channels: Callable[[Mapping[str, Any], int, int], tuple[int, int] | None]
+
+
 class State(NamedTuple):
     """What an update keeps for a parameter between steps: the input slot, Fluid's name for it, and where its new value is.
 
@@ -61,6 +72,7 @@ class Declared(TypedDict, total=False):
     lazy: str
     narrow: Narrow
     flops: int | Flops
+    weights: Weights
     in_order: bool
     ordered: bool
     state: str
@@ -166,6 +178,7 @@ class Traits:
         flops: floating-point operations for each element of the first input, or of what it writes where there is none: 0 if it only moves
             elements. A function counts them from the shapes of operands and results; of a product, its gradients are products as large.
             None: one for each element that it writes.
+        weights: of a product, the slot of its weights with the axes of its channels. A ``Bias`` is added to the channels.
         extents: slots of numbers that say extents or places in the place of attributes, and may be wrong.
         in_order: whether the first output has the elements of X in their order, row by row, whatever its shape is.
         ordered: whether it has ordered effects: each run makes the same calls in the same order, as the ranks of a group have to. So it is
@@ -198,6 +211,7 @@ class Traits:
     lazy: frozenset[str] = _NONE
     narrow: Narrow = ""
     flops: int | Flops | None = None
+    weights: Weights | None = None
     in_order: bool = False
     ordered: bool = False
     state: tuple[State, ...] | None = None

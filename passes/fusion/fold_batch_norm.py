@@ -18,13 +18,10 @@ from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
 from graphad.ops.normalization import BatchNorm
 from graphad.rewriting import OnTrial, Pass, Rule, RuleSet, rewrite_greedily
 
-_CONVOLUTIONS = ("conv2d", "depthwise_conv2d")
-_PRODUCTS = ("mul", "matmul", "matmul_v2")
-
 
 @dataclass(frozen=True)
 class FoldBatchNorm(Pass):
-    """Fold batch_norm operators that use running statistics into conv2d, depthwise_conv2d, mul, matmul and matmul_v2 before them.
+    """Fold batch_norm operators that use running statistics into the weights of convolutions and products of matrices before them.
 
     It sums in another order, so results differ by rounding: by 1e-6 relatively, and more in float32, as the statistics cancel.
     """
@@ -126,16 +123,12 @@ def _is_bias(op: Op, axis: int, rank: int) -> bool:
 def _weight(op: Op, axis: int, rank: int) -> tuple[str, int]:
     """The slot of the weights of a product whose output has its channels along an axis, and their axis of channels."""
     definition = op.definition
-    if op.type in _CONVOLUTIONS and axis == 1:
-        return "Filter", 0
-    if definition is None or op.type not in _PRODUCTS or axis != rank - 1:
+    if definition is None or definition.weights is None:
         return "", 0
-    # Columns of a matrix are the channels where the product's channels are its last axis.
-    shape = op.input("Y").shape or ()
-    if len(shape) != 2 or (op.type == "mul" and definition.attr("y_num_col_dims", op.attrs) != 1):
-        return "", 0
-    turned = {"matmul": "transpose_Y", "matmul_v2": "trans_y"}.get(op.type)
-    return "Y", 0 if turned is not None and definition.attr(turned, op.attrs) else 1
+    slot, channels = definition.weights
+    attrs = {name: definition.attr(name, op.attrs) for name in definition.attrs}
+    axes = channels(attrs, len(op.input(slot).shape or ()), rank)
+    return (slot, axes[0]) if axes is not None and axes[1] == axis else ("", 0)
 
 
 # -- how -----------------------------------------------------------------------------------------

@@ -391,6 +391,31 @@ def test_a_trait_that_names_what_is_not_there_is_refused(said: Declared, of: str
         operator("X -> Out", name="strange", infer=same_float, grad=None, **said)(lambda X: X)
 
 
+def test_weights() -> None:
+    """Channels of the output grow with the slices of the weights that they are made of."""
+
+    def grows(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+        definition, before = REGISTRY[type], result(type, slots, attrs)
+        assert definition.weights is not None
+        slot, channels = definition.weights
+        own = {name: definition.attr(name, attrs) for name in definition.attrs}
+        axes = None if before is None else channels(own, slots[slot][0].ndim, before.ndim)
+        if before is None or axes is None:
+            return None
+        factors = np.linspace(0.5, 2.0, before.shape[axes[1]])
+        wide = [np.moveaxis(factors.reshape(-1, *[1] * (x.ndim - 1)), 0, at) for x, at in zip((slots[slot][0], before), axes, strict=True)]
+        after = result(type, each(slots, lambda weights: weights * wide[0], slot), attrs)
+        return after is not None and np.allclose(after, before * wide[1])
+
+    verdicts = {type: verdict(type, grows) for type in plain() if REGISTRY[type].weights}
+    assert verdicts.keys() == having("weights")
+    assert False not in verdicts.values()
+    undecided = {type for type, said in verdicts.items() if said is None}
+    assert undecided == {"depthwise_conv2d_transpose"}, "all its samples have groups, where no slice is one channel"
+    products = {type for type in plain() if REGISTRY[type].narrow == "gains" and REGISTRY[type].outputs.keys() & {"Output"}}
+    assert products <= having("weights"), "a convolution has weights"
+
+
 def test_in_order() -> None:
     """Whoever gives the elements of its first input in their order in all samples says so; nobody else."""
     kept = set()

@@ -19,6 +19,10 @@ NORM += "(Y=y, MeanOut=mean, VarianceOut=variance, SavedMean=sm, SavedVariance=s
 PARAMETERS = "param s: float64[4] param b: float64[4] var mean: float64[4] persistable var variance: float64[4] persistable "
 PARAMETERS += "var sm: float64[4] var sv: float64[4] param extra: float64[4] "
 IMAGE = "var x: float64[-1, 3, 6, 6] param w: float64[4, 3, 3, 3] " + "".join(f"var {n}: float64[-1, 4, 4, 4] " for n in "cdyz")
+LAST = "var x: float64[-1, 6, 6, 3] param w: float64[4, 3, 3, 3] var c: float64[-1, 4, 4, 4] var y: float64[-1, 4, 4, 4] "
+LAST += 'conv2d(Input=x, Filter=w) -> (Output=c) {data_format="NHWC"} ' + NORM % "c"
+VOLUME = "var x: float64[-1, 3, 4, 4, 4] param w: float64[4, 3, 2, 2, 2] var c: float64[-1, 4, 3, 3, 3] var y: float64[-1, 4, 3, 3, 3] "
+LARGER = "var x: float64[-1, 3, 4, 4] param w: float64[3, 4, 3, 3] var c: float64[-1, 4, 6, 6] var y: float64[-1, 4, 6, 6] "
 ROWS = "var x: float64[-1, 3] param w: float64[3, 4] param wt: float64[4, 3] " + "".join(f"var {n}: float64[-1, 4] " for n in "cdyz")
 FIXED = " {is_test=true}"
 FOLDED = {
@@ -27,6 +31,9 @@ FOLDED = {
     "conv2d and a bias": IMAGE + "conv2d(Input=x, Filter=w) -> (Output=c) "
     "elementwise_add(X=c, Y=extra) -> (Out=d) {axis=1} " + NORM % "d" + FIXED,
     "global statistics": IMAGE + "conv2d(Input=x, Filter=w) -> (Output=c) " + NORM % "c" + " {use_global_stats=true, epsilon=0.125}",
+    "channels last": LAST + ' {is_test=true, data_layout="NHWC"}',
+    "conv3d": VOLUME + "conv3d(Input=x, Filter=w) -> (Output=c) " + NORM % "c" + FIXED,
+    "conv2d_transpose": LARGER + "conv2d_transpose(Input=x, Filter=w) -> (Output=c) " + NORM % "c" + FIXED,
     "mul": ROWS + "mul(X=x, Y=w) -> (Out=c) " + NORM % "c" + FIXED,
     "mul and a bias": ROWS + "mul(X=x, Y=w) -> (Out=c) elementwise_add(X=c, Y=extra) -> (Out=d) " + NORM % "d" + FIXED,
     "matmul": ROWS + "matmul(X=x, Y=wt) -> (Out=c) {transpose_Y=true, alpha=0.5} " + NORM % "c" + FIXED,
@@ -35,6 +42,7 @@ FOLDED = {
 LEFT = {
     "its own statistics": IMAGE + "conv2d(Input=x, Filter=w) -> (Output=c) " + NORM % "c",
     "trained statistics": IMAGE + "conv2d(Input=x, Filter=w) -> (Output=c) " + NORM % "c" + " {is_test=true, trainable_statistics=true}",
+    "channels in another place": LAST + FIXED,
     "read twice": IMAGE + "conv2d(Input=x, Filter=w) -> (Output=c) relu(X=c) -> (Out=z) " + NORM % "c" + FIXED,
     "weights that are computed": ROWS + "tanh(X=w) -> (Out=v) mul(X=x, Y=v) -> (Out=c) " + NORM % "c" + FIXED,
     "a bias along another axis": "param e: float64[4] " + IMAGE + "conv2d(Input=x, Filter=w) -> (Output=c) "
