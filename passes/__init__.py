@@ -11,7 +11,7 @@ from graphad.passes.backward import AccumulateGrads, CreateGradOps, CreateGradVa
 from graphad.passes.cleanup import CanonicalOrder, ConstantFolding, Cse, DeadCode, Simplify
 from graphad.passes.control_flow import FoldBranches, HoistInvariants, InlineNet, OutlineRepeated, UnrollWhile
 from graphad.passes.differentiation import Jvp
-from graphad.passes.distribution import BucketAllReduce, DataParallel, PipelineSplit, ShardOptimizer
+from graphad.passes.distribution import BucketAllReduce, DataParallel, Partition, PipelineSplit, Shard, ShardOptimizer
 from graphad.passes.fusion import FoldBatchNorm, FuseElementwise
 from graphad.passes.inspection import AnnotateCost, ProbeNumerics
 from graphad.passes.memory import GradientAccumulation, InPlace, Recompute
@@ -45,10 +45,12 @@ __all__ = [
     "MixedPrecision",
     "OptimizeParameters",
     "OutlineRepeated",
+    "Partition",
     "PipelineSplit",
     "ProbeNumerics",
     "PruneNoGrad",
     "Recompute",
+    "Shard",
     "ShardOptimizer",
     "Simplify",
     "UnrollWhile",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from graphad.cli.arguments import add_fetch, add_format, add_program, arrays, count, source
-from graphad.distribution import LocalGroup, MpiExecutor, launched_ranks, split_feed
+from graphad.distribution import LocalGroup, MpiExecutor, declared_parts, launched_ranks, split_arrays, split_feed
 from graphad.execution import Executor, Scope
 from graphad.ir import lower
 from graphad.program import Program
@@ -58,24 +59,30 @@ def _computed(
     if ranks == 1:
         return Executor().run(program, feed, list(names), _filled(Scope(), parameters))
     group = LocalGroup(ranks)
-    for scope in group.scopes:
-        _filled(scope, parameters)
-    return group.run(program, split_feed(feed, ranks), list(names))[0]
+    for scope, part in zip(group.scopes, split_arrays(program, parameters, ranks), strict=True):
+        _filled(scope, part)
+    return group.run(program, _parts(program, feed, ranks), list(names))[0]
+
+
+def _parts(program: Program, feed: Mapping[str, Array], ranks: int) -> list[dict[str, Any]]:
+    """What each rank is fed: its parts of what a partitioned program declares parts of, else its rows."""
+    return split_arrays(program, feed, ranks) if declared_parts(program) else split_feed(feed, ranks)
 
 
 def _on_mpi(
     executor: MpiExecutor, program: Program, feed: Mapping[str, Array], names: Sequence[str], parameters: Mapping[str, Array]
 ) -> list[Array] | None:
     try:
-        part = split_feed(feed, executor.size)[executor.rank]
-        results = executor.run(program, part, list(names), _filled(Scope(), parameters))
+        part = _parts(program, feed, executor.size)[executor.rank]
+        own = split_arrays(program, parameters, executor.size)[executor.rank]
+        results = executor.run(program, part, list(names), _filled(Scope(), own))
     except Exception as error:
         executor.abort(error)
         raise
     return None if executor.rank else results
 
 
-def _filled(scope: Scope, parameters: Mapping[str, Array]) -> Scope:
+def _filled(scope: Scope, parameters: Mapping[str, Any]) -> Scope:
     for name, array in parameters.items():
         scope.set(name, array)
     return scope

@@ -6,8 +6,22 @@ passes that put them into a program are in ``graphad.passes.distribution``.
 
 from __future__ import annotations
 
-from graphad.distribution.group import Sent, Traffic, free_whole, split_feed, whole_state
+from graphad.distribution.group import Part, Sent, Traffic, declared_parts, free_whole, split_arrays, split_feed, whole_state
 from graphad.distribution.local import LocalGroup
 from graphad.distribution.mpi import MpiExecutor, launched_ranks
+from graphad.ops.mesh import ProcessMesh
 
-__all__ = ["LocalGroup", "MpiExecutor", "Sent", "Traffic", "free_whole", "launched_ranks", "split_feed", "whole_state"]
+__all__ = [
+    "LocalGroup",
+    "MpiExecutor",
+    "Part",
+    "ProcessMesh",
+    "Sent",
+    "Traffic",
+    "declared_parts",
+    "free_whole",
+    "launched_ranks",
+    "split_arrays",
+    "split_feed",
+    "whole_state",
+]

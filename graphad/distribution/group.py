@@ -12,6 +12,7 @@ import numpy as np
 from graphad.errors import CommunicationError, InvalidValue
 from graphad.execution import Scope
 from graphad.ops.communication import Contact
+from graphad.ops.mesh import ProcessMesh, Spec, cut, joined, spec_of
 from graphad.program import Program
 from graphad.types import Array
 
@@ -56,6 +57,12 @@ def group_of(rings: Mapping[int, tuple[tuple[int, ...], ...]], ring: int, rank: 
     if ring not in rings:
         raise CommunicationError(f"there is no ring {ring}; known are {', '.join(map(str, sorted(rings)))}")
     return next(group for group in rings[ring] if rank in group)
+
+
+def mesh_rings(program: Program) -> Rings:
+    """The rings of the mesh that a partitioned program is made for; none of any other program."""
+    part = next(iter(declared_parts(program).values()), None)
+    return {} if part is None else part.mesh.rings()
 
 
 class Replay:
@@ -103,14 +110,70 @@ def whole_state(program: Program, scopes: Sequence[Scope]) -> dict[str, Array]:
         scopes: those of all ranks, in their order.
 
     Returns:
-        The variables of the first rank; what ``shard-optimizer`` has cut into shards, of which each rank has one, in its shape.
+        The variables of the first rank; what ``partition`` or ``shard-optimizer`` has cut, of which each rank has a part, in its shape.
     """
     found = {name: scopes[0].get(name).copy() for name in scopes[0].names() if not name.endswith(SHARD)}
+    for name, part in declared_parts(program).items():
+        if name in found:
+            found[name] = joined([scope.get(name) for scope in scopes], part.shape, part.spec, part.mesh)
     for name in [name for name in scopes[0].names() if name.endswith(SHARD)]:
         shape = program.global_block().var(name.removesuffix(SHARD)).shape
         flat = np.concatenate([scope.get(name) for scope in scopes])
         found[name.removesuffix(SHARD)] = flat[: math.prod(shape)].reshape(shape)
     return found
+
+
+class Part(NamedTuple):
+    """How a variable of the ranks lies, of which each has a part: the whole's shape, and the mesh."""
+
+    mesh: ProcessMesh
+    spec: Spec
+    shape: tuple[int, ...]
+
+
+def declared_parts(program: Program) -> dict[str, Part]:
+    """The variables of which a rank of a partitioned program has a part, as its operators ``shard_tensor`` declare them."""
+    found: dict[str, Part] = {}
+    for op in program.global_block().ops:
+        if op.type == "shard_tensor" and op.attrs.get("shape") is not None:
+            mesh = ProcessMesh.parse(op.attrs["mesh"])
+            found.setdefault(op.input("X")[0], Part(mesh, spec_of(op.attrs.get("spec", ())), tuple(op.attrs["shape"])))
+    return found
+
+
+def split_arrays(program: Program, arrays: Mapping[str, object], ranks: int) -> list[dict[str, object]]:
+    """What each rank of a partitioned program has of some arrays: its parts of those that it declares parts of, and the others whole.
+
+    Args:
+        program: what ``partition`` has made.
+        arrays: what one process is fed, or keeps, by name.
+        ranks: how many there are.
+
+    Raises:
+        ValueError: the program is made for another number of ranks, or an array has another shape.
+    """
+    parts = declared_parts(program)
+    for name, part in parts.items():
+        if part.mesh.size != ranks:
+            raise InvalidValue(f"the program is made for the mesh {part.mesh}, which has {part.mesh.size} ranks, not {ranks}")
+        if name not in arrays:
+            continue
+        found = np.asarray(arrays[name]).shape
+        if len(found) != len(part.shape) or any(e not in (-1, a) for e, a in zip(part.shape, found, strict=True)):
+            raise InvalidValue(f"{name!r} has the shape {list(found)}, but its parts are of {list(part.shape)}")
+        for extent, axes, size in zip(part.shape, part.spec, found, strict=True):
+            if extent == -1 and size % part.mesh.parts(axes):
+                raise InvalidValue(
+                    f"{name!r} has the shape {list(found)}: {size} places, declared as -1, cannot be cut into {part.mesh.parts(axes)} parts"
+                    " of one size; declare how many there are, and the parts are padded"
+                )
+    return [
+        {
+            name: cut(np.asarray(value), parts[name].spec, parts[name].mesh, rank) if name in parts else value
+            for name, value in arrays.items()
+        }
+        for rank in range(ranks)
+    ]
 
 
 def free_whole(scope: Scope) -> list[str]:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from functools import reduce
 from threading import Condition, Thread
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
-from graphad.distribution.group import Replay, Rings, Sent, Traffic, checked_rings, copied, group_of
+from graphad.distribution.group import Replay, Rings, Sent, Traffic, checked_rings, copied, group_of, mesh_rings
 from graphad.errors import CommunicationError, GraphadError, InvalidValue
 from graphad.execution import Executor, Scope
 from graphad.execution.interpreter import SEED
@@ -239,6 +240,7 @@ class LocalGroup:
         self.executors = [Executor(mode=mode) for _ in range(size)]
         self.traffic: list[Traffic] = [Traffic() for _ in range(size)]
         self._seeds = np.random.default_rng()
+        self._known: WeakSet[Program] = WeakSet()
 
     def run(
         self,
@@ -268,6 +270,10 @@ class LocalGroup:
         for what, given in (("programs", each), ("feeds", fed)):
             if len(given) != self.size:
                 raise InvalidValue(f"{what} are {len(given)}, for {self.size} ranks")
+        for program in dict.fromkeys(each):
+            rings = mesh_rings(program) if program not in self._known else {}
+            self._known.add(program)
+            self.rings = {**checked_rings(rings, self.size), **self.rings}
         fetched = _fetch_lists(fetch_list, self.size, isinstance(programs, Program))
         return _Run(self, each, fed, fetched, reinitialize).results()
 

@@ -17,10 +17,11 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
-from graphad.distribution.group import Replay, Rings, Sent, Traffic, checked_rings, group_of
+from graphad.distribution.group import Replay, Rings, Sent, Traffic, checked_rings, group_of, mesh_rings
 from graphad.distribution.local import reduced
 from graphad.errors import CommunicationError, InvalidValue
 from graphad.execution import Executor, Scope
@@ -57,15 +58,20 @@ class _Rank(Replay):
         self.timeout = timeout
         self.world = mpi.COMM_WORLD.Dup()
         self.number: int = self.world.Get_rank()
-        self.rings = checked_rings(rings, self.world.Get_size())
+        self.rings: dict[int, tuple[tuple[int, ...], ...]] = {}
         self.comms = {0: self.world}
-        for ring in sorted(self.rings.keys() - {0}):
-            groups = self.rings[ring]
-            color = next(i for i, group in enumerate(groups) if self.number in group)
-            self.comms[ring] = self.world.Split(color, groups[color].index(self.number))
+        self.add_rings(rings)
         self.traffic = Traffic()
         self.pending: list[tuple[Any, str]] = []  # what has been sent and perhaps not received
         self.operations = {"sum": mpi.SUM, "max": mpi.MAX, "min": mpi.MIN, "prod": mpi.PROD}
+
+    def add_rings(self, rings: Rings | None) -> None:
+        """Make communicators for rings that there are none of yet; all ranks do so at the same time."""
+        for ring, groups in sorted(checked_rings(rings, self.world.Get_size()).items()):
+            if ring not in self.rings and ring:
+                color = next(i for i, group in enumerate(groups) if self.number in group)
+                self.comms[ring] = self.world.Split(color, groups[color].index(self.number))
+            self.rings.setdefault(ring, groups)
 
     def rank(self, ring: int) -> int:
         return group_of(self.rings, ring, self.number).index(self.number)
@@ -235,6 +241,7 @@ class MpiExecutor:
         self.rank: int = self._rank.number
         self.size: int = self._rank.size(0)
         self.executor = Executor(mode=mode)
+        self._known: WeakSet[Program] = WeakSet()
         self._seed: int = self._rank.world.bcast(int(np.random.default_rng().integers(1, 1 << 31)), root=0)
         if self.size > 1:
             sys.excepthook = _ending(self, sys.excepthook)
@@ -270,6 +277,9 @@ class MpiExecutor:
         ranks; one that is caught leaves the others waiting, until they give up.
         """
         rank = self._rank
+        if program is not None and program not in self._known:
+            rank.add_rings(mesh_rings(program))
+            self._known.add(program)
         rank.begin()
         rank.traffic.clear()
         seed = SEED.set(SEED.get() or self._seed)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue
-from graphad.ops import Symbol
 from graphad.program import Variable
 from graphad.types import FLOATS, as_float
 
@@ -42,62 +41,6 @@ def checked_flag(what: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise InvalidType(f"{what} is True or False, not {value!r}; give what you mean by its keyword{_meant(value)}")
     return bool(value)
-
-
-def checked_word(what: str, value: object) -> str:
-    """A string; TypeError if it is none."""
-    if not isinstance(value, str):
-        raise InvalidType(f"{what} is a string, not {value!r}")
-    return value
-
-
-def _checked_name(what: str, value: object) -> None:
-    if value is not None:
-        checked_word(what, value)
-
-
-def _checked_variable(what: str, value: object) -> None:
-    if value is not None and not isinstance(value, Variable):
-        written = what.endswith((": out", ": output", ": cond", ": correct", ": total"))
-        raise InvalidType(f"{what} is a Variable{' to write into' if written else ' or None'}, not {value!r}{_meant(value)}")
-
-
-def _checked_switch(what: str, value: object) -> None:
-    if value is not None:
-        checked_flag(what, value)
-
-
-def checked_list(what: str, value: object) -> None:
-    """TypeError for what is no list: one number, a flag or a word."""
-    if not isinstance(value, Sequence | np.ndarray | Variable) or isinstance(value, str | bytes):
-        raise InvalidType(f"{what} is a list of ints, not {value!r}{_meant(value)}")
-
-
-_CHECKS: Mapping[str, Callable[[str, object], object]] = {
-    "Sequence[int]": checked_list,
-    "Variable | None": _checked_variable,
-    "bool": checked_flag,
-    "bool | None": _checked_switch,
-    "float": checked_float,
-    "int": checked_int,
-    "str": checked_word,
-    "str | None": _checked_name,
-}
-_LAYOUTS = ("NCHW", "NHWC", "NCDHW", "NDHWC", "NCL", "NLC", "NCW", "NWC", "NC", "AnyLayout")
-
-
-def checked_kind(what: str, kind: str, value: object) -> None:
-    """TypeError if a word is given for a number or a flag; ValueError for a layout that there is not."""
-    number = isinstance(value, bool | int | float | np.generic | np.ndarray | list | tuple | Symbol)
-    if not number and kind in ("int", "float", "bool"):
-        raise InvalidType(f"{what} is {kind}, not {value!r}{_meant(value)}")
-    if what.endswith(("data_format", "data_layout")) and isinstance(value, str) and value not in _LAYOUTS:
-        raise InvalidValue(f"{what} is one of {', '.join(_LAYOUTS)}, not {value!r}{_meant(value)}")
-
-
-def check_of(annotation: object) -> Callable[[str, object], object] | None:
-    """What checks a parameter, by its annotation; None if that allows more than a flag, a number or a word."""
-    return _CHECKS.get(annotation) if isinstance(annotation, str) else None
 
 
 def checked_format(what: str, value: object, known: Sequence[str]) -> bool:

@@ -10,12 +10,10 @@ from typing import Any, ParamSpec, TypeVar
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue
 from graphad.initializer import Constant, Initializer, Xavier
-from graphad.layers.checks import check_of, checked_flag, checked_float
 from graphad.layers.synonyms import renamed
 from graphad.ops import REGISTRY, find, lookup
 from graphad.ops.definition import did_you_mean
 from graphad.program import Parameter, Regularizer, Variable, default_main_program, default_startup_program, located, user_line
-from graphad.program.source import at_users_line
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,18 +33,6 @@ class ParamAttr:
     regularizer: Regularizer | None = None
     trainable: bool = True
     need_clip: bool = True
-
-    def __post_init__(self) -> None:
-        with at_users_line("ParamAttr"):
-            if not isinstance(self.name, str | None):
-                raise InvalidType(f"name is a string, not {self.name!r}")
-            if not isinstance(self.initializer, Initializer | None):
-                raise InvalidType(f"initializer is an Initializer, such as Constant(0.0), not {self.initializer!r}")
-            if not isinstance(self.regularizer, Regularizer | None):
-                raise InvalidType(f"regularizer is L1Decay or L2Decay, not {self.regularizer!r}")
-            checked_float("learning_rate", self.learning_rate)
-            checked_flag("trainable", self.trainable)
-            checked_flag("need_clip", self.need_clip)
 
     def named(self, name: str) -> ParamAttr:
         """The same under another name."""
@@ -138,26 +124,12 @@ def _near(act: object) -> str:
 
 
 def layer(function: Callable[P, R]) -> Callable[P, R]:
-    """A layer that, if it fails, leaves the programs as they were.
-
-    Flags, numbers, words and names are what their annotations say, so that nothing that is given in another's place is taken for one.
-    """
-    parameters = signature(function).parameters
-    checks = {name: check for name, parameter in parameters.items() if (check := check_of(parameter.annotation)) is not None}
-    by_place = [name for name, parameter in parameters.items() if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
-
-    def checked(args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-        given = [*zip(by_place, args, strict=False), *kwargs.items()]
-        for name, value in given:
-            if name in checks and value is not parameters[name].default:
-                checks[name](f"layers.{function.__name__}: {name}", value)
+    """A layer that, if it fails, leaves the programs as they were."""
 
     @wraps(function)
     def atomic(*args: P.args, **kwargs: P.kwargs) -> R:
         with default_main_program().appending(), default_startup_program().appending():
             try:
-                with at_users_line():
-                    checked(args, kwargs)
                 return function(*args, **kwargs)
             except TypeError as error:
                 if isinstance(error, GraphadError) or error.__traceback__ is None or error.__traceback__.tb_next is not None:

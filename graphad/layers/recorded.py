@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from graphad.errors import InvalidType
-from graphad.layers.checks import checked_fractions, checked_kind
+from graphad.layers.checks import checked_fractions
 from graphad.layers.fluid_signatures import SPECS
 from graphad.layers.helper import checked_activation, layer
 from graphad.layers.numpy_signatures import NAMES
@@ -156,7 +156,6 @@ def _set_attr(form: Form, part: Part, value: Any, slots: dict[str, object], attr
         slots[multiple.name] = [item if isinstance(item, Variable) else _number(item) for item in value]
         attrs[attr] = [-1 if isinstance(item, Variable) else item for item in value]
         return
-    checked_kind(f"{form}: {part.name}", form.definition.attrs[attr].kind, value)
     attrs[attr] = _plain(attr, form.definition.attrs[attr].kind, value)
 
 
@@ -188,8 +187,6 @@ def _plain(attr: str, kind: str, value: object) -> Any:
 def _check_hint(form: Form, part: Part, value: object) -> None:
     if part.default is None and value is not None:
         raise InvalidType(f"{form}: {part.name} means nothing here, so it is None, not {value!r}")
-    if part.name in _DTYPES and value is not None:
-        dtype_name(value)
     if isinstance(part.default, bool) and not isinstance(value, bool | np.bool_):
         raise InvalidType(f"{form}: {part.name} is a hint, True or False, not {value!r}; give what you mean by its keyword")
 
@@ -225,8 +222,8 @@ def _constant(like: Variable, value: object) -> Any:
 def _recorded(form: Form, inputs: list[object], attrs: dict[str, object], name: str | None) -> Any:
     definition = form.definition
     for slot, value in zip(definition.inputs.values(), inputs, strict=False):
-        if (value is None and not slot.optional) or not (value is None or isinstance(value, Symbol | list | tuple) or is_literal(value)):
-            raise InvalidType(f"{form}: {slot.name} is a tensor, not {value!r}")
+        if value is None and not slot.optional:
+            raise InvalidType(f"{form}: {slot.name} is a tensor, not None")
     if slot_lists := [
         i
         for i, (slot, value) in enumerate(zip(definition.inputs.values(), inputs, strict=False))

@@ -12,12 +12,11 @@ from graphad.initializer import Initializer
 from graphad.layers import nest
 from graphad.layers.checks import checked_flag, checked_float, checked_int
 from graphad.layers.fluid import StaticRNN
-from graphad.layers.helper import AttrLike, LayerHelper, as_param_attr, checked_activation, checked_input, emitted, layer
+from graphad.layers.helper import AttrLike, LayerHelper, checked_activation, checked_input, emitted, layer
 from graphad.layers.nn import dropout
 from graphad.layers.tensor import assign
 from graphad.program import Variable
 from graphad.program.source import at_users_line
-from graphad.types import dtype_name
 
 
 class RNNCell:
@@ -82,9 +81,6 @@ class _Gated(RNNCell):
             self.hidden_size = checked_int("hidden_size", hidden_size, 1)
             self._gate = _activation("gate_activation", gate_activation, "sigmoid")
             self._activation = _activation("activation", activation, "tanh")
-            for attr in (param_attr, bias_attr):
-                as_param_attr(None if attr is False else attr)
-            dtype_name(dtype)
         self._attrs = (param_attr, bias_attr)
         self._dtype = dtype
         self._helper = LayerHelper(kind, name if name != kind else None)
@@ -214,8 +210,6 @@ def rnn(
         The outputs of all steps in the layout of ``inputs``, and the last states.
     """
     with at_users_line("layers.rnn"):
-        if not isinstance(cell, RNNCell):
-            raise InvalidType(f"the cell is an RNNCell, such as layers.GRUCell(8), not {cell!r}")
         major, backwards = checked_flag("time_major", time_major), checked_flag("is_reverse", is_reverse)
         sequences = [checked_input("rnn", item) for item in nest.flatten(inputs)]
         steps = [x if major else _swapped(x) for x in sequences]

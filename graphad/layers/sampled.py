@@ -127,8 +127,6 @@ def nce(
     with at_users_line("layers.nce"):
         x, truth = checked_input("nce", input), checked_input("nce", label)
         total = checked_int("num_total_classes", num_total_classes, 1)
-        if custom_dist is not None and sampler != "custom_dist":
-            raise InvalidValue(f"custom_dist comes with sampler='custom_dist', not with {sampler!r}")
         if sampler not in ("uniform", "log_uniform", "custom_dist"):
             raise InvalidValue(f"sampler is 'uniform', 'log_uniform' or 'custom_dist', not {sampler!r}")
         if x.ndim != 2 or x.shape[1] < 1 or truth.shape[-1:] != (1,):

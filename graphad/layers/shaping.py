@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
-from graphad.layers.checks import checked_flag, checked_float, checked_int, checked_list, has_last_one
+from graphad.layers.checks import checked_flag, checked_float, checked_int, has_last_one
 from graphad.layers.helper import LayerHelper, checked_input, emitted, layer
 from graphad.layers.recorded import operator_layer
 from graphad.layers.values import constant, is_literal
@@ -70,8 +70,6 @@ def split(
             if not num and not sections:
                 raise InvalidType("num_or_sections is missing: how many parts, or a list of their extents")
             return emitted("split", [x], name, num=num, sections=list(sections), axis=0 if along is None else along)  # type: ignore[no-any-return]
-        if num or sections:
-            raise InvalidType("num_or_sections says how x is split, and so do num and sections: give one of them")
         by_count = isinstance(num_or_sections, int | np.integer) and not isinstance(num_or_sections, bool)
         if not by_count and not isinstance(num_or_sections, list | tuple):
             raise InvalidType(f"num_or_sections is an int or a list of ints, not {num_or_sections!r}")
@@ -450,9 +448,6 @@ def image_resize(
         if not isinstance(resample, str) or resample.upper() not in _METHODS:
             raise InvalidValue(f"resample is 'BILINEAR', 'NEAREST' or 'TRILINEAR', not {resample!r}")
         op, axes = _METHODS[resample.upper()]
-        for what, extents in (("out_shape", out_shape), ("actual_shape", actual_shape)):
-            if extents is not None:
-                checked_list(what, extents)
         if (out_shape is None) == (scale is None) and actual_shape is None:
             raise InvalidType("one of out_shape and scale is needed")
         checked_flag("align_corners", align_corners)

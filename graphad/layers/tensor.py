@@ -305,9 +305,7 @@ _EXACT = 1 << 53  # up to here every whole number is a float
 
 
 @layer
-def fill_constant(
-    shape: Sequence[int], dtype: object, value: float | bool, force_cpu: bool = False, out: Variable | None = None
-) -> Variable:
+def fill_constant(shape: Sequence[int], dtype: object, value: float, force_cpu: bool = False, out: Variable | None = None) -> Variable:
     """A tensor of one value.
 
     Gradients reach it if it is floating-point, so what it is overwritten with in a loop is trained.

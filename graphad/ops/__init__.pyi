@@ -137,10 +137,14 @@ c_alltoall: OpDef
 c_alltoall_grad: GradOpDef
 c_broadcast: OpDef
 c_broadcast_grad: GradOpDef
+c_clear_padding: OpDef
+c_clear_padding_grad: GradOpDef
 c_concat: OpDef
 c_concat_grad: GradOpDef
 c_identity: OpDef
 c_identity_grad: GradOpDef
+c_recut: OpDef
+c_recut_grad: GradOpDef
 c_reduce_sum: OpDef
 c_reduce_sum_grad: GradOpDef
 c_reducescatter: OpDef
@@ -578,6 +582,8 @@ set_value: OpDef
 set_value_grad: GradOpDef
 sgd: OpDef
 shape: OpDef
+shard_tensor: OpDef
+shard_tensor_grad: GradOpDef
 shuffle_channel: OpDef
 shuffle_channel_grad: GradOpDef
 sigmoid: OpDef

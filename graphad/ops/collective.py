@@ -23,12 +23,14 @@ from graphad.ops.casting import as_mask
 from graphad.ops.communication import REDUCTIONS, Contact, check_rank, check_size, current
 from graphad.ops.definition import OpDef, operator
 from graphad.ops.inference import normal_axis, same, same_number
+from graphad.ops.mesh import ProcessMesh, parse_spec
 from graphad.ops.selection import where
 from graphad.ops.traits import Declared
 from graphad.types import Array, Shape, Tensor, TensorType, checked_shape, element_count
 
 DType = str
 NO_INTS: list[int] = []
+NO_WORDS: list[str] = []
 _LINEAR: Declared = {"ordered": True, "linear": "X", "flops": 0, "own": True}
 
 
@@ -195,10 +197,7 @@ def c_concat(
     "X -> Out",
     infer=_cut,
     grad={"X": lambda dOut, *, ring_id, nranks, axis: c_concat(dOut, ring_id=ring_id, nranks=nranks, axis=axis)},
-    ordered=True,
-    linear="X",
-    view="X",
-    flops=0,
+    **_LINEAR,
 )
 def c_split(
     X: Array,
@@ -212,7 +211,7 @@ def c_split(
 ) -> Array:
     """This rank's part of X, which all ranks have, along the last axis, or along ``axis``; that of ``rank`` if it is not -1."""
     size = check_size("c_split", ring_id, nranks)
-    return np.asarray(np.split(X, size, axis)[current().rank(ring_id) if rank < 0 else rank])
+    return np.array(np.split(X, size, axis)[current().rank(ring_id) if rank < 0 else rank], order="C")
 
 
 # -- shards --------------------------------------------------------------------------------------
@@ -257,6 +256,63 @@ def c_unshard(X: Array, *, shape: list[int], ring_id: int = 0, nranks: int = 1) 
     return flat[: element_count(tuple(shape))].reshape(shape)
 
 
+# -- parts on a mesh -----------------------------------------------------------------------------
+
+
+def _annotated(X: TensorType, *, mesh: str, spec: list[str] = NO_WORDS, shape: list[int] | None = None) -> TensorType:
+    grid = ProcessMesh.parse(mesh)
+    dims = parse_spec(" ".join(spec), grid)
+    if len(dims) != len(X.shape) or (shape is not None and len(shape) != len(X.shape)):
+        raise ShapeError(f"X is {X}: spec={spec} does not say how each of its {len(X.shape)} dimensions is cut")
+    return X
+
+
+@operator(
+    "X -> Out",
+    infer=_annotated,
+    grad={"X": lambda X, dOut, *, mesh, spec, shape=None: shard_tensor(dOut, mesh=mesh, spec=spec, shape=shape)},
+    partial=True,
+    shapes="X",
+    linear="X",
+    view="X",
+    flops=0,
+)
+def shard_tensor(X: Array, *, mesh: str, spec: list[str] = NO_WORDS, shape: list[int] | None = None) -> Array:
+    """X itself: an annotation that it is to lie on a mesh as ``spec`` says, a text for each dimension, or, where ``shape`` is given, that
+    it is this rank's part of a tensor of that shape which lies so."""
+    return X
+
+
+def _padded(X: TensorType, *, axis: int, extent: int, **_: object) -> TensorType:
+    normal_axis(axis, len(X.shape))
+    if extent < 1:
+        raise InvalidValue(f"extent={extent}: an axis that is cut has 1 place at least")
+    return X
+
+
+@operator(
+    "X -> Out",
+    infer=_padded,
+    grad={
+        "X": lambda dOut, *, axis, extent, ring_id, nranks: c_clear_padding(dOut, axis=axis, extent=extent, ring_id=ring_id, nranks=nranks)
+    },
+    ordered=True,
+    linear="X",
+    own=True,
+    flops=0,
+)
+def c_clear_padding(X: Array, *, axis: int, extent: int, ring_id: int = 0, nranks: int = 1) -> Array:
+    """X, this rank's part of a tensor with ``extent`` places along an axis, with zeros in the places that are beyond these."""
+    size, own = check_size("c_clear_padding", ring_id, nranks), current().rank(ring_id)
+    places = X.shape[axis]
+    if places * size == extent:
+        return X.copy()
+    result = X.copy()
+    beyond = max(extent - own * places, 0)
+    result[(slice(None),) * (axis % X.ndim) + (slice(beyond, None),)] = 0
+    return result
+
+
 # -- one to all, all to all ----------------------------------------------------------------------
 
 
@@ -274,13 +330,19 @@ def c_broadcast(X: Array, *, ring_id: int = 0, root: int = 0, use_calc_stream: b
 
 def _exchanged(type: str) -> OpDef:
     def kernel(X: Array, *, ring_id: int = 0, use_calc_stream: bool = False) -> Array:
-        size = current().size(ring_id)
-        if X.shape[0] % size:
-            raise ShapeError(f"X has the shape {list(X.shape)}: the {X.shape[0]} places of axis 0 cannot be shared out to {size} ranks")
-        return np.concatenate(current().all_to_all(_contact(type, ring_id, X), np.split(X, size)))
+        return _all_to_all(type, X, ring_id, current().size(ring_id), 0, 0)
 
     kernel.__doc__ = "Part i along axis 0 goes to rank i of the ring: the parts that this one gets, in the order of the ranks."
     return operator("X -> Out", name=type, infer=_with_axis, grad={"X": _exchanged_grad}, **_LINEAR)(kernel)
+
+
+def _all_to_all(type: str, X: Array, ring_id: int, size: int, split_axis: int, concat_axis: int) -> Array:
+    extent = X.shape[split_axis]
+    if extent % size:
+        raise ShapeError(f"X has the shape {list(X.shape)}: the {extent} places of axis {split_axis} cannot be shared out to {size} ranks")
+    detail = "" if split_axis == concat_axis == 0 else f"axis {split_axis} to {concat_axis}"
+    parts = current().all_to_all(_contact(type, ring_id, X, detail), np.split(X, size, split_axis))
+    return np.concatenate(parts, concat_axis)
 
 
 def _with_axis(X: TensorType, **_: object) -> TensorType:
@@ -295,6 +357,26 @@ def _exchanged_grad(dOut: Tensor, *, ring_id: int) -> Tensor:
 
 c_alltoall = _exchanged("c_alltoall")
 alltoall = _exchanged("alltoall")  # Paddle's name
+
+
+def _recut_type(X: TensorType, *, split_axis: int, concat_axis: int, nranks: int = 1, **_: object) -> TensorType:
+    return TensorType(_scaled(_scaled(X.shape, split_axis, 1, _ranked(nranks)), concat_axis, nranks, 1), X.dtype)
+
+
+@operator(
+    "X -> Out",
+    infer=_recut_type,
+    grad={
+        "X": lambda dOut, *, split_axis, concat_axis, ring_id, nranks: c_recut(
+            dOut, split_axis=concat_axis, concat_axis=split_axis, ring_id=ring_id, nranks=nranks
+        )
+    },
+    **_LINEAR,
+)
+def c_recut(X: Array, *, split_axis: int, concat_axis: int, ring_id: int = 0, nranks: int = 1) -> Array:
+    """A tensor cut along ``concat_axis`` becomes one cut along ``split_axis``: an all-to-all of its parts."""
+    return _all_to_all("c_recut", X, ring_id, check_size("c_recut", ring_id, nranks), split_axis, concat_axis)
+
 
 # -- one to one ----------------------------------------------------------------------------------
 
@@ -349,8 +431,10 @@ __all__ = [
     "c_allreduce_sum",
     "c_alltoall",
     "c_broadcast",
+    "c_clear_padding",
     "c_concat",
     "c_identity",
+    "c_recut",
     "c_reduce_sum",
     "c_reducescatter",
     "c_shard",
@@ -359,4 +443,5 @@ __all__ = [
     "recv_v2",
     "send_v2",
     "shard_size",
+    "shard_tensor",
 ]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from graphad.errors import InvalidType
 from graphad.ops.registry import REGISTRY
 from graphad.ops.tensor_literals import as_tensor
 from graphad.types import FLOATS, Shape, Tensor, as_float, dtype_name, element_count
@@ -377,10 +375,4 @@ def _listed(items: tuple[Any, ...]) -> list[int]:
 
 def axes_of(axis: Axis) -> list[int]:
     """The axes as a list; none of them if it is None."""
-    if axis is None:
-        return []
-    if isinstance(axis, list | tuple):
-        return list(axis)
-    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
-        raise InvalidType(f"axis is an int, several of them, or None, not {axis!r}")
-    return [operator.index(axis)]  # type: ignore[arg-type]
+    return [] if axis is None else [axis] if isinstance(axis, int) else list(axis)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphad.backward import gradients
-from graphad.distribution import LocalGroup, split_feed, whole_state
+from graphad.distribution import LocalGroup, declared_parts, split_arrays, split_feed, whole_state
 from graphad.errors import GraphadError, InvalidValue, NoGradient, NoValue, PassError, Refused
 from graphad.execution import Executor, Scope, interpreter
 from graphad.execution.compiled import FIRST
@@ -23,6 +23,7 @@ from graphad.ir import SINGLE_WRITER, Graph, Value, lower, schedule
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, OpDef, lookup
 from graphad.ops.definition import GRAD
+from graphad.ops.mesh import joined
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
@@ -128,19 +129,24 @@ def observe_on_ranks(program: Program, case: Case, names: Sequence[str], like: O
     """
     variables = program.global_block().vars
     feeds = {name: array for name, array in case.feeds.items() if name in variables}
+    parts = declared_parts(program)
+    if parts:  # what is fed and written before it is read has become a part under its old name
+        given = {value.name for value in lower(program).inputs}
+        feeds = {name: array for name, array in feeds.items() if name in given}
     group = LocalGroup(ranks)
     group.executors = [OneRun(max_iterations=ITERATIONS) for _ in range(ranks)]
-    for scope in group.scopes:
-        for name, array in case.params.items():
-            scope.set(name, array)
+    for scope, params in zip(group.scopes, split_arrays(program, case.params, ranks), strict=True):
+        for name, array in params.items():
+            scope.set(name, np.asarray(array))
     with _compiled_from(1 if compiled else 0), seeded():
-        found = group.run(program, split_feed(feeds, ranks), list(names))
-    values = {name: _together([each[i] for each in found], like.values.get(name)) for i, name in enumerate(names)}
+        found = group.run(program, split_arrays(program, feeds, ranks) if parts else split_feed(feeds, ranks), list(names))
+    values: dict[str, Any] = {}
+    for i, name in enumerate(names):
+        own, part = [each[i] for each in found], parts.get(name)
+        values[name] = _together(own, like.values.get(name)) if part is None else joined(own, part.shape, part.spec, part.mesh)
     shared = {name: _together([s.arrays[name] for s in group.scopes], like.scope.get(name)) for name in like.scope}
-    kept = {
-        **shared,
-        **{name: array for name, array in whole_state(program, group.scopes).items() if f"{name}@SHARD" in group.scopes[0].arrays},
-    }
+    whole = whole_state(program, group.scopes)
+    kept = {**shared, **{name: array for name, array in whole.items() if name in parts or f"{name}@SHARD" in group.scopes[0].arrays}}
     return Observed(values, kept, group.executors[0].trips)
 
 
@@ -878,6 +884,12 @@ class Trial:
     def check_rows(self) -> None:
         """Raise Unfit where the case has fewer rows than the ranks that are to share them."""
         ranks = self.passes.group
+        if ranks > 1 and self.changed and self.after is not None and declared_parts(self.after):
+            try:
+                split_arrays(self.after, {**self.case.params, **self.case.feeds}, ranks)
+            except InvalidValue as error:
+                raise Unfit(str(error)) from error
+            return
         if ranks > 1 and self.changed and any(not array.ndim or len(array) < ranks for array in self.case.feeds.values()):
             raise Unfit(f"there are fewer rows than {ranks} ranks")
 

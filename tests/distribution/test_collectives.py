@@ -37,6 +37,14 @@ RULES: dict[str, tuple[str, Rule]] = {
     "c_split": ("nranks=$n, axis=0", lambda xs, r: np.split(xs[r], len(xs))[r]),
     "c_alltoall": ("", lambda xs, r: np.concatenate([np.split(x, len(xs))[r] for x in xs])),
     "alltoall": ("", lambda xs, r: np.concatenate([np.split(x, len(xs))[r] for x in xs])),
+    "c_recut": (
+        "split_axis=0, concat_axis=1, nranks=$n",
+        lambda xs, r: np.concatenate([np.split(x, len(xs))[r] for x in xs], axis=1),
+    ),
+    "c_clear_padding": (
+        "axis=1, extent=7, nranks=$n",
+        lambda xs, r: np.where(np.arange(xs[r].shape[1]) + r * xs[r].shape[1] < 7, xs[r], 0.0),
+    ),
     "c_identity": ("", lambda xs, r: xs[r]),
     "barrier": ("", lambda xs, r: xs[r]),
 }

@@ -76,7 +76,7 @@ LOOPS: list[Row] = [
     # in the block
     (lambda g: g.loop(lambda x: layers.concat([x, g.seq]), [g.x]), S, r"'concat'"),
     (lambda g: g.loop(lambda x: (g.main.create_block(), x)[1], [g.x]), V, r"block 2 was begun inside and is still open: call rollback"),
-    (lambda g: layers.while_loop(lambda x: g.p, lambda x: x, [g.x], is_test=3), T, r"layers.while_loop: is_test is True or False, not 3"),
+    (lambda g: layers.while_loop(lambda x: g.p, lambda x: x, [g.x], is_test=3), T, r"attribute 'is_test' is bool, got int 3"),
 ]
 BRANCHES: list[Row] = [
     (lambda g: layers.cond(True, lambda: g.x, lambda: g.y), T, r"layers.cond: pred is True; a boolean Variable of one element"),

@@ -303,14 +303,14 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: L.polynomial_decay(0.1, 5, power="2"), TypeError, "power is a number, not '2'"),  # type: ignore[arg-type]
     (lambda: L.piecewise_decay([1, 2], [0.1, 0.2]), ValueError, "2 boundaries take 3 values, not 2"),
     (lambda: L.piecewise_decay([2, 2], [0.1, 0.2, 0.3]), ValueError, "boundaries rise from each to the next, unlike [2, 2]"),
-    (lambda: L.piecewise_decay(3, [0.1, 0.2]), TypeError, "boundaries is a list of ints, not 3"),  # type: ignore[arg-type]
+    (lambda: L.piecewise_decay(3, [0.1, 0.2]), TypeError, "boundaries is a list of numbers, not 3"),  # type: ignore[arg-type]
     (lambda: L.piecewise_decay([3], [0.1, "a"]), TypeError, "values[1] is a number, not 'a'"),  # type: ignore[list-item]
     (lambda: L.cosine_decay(0.1, 0, 5), ValueError, "step_each_epoch is above 0, not 0"),
     (lambda: L.noam_decay(0, 5), ValueError, "d_model is above 0, not 0"),
     (lambda: L.linear_lr_warmup(0.1, 0, 0.0, 0.1), ValueError, "warmup_steps is above 0, not 0"),
     (lambda: L.lambda_decay(0.1, 2.0), TypeError, "lr_lambda is a function of the step, not 2.0"),  # type: ignore[arg-type]
     (lambda: L.lambda_decay(0.1, lambda step: 2.0), TypeError, "lr_lambda gives a Variable, not 2.0"),
-    (lambda: L.autoincreased_step_counter(begin=0.5), TypeError, "begin is an int, not 0.5"),  # type: ignore[arg-type]
+    (lambda: L.autoincreased_step_counter(begin=0.5), TypeError, "begin is a whole number, not 0.5"),  # type: ignore[arg-type]
 ]
 
 

@@ -16,6 +16,12 @@ SAMPLES: dict[str, list[Sample]] = {
     "c_identity": [Sample({"X": uniform(2, 3)})],
     "c_broadcast": [Sample({"X": uniform(2, 3)}), Sample({"X": uniform()}, {"root": 0})],
     "c_alltoall": [Sample({"X": uniform(2, 3)})],
+    "c_recut": [Sample({"X": uniform(2, 3)}, {"split_axis": 0, "concat_axis": 1, "nranks": 1})],
+    "shard_tensor": [
+        Sample({"X": uniform(4, 3)}, {"mesh": "data=2", "spec": ["data", "-"]}),
+        Sample({"X": uniform(2, 3)}, {"mesh": "data=2", "spec": ["data", "?"], "shape": [4, 3]}),
+    ],
+    "c_clear_padding": [Sample({"X": uniform(2, 3)}, {"axis": 0, "extent": 2}), Sample({"X": uniform(2, 3)}, {"axis": 1, "extent": 2})],
     "alltoall": [Sample({"X": uniform(4)})],
     "send_v2": [],  # no rank is there to receive: tests/distribution has two
     "recv_v2": [],

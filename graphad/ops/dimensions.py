@@ -1,0 +1,557 @@
+"""Which dimensions of an operator's inputs and outputs are the same index: what may be cut, and where the cuts go.
+
+    mul           X [m, k], Y [k, n] -> Out [m, n]          m and n are cut freely; parts of k give parts of a sum
+    softmax       X [n, c] -> Out [n, c]                    n is cut freely, c not at all (axis=-1)
+    reshape       X [b, 784] -> Out [b, 28, 28]             b; and 784 with 28, where the parts are even
+
+An index is *parallel* where each place of the outputs is made of the same place of the inputs alone, and *reduced* where an input has it
+and an output does not: then parts give parts of a sum, a mean or a maximum. These are the factors of Shardy and the index names
+of an einsum; GSPMD (Xu et al. 2021, section 3.5) has a rule for each operator. Most follow here from the traits; the others are in a table.
+A gradient needs no rule: it is parallel in what its forward operator is parallel in, and a sum over what its result does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal, TypeVar
+
+from graphad.ops.definition import GradOpDef, OpDef
+from graphad.types import Shape
+
+Label = Hashable
+Labels = tuple[Label | None, ...]  # of a tensor, by dimension; None: not to be cut
+Shapes = Mapping[str, Sequence[Shape]]
+Kind = Literal["sum", "mean", "max", "min"]
+Attributes = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """The indices of an operator.
+
+    Attributes:
+        inputs, outputs: by slot, for each value the index of each dimension; None where it must not be cut.
+        reduced: the indices that only inputs have, and how the parts are put together.
+        even: indices that may only be cut evenly, as those that are a part of a dimension.
+        shapes: attributes that say extents, with the indices that these are of: a rank says its own.
+    """
+
+    inputs: Mapping[str, Sequence[Labels]]
+    outputs: Mapping[str, Sequence[Labels]]
+    reduced: Mapping[Label, Kind] = field(default_factory=dict)
+    even: frozenset[Label] = frozenset()
+    shapes: Mapping[str, Labels] = field(default_factory=dict)
+
+
+Rule = Callable[[Shapes, Shapes, Callable[[str], object]], Dimensions | None]
+RULES: dict[str, Rule] = {"lamb": lambda inputs, outputs, attr: None}  # its step is as long as the norm of the whole parameter says
+R = TypeVar("R", bound=Rule)
+
+
+def dimensions_of(*types: str) -> Callable[[R], R]:
+    """Register the rule of operators, called with the shapes by slot and what gives an attribute; None where nothing may be cut."""
+
+    def add(rule: R) -> R:
+        RULES.update(dict.fromkeys(types, rule))
+        return rule
+
+    return add
+
+
+NOTHING: Shapes = {}
+
+
+def dimensions(
+    definition: OpDef, inputs: Shapes, outputs: Shapes, attrs: Attributes, forward: tuple[Shapes, Shapes] = (NOTHING, NOTHING)
+) -> Dimensions | None:
+    """The indices of an operator, by its rule or its traits; None where nothing is known of it: then it has to have everything whole.
+
+    Args:
+        definition: the operator's.
+        inputs, outputs: the shapes of its operands and results by slot.
+        attrs: its attributes.
+        forward: of a gradient the shapes of its forward operator's operands and results, which it need not have itself.
+
+    >>> from graphad.ops import lookup
+    >>> dimensions(lookup("mul"), {"X": [(8, 4)], "Y": [(4, 6)]}, {"Out": [(8, 6)]}, {}).reduced
+    {'k': 'sum'}
+    """
+    if isinstance(definition, GradOpDef):
+        return _of_gradient(definition, inputs, outputs, attrs, forward)
+    rule = RULES.get(definition.type) or _by_traits(definition)
+    complete = all(slot in inputs for slot, each in definition.inputs.items() if not each.optional)
+    if rule is None or not complete or next(iter(definition.outputs)) not in outputs:
+        return None
+    return rule(inputs, outputs, lambda name: definition.attr(name, attrs) if name in definition.attrs else None)
+
+
+def _by_traits(definition: OpDef) -> Rule | None:
+    if definition.elementwise:
+        return _by_element
+    if definition.reduction in ("sum", "mean"):
+        return _reduction(definition.reduction)
+    if definition.state is not None:
+        return _update
+    if definition.fills:
+        return _filled
+    return _by_rows(definition) if definition.rows and not definition.along else None
+
+
+# -- gradients -----------------------------------------------------------------------------------
+
+
+def _of_gradient(
+    definition: GradOpDef, inputs: Shapes, outputs: Shapes, attrs: Attributes, known: tuple[Shapes, Shapes]
+) -> Dimensions | None:
+    """As its forward operator: a cotangent has the indices of what it is the cotangent of, and those it lacks are summed."""
+    forward = definition.forward
+    assert forward is not None
+    ins = {slot: inputs[slot] if slot in inputs else known[0][slot] for slot in forward.inputs if slot in inputs or slot in known[0]}
+    outs = {slot: inputs[slot] if slot in inputs else known[1][slot] for slot in forward.outputs if slot in inputs or slot in known[1]}
+    for slot, of in definition.cotangents:
+        if slot in inputs:
+            outs.setdefault(of, inputs[slot])
+    for slot, of in definition.written:
+        if slot in outputs:
+            ins.setdefault(of, outputs[slot])
+    found = dimensions(forward, ins, outs, attrs)
+    if found is None:
+        return None
+    blocked = _not_summed(definition, found, inputs)
+    sides = {**found.outputs, **found.inputs}
+
+    def labels(slot: str) -> list[Labels]:
+        return [tuple(None if label in blocked else label for label in each) for each in sides.get(slot, ())]
+
+    cotangents, written = dict(definition.cotangents), dict(definition.written)
+    read = {slot: labels(cotangents.get(slot, slot)) for slot in inputs if slot in definition.inputs}
+    made = {slot: labels(written[slot]) for slot in outputs}
+    if any(len(read[slot]) != len(inputs[slot]) for slot in read) or any(len(made[slot]) != len(outputs[slot]) for slot in made):
+        return None
+    if any(slot not in read for slot in inputs):
+        return None
+    everywhere = {label for each in read.values() for dims in each for label in dims if label is not None}
+    reduced: dict[Label, Kind] = {label: "mean" if found.reduced.get(label) == "mean" else "sum" for label in everywhere}
+    return Dimensions(read, made, reduced, found.even, found.shapes)
+
+
+def _not_summed(definition: GradOpDef, found: Dimensions, inputs: Shapes) -> set[Label]:
+    """The indices over which the cotangents of parts do not add up to that of the whole."""
+    blocked = {label for label, kind in found.reduced.items() if kind not in ("sum", "mean")}
+    everywhere = {label for side in found.outputs.values() for own in side for label in own if label is not None}
+    for slot, of in definition.cotangents:  # of a result that is the same in all parts: its cotangent would be counted in each
+        for own in found.outputs.get(of, ()) if slot in inputs else ():
+            blocked |= everywhere.difference(own)
+    return blocked
+
+
+# -- elements ------------------------------------------------------------------------------------
+
+
+def _aligned(shape: Shape, like: Sequence[int], labels: Sequence[Label | None], axis: object, unknown: bool = False) -> Labels:
+    """The indices of a tensor that is broadcast to another one; ``axis`` is where its first dimension is there.
+
+    With ``unknown`` a dimension of which it is not known whether it is broadcast has its place in a tuple as its index.
+    """
+    begin = axis if isinstance(axis, int) and axis >= 0 and len(shape) < len(like) else len(like) - len(shape)
+    if begin < 0 or begin + len(shape) > len(like):
+        return (None,) * len(shape)
+    found = [labels[begin + i] if extent == like[begin + i] and extent != 1 else None for i, extent in enumerate(shape)]
+    if unknown:
+        return tuple((begin + i,) if extent not in (1, like[begin + i]) else found[i] for i, extent in enumerate(shape))
+    return tuple(found)
+
+
+def _widest(shapes: Shapes) -> Shape:
+    return max((shape for each in shapes.values() for shape in each), key=len, default=())
+
+
+def _numbered(shape: Shape) -> Labels:
+    return tuple(None if extent == 1 else i for i, extent in enumerate(shape))
+
+
+def _by_element(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    ((result,),) = outputs.values()
+    axis = attr("axis")
+    alike = [_aligned(shape, result, _numbered(result), axis, unknown=True) for each in inputs.values() for shape in each]
+    unknown = {label for own in alike for label in own if isinstance(label, tuple)}
+    labels = tuple(None if (i,) in unknown else label for i, label in enumerate(_numbered(result)))
+    return Dimensions(
+        {slot: [_aligned(shape, result, labels, axis) for shape in each] for slot, each in inputs.items()},
+        {slot: [labels] for slot in outputs},
+    )
+
+
+def _update(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    """An update of each element by itself: what has the parameter's shape has its indices."""
+    whole = inputs["Param"][0]
+
+    def labels(shapes: Sequence[Shape]) -> list[Labels]:
+        return [_numbered(shape) if shape == whole else (None,) * len(shape) for shape in shapes]
+
+    return Dimensions({slot: labels(each) for slot, each in inputs.items()}, {slot: labels(each) for slot, each in outputs.items()})
+
+
+@dimensions_of("undefined")
+def _filled(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """One number everywhere, in a shape that an attribute says."""
+    if any(inputs.values()):
+        return None
+    labels = _numbered(outputs["Out"][0])
+    return Dimensions({}, {"Out": [labels]}, shapes={"shape": labels})
+
+
+def _by_rows(definition: OpDef) -> Rule:
+    """Rows by themselves."""
+
+    def rule(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+        rows = {shape[:1] for slot in definition.rows for shape in inputs.get(slot, ())}
+        results = {shape[:1] for each in outputs.values() for shape in each}
+        if len(rows) != 1 or rows != results or rows == {()} or rows == {(1,)}:
+            return None
+        return Dimensions(
+            {slot: [_first(shape, slot in definition.rows) for shape in each] for slot, each in inputs.items()},
+            {slot: [_first(shape, True) for shape in each] for slot, each in outputs.items()},
+        )
+
+    return rule
+
+
+def _first(shape: Shape, labelled: bool) -> Labels:
+    return tuple(0 if i == 0 and labelled else None for i in range(len(shape)))
+
+
+# -- reductions ----------------------------------------------------------------------------------
+
+
+def _axes(value: object, rank: int) -> list[int]:
+    """Axes as an attribute has them, counted from the front."""
+    given = value if isinstance(value, list | tuple) else [value]
+    return [int(axis) % rank for axis in given if isinstance(axis, int)] if rank else []
+
+
+def _reduction(kind: Kind) -> Rule:
+    def rule(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+        (shape,) = inputs["X"]
+        (result,) = outputs["Out"]
+        axes = _axes(attr("dim"), len(shape))
+        axes = [*range(len(shape))] if attr("reduce_all") or not axes else axes
+        labels = _numbered(shape)
+        kept = [i for i in range(len(shape)) if i not in axes]
+        if len(result) == len(shape):
+            made: Labels = tuple(None if i in axes else labels[i] for i in range(len(shape)))
+        else:
+            made = tuple(labels[i] for i in kept) if len(result) == len(kept) else (None,) * len(result)
+        return Dimensions({"X": [labels]}, {"Out": [made]}, {labels[i]: kind for i in axes if labels[i] is not None})
+
+    return rule
+
+
+for _type in ("reduce_max", "reduce_amax"):
+    RULES[_type] = _reduction("max")
+for _type in ("reduce_min", "reduce_amin"):
+    RULES[_type] = _reduction("min")
+
+
+@dimensions_of("mean")
+def _whole(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    labels = _numbered(inputs["X"][0])
+    return Dimensions({"X": [labels]}, {"Out": [(None,) * len(outputs["Out"][0])]}, {i: "mean" for i in labels if i is not None})
+
+
+@dimensions_of("squared_l2_norm")
+def _total(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    found = _whole(inputs, outputs, attr)
+    return Dimensions(found.inputs, found.outputs, dict.fromkeys(found.reduced, "sum"))
+
+
+@dimensions_of("expand_like")
+def _expanded(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    (like,) = outputs["Out"]
+    labels = _numbered(like)
+    return Dimensions({"X": [_aligned(inputs["X"][0], like, labels, attr("axis"))], "Like": [labels]}, {"Out": [labels]})
+
+
+@dimensions_of("sum_like")
+def _summed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    (shape,) = inputs["X"]
+    labels = _numbered(shape)
+    made = _aligned(outputs["Out"][0], shape, labels, attr("axis"))
+    return Dimensions({"X": [labels], "Like": [made]}, {"Out": [made]}, {i: "sum" for i in labels if i is not None and i not in made})
+
+
+# -- along one axis ------------------------------------------------------------------------------
+
+
+def _but_for(shape: Shape, axes: Sequence[int]) -> Labels:
+    return tuple(None if i in axes or extent == 1 else i for i, extent in enumerate(shape))
+
+
+@dimensions_of("softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "flip", "reverse", "roll", "linear_recurrence")
+def _along(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    shape = _widest(inputs)
+    if any(other != shape for each in (*inputs.values(), *outputs.values()) for other in each):
+        return None
+    axis = attr("dim") if attr("axis") is None else attr("axis")
+    labels = _but_for(shape, _axes(axis, len(shape)) if axis not in (None, []) else range(len(shape)))
+    return Dimensions(
+        {slot: [labels] * len(each) for slot, each in inputs.items()}, {slot: [labels] * len(e) for slot, e in outputs.items()}
+    )
+
+
+@dimensions_of("concat", "split", "top_k_v2", "argsort", "take_along_axis")
+def _along_one(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """Along an axis whose extent changes; the ranks are the same."""
+    shapes = [shape for each in (*inputs.values(), *outputs.values()) for shape in each]
+    rank = len(shapes[0])
+    axis = attr("Axis") if attr("axis") is None else attr("axis")
+    if not isinstance(axis, int) or any(len(shape) != rank for shape in shapes) or not rank:
+        return None
+    labels = _but_for(shapes[0], [axis % rank])
+    return Dimensions(
+        {slot: [labels] * len(each) for slot, each in inputs.items()}, {slot: [labels] * len(e) for slot, e in outputs.items()}
+    )
+
+
+@dimensions_of("arg_max", "arg_min", "stack", "unstack", "unbind")
+def _one_less(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """One side has an axis more than the other."""
+    sides = [shape for each in inputs.values() for shape in each], [shape for each in outputs.values() for shape in each]
+    wide = max((side[0] for side in sides), key=len)
+    axis, flat = attr("axis"), {len(shape) for side in sides for shape in side}
+    if not isinstance(axis, int) or flat != {len(wide), len(wide) - 1}:
+        return None
+    labels = _but_for(wide, [axis % len(wide)])
+    less = tuple(label for i, label in enumerate(labels) if i != axis % len(wide))
+
+    def given(side: Shapes) -> dict[str, list[Labels]]:
+        return {slot: [labels if len(shape) == len(wide) else less for shape in each] for slot, each in side.items()}
+
+    return Dimensions(given(inputs), given(outputs))
+
+
+@dimensions_of("softmax_with_cross_entropy")
+def _with_labels(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    (shape,) = inputs.get("Logits") or outputs.get("Softmax") or ((),)
+    rank, axis = len(shape), attr("axis")
+    if not rank or not isinstance(axis, int) or any(len(s) != rank for each in (*inputs.values(), *outputs.values()) for s in each):
+        return None
+    labels = _but_for(shape, [axis % rank])
+    return Dimensions({slot: [labels] for slot in inputs}, {slot: [labels] for slot in outputs})
+
+
+@dimensions_of("layer_norm")
+def _normalized(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """Rows; the statistics have an element for each, in one dimension or in as many as the rows."""
+    shape, begin = _widest(inputs), attr("begin_norm_axis")
+    assert isinstance(begin, int)
+    begin %= len(shape)
+    statistics = [s for side in (inputs, outputs) for slot in ("Mean", "Variance") for s in side.get(slot, ())]
+    flat = begin > 1 and any(len(s) == 1 for s in statistics)
+    labels: Labels = tuple(i if i < begin and (i == 0 or not flat) and shape[i] != 1 else None for i in range(len(shape)))
+
+    def of(slot: str, s: Shape) -> Labels:
+        if slot in ("Mean", "Variance"):
+            return labels[: len(s)]
+        return labels if slot in ("X", "Y") else (None,) * len(s)
+
+    given = {slot: [of(slot, s) for s in each] for slot, each in inputs.items()}
+    made = {slot: [of(slot, s) for s in each] for slot, each in outputs.items()}
+    return Dimensions(given, made, even=frozenset((0,)) if flat else frozenset())
+
+
+@dimensions_of("dropout")
+def _masked(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    labels = _numbered(_widest(inputs) or _widest(outputs))
+    return Dimensions({slot: [labels] for slot in inputs}, {slot: [labels] for slot in outputs})
+
+
+# -- products ------------------------------------------------------------------------------------
+
+
+@dimensions_of("mul")
+def _mul(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    (x,), (y,) = inputs["X"], inputs["Y"]
+    nx, ny = attr("x_num_col_dims"), attr("y_num_col_dims")
+    assert isinstance(nx, int) and isinstance(ny, int)
+    rows: Labels = tuple(("m", i) for i in range(nx))
+    columns: Labels = tuple(("n", i) for i in range(len(y) - ny))
+    # Several dimensions that are contracted as one meet in the order of their elements: only equal first dimensions can be cut alike.
+    alike = x[nx] == y[0]
+    left: Labels = tuple("k" if alike and i == 0 else None for i in range(len(x) - nx))
+    right: Labels = tuple("k" if alike and i == 0 else None for i in range(ny))
+    return Dimensions({"X": [rows + left], "Y": [right + columns]}, {"Out": [rows + columns]}, {"k": "sum"} if alike else {})
+
+
+@dimensions_of("matmul", "matmul_v2", "bmm")
+def _matmul(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    (x,), (y,), (out,) = inputs["X"], inputs["Y"], outputs["Out"]
+    if len(x) < 2 or len(y) < 2:
+        return None
+    batch: Labels = tuple(("b", i) for i in range(len(out) - 2))
+    begin = [_aligned(shape[:-2], out[:-2], batch, -1) for shape in (x, y)]
+    turned = [_truth(attr, names) for names in (("trans_x", "transpose_X"), ("trans_y", "transpose_Y"))]
+    left: Labels = ("k", "m") if turned[0] else ("m", "k")
+    right: Labels = ("n", "k") if turned[1] else ("k", "n")
+    return Dimensions({"X": [begin[0] + left], "Y": [begin[1] + right]}, {"Out": [(*batch, "m", "n")]}, {"k": "sum"})
+
+
+def _truth(attr: Callable[[str], object], names: Sequence[str]) -> bool:
+    return any(bool(attr(name)) for name in names)
+
+
+@dimensions_of("conv2d")
+def _convolution(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """Samples, filters, and, where nothing is added to the sum over them, channels."""
+    if attr("data_format") not in ("NCHW", "AnyLayout"):
+        return None
+    filters, channels = "o" if attr("groups") == 1 else None, "c" if attr("groups") == 1 and "Bias" not in inputs else None
+    labels: dict[str, Labels] = {
+        "Input": ("n", channels, None, None),
+        "Filter": (filters, channels, None, None),
+        "Output": ("n", filters, None, None),
+        "Bias": (filters,),
+    }
+    return Dimensions({slot: [labels[slot]] for slot in inputs}, {"Output": [labels["Output"]]}, {"c": "sum"} if channels else {})
+
+
+@dimensions_of("pool2d")
+def _pooled(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    if attr("data_format") not in ("NCHW", "AnyLayout"):
+        return None
+    labels: Labels = ("n", "c", None, None)
+    return Dimensions({"X": [labels]}, {"Out": [labels]})
+
+
+@dimensions_of("batch_norm")
+def _batch_norm(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """Channels by themselves; samples where the statistics are given."""
+    shape = _widest(inputs)
+    if attr("data_layout") != "NCHW" or len(shape) < 2:
+        return None
+    fixed = attr("use_global_stats") or (attr("is_test") and not attr("trainable_statistics"))
+    labels: Labels = ("n" if fixed else None, "c", *(None for _ in shape[2:]))
+
+    def given(side: Shapes) -> dict[str, list[Labels]]:
+        return {
+            slot: [labels if len(s) == len(shape) else ("c",) if s == shape[1:2] else (None,) * len(s) for s in e]
+            for slot, e in side.items()
+        }
+
+    return Dimensions(given(inputs), given(outputs))
+
+
+@dimensions_of("lookup_table", "lookup_table_v2")
+def _looked_up(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    """Ids, and the columns of the table."""
+    (ids,), (out,) = inputs["Ids"], outputs["Out"]
+    made: Labels = (*(("i", i) for i in range(len(out) - 1)), "d")
+    return Dimensions(
+        {"Ids": [tuple(made[i] if i < len(out) - 1 and ids[i] != 1 else None for i in range(len(ids)))], "W": [(None, "d")]},
+        {"Out": [made]},
+    )
+
+
+@dimensions_of("flash_attn")
+def _attended(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """Samples and heads."""
+    if "attn_mask" in inputs or attr("return_softmax") or "fixed_seed_offset" in inputs:
+        return None
+    wide: Labels = ("n", None, "h", None)
+    sides: dict[str, Labels] = {"q": wide, "k": wide, "v": wide, "out": wide, "softmax_lse": ("n", "h", None)}
+    return Dimensions(
+        {slot: [sides[slot]] for slot in inputs}, {slot: [sides.get(slot, (None,) * len(each[0]))] for slot, each in outputs.items()}
+    )
+
+
+# -- shapes --------------------------------------------------------------------------------------
+
+
+@dimensions_of("transpose", "transpose2")
+def _transposed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    axis = attr("axis")
+    if set(outputs) != {"Out"} or not isinstance(axis, list | tuple):
+        return None
+    labels = _numbered(inputs["X"][0])
+    return Dimensions({"X": [labels]}, {"Out": [tuple(labels[i] for i in axis)]})
+
+
+@dimensions_of("reshape", "reshape2", "reshape_like")
+def _reshaped(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    if set(outputs) != {"Out"} or not set(inputs) <= {"X", "Like"} or attr("skip"):
+        return None
+    found = _matched(inputs["X"][0], outputs["Out"][0])
+    if found is None:
+        return None
+    old, new, even = found
+    if "Like" in inputs:
+        return Dimensions({"X": [old], "Like": [new]}, {"Out": [new]}, even=even)
+    return Dimensions({"X": [old]}, {"Out": [new]}, even=even, shapes={"shape": new})
+
+
+@dimensions_of("squeeze", "squeeze2", "unsqueeze", "unsqueeze2", "flatten", "flatten2", "flatten_contiguous_range")
+def _with_other_extents(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    found = _matched(inputs["X"][0], outputs["Out"][0]) if set(outputs) == {"Out"} and set(inputs) == {"X"} else None
+    return None if found is None else Dimensions({"X": [found[0]]}, {"Out": [found[1]]}, even=found[2])
+
+
+def _matched(old: Shape, new: Shape) -> tuple[Labels, Labels, frozenset[Label]] | None:
+    """The indices of two shapes with the same elements in the same order: equal dimensions, and the first ones of what is left between
+    them, which may be cut evenly. Dimensions of one element do not count."""
+    a, b = [i for i, e in enumerate(old) if e != 1], [i for i, e in enumerate(new) if e != 1]
+    if [old[i] for i in a].count(-1) != [new[i] for i in b].count(-1) or old.count(-1) > 1:
+        return None
+    first: dict[int, int] = {}
+    second: dict[int, int] = {}
+    while a and b and old[a[-1]] == new[b[-1]] and (old[a[-1]] != -1 or len(a) == len(b) == 1):
+        first[a.pop()] = second[b.pop()] = len(first)
+    while a and b and old[a[0]] == new[b[0]] and _same_rest(old, new, a[1:], b[1:]):
+        first[a.pop(0)] = second[b.pop(0)] = len(first)
+    even = frozenset((len(first),)) if a and b else frozenset()
+    if even:
+        first[a[0]] = second[b[0]] = len(first)
+    return tuple(first.get(i) for i in range(len(old))), tuple(second.get(i) for i in range(len(new))), even
+
+
+def _same_rest(old: Shape, new: Shape, a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether as many elements are left on both sides, as far as they are known."""
+    one, other = [old[i] for i in a], [new[i] for i in b]
+    return one.count(-1) == other.count(-1) and prod(one) == prod(other)
+
+
+@dimensions_of("slice", "strided_slice")
+def _sliced(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """The axes that are not sliced."""
+    if set(inputs) != {"Input"} or len(inputs["Input"][0]) != len(outputs["Out"][0]):
+        return None
+    (shape,) = inputs["Input"]
+    labels = _but_for(shape, _axes(attr("axes"), len(shape)))
+    return Dimensions({"Input": [labels]}, {"Out": [labels]})
+
+
+@dimensions_of("one_hot", "one_hot_v2")
+def _one_hot(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    (shape,), (out,) = inputs["X"], outputs["Out"]
+    made: Labels = tuple(i if i < len(out) - 1 else None for i in range(len(out)))
+    return Dimensions({"X": [tuple(made[i] if i < len(out) - 1 else None for i in range(len(shape)))]}, {"Out": [made]})
+
+
+@dimensions_of("gather", "index_select")
+def _gathered(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """The axes of X besides the first one, where that is what is gathered along."""
+    (shape,), (out,) = inputs["X"], outputs["Out"]
+    if (attr("axis") or attr("dim")) or "Axis" in inputs or len(shape) != len(out) or len(inputs["Index"][0]) != 1:
+        return None
+    rest: Labels = tuple(range(1, len(shape)))
+    return Dimensions({"X": [(None, *rest)], "Index": [("i",)]}, {"Out": [("i", *rest)]})
+
+
+@dimensions_of("shard_tensor")
+def _annotated(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    labels = _numbered(inputs["X"][0])
+    return Dimensions({"X": [labels]}, {"Out": [labels]})
+
+
+__all__ = ["RULES", "Dimensions", "Label", "Labels", "dimensions", "dimensions_of"]

@@ -1,0 +1,280 @@
+"""How every value lies on a mesh of ranks, from annotations on some of them.
+
+    x: "data -"  ─▶ mul ─▶ h ─▶ relu ─▶ ...        h: "data model"    from x's rows and w's columns
+    w: "- model" ─╯                                 w@GRAD, its moments: "- model"
+
+GSPMD's propagation (Xu et al. 2021, section 3.5): annotations go forward, from what an operator reads to what it writes, and backward,
+in turn until nothing changes; through elementwise operators and reshapes first, through broadcasts next, through products and
+reductions last, so that what is certain comes before what is a guess. Which dimensions are one index says ``graphad.ops.dimensions``.
+Facts go into loops and branches, and out of them, by the dataflow framework. What an annotation says stays, but for dimensions that it
+leaves open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from graphad.errors import InvalidGraph
+from graphad.ir import Graph, Op, Value
+from graphad.ir.regions import KEPT, Edge, has_ordered_effects
+from graphad.ops import GradOpDef
+from graphad.ops.dimensions import Dimensions, Labels, dimensions
+from graphad.ops.mesh import ProcessMesh, Spec, local_shape, merged, parse_spec, spec_text, used_axes
+from graphad.program import located
+from graphad.rewriting.analysis import Analysis
+from graphad.rewriting.dataflow import Dataflow, Facts
+from graphad.types import TENSOR, Shape
+
+ANNOTATION = "shard_tensor"
+SAME, BROADCAST, REDUCED = 0, 1, 2  # the priorities of operators, the first one first
+Fixed = tuple[tuple[str, ...] | None, ...]
+Slots = Mapping[str, Sequence[Shape]]
+
+
+def shapes_of(slots: Mapping[str, Sequence[Value]]) -> dict[str, list[Shape]] | None:
+    """The shapes by slot; None if the rank of one is not known, or it is no tensor."""
+    if any(value.shape is None or value.kind != TENSOR for values in slots.values() for value in values):
+        return None
+    return {slot: [value.shape or () for value in values] for slot, values in slots.items()}
+
+
+class Indices:
+    """The indices of the operators of a graph as it was, with those nested in it: a partition changes it while it looks at it."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.shapes = {op: (shapes_of(op.inputs), shapes_of(op.outputs)) for each in graph.tree() for op in each.ops}
+        self.found: dict[Op, Dimensions | None] = {}
+
+    def __getitem__(self, op: Op) -> Dimensions | None:
+        """The indices of an operator; None where it has to have everything whole."""
+        if op not in self.found:
+            self.found[op] = self._of(op)
+        return self.found[op]
+
+    def _of(self, op: Op) -> Dimensions | None:
+        inputs, outputs = self.shapes[op]
+        definition = op.definition
+        if definition is None or inputs is None or outputs is None or op.graphs or has_ordered_effects(op):
+            return None
+        attrs = {name: value for name, value in op.attrs.items() if name in definition.attrs}
+        if not isinstance(definition, GradOpDef):
+            return dimensions(definition, inputs, outputs, attrs)
+        known = self.shapes.get(op.forward, (None, None)) if op.forward is not None else (None, None)
+        return dimensions(definition, inputs, outputs, attrs, (known[0] or {}, known[1] or {}))
+
+
+# -- annotations ---------------------------------------------------------------------------------
+
+
+def annotation_ops(graph: Graph) -> list[Op]:
+    """The annotations of a graph and of those nested in it."""
+    return [op for each in graph.tree() for op in each.ops if op.type == ANNOTATION and op.attrs.get("shape") is None]
+
+
+def mesh_of(graph: Graph) -> ProcessMesh | None:
+    """The mesh of the annotations; None if there are none.
+
+    Raises:
+        InvalidGraph: they name different meshes.
+    """
+    found = {str(ProcessMesh.parse(op.attrs["mesh"])): op for op in annotation_ops(graph)}
+    if len(found) > 1:
+        (one, _), (other, op) = list(found.items())[:2]
+        raise InvalidGraph(located(f"a program lies on one mesh, but it is annotated with {one} and with {other}", op.source))
+    return ProcessMesh.parse(next(iter(found))) if found else None
+
+
+def _fixed(graph: Graph, mesh: ProcessMesh) -> dict[Value, Fixed]:
+    """What annotations say of the values that they read and write."""
+    found: dict[Value, Fixed] = {}
+    for op in annotation_ops(graph):
+        dims = parse_spec(" ".join(op.attrs.get("spec", ())), mesh)
+        for value in (op.input("X"), op.output("Out")):
+            found[value] = dims
+    return found
+
+
+# -- propagation ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Propagation(Dataflow[Spec]):
+    """Facts about how values lie on the mesh, in one direction; both directions start from what is known so far."""
+
+    mesh: ProcessMesh
+    indices: Indices
+    fixed: Mapping[Value, Fixed]
+    known: Mapping[Value, Spec]
+    priority: int
+    bottom, top, sparse = (), (), True
+
+    def join(self, a: Spec, b: Spec) -> Spec:
+        return merged(a, b, self.mesh)
+
+    def boundary(self, value: Value) -> Spec:
+        return self.known[value]
+
+    def starts(self, graph: Graph) -> Iterable[Value]:
+        return list(self.known)
+
+    def along(self, edge: Edge, fact: Spec) -> Spec:
+        if edge.kind == KEPT:
+            return ()
+        return self.allowed(edge.source if self.backward else edge.target, fact)
+
+    def allowed(self, value: Value, spec: Spec) -> Spec:
+        """What a value may take over of a spec: what an annotation leaves open, and no dimension of one element is cut."""
+        shape = value.shape
+        if shape is None or len(shape) != len(spec) or value.kind != TENSOR:
+            return ()
+        dims = tuple(() if extent in (0, 1) else axes for extent, axes in zip(shape, spec, strict=True))
+        if value in self.fixed:
+            fixed = self.fixed[value]
+            taken = {axis for own in fixed for axis in own or ()}
+            dims = tuple(
+                own if own is not None else tuple(a for a in axes if a not in taken) for own, axes in zip(fixed, dims, strict=True)
+            )
+        return dims if any(dims) else ()
+
+    def derived(self, values: Sequence[Value], labels: Sequence[Labels], axes: Mapping[object, tuple[str, ...]]) -> dict[Value, Spec]:
+        """What follows for values from the axes of the indices, an axis cutting the first dimension that it can."""
+        found: dict[Value, Spec] = {}
+        for value, own in zip(values, labels, strict=True):
+            taken: set[str] = set()
+            dims = []
+            for label in own:
+                dims.append(tuple(axis for axis in axes.get(label, ()) if axis not in taken))
+                taken.update(dims[-1])
+            if spec := self.allowed(value, tuple(dims)):
+                found[value] = spec
+        return found
+
+    def axes(self, sides: Iterable[tuple[Sequence[Value], Sequence[Labels]]], facts: Facts[Spec]) -> dict[object, tuple[str, ...]]:
+        """The axes that cut each index, by the values that are said to be cut along it."""
+        found: dict[object, tuple[str, ...]] = {}
+        for values, labels in sides:
+            for value, own in zip(values, labels, strict=True):
+                for label, axes in zip(own, facts[value], strict=False):
+                    if label is not None:
+                        found[label] = tuple(sorted({*found.get(label, ()), *axes}, key=self.mesh.names.index))
+        return found
+
+    def transfer(self, op: Op, facts: Facts[Spec]) -> Mapping[Value, Spec]:
+        found = self.indices[op]
+        if found is None or _priority(found) > self.priority:
+            return {}
+        inputs = [(values, found.inputs[slot]) for slot, values in op.inputs.items()]
+        outputs = [(values, found.outputs[slot]) for slot, values in op.outputs.items()]
+        sources, results = ([*outputs, *inputs], inputs) if self.backward else (inputs, outputs)
+        axes = self.axes(sources, facts)
+        new: dict[Value, Spec] = {}
+        for values, labels in results if axes else ():
+            for value, spec in self.derived(values, labels, axes).items():
+                new[value] = merged(new.get(value, ()), spec, self.mesh)
+        return new
+
+
+class _Backwards(_Propagation):
+    backward = True
+
+
+def _priority(found: Dimensions) -> int:
+    """When facts go through an operator: first where everything has the same indices, then where some are broadcast."""
+    labels = [
+        {label for label in own if label is not None} for side in (found.inputs, found.outputs) for each in side.values() for own in each
+    ]
+    if found.reduced:
+        made = [label for each in found.outputs.values() for own in each for label in own]
+        if any(label not in made for label in found.reduced):
+            return REDUCED
+    return SAME if all(own == labels[0] for own in labels) else BROADCAST
+
+
+@dataclass(frozen=True, eq=False)
+class Sharding(Analysis):
+    """How every value lies on the mesh of the annotations; ``sharding[value]`` is its spec, and printed it is a table.
+
+    Attributes:
+        graph: the graph it is about.
+        mesh: the mesh; None where nothing is annotated.
+        specs: the values that are cut.
+        annotated: the values that annotations are about.
+
+    >>> import graphad as ga
+    >>> text = '''program { block 0 { var x: float32[8, 4] var w: float32[4, 6] var h: float32[8, 6] var v: float32[8, 4]
+    ...     shard_tensor(X=x) -> (Out=v) {mesh="data=2", spec=["data", "-"]} mul(X=v, Y=w) -> (Out=h) } }'''
+    >>> print(Sharding.of(ga.lower(ga.Program.parse(text))))
+    mesh data=2
+    x  [8, 4]  data -  -> [4, 4]  annotated
+    v  [8, 4]  data -  -> [4, 4]  annotated
+    h  [8, 6]  data -  -> [4, 6]
+    """
+
+    graph: Graph
+    mesh: ProcessMesh | None
+    specs: Mapping[Value, Spec]
+    annotated: frozenset[Value] = frozenset()
+
+    @classmethod
+    def compute(cls, graph: Graph) -> Sharding:
+        mesh = mesh_of(graph)
+        if mesh is None:
+            return cls(graph, None, {})
+        fixed = _fixed(graph, mesh)
+        return cls(graph, mesh, propagated(graph, mesh, Indices(graph), fixed), frozenset(fixed))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sharding) and (self.mesh, self.specs) == (other.mesh, other.specs)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getitem__(self, value: Value) -> Spec:
+        return self.specs.get(value) or ((),) * len(value.shape or ())
+
+    def __str__(self) -> str:
+        return "\n".join([f"mesh {self.mesh}", *self._lines(self.graph, "")]) if self.mesh else "nothing is annotated"
+
+    def _lines(self, graph: Graph, indent: str) -> Iterator[str]:
+        assert self.mesh is not None
+        for value in graph.values:
+            if spec := self.specs.get(value):
+                shape = value.shape or ()
+                noted = "  annotated" if value in self.annotated else ""
+                yield f"{indent}{value.name}  {list(shape)}  {spec_text(spec)}  -> {list(local_shape(shape, spec, self.mesh))}{noted}"
+        for op in graph.controls:
+            for name, nested in op.graphs.items():
+                yield f"{indent}{op.type} {name}:"
+                yield from self._lines(nested, indent + "  ")
+
+
+def propagated(graph: Graph, mesh: ProcessMesh, indices: Indices, fixed: Mapping[Value, Fixed]) -> dict[Value, Spec]:
+    """How the values of a graph and of those nested in it lie on a mesh, those that are not cut left out.
+
+    Args:
+        fixed: by value what is said of its dimensions: the axes that cut it, or None where propagation may.
+    """
+    known: dict[Value, Spec] = {value: spec for value, dims in fixed.items() if any(spec := tuple(axes or () for axes in dims))}
+    for priority in (SAME, BROADCAST, REDUCED):
+        before = None
+        while before != known:
+            before = dict(known)
+            for kind in (_Propagation, _Backwards):
+                known = dict(kind(mesh, indices, fixed, known, priority).solve(graph).items())
+                _persist(graph, mesh, fixed, known)
+    return {value: spec for value, spec in known.items() if used_axes(spec)}
+
+
+def _persist(graph: Graph, mesh: ProcessMesh, fixed: Mapping[Value, Fixed], known: dict[Value, Spec]) -> None:
+    """What persists lies in the next run as it does after this one."""
+    for first in graph.inputs:
+        last = graph.versions(first.name)[-1]
+        if not first.persistable or last is first or first.shape != last.shape:
+            continue
+        both = merged(known.get(first, ()), known.get(last, ()), mesh)
+        for value in (first, last):
+            if both and value not in fixed:
+                known[value] = both
+
+
+__all__ = ["ANNOTATION", "Indices", "Sharding", "annotation_ops", "mesh_of", "propagated", "shapes_of"]

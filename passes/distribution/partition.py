@@ -1,0 +1,540 @@
+"""Make the program of each rank of a mesh from annotations: smaller tensors, and the collectives between them.
+
+    x: "data -"  ─▶ mul ─▶ h ─▶ mean ─▶ loss ─▶ ... ─▶ w@GRAD ─▶ sgd ─▶ w
+
+      ⇒    x's part ─▶ mul ─▶ h's part ─▶ mean ─▶ scale ─▶ c_allreduce_sum ─▶ loss ─▶ ... ─▶ w@GRAD's part ─▶ c_allreduce_sum ─▶ sgd ─▶ w
+
+GSPMD's partitioner (Xu et al. 2021, sections 3.3 and 4): every rank runs one program over its parts. For each axis of the mesh an operator
+is cut along the index for which the fewest bytes have to move. What it reads comes to lie so by a slice, an all-gather or an all-to-all; an
+index that its result does not have leaves parts of a sum, which are all-reduced, or reduce-scattered if the result is to be cut along the
+same axis. Where an extent cannot be shared out evenly the parts are padded, and the padding is cleared before it could get into a sum. With
+weights cut along columns and then along rows this gives Megatron's tensor parallelism (Shoeybi et al. 2019): one all-reduce for
+each pair; with weights cut along the axis of the data it gives ZeRO 3 (Rajbhandari et al. 2020): an all-gather before each use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from graphad.errors import Refused
+from graphad.ir import Builder, Graph, Op, Value
+from graphad.ir.regions import LoopLike, conditions, definition_of, operands, results_of
+from graphad.ir.residuals import residual_inputs
+from graphad.ops import GRAD, lookup
+from graphad.ops.dimensions import Dimensions, Label, Labels
+from graphad.ops.mesh import ProcessMesh, Spec, local_extent, local_shape, used_axes, words_of
+from graphad.passes.analyses.sharding import ANNOTATION, Indices, Sharding
+from graphad.passes.distribution.ranks import interpose, read_instead
+from graphad.passes.distribution.shard import Shard
+from graphad.passes.distribution.shard_optimizer import is_by_element
+from graphad.program import EMPTY, located
+from graphad.rewriting import OnTrial, Pass
+from graphad.types import TENSOR, Shape, Tensor
+
+Cuts = Mapping[Label, tuple[str, ...]]  # the axes that an operator is cut along, by index
+GUESSED = 64  # places of a dimension of which the extent is not known
+
+
+@dataclass(frozen=True)
+class Partition(Pass):
+    """Make the program that each rank of the annotations' mesh runs, with its parts of the tensors.
+
+    Each rank is given its part of what is cut (``graphad.distribution.split_arrays``), and keeps its part of what persists
+    (``whole_state`` puts parts together). Requested values are whole on every rank. Random numbers are drawn whole, as one process does.
+    Of an operator of which nothing is known every rank computes the whole. Extents that are not known have to be the same on all ranks.
+
+    Args:
+        mesh, spec: as of ``shard``, which runs first if a mesh is named.
+
+    Raises:
+        Refused: nothing is annotated, or there are collectives already.
+
+    >>> import graphad as ga
+    >>> text = "program { block 0 { var x: float32[8, 4] var w: float32[4, 6] var h: float32[8, 6] mul(X=x, Y=w) -> (Out=h) } }"
+    >>> graph = ga.lower(ga.Program.parse(text))
+    >>> Partition(mesh="model=2", spec=("x: - model",)).run(graph)
+    True
+    >>> [op.type for op in graph.ordered_ops()]
+    ['shard_tensor', 'shard_tensor', 'mul', 'c_allreduce_sum']
+    """
+
+    name = "partition"
+    tolerance = 1e-5
+    on_trial = OnTrial(after_backward=True, goes_by_names=True)
+    mesh: str = ""
+    spec: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.mesh:
+            Shard(self.mesh, self.spec).__post_init__()
+
+    @property
+    def group(self) -> int:
+        return ProcessMesh.parse(self.mesh).size if self.mesh else 1
+
+    def apply(self, graph: Graph) -> bool:
+        for op in (op for each in graph.tree() for op in each.ops if op.definition is not None and op.definition.ordered):
+            raise Refused(located(f"{op!r} is a collective already: partition takes the program of one process", op.source))
+        if self.mesh:
+            Shard(self.mesh, self.spec).apply(graph)
+        sharding = Sharding.of(graph)
+        if sharding.mesh is None:
+            raise Refused("nothing is annotated with a mesh: shard{mesh=..., spec=[...]} does so")
+        if not graph.allows("partition"):
+            return bool(self.mesh)
+        _Partition(graph, sharding.mesh, sharding).run()
+        return True
+
+
+class _Partition:
+    """A graph on its way to that of a rank.
+
+    Attributes:
+        shape: the shape that a value has in one process.
+        spec: how it lies now.
+    """
+
+    def __init__(self, graph: Graph, mesh: ProcessMesh, sharding: Sharding) -> None:
+        self.graph, self.mesh = graph, mesh
+        self.indices = Indices(graph)
+        self.shape: dict[Value, Shape] = {v: v.shape for each in graph.tree() for v in each.values if v.shape is not None}
+        self.wanted: dict[Value, Spec] = {v: sharding[v] for each in graph.tree() for v in each.values}
+        self.spec: dict[Value, Spec] = {}
+        self.laid: dict[tuple[Value, Spec], Value] = {}
+        self.names = {value.name for each in graph.tree() for value in each.values}
+        for value in [*graph.targets, *(v for v in graph.values if v.persistable and graph.is_observed(v))]:
+            self.wanted[value] = self._kept(value, sharding)
+
+    def _kept(self, value: Value, sharding: Sharding) -> Spec:
+        """How a value lies that is requested, or persists: whole, unless it has the name of one that is given, and lies as that does."""
+        first = self.graph.versions(value.name)[0]
+        if first.given:
+            return sharding[first] if first.shape == value.shape else self.whole(value)
+        return sharding[value] if value.persistable and value in sharding.annotated else self.whole(value)
+
+    def run(self) -> None:
+        """Go through the graph."""
+        graph = self.graph
+        first = graph.ops.first
+        for value in list(graph.inputs):
+            self.settle(value, self.wanted[value])
+        self.block(graph)
+        for each in graph.tree():
+            for op in each.ordered_ops():
+                _reduce_later(op)
+        self.redeclare()
+        for value in (value for each in graph.tree() for value in each.values):
+            if value.grad_of is not None and value.grad_of.shape != value.shape:
+                value.grad_of = None  # a rank may have the whole of one and a part of the other
+        for value in list(graph.inputs):
+            if used_axes(self.spec[value]) and not _is_declared(value):
+                self.declare(value, first)
+
+    def whole(self, value: Value) -> Spec:
+        """How a value lies of which every rank has all."""
+        return ((),) * len(self.shape.get(value, ()))
+
+    def settle(self, value: Value, spec: Spec) -> None:
+        """A value lies so from here on."""
+        self.spec[value] = spec
+        if used_axes(spec):
+            value.graph.set_type(value, local_shape(self.shape[value], spec, self.mesh), value.dtype)
+
+    def redeclare(self) -> None:
+        """Declare variables as a rank has them. Values of one name that lie in different ways get names of their own."""
+        by_variable: dict[tuple[object, str], list[Value]] = {}
+        for value in (value for each in self.graph.tree() for value in each.values if value.var is not None):
+            assert value.var is not None
+            by_variable.setdefault((value.var.block, value.name), []).append(value)
+        for values in by_variable.values():
+            bound = [value for value in values if value.graph is self.graph and _is_bound(value)]
+            shape = (bound or values)[0].shape
+            for value in values:
+                graph = value.graph
+                if value.shape != shape and value not in bound and not value.given:
+                    graph.rename(value, self.fresh(value.name))
+                    value.var = None
+                elif value.var is not None and value.shape is not None and value.var.declared[0] != value.shape:
+                    graph.redeclare(value, value.shape, value.dtype)
+
+    def fresh(self, name: str) -> str:
+        """A name for a part of a value, which no graph has: a loop writes what its body yields under the name of its result."""
+        number = 0
+        while f"{name}@PART@{number}" in self.names:
+            number += 1
+        self.names.add(f"{name}@PART@{number}")
+        return f"{name}@PART@{number}"
+
+    def declare(self, value: Value, before: Op | None) -> None:
+        """Let the program say what whole this rank's part belongs to."""
+        graph = self.graph
+        readers = list(value.readers)
+        copy = graph.add_value(self.fresh(value.name), value.shape, value.dtype)
+        attrs = {"mesh": str(self.mesh), "spec": words_of(self.spec[value]), "shape": list(self.shape[value])}
+        op = graph.add_op(ANNOTATION, {"X": [value]}, {"Out": [copy]}, attrs, before)
+        for reader in (reader for reader in readers if reader is not op):
+            read_instead(reader, value, copy)
+
+    # -- operators -------------------------------------------------------------------------------
+
+    def block(self, graph: Graph) -> None:
+        """The operators of a graph, in their order."""
+        for op in list(graph.ordered_ops()):
+            if op.graphs:
+                self.control(op)
+            elif op.type == ANNOTATION and op.attrs.get("shape") is None:
+                self.annotation(op)
+            else:
+                self.operator(op)
+
+    def annotation(self, op: Op) -> None:
+        """An annotation becomes the declaration of a part."""
+        out = op.output("Out")
+        op.graph.set_inputs(op, "X", [self.as_laid(op.input("X"), self.wanted[out], op)])
+        op.graph.set_attr(op, "spec", words_of(self.wanted[out]))
+        op.graph.set_attr(op, "shape", list(self.shape[out]))
+        self.settle(out, self.wanted[out])
+
+    def operator(self, op: Op) -> None:
+        """An operator without blocks."""
+        plan = self.plan(op)
+        found, cuts = plan.found, plan.cuts
+        for slot, values in list(op.inputs.items()):
+            read = found.inputs[slot] if found is not None else [()] * len(values)
+            self.read(op, slot, [self.operand(op, value, own, plan) for value, own in zip(values, read, strict=True)])
+        for name, labels in found.shapes.items() if found is not None and cuts else ():
+            given = op.attrs.get(name)
+            if isinstance(given, list | tuple) and len(given) == len(labels):
+                local = [e if e < 1 else local_extent(e, self.mesh.parts(cuts.get(i, ()))) for e, i in zip(given, labels, strict=True)]
+                op.graph.set_attr(op, name, local)
+        for slot, values in list(op.outputs.items()):
+            made = found.outputs[slot] if found is not None else [()] * len(values)
+            for value, own in zip(values, made, strict=True):
+                if value.name != EMPTY:
+                    self.write(op, value, self.lies(value, own, cuts), plan.reduced(own), plan.scale)
+
+    def plan(self, op: Op) -> _Plan:
+        """How an operator is cut."""
+        definition, found = op.definition, self.indices[op]
+        if found is None or definition is None or definition.random or (definition.state is not None and not is_by_element(op)):
+            return _Plan(None, {}, {}, 1.0)
+        tensors = _tensors(op, found)
+        extents: dict[Label, set[int]] = {}
+        for value, own in tensors:
+            for label, extent in zip(own, self.shape[value], strict=True):
+                extents.setdefault(label, set()).add(extent)
+        cuts = self.chosen(op, found, extents)
+        scale = 1.0
+        for label in (label for label in cuts if found.reduced.get(label) == "mean"):
+            parts, extent = self.mesh.parts(cuts[label]), max(extents[label])
+            scale *= 1.0 / parts if extent == -1 else local_extent(extent, parts) / extent  # a part's mean counts its padding
+        padded = {label: max(extents[label]) for label in cuts if any(e % self.mesh.parts(cuts[label]) for e in extents[label] if e != -1)}
+        lacking = {label for label in padded if any(label not in own for each in found.outputs.values() for own in each)}
+        return _Plan(found, cuts, {label: padded[label] for label in lacking}, scale)
+
+    def lies(self, value: Value, labels: Labels, cuts: Cuts) -> Spec:
+        """How a value lies whose dimensions are cut as their indices are."""
+        return tuple(cuts.get(label, ()) for label in labels) if labels else self.whole(value)
+
+    def operand(self, op: Op, value: Value, labels: Labels, plan: _Plan) -> Value:
+        """A value as an operator reads it: cut along its indices, without padding where that would get into a sum."""
+        laid = self.as_laid(value, self.lies(value, labels, plan.cuts), op)
+        for axis, label in enumerate(labels):
+            if label in plan.cleared and value.dtype != "bool":
+                axes = plan.cuts[label]
+                attrs = {"axis": axis, "extent": plan.cleared[label], "ring_id": self.mesh.ring(axes), "nranks": self.mesh.parts(axes)}
+                laid = lookup("c_clear_padding")(self.build(op, laid).symbol(laid), **attrs).value
+        return laid
+
+    # -- what an operator is cut along -----------------------------------------------------------
+
+    def chosen(self, op: Op, found: Dimensions, extents: Mapping[Label, set[int]]) -> Cuts:
+        """For each axis of the mesh the index along which it cuts an operator: that for which the fewest bytes move."""
+        cuts: dict[Label, tuple[str, ...]] = {}
+        for axis in self.mesh.names:
+            used = any(axis in used_axes(self.spec[value]) for value in op.reads() if value in self.spec)
+            if not used and not any(axis in used_axes(self.wanted[value]) for value in op.writes() if value in self.wanted):
+                continue
+            able = [
+                label for label in self.along(op, found, axis) if self._may_cut(found, extents[label], label, (*cuts.get(label, ()), axis))
+            ]
+            costs = {label: self.moved(op, found, axis, label) for label in [*able, None]}
+            best = min(costs, key=lambda label: costs[label])
+            if best is not None:
+                cuts[best] = (*cuts.get(best, ()), axis)
+        return cuts
+
+    def along(self, op: Op, found: Dimensions, axis: str) -> list[Label]:
+        """The indices that an axis cuts in what an operator reads, or in what its results are to be."""
+        specs = [(self.spec[v], own) for slot, values in op.inputs.items() for v, own in zip(values, found.inputs[slot], strict=True)]
+        specs += [(self.wanted[v], own) for slot, values in op.outputs.items() for v, own in zip(values, found.outputs[slot], strict=True)]
+        labels = [label for spec, own in specs for axes, label in zip(spec, own, strict=True) if axis in axes and label is not None]
+        return list(dict.fromkeys(labels))
+
+    def _may_cut(self, found: Dimensions, extents: set[int], label: Label, axes: tuple[str, ...]) -> bool:
+        parts = self.mesh.parts(axes)
+        even = all(extent == -1 or extent % parts == 0 for extent in extents)
+        if label in found.even or found.reduced.get(label) in ("max", "min"):
+            return even
+        return even or len(extents) == 1
+
+    def moved(self, op: Op, found: Dimensions, axis: str, label: Label | None) -> float:
+        """The bytes that an operator moves on each rank if an axis cuts it along an index, and those of work that is not shared."""
+        bytes_moved, parts = 0.0, self.mesh.parts([axis])
+        for slot, values in op.inputs.items():
+            for value, own in zip(values, found.inputs[slot], strict=True):
+                bytes_moved += self.size(value) * _gathered(self.spec[value], axis, own, label, parts)
+        for slot, values in op.outputs.items():
+            for value, own in zip(values, found.outputs[slot], strict=True):
+                bytes_moved += self.size(value) * self._finished(value, axis, own, label, found)
+        return bytes_moved + (sum(self.size(value) for value, _ in _tensors(op, found)) if label is None else 0)
+
+    def _finished(self, value: Value, axis: str, labels: Labels, label: Label | None, found: Dimensions) -> float:
+        """The share of a result's bytes that moves until it lies as it is to."""
+        parts, wanted = self.mesh.parts([axis]), self.wanted.get(value, ())
+        if label is not None and label not in labels and label in found.reduced:
+            return (1 - 1 / parts) * (1 if axis in used_axes(wanted) else 2)
+        if label is None or label not in labels:
+            return 0.0
+        own = tuple((axis,) if each == label else () for each in labels)
+        return _gathered(own, axis, [i for i in range(len(wanted))], _place(wanted, axis), parts)
+
+    def size(self, value: Value) -> int:
+        """The bytes of a tensor in one process."""
+        shape = self.shape.get(value, ())
+        return prod(GUESSED if extent == -1 else extent for extent in shape) * np.dtype(value.dtype or "float32").itemsize
+
+    # -- reading and writing ---------------------------------------------------------------------
+
+    def build(self, op: Op, value: Value) -> Builder:
+        """What adds operators before another one."""
+        return Builder(op.graph, value.name, before=op, role=op.role, forward=op)
+
+    def read(self, op: Op, slot: str, values: Sequence[Value]) -> None:
+        if list(op.inputs[slot]) != list(values):
+            op.graph.set_inputs(op, slot, values)
+
+    def as_laid(self, value: Value, spec: Spec, op: Op) -> Value:
+        """A value as it is to lie for an operator, by what moves it there the first time."""
+        if value.kind != TENSOR or self.spec.get(value, spec) == spec:
+            return value
+        if (value, spec) not in self.laid:
+            build = self.build(op, value)
+            moved = self.move(build, build.symbol(value), self.shape[value], self.spec[value], spec)
+            self.laid[value, spec] = moved.value
+        return self.laid[value, spec]
+
+    def write(self, op: Op, value: Value, spec: Spec, partial: Mapping[str, str], scale: float) -> None:
+        """A result that lies in a way, or is a part of a sum along some axes, comes to lie as it is to."""
+        wanted = self.wanted[value]
+        if value.kind != TENSOR or value.shape is None:
+            self.spec[value] = ()
+            return
+        graph = op.graph
+        if spec == wanted and not partial and scale == 1.0:
+            self.settle(value, wanted)
+            return
+        part = graph.add_value(self.fresh(value.name), local_shape(self.shape[value], spec, self.mesh), value.dtype)
+        build = Builder(graph, value.name, before=op.next, role=op.role, forward=op)
+        made = build.symbol(part)
+        made = made if scale == 1.0 else lookup("scale")(made, scale=scale)
+        made, spec = self.reduce(build, made, self.shape[value], spec, wanted, partial)
+        made = self.move(build, made, self.shape[value], spec, wanted)
+        self.settle(value, wanted)
+        interpose(value, part, made.value)
+
+    def reduce(
+        self, build: Builder, made: Tensor, shape: Shape, spec: Spec, wanted: Spec, partial: Mapping[str, str]
+    ) -> tuple[Tensor, Spec]:
+        """The sum, or the greatest or the least, of parts: in parts, where it is to be cut along the same axes."""
+        rest = {axis for axis, kind in partial.items() if kind == "sum"}
+        for dim, axes in enumerate(wanted):
+            added = axes[len(spec[dim]) :]
+            if not added or spec[dim] != axes[: len(spec[dim])] or not rest.issuperset(added) or not self._is_even(shape[dim], axes):
+                continue
+            made = lookup("c_reducescatter")(made, axis=dim, nranks=self.mesh.parts(added), ring_id=self.mesh.ring(added))
+            spec = (*spec[:dim], axes, *spec[dim + 1 :])
+            rest -= set(added)
+        for kind in ("sum", "max", "min"):
+            left = [axis for axis in self.mesh.names if partial.get(axis) == kind and (kind != "sum" or axis in rest)]
+            if left:
+                made = lookup(f"c_allreduce_{kind}")(made, ring_id=self.mesh.ring(left))
+        return made, spec
+
+    def _is_even(self, extent: int, *cuts: Sequence[str]) -> bool:
+        return extent == -1 or all(extent % self.mesh.parts(axes) == 0 for axes in cuts)
+
+    def move(self, build: Builder, made: Tensor, shape: Shape, spec: Spec, wanted: Spec) -> Tensor:
+        """A tensor that lies in one way comes to lie in another one: slices, then all-to-alls, all-gathers, slices."""
+        steps = [self._steps(extent, one, other) for extent, one, other in zip(shape, spec, wanted, strict=True)]
+        gathered = {axis for away, _ in steps for axis in away}
+        now = list(spec)
+        for dim, (away, added) in enumerate(steps):
+            if added and not away and not gathered.intersection(added):
+                made = self._split(build, made, dim, shape[dim], added, now[dim])
+                now[dim] = wanted[dim]
+        for dim, (away, _) in enumerate(steps):
+            other = next((d for d, (gone, added) in enumerate(steps) if away and added == away and not gone and now[d] != wanted[d]), None)
+            if other is not None and self._is_even(shape[dim], spec[dim]) and self._is_even(shape[other], wanted[other]):
+                attrs = {"split_axis": other, "concat_axis": dim, "nranks": self.mesh.parts(away), "ring_id": self.mesh.ring(away)}
+                made = lookup("c_recut")(made, **attrs)
+                now[other], now[dim] = wanted[other], now[dim][: -len(away)]
+            elif away:
+                made = self._gather(build, made, dim, shape[dim], away)
+                now[dim] = now[dim][: -len(away)]
+        for dim, (_, added) in enumerate(steps):
+            if added and now[dim] != wanted[dim]:
+                made = self._split(build, made, dim, shape[dim], added, now[dim])
+        return made
+
+    def _steps(self, extent: int, one: Sequence[str], other: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The axes along which a dimension is gathered, and those along which it is then cut."""
+        common = 0
+        while common < min(len(one), len(other)) and one[common] == other[common]:
+            common += 1
+        if tuple(one) != tuple(other) and not self._is_even(extent, one, other):
+            common = 0  # padding lies between the parts
+        return tuple(one[common:]), tuple(other[common:])
+
+    def _split(self, build: Builder, made: Tensor, dim: int, extent: int, axes: Sequence[str], before: Sequence[str]) -> Tensor:
+        parts = self.mesh.parts(axes)
+        if extent != -1 and not before and extent % parts:
+            missing = local_extent(extent, parts) * parts - extent
+            amounts = [amount for d in range(len(made.shape)) for amount in (0, missing if d == dim else 0)]
+            made = lookup("pad")(made, paddings=amounts)
+        return lookup("c_split")(made, axis=dim, nranks=parts, ring_id=self.mesh.ring(axes))
+
+    def _gather(self, build: Builder, made: Tensor, dim: int, extent: int, axes: Sequence[str]) -> Tensor:
+        parts = self.mesh.parts(axes)
+        padded = made.shape[dim] * parts
+        made = lookup("c_allgather")(made, axis=dim, nranks=parts, ring_id=self.mesh.ring(axes))
+        return lookup("slice")(made, axes=[dim], starts=[0], ends=[extent]) if -1 != extent < padded else made
+
+    # -- operators with blocks -------------------------------------------------------------------
+
+    def control(self, op: Op) -> None:
+        """An operator with blocks: what goes in, round and out lies as the analysis says of the block arguments and results."""
+        loop, graphs = LoopLike.of(op), list(op.graphs.values())
+        carried = list(loop.carried_at) if loop is not None else []
+        count, outs = len(operands(op)), list(results_of(op))
+        arguments = [self.wanted[value] for value in graphs[0].inputs[:count]]
+        yielded = [arguments[carried[k]] if k < len(carried) else self.wanted[out] for k, out in enumerate(outs)]
+        if loop is not None and loop.is_gradient:  # what no iteration adds to is zeros in the shape of the operand
+            for k, operand in enumerate(op.inputs.get(definition_of(op).operands, ()), len(carried)):
+                if k < len(outs) and self.shape.get(outs[k]) == self.shape.get(operand):
+                    yielded[k] = arguments[k - len(carried)]
+        self._operands(op, arguments)
+        for graph in graphs:
+            for value, spec in zip(graph.inputs, arguments, strict=False):
+                self.settle(value, spec)
+            for value, residual in residual_inputs(graph).items():
+                self.settle(value, self.spec[residual])
+            given = set(graph.inputs)
+            self.wanted.update((value, spec) for value, spec in zip(graph.results, yielded, strict=True) if value not in given)
+            self.block(graph)
+            self._results(graph, yielded)
+        for out, spec in zip(outs, yielded, strict=True):
+            self.write(op, out, spec, {}, 1.0)
+        for value in (value for value in op.writes() if value not in self.spec):
+            self.spec[value] = ()
+
+    def _operands(self, op: Op, arguments: Sequence[Spec]) -> None:
+        """What an operator with blocks reads, as its blocks take it; conditions are whole."""
+        definition = definition_of(op)
+        left = list(arguments)
+        for slot in (definition.operands, f"Out{GRAD}") if definition.is_grad else (definition.operands,):
+            values = op.inputs.get(slot, ())
+            if values:
+                self.read(op, slot, [self.as_laid(value, left.pop(0), op) for value in values])
+        deciding = set(conditions(op))
+        for slot, values in list(op.inputs.items()):
+            if deciding.intersection(values) and slot == definition.condition:
+                self.read(op, slot, [self.as_laid(value, self.whole(value), op) for value in values])
+
+    def _results(self, graph: Graph, yielded: Sequence[Spec]) -> None:
+        """What a block yields, as it is to lie."""
+        for place, (value, spec) in enumerate(zip(list(graph.results), yielded, strict=True)):
+            if value.kind != TENSOR or self.spec[value] == spec:
+                continue
+            build = Builder(graph, value.name, forward=value.writer)
+            moved = self.move(build, build.symbol(value), self.shape[value], self.spec[value], spec).value
+            self.spec[moved], self.shape[moved] = spec, self.shape[value]
+            graph.journal.edits += 1
+            graph.results[place] = moved
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How an operator is cut: along which indices, whose padding is cleared, and what its results are multiplied with."""
+
+    found: Dimensions | None
+    cuts: Cuts
+    cleared: Mapping[Label, int]
+    scale: float
+
+    def reduced(self, labels: Labels) -> dict[str, str]:
+        """The axes along which a result is one of several parts, and how these are put together."""
+        kinds = self.found.reduced if self.found is not None else {}
+        lacking = {label: kinds[label] for label in self.cuts if label not in labels and label in kinds}
+        return {axis: "sum" if kind == "mean" else kind for label, kind in lacking.items() for axis in self.cuts[label]}
+
+
+def _reduce_later(op: Op) -> None:
+    """A sum of several all-reduces, of which nothing else reads one, becomes the all-reduce of a sum."""
+    definition, reads, results = op.definition, list(op.reads()), list(op.writes())
+    if definition is None or len(results) != 1 or not definition.elementwise or definition.offset or len(reads) < 2:
+        return
+    (out,), writers = results, [value.writer for value in reads]
+    first = writers[0]
+    if first is None or definition.linear != set(op.inputs) or len(set(reads)) < len(reads) or op.type == first.type:
+        return
+    for value, writer in zip(reads, writers, strict=True):
+        alone = (
+            len(value.readers) == 1 and not value.graph.is_observed(value) and value not in (*value.graph.results, *value.graph.residuals)
+        )
+        if writer is None or writer.type != "c_allreduce_sum" or writer.attrs != first.attrs or value.shape != out.shape or not alone:
+            return
+    parts = {value: writer.input("X") for value, writer in zip(reads, writers, strict=True) if writer is not None}
+    for slot, values in list(op.inputs.items()):
+        op.graph.set_inputs(op, slot, [parts[value] for value in values])
+    total = op.graph.add_value(op.graph.values.numbered(out.name, "{}@PART@{}"), out.shape, out.dtype)
+    build = Builder(op.graph, out.name, before=op.next, role=op.role, forward=op)
+    interpose(out, total, lookup("c_allreduce_sum")(build.symbol(total), **first.attrs).value)
+    for writer in writers:
+        if writer is not None:
+            op.graph.remove_op(writer)
+
+
+def _tensors(op: Op, found: Dimensions) -> list[tuple[Value, Labels]]:
+    """What an operator reads and writes, with the indices of each."""
+    sides = (op.inputs, found.inputs), (op.outputs, found.outputs)
+    return [pair for slots, side in sides for slot, values in slots.items() for pair in zip(values, side[slot], strict=True)]
+
+
+def _place(spec: Spec, axis: str) -> int | None:
+    """The dimension that an axis cuts."""
+    return next((dim for dim, axes in enumerate(spec) if axis in axes), None)
+
+
+def _gathered(spec: Spec, axis: str, labels: Sequence[Label | None], label: Label | None, parts: int) -> float:
+    """The share of a tensor's bytes that a rank gets from others, if an axis is to cut it along an index, or not at all."""
+    place = _place(spec, axis)
+    if place is None or (label is not None and labels[place] == label):
+        return 0.0
+    return (1 - 1 / parts) / (parts if label is not None and label in labels else 1)
+
+
+def _is_bound(value: Value) -> bool:
+    """Whether a value of a whole graph has to keep its name."""
+    return value.given or value.graph.is_observed(value)
+
+
+def _is_declared(value: Value) -> bool:
+    return any(reader.type == ANNOTATION and reader.attrs.get("shape") is not None for reader in value.readers)
+
+
+__all__ = ["Partition"]

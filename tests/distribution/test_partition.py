@@ -1,0 +1,316 @@
+"""Annotated programs on the ranks of a mesh: the same losses and parameters as one process, and the collectives of closed forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad import layers as L
+from graphad.distribution import LocalGroup, ProcessMesh, declared_parts, split_arrays, whole_state
+from graphad.errors import InvalidGraph, InvalidValue, Refused
+from graphad.passes import Partition, Shard
+from graphad.passes.analyses import Sharding
+from graphad.testing import check_pass
+from graphad.types import Array
+from tests.distribution.ranks import parsed
+from tests.distribution.test_data_parallel import network
+
+STEPS = 20
+Network = tuple[ga.Program, ga.Program, ga.Variable]
+Feed = Mapping[str, Array]
+
+
+def built(loss: Callable[[], ga.Variable], optimizer: Callable[[], object] = lambda: ga.optimizer.Adam(0.01)) -> Network:
+    main, startup = ga.Program(), ga.Program()
+    main.random_seed = startup.random_seed = 3
+    with ga.program_guard(main, startup):
+        value = loss()
+        optimizer().minimize(value)  # type: ignore[attr-defined]
+    return main, startup, value
+
+
+def given(name: str, *shape: int, dtype: str = "float32") -> ga.Variable:
+    return L.data(name, shape=list(shape), append_batch_size=False, dtype=dtype)
+
+
+# -- networks ------------------------------------------------------------------------------------
+
+LAYERS, BATCH, LENGTH, WIDTH, HEADS, WORDS = 2, 4, 6, 8, 4, 12
+
+
+def transformer() -> ga.Variable:
+    h = L.embedding(L.unsqueeze(given("ids", BATCH, LENGTH, dtype="int64"), axes=[2]), size=[WORDS, WIDTH])
+    for i in range(LAYERS):
+        normal = L.layer_norm(h, begin_norm_axis=2)
+        q, k, v = (_heads(L.fc(normal, size=WIDTH, num_flatten_dims=2, bias_attr=False, name=f"{each}{i}")) for each in "qkv")
+        weights = L.softmax(L.scale(L.matmul(q, k, transpose_y=True), scale=(WIDTH // HEADS) ** -0.5))
+        mixed = L.reshape(L.transpose(L.matmul(weights, v), perm=[0, 2, 1, 3]), shape=[0, 0, WIDTH])
+        h = h + L.fc(mixed, size=WIDTH, num_flatten_dims=2, bias_attr=False, name=f"o{i}")
+        up = L.fc(L.layer_norm(h, begin_norm_axis=2), size=2 * WIDTH, num_flatten_dims=2, act="gelu", name=f"up{i}")
+        h = h + L.dropout(L.fc(up, size=WIDTH, num_flatten_dims=2, name=f"down{i}"), 0.1)
+    logits = L.fc(h, size=WORDS, num_flatten_dims=2, name="head")
+    return L.mean(L.softmax_with_cross_entropy(logits, given("y", BATCH, LENGTH, 1, dtype="int64")))
+
+
+def _heads(x: ga.Variable) -> ga.Variable:
+    return L.transpose(L.reshape(x, shape=[0, 0, HEADS, WIDTH // HEADS]), perm=[0, 2, 1, 3])
+
+
+MEGATRON = ("[qkv]?.w_0: - model", "o?.w_0: model -", "up?.w_0: - model", "down?.w_0: model -")
+
+
+def convolutions() -> ga.Variable:
+    h = L.pool2d(L.conv2d(given("x", 6, 1, 8, 8), 6, 3, padding=1, act="relu"), 2, pool_stride=2)
+    h = L.pool2d(L.conv2d(h, 8, 3, padding=1, act="relu"), 2, pool_stride=2)
+    return L.mean(L.softmax_with_cross_entropy(L.fc(h, size=4), given("y", 6, 1, dtype="int64")))
+
+
+def looping() -> ga.Variable:
+    h = L.fc(given("x", 6, 4), size=8, act="tanh")
+    i, n = L.fill_constant([1], "int64", 0), L.fill_constant([1], "int64", 3)
+    w = L.create_parameter([8, 8], "float32", name="w")
+    _, h = L.while_loop(lambda i, h: i < n, lambda i, h: [i + 1, L.tanh(L.mul(h, w)) * 0.9], [i, h])
+    h = L.cond(L.reduce_sum(h) > 0.0, lambda: h * 2.0, lambda: L.matmul(h, w))
+    return L.mean(L.square(h - given("y", 6, 8)))
+
+
+def feeds(name: str) -> list[Feed]:
+    rng = np.random.default_rng(0)
+
+    def one() -> Feed:
+        if name == "transformer":
+            return {"ids": rng.integers(0, WORDS, (BATCH, LENGTH)), "y": rng.integers(0, WORDS, (BATCH, LENGTH, 1))}
+        if name == "convolutions":
+            return {"x": rng.normal(size=(6, 1, 8, 8)).astype("float32"), "y": rng.integers(0, 4, (6, 1))}
+        if name == "looping":
+            return {"x": rng.normal(size=(6, 4)).astype("float32"), "y": rng.normal(size=(6, 8)).astype("float32")}
+        return {"x": rng.normal(size=(10, 6)).astype("float32"), "y": rng.integers(0, 3, (10, 1))}
+
+    return [one() for _ in range(STEPS)]
+
+
+NETWORKS: Mapping[str, Callable[[], Network]] = {
+    "classifier": lambda: network(rows=10),
+    "transformer": lambda: built(transformer),
+    "convolutions": lambda: built(convolutions),
+    "looping": lambda: built(looping, lambda: ga.optimizer.SGD(0.1)),
+}
+
+
+@cache
+def alone(name: str) -> tuple[list[float], dict[str, Array], dict[str, Array]]:
+    """The losses of one process, what it begins with, and what it has at the end."""
+    main, startup, loss = NETWORKS[name]()
+    scope, executor = ga.Scope(), ga.Executor()
+    executor.run(startup, scope=scope)
+    start = {each: scope.get(each).copy() for each in scope.names()}
+    losses = [float(executor.run(main, feed, [loss], scope)[0]) for feed in feeds(name)]
+    return losses, start, {each: scope.get(each) for each in scope.names()}
+
+
+def partitioned(made: Network, mesh: str, spec: Sequence[str]) -> ga.Program:
+    graph = ga.lower(made[0], [made[2].name])
+    (Shard(mesh, tuple(spec)) | Partition()).run(graph)
+    return ga.schedule(graph)
+
+
+def together(name: str, mesh: str, spec: Sequence[str]) -> tuple[list[list[float]], dict[str, Array], LocalGroup]:
+    """The losses of the ranks, what they have at the end as one process would, and the group."""
+    made, size = NETWORKS[name](), ProcessMesh.parse(mesh).size
+    program, group = partitioned(made, mesh, spec), LocalGroup(size)
+    group.run(made[1])
+    begin(group, program, alone(name)[1])
+    fed = [split_arrays(program, feed, size) for feed in feeds(name)]
+    losses = [[float(result[0]) for result in group.run(program, each, [made[2].name])] for each in fed]
+    return losses, whole_state(program, group.scopes), group
+
+
+def begin(group: LocalGroup, program: ga.Program, start: Mapping[str, Array]) -> None:
+    """Give each rank its parts of what one process begins with."""
+    for scope, parts in zip(group.scopes, split_arrays(program, start, group.size), strict=True):
+        for name, array in parts.items():
+            scope.set(name, np.asarray(array))
+
+
+CASES = [
+    *(("classifier", f"data={n}", ("x: data -",)) for n in (2, 3, 4, 8)),
+    *(("classifier", f"model={n}", ("fc_0.w_0: - model", "fc_1.w_0: model -")) for n in (2, 3, 4, 8)),
+    ("classifier", "data=2", ("x: data -", "*.w_0: data -")),  # weights in parts: ZeRO 3
+    ("classifier", "data=2,model=2", ("x: data+model -", "fc_*.w_0: data model")),
+    ("transformer", "data=2,model=2", ("ids: data -", *MEGATRON)),
+    ("transformer", "model=3", MEGATRON),
+    ("transformer", "data=2,model=4", ("ids: data -", *MEGATRON, "head.w_0: - model")),
+    ("convolutions", "data=4", ("x: data - - -",)),
+    ("convolutions", "data=2,model=2", ("x: data - - -", "conv2d_0.w_0: model - - -")),
+    ("convolutions", "model=2", ("conv2d_0.w_0: model - - -", "conv2d_1.w_0: - model - -")),
+    ("looping", "data=4", ("x: data -",)),
+    ("looping", "data=2,model=2", ("x: data -", "w: model -")),
+    ("looping", "model=3", ("fc_0.w_0: - model", "w: model -")),
+]
+QUICK = {1, 6, 8, 10, 13, 17}
+
+
+@pytest.mark.parametrize(
+    ("name", "mesh", "spec"), [pytest.param(*case, marks=() if i in QUICK else pytest.mark.long) for i, case in enumerate(CASES)]
+)
+def test_losses_and_parameters_are_those_of_one_process(name: str, mesh: str, spec: Sequence[str]) -> None:
+    """20 steps; 10 rows on 3, 4 and 8 ranks, 16 columns on 3, and heads on 3 are parts of different sizes."""
+    losses, _, end = alone(name)
+    found, state, _ = together(name, mesh, spec)
+    for expected, ranks in zip(losses, found, strict=True):
+        assert ranks == pytest.approx([expected] * len(ranks), abs=1e-6)
+    for each, array in end.items():
+        np.testing.assert_allclose(state[each], array, rtol=0, atol=1e-6, err_msg=each)
+
+
+# -- collectives ---------------------------------------------------------------------------------
+
+
+def collectives(program: ga.Program) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for op in program.global_block().ops:
+        if op.type.startswith("c_") and op.type != "c_clear_padding":
+            found[op.type] = found.get(op.type, 0) + 1
+    return found
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_transformer_in_tensor_parallel_sends_what_megatron_says(ranks: int) -> None:
+    """Four all-reduces of [batch, length, width] a layer: two forward, two backward (Shoeybi et al. 2019, section 3)."""
+    made = NETWORKS["transformer"]()
+    program = partitioned(made, f"model={ranks}", MEGATRON)
+    assert collectives(program) == {"c_allreduce_sum": 4 * LAYERS}
+    group = LocalGroup(ranks)
+    group.run(made[1])
+    begin(group, program, alone("transformer")[1])
+    group.run(program, split_arrays(program, feeds("transformer")[0], ranks), [made[2].name])
+    assert group.traffic[0].bytes() == {"c_allreduce_sum": 4 * LAYERS * BATCH * LENGTH * WIDTH * 4}
+
+
+def test_data_parallel_sends_the_gradients_and_the_loss() -> None:
+    """One all-reduce for each parameter, and one for the loss."""
+    assert collectives(partitioned(NETWORKS["classifier"](), "data=2", ("x: data -",))) == {"c_allreduce_sum": 7}
+
+
+def test_the_second_matrix_of_a_pair_is_cut_by_rows() -> None:
+    """One all-reduce forward; backward none, since nothing before the first matrix needs a gradient."""
+    program = partitioned(NETWORKS["classifier"](), "model=2", ("fc_0.w_0: - model", "fc_1.w_0: model -"))
+    assert collectives(program) == {"c_allreduce_sum": 1}
+    assert {name for name in declared_parts(program) if "fc_0.w_0" in name} == {
+        f"fc_0.w_0{end}" for end in ("", "_moment1_0", "_moment2_0")
+    }
+
+
+PRODUCT = "var x: float32[8, 6] var w: float32[6, 4] var h: float32[8, 4] mul(X=x, Y=w) -> (Out=h)"
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (("x: r -",), ["mul", "c_allgather"]),  # the result is requested: whole
+        (("x: - r", "w: r -"), ["mul", "c_allreduce_sum"]),
+        (("x: - r",), ["mul", "c_allreduce_sum"]),  # w follows
+        (("x: r -", "h: - r"), ["mul", "c_allgather", "c_split"]),
+        (("w: - r", "h: r -"), ["c_split", "c_allgather", "mul", "c_allgather"]),
+    ],
+)
+def test_one_product(spec: tuple[str, ...], expected: list[str]) -> None:
+    graph = ga.lower(parsed(PRODUCT))
+    Partition("r=2", spec).run(graph)
+    types = [op.type for op in graph.ordered_ops() if op.type != "shard_tensor"]
+    if len(spec) == 2 and spec[1].startswith("h"):
+        assert types.count("mul") == 1
+    else:
+        assert types == expected
+    program = ga.schedule(graph)
+    rng = np.random.default_rng(0)
+    feed = {"x": rng.normal(size=(8, 6)).astype("float32"), "w": rng.normal(size=(6, 4)).astype("float32")}
+    for (h,) in LocalGroup(2).run(program, split_arrays(program, feed, 2), ["h"]):
+        np.testing.assert_allclose(h, feed["x"] @ feed["w"], rtol=1e-5, atol=1e-6)
+
+
+# -- propagation ---------------------------------------------------------------------------------
+
+
+def test_facts_go_into_loops_and_branches_and_out_again() -> None:
+    graph = ga.lower(NETWORKS["looping"]()[0])
+    Shard("data=2,model=2", ("x: data -", "w: - model")).run(graph)
+    sharding = Sharding.of(graph)
+    loop = next(op for op in graph.controls if op.type == "while")
+    (body,) = loop.graphs.values()
+    h = next(value for value in body.inputs if value.shape == (6, 8))
+    assert sharding[h] == (("data",), ("model",))
+    assert sharding[next(value for value in loop.writes() if value.shape == (6, 8))] == (("data",), ("model",))
+    assert "while sub_block:" in str(sharding)
+    branch = next(op for op in graph.controls if op.type == "if_else")
+    assert all(sharding[value] == (("data",), ("model",)) for nested in branch.graphs.values() for value in nested.results)
+
+
+def test_open_dimensions_are_filled_and_closed_ones_stay() -> None:
+    graph = ga.lower(parsed(PRODUCT))
+    Shard("a=2,b=2", ("h: a b", "x: ? -", "w: - -")).run(graph)
+    sharding = Sharding.of(graph)
+    assert sharding[graph.value("x")] == (("a",), ())
+    assert sharding[graph.value("w")] == ((), ())
+
+
+def test_what_persists_lies_as_before_after_a_step() -> None:
+    main = NETWORKS["classifier"]()[0]
+    graph = ga.lower(main)
+    Shard("r=2", ("fc_0.w_0: - r",)).run(graph)
+    sharding = Sharding.of(graph)
+    for name in ("fc_0.w_0", "fc_0.w_0_moment1_0"):
+        first, *_, last = graph.versions(name)
+        assert sharding[first] == sharding[last] == ((), ("r",))
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+def test_refusals() -> None:
+    with pytest.raises(Refused, match="nothing is annotated"):
+        Partition().apply(ga.lower(parsed(PRODUCT)))
+    with pytest.raises(Refused, match="already"):
+        Partition("r=2").apply(ga.lower(parsed("var x: float32[4] var y: float32[4] c_allreduce_sum(X=x) -> (Out=y)")))
+    with pytest.raises(Refused, match="3 dimensions, but the value is of 2 dimensions"):
+        Shard("r=2", ("x: r - -",)).apply(ga.lower(parsed(PRODUCT)))
+    with pytest.raises(InvalidValue, match="no axis 's'"):
+        Shard("r=2", ("x: s -",))
+    with pytest.raises(InvalidValue, match="cuts two dimensions"):
+        Shard("r=2", ("x: r r",))
+    with pytest.raises(InvalidValue, match="written as data=2,model=4"):
+        Shard("2x4")
+    graph = ga.lower(parsed(PRODUCT))
+    Shard("r=2", ("x: r -",)).run(graph)
+    Shard("r=3", ("w: - r",)).run(graph)
+    with pytest.raises(InvalidGraph, match="lies on one mesh"):
+        Sharding.of(graph)
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    graph = ga.lower(parsed(PRODUCT.replace("[8,", "[-1,")))
+    Partition("r=2", ("x: r -",)).run(graph)
+    program = ga.schedule(graph)
+    with pytest.raises(InvalidValue, match="5 places, declared as -1, cannot be cut into 2 parts"):
+        split_arrays(program, {"x": np.zeros((5, 6), "float32")}, 2)
+    with pytest.raises(InvalidValue, match="the mesh r=2, which has 2 ranks, not 3"):
+        split_arrays(program, {}, 3)
+    with pytest.raises(InvalidValue, match=r"parts are of \[-1, 6\]"):
+        split_arrays(program, {"x": np.zeros((4, 5), "float32")}, 2)
+
+
+# -- random programs -----------------------------------------------------------------------------
+
+
+def test_random_programs_on_two_ranks() -> None:
+    check_pass('partition{mesh="data=2"}', examples=12)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mesh", ["data=2", "data=3"])
+def test_more_random_programs(mesh: str) -> None:
+    check_pass(f'partition{{mesh="{mesh}"}}', examples=150)
