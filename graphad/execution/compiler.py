@@ -237,9 +237,7 @@ class Compiler:
         attrs, counts = {k: v for k, v in op.attrs.items() if k in definition.attrs}, {slot: len(each) for slot, each in inputs.items()}
         call = operation(op.type, counts, wanted, **attrs)
         name = self.trace.name(_Described(call, (op.type, counts, dict(wanted), attrs)), op.type)
-        if definition.ordered and definition.view:  # its one input itself
-            examples = [values[0].example]
-        elif definition.ordered:  # whose effects are not to happen while a program is compiled
+        if definition.ordered:  # whose effects are not to happen while a program is compiled
             examples = _typed_examples(_inferred(definition, inputs, attrs, wanted), sum(wanted.values()))
             bases = [inputs[definition.view][0] if definition.view else None] * len(examples)
         else:
