@@ -17,8 +17,9 @@ from fnmatch import fnmatchcase
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Graph, Value
 from graphad.ops.mesh import OPEN, ProcessMesh, parse_spec
+from graphad.passes.analyses.batch_dependence import data_of
 from graphad.passes.analyses.sharding import ANNOTATION
-from graphad.passes.distribution.ranks import data_of, read_instead
+from graphad.passes.distribution.ranks import read_instead
 from graphad.rewriting import OnTrial, Pass
 from graphad.types import TENSOR
 
