@@ -3,6 +3,9 @@
     x ─▶ tanh ─▶ a ─▶ f                            x ─▶ tanh ─▶ a ─▶ f
     x ─▶ tanh ─▶ b ─▶ g                ⇒                        └───▶ g
 
+    x ─▶ while { h = tanh(h) } ─▶ a ─▶ f           x ─▶ while { h = tanh(h) } ─▶ a ─▶ f
+    x ─▶ while { t = tanh(t) } ─▶ b ─▶ g   ⇒                                      └───▶ g
+
     x ─▶ tanh ─▶ a                                 x ─▶ tanh ─▶ a ─┐
     x ─▶ while { h = h * tanh(x) }     ⇒           x ─▶ while { h = h * a }
 
@@ -63,6 +66,16 @@ class Captures:
         start = first_captured(owner)
         return inputs[place] if start <= place < len(inputs) else None
 
+    def around(self, ops: Iterable[Op]) -> list[Op]:
+        """The operators that others are nested in, the innermost first."""
+        found: dict[Op, None] = {}
+        for op in ops:
+            owner = self.owners.get(op.graph)
+            while owner is not None and owner not in found:
+                found[owner] = None
+                owner = self.owners.get(owner.graph)
+        return list(found)
+
     def has(self, value: Value, graph: Graph) -> bool:
         """Whether a graph captures a value of a graph around it."""
         for owner, inner in self._way_in(value, graph):
@@ -103,8 +116,9 @@ Table = dict[Graph, dict[Key, Op]]
 class Cse(Pass):
     """Replace operators by those before them that compute the same.
 
-    Operators that draw random numbers, have effects or nested graphs are never merged; neither are those that differ in the type
-    or ``stop_gradient`` of their results. Where both outputs are requested by name, one becomes a copy of the other.
+    Loops, branches and nets are equal if their graphs are but for names. Operators that draw random numbers or have effects are never
+    merged, nor what holds one, nor gradients of loops and branches; neither are those that differ in the type or ``stop_gradient`` of
+    their results. Where both outputs are requested by name, one becomes a copy of the other.
     """
 
     name = "cse"
@@ -124,23 +138,20 @@ class Cse(Pass):
             # A merge makes readers equal that were not: to a fixpoint, each round over what the last one touched.
             while again := cursor.changed_ops():
                 search.in_order = False
-                changed |= search.merge(_with_nested(again))
+                changed |= search.merge(_with_nested([*again, *search.captures.around(again)]))
         return changed
 
 
 def _all(graph: Graph) -> Iterator[Op]:
-    for op in graph.ops:
-        yield op
-        if op.graphs:
-            yield from operators_in(op)
+    return _with_nested(graph.ops)
 
 
 def _with_nested(changed_ops: Iterable[Op]) -> Iterator[Op]:
-    """The changed operators, and those in their nested graphs, which may read other values now."""
+    """The changed operators, after those in their nested graphs, which may read other values now and decide what they are equal to."""
     for op in changed_ops:
-        yield op
         if op.graphs:
             yield from operators_in(op)
+        yield op
 
 
 class _Search:

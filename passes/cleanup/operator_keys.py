@@ -7,7 +7,7 @@ from typing import Any
 
 from graphad.ir import Graph, Op, Value
 from graphad.ops import REGISTRY, ControlDef, OpDef
-from graphad.types import TENSOR
+from graphad.types import STEP_SCOPES, TENSOR
 
 # -- operator keys ---------------------------------------------------------------------------------
 # Keys of operators, equal if two compute the same: type, inputs, attributes.
@@ -49,6 +49,8 @@ def _other(items: list[tuple[str, Hashable]], known: dict[str, Hashable]) -> Has
 
 def comparable(op: Op) -> bool:
     """Whether an operator may be equal to another one: it draws no random numbers, has no effect and writes tensors alone."""
+    if op.graphs:
+        return _is_comparable_inside(op)
     definition = REGISTRY.get(op.type)
     if definition is None or not (definition.memory.get(comparable) or _is_repeatable(definition)):
         return False
@@ -57,6 +59,19 @@ def comparable(op: Op) -> bool:
             if value.kind != TENSOR:
                 return False
     return bool(op.outputs)
+
+
+def _is_comparable_inside(op: Op) -> bool:
+    """Whether a loop, a branch or a net holds nothing but operators that may be equal to others, and nothing reads its residuals."""
+    definition = REGISTRY.get(op.type)
+    if not isinstance(definition, ControlDef) or definition.is_grad:
+        return False
+    if any(
+        value.kind != TENSOR and (value.kind != STEP_SCOPES or value.readers or value.graph.is_observed(value)) for value in op.writes()
+    ):
+        return False
+    inside = (inner for graph in op.graphs.values() for inner in graph.ops)
+    return all(comparable(inner) and not any(value.persistable for value in inner.writes()) for inner in inside)
 
 
 def _is_repeatable(definition: OpDef) -> bool:
@@ -71,6 +86,9 @@ def key_of(op: Op, origin: Callable[[Value], Value] | None = None) -> Key:
     definition = REGISTRY[op.type]
     attrs = frozen_attrs(definition, op.attrs) if op.attrs else ()
     key: list[object] = [op.type, attrs, tuple([(slot, len(values)) for slot, values in op.outputs.items()])]
+    if op.graphs:
+        key += [(slot, tuple(value if origin is None else origin(value) for value in values)) for slot, values in op.inputs.items()]
+        return *key, *map(_graph_key, op.graphs.values())
     if definition.commutative and not attrs:
         values = [value if origin is None else origin(value) for slot in op.inputs.values() for value in slot]
         # By address: any order will do, as long as it is the same within one run; it never shows in a result.
@@ -79,6 +97,20 @@ def key_of(op: Op, origin: Callable[[Value], Value] | None = None) -> Key:
         operands = op.inputs.get(slot, ())
         key.append(operands if origin is None else tuple([origin(value) for value in operands]))
     return tuple(key)
+
+
+def _graph_key(graph: Graph) -> Key:
+    """A key that graphs share if they are the same but for names: values count by the place where they first come up."""
+    numbers: dict[Value, int] = {value: i for i, value in enumerate(graph.inputs)}
+    key: list[object] = [tuple((value.type, value.stop_gradient) for value in graph.inputs)]
+    for op in graph.ordered_ops():
+        reads = tuple((slot, tuple(numbers.get(value, value) for value in values)) for slot, values in op.inputs.items())
+        for value in op.writes():
+            numbers.setdefault(value, len(numbers))
+        writes = tuple((slot, tuple((v.type, v.stop_gradient) for v in values)) for slot, values in op.outputs.items())
+        attrs = frozen_attrs(REGISTRY[op.type], op.attrs) if op.attrs else ()
+        key.append((op.type, attrs, reads, writes, tuple(map(_graph_key, op.graphs.values()))))
+    return *key, tuple(numbers.get(value, value) for value in graph.results)
 
 
 # -- owners ----------------------------------------------------------------------------------------

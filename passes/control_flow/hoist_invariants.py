@@ -2,9 +2,11 @@
 
     while(h; w) { t = tanh(w); h = h * t }      ⇒      t = tanh(w); while(h; t) { h = h * t }
 
+    while(h; w) { if(c; w) { t = tanh(w) ... } }      ⇒      t = tanh(w); while(h; t) { if(c; t) { ... } }
+
 The innermost loops come first, so that operators invariant in several are hoisted in front of the outermost. Since the loop may run
-zero times, only operators move that cannot fail (``analyses.speculation``) on values that are there for certain
-(``analyses.certain``). Constants stay in the loop unless something that moves reads them; branches and nets in a loop stay as they are.
+zero times, and a branch may not be taken, only operators move that cannot fail (``analyses.speculation``) on values that are there for
+certain (``analyses.certain``). Constants stay in the loop unless something that moves reads them; branches and nets themselves stay.
 What a gradient reads of each iteration it reads as before.
 """
 
@@ -16,7 +18,7 @@ from dataclasses import dataclass, field
 from graphad.ir import Graph, Op, Value
 from graphad.ir.clone import ValueMap
 from graphad.ir.edits import add_operands, clone_ops
-from graphad.ir.regions import LoopLike, is_loop
+from graphad.ir.regions import BranchLike, CallLike, LoopLike, is_grad_op, is_loop, operands
 from graphad.passes.analyses.speculation import may_run_early
 from graphad.passes.analyses.uninitialized import Certain
 from graphad.rewriting import OnTrial, Pass, erase_if_dead
@@ -24,7 +26,7 @@ from graphad.rewriting import OnTrial, Pass, erase_if_dead
 
 @dataclass(frozen=True)
 class HoistInvariants(Pass):
-    """Move operators of a loop's body that depend only on captured values in front of the loop."""
+    """Move operators of a loop's body, and of branches and nets in it, that depend only on captured values in front of the loop."""
 
     name = "hoist-invariants"
     on_trial = OnTrial(programs=("optimizable", "nested", "any"))
@@ -36,22 +38,50 @@ class HoistInvariants(Pass):
             return False
         # Innermost first (``reversed``): what leaves the inner loop can leave the outer one in the same run.
         certain = set(Certain.of(graph).values)
-        return any([_Hoist(op, body, certain).run() for op in reversed(loops) for body in op.graphs.values()])
+        return any([_emptied(op, body, certain) for op in reversed(loops) for body in op.graphs.values()])
+
+
+def _emptied(op: Op, body: Graph, certain: set[Value]) -> bool:
+    """Move what is invariant in front of a loop: first what is in its body itself, then what that leaves in branches."""
+    changed = False
+    while True:
+        known = _unchanging(op, body)
+        changed |= _Hoist(op, body, certain, known).run()
+        if not _out_of_branches(body, set(_unchanging(op, body)), certain):
+            return changed
+        changed = True
+
+
+def _out_of_branches(graph: Graph, invariant: set[Value], certain: set[Value]) -> bool:
+    """Move what is invariant out of the branches and nets of a loop's body, in front of them."""
+    changed = False
+    for op in list(graph.controls):
+        call = CallLike.of(op)
+        if is_grad_op(op) or not (BranchLike.of(op) or (call is not None and not call.is_fused)):
+            continue
+        for region in op.graphs.values():
+            known = {inner: value for inner, value in zip(region.inputs, operands(op), strict=False) if value in invariant}
+            if known:
+                changed |= _out_of_branches(region, set(known), certain)
+                changed |= _Hoist(op, region, certain, known).run()
+    return changed
 
 
 @dataclass
 class _Hoist:
-    """One loop: ``mapping`` takes invariant values of its body to those in front of it, ``constants`` what could be one."""
+    """One loop or branch: ``mapping`` takes invariant values of its body, at first ``known``, to those in front of it, ``constants`` what
+    could be one."""
 
     op: Op
     body: Graph
     certain: set[Value]
+    known: dict[Value, Value]
     mapping: ValueMap = field(default_factory=ValueMap)
     constants: dict[Value, Op] = field(default_factory=dict)
 
     def run(self) -> bool:
         """Move what can be moved; return whether anything was."""
-        self.mapping.values.update(_unchanging(self.op, self.body))
+        self.mapping.values.update(self.known)
         hoisted: list[Op] = []
         for op in self.body.ordered_ops():
             # A constant alone gains nothing in front of the loop, where it would live as long as the loop: it moves with an operator that
@@ -90,9 +120,12 @@ class _Hoist:
         going = set(hoisted)
         results = [value for op in hoisted for value in op.writes()]
         live = [v for v in results if self.body.is_observed(v) or any(reader not in going for reader in v.readers)]
-        for graph, inside in zip(self.op.graphs.values(), add_operands(self.op, [self.mapping.values[v] for v in live]), strict=True):
-            for value, inner in zip(live, inside, strict=True):
-                graph.replace(value, inner)
+        regions = list(self.op.graphs.values())
+        inside = add_operands(self.op, [self.mapping.values[v] for v in live])
+        for region, inner_values in zip(regions, inside, strict=True):
+            for value, inner in zip(live, inner_values, strict=True):
+                if region is self.body:
+                    region.replace(value, inner)
                 if self.mapping.values[value] in self.certain:
                     self.certain.add(inner)
         for op in reversed(hoisted):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import graphad as ga
@@ -135,3 +137,66 @@ def test_the_table_is_kept_and_checked() -> None:
 
 def test_on_random_programs() -> None:
     assert check_pass("cse", examples=60).changed > 8  # one in five; constants of losses, which are alike, are data
+
+
+def looping(second: str = "tanh", start: str = "x") -> ga.Graph:
+    """Two loops over ``x``: of ``tanh``, and of another operator from another start; the difference of their results."""
+    layers, program = ga.layers, ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x, y = (layers.data(name, [4], append_batch_size=False) for name in "xy")
+        n = layers.data("n", [1], "int64", append_batch_size=False)
+
+        def loop(function: Any, first: Any) -> Any:
+            start = [layers.zeros([1], "int64"), first]
+            return layers.while_loop(lambda i, h: layers.less_than(i, n), lambda i, h: [i + 1, function(h) * y], start)[1]
+
+        result = loop(layers.tanh, x) - loop(getattr(layers, second), x if start == "x" else y)
+    return ga.lower(program, [result.name])
+
+
+@pytest.mark.parametrize(("options", "loops"), [({}, 1), ({"second": "sigmoid"}, 2), ({"start": "y"}, 2)])
+def test_equal_loops_are_one(options: dict[str, str], loops: int) -> None:
+    graph = looping(**options)
+    assert Cse().run(graph) is True
+    assert types(graph).count("while") == loops
+    assert not Cse().run(graph)
+
+
+@pytest.mark.parametrize(("other", "count"), [(lambda x: ga.layers.exp(x), 1), (lambda x: ga.layers.uniform_random([4]), 2)])
+def test_equal_branches_are_one_and_random_ones_are_not(other: Any, count: int) -> None:
+    layers, program = ga.layers, ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = layers.data("x", [4], append_batch_size=False)
+        test = layers.data("test", [1], "bool", append_batch_size=False)
+        one, two = (layers.cond(test, lambda: layers.tanh(x), lambda: other(x)) for _ in range(2))
+        y = one + two
+    graph = ga.lower(program, [y.name])
+    Cse().run(graph)
+    assert types(graph).count("if_else") == count
+
+
+def test_loops_that_become_equal_are_one() -> None:
+    """An operator in one of them is merged first."""
+    layers, program = ga.layers, ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = layers.data("x", [4], append_batch_size=False)
+        test = layers.data("test", [1], "bool", append_batch_size=False)
+        once = layers.cond(test, lambda: (lambda t: t * t)(layers.tanh(x)), lambda: x)
+        twice = layers.cond(test, lambda: layers.tanh(x) * layers.tanh(x), lambda: x)
+        result = once - twice
+    graph = ga.lower(program, [result.name])
+    assert Cse().run(graph)
+    assert types(graph).count("if_else") == 1
+
+
+def test_loops_whose_residuals_a_gradient_reads_stay() -> None:
+    layers, program = ga.layers, ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = layers.data("x", [4], append_batch_size=False)
+        x.stop_gradient = False
+        test = layers.data("test", [1], "bool", append_batch_size=False)
+        result = layers.cond(test, lambda: layers.tanh(x), lambda: x) * layers.cond(test, lambda: layers.tanh(x), lambda: x)
+        gradients = ga.gradients(layers.reduce_sum(result), x)
+    graph = ga.lower(program, [each.name for each in gradients if each is not None])
+    Cse().run(graph)
+    assert types(graph).count("if_else") == 2

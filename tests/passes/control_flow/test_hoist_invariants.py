@@ -194,3 +194,51 @@ def test_random_programs() -> None:
 
 def test_random_programs_with_gradients() -> None:
     assert check_pass(HoistInvariants(), examples=12, programs=differentiated_program, seed=2).changed
+
+
+def branching(again: bool = False) -> tuple[ga.Program, ga.Variable]:
+    """A loop with a branch, or a branch in a branch, whose operators read what no iteration changes."""
+    layers, program = ga.layers, ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x, w = (layers.data(name, [4], "float64", append_batch_size=False) for name in "xw")
+        x.stop_gradient = w.stop_gradient = False
+        n, c = layers.data("n", [1], "int64", append_batch_size=False), layers.data("c", [1], "bool", append_batch_size=False)
+
+        def taken(h: ga.Variable) -> ga.Variable:
+            one = layers.tanh(layers.sigmoid(w)) * h
+            return layers.cond(c, lambda: one + layers.exp(w), lambda: one) if again else one
+
+        def body(i: ga.Variable, h: ga.Variable) -> list[ga.Variable]:
+            return [i + 1, layers.cond(c, lambda: taken(h), lambda: h + layers.sin(h) * layers.cos(w))]
+
+        _, h = layers.while_loop(lambda i, h: layers.less_than(i, n), body, [layers.zeros([1], "int64"), x])
+        loss = layers.reduce_sum(h)
+    return program, loss
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("n", [0, 2])
+@pytest.mark.parametrize("c", [False, True])
+def test_out_of_branches_in_loops(again: bool, n: int, c: bool) -> None:
+    program, loss = branching(again)
+    with ga.program_guard(program, ga.Program()):
+        gradients = [each.name for each in ga.gradients(loss, [program.global_block().var(name) for name in "xw"]) if each is not None]
+    feed = {"x": np.linspace(-1, 1, 4), "w": np.linspace(0, 1, 4), "n": np.array([n]), "c": np.array([c])}
+    graph = ga.lower(program, [loss.name, *gradients])
+    ga.Pipeline.parse(HOIST).run(graph)
+    moved = ["sigmoid", "tanh", "cos", *(["exp"] if again else [])]
+    assert set(moved) <= set(types(graph))
+    (loop,) = (op for op in graph.ops if op.type == "while")
+    assert not set(moved) & {op.type for inner in loop.graphs["sub_block"].tree() for op in inner.ops}
+    wanted = ga.Executor().run(program, feed, [loss.name, *gradients])
+    for one, other in zip(ga.Executor().run(ga.schedule(graph), feed, [loss.name, *gradients]), wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_branches_outside_of_loops_stay() -> None:
+    layers, program = ga.layers, ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x, c = layers.data("x", [4], append_batch_size=False), layers.data("c", [1], "bool", append_batch_size=False)
+        y = layers.cond(c, lambda: layers.tanh(x), lambda: layers.exp(x))
+    graph = ga.lower(program, [y.name])
+    assert not HoistInvariants().run(graph)
