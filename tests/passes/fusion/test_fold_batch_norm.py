@@ -24,16 +24,11 @@ LAST += 'conv2d(Input=x, Filter=w) -> (Output=c) {data_format="NHWC"} ' + NORM %
 VOLUME = "var x: float64[-1, 3, 4, 4, 4] param w: float64[4, 3, 2, 2, 2] var c: float64[-1, 4, 3, 3, 3] var y: float64[-1, 4, 3, 3, 3] "
 LARGER = "var x: float64[-1, 3, 4, 4] param w: float64[3, 4, 3, 3] var c: float64[-1, 4, 6, 6] var y: float64[-1, 4, 6, 6] "
 ROWS = "var x: float64[-1, 3] param w: float64[3, 4] param wt: float64[4, 3] " + "".join(f"var {n}: float64[-1, 4] " for n in "cdyz")
-WIDER = "var x: float64[-1, 3, 6, 6] param w: float64[3, 4, 3, 3] " + "".join(f"var {n}: float64[-1, 4, 8, 8] " for n in "cdyz")
-GROUPS = WIDER.replace("[-1, 3, 6, 6]", "[-1, 2, 6, 6]").replace("[3, 4, 3, 3]", "[2, 2, 3, 3]")
 FIXED = " {is_test=true}"
 FOLDED = {
     "conv2d": IMAGE + "conv2d(Input=x, Filter=w) -> (Output=c) " + NORM % "c" + FIXED,
     "conv2d with a bias": IMAGE + "conv2d(Input=x, Filter=w, Bias=extra) -> (Output=c) " + NORM % "c" + FIXED,
     "conv2d and a bias": IMAGE + "conv2d(Input=x, Filter=w) -> (Output=c) "
-    "elementwise_add(X=c, Y=extra) -> (Out=d) {axis=1} " + NORM % "d" + FIXED,
-    "conv2d_transpose": WIDER + "conv2d_transpose(Input=x, Filter=w) -> (Output=c) " + NORM % "c" + FIXED,
-    "conv2d_transpose and a bias": WIDER + "conv2d_transpose(Input=x, Filter=w) -> (Output=c) "
     "elementwise_add(X=c, Y=extra) -> (Out=d) {axis=1} " + NORM % "d" + FIXED,
     "global statistics": IMAGE + "conv2d(Input=x, Filter=w) -> (Output=c) " + NORM % "c" + " {use_global_stats=true, epsilon=0.125}",
     "channels last": LAST + ' {is_test=true, data_layout="NHWC"}',
@@ -55,7 +50,6 @@ LEFT = {
     + NORM % "d" + FIXED,
     "a sum of two branches": IMAGE + "conv2d(Input=x, Filter=w) -> (Output=c) conv2d(Input=x, Filter=w) -> (Output=z) "
     "elementwise_add(X=c, Y=z) -> (Out=d) " + NORM % "d" + FIXED,
-    "conv2d_transpose in groups": GROUPS + "conv2d_transpose(Input=x, Filter=w) -> (Output=c) {groups=2} " + NORM % "c" + FIXED,
     "no product": "var x: float64[-1, 4] var y: float64[-1, 4] " + NORM % "x" + FIXED,
 }  # fmt: skip
 
