@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import graphad.passes  # noqa: F401 - the passes register themselves
-from graphad.cli import bisect, check, completion, diff, draw, grad, listing, opt, reduce, run, verify, view, why
+from graphad.cli import bisect, check, completion, diff, draw, export, grad, listing, opt, reduce, run, verify, view, why
 from graphad.cli.demo import run_demo
 from graphad.errors import GraphadError
 from graphad.ops.definition import did_you_mean
@@ -24,6 +24,7 @@ Programs of operators as graphs: rewritten by passes, differentiated by passes, 
   graphad draw model.txt -o m.svg               draw a program
   graphad opt model.txt -p 'cse, dead-code'     run passes on a program
   graphad grad model.onnx -o grad.onnx          write an ONNX model with its gradients
+  graphad export model.txt --to stablehlo -o m  write it for other compilers
   graphad verify model.txt                      say what is wrong with it
   graphad passes                                list the passes
 
@@ -89,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--epochs", type=int, default=15, metavar="N", help="times to go through the training images (default: 15)")
     demo.set_defaults(command=lambda args: run_demo(args.output, args.epochs))
 
-    for command in (draw, run, opt, grad, view, verify, diff, why, check, bisect, reduce, listing):
+    for command in (draw, run, opt, grad, export, view, verify, diff, why, check, bisect, reduce, listing):
         command.add_parser(commands)
     completion.add_parser(commands, _parser)
     return parser

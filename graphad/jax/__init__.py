@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from graphad.errors import GraphadError
 
 if TYPE_CHECKING:
+    from graphad.jax.devices import ShardedFunction as ShardedFunction
+    from graphad.jax.devices import sharded as sharded
     from graphad.jax.executor import JaxExecutor as JaxExecutor
     from graphad.jax.executor import JaxFunction as JaxFunction
     from graphad.jax.executor import to_jax as to_jax
@@ -31,6 +33,8 @@ _HOMES = {
     "exported": "exporting",
     "lowers": "operators",
     "replaces": "registry",
+    "ShardedFunction": "devices",
+    "sharded": "devices",
     "to_jax": "executor",
 }
 
@@ -51,4 +55,4 @@ if not TYPE_CHECKING:
         return found
 
 
-__all__ = ["JaxExecutor", "JaxFunction", "MissingJax", "exported", "lowers", "replaces", "to_jax"]
+__all__ = ["JaxExecutor", "JaxFunction", "MissingJax", "ShardedFunction", "exported", "lowers", "replaces", "sharded", "to_jax"]

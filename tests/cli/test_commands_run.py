@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import graphad as ga
@@ -361,3 +362,34 @@ def test_a_pipeline_is_drawn(net: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert ">tanh<" in target.read_text()
     assert ">exp<" not in target.read_text()
     assert capsys.readouterr().out == f"drawn: {target}\n"
+
+
+# -- export --------------------------------------------------------------------------------------
+
+
+def test_export_is_read_back_with_equal_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jax = pytest.importorskip("jax", reason="jax is missing: pip install 'graphad[jax]'")
+    written = program()
+    (tmp_path / "net.txt").write_text(str(written))
+    rng = np.random.default_rng(0)
+    params = {each.name: rng.normal(size=each.shape).astype("float32") for each in written.all_parameters()}
+    np.savez(tmp_path / "params.npz", **params)
+    command = ["export", str(tmp_path / "net.txt"), "--to", "stablehlo", "--batch", "5", "--params", str(tmp_path / "params.npz")]
+    assert main([*command, "-o", str(tmp_path / "net.bin")]) == 0
+    assert main([*command, "-o", str(tmp_path / "net.mlir")]) == 0
+    assert "stablehlo.dot_general" in (tmp_path / "net.mlir").read_text()
+    (name,) = capsys.readouterr().err.splitlines()[0].rpartition(": ")[2].split(", ")
+    x, scope = rng.normal(size=(5, 3)).astype("float32"), ga.Scope()
+    for each, array in params.items():
+        scope.set(each, array)
+    (expected,) = ga.Executor().run(written, {"x": x}, [name], scope)
+    found = jax.export.deserialize(bytearray((tmp_path / "net.bin").read_bytes())).call({"x": x}, params)
+    np.testing.assert_allclose(found[0][0], expected, rtol=1e-6)
+
+
+def test_export_without_a_shape_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("jax", reason="jax is missing: pip install 'graphad[jax]'")
+    (tmp_path / "net.txt").write_text(str(program()))
+    assert main(["export", str(tmp_path / "net.txt"), "--to", "stablehlo", "-o", str(tmp_path / "net.mlir")]) == 1
+    assert "say batch=" in capsys.readouterr().err
+    assert not (tmp_path / "net.mlir").exists()

@@ -1,0 +1,57 @@
+"""``graphad export``: a program for other compilers, as StableHLO."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import graphad.jax
+from graphad.cli.arguments import add_fetch, add_format, add_program, arrays, count, source
+from graphad.errors import InvalidValue
+from graphad.execution import Scope
+from graphad.ir import lower
+
+TEXT = ".mlir"
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    text = (
+        "Write a program as StableHLO, a function of the data and of the variables that persist (pip install 'graphad[jax]'). A file that"
+        f" ends in {TEXT} is text; any other is what jax.export.deserialize reads."
+    )
+    parser = commands.add_parser("export", help="write a program as StableHLO", description=text)
+    add_program(parser)
+    parser.add_argument("--to", choices=("stablehlo",), required=True, help="what to write")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help=f"the file to write; text if it ends in {TEXT}")
+    parser.add_argument("--feed", type=Path, metavar="NPZ", help="data by the names of variables, whose shapes and dtypes are taken")
+    parser.add_argument("--params", type=Path, metavar="NPZ", help="parameters and other persistable variables by name")
+    parser.add_argument("--batch", type=count, metavar="N", help="the extent of what is declared as -1")
+    add_fetch(parser)
+    add_format(parser)
+    parser.set_defaults(command=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    program, parameters, fetch = source(args)
+    names = fetch or [value.name for value in lower(program).targets]
+    scope = Scope()
+    for name, array in {**parameters, **arrays(args.params)}.items():
+        scope.set(name, array)
+    missing = [var.name for var in program.all_parameters() if var.name not in scope.names()]
+    for name in missing:  # the function takes them; only their types count
+        var = program.global_block().var(name)
+        if var.shape is None or var.dtype is None or -1 in var.shape:
+            raise InvalidValue(f"parameter {name!r} has no known shape: give it with --params")
+        scope.set(name, np.zeros(var.shape, var.dtype))
+    found = graphad.jax.exported(program, names, scope=scope, feeds=arrays(args.feed), batch=args.batch)
+    if args.output.suffix == TEXT:
+        args.output.write_text(found.mlir_module(), encoding="utf-8")
+    else:
+        args.output.write_bytes(found.serialize())
+    print(f"{args.output}: {', '.join(names)}", file=sys.stderr)
+    return 0

@@ -1,0 +1,98 @@
+"""Programs of ranks under ``jax.shard_map``: 8 devices of one process, and two processes; what they compute, and what XLA sends."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="jax is missing: pip install 'graphad[distributed-tests]'")
+
+import graphad as ga
+from graphad.errors import InvalidValue
+from graphad.jax import sharded
+from tests.distribution.ranks import parsed
+from tests.source_tree import ROOT
+
+
+def begun(*arguments: str, devices: int = 8) -> subprocess.Popen[str]:
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "tests.jax.on_devices", *arguments]
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
+    out, error = process.communicate(timeout=300)
+    assert process.returncode == 0, error[-3000:]
+    return dict(json.loads(out.splitlines()[-1]))
+
+
+def check(found: dict[str, Any]) -> None:
+    assert found["losses"] < 1e-6
+    assert found["parameters"] < 1e-6
+    if "expected" not in found:
+        return
+    assert {type: each["bytes"] for type, each in found["sent"].items()} == {
+        type: each["bytes"] for type, each in found["expected"].items()
+    }
+    for type, each in found["sent"].items():
+        assert each["count"] <= found["expected"][type]["count"]  # XLA sends several together
+
+
+@pytest.mark.parametrize(
+    "cases", [("1",), *(pytest.param(each, marks=pytest.mark.long) for each in (("4", "6"), ("8", "9"), ("10",), ("13", "14")))]
+)
+def test_on_devices_of_one_process(cases: tuple[str, ...]) -> None:
+    """The cases of test_partition.py: data and tensor parallel, weights in parts, parts of different sizes."""
+    for found in ended(begun("devices", *cases)).values():
+        check(found)
+
+
+@pytest.mark.long
+def test_loops_and_branches_on_devices() -> None:
+    (found,) = ended(begun("devices", "17")).values()
+    assert found["losses"] < 1e-6
+    assert found["parameters"] < 1e-6
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("passes", ["", ", bucket-all-reduce, shard-optimizer{ranks=2, stage=2}"])
+def test_passes_on_devices(passes: str) -> None:
+    found = ended(begun("passes", "data-parallel{ranks=2}" + passes))
+    assert found["losses"] < 1e-6
+    assert found["parameters"] < 1e-6
+
+
+@pytest.mark.long
+def test_two_processes() -> None:
+    """Two devices each, by ``jax.distributed`` on the loopback address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    processes = [begun("process", str(number), port, devices=2) for number in range(2)]
+    for found in map(ended, processes):
+        check(found)
+        assert found["devices"] == 4
+
+
+def test_refusals() -> None:
+    program = parsed("var x: float32[4] var y: float32[4] c_allreduce_sum(X=x) -> (Out=y)")
+    with pytest.raises(InvalidValue, match="declares no mesh: say mesh='data=8'"):
+        sharded(program, ["y"])
+    with pytest.raises(InvalidValue, match="takes 4096 devices, but there are"):
+        sharded(program, ["y"], mesh="data=4096")
+    (value,), _ = sharded(program, ["y"], mesh="data=1")({"x": np.ones(4, "float32")}, {})
+    np.testing.assert_array_equal(value, np.ones(4))
+
+
+def test_stages_are_not_one_program() -> None:
+    program = parsed("var x: float32[4] send_v2(X=x) -> ()")
+    with pytest.raises(ga.errors.NotLowered, match="stages send to each other from different programs"):
+        sharded(program, [], mesh="data=1")({"x": np.ones(4, "float32")}, {})
