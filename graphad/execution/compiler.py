@@ -212,6 +212,7 @@ class Compiler:
         array = settled(result)
         if not isinstance(array, np.ndarray):
             raise Unsupported("no array")
+        # A kernel that returns an array instead of a tracer made it of attributes and shapes alone: it is the same in every run.
         array = array.view()
         array.flags.writeable = False
         return self.trace.constant(array)
@@ -256,6 +257,7 @@ class Compiler:
         if definition.partial and any(value.example is None for value in made):
             form = f"settled_or_absent({form})"
         self.trace.calls.append(Call(form, tuple(values), made, pure=False, what=str(op), line=op.source, op=op))
+        # An aggregate may hold the arrays that it was made of: their memory is not the plan's to give again.
         if not all(isinstance(value.example, np.ndarray) for value in made):
             self.trace.calls.append(Keep(tuple(values)))
         self.guard(op, definition, inputs, attrs, wanted, made)
@@ -342,6 +344,7 @@ class Compiler:
         stack = Value(hint="residuals")
 
         def iteration(variables: Sequence[Value]) -> tuple[list[Value | None], Tensor]:
+            # Frames are copied: an iteration is traced until its types settle, and only the last trace counts.
             local: tuple[Frame, ...] = ({}, *(dict(frame) for frame in frames))
             for (at, name), variable in zip(carried, variables, strict=True):
                 local[at + 1][name] = variable
@@ -524,6 +527,7 @@ class Compiler:
     ) -> None:
         """Both branches, and variables for what they set."""
         ends = [tuple(dict(frame) for frame in frames) for _ in range(2)]
+        # The sides are traced one after the other, each on frames of its own: neither sees what the other writes.
         bodies = (self.inner(lambda: run(0, ends[0])), self.inner(lambda: run(1, ends[1])))
         if stack is not None:
             every = [kept[i].values if i < len(kept) else () for i in range(2)]
@@ -614,6 +618,7 @@ class _Inside:
 
     def is_last(self, op: Operator) -> bool:
         """Whether no other operator reads the residuals."""
+        # In the outermost block alone: there an operator runs once, so nothing reads the residuals a second time.
         readers = [each for block in op.block.program.blocks for each in block.ops if self.scopes_name in each.input_names()]
         return len(readers) == 1 and op.block.idx == 0
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from graphad.execution.tracing import Call, Value
 from graphad.types import Tensor
 
+# Nodes are told apart by identity (eq=False): the plan and the source keep tables by node.
 Body = list[Tensor]
 
 
@@ -162,6 +163,7 @@ def writes_of(node: Tensor) -> tuple[Value, ...]:
             return node.targets
         case While():
             return node.unpacked
+        # A Sum is not here: it changes the total that a Zeros has made, in the same memory.
         case Zeros():
             return (node.total,)
         case Group():

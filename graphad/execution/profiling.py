@@ -136,6 +136,7 @@ class Profile:
             self.seconds += seconds
             for op, (flops, moved) in costs.items():
                 spent = self.operators.get(op)
+                # The costs are of one execution: in a loop an operator has as many as it ran in this run, without those before.
                 if spent is not None:
                     times = spent.times - before.get(op, 0)
                     spent.flops += flops * times
@@ -209,6 +210,7 @@ class Profile:
                 "tid": threads.index(event.thread),
                 "args": {} if isinstance(event.what, str) else {"operator": str(event.what), "at": _place(event.what)},
             }
+            # Of two that begin at once the longer is first: it is the one around the other.
             for event in sorted(self._events, key=lambda event: (event.start, -event.seconds))
         ]
         return {"traceEvents": [*names, *events], "displayTimeUnit": "ms"}

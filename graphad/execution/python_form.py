@@ -68,6 +68,7 @@ def to_python(program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor] |
     parts = [_head(compiled, fetch_names(program.global_block(), fetch_list)), "import numpy as np"]
     helpers = [name for name in HELPERS if re.search(rf"\b{name}\(|raise {name}", source.text)]
     lines, imports = [], {("graphad.execution.runtime", name, name) for name in helpers}
+    # What the text names and does not define becomes an import where it has a module, and a line of its own where it is data.
     for name, thing in source.objects.items():
         if isinstance(thing, Operator):
             lines.append(f"{name} = {stream_number(run, thing)}  # the stream of random numbers")
@@ -147,6 +148,7 @@ def _example(program: Program, name: str) -> Tensor:
     if shape is None or dtype is None or -1 in shape:
         found = "no type" if shape is None or dtype is None else f"{dtype}{list(shape)}"
         raise InvalidValue(f"{name!r} is declared with {found}: give an example in feed, whose type the module is then for")
+    # Ones, not zeros: a logarithm or a quotient of them is finite. Integers are often indices, of which 0 is always one.
     return np.ones(shape, dtype) if np.dtype(dtype).kind == "f" else np.zeros(shape, dtype)
 
 
@@ -192,4 +194,5 @@ def _constant_text(thing: Tensor) -> str:
 
 
 def _number_text(number: Tensor) -> str:
+    # ``number - number`` is 0 of finite numbers alone: Python has no literals for nan and the infinities.
     return repr(number) if isinstance(number, bool | int) or number - number == 0 else f"float('{number}')"

@@ -47,6 +47,7 @@ def own(value: Tensor) -> Tensor:
 
 def own_or_taken(value: Tensor) -> Tensor:
     """A value for the caller: a copy, unless nothing but the caller's one name for it has it."""
+    # Three references: the run's variable, the parameter here, and the argument of getrefcount itself.
     alone = type(value) is np.ndarray and value.base is None and value.flags.writeable and getrefcount(value) <= 3
     return value if alone else own(value)
 

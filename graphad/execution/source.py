@@ -179,6 +179,7 @@ class _Writer:
             dead = [self.name(value) for value in self.dead.get(id(node), ()) if value not in self.at_bind]
             if dead:
                 self.say(depth, f"{' = '.join(dead)} = None")
+        # Views of the plan's memory are made in ``make``: a body of nothing else is empty, which Python does not allow.
         if len(self.lines) == written and body:
             self.say(depth, "pass")
 
@@ -202,6 +203,7 @@ class _Writer:
             self.bound.append(f"{self.name(last)} = {node.form.format(*args)}")
             return None
         form = node.form.format(*args)
+        # Where a result has no axes, ufuncs return a scalar, not an array.
         if last.static and last.base is None and not last.example.ndim and node.into:
             form = f"np.asarray({form})"
         return self.say(depth, f"{self.name(last)} = {form}", node)
@@ -244,6 +246,7 @@ class _Writer:
             self.say(depth, f"all_trips.add({trips})")
 
     def truth(self, test: Tensor) -> str:
+        # An array of one boolean is a condition of Python as it is; ``truth`` makes sure of any other value in every run.
         plain = test.static and test.example.dtype == bool and test.example.size == 1
         return self.name(test) if plain else f"truth({self.name(test)})"
 
@@ -282,6 +285,7 @@ class _Writer:
     def insert(self, at: int, depth: int, text: str) -> None:
         """A line among those that there are."""
         self.lines.insert(at, "    " * depth + text)
+        # Their numbers begin with 1, so the line at index ``at`` was number ``at + 1``.
         self.calls = {line + (line > at): node for line, node in self.calls.items()}
 
     def signal(self, signal: Signal) -> str:
@@ -483,6 +487,7 @@ def written(compiled: Compiled, plan: MemoryPlan, options: Options) -> Source:
         _quicken(writer)
     params += [writer.name(value) for value in plan.given]
     before = [HEAD, "", "def make():", *(f"    {line}" for line in writer.bound), "", f"    def run({', '.join(params)}):"]
+    # Lines are counted from the start of the module, as tracebacks count them.
     head = "\n".join(before).count("\n") + 1
     text = "\n".join([*before, *writer.lines, f"        return {result}", "", "    return run"]) + "\n"
     return Source(

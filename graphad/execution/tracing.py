@@ -52,6 +52,7 @@ class Value:
     def let_go(self) -> None:
         """Keep the type of the example, and not its memory."""
         if isinstance(self.example, np.ndarray) and not self.constant:
+            # One element with strides 0: the layout is lost, which is why ``in_order`` was noted before.
             self.example = np.broadcast_to(np.empty((), self.example.dtype), self.example.shape)
 
     @property
@@ -132,6 +133,7 @@ class Trace:
             while name in self.objects:
                 i += 1
                 name = f"{hint}_{i}"
+            # The object is kept with its name: Python gives an id again to another object once its owner is gone.
             self.objects[name] = thing
             found = self.known[id(thing)] = (thing, name)
         return found[1]
@@ -143,6 +145,7 @@ class Trace:
     def back_to(self, mark: tuple[int, int, int]) -> None:
         """Forget what has been noted since a mark."""
         del self.calls[mark[0] :]
+        # Dictionaries are in the order of insertion, and entries are only added: the last ones are those since the mark.
         for known, count in ((self.views, mark[1]), (self.small, mark[2])):
             while len(known) > count:
                 known.popitem()
@@ -266,6 +269,7 @@ class Traced(Tracer):
         wanted = np.dtype(dtype)
         if wanted == self.dtype and not copy:
             return self
+        # numpy's astype keeps the layout of its argument (order "K"), and the plan's arrays are in order: the two agree only here.
         if self.value.in_order or self.ndim < 2:
             into = "np.copyto({out}, {0}, casting='unsafe')"
             return self.apply_form(
