@@ -72,9 +72,9 @@ class WrongFact(AssertionError):
         self.case = case
         self.value, self.fact, self.array = wrong
         arrays = [f"  {name} = {short_text(array)}" for name, array in {**case.feeds, **case.params}.items()]
-        said = f"{analysis} says of {self.value!r} {self.fact!r}, but it is {_text(self.array)}"
+        message = f"{analysis} says of {self.value!r} {self.fact!r}, but it is {_text(self.array)}"
         origin = f"  made by {self.value.writer!r}" if self.value.writer is not None else f"  an argument of {self.value.graph!r}"
-        super().__init__("\n".join([said, origin, str(case.program).rstrip(), *arrays]))
+        super().__init__("\n".join([message, origin, str(case.program).rstrip(), *arrays]))
 
 
 def check_analysis(
@@ -144,8 +144,8 @@ def _first_wrong(analysis: Dataflow[Any], case: Case, checked: AnalysisChecked) 
     graph = lower(program)
     try:
         watch(graph, case, _Looking(analysis, analysis.solve(graph), checked).see)
-    except _Found as found:
-        return found.wrong
+    except _Found as finding:
+        return finding.wrong
     return None
 
 

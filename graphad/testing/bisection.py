@@ -97,8 +97,8 @@ def _run(subject: Subject, case: Case, targets: list[str], expected: Observed, l
     try:
         with observing(watch):
             subject.passes(case).run(graph)
-        got = observe(schedule(graph), case, list(expected.values))
-        wrong = observed_difference(expected, got, subject.allowed(case))
+        results = observe(schedule(graph), case, list(expected.values))
+        wrong = observed_difference(expected, results, subject.allowed(case))
     except Exception as error:
         wrong = f"{type(error).__name__}: {error}"
     return _Run(journal.rewrites - start, makers[-1][1] if makers else None, journal.origin, wrong)

@@ -109,10 +109,10 @@ def _divides_by_zero(op: OpDef, inputs: Mapping[str, list[object]], attrs: dict[
     if op.grad is None:
         return False
     cotangents = {slot + GRAD: [v if v is None else zeros_like(v) for v in values] for slot, values in outputs.items()}
-    given = {slot: values for slot, values in {**outputs, **inputs, **cotangents}.items() if slot in op.grad.inputs}
+    gradient_inputs = {slot: values for slot, values in {**outputs, **inputs, **cotangents}.items() if slot in op.grad.inputs}
     try:
         with np.errstate(all="ignore"):
-            op.grad.run(given, attrs, [slot + GRAD for slot in op.grads or () if slot in inputs])
+            op.grad.run(gradient_inputs, attrs, [slot + GRAD for slot in op.grads or () if slot in inputs])
     except ZeroDivisionError:
         return True
     except Exception:  # a rule that does not take these cotangents says nothing about the attribute
@@ -184,15 +184,15 @@ def _int_lists(current: list[int]) -> Iterator[list[int]]:
 @cache
 def _words(name: str) -> tuple[str, ...]:
     """The words that samples of any operator have for an attribute of a name, and those that are known besides."""
-    seen = (s.attrs[name] for samples in SAMPLES.values() for s in samples if isinstance(s.attrs.get(name), str))
-    return tuple(dict.fromkeys((*WORDS.get(name, ()), *seen)))
+    of_samples = (s.attrs[name] for samples in SAMPLES.values() for s in samples if isinstance(s.attrs.get(name), str))
+    return tuple(dict.fromkeys((*WORDS.get(name, ()), *of_samples)))
 
 
 @cache
 def attribute_words() -> frozenset[str]:
     """All words that some attribute of some operator may be."""
-    seen = (value for samples in SAMPLES.values() for s in samples for value in s.attrs.values() if isinstance(value, str))
-    return frozenset((*DTYPE_VALUES, *(word for words in WORDS.values() for word in words), *seen))
+    of_samples = (value for samples in SAMPLES.values() for s in samples for value in s.attrs.values() if isinstance(value, str))
+    return frozenset((*DTYPE_VALUES, *(word for words in WORDS.values() for word in words), *of_samples))
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -321,9 +321,9 @@ def draw_call(choices: Choices, op: OpDef, dtype: str, interest: Interest) -> Dr
     for _ in range(choices.one_of((0, 1, 1, 2)) if op.attrs else 0):
         attrs = _other_attr(choices, op, number, attrs, interest)
     for name in dict.fromkeys((dtype, choices.one_of(("float32", "float64")))):
-        for draft in (Draft(op, *written, number) for written in in_dtype(choices, op, inputs, attrs, name)):
+        for draft in (Draft(op, *parts, number) for parts in in_dtype(choices, op, inputs, attrs, name)):
             resized = _resized(choices, draft.inputs, draft.attrs) if choices.chance(3) else ()
-            for other in (*(Draft(op, *written, number) for written in resized), draft):
+            for other in (*(Draft(op, *parts, number) for parts in resized), draft):
                 accepted = inferred(other)
                 if accepted is not None:
                     return accepted
@@ -420,10 +420,10 @@ def _resized(choices: Choices, inputs: Slots, attrs: dict[str, Any]) -> Iterator
     old = inputs[slot][i].shape[axis] if places else choices.one_of(listed)
     new = choices.one_of(EXTENTS)
     if kind < 2:
-        chosen = [(s, n, a) for s, n, a in places if inputs[s][n].shape[a] == old]
+        cuts = [(s, n, a) for s, n, a in places if inputs[s][n].shape[a] == old]
     else:
-        chosen = [(s, n, a) for s, n, a in places if a == axis] if kind == 2 else [(slot, i, axis)][: len(places)]
-    recut = cut_to(inputs, chosen, new)
+        cuts = [(s, n, a) for s, n, a in places if a == axis] if kind == 2 else [(slot, i, axis)][: len(places)]
+    recut = cut_to(inputs, cuts, new)
     if any(np.size(v) > MOST_ELEMENTS for values in recut.values() for v in values):
         return
     if any(_has(value, old) for value in attrs.values()):

@@ -48,24 +48,24 @@ def always_written(op: Operator) -> set[str]:
 
 def unread(program: Program) -> list[str]:
     """The names of block 0 whose last value no operator reads, in the order in which they get it: the targets of ``lower``."""
-    block, later, found = program.global_block(), set[str](), dict[str, bool]()
+    block, later, has_value = program.global_block(), set[str](), dict[str, bool]()
     for op in reversed(block.ops):
         for name in reversed(op.output_names()):
-            if name not in found:
-                found[name] = name not in later and name != EMPTY and block.var_recursive(name).type != STEP_SCOPES
+            if name not in has_value:
+                has_value[name] = name not in later and name != EMPTY and block.var_recursive(name).type != STEP_SCOPES
         later.update(reads(op))
-    return [name for name, is_unread in reversed(found.items()) if is_unread]
+    return [name for name, is_unread in reversed(has_value.items()) if is_unread]
 
 
 def outside_reads(*blocks: Block) -> list[str]:
     """The names around some blocks that they read before they write them."""
-    found: dict[str, None] = {}
+    early_reads: dict[str, None] = {}
     for block in blocks:
-        written = set(block.vars)
+        written_names = set(block.vars)
         for op in block.ops:
-            found.update(dict.fromkeys(name for name in reads(op) if name not in written))
-            written |= always_written(op)
-    return list(found)
+            early_reads.update(dict.fromkeys(name for name in reads(op) if name not in written_names))
+            written_names |= always_written(op)
+    return list(early_reads)
 
 
 def outside_writes(*blocks: Block) -> list[str]:
@@ -205,28 +205,30 @@ def fitted(case: Case, program: Program, values: Mapping[str, Array] = MappingPr
     params: dict[str, Array] = {}
     for value in lower(program).inputs:
         if value.kind == TENSOR and value.shape is not None and value.name not in missing:
-            chosen, known = (params, case.params) if value.persistable else (feeds, case.feeds)
-            chosen[value.name] = _array(value.name, value.shape, value.dtype, {**values, **known}, seed)
+            arrays, known = (params, case.params) if value.persistable else (feeds, case.feeds)
+            arrays[value.name] = _array(value.name, value.shape, value.dtype, {**values, **known}, seed)
     for name, var in program.global_block().vars.items():
         if var.persistable and name in case.params and name not in params:
             params[name] = _array(name, *var.declared, case.params, seed)
-    written = {name for op in program.global_block().ops for name in op.output_names()}
-    return Case(program, case.loss_name if case.loss_name in written else "", feeds, params, case.requested)
+    written_names = {name for op in program.global_block().ops for name in op.output_names()}
+    return Case(program, case.loss_name if case.loss_name in written_names else "", feeds, params, case.requested)
 
 
 def _missing(case: Case) -> set[str]:
     """What only blocks of a case's program write, and nothing gives from outside."""
-    written = {name for op in case.program.global_block().ops if blocks_of(op) for name in op.output_names()}
-    return written - set(case.feeds) - set(case.params) - {name for op in case.program.global_block().ops for name in always_written(op)}
+    written_names = {name for op in case.program.global_block().ops if blocks_of(op) for name in op.output_names()}
+    return (
+        written_names - set(case.feeds) - set(case.params) - {name for op in case.program.global_block().ops for name in always_written(op)}
+    )
 
 
 def _array(name: str, shape: Shape | None, dtype: str | None, known: Mapping[str, Array], seed: int) -> Array:
     shape, dtype = shape or (), dtype or "float32"
     old = known.get(name)
     if old is not None and old.dtype == dtype and old.ndim == len(shape):
-        wanted = tuple(have if extent == -1 else extent for have, extent in zip(old.shape, shape, strict=True))
-        if all(extent <= have for extent, have in zip(wanted, old.shape, strict=True)):
-            return old[tuple(slice(extent) for extent in wanted)].copy(order="C")
+        extents = tuple(have if extent == -1 else extent for have, extent in zip(old.shape, shape, strict=True))
+        if all(extent <= have for extent, have in zip(extents, old.shape, strict=True)):
+            return old[tuple(slice(extent) for extent in extents)].copy(order="C")
     return _drawn(name, tuple(UNKNOWN if extent == -1 else extent for extent in shape), dtype, seed)
 
 
@@ -283,8 +285,8 @@ class Choices(ABC):
 
     def permutation(self, elements: Sequence[T]) -> list[T]:
         """The elements in another order."""
-        left = list(elements)
-        return [left.pop(self.below(len(left))) for _ in range(len(left))]
+        rest = list(elements)
+        return [rest.pop(self.below(len(rest))) for _ in range(len(rest))]
 
 
 class RandomChoices(Choices):
@@ -307,14 +309,14 @@ class RandomChoices(Choices):
         self.numbers: list[int] = []
 
     def below(self, count: int) -> int:
-        drawn = len(self.numbers)
-        number = self.prefix[drawn] % count if drawn < len(self.prefix) else int(self.random() * count)
+        count_so_far = len(self.numbers)
+        number = self.prefix[count_so_far] % count if count_so_far < len(self.prefix) else int(self.random() * count)
         self.numbers.append(number)
         return number
 
     def in_turn(self, count: int, following: int) -> int:
-        drawn = len(self.numbers)
-        self.numbers.append(self.prefix[drawn] % count if drawn < len(self.prefix) else following)
+        count_so_far = len(self.numbers)
+        self.numbers.append(self.prefix[count_so_far] % count if count_so_far < len(self.prefix) else following)
         return self.numbers[-1]
 
 
@@ -407,5 +409,5 @@ def requested_names(choices: Choices, case: Case) -> tuple[str, ...]:
     if kind != EVERYTHING:
         return ()
     block = case.program.global_block()
-    written = dict.fromkeys(name for op in block.ops for name in op.output_names())
-    return tuple(name for name in written if name in block.vars and block.vars[name].type == TENSOR)
+    written_names = dict.fromkeys(name for op in block.ops for name in op.output_names())
+    return tuple(name for name in written_names if name in block.vars and block.vars[name].type == TENSOR)

@@ -143,7 +143,7 @@ def _source(subject: Subject, programs: Programs | None) -> Callable[[Choices], 
         return lambda choices: _written_nowhere(suitable(choices))
     if callable(programs):
         return programs
-    if isinstance(programs, Program | Case) or not all(isinstance(each, Program | Case) for each in programs):
+    if isinstance(programs, Program | Case) or not all(isinstance(program, Program | Case) for program in programs):
         raise InvalidType(f"programs are a list of Programs or Cases, or a function of Choices, not {programs!r}")
     if not programs:
         raise InvalidValue("programs is empty: there is nothing to try the pass on")
@@ -172,8 +172,8 @@ def _with_arrays(program: Program | Case, choices: Choices) -> Case:
 
 def _suitable(subject: Subject) -> Callable[[Choices], Case]:
     """Programs of the kinds that all passes on trial have something to do on."""
-    every, named = _every_kind(subject), [each.on_trial.programs for each in inner_passes(as_pass(subject.what, "loss"))]
-    common = [name for name in named[0] if all(name in each for each in named)] if named else []
+    every, kinds_by_pass = _every_kind(subject), [pass_.on_trial.programs for pass_ in inner_passes(as_pass(subject.what, "loss"))]
+    common = [name for name in kinds_by_pass[0] if all(name in names for names in kinds_by_pass)] if kinds_by_pass else []
     kinds = [KINDS[name][1] for name in common if name != ANY]
     if not kinds:
         return every
@@ -189,9 +189,9 @@ def _suitable(subject: Subject) -> Callable[[Choices], Case]:
 def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     """Most programs sweep through the operators; if the pass has rules, two thirds of all contain what some look for, in turn."""
     passes = inner_passes(as_pass(subject.what, "loss"))
-    found = [rule for each in passes for rule in rules_of(each)]
-    rules = [rule for rule in found if isinstance(rule, PatternRule)]
-    interest = interest_of(passes, (rule for rule in found if not isinstance(rule, PatternRule)))
+    all_rules = [rule for pass_ in passes for rule in rules_of(pass_)]
+    rules = [rule for rule in all_rules if isinstance(rule, PatternRule)]
+    interest = interest_of(passes, (rule for rule in all_rules if not isinstance(rule, PatternRule)))
     if (claimed_tolerance(as_pass(subject.what, "loss")) if subject.tolerance is None else subject.tolerance) >= COARSE:
         interest = replace(interest, kinds=SHORT)
     exact = all(rule.exact for rule in rules)

@@ -162,9 +162,9 @@ def _mentioned(function: FunctionType) -> Iterator[FunctionType]:
     for value in values:
         members = vars(value).values() if isinstance(value, type) else (value,)
         for member in members:
-            found = _function(member)
-            if found is not None and found.__code__.co_filename == function.__code__.co_filename:
-                yield found
+            inner = _function(member)
+            if inner is not None and inner.__code__.co_filename == function.__code__.co_filename:
+                yield inner
 
 
 def _is_filled(cell: Any) -> bool:
@@ -194,9 +194,9 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
     rules = list(rules)
     words: dict[str, None] = dict.fromkeys(op_type for rule in rules for op_type in sorted(rule.types or ()))
     names, fields = set[str](), _types_by_field()
-    numbers = dict.fromkeys(number for each in passes for number in _numbers(_options(each)))
-    for each in (*passes, *rules):
-        for function in own_functions(type(each)):
+    numbers = dict.fromkeys(number for pass_ in passes for number in _numbers(_options(pass_)))
+    for owner in (*passes, *rules):
+        for function in own_functions(type(owner)):
             for code in _codes(function.__code__):
                 mentions = [*code.co_consts, *(function.__globals__.get(name) for name in code.co_names)]
                 names.update(code.co_names)
@@ -227,19 +227,19 @@ def _forward_type(op_type: str) -> str:
 
 def _types_by_field() -> dict[tuple[str, str], list[str]]:
     """The types of operators by the fields of their definitions that are texts, and these texts; only where few have the same."""
-    found = defaultdict[tuple[str, str], list[str]](list)
+    types_by_field = defaultdict[tuple[str, str], list[str]](list)
     for definition in REGISTRY.values():
         for field_name, value in vars(definition).items():
             if isinstance(value, str) and value:
-                found[field_name, value].append(definition.type)
-    return {key: types for key, types in found.items() if len(types) <= TOLD_APART}
+                types_by_field[field_name, value].append(definition.type)
+    return {key: types for key, types in types_by_field.items() if len(types) <= TOLD_APART}
 
 
 def _told_apart(code: CodeType, types: dict[tuple[str, str], list[str]]) -> Iterator[str]:
     """The operators that code tells from others by a field of their definitions."""
-    for (name, value), found in types.items():
+    for (name, value), op_types in types.items():
         if name in code.co_names and value in code.co_consts:
-            yield from found
+            yield from op_types
 
 
 def _words(values: Iterable[object], depth: int = 3) -> Iterator[str]:
@@ -263,9 +263,9 @@ def _numbers(values: Iterable[object], depth: int = 2) -> Iterator[float]:
             yield from _numbers(value, depth - 1)
 
 
-def _options(each: Pass) -> list[object]:
+def _options(pass_: Pass) -> list[object]:
     """The values of a pass's own options."""
-    return [getattr(each, name, None) for name in getattr(each, "__dataclass_fields__", ())]
+    return [getattr(pass_, name, None) for name in getattr(pass_, "__dataclass_fields__", ())]
 
 
 # -- lines that ran ------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ class Reach:
 
     @classmethod
     def of(cls, passes: Iterable[Pass]) -> Reach:
-        kinds = dict.fromkeys(type(each) for each in passes)
+        kinds = dict.fromkeys(type(pass_) for pass_ in passes)
         functions = [function for kind in kinds for function in own_functions(kind)]
         return cls({code: f.__qualname__ for f in functions for code in _codes(f.__code__)}, passes=frozenset(kinds))
 
@@ -318,13 +318,13 @@ class Reach:
     def _applier(self, arcs: set[Arc]) -> Applier:
         tracer, own = self._tracer(arcs), self.passes
 
-        def apply(each: Pass, graph: Graph) -> bool:
-            if type(each) not in own:
-                return each.apply(graph)
+        def apply(pass_: Pass, graph: Graph) -> bool:
+            if type(pass_) not in own:
+                return pass_.apply(graph)
             before = sys.gettrace()
             sys.settrace(tracer)
             try:
-                return each.apply(graph)
+                return pass_.apply(graph)
             finally:
                 sys.settrace(before)
 
@@ -408,15 +408,15 @@ def _is_typed(program: Program) -> bool:
 def _values(trial: Trial, compiled: bool = False) -> Finding | None:
     if trial.runs_compiled and not compiled and _compiled_after(trial):
         return None
-    kind, kept, allowed = "compiled" if compiled else "values", trial.expected.without(trial.intended), trial.allowed
+    kind, expected, allowed = "compiled" if compiled else "values", trial.expected.without(trial.intended), trial.allowed
     try:
-        got = trial.observed_after(compiled=True) if compiled else trial.got
+        results = trial.observed_after(compiled=True) if compiled else trial.got
     except Exception as error:
         return _not_running(kind, "the program after the pass does not run", error)
-    text = observed_difference(kept, got, allowed, least=OF_TERMS if roundings(trial.before) else LEAST)
-    if text and allowed and _is_unstable(trial, allowed, UNSTABLE if _is_finite(got) else UNSTABLE_AT_ENDS):
+    text = observed_difference(expected, results, allowed, least=OF_TERMS if roundings(trial.before) else LEAST)
+    if text and allowed and _is_unstable(trial, allowed, UNSTABLE if _is_finite(results) else UNSTABLE_AT_ENDS):
         return None
-    text = text or observed_difference(trial.intended, got, _tolerance(trial), ("intended", "after"))
+    text = text or observed_difference(trial.intended, results, _tolerance(trial), ("intended", "after"))
     return Finding(kind, text, "differ") if text else None
 
 
@@ -430,12 +430,12 @@ def _not_running(kind: str, what: str, error: BaseException) -> Finding | None:
     return Finding(kind, f"{what}: {type(error).__name__}: {error}", _mark(error))
 
 
-def _is_finite(found: Observed) -> bool:
+def _is_finite(results: Observed) -> bool:
     """Whether no result is nan or infinite."""
     return all(
         np.isfinite(a).all()
-        for each in (found.values, found.scope)
-        for a in each.values()
+        for arrays in (results.values, results.scope)
+        for a in arrays.values()
         if isinstance(a, np.ndarray) and a.dtype.kind == "f"
     )
 
@@ -451,12 +451,12 @@ def _is_unstable(trial: Trial, tolerance: float, most: float = UNSTABLE) -> bool
         return True
     for up, other in ((tolerance, tolerance), (-tolerance, -tolerance), (tolerance, -tolerance)):
         ways = itertools.cycle((up, other))
-        feeds, params = ({name: _moved(array, next(ways)) for name, array in each.items()} for each in (case.feeds, case.params))
+        feeds, params = ({name: _moved(array, next(ways)) for name, array in arrays.items()} for arrays in (case.feeds, case.params))
         try:
-            moved = observe(trial.before, replace(case, feeds=feeds, params=params), list(trial.expected.values), executor=executor)
+            results = observe(trial.before, replace(case, feeds=feeds, params=params), list(trial.expected.values), executor=executor)
         except GraphadError:
             return True
-        if observed_difference(Observed(trial.expected.values, {}), moved, most * tolerance):
+        if observed_difference(Observed(trial.expected.values, {}), results, most * tolerance):
             return True
     return False
 
@@ -491,12 +491,12 @@ def _compiled_after(trial: Trial) -> bool:
     What it gave is then taken for what it gives, so that it does not run step by step as well.
     """
     try:
-        got = trial.observed_after(list(trial.made.values()), compiled=True)
+        results = trial.observed_after(list(trial.made.values()), compiled=True)
     except Exception:
         return False
-    if trial.intended.values or trial.intended.scope or observed_difference(trial.expected, got, trial.allowed):
+    if trial.intended.values or trial.intended.scope or observed_difference(trial.expected, results, trial.allowed):
         return False
-    trial.got, trial.ran_compiled = got, True
+    trial.got, trial.ran_compiled = results, True
     return True
 
 
@@ -508,11 +508,11 @@ def _marked(trial: Trial) -> Finding | None:
     values = {name: value for name, value in trial.got.values.items() if after.global_block().has_var(name)}
     try:
         with seeded():
-            found = Observed(*run_reusing(after, trial.case, values))
+            results = Observed(*run_reusing(after, trial.case, values))
     except Exception as error:
         return _not_running("marks", "the program after the pass does not run", error)
     tolerance = max(REORDERED, roundings(after))  # the other memory may be laid out in another way, so that sums are in another order
-    text = observed_difference(replace(trial.got, values=values), found, tolerance, ("without the marks", "with them"))
+    text = observed_difference(replace(trial.got, values=values), results, tolerance, ("without the marks", "with them"))
     return None if not text or _is_unstable(trial, tolerance) else Finding("marks", text, "differ")
 
 
@@ -585,17 +585,17 @@ def _made_gradients(trial: Trial) -> Finding | None:
     case = trial.case
     whole = trial.subject.differentiates(case)
     variables = case.program.global_block()
-    wanted = [name for name in case.sources if name in trial.made or (whole and not variables.var(name).stop_gradient)]
-    standard = _finite(lambda: gradient_values(case.program, case, wanted))
+    sources = [name for name in case.sources if name in trial.made or (whole and not variables.var(name).stop_gradient)]
+    standard = _finite(lambda: gradient_values(case.program, case, sources))
     if standard is None:
         return None
     try:
         values = trial.got.values
     except Exception as error:
         return _not_running("gradients", "the program with them does not run", error)
-    missing = {name: np.zeros_like(standard[name]) for name in wanted if trial.made.get(name) not in values}
-    got = {name: missing[name] if name in missing else values[trial.made[name]] for name in wanted}
-    return _compared(trial, case.program, standard, got, ("of the standard backward", "made here"))
+    missing = {name: np.zeros_like(standard[name]) for name in sources if trial.made.get(name) not in values}
+    gradients = {name: missing[name] if name in missing else values[trial.made[name]] for name in sources}
+    return _compared(trial, case.program, standard, gradients, ("of the standard backward", "made here"))
 
 
 def against_differences(trial: Trial) -> Finding | None:
@@ -614,22 +614,22 @@ def against_differences(trial: Trial) -> Finding | None:
     except Exception:  # the comparison with the standard backward says so, if that runs
         return None
     for name, way in direction.items():
-        if np.shape(found := values.get(trial.made.get(name, ""), way)) != way.shape:
-            return Finding("gradients", f"that of {name} is {list(np.shape(found))}, and {name} {list(way.shape)}", "shape")
+        if np.shape(gradient := values.get(trial.made.get(name, ""), way)) != way.shape:
+            return Finding("gradients", f"that of {name} is {list(np.shape(gradient))}, and {name} {list(way.shape)}", "shape")
     terms = [values[trial.made[name]] * direction[name] for name in sources if trial.made.get(name) in values]
-    got, scale = sum(float(np.sum(term)) for term in terms), sum(float(np.sum(np.abs(term))) for term in terms)
-    if not np.isfinite(got):
+    total, scale = sum(float(np.sum(term)) for term in terms), sum(float(np.sum(np.abs(term))) for term in terms)
+    if not np.isfinite(total):
         return None  # what is nan here and finite in the standard backward is found by comparing the two
 
     def agrees(expected: float) -> bool:
-        return abs(got - expected) <= DIFFERENCED * max(1.0, abs(expected), scale)
+        return abs(total - expected) <= DIFFERENCED * max(1.0, abs(expected), scale)
 
     expected = slope(frozen(case), direction, agrees)
     trial.slope_agrees = expected is not None and agrees(expected)
     if expected is None or trial.slope_agrees or not is_in_range(case):
         return None
     along = ", ".join(f"{name} {array.tolist()}" for name, array in direction.items())
-    return Finding("gradients", f"along {along} the loss changes by {expected:.6g}, and the gradients say {got:.6g}", "slope")
+    return Finding("gradients", f"along {along} the loss changes by {expected:.6g}, and the gradients say {total:.6g}", "slope")
 
 
 def _gradients_after(trial: Trial) -> Finding | None:
@@ -637,17 +637,17 @@ def _gradients_after(trial: Trial) -> Finding | None:
     case, after = trial.case, trial.after
     assert after is not None
     variables = case.program.global_block()
-    wanted = [name for name in case.sources if not variables.var(name).stop_gradient]
-    if not wanted or not (is_forward(trial.before) and is_forward(after)):
+    sources = [name for name in case.sources if not variables.var(name).stop_gradient]
+    if not sources or not (is_forward(trial.before) and is_forward(after)):
         return None
-    expected = _finite(lambda: gradient_values(trial.before, case, wanted))
+    expected = _finite(lambda: gradient_values(trial.before, case, sources))
     if expected is None:
         return None
     try:
-        got = gradient_values(after, case, wanted)
+        gradients = gradient_values(after, case, sources)
     except Exception as error:
         return _not_running("gradients", "after the pass there is none", error)
-    return _compared(trial, trial.before, expected, got, ("before", "after"))
+    return _compared(trial, trial.before, expected, gradients, ("before", "after"))
 
 
 def _finite(values: Callable[[], dict[str, Array]]) -> dict[str, Array] | None:
@@ -668,11 +668,11 @@ def _compared(trial: Trial, program: Program, expected: dict[str, Array], got: d
     tolerance, least = _tolerance(trial), OF_TERMS if roundings(trial.before) else LEAST
     undefined = _has_special(trial.case)
     for name, array in expected.items():
-        made = got[name]
-        if undefined and np.shape(made) == array.shape:  # moved out of a branch that was not taken, 0 becomes 0 * nan
-            made = np.where(np.isnan(made), array, made)
-        text = difference(array, made, tolerance, labels, least)
-        if text and not _is_rounding(program, trial.case, name, array, made):
+        gradient = got[name]
+        if undefined and np.shape(gradient) == array.shape:  # moved out of a branch that was not taken, 0 becomes 0 * nan
+            gradient = np.where(np.isnan(gradient), array, gradient)
+        text = difference(array, gradient, tolerance, labels, least)
+        if text and not _is_rounding(program, trial.case, name, array, gradient):
             return Finding("gradients", f"of {name}: {text}", "differ")
     return None
 

@@ -90,8 +90,8 @@ class Writer:
 
     def tensors(self) -> dict[str, Shape]:
         """The names of floating-point tensors that have a value here, parameters first, then as they were written."""
-        found = {name: shape for scope in self.scopes for name, shape in scope.tensors.items()}
-        return {name: found[name] for name in sorted(found, key=lambda name: name not in self.params)}
+        shapes = {name: shape for scope in self.scopes for name, shape in scope.tensors.items()}
+        return {name: shapes[name] for name in sorted(shapes, key=lambda name: name not in self.params)}
 
     def arrays(self) -> dict[str, Shape]:
         return {name: shape for scope in self.scopes for name, shape in scope.arrays.items()}
@@ -192,15 +192,15 @@ class Writer:
         names = {slot: list(value) if isinstance(value, list) else [value] for slot, value in inputs.items()}
         types = tuple((slot, *(block.var_recursive(name).tensor_type for name in listed)) for slot, listed in names.items())
         inferred, key = _inferred(op_type), (types, repr(attrs))
-        written = block.var_recursive(out) if block.has_var_recursive(out) else None
+        variable = block.var_recursive(out) if block.has_var_recursive(out) else None
         known = inferred.get(key)
-        if known is None or (written is not None and written.declared != known):
+        if known is None or (variable is not None and variable.declared != known):
             block.append_op(type=op_type, inputs=names, outputs={"Out": out}, attrs=attrs)
             declared = block.var_recursive(out)
-            if declared.type == TENSOR and written is None and None not in declared.declared:
+            if declared.type == TENSOR and variable is None and None not in declared.declared:
                 inferred[key] = declared.declared
             return out
-        if written is None:
+        if variable is None:
             block.vars[out] = Variable.trusted(block, out, *known)
         block.ops.append(Operator(block, op_type, names, {"Out": [out]}, dict(attrs)))
         return out
@@ -341,8 +341,8 @@ def block_statements(w: NestedWriter) -> tuple[Statement, ...]:
 
 def _body(w: NestedWriter, first: Statement | None = None) -> None:
     """Statements of a block; perhaps one before them makes a variable of its own under the name of another one."""
-    taken = {*w.fixed, *outside_reads(w.scope.block), *outside_writes(w.scope.block)}
-    hidden = [name for name in w.tensors() if name not in taken and w.outer(name)]
+    taken_names = {*w.fixed, *outside_reads(w.scope.block), *outside_writes(w.scope.block)}
+    hidden = [name for name in w.tensors() if name not in taken_names and w.outer(name)]
     if hidden and w.rarely(6):
         _hide(w, w.recent(hidden), w.one_of(*SHAPES))
     if first:
@@ -352,7 +352,7 @@ def _body(w: NestedWriter, first: Statement | None = None) -> None:
 
 def _hide(w: NestedWriter, name: str, shape: Shape) -> None:
     """Declare a name in the current block that is another variable outside."""
-    others = [other for other, each in w.tensors().items() if other != name and each == shape]
+    others = [other for other, its_shape in w.tensors().items() if other != name and its_shape == shape]
     w.scope.block.create_var(name=name, shape=shape, dtype="float64")
     if others:
         w.append("tanh", {"X": w.recent(others)}, name)
@@ -419,11 +419,11 @@ def _while(w: NestedWriter, first: Statement | None = None, trips: int | None = 
         if not early:
             step()
             _test_again(w, test, condition, exit_on)
-    read = [name for name in outside_reads(block) if name != condition]
-    written = [*(name for name in outside_writes(block) if name != condition), condition]
+    read_names = [name for name in outside_reads(block) if name != condition]
+    written_names = [*(name for name in outside_writes(block) if name != condition), condition]
     scopes = {} if w.rarely() else {"StepScopes": w.unique("scopes")}
-    slots = {"Condition": condition, **({"X": read} if read else {})}
-    w.scope.block.append_op(type="while", inputs=slots, outputs={"Out": written, **scopes}, attrs={"sub_block": block})
+    slots = {"Condition": condition, **({"X": read_names} if read_names else {})}
+    w.scope.block.append_op(type="while", inputs=slots, outputs={"Out": written_names, **scopes}, attrs={"sub_block": block})
     w.scope.booleans.append(condition)
 
 
@@ -449,7 +449,11 @@ def accumulate(w: NestedWriter) -> None:
     """A loop that adds a value from around it to a name, or takes it away or multiplies by it, in each iteration: nothing lies between."""
     total = w.recent(list(w.tensors()))
     shape = w.tensors()[total]
-    alike = [name for name, each in w.tensors().items() if each == shape and name != total and (name in w.params or name not in w.fixed)]
+    alike = [
+        name
+        for name, its_shape in w.tensors().items()
+        if its_shape == shape and name != total and (name in w.params or name not in w.fixed)
+    ]
     other = w.recent(alike) if alike else w.parameter(shape)
     op_type = w.one_of(*ACCUMULATING)
     name = w.fresh(shape)
@@ -559,12 +563,12 @@ def _select_input(w: NestedWriter) -> None:
     condition, shape = _condition(w), w.one_of(*SHAPES)
     negated = w.append("logical_not", {"X": condition}, w.unique("b"))
     names = []
-    for each in (condition, negated):
+    for test in (condition, negated):
         names.append(w.promise(shape))
         with w.inside() as block:
             _body(w)
             write_tensor(w, names[-1], shape)
-        _append(w, "conditional_block", "Input", {"Cond": each}, {"sub_block": block, "is_scalar_condition": True})
+        _append(w, "conditional_block", "Input", {"Cond": test}, {"sub_block": block, "is_scalar_condition": True})
     mask = w.append("cast", {"X": condition}, w.unique("n"), out_dtype="int32")
     out = w.fresh(shape)
     w.append("select_input", {"X": names[::-1], "Mask": mask}, out)
@@ -586,10 +590,10 @@ def _net(w: NestedWriter) -> None:
 def _append(w: NestedWriter, op_type: str, slot: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> None:
     """Append an operator with the slots that its blocks make necessary."""
     blocks = [block for block in attrs.values() if isinstance(block, Block)]
-    read, written = outside_reads(*blocks), outside_writes(*blocks)
+    read_names, written_names = outside_reads(*blocks), outside_writes(*blocks)
     scopes = {} if w.rarely() else {"Scope": w.unique("scopes")}
-    outputs = {**({"Out": written} if written else {}), **scopes}
-    w.scope.block.append_op(type=op_type, inputs={**inputs, **({slot: read} if read else {})}, outputs=outputs, attrs=attrs)
+    outputs = {**({"Out": written_names} if written_names else {}), **scopes}
+    w.scope.block.append_op(type=op_type, inputs={**inputs, **({slot: read_names} if read_names else {})}, outputs=outputs, attrs=attrs)
 
 
 # -- arrays --------------------------------------------------------------------------------------
@@ -702,8 +706,8 @@ def _loss(w: NestedWriter) -> str:
         name = w.recent(single)
         w.fixed.add(name)
         return name
-    written = [n for op in w.scope.block.ops if blocks_of(op) for n in op.output("Out") if n in w.tensors()]
-    names = [w.recent(written)] if written and not w.rarely(5) else []
+    written_names = [n for op in w.scope.block.ops if blocks_of(op) for n in op.output("Out") if n in w.tensors()]
+    names = [w.recent(written_names)] if written_names and not w.rarely(5) else []
     names += w.choices.several([*w.tensors()][::-1], not names, 2)
     names = [w.arrived] if w.arrived in w.tensors() and not w.rarely(4) else names
     parts = [w.append("mean", {"X": name}, w.unique("part")) for name in names]

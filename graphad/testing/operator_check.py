@@ -79,11 +79,11 @@ def _check_derivatives(
     program = Program()
     block = program.global_block()
     names, feed = _data(block, slots)
-    written = {
+    result_names = {
         slot: [f"{slot}_{i}" for i in range(len(arrays))] for slot, arrays in outputs.items() if not definition.outputs[slot].optional
     }
-    block.append_op(type=definition.type, inputs=names, outputs=written, attrs=attrs)
-    results = [block.var(name) for item in written.values() for name in item]
+    block.append_op(type=definition.type, inputs=names, outputs=result_names, attrs=attrs)
+    results = [block.var(name) for item in result_names.values() for name in item]
     sources = [block.var(n) for slot in definition.grads or () for n in names.get(slot, ()) if feed[n].dtype.kind == "f"]
     for level in range(1, order + 1):
         total = _weighted(block, [v for v in results if v.dtype.startswith("float")], level, rng)
@@ -142,8 +142,8 @@ def _check_direction(
     slope = sum(float(np.sum(array * directions[source.name])) for array, (source, _) in zip(arrays, reached, strict=True))
 
     def at(step: float) -> float:
-        moved = {name: array + step * directions[name] if name in directions else array for name, array in feed.items()}
-        (value,) = Executor().run(program, moved, [total.name])
+        moved_arrays = {name: array + step * directions[name] if name in directions else array for name, array in feed.items()}
+        (value,) = Executor().run(program, moved_arrays, [total.name])
         return float(np.asarray(value).sum())
 
     expected = (at(STEP) - at(-STEP)) / (2 * STEP)

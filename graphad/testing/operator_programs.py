@@ -180,16 +180,16 @@ class CallWriter:
 
     def emit(self, op_type: str, inputs: Names, outputs: Names, attrs: Mapping[str, Any], values: Slots) -> None:
         """Append an operator that is known to be right; undeclared variables are declared here."""
-        read = [name for names in inputs.values() for name in names]
+        read_names = [name for names in inputs.values() for name in names]
         whole = any(not isinstance(v, np.ndarray) for vs in values.values() for v in vs) or any(
-            not isinstance(self.values[name], np.ndarray) for name in read
+            not isinstance(self.values[name], np.ndarray) for name in read_names
         )
         if whole:
             self.block.append_op(op_type, inputs, outputs, attrs)
         else:
             self.block.ops.append(Operator(self.block, op_type, inputs, outputs, dict(attrs)))
         rules = lookup(op_type).grads
-        derivable = rules is not None and self.underivable.isdisjoint(read)
+        derivable = rules is not None and self.underivable.isdisjoint(read_names)
         moves = any(name in self.moving for slot in rules or () for name in inputs.get(slot, ()))
         for slot, names in outputs.items():
             for name, value in zip(names, values[slot], strict=True):
@@ -417,14 +417,16 @@ class CallProgram(CallWriter):
     def results(self, call: Call, inputs: Mapping[str, list[str]], overwrite: int = 5) -> Names | None:
         """Names for the outputs: mostly new ones, else known ones of the type; None if an output has no value."""
         names: Names = {}
-        taken: set[str] = set()
+        taken_names: set[str] = set()
         for slot in call.op.outputs.values():
             values = call.outputs[slot.name]
             if slot.optional and (any(v is None for v in values) or self.choices.chance(4)):
                 continue
             if not values or any(v is None for v in values):
                 return None
-            names[slot.name] = [self._result(value, inputs.get(slot.name.removesuffix("Out"), []), taken, overwrite) for value in values]
+            names[slot.name] = [
+                self._result(value, inputs.get(slot.name.removesuffix("Out"), []), taken_names, overwrite) for value in values
+            ]
         return names
 
     def _result(self, value: Value, counterpart: list[str], taken: set[str], overwrite: int) -> str:
@@ -519,10 +521,10 @@ def over(w: CallProgram, draft: Draft, name: str, beside: Sequence[str] = ()) ->
     inputs = {s: list(values) for s, values in draft.inputs.items()}
     names: dict[str, list[str | None]] = {s: [None] * len(values) for s, values in inputs.items()}
     inputs[slot][i], names[slot][i] = value, name
-    left = list(beside)
+    rest = list(beside)
     for s, n in places:
         if (s, n) != (slot, i) and inputs[s][n].shape == old:
-            known = left.pop(0) if left else _beside(w, value)
+            known = rest.pop(0) if rest else _beside(w, value)
             names[s][n] = known
             inputs[s][n] = w.values[known] if known else array_of(w.choices, value.shape, name_of(value.dtype))
     call = checked(draft.op, inputs, draft.attrs, draft.number)
@@ -606,7 +608,7 @@ def _another(w: CallProgram, old: Array) -> Array:
 
 def _overwritten(w: CallProgram, call: Call, inputs: Names) -> Again:
     """The same names, after one of them was overwritten."""
-    names = [n for each in inputs.values() for n in each if isinstance(w.values[n], np.ndarray) and n not in w.reserved]
+    names = [n for slot_names in inputs.values() for n in slot_names if isinstance(w.values[n], np.ndarray) and n not in w.reserved]
     if not names:
         return _other_attr(w, call, inputs)
     name = w.choices.one_of(names)
@@ -698,11 +700,11 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
             else:
                 bound.attrs["value"] = float(counting.limit(1))
     w.counters.pop()
-    read = [name for name in outside_reads(block) if name != condition]
-    written = [*(name for name in outside_writes(block) if name != condition), condition]
+    read_names = [name for name in outside_reads(block) if name != condition]
+    written_names = [*(name for name in outside_writes(block) if name != condition), condition]
     scopes = {} if w.choices.chance(4) else {"StepScopes": w.unique("scopes")}
-    inputs = {"Condition": condition, **({"X": read} if read else {})}
-    w.block.append_op("while", inputs, {"Out": written, **scopes}, {"sub_block": block})
+    inputs = {"Condition": condition, **({"X": read_names} if read_names else {})}
+    w.block.append_op("while", inputs, {"Out": written_names, **scopes}, {"sub_block": block})
 
 
 def _run_on(w: CallProgram, block: Block, trips: int) -> bool:
@@ -728,9 +730,9 @@ def _body(w: CallProgram, overwrite: int = 3) -> None:
     inner = [name for name in block.vars if isinstance(w.values.get(name), np.ndarray) and name not in w.reserved]
     for name in inner[-2:]:
         _hand_out(w, name, overwrite)
-    written = outside_writes(block)
+    written_names = outside_writes(block)
     if any(name in w.underivable for op in block.ops for name in op.output_names()):
-        w.underivable.update(written)
+        w.underivable.update(written_names)
 
 
 def _hand_out(w: CallProgram, name: str, overwrite: int) -> None:
@@ -767,7 +769,7 @@ def _truth(w: CallProgram, holds: bool) -> str:
 
 def _made_condition(w: CallProgram, holds: bool) -> str:
     """A boolean that an operator of logic makes, one of interest before others: what a pass may see through."""
-    op_type = w.choices.one_of([each for each in LOGIC if each in w.interest.types] or list(LOGIC))
+    op_type = w.choices.one_of([logic_type for logic_type in LOGIC if logic_type in w.interest.types] or list(LOGIC))
     others = {"Y": [_truth(w, LOGIC[op_type])]} if op_type != "logical_not" else {}
     name = w.apply(op_type, {"X": [_truth(w, holds if others else not holds)], **others}, {}, w.unique("b")) or ""
     w.reserved.add(name)
@@ -836,10 +838,10 @@ def write_net(w: CallProgram, body: Callable[[], object]) -> None:
 
 def _append(w: CallProgram, op_type: str, slot: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> None:
     """Append an operator with the slots that its blocks make necessary."""
-    read, written = outside_reads(*attrs.values()), outside_writes(*attrs.values())
+    read_names, written_names = outside_reads(*attrs.values()), outside_writes(*attrs.values())
     scopes = {} if w.choices.chance(4) else {"Scope": w.unique("scopes")}
-    outputs = {**({"Out": written} if written else {}), **scopes}
-    w.block.append_op(op_type, {**inputs, **({slot: read} if read else {})}, outputs, attrs)
+    outputs = {**({"Out": written_names} if written_names else {}), **scopes}
+    w.block.append_op(op_type, {**inputs, **({slot: read_names} if read_names else {})}, outputs, attrs)
 
 
 BLOCKS: dict[str, Callable[[CallProgram], None]] = {
@@ -918,8 +920,8 @@ def _loss(w: CallProgram, moving: bool = True) -> str:
     dtype = w.values[results[0]].dtype
     results = [name for name in results if w.values[name].dtype == dtype]
     reduction, attrs = w.choices.one_of((("mean", {}), ("reduce_sum", {"reduce_all": True})))
-    chosen = dict.fromkeys([results[0], *w.choices.several(results, 0, 1)])
-    parts = [part for name in chosen if (part := w.apply(reduction, {"X": [_weighted(w, name)]}, attrs)) is not None]
+    kept_names = dict.fromkeys([results[0], *w.choices.several(results, 0, 1)])
+    parts = [part for name in kept_names if (part := w.apply(reduction, {"X": [_weighted(w, name)]}, attrs)) is not None]
     return (w.apply("sum", {"X": parts}, {}) or "") if len(parts) > 1 else "".join(parts)
 
 

@@ -217,25 +217,25 @@ def _idle_loop(w: NestedWriter) -> None:
     others = [name for name, item in w.tensors().items() if item == shape and name != x]
     y = w.recent(others) if others else w.parameter(shape)
     trips, total = w.one_of(2, 0, 1, 3, 0 if w.depth else w.most_trips), _constant(w, shape, 0.0)
-    seen, i, limit = _constant(w, shape, 0.5), w.constant(0, name=w.unique("i")), w.constant(trips)
+    last_value, i, limit = _constant(w, shape, 0.5), w.constant(0, name=w.unique("i")), w.constant(trips)
     condition = w.compare("less_than", i, limit, w.unique("c"))
     with w.inside() as block:
         same = _new(w, w.one_of("sin", "square", "tanh"), {"X": [x]}, shape)
-        w.append(w.one_of("assign", "sin"), {"X": w.one_of(x, x, same)}, seen)
-        w.append("elementwise_add", {"X": total, "Y": w.one_of(same, seen, x)}, total)
+        w.append(w.one_of("assign", "sin"), {"X": w.one_of(x, x, same)}, last_value)
+        w.append("elementwise_add", {"X": total, "Y": w.one_of(same, last_value, x)}, total)
         w.append("elementwise_sub", {"X": total, "Y": y}, total)
         w.append("scale", {"X": total}, total, scale=0.5)
         if w.rarely(3):
             statements(w, 0, most=1)
         w.append("increment", {"X": i}, i, step=1.0)
         w.compare("less_than", i, limit, condition)
-    written = [name for name in dict.fromkeys(n for op in block.ops for n in op.output_names()) if name not in block.vars]
-    read = [n for n in dict.fromkeys(n for op in block.ops for n in op.input_names()) if n not in block.vars and n != condition]
-    written = [*(name for name in written if name != condition), condition]
+    written_names = [name for name in dict.fromkeys(n for op in block.ops for n in op.output_names()) if name not in block.vars]
+    read_names = [n for n in dict.fromkeys(n for op in block.ops for n in op.input_names()) if n not in block.vars and n != condition]
+    written_names = [*(name for name in written_names if name != condition), condition]
     scopes = w.unique("scopes")
-    slots = {"Condition": condition, "X": read}
-    w.scope.block.append_op("while", slots, {"Out": written, "StepScopes": scopes}, {"sub_block": block})
-    _new(w, "elementwise_mul", {"X": [total], "Y": [seen]}, shape)
+    slots = {"Condition": condition, "X": read_names}
+    w.scope.block.append_op("while", slots, {"Out": written_names, "StepScopes": scopes}, {"sub_block": block})
+    _new(w, "elementwise_mul", {"X": [total], "Y": [last_value]}, shape)
 
 
 def _branch(w: NestedWriter) -> None:
@@ -251,9 +251,9 @@ def _branch(w: NestedWriter) -> None:
         with w.inside() as block:
             w.append(op_type, {"X": w.operand(shape)}, out)
         blocks.append(block)
-    read = list(dict.fromkeys(n for block in blocks for op in block.ops for n in op.input_names()))
+    read_names = list(dict.fromkeys(n for block in blocks for op in block.ops for n in op.input_names()))
     attrs = {"true_block": blocks[0], "false_block": blocks[1]}
-    w.scope.block.append_op("if_else", {"Cond": condition, "X": read}, {"Out": out}, attrs)
+    w.scope.block.append_op("if_else", {"Cond": condition, "X": read_names}, {"Out": out}, attrs)
     w.wrote(out, shape)
 
 

@@ -47,9 +47,9 @@ def planted_with_all(choices: Choices, rules: Sequence[PatternRule], exact: bool
     """
     planting = _Planting(Drawn(), choices, exact)
     for rule in rules:
-        drawn = applicable(rule, np.random.default_rng(choices.integer(0, SEEDS)), rule.example)
-        if drawn is not None:
-            planting.begin(drawn)
+        instance = applicable(rule, np.random.default_rng(choices.integer(0, SEEDS)), rule.example)
+        if instance is not None:
+            planting.begin(instance)
             planting.plant_some(rule.before)
     if planting.finals and not choices.chance(4):
         planting.harden()
@@ -116,13 +116,13 @@ class _Planting(Evaluation[str]):
         body, self.block = self.block, self.root
         self.program.rollback()
         self.data, self.finals, self.inside, self.done = data, [*finals, *results], inside, {}
-        read, written = [n for n in outside_reads(body) if n != condition], [n for n in outside_writes(body) if n != condition]
+        read_names, written_names = [n for n in outside_reads(body) if n != condition], [n for n in outside_writes(body) if n != condition]
         if loop:
-            slots = {"Condition": condition, "X": read}
-            self.root.append_op("while", slots, {"Out": [*written, condition], "StepScopes": self._fresh()}, {"sub_block": body})
+            slots = {"Condition": condition, "X": read_names}
+            self.root.append_op("while", slots, {"Out": [*written_names, condition], "StepScopes": self._fresh()}, {"sub_block": body})
         else:
-            slots = {"Cond": condition, **({"Input": read} if read else {})}
-            self.root.append_op("conditional_block", slots, {"Out": written, "Scope": self._fresh()}, {"sub_block": body})
+            slots = {"Cond": condition, **({"Input": read_names} if read_names else {})}
+            self.root.append_op("conditional_block", slots, {"Out": written_names, "Scope": self._fresh()}, {"sub_block": body})
 
     def _result_around(self, name: str) -> str:
         """A variable around the block that takes a result; before, it is zero."""

@@ -49,8 +49,8 @@ def hardened(choices: Choices, case: Case, extents: bool = False) -> Case:
 
 def _numbers(choices: Choices, array: Array, kind: str) -> Array:
     largest = LARGEST if kind != "ties" else max(KINKS)
-    drawn = array_of(choices, array.shape, WIDE, kind)
-    return np.where(np.abs(drawn) <= largest, drawn, 0.5) * (0.5 if kind == "ties" else 1.0)
+    values = array_of(choices, array.shape, WIDE, kind)
+    return np.where(np.abs(values) <= largest, values, 0.5) * (0.5 if kind == "ties" else 1.0)
 
 
 # -- dtypes --------------------------------------------------------------------------------------

@@ -136,28 +136,28 @@ def _titles(subject: Subject) -> tuple[str, str]:
 def _saved(snippet: str, folder: Path | None) -> Path:
     """The snippet's file, in a temporary folder if the one chosen cannot be written: what took long to find is not lost for that."""
     for home in (folder, None):
-        chosen = Path(tempfile.mkdtemp(prefix="graphad-")) if home is None else home
+        parent = Path(tempfile.mkdtemp(prefix="graphad-")) if home is None else home
         try:
-            chosen.mkdir(parents=True, exist_ok=True)
-            (chosen / "snippet.py").write_text(snippet, encoding="utf-8")
+            parent.mkdir(parents=True, exist_ok=True)
+            (parent / "snippet.py").write_text(snippet, encoding="utf-8")
         except OSError:
             if home is None:
                 raise
         else:
             break
-    return chosen / "snippet.py"
+    return parent / "snippet.py"
 
 
 def _pictures(before: Graph, after: Graph, titles: tuple[str, str], folder: Path) -> list[Path]:
-    removed, added = _changed_operators(before, after)
-    sides = (("before", before, removed, titles[0], REMOVED), ("after", after, added, titles[1], ADDED))
-    drawn: list[Path] = []
+    old_operators, new_operators = _changed_operators(before, after)
+    sides = (("before", before, old_operators, titles[0], REMOVED), ("after", after, new_operators, titles[1], ADDED))
+    pictures: list[Path] = []
     for stem, graph, ops, title, means in sides:
         options: dict[str, Any] = {"title": title, "highlight": ops, "highlight_means": means, "attributes": True}
         with suppress(Exception):  # a finding is not lost with its picture: a broken graph may fail anywhere
             for ending in FORMATS:
-                drawn.append(draw(graph, folder / f"{stem}{ending}", dpi=DPI, timeout=SECONDS, **options))
-    return sorted(drawn, key=lambda path: FORMATS.index(path.suffix))
+                pictures.append(draw(graph, folder / f"{stem}{ending}", dpi=DPI, timeout=SECONDS, **options))
+    return sorted(pictures, key=lambda path: FORMATS.index(path.suffix))
 
 
 def _page(subject: Subject, case: Case, path: Path) -> Path | None:

@@ -79,19 +79,19 @@ def _mend(program: Program) -> None:
 
 def _unheld(program: Program) -> set[int]:
     """The blocks that no operator holds, and those inside them."""
-    held = {inner.idx for block in program.blocks for op in block.ops for inner in blocks_of(op)}
-    free = {block.idx for block in program.blocks if block.idx and block.idx not in held}
+    nested = {inner.idx for block in program.blocks for op in block.ops for inner in blocks_of(op)}
+    free = {block.idx for block in program.blocks if block.idx and block.idx not in nested}
     return {block.idx for block in program.blocks if any(around.idx in free for around in block.chain())}
 
 
 def _hand_in(block: Block) -> None:
     """Declare outside, as data, what a block declares itself and reads before anything writes it."""
-    written: set[str] = set()
+    written_names: set[str] = set()
     for op in block.ops:
         for name in reads(op):
-            if name in block.vars and name not in written and name != EMPTY:
+            if name in block.vars and name not in written_names and name != EMPTY:
                 _declare_outside(block, name)
-        written |= always_written(op)
+        written_names |= always_written(op)
 
 
 def _declare_outside(block: Block, name: str) -> None:
@@ -120,9 +120,9 @@ def _fill(slots: dict[str, list[str]], slot: str, names: list[str]) -> None:
 
 def _drop_unused(program: Program) -> None:
     """Forget variables that no operator touches, but for what persists: a pass may go by its name."""
-    used = _used(program)
+    used_names = _used(program)
     for block in program.blocks:
-        block.vars = {name: var for name, var in block.vars.items() if name in used or var.persistable}
+        block.vars = {name: var for name, var in block.vars.items() if name in used_names or var.persistable}
 
 
 def _used(program: Program) -> set[str]:
@@ -231,18 +231,18 @@ def fewer_operands(program: Program) -> Iterator[Edit]:
 
 def _without_name(place: Place, slots: str, slot: str, index: int) -> Edit:
     def edit(program: Program) -> None:
-        held: dict[str, list[str]] = getattr(program.blocks[place[0]].ops[place[1]], slots)
-        del held[slot][index]
-        if not held[slot]:
-            del held[slot]
+        names_of_slots: dict[str, list[str]] = getattr(program.blocks[place[0]].ops[place[1]], slots)
+        del names_of_slots[slot][index]
+        if not names_of_slots[slot]:
+            del names_of_slots[slot]
 
     return edit
 
 
 def fewer_variables(program: Program) -> Iterator[Edit]:
     """Without the persistable variables that no operator touches: all of them, or one."""
-    used = _used(program)
-    unused = [name for name, var in program.global_block().vars.items() if var.persistable and name not in used]
+    used_names = _used(program)
+    unused = [name for name, var in program.global_block().vars.items() if var.persistable and name not in used_names]
     if unused:
         yield from map(_without_variables, (unused, *([name] for name in unused)))
 
@@ -270,9 +270,9 @@ def bypasses(program: Program) -> Iterator[Edit]:
 
 def _bypassed(place: Place, name: str) -> Edit:
     def edit(program: Program) -> None:
-        (written,) = program.blocks[place[0]].ops.pop(place[1]).output_names()
+        (result,) = program.blocks[place[0]].ops.pop(place[1]).output_names()
         for op in (op for block in program.blocks for op in block.ops):
-            op.inputs = _renamed(op.inputs, {written: name})
+            op.inputs = _renamed(op.inputs, {result: name})
 
     return edit
 
@@ -370,22 +370,22 @@ def _fewer_ops(search: _Search) -> None:
     """Leave out parts of the operators, of half their number first; smaller parts when none of a size goes."""
     size = max(len(places(search.program)) // 2, 1)
     while True:
-        gone = _one_round(search, size)
-        if not gone and size == 1:
+        is_smaller = _one_round(search, size)
+        if not is_smaller and size == 1:
             return
-        size = max(min(size, len(places(search.program))) // 2, 1) if not gone or size > 1 else 1
+        size = max(min(size, len(places(search.program))) // 2, 1) if not is_smaller or size > 1 else 1
 
 
 def _one_round(search: _Search, size: int) -> bool:
     """Try each part of a size once, the last first: readers go before what they read."""
-    end, gone = len(places(search.program)), False
+    end, is_smaller = len(places(search.program)), False
     while end > 0:
         all_places = places(search.program)
         end = min(end, len(all_places))
         part = set(all_places[max(end - size, 0) : end])
-        gone |= search.take(without(part))
+        is_smaller |= search.take(without(part))
         end -= size
-    return gone
+    return is_smaller
 
 
 def _fewer_blocks(search: _Search) -> None:
@@ -495,8 +495,8 @@ def _runs(case: Case) -> bool:
 def _intermediate_values(case: Case) -> dict[str, Array]:
     """The final values of the tensors of a case's program, which smaller programs are fed where nothing writes them any more."""
     variables = case.program.global_block().vars.values()
-    written = {name for op in case.program.global_block().ops for name in op.output_names()}
-    names = [var.name for var in variables if var.type == TENSOR and var.name in written]
+    written_names = {name for op in case.program.global_block().ops for name in op.output_names()}
+    names = [var.name for var in variables if var.type == TENSOR and var.name in written_names]
     try:
         return {name: value for name, value in observe(case.program, case, names).values.items() if isinstance(value, np.ndarray)}
     except (GraphadError, ArithmeticError):

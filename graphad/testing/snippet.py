@@ -484,8 +484,8 @@ class Definitions:
         if binding is None:
             return self._missing(name, "the source of the lambda is not known")
         text, scope = binding
-        for used in free_names(text):
-            self._name(used, scope)
+        for free_name in free_names(text):
+            self._name(free_name, scope)
         return text
 
     def _missing(self, name: str, reason: str) -> str:

@@ -111,10 +111,10 @@ class Writer:
     def append(self, call: Call) -> None:
         """Append an operator; what it writes gets drawn names, each another one."""
         results = computed(self, call)
-        taken: set[str] = set(call.given.values())
+        taken_names: set[str] = set(call.given.values())
         names: dict[str, list[str]] = {}
         for slot in call.slots:
-            names[slot] = [call.given[slot]] if slot in call.given else [self.output(array, taken) for array in results[slot]]
+            names[slot] = [call.given[slot]] if slot in call.given else [self.output(array, taken_names) for array in results[slot]]
         self.block.append_op(type=call.type, inputs=call.inputs, outputs=names, attrs=call.attrs)
         for slot, item in names.items():
             self.values.update((n, a) for n, a in zip(item, results[slot], strict=True) if a.size)

@@ -90,18 +90,18 @@ def chain_sweep(choices: Choices, interest: Interest, start: int) -> Case:
 
 def _chain(w: CallProgram, types: list[str], dtype: str) -> list[str]:
     """One operator after another; the names of the results, the last first."""
-    written: list[str] = []
+    written_names: list[str] = []
     names = _first(w, types[0], dtype)
     sources = [name for name in w.block.ops[-1].input_names() if isinstance(w.values[name], np.ndarray)] if names else []
     for op_type in types[1:]:
-        written = names + written
+        written_names = names + written_names
         tensors = [name for name in names if isinstance(w.values[name], np.ndarray)]
         names = append_over(w, op_type, w.choices.one_of(tensors), 8) if tensors else []
-    written = names + written
-    for known in (sources, written[len(names) :]):
+    written_names = names + written_names
+    for known in (sources, written_names[len(names) :]):
         if names and known and w.choices.chance(3):
-            written += append_over(w, w.choices.one_of(("tanh", "scale", types[0])), w.choices.one_of(known), 8)
-    return written
+            written_names += append_over(w, w.choices.one_of(("tanh", "scale", types[0])), w.choices.one_of(known), 8)
+    return written_names
 
 
 def _diamond(w: CallProgram, types: list[str], dtype: str) -> list[str]:
@@ -129,8 +129,8 @@ def _related(w: CallProgram, call: Call) -> Call:
 
 
 def _first(w: CallProgram, op_type: str, dtype: str) -> list[str]:
-    found = _first_call(w, op_type, dtype)
-    return [] if found is None else w.append(*found, overwrite=8)
+    first_call = _first_call(w, op_type, dtype)
+    return [] if first_call is None else w.append(*first_call, overwrite=8)
 
 
 def _first_call(w: CallProgram, op_type: str, dtype: str) -> tuple[Call, Names] | None:
@@ -144,7 +144,9 @@ def _first_call(w: CallProgram, op_type: str, dtype: str) -> tuple[Call, Names] 
         call = renumbered(w.choices, call, w.choices.one_of(w.kinds if _has_floats(call) else OF_INTEGERS))
     known = {slot: [_known(w, value) for value in values] for slot, values in call.inputs.items()}
     pairs = {slot: list(zip(values, known[slot], strict=True)) for slot, values in call.inputs.items()}
-    other = call.with_inputs({slot: [value if name is None else w.values[name] for value, name in each] for slot, each in pairs.items()})
+    other = call.with_inputs(
+        {slot: [value if name is None else w.values[name] for value, name in value_names] for slot, value_names in pairs.items()}
+    )
     return (call, w.named(call, {})) if other is None else (other, w.named(other, known))
 
 
@@ -206,8 +208,8 @@ def _statement(w: CallProgram, names: list[str]) -> None:
         return
     target = w.choices.one_of((*names, *names, ""))
     kind = w.choices.below(8)
-    if kind < 2 and w.interest.types and (written := _of_interest(w, name)):
-        names.append(written)
+    if kind < 2 and w.interest.types and (result := _of_interest(w, name)):
+        names.append(result)
         return
     if kind == 2:
         target = w.constant(np.full_like(value, w.choices.one_of((0, 1, 2))), target or None)
@@ -229,8 +231,8 @@ def _statement(w: CallProgram, names: list[str]) -> None:
 
 def _of_interest(w: CallProgram, name: str) -> str:
     """An operator of interest over a name; the name of its result, if that has the type of the other names."""
-    written = append_over(w, w.choices.one_of(types_of(w.interest)), name, 2)
-    return next((each for each in written if each in w.like(w.values[name])), "")
+    written_names = append_over(w, w.choices.one_of(types_of(w.interest)), name, 2)
+    return next((candidate for candidate in written_names if candidate in w.like(w.values[name])), "")
 
 
 # -- swept operators -------------------------------------------------------------------------------
@@ -405,13 +407,13 @@ def _slopes(choices: Choices, call: Call) -> list[Array] | None:
     ways = {
         s: [rng.uniform(-1, 1, v.shape) if _is_wide(v) and has_slope(call.op, s) else None for v in vs] for s, vs in call.inputs.items()
     }
-    moved = [_moved(call, ways, distance) for distance in (-STEP, 0.0, STEP)]
-    if any(each is None for each in moved):
+    results = [_moved(call, ways, distance) for distance in (-STEP, 0.0, STEP)]
+    if any(result is None for result in results):
         return None
-    if any([v.shape for v in each or ()] != [v.shape for v in moved[0] or ()] for each in moved):
+    if any([v.shape for v in result or ()] != [v.shape for v in results[0] or ()] for result in results):
         return None
     slopes = list[Array]()
-    for below, there, above in zip(*(each or () for each in moved), strict=True):
+    for below, there, above in zip(*(result or () for result in results), strict=True):
         left, right = (there - below) / STEP, (above - there) / STEP
         if not (np.abs(right - left) <= BENT * (1 + np.abs(right))).all() or not (np.abs(right) <= STEEPEST).all():
             return None
@@ -476,8 +478,8 @@ def twin_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     for variation, turn in _pairs(tuple(map(lookup, types_of(interest)))).piece(start * TWINS, TWINS):
         pair = _pair(variation, turn)
         if pair is not None:
-            written = _write_pair(w, variation.kind, *pair)
-            tied += written if variation.kind == "tied" else []
+            written_names = _write_pair(w, variation.kind, *pair)
+            tied += written_names if variation.kind == "tied" else []
     return Case(w.program, loss_of(w, tied), w.feeds, w.params)
 
 
@@ -510,18 +512,18 @@ def _write_pair(w: CallProgram, kind: str, one: Call, other: Call) -> list[str]:
 
     Zeros of the two signs differ in what divides by them.
     """
-    given: dict[str, list[str | None]] = {}
+    input_names: dict[str, list[str | None]] = {}
     if kind == "tied":
-        given = {slot: [w.data(v) if isinstance(v, np.ndarray) else None for v in values] for slot, values in one.inputs.items()}
-    first = w.named(one, given)
+        input_names = {slot: [w.data(v) if isinstance(v, np.ndarray) else None for v in values] for slot, values in one.inputs.items()}
+    first = w.named(one, input_names)
     known = {id(value): name for slot, names in first.items() for value, name in zip(one.inputs[slot], names, strict=True)}
     same = {slot: [known.get(id(value)) for value in values] for slot, values in other.inputs.items()}
     results: list[str] = []
     for call, names in ((one, first), (other, w.named(other, same))):
-        written = w.append(call, names, overwrite=NEVER)
-        results += written
-        if kind == "zero" and written and isinstance(value := w.values[written[0]], np.ndarray):
-            w.emit("reciprocal", {"X": written[:1]}, {"Out": [w.unique("t")]}, {}, {"Out": [_inverse(value)]})
+        written_names = w.append(call, names, overwrite=NEVER)
+        results += written_names
+        if kind == "zero" and written_names and isinstance(value := w.values[written_names[0]], np.ndarray):
+            w.emit("reciprocal", {"X": written_names[:1]}, {"Out": [w.unique("t")]}, {}, {"Out": [_inverse(value)]})
     return results
 
 
@@ -588,9 +590,11 @@ def _gradients_differ(call: Call, s: str, t: str) -> bool:
     if call.op.grad is None:
         return False
     cotangents: Slots = {slot + GRAD: [v if v is None else np.ones_like(v) for v in values] for slot, values in call.outputs.items()}
-    given = {slot: values for slot, values in {**call.outputs, **call.inputs, **cotangents}.items() if slot in call.op.grad.inputs}
-    found = computed(call.op.grad, given, call.attrs)
-    gradients = [None if found is None else (found.get(slot + GRAD) or [None])[0] for slot in (s, t)]
+    gradient_inputs = {
+        slot: values for slot, values in {**call.outputs, **call.inputs, **cotangents}.items() if slot in call.op.grad.inputs
+    }
+    grad_results = computed(call.op.grad, gradient_inputs, call.attrs)
+    gradients = [None if grad_results is None else (grad_results.get(slot + GRAD) or [None])[0] for slot in (s, t)]
     return not (gradients[0] is gradients[1] is None) and not np.array_equal(*gradients)  # type: ignore[arg-type]
 
 
@@ -670,8 +674,8 @@ def value_sweep(choices: Choices, interest: Interest, start: int) -> Case:
         if kind != "sample":
             call = renumbered(choices, call, kind)
         call, names = _operands(w, call)
-        written = w.append(call, names, overwrite=NEVER)
-        results += [name for name in written if kind != NON_FINITE]
+        written_names = w.append(call, names, overwrite=NEVER)
+        results += [name for name in written_names if kind != NON_FINITE]
     return Case(w.program, loss_of(w, results), w.feeds, w.params)
 
 
@@ -708,7 +712,7 @@ def _operands(w: CallProgram, call: Call) -> tuple[Call, Names]:
     if w.choices.chance(SAME):
         call = _with_one_operand(call)
     names: dict[int, str] = {}
-    written: Names = {}
+    names_of_slots: Names = {}
     inputs = {slot: list(values) for slot, values in call.inputs.items()}
     for slot, values in inputs.items():
         for i, value in enumerate(values):
@@ -717,10 +721,10 @@ def _operands(w: CallProgram, call: Call) -> tuple[Call, Names]:
                 known = w.number_like(value)
             name = known or (w.data(value) if isinstance(value, np.ndarray) else w.new(value))
             names[id(value)] = name
-            written.setdefault(slot, []).append(name)
+            names_of_slots.setdefault(slot, []).append(name)
             values[i] = w.values[name]
     other = call.with_inputs(inputs)
-    return (other, written) if other is not None else (call, {s: [w.new(v) for v in values] for s, values in call.inputs.items()})
+    return (other, names_of_slots) if other is not None else (call, {s: [w.new(v) for v in values] for s, values in call.inputs.items()})
 
 
 def _with_one_operand(call: Call) -> Call:

@@ -75,8 +75,8 @@ def block_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     _write(w, kind, runs, twin, role)
     after = twin.read() if choices.boolean() else []
     kept_alive = {*w.reserved, twin.copy}  # what is read after the blocks as well cannot be lost in them
-    written = [name for op in w.block.ops for name in op.output_names() if name in w.values and name not in kept_alive]
-    return Case(w.program, loss_of(w, [*written[::-1], *before, *after]), w.feeds, w.params)
+    written_names = [name for op in w.block.ops for name in op.output_names() if name in w.values and name not in kept_alive]
+    return Case(w.program, loss_of(w, [*written_names[::-1], *before, *after]), w.feeds, w.params)
 
 
 @cache
@@ -129,8 +129,8 @@ def _read_missing(w: CallProgram, twin: _Twin) -> None:
 
     def read() -> None:
         w.values[missing] = value
-        found = w.apply("exp", {"X": [missing]}, {})
-        w.apply("elementwise_add", {"X": [result], "Y": [found or result]}, {}, result)
+        exponential = w.apply("exp", {"X": [missing]}, {})
+        w.apply("elementwise_add", {"X": [result], "Y": [exponential or result]}, {}, result)
 
     _never(w, read)
 
@@ -330,8 +330,8 @@ class _Twin:
     def _hide(self) -> None:
         """Another variable under a name that there is around the block; every second one stops gradients."""
         w = self.w
-        taken = {self.name, *self.kept, *w.reserved, *w.block.vars, *outside_reads(w.block)}
-        names = [name for name in w.like(w.values[self.name]) if name not in taken]
+        taken_names = {self.name, *self.kept, *w.reserved, *w.block.vars, *outside_reads(w.block)}
+        names = [name for name in w.like(w.values[self.name]) if name not in taken_names]
         if names and w.blocks[-1] is not w.root:
             name = w.choices.one_of(names)
             w.hide(name, stop_gradient=w.choices.boolean())

@@ -141,13 +141,13 @@ def renumbered(choices: Choices, call: Call, kind: str) -> Call:
     So do numbers on which the extents of the results depend: some are too large for that.
     """
     tensors = [value for values in call.inputs.values() for value in values if isinstance(value, np.ndarray)]
-    wanted = "f" if any(value.dtype.kind == "f" for value in tensors) else "iu"
+    kinds = "f" if any(value.dtype.kind == "f" for value in tensors) else "iu"
     accepted = inferred(Draft(call.op, call.inputs, call.attrs))
     if accepted is None or not accepted.fixed:
         return call
 
     def other(value: Value) -> Value:
-        if not isinstance(value, np.ndarray) or value.dtype.kind not in wanted:
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
             return value
         return array_of(choices, value.shape, name_of(value.dtype), kind)
 
@@ -172,8 +172,8 @@ def append_over(w: CallProgram, op_type: str, name: str, overwrite: int, beside:
         return []
     call = converted(call, name_of(value.dtype))
     draft = inferred(Draft(call.op, call.inputs, call.attrs, call.number))
-    found = over(w, draft, name, beside) if draft is not None else None
-    return w.append(*found, overwrite=overwrite) if found is not None else []
+    next_call = over(w, draft, name, beside) if draft is not None else None
+    return w.append(*next_call, overwrite=overwrite) if next_call is not None else []
 
 
 # -- names -----------------------------------------------------------------------------------------

@@ -139,10 +139,10 @@ def observe_on_ranks(program: Program, case: Case, names: Sequence[str], like: O
         for name, array in params.items():
             scope.set(name, np.asarray(array))
     with _compiled_from(1 if compiled else 0), seeded():
-        found = group.run(program, split_arrays(program, feeds, ranks) if parts else split_feed(feeds, ranks), list(names))
+        by_rank = group.run(program, split_arrays(program, feeds, ranks) if parts else split_feed(feeds, ranks), list(names))
     values: dict[str, Any] = {}
     for i, name in enumerate(names):
-        own, part = [each[i] for each in found], parts.get(name)
+        own, part = [results[i] for results in by_rank], parts.get(name)
         values[name] = _together(own, like.values.get(name)) if part is None else joined(own, part.shape, part.spec, part.mesh)
     shared = {name: _together([s.arrays[name] for s in group.scopes], like.scope.get(name)) for name in like.scope}
     whole = whole_state(program, group.scopes)
@@ -256,10 +256,10 @@ def assert_equivalent(before: Program, after: Program, case: Case, tolerance: fl
     names = case.targets
     expected = observe(before, case, names)
     try:
-        got = observe(after, case, list(expected.values), compiled)
+        results = observe(after, case, list(expected.values), compiled)
     except Exception as error:
         raise AssertionError(f"the program after it does not run: {type(error).__name__}: {error}") from error
-    text = observed_difference(expected, got, tolerance)
+    text = observed_difference(expected, results, tolerance)
     if text:
         raise AssertionError(text)
 
@@ -276,12 +276,12 @@ FAR = 1e50  # a gradient multiplies numbers of a program: with larger ones, or s
 
 def gradients_in(graph: Graph, sources: Iterable[str]) -> dict[str, Value]:
     """The values that are the gradients of some names, as far as passes have made them; each is the only value of its name then."""
-    found = {name: value for name in sources if (value := _gradient_in(graph, name)) is not None and value.writers}
-    for value in found.values():
+    gradients = {name: value for name in sources if (value := _gradient_in(graph, name)) is not None and value.writers}
+    for value in gradients.values():
         for other in graph.versions(value.name):
             if other is not value:
                 graph.rename(other, graph.values.numbered(value.name, "{}_{}"))
-    return found
+    return gradients
 
 
 def _gradient_in(graph: Graph, name: str) -> Value | None:
@@ -291,10 +291,10 @@ def _gradient_in(graph: Graph, name: str) -> Value | None:
     grad_ops: GradOps | None = graph.analyses.get(GradOps)
     if grad_ops is not None:
         return grad_ops.gradient.get(source_value(graph, name))
-    named = graph.versions(f"{name}{GRAD}")
+    gradients = graph.versions(f"{name}{GRAD}")
     is_declared = graph.block is not None and graph.block.has_var(f"{name}{GRAD}")
-    alone = len(named) > 0 and len(versions) == 1 and named[-1].grad_of in (None, versions[0])  # not of one that is gone
-    return named[-1] if alone and not is_declared else None
+    alone = len(gradients) > 0 and len(versions) == 1 and gradients[-1].grad_of in (None, versions[0])  # not of one that is gone
+    return gradients[-1] if alone and not is_declared else None
 
 
 @dataclass(frozen=True)
@@ -324,8 +324,8 @@ class GradientProgram:
 
     def on(self, feeds: dict[str, Array], params: dict[str, Array]) -> dict[str, Array]:
         """The gradients where the arrays are these; a name without one is left out."""
-        found = observe(self.program, replace(self.case, feeds=feeds, params=params), list(self.names.values())).values
-        return {source: found[name] for source, name in self.names.items() if name in found}
+        values = observe(self.program, replace(self.case, feeds=feeds, params=params), list(self.names.values())).values
+        return {source: values[name] for source, name in self.names.items() if name in values}
 
 
 def gradient_values(program: Program, case: Case, sources: list[str]) -> dict[str, Array]:
@@ -354,7 +354,7 @@ def rounding_noise(program: Program, case: Case, source: str) -> Iterator[float]
     for way in (1, -1):
         noise = 0.0
         for units in ROUNDED_UNITS:
-            feeds, params = ({name: _scaled(array, way * units) for name, array in each.items()} for each in (case.feeds, case.params))
+            feeds, params = ({name: _scaled(array, way * units) for name, array in arrays.items()} for arrays in (case.feeds, case.params))
             try:
                 there = with_gradients.on(feeds, params).get(source)
             except GraphadError:
@@ -485,24 +485,24 @@ def is_in_range(case: Case, least: float = 1 / FAR, most: float = FAR) -> bool:
     With the usual range, products of a few of them are neither infinite nor rounded to 0. The gradient of ``1 / (1 / x)`` is 1; at
     1e-300 it is computed as 0, and a difference, whose step is larger, does not see that.
     """
-    seen = [True]
+    holds = [True]
 
     def see(value: Value, array: object) -> None:
         if isinstance(array, np.ndarray) and array.dtype.kind == "f":
             size = np.abs(array[np.isfinite(array) & (array != 0)])
-            seen[0] &= bool(((size <= most) & (size >= least)).all())
+            holds[0] &= bool(((size <= most) & (size >= least)).all())
 
     watch(lower(case.program), case, see)
-    return seen[0]
+    return holds[0]
 
 
 def _loss_at(executor: Executor, case: Case, direction: dict[str, Array], distance: float) -> float:
-    moved = {name: array + distance * direction[name] for name, array in {**case.feeds, **case.params}.items() if name in direction}
+    arrays = {name: array + distance * direction[name] for name, array in {**case.feeds, **case.params}.items() if name in direction}
     there = Case(
         case.program,
         case.loss_name,
-        {**case.feeds, **{n: a for n, a in moved.items() if n in case.feeds}},
-        {**case.params, **{n: a for n, a in moved.items() if n in case.params}},
+        {**case.feeds, **{n: a for n, a in arrays.items() if n in case.feeds}},
+        {**case.params, **{n: a for n, a in arrays.items() if n in case.params}},
     )
     try:
         value = observe(case.program, there, [case.loss_name], executor=executor).values.get(case.loss_name)
@@ -579,7 +579,7 @@ class Subject:
 
     def names_variables(self, case: Case) -> bool:
         """Whether names of a case's variables mean something to the passes: to their options, beside ``$loss``, or always."""
-        if any(each.on_trial.goes_by_names for each in inner_passes(self.passes(case))):
+        if any(pass_.on_trial.goes_by_names for pass_ in inner_passes(self.passes(case))):
             return True
         options = f"{self.what} {self.prepare}"
         words = set(re.findall(r"[^\s,{}()=\[\]'\"]+", options.replace(LOSS, "")))
@@ -606,31 +606,33 @@ class Subject:
         others = [] if self.reference is None else [self.reference]
         others += [self.prepare] if self.prepare and not is_prepared else []
         passes = [self.passes(case), *(as_pass(other, case.loss_name) for other in others)]
-        found = [each for one in passes for each in inner_passes(one) if not (isinstance(each, ExpandGradOps) and is_forward(case.program))]
-        claimed = max((each.tolerance for each in found), default=0.0)
+        inner = [
+            pass_ for one in passes for pass_ in inner_passes(one) if not (isinstance(pass_, ExpandGradOps) and is_forward(case.program))
+        ]
+        claimed = max((pass_.tolerance for pass_ in inner), default=0.0)
         return max(claimed, roundings(case.program)) if claimed else claimed
 
     @property
     def is_analysis(self) -> bool:
         """Whether no pass on trial is meant to change graphs."""
-        return all(each.is_analysis for each in inner_passes(as_pass(self.what, "loss")))
+        return all(pass_.is_analysis for pass_ in inner_passes(as_pass(self.what, "loss")))
 
     @cached_property
     def is_backward(self) -> bool:
         """Whether a backward is built, by the passes on trial or before them."""
-        passes = [each for what in (self.prepare, self.what) if what for each in inner_passes(as_pass(what, "loss"))]
-        return any(isinstance(each, FindOpPath) for each in passes)
+        passes = [pass_ for what in (self.prepare, self.what) if what for pass_ in inner_passes(as_pass(what, "loss"))]
+        return any(isinstance(pass_, FindOpPath) for pass_ in passes)
 
     @cached_property
     def is_after_backward(self) -> bool:
         """Whether the backward is there before the passes on trial run."""
-        return bool(self.prepare) and any(isinstance(each, CreateGradOps) for each in inner_passes(as_pass(self.prepare, "loss")))
+        return bool(self.prepare) and any(isinstance(pass_, CreateGradOps) for pass_ in inner_passes(as_pass(self.prepare, "loss")))
 
     def differentiates(self, case: Case) -> bool:
         """Whether the passes build the whole backward of the case's loss: no input chosen, none left out."""
-        passes = [each for what in (self.prepare, self.what) if what for each in inner_passes(as_pass(what, case.loss_name))]
-        paths = {(each.targets, each.inputs, each.no_grad) for each in passes if isinstance(each, FindOpPath)}
-        return paths == {((case.loss_name,), (), ())} and any(isinstance(each, CreateGradOps) for each in passes)
+        passes = [pass_ for what in (self.prepare, self.what) if what for pass_ in inner_passes(as_pass(what, case.loss_name))]
+        paths = {(pass_.targets, pass_.inputs, pass_.no_grad) for pass_ in passes if isinstance(pass_, FindOpPath)}
+        return paths == {((case.loss_name,), (), ())} and any(isinstance(pass_, CreateGradOps) for pass_ in passes)
 
     def __str__(self) -> str:
         against = "" if self.reference is None else f", compared with {self.reference or 'nothing'}"
@@ -649,15 +651,15 @@ def _parsed(text: str, known: tuple[type[Pass], ...]) -> Pass:
     return pipeline.passes[0] if len(pipeline.passes) == 1 else pipeline
 
 
-def inner_passes(each: Any) -> list[Pass]:
+def inner_passes(pass_: Any) -> list[Pass]:
     """The passes that a pass runs: those of a pipeline or a fixpoint, or itself."""
-    inner = getattr(each, "passes", None) or getattr(getattr(each, "inner", None), "passes", None)
-    return [each] if inner is None else [found for one in inner for found in inner_passes(one)]
+    inner = getattr(pass_, "passes", None) or getattr(getattr(pass_, "inner", None), "passes", None)
+    return [pass_] if inner is None else [innermost for one in inner for innermost in inner_passes(one)]
 
 
-def claimed_tolerance(each: Pass) -> float:
+def claimed_tolerance(pass_: Pass) -> float:
     """The largest tolerance that a pass, or one that it runs, needs."""
-    return max(found.tolerance for found in inner_passes(each))
+    return max(inner.tolerance for inner in inner_passes(pass_))
 
 
 # -- passes of the backward ----------------------------------------------------------------------
@@ -680,7 +682,7 @@ def standard_preparation(what: Pass | str) -> str:
     'find-op-path{targets=[$loss]}, expand-grad-ops, find-op-path{targets=[$loss]}'
     """
     passes = as_pass(what, "loss").parts()
-    if passes and passes[0].on_trial.after_backward and not any(isinstance(each, FindOpPath) for each in passes):
+    if passes and passes[0].on_trial.after_backward and not any(isinstance(pass_, FindOpPath) for pass_ in passes):
         return ", ".join(BACKWARD)
     names = [text.partition("{")[0] for text in BACKWARD]
     first = passes[0].name
@@ -759,11 +761,11 @@ def program_of(graph: Graph, case: Case) -> Program:
 def finished(graph: Graph) -> bool:
     """Whether a graph is one that can be scheduled; where the standard passes can complete its backward, they do it here."""
     if SINGLE_WRITER not in graph.properties and GradOps in graph.analyses:
-        ran = {type(each) for each in graph.journal.history}
+        ran = {type(past) for past in graph.journal.history}
         with verification(False), claims_checked(False):
-            for each in _FINISHING:
-                if type(each) not in ran:
-                    each.run(graph)
+            for pass_ in _FINISHING:
+                if type(pass_) not in ran:
+                    pass_.run(graph)
         verify(graph)
     return SINGLE_WRITER in graph.properties
 
@@ -873,13 +875,13 @@ class Trial:
         """
         assert self.after is not None
         new, ranks = self._renamed(), self.passes.group
-        wanted = list(dict.fromkeys([*(new.get(n, n) for n in self.expected.values), *names]))
+        names_to_read = list(dict.fromkeys([*(new.get(n, n) for n in self.expected.values), *names]))
         if ranks > 1 and self.changed:
-            found = observe_on_ranks(self.after, self.case, wanted, self.expected, ranks, compiled)
+            results = observe_on_ranks(self.after, self.case, names_to_read, self.expected, ranks, compiled)
         else:
-            found = observe(self.after, self.case, wanted, compiled)
-        values = {**found.values, **{old: found.values[name] for old, name in new.items() if name in found.values}}
-        return replace(found, values=values)
+            results = observe(self.after, self.case, names_to_read, compiled)
+        values = {**results.values, **{old: results.values[name] for old, name in new.items() if name in results.values}}
+        return replace(results, values=values)
 
     def check_rows(self) -> None:
         """Raise Unfit where the case has fewer rows than the ranks that are to share them."""
@@ -902,19 +904,19 @@ class Trial:
 
     def _requested_by_both(self) -> list[str]:
         """The targets that the reference adds to the case's, and the pass too."""
-        added = {value.name for value in self.graph.targets}.difference(self.case.targets)
-        return [name for name in self.referred if name in added]
+        new_names = {value.name for value in self.graph.targets}.difference(self.case.targets)
+        return [name for name in self.referred if name in new_names]
 
     @cached_property
     def intended(self) -> Observed:
         """Of what ``before`` gives, what the passes are there to change, as they say it becomes."""
         program, case = self.before, self.case
-        if all(type(each).intended is Pass.intended for each in inner_passes(self.passes)):
+        if all(type(pass_).intended is Pass.intended for pass_ in inner_passes(self.passes)):
             return Observed({}, {})
         gradients = [f"{p.name}{GRAD}" for p in program.all_parameters() if program.global_block().has_var(f"{p.name}{GRAD}")]
         known = observe(program, case, [*self.expected.values, *gradients])
-        found = self.passes.intended(program, {**known.scope, **known.values})
-        return Observed({n: a for n, a in found.items() if n in known.values}, {n: a for n, a in found.items() if n in known.scope})
+        intended = self.passes.intended(program, {**known.scope, **known.values})
+        return Observed({n: a for n, a in intended.items() if n in known.values}, {n: a for n, a in intended.items() if n in known.scope})
 
     @property
     def allowed(self) -> float:

@@ -37,9 +37,9 @@ def watch(graph: Graph, case: Case, see: See) -> None:
         scope.set(name, array)
     fed = {name: fed_array(name, array, *variables[name].declared) for name, array in case.feeds.items() if name in variables}
     for value in graph.inputs:
-        given = fed.get(value.name, case.params.get(value.name))
-        if given is not None:
-            see(value, given)
+        initial = fed.get(value.name, case.params.get(value.name))
+        if initial is not None:
+            see(value, initial)
     run = _Watched(graph, see)
     run.begin(dict(fed), scope)
     with np.errstate(all="ignore"), suppress(GraphadError, ArithmeticError, RecursionError):
@@ -117,9 +117,9 @@ class _Reusing(Prepared):
             arrays = [frames[at].get(x) for _, _, x, at in places]
             step(frames)
             for (out, at, _, _), array in zip(places, arrays, strict=True):
-                made = frames[at].get(out)
-                if isinstance(array, np.ndarray) and isinstance(made, np.ndarray) and array is not made:
-                    np.copyto(array, made, casting="no")
+                result = frames[at].get(out)
+                if isinstance(array, np.ndarray) and isinstance(result, np.ndarray) and array is not result:
+                    np.copyto(array, result, casting="no")
                     frames[at][out] = array
 
         return reusing
