@@ -248,6 +248,7 @@ def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Tensor] | None
     key = (fetched, *[(name, v.shape, v.dtype, v.flags.c_contiguous) if type(v) is np.ndarray else name for name, v in feeds.items()])
     found = run.functions.get(key)
     if found is None:
+        # The oldest goes: feeds of another shape in every run would otherwise keep a function each.
         if len(run.functions) >= MANY:
             del run.functions[next(iter(run.functions))]
         found = run.functions[key] = _Candidates()

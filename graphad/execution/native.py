@@ -98,6 +98,7 @@ def expression(call: Call) -> str:
     numbers = kinds[1:] if name == "where" else kinds
     if name == "where" and kinds[0] != "bool":
         return ""
+    # One type throughout: numba and numpy differ in what float32 and float64 together become.
     same = len(set(numbers)) == 1 and numbers[0] in _FLOATS and _kind(made) in (numbers[0], "bool")
     return text if same else ""
 
@@ -149,6 +150,7 @@ def loop_of(calls: Sequence[Call], outside: Sequence[Value], array_of: Callable[
     """
     results = {call.results[0] for call in calls}
     reads = list(dict.fromkeys(arg for call in calls for arg in call.args if arg not in results and not _is_constant(arg)))
+    # By array, not by value: what is read and written in place is one argument.
     params: dict[str, Value] = {}
     for value in (*reads, *outside):
         params.setdefault(array_of(value), value)

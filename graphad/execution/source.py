@@ -337,6 +337,7 @@ class _Writer:
         self.say(depth + 1, f"tile = slice(start, start + {tile})")
         for value, flat in flats.items():
             self.say(depth + 1, f"{pieces[value]} = {flat}[tile]")
+        # The last tile is shorter, and its buffers are as long as what is read.
         if last % tile:
             short = {buffer: self.fresh(f"{buffer}_part") for buffer in dict.fromkeys(buffers.values())}
             for buffer, shortened in short.items():

@@ -141,6 +141,7 @@ class _Propagation(Dataflow[Spec]):
         """What follows for values from the axes of the indices, an axis cutting the first dimension that it can."""
         found: dict[Value, Spec] = {}
         for value, own in zip(values, labels, strict=True):
+            # One axis cuts one dimension: of x in a product with itself both may have its index.
             taken: set[str] = set()
             dims = []
             for label in own:
@@ -166,6 +167,7 @@ class _Propagation(Dataflow[Spec]):
             return {}
         inputs = [(values, found.inputs[slot]) for slot, values in op.inputs.items()]
         outputs = [(values, found.outputs[slot]) for slot, values in op.outputs.items()]
+        # Backward facts come from all sides: what one operand's cut says of an index holds for the others too.
         sources, results = ([*outputs, *inputs], inputs) if self.backward else (inputs, outputs)
         axes = self.axes(sources, facts)
         new: dict[Value, Spec] = {}
@@ -256,6 +258,7 @@ def propagated(graph: Graph, mesh: ProcessMesh, indices: Indices, fixed: Mapping
     """
     known: dict[Value, Spec] = {value: spec for value, dims in fixed.items() if any(spec := tuple(axes or () for axes in dims))}
     for priority in (SAME, BROADCAST, REDUCED):
+        # Facts are joined with what is known, and no axis is taken away again, so this ends.
         before = None
         while before != known:
             before = dict(known)

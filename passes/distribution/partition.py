@@ -123,6 +123,7 @@ class _Partition:
         for value in list(graph.inputs):
             self.settle(value, self.wanted[value])
         self.block(graph)
+        # Only when all is cut: until then a sum may still get another reader.
         for each in graph.tree():
             for op in each.ordered_ops():
                 _reduce_later(op)
@@ -209,6 +210,7 @@ class _Partition:
         for name, labels in found.shapes.items() if found is not None and cuts else ():
             given = op.attrs.get(name)
             if isinstance(given, list | tuple) and len(given) == len(labels):
+                # -1 and 0 are no extents: an operator infers them, or copies them from what it reads, which is a part already.
                 local = [e if e < 1 else local_extent(e, self.mesh.parts(cuts.get(i, ()))) for e, i in zip(given, labels, strict=True)]
                 op.graph.set_attr(op, name, local)
         for slot, values in list(op.outputs.items()):
@@ -220,6 +222,7 @@ class _Partition:
     def plan(self, op: Op) -> _Plan:
         """How an operator is cut."""
         definition, found = op.definition, self.indices[op]
+        # Random numbers are drawn whole, so that they are those of one process; an update with a norm in it needs the whole as well.
         if found is None or definition is None or definition.random or (definition.state is not None and not is_by_element(op)):
             return _Plan(None, {}, {}, 1.0)
         tensors = _tensors(op, found)
@@ -263,6 +266,7 @@ class _Partition:
                 label for label in self.along(op, found, axis) if self._may_cut(found, extents[label], label, (*cuts.get(label, ()), axis))
             ]
             costs = {label: self.moved(op, found, axis, label) for label in [*able, None]}
+            # Of equal costs the first one: a cut rather than none.
             best = min(costs, key=lambda label: costs[label])
             if best is not None:
                 cuts[best] = (*cuts.get(best, ()), axis)
@@ -277,6 +281,8 @@ class _Partition:
 
     def _may_cut(self, found: Dimensions, extents: set[int], label: Label, axes: tuple[str, ...]) -> bool:
         parts = self.mesh.parts(axes)
+        # Padding must not meet real elements: dimensions of one index are padded alike only if they have one extent. Zeros are no
+        # neutral elements of a maximum or minimum.
         even = all(extent == -1 or extent % parts == 0 for extent in extents)
         if label in found.even or found.reduced.get(label) in ("max", "min"):
             return even
@@ -296,6 +302,7 @@ class _Partition:
     def _finished(self, value: Value, axis: str, labels: Labels, label: Label | None, found: Dimensions) -> float:
         """The share of a result's bytes that moves until it lies as it is to."""
         parts, wanted = self.mesh.parts([axis]), self.wanted.get(value, ())
+        # In a ring an all-reduce moves 2 (n - 1) / n of the bytes, a reduce-scatter half as many (Patarasuk and Yuan 2009).
         if label is not None and label not in labels and label in found.reduced:
             return (1 - 1 / parts) * (1 if axis in used_axes(wanted) else 2)
         if label is None or label not in labels:
@@ -353,6 +360,7 @@ class _Partition:
         """The sum, or the greatest or the least, of parts: in parts, where it is to be cut along the same axes."""
         rest = {axis for axis, kind in partial.items() if kind == "sum"}
         for dim, axes in enumerate(wanted):
+            # Scattered is a dimension that lies as it is to but for axes along which there is a sum to make anyway.
             added = axes[len(spec[dim]) :]
             if not added or spec[dim] != axes[: len(spec[dim])] or not rest.issuperset(added) or not self._is_even(shape[dim], axes):
                 continue
@@ -373,11 +381,13 @@ class _Partition:
         steps = [self._steps(extent, one, other) for extent, one, other in zip(shape, spec, wanted, strict=True)]
         gathered = {axis for away, _ in steps for axis in away}
         now = list(spec)
+        # Slices move nothing and make what follows smaller, so they come first, but for axes that another dimension has to give up.
         for dim, (away, added) in enumerate(steps):
             if added and not away and not gathered.intersection(added):
                 made = self._split(build, made, dim, shape[dim], added, now[dim])
                 now[dim] = wanted[dim]
         for dim, (away, _) in enumerate(steps):
+            # An axis that goes from one dimension to another: an all-to-all moves 1 / n of what an all-gather would.
             other = next((d for d, (gone, added) in enumerate(steps) if away and added == away and not gone and now[d] != wanted[d]), None)
             if other is not None and self._is_even(shape[dim], spec[dim]) and self._is_even(shape[other], wanted[other]):
                 attrs = {"split_axis": other, "concat_axis": dim, "nranks": self.mesh.parts(away), "ring_id": self.mesh.ring(away)}
@@ -490,6 +500,7 @@ def _reduce_later(op: Op) -> None:
         return
     (out,), writers = results, [value.writer for value in reads]
     first = writers[0]
+    # sum f(a, b) = f(sum a, sum b), if f is linear in all that it reads together and adds no constant.
     if first is None or definition.linear != set(op.inputs) or len(set(reads)) < len(reads) or op.type == first.type:
         return
     for value, writer in zip(reads, writers, strict=True):
@@ -525,6 +536,7 @@ def _gathered(spec: Spec, axis: str, labels: Sequence[Label | None], label: Labe
     place = _place(spec, axis)
     if place is None or (label is not None and labels[place] == label):
         return 0.0
+    # An all-to-all sends all but 1 / n of a part; an all-gather gets all the other parts.
     return (1 - 1 / parts) / (parts if label is not None and label in labels else 1)
 
 

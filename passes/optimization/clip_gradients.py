@@ -64,6 +64,7 @@ class ClipGradients(Pass):
         low = -self.bound if self.low is None else self.low
         if self.kind == "value":
             return as_applied({name: g.clip(low, self.bound) for name, g in gradients.items()})
+        # 1e-300 instead of a norm of 0: the factor is 1 then.
         return as_applied({name: np.asarray(g * min(1.0, self.bound / max(norms[name], 1e-300))) for name, g in gradients.items()})
 
     def _symbol(self, graph: Graph, name: str, updates: Updates) -> GraphSymbol:

@@ -66,6 +66,7 @@ def _applied(name: str) -> str:
 
 def updates_of(graph: Graph, parameters: tuple[str, ...]) -> Updates:
     """The updates of a graph; at first each parameter's gradient is ``<parameter>@GRAD``."""
+    # Kept among the analyses: forgotten as soon as a pass changes the graph that does not preserve it.
     updates: Updates | None = graph.analyses.get(Updates)
     if updates is None:
         updates = graph.analyses[Updates] = Updates({})

@@ -12,6 +12,7 @@ library = Library()
 exact, fast = library.exact, library.fast
 
 
+# ``uses == 1``: an operand that something else reads as well stays, and then there is more work than before.
 @fast
 def sum_of_scaled(x, y, *, a):
     left, right = ops.scale(x, scale=a), ops.scale(y, scale=a)
@@ -88,6 +89,7 @@ def sum_of_one(x):
     return ops.sum([x]), x
 
 
+# Exact: doubling changes the exponent alone.
 @exact
 def sum_of_the_same(x):
     return ops.sum([x, x]), ops.scale(x, scale=2.0), is_float(x)

@@ -34,6 +34,9 @@ def concat_of_concat(xs=several, ys=several, zs=several, *, a):
     return ops.concat([*xs, inner, *zs], axis=a), ops.concat([*xs, *ys, *zs], axis=a), inner.uses == 1
 
 
+# How many parts there are is no condition: both sides of a rule have one shape, which is that of x only if all parts are there.
+
+
 @exact(example=with_attributes((4, 3), n=2, s=[], a=0))
 def concat_of_split_in_two(x, *, n, s, a):
     return ops.concat(ops.split(x, num=n, sections=s, axis=a)[:2], axis=a), x
@@ -91,6 +94,7 @@ def is_known(shape):
     return -1 not in shape
 
 
+# A slice in the shape of x is all of x; if an extent is not known, equal shapes say nothing.
 @exact(example=with_attributes((2, 3), a=[0], s=[0], e=[9], f=[]))
 def slice_everything(x, *, a, s, e, f):
     return ops.slice(x, axes=a, starts=s, ends=e, infer_flags=f), x, compute(is_known, x.shape)

@@ -31,6 +31,9 @@ def whole_tensor(rng):
 # -- reductions ----------------------------------------------------------------------------------
 
 
+# That the axes have one element is no condition: both sides have one shape, so nothing else can be reduced.
+
+
 @exact(example=single_axis)
 def sum_over_one_element(x, *, d, k, r):
     return ops.reduce_sum(x, dim=d, keep_dim=k, reduce_all=r), x
@@ -95,6 +98,7 @@ def joined(first, second):
 
 def counted_from_front(first, second):
     """Whether both lists name axes, and none from the end."""
+    # Counted from both ends, one axis could be in both lists, as 1 and as -1. An empty list means all axes.
     return bool(first) and bool(second) and min(*first, *second) >= 0
 
 
@@ -157,6 +161,7 @@ def batched_matmul_by_transposed(x, y, *, a, s, t):
     return product, ops.matmul_v2(x, y, trans_x=t, trans_y=~s), compute(turned, a)
 
 
+# Not exact: an infinity times the zeros of the identity is nan.
 @fast(example=lambda rng: {"x": rng.normal(size=(2, 3)), "n": 3, "d": "float64", "s": False})
 def matmul_by_identity(x, *, n, d, s):
     return ops.matmul_v2(x, identity(num_rows=n, dtype=d), trans_y=s), x
