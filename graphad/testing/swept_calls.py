@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 
 import numpy as np
@@ -170,10 +170,32 @@ def append_over(w: CallProgram, op_type: str, name: str, overwrite: int, beside:
     call, value = varied(w.choices, op_type, w.interest), w.values[name]
     if call is None or not isinstance(value, np.ndarray):
         return []
+    if w.choices.chance(3):
+        call = _along_the_same(w, call, name)
     call = converted(call, name_of(value.dtype))
     draft = inferred(Draft(call.op, call.inputs, call.attrs, call.number))
     next_call = over(w, draft, name, beside) if draft is not None else None
     return w.append(*next_call, overwrite=overwrite) if next_call is not None else []
+
+
+AXES = ("axis", "axes", "dim")  # attributes that say along which axes an operator works
+
+
+def _along_the_same(w: CallProgram, call: Call, name: str) -> Call:
+    """The call along the axis that the operator works along which wrote a name, if both work along one: where pieces meet, say."""
+    writer = next((op for op in reversed(w.block.ops) if name in op.output_names()), None)
+    known = [] if writer is None else _axes(lookup(writer.type), writer.attrs)
+    if len(known) != 1 or len(_axes(call.op, call.attrs)) != 1:
+        return call
+    own = next(attr for attr in AXES if attr in call.op.attrs)
+    value = known[0] if call.op.attrs[own].kind == "int" else known
+    return call.with_attrs({**call.attrs, own: value}) or call
+
+
+def _axes(op: OpDef, attrs: Mapping[str, object]) -> list[object]:
+    """The axes that an operator works along, as far as attributes say."""
+    value = next((op.attr(name, attrs) for name in AXES if name in op.attrs), None)
+    return value if isinstance(value, list) else [value] if isinstance(value, int) else []
 
 
 # -- names -----------------------------------------------------------------------------------------
