@@ -8,85 +8,15 @@ or what it moves, whichever is longer (Williams et al. 2009).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from graphad.errors import InvalidValue
 from graphad.ir import Graph
-from graphad.ops import REGISTRY
 from graphad.passes.analyses import estimated
-from graphad.passes.analyses.cost import bytes_of, extents
+from graphad.passes.analyses.cost import extents
+from graphad.passes.analyses.traffic import Mesh, Traveled, roofline, sends, travels
 from graphad.passes.distribution import order_of
 from graphad.types import Sizes
-
-
-@dataclass(frozen=True)
-class Mesh:
-    """Machines of one kind, and what connects them.
-
-    Args:
-        ranks: how many there are.
-        alpha: seconds that a message takes however short it is.
-        beta: bytes a second between two neighbours.
-        flops: floating-point operations a second of one rank.
-        memory: bytes a second between a rank and its memory.
-
-    Raises:
-        ValueError: a number is not above 0, or ``alpha`` is below 0.
-    """
-
-    ranks: int = 1
-    alpha: float = 5e-6
-    beta: float = 25e9
-    flops: float = 100e12
-    memory: float = 2e12
-
-    def __post_init__(self) -> None:
-        if self.ranks < 1 or self.alpha < 0 or min(self.beta, self.flops, self.memory) <= 0:
-            raise InvalidValue(f"{self}: ranks are 1 or more, alpha is 0 or more, and rates are above 0")
-
-
-class Traveled(NamedTuple):
-    """What one rank sends for a collective: messages one after the other, and bytes."""
-
-    messages: int
-    bytes: float
-
-    def seconds(self, mesh: Mesh) -> float:
-        """How long that takes."""
-        return self.messages * mesh.alpha + self.bytes / mesh.beta
-
-
-def travels(type: str, size: float, ranks: int) -> Traveled:
-    """What a rank sends for a collective that it passes ``size`` bytes to, round a ring.
-
-    Args:
-        type: the operator's: ``c_allreduce_sum``, ``c_allgather``, ...
-        size: bytes that the rank passes in.
-        ranks: how many are in the ring.
-
-    Raises:
-        ValueError: it is no collective.
-
-    >>> travels("c_allreduce_sum", 4000, 4)
-    Traveled(messages=6, bytes=6000.0)
-    """
-    others = ranks - 1
-    if type.startswith("c_allreduce"):
-        return Traveled(2 * others, 2 * size * others / ranks)
-    if type == "c_reduce_sum":  # an all-reduce here
-        return Traveled(2 * others, 2 * size * others / ranks)
-    if type in ("c_reducescatter", "c_alltoall", "alltoall"):
-        return Traveled(others, size * others / ranks)
-    if type in ("c_allgather", "c_concat", "c_unshard"):
-        return Traveled(others, float(size * others))
-    if type == "c_broadcast":  # in parts, one after the other
-        return Traveled(others, float(size)) if others else Traveled(0, 0.0)
-    if type == "send_v2":
-        return Traveled(1, float(size))
-    if type in ("recv_v2", "barrier", "c_identity", "c_split", "c_shard"):
-        return Traveled(2 * others if type == "barrier" else 0, 0.0)
-    raise InvalidValue(f"{type!r} is no collective")
 
 
 class Communication(NamedTuple):
@@ -97,25 +27,19 @@ class Communication(NamedTuple):
     traveled: Traveled
 
 
-def communication(graph: Graph, ranks: int, batch: Sizes = 1) -> Communication:
-    """What the collectives of a graph send, outside of loops, if every one of them is on ``ranks`` ranks.
+def communication(graph: Graph, ranks: int | Mesh, batch: Sizes = 1) -> Communication:
+    """What the collectives of a graph send, outside of loops.
 
     Args:
         graph: a whole graph, as a pass of distribution leaves it.
-        ranks: how many there are.
+        ranks: how many there are in one ring; or the mesh of which its rings are axes.
         batch: what unknown extents of the data are taken to be, on one rank.
     """
-    shapes = extents(graph, batch)
+    mesh = Mesh(ranks) if isinstance(ranks, int) else ranks
     count: dict[str, int] = {}
     passed_in: dict[str, int] = {}
     messages, size = 0, 0.0
-    for op in graph.ops:
-        definition = REGISTRY.get(op.type)
-        if definition is None or not definition.ordered:
-            continue
-        own = sum(bytes_of(value, shapes) for value in op.reads())
-        type = "c_reducescatter" if op.type == "c_shard" and op.attrs.get("reduce") else op.type
-        sent = travels(type, own, ranks)
+    for _, type, own, sent in sends(graph, mesh, extents(graph, batch)):
         count[type] = count.get(type, 0) + 1
         passed_in[type] = passed_in.get(type, 0) + own
         messages, size = messages + sent.messages, size + sent.bytes
@@ -138,12 +62,8 @@ class Step(NamedTuple):
 def predicted(graph: Graph, mesh: Mesh, batch: Sizes) -> Step:
     """A run of a graph on each rank of a mesh, which has ``batch`` rows: operators by the roofline, collectives by alpha-beta."""
     cost = estimated(graph, batch)
-    compute = sum(
-        max(each.flops / mesh.flops, each.moved / mesh.memory)
-        for op, each in cost.ops.items()
-        if op.definition is None or not op.definition.ordered
-    )
-    return Step(compute, communication(graph, mesh.ranks, batch).traveled.seconds(mesh), cost.peak)
+    compute = sum(roofline(each, mesh) for op, each in cost.ops.items() if op.definition is None or not op.definition.ordered)
+    return Step(compute, communication(graph, mesh, batch).traveled.seconds(mesh), cost.peak)
 
 
 # -- pipelines -----------------------------------------------------------------------------------

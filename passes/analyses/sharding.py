@@ -86,10 +86,11 @@ def mesh_of(graph: Graph) -> ProcessMesh | None:
 
 
 def _fixed(graph: Graph, mesh: ProcessMesh) -> dict[Value, Fixed]:
-    """What annotations say of the values that they read and write."""
+    """What annotations say of the values that they read and write; an axis of one rank cuts nothing."""
     found: dict[Value, Fixed] = {}
     for op in annotation_ops(graph):
-        dims = parse_spec(" ".join(op.attrs.get("spec", ())), mesh)
+        words = parse_spec(" ".join(op.attrs.get("spec", ())), mesh)
+        dims = tuple(None if axes is None else tuple(axis for axis in axes if mesh.parts([axis]) > 1) for axes in words)
         for value in (op.input("X"), op.output("Out")):
             found[value] = dims
     return found

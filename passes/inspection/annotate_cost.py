@@ -13,6 +13,7 @@ from graphad.errors import InvalidValue
 from graphad.ir import Graph
 from graphad.ir.regions import is_loop
 from graphad.passes.analyses import Cost, OpCost, estimated
+from graphad.passes.analyses.traffic import Mesh, roofline, sent_by
 from graphad.rewriting import Pass
 
 
@@ -22,11 +23,16 @@ class AnnotateCost(Pass):
 
     Loops have ``trips`` as well, None where that is not known; ``graph.graph`` has the totals, and ``peak_memory``.
 
+    With a mesh, of the graph that one of its ranks runs: collectives have ``messages`` and ``bytes_sent`` (rings: alpha-beta), all
+    operators ``seconds`` (a roofline for the others), and ``graph.graph`` has ``compute``, ``communicate``, ``messages``, ``bytes_sent``.
+
     Args:
+        mesh: the grid of ranks, as ``data=8,model=4``, for what they send to each other.
+        alpha, beta, flops, memory: the machines, as of ``graphad.distribution.cost.Mesh``.
         batch: what unknown extents of the data are taken to be; the others follow by inference.
 
     Raises:
-        ValueError: ``batch`` is below 1.
+        ValueError: ``batch`` is below 1, the mesh is not written so, or a rate is not above 0.
 
     >>> import graphad as ga
     >>> text = "program { block 0 { var x: float32[-1, 3] var w: float32[3, 4] var y: float32[-1, 4] mul(X=x, Y=w) -> (Out=y) } }"
@@ -42,14 +48,46 @@ class AnnotateCost(Pass):
     idempotent = True
     is_analysis = True
     batch: int = 1
+    mesh: str = ""
+    alpha: float = 5e-6
+    beta: float = 25e9
+    flops: float = 100e12
+    memory: float = 2e12
 
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise InvalidValue(f"annotate-cost takes a batch of 1 sample at least, not batch={self.batch}")
+        self.machines()  # refuses rates that there are not
+
+    def machines(self) -> Mesh | None:
+        """The machines; None where no mesh is named."""
+        rates = {"alpha": self.alpha, "beta": self.beta, "flops": self.flops, "memory": self.memory}
+        return Mesh.of(self.mesh, **rates) if self.mesh else None
 
     def apply(self, graph: Graph) -> bool:
-        _annotate(graph, estimated(graph, self.batch))
+        cost = estimated(graph, self.batch)
+        _annotate(graph, cost)
+        if (mesh := self.machines()) is not None:
+            _on_mesh(graph, cost, mesh, self.batch)
         return False
+
+
+def _on_mesh(graph: Graph, cost: Cost, mesh: Mesh, batch: int) -> None:
+    """What a rank of a mesh computes and sends, in seconds."""
+    sent = sent_by(graph, mesh, batch)
+    totals = {"compute": 0.0, "communicate": 0.0, "messages": 0, "bytes_sent": 0.0}
+    for op, op_cost in cost.ops.items():
+        attributes = graph.nodes[op]
+        if op in sent:
+            seconds = sent[op].seconds(mesh)
+            attributes.update({"messages": sent[op].messages, "bytes_sent": sent[op].bytes, "seconds": seconds})
+            totals["communicate"] += seconds
+            totals["messages"] += sent[op].messages
+            totals["bytes_sent"] += sent[op].bytes
+        else:
+            attributes["seconds"] = roofline(op_cost, mesh)
+            totals["compute"] += attributes["seconds"]
+    graph.graph.update(totals)
 
 
 def _annotate(graph: Graph, cost: Cost) -> None:

@@ -1,0 +1,63 @@
+"""What a rank sends for a collective: messages and bytes round a ring (Patarasuk and Yuan 2009; Thakur et al. 2005)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from graphad.errors import InvalidValue
+
+
+class Rates(Protocol):
+    """What connects machines: seconds that a message takes however short it is, and bytes a second."""
+
+    @property
+    def alpha(self) -> float: ...
+
+    @property
+    def beta(self) -> float: ...
+
+
+class Traveled(NamedTuple):
+    """What one rank sends for a collective: messages one after the other, and bytes."""
+
+    messages: int
+    bytes: float
+
+    def seconds(self, mesh: Rates) -> float:
+        """How long that takes."""
+        return self.messages * mesh.alpha + self.bytes / mesh.beta
+
+
+def travels(type: str, size: float, ranks: int) -> Traveled:
+    """What a rank sends for a collective that it passes ``size`` bytes to, round a ring.
+
+    Args:
+        type: the operator's: ``c_allreduce_sum``, ``c_allgather``, ...
+        size: bytes that the rank passes in.
+        ranks: how many are in the ring.
+
+    Raises:
+        ValueError: it is no collective.
+
+    >>> travels("c_allreduce_sum", 4000, 4)
+    Traveled(messages=6, bytes=6000.0)
+    """
+    others = ranks - 1
+    if type.startswith("c_allreduce"):
+        return Traveled(2 * others, 2 * size * others / ranks)
+    if type == "c_reduce_sum":  # an all-reduce here
+        return Traveled(2 * others, 2 * size * others / ranks)
+    if type in ("c_reducescatter", "c_alltoall", "alltoall", "c_recut"):
+        return Traveled(others, size * others / ranks)
+    if type in ("c_allgather", "c_concat", "c_unshard"):
+        return Traveled(others, float(size * others))
+    if type == "c_broadcast":  # in parts, one after the other
+        return Traveled(others, float(size)) if others else Traveled(0, 0.0)
+    if type == "send_v2":
+        return Traveled(1, float(size))
+    if type in ("recv_v2", "barrier", "c_identity", "c_split", "c_shard", "c_clear_padding"):
+        return Traveled(2 * others if type == "barrier" else 0, 0.0)
+    raise InvalidValue(f"{type!r} is no collective")
+
+
+__all__ = ["Rates", "Traveled", "travels"]
