@@ -33,7 +33,8 @@ test: $(VENV)/dev ## Run the tests, a few minutes
 test-all: $(VENV)/dev ## Run what test leaves out: longer tests, and random programs in greater number
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --long -m "long or hypothesis" --hypothesis-profile=all --hypothesis-seed=1
 
-docs: $(VENV)/docs ## Build the documentation as a site: open site/index.html
+docs: $(VENV)/docs ## Draw the pictures of the documentation, run its notebooks, build it as a site: open site/index.html
+	$(BIN)/python -m tests.pictures > /dev/null
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "built: site/index.html"
 

@@ -180,3 +180,23 @@ def test_measured_memory_is_what_a_run_allocates() -> None:
 def test_experiments_that_cannot_be_are_refused(variants: Any, options: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         ga.experiment(network()[0], variants, **options)
+
+
+def test_scopes_and_executors_say_what_they_are() -> None:
+    scope = ga.Scope()
+    scope.set("w<1>", np.ones((2, 3), "float32"))
+    assert repr(scope) == "<Scope of 1 values>"
+    assert str(scope.table()).splitlines()[1].split() == ["w<1>", "float32", "[2,", "3]", "24"]
+    xml.dom.minidom.parseString(scope._repr_html_())
+    assert repr(ga.Executor()) == "<Executor: compiled>"
+    assert repr(ga.Executor(check_finite=True, passes="cse")) == "<Executor: compiled, check_finite=True, passes=cse>"
+
+
+def test_a_program_that_runs_again_shows_its_variables_as_before() -> None:
+    main, loss = network()
+    before = [repr(var) for var in main.list_vars()]
+    executor, scope = ga.Executor(), ga.Scope()
+    executor.run(loss.block.program.startup, scope=scope)
+    for _ in range(5):
+        executor.run(main, {"x": np.ones((2, 4), "float32")}, [loss], scope=scope)
+    assert [repr(var) for var in main.list_vars()] == before

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests import passes_page
+from tests.notebooks import CellError, check, notebook
 from tests.pages import PYTHON
-from tests.site_hooks import TUTORIALS, notebook
+from tests.site_hooks import TUTORIALS
 from tests.source_tree import ROOT
 
 DOCS = ROOT / "docs"
@@ -45,6 +46,28 @@ def test_a_notebook_has_the_blocks_of_its_page(name: str) -> None:
     assert code
     assert len({cell["id"] for cell in cells}) == len(cells)
     assert cells[0]["source"][0].startswith("# ")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_a_notebook_runs_from_the_first_cell_to_the_last(name: str) -> None:
+    check(DOCS / f"{name}.md")
+
+
+def test_a_notebook_that_prints_something_else_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n\n```python\nx = 1\n```\n\n```python\nprint(x)\n```\n\n```text\n2\n```\n", encoding="utf-8")
+    with pytest.raises(CellError, match=r"page.md, cell 1: the page shows\n2\n\nthe cell prints\n1\n"):
+        check(page)
+    cells = notebook(page.read_text(encoding="utf-8"))["cells"]
+    assert [cell.get("execution_count") for cell in cells] == [None, 1, 2]
+    assert cells[2]["outputs"] == [{"name": "stdout", "output_type": "stream", "text": ["2\n"]}]
+
+
+def test_links_of_notebooks_lead_to_the_pages_of_the_site() -> None:
+    (cell,) = notebook("See [the passes](passes.md#cse), ![a drawing](images/first.svg), [other](https://example.org/a.md).")["cells"]
+    text = "See [the passes](../passes.html#cse), ![a drawing](../images/first.svg), [other](https://example.org/a.md)."
+    assert "".join(cell["source"]) == text
 
 
 def test_links_to_parts_of_pages_lead_somewhere() -> None:

@@ -189,6 +189,10 @@ class Executor:
         self._idle: dict[tuple[Any, ...], list[Prepared]] = {}
         self._lock = Lock()
 
+    def __repr__(self) -> str:
+        given = {"check_finite": self.check_finite, "max_iterations": self.max_iterations, "passes": self.passes, "numba": self.numba}
+        return ", ".join([f"<Executor: {self.mode}", *(f"{name}={value}" for name, value in given.items() if value)]) + ">"
+
     def run(
         self,
         program: Program | None = None,

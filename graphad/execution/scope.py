@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.showing import Table
 from graphad.types import Array
 
 
@@ -58,6 +59,18 @@ class Scope:
     def __init__(self) -> None:
         self.arrays: dict[str, Array] = {}
         self.runs = 0
+
+    def __repr__(self) -> str:
+        return f"<Scope of {len(self.arrays)} values>"
+
+    def _repr_html_(self) -> str:
+        """The values' names and types, for notebooks."""
+        return self.table()._repr_html_()
+
+    def table(self) -> Table:
+        """The values that there are: name, dtype, shape, and bytes."""
+        rows = tuple((name, str(each.dtype), str(list(each.shape)), each.nbytes) for name, each in self.arrays.items())
+        return Table(("name", "dtype", "shape", "bytes"), rows)
 
     def set(self, name: str, array: object) -> None:
         """Store a copy of an array under a name; InvalidType unless it is of numbers, InvalidValue if some are masked."""

@@ -153,7 +153,7 @@ class Variable(Symbol):
 
         def __getattr__(self, name: str) -> NoReturn:
             hint = "" if name.startswith("_") else _instead_of(name)
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+            raise AttributeError(f"{_kind(self)!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __getitem__(self, key: object) -> Self:
         with at_users_line():
@@ -214,7 +214,7 @@ class Variable(Symbol):
         return memo[id(self)] if id(self) in memo else self.copy_to(block)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__} {self.name}: {self._dtype or 'float32'}[{_extents(self._shape)}]"
+        return f"{_kind(self)} {self.name}: {self._dtype or 'float32'}[{_extents(self._shape)}]"
 
 
 class Parameter(Variable):
@@ -267,6 +267,11 @@ def _instead_of(name: str) -> str:
     if name in REGISTRY:
         return f": layers.{name}(x)"
     return did_you_mean(name, [*(each for each in dir(Variable) if not each.startswith("_")), *INSTEAD])
+
+
+def _kind(var: Variable) -> str:
+    """What a variable is, whatever class watches it."""
+    return "Parameter" if isinstance(var, Parameter) else "Variable"
 
 
 def _width(var: Variable) -> int:
