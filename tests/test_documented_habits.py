@@ -1,11 +1,12 @@
 """Calls as numpy's, Fluid's and Paddle 2's documentation has them, one a line, and what numpy says: values, dtypes' kinds and slopes.
 
-The lines were written from the documentation, without a look at graphad.
+The lines were written from the documentation, without a look at graphad. ⏎ ends a line of a program that leaves its result in ``r``.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,9 @@ def arrays() -> dict[str, Array]:
         "z": rng.normal(size=(1, 3, 1, 4)),
         "seq": rng.normal(size=(3, 5, 4)),
         "im": images,
+        "iml": images.transpose(0, 2, 3, 1).copy(),
+        "vol": rng.normal(size=(1, 2, 4, 5, 6)),
+        "lo": rng.normal(size=(3, 4)),
         "img8": rng.normal(size=(2, 8, 4, 4)),
         "i": np.array([2, 0, 1]),
         "j": np.array([[1], [0], [3]]),
@@ -64,14 +68,36 @@ def lsm(x: Array, axis: int = -1) -> Array:
     return np.asarray(np.log(smax(x, axis)))
 
 
-WORDS = {"L": L, "ga": ga, "fluid": ga, "np": np, "sig": sig, "smax": smax, "lsm": lsm}
+def conv(x: Array, w: Array, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1) -> Array:
+    extent = (w.shape[2] - 1) * dilation + 1
+    x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (extent, extent), (2, 3))[:, :, ::stride, ::stride, ::dilation, ::dilation]
+    parts = zip(np.split(windows, groups, 1), np.split(w, groups, 0), strict=True)
+    return np.concatenate([np.einsum("nchwij,ocij->nohw", p, q) for p, q in parts], 1)
+
+
+def pool(x: Array, size: int, stride: int, reduce: Callable[..., Any], padding: int = 0, fill: float = -np.inf) -> Array:
+    x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)), constant_values=fill)
+    windows = np.lib.stride_tricks.sliding_window_view(x, (size, size), (2, 3))[:, :, ::stride, ::stride]
+    return np.asarray(reduce(windows, axis=(4, 5)))
+
+
+def W(*shape: int) -> Array:
+    return np.full(shape, 0.1)
+
+
+def P(value: float) -> Any:
+    return L.ParamAttr(initializer=ga.initializer.Constant(value))
+
+
+WORDS = {"L": L, "P": P, "W": W, "conv": conv, "pool": pool, "ga": ga, "fluid": ga, "np": np, "sig": sig, "smax": smax, "lsm": lsm}
 
 
 def evaluated(code: str, names: dict[str, Any]) -> list[Any]:
     """What a line says: the value of an expression, or of ``r`` after statements."""
     known = {**WORDS, **names}
-    if ";" in code:
-        exec(code, known)
+    if ";" in code or "⏎" in code:
+        exec(code.replace("⏎", "\n"), known)
         result = known["r"]
     else:
         result = eval(code, known)
@@ -94,7 +120,7 @@ def slope(reference: str, used: dict[str, Array], name: str, direction: Array) -
 @pytest.mark.parametrize("line", LINES)
 def test_a_call_means_what_its_documentation_says(line: str) -> None:
     call, reference = line.split("  ⇒  ")
-    mentioned = {node.id for node in ast.walk(ast.parse(call)) if isinstance(node, ast.Name)}
+    mentioned = {node.id for node in ast.walk(ast.parse(call.replace("⏎", "\n"))) if isinstance(node, ast.Name)}
     used = {name: array for name, array in arrays().items() if name in mentioned}
     expected = [np.asarray(each) for each in evaluated(reference, dict(arrays()))]
     main, startup = ga.Program(), ga.Program()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeGuard
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from graphad.ops.definition import did_you_mean
 from graphad.ops.tensor_literals import as_tensor, is_literal, unlisted
 from graphad.ops.tensor_methods import INSTEAD
 from graphad.program.source import at_users_line, located, user_line
-from graphad.types import FLOATS, KINDS, TENSOR, Shape, Tensor, TensorType, checked_shape, dtype_name
+from graphad.types import FLOATS, INTS, KINDS, TENSOR, Shape, Tensor, TensorType, checked_shape, dtype_name
 
 if TYPE_CHECKING:
     from graphad.program.block import Block
@@ -63,7 +63,9 @@ class Variable(Symbol):
     """A name in a block. ``shape`` has -1 where an extent is unknown, or its name (``Extent``); it is None before anything says it.
 
     Arithmetic (``+ - * / // % @ **``), comparisons, ``& | ^ ~``, subscripts and methods append operators to the program's current
-    block; numbers and numpy arrays become constants. ``/`` of integers is of float32. Two variables are the same one if ``a is b``.
+    block; numbers, numpy arrays and lists of numbers become constants. ``/`` of integers is of float32; integers and booleans beside numbers
+    of a wider kind are cast to it. A subscript of one integer, ``[1]``, counts as a number, as in Fluid's loops. Two variables are the same
+    one if ``a is b``.
 
     >>> import numpy as np
     >>> import graphad as ga
@@ -157,6 +159,10 @@ class Variable(Symbol):
 
     def __getitem__(self, key: object) -> Self:
         with at_users_line():
+            parts = key if isinstance(key, tuple) else (key,)
+            if any(_is_counter(part) for part in parts):
+                parts = tuple(part.squeeze(0) if _is_counter(part) else part for part in parts)
+                key = parts if isinstance(key, tuple) else parts[0]
             return super().__getitem__(key)
 
     def _beside(self, value: object) -> Self:
@@ -267,6 +273,11 @@ def _instead_of(name: str) -> str:
     if name in REGISTRY:
         return f": layers.{name}(x)"
     return did_you_mean(name, [*(each for each in dir(Variable) if not each.startswith("_")), *INSTEAD])
+
+
+def _is_counter(part: object) -> TypeGuard[Variable]:
+    """Whether a part of a subscript is one integer in a vector, as Fluid's loops count: it indexes as a number does, as in Fluid."""
+    return isinstance(part, Variable) and part.declared[0] == (1,) and part.dtype in INTS and part.dtype != "bool"
 
 
 def _kind(var: Variable) -> str:

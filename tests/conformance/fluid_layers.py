@@ -21,6 +21,7 @@ from tests.documented_fluid_rest import FLUID_REST
 from tests.documented_spellings import SPELLINGS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/fluid-layers.md"
+HABITS = Path(__file__).resolve().parents[1] / "documented_habits.txt"
 SIGNATURES: dict[str, str] = json.loads(Path(__file__).with_name("fluid_layers.json").read_text(encoding="utf-8"))
 
 # Why a layer that is there differs.
@@ -82,7 +83,9 @@ def _row(name: str) -> Row:
 
 def called() -> set[str]:
     """The layers of which a documented call is compared with numpy."""
-    return {name for call in (*FLUID, *FLUID_MORE, *FLUID_REST, *SPELLINGS) for name in re.findall(r"\w+", call.text)}
+    return {name for call in (*FLUID, *FLUID_MORE, *FLUID_REST, *SPELLINGS) for name in re.findall(r"\w+", call.text)} | {
+        name for name in re.findall(r"L\.(\w+)", HABITS.read_text(encoding="utf-8"))
+    }
 
 
 HEAD = """\
@@ -93,7 +96,7 @@ one, {differs} differ, {absent} are absent. This page is made by `make pictures`
 
 - *same*: what Fluid's signature has comes first in graphad's, in the same order and with the same defaults. There may be more.
 - *tested*: a call as Fluid's documentation has it is compared with numpy, and its gradient with central differences
-  (`tests/documented_fluid.py`, `tests/documented_fluid_more.py`, `tests/documented_fluid_rest.py`).
+  (`tests/documented_fluid.py`, `tests/documented_fluid_more.py`, `tests/documented_fluid_rest.py`, `tests/documented_habits.txt`).
 - Everywhere: a reduction to one element has the shape `[]`, where Fluid has `[1]`; there are no levels of detail (LoD); hints such as
   `use_cudnn` have no effect; a number or a numpy array may stand for a tensor.
 - A parameter has Paddle 2's name as well where that says the same: `x` for `input`, `axis` for `dim`, `keepdim` for `keep_dim`.
