@@ -63,7 +63,7 @@ class Variable(Symbol):
     """A name in a block. ``shape`` has -1 where an extent is unknown, or its name (``Extent``); it is None before anything says it.
 
     Arithmetic (``+ - * / // % @ **``), comparisons, ``& | ^ ~``, subscripts and methods append operators to the program's current
-    block; numbers, numpy arrays and lists of numbers become constants. ``/`` of integers is of float32; integers and booleans beside numbers
+    block; numbers, arrays and lists of numbers become constants. ``/`` of integers is of float32; integers and booleans beside numbers
     of a wider kind are cast to it. A subscript of one integer, ``[1]``, counts as a number, as in Fluid's loops. Two variables are the same
     one if ``a is b``.
 
