@@ -187,7 +187,7 @@ def raised() -> str:
 
 def messages() -> Iterator[str]:
     for number, call in enumerate(RAISED):
-        with ga.program_guard(ga.Program(), ga.Program()):
+        with ga.program_guard(ga.Program(), ga.Program()), ga.scope_guard(ga.Scope()):
             try:
                 with np.errstate(all="ignore"):
                     call()

@@ -12,7 +12,7 @@ from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.layers.checks import checked_flag, checked_float, checked_int, has_last_one
 from graphad.layers.helper import LayerHelper, checked_input, emitted, layer
 from graphad.layers.recorded import operator_layer
-from graphad.layers.values import constant, is_literal
+from graphad.layers.values import constant, is_literal, literal_type
 from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
 from graphad.types import FLOATS, dtype_name
@@ -86,10 +86,12 @@ def where(condition: Variable, x: object = None, y: object = None, name: str | N
             raise InvalidType("x and y come together: where(condition) gives places, where(condition, x, y) elements")
     if x is None:
         return emitted("where_index", [condition], name)  # type: ignore[no-any-return]
+    block = default_main_program().current_block()
+    if is_literal(x) and is_literal(y):
+        x = constant(block, "number", np.asarray(x, dtype_name(np.result_type(literal_type(x).dtype, literal_type(y).dtype))))
     like = x if isinstance(x, Variable) else y
     if not isinstance(like, Variable):
-        raise InvalidType(f"layers.where: x is {x!r} and y is {y!r}; at least one of them is a Variable")
-    block = default_main_program().current_block()
+        raise InvalidType(f"layers.where: x is {x!r} and y is {y!r}; a Variable, a number or an array is expected")
     operands = [constant(block, "number", item, like.tensor_type) if is_literal(item) else item for item in (x, y)]
     return emitted("where", [condition, *operands], name)  # type: ignore[no-any-return]
 
