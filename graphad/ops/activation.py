@@ -174,10 +174,16 @@ def _celu_type(X: TensorType, *, alpha: float = 1.0) -> TensorType:
     return same_float(X)
 
 
+def _celu_grad(X: Tensor, dOut: Tensor, Out: Tensor = None, *, alpha: float) -> Tensor:
+    """Paddle's programs leave the result out, which is computed again then."""
+    out = celu(X, alpha=alpha) if Out is None else Out
+    return where(X > 0.0, dOut, dOut * (out * (1.0 / alpha) + 1.0))
+
+
 @operator(
     "X -> Out",
     infer=_celu_type,
-    grad={"X": lambda X, Out, dOut, *, alpha: where(X > 0.0, dOut, dOut * (Out * (1.0 / alpha) + 1.0))},
+    grad={"X": _celu_grad},
     **FUNCTION,
     own=True,
     flops=4,

@@ -184,10 +184,10 @@ class OpDef(Traits):
         """Refuse on arrays what programs refuse: a word that is none of an attribute's choices would be taken for one of them."""
         types: list[Any] = []
         for value in inputs:
-            items = value if isinstance(value, list | tuple) else [value]
+            items: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
             if not all(item is None or isinstance(item, np.ndarray) for item in items):
                 return
-            found = [item if item is None else TensorType(item.shape, item.dtype.name) for item in items]
+            found = [None if item is None else TensorType(item.shape, item.dtype.name) for item in items]
             types.append(found if isinstance(value, list | tuple) else found[0])
         self.infer(*types, **attrs)
 

@@ -3,26 +3,61 @@
 graphad makes none of them: it writes a grad operator out before it differentiates it. Those of Paddle's programs mean what the rule
 of the operator gives when it is differentiated. Their slots are Paddle's: ``DDX`` is the cotangent of X@GRAD, ``DX`` the one of X,
 ``DDOut`` the one of Out@GRAD, ``DOut`` beside the inputs Out@GRAD itself, and beside the outputs, as ``DOutNew``, the cotangent of Out.
+
+From 2.4 on, Paddle names the slots of operators with one input otherwise (``grad_x@GRAD``, ``grad_out``), and some types
+(``sin_double_grad``). Both spellings are read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from graphad.ops.activation import celu, elu, leaky_relu, relu, sigmoid
+from graphad.errors import InvalidValue
+from graphad.ops.activation import celu, elu, leaky_relu, relu, sigmoid, softplus
 from graphad.ops.conv import conv2d, conv2d_transpose, conv3d, depthwise_conv2d
-from graphad.ops.definition import GRAD, GradOpDef, GradRule, Inputs, OpDef, Outputs, slots_of
-from graphad.ops.elementwise import abs_, elementwise_add, elementwise_div, elementwise_mul, elementwise_sub, log, rsqrt, sqrt, square, tanh
+from graphad.ops.definition import GRAD, GradOpDef, GradRule, Inputs, OpDef, Outputs, Slot, slots_of
+from graphad.ops.elementwise import (
+    abs_,
+    clip,
+    cos,
+    elementwise_add,
+    elementwise_div,
+    elementwise_mul,
+    elementwise_sub,
+    log,
+    pow_,
+    rsqrt,
+    sin,
+    sqrt,
+    square,
+    tanh,
+)
 from graphad.ops.like import fill_any_like, fill_zeros_like
 from graphad.ops.linalg import matmul, matmul_v2, mul
+from graphad.ops.padding import pad3d
+from graphad.ops.pooling import pool2d
 from graphad.ops.registry import REGISTRY
 from graphad.ops.shapes import reshape2
 from graphad.ops.tracing import cotangents
 from graphad.types import Tensor, TensorType
 
+# What Paddle 2.4 and later call the slots of operators with one input; ``X@GRAD`` and ``Out@GRAD`` are outputs.
+_SPELLINGS = {
+    "x": "X",
+    "grad_x": "DX",
+    "grad_x@GRAD": "DDX",
+    "grad_y@GRAD": "DDY",
+    "grad_input@GRAD": "DDInput",
+    "grad_filter@GRAD": "DDFilter",
+    "grad_out": "DOut",
+    "fwd_grad_out": "DOut",
+    "grad_out@GRAD": "DDOut",
+    "fwd_grad_out@GRAD": "DDOut",
+}
 _FROM_RESULT = "Out DX DDX -> DOut? DDOut?"
 _FROM_INPUT = "X DOut DDX -> DX? DDOut?"
+_LATER_INPUT = "X grad_out grad_x@GRAD -> X@GRAD? grad_out@GRAD?"
 _PRODUCT = "X Y DOut DDX? DDY? -> DX? DY? DDOut?"
 _ELEMENTS = "X Y DOut DDX? DDY? -> DX? DY? X@GRAD? Y@GRAD? DDOut?"
 _CONVOLUTION = "Input Filter DOutput DDInput? DDFilter? -> DInput? DFilter? DDOutput?"
@@ -51,6 +86,20 @@ _SIGNATURES: dict[OpDef, str] = {
     depthwise_conv2d: _CONVOLUTION,
     conv2d_transpose: _CONVOLUTION,
 }
+_LATER_CONVOLUTION = "Input Filter grad_out grad_input@GRAD? grad_filter@GRAD? -> Input@GRAD? Filter@GRAD? grad_out@GRAD?"
+_LATER: dict[OpDef, tuple[str, str]] = {
+    tanh: ("tanh_grad_grad", "Out grad_out grad_x@GRAD -> Out@GRAD? grad_out@GRAD?"),
+    sigmoid: ("sigmoid_grad_grad", "Out fwd_grad_out grad_x@GRAD -> Out@GRAD? fwd_grad_out@GRAD?"),
+    relu: ("relu_grad_grad", "Out grad_x@GRAD -> grad_out@GRAD?"),
+    leaky_relu: ("leaky_relu_grad_grad", "X grad_x@GRAD -> grad_out@GRAD?"),
+    abs_: ("abs_double_grad", "x grad_x@GRAD -> grad_out@GRAD?"),
+    clip: ("clip_double_grad", "X Min? Max? grad_x@GRAD -> grad_out@GRAD?"),
+    matmul_v2: ("matmul_v2_grad_grad", "X Y grad_out grad_x@GRAD? grad_y@GRAD? -> X@GRAD? Y@GRAD? grad_out@GRAD?"),
+    **{of: (f"{of.type}_grad_grad", _LATER_CONVOLUTION) for of in (conv2d, conv3d, depthwise_conv2d, conv2d_transpose)},
+    **{of: (f"{of.type}_grad_grad", _LATER_INPUT) for of in (elu, celu, square, log)},
+    **{of: (f"{of.type}_double_grad", _LATER_INPUT) for of in (sin, cos, pow_, softplus)},
+    **{of: (f"{of.type}_grad_grad", "Out grad_x grad_x@GRAD -> Out@GRAD? grad_out@GRAD?") for of in (sqrt, rsqrt)},
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,6 +107,12 @@ class DoubleGradOpDef(GradOpDef):
     """The definition of ``<type>_grad_grad``: it differentiates the rules of ``of``."""
 
     of: OpDef | None = None
+    needed: tuple[str, ...] = ()
+
+    def spelled(self, slot: str) -> str:
+        """The slot's name in Paddle before 2.4, in which the rules here are written."""
+        name = _SPELLINGS.get(slot, slot)
+        return f"{name[:-3]}{self._result}" if name in ("DOut", "DDOut") else name
 
     @property
     def _forward_definition(self) -> OpDef:
@@ -69,7 +124,8 @@ class DoubleGradOpDef(GradOpDef):
         return next(iter(self._forward_definition.outputs))
 
     def meaning(self, inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
-        known_tensors = {slot: values[0] for slot, values in inputs.items() if values}
+        known_tensors = {self.spelled(slot): values[0] for slot, values in inputs.items() if values}
+        self._check(known_tensors)
         starts = {slot: known_tensors[f"DD{slot}"] for slot in self._rules if f"DD{slot}" in known_tensors}
         known = {
             slot: known_tensors[slot]
@@ -92,10 +148,17 @@ class DoubleGradOpDef(GradOpDef):
     @property
     def _rules(self) -> Mapping[str, GradRule]:
         rules = self._forward_definition.grads or {}
-        return {slot: rule for slot, rule in rules.items() if f"DD{slot}" in self.inputs}
+        return {slot: rule for slot, rule in rules.items() if f"DD{slot}" in map(self.spelled, self.inputs)}
+
+    def _check(self, given: Mapping[str, object]) -> None:
+        """Slots of two spellings are all optional; in one of them they have to be there."""
+        missing = [name for name in self.needed if name not in given]
+        if missing:
+            raise InvalidValue(f"operator {self.type!r}: input slot {missing[0]!r} is missing")
 
     def _of(self, slot: str) -> str:
         """What an output is the cotangent of: a slot of the forward operator, or empty for the cotangent of its result."""
+        slot = self.spelled(slot)
         if slot == f"DD{self._result}":
             return ""
         return self._result if slot in (f"D{self._result}", f"D{self._result}New") else slot.removesuffix(GRAD).removeprefix("D")
@@ -125,14 +188,122 @@ class DoubleGradOpDef(GradOpDef):
 
     def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         """A cotangent has the type of what it is the cotangent of; that of the result, if neither is given, the one of X."""
-        result = next(inputs[s] for s in (f"D{self._result}", self._result, "X") if inputs.get(s) and s in self.inputs)
+        inputs = {self.spelled(slot): types for slot, types in inputs.items()}
+        self._check(inputs)
+        result = next(inputs[s] for s in (f"D{self._result}", self._result, "X") if inputs.get(s))
         return {slot: list(inputs.get(self._of(slot)) or result) for slot in self.outputs}
 
 
-def _definition_of(of: OpDef, signature: str) -> DoubleGradOpDef:
-    inputs, outputs = slots_of(signature)
+@dataclass(frozen=True, eq=False, repr=False)
+class TripleGradOpDef(GradOpDef):
+    """The definition of ``<type>_triple_grad``: it differentiates what the double gradient ``of`` computes.
+
+    ``reads`` are its slots with the inputs of ``of`` that they are (both spelled as before 2.4), ``starts`` those that are cotangents
+    of what ``of`` gives, and ``writes`` its results with the inputs of ``of`` that they are the cotangents of.
+    """
+
+    of: DoubleGradOpDef | None = None
+    reads: Mapping[str, str] = field(default_factory=dict)
+    starts: Mapping[str, str] = field(default_factory=dict)
+    writes: Mapping[str, str] = field(default_factory=dict)
+
+    def meaning(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
+        definition = self.of
+        assert definition is not None
+        given = {slot: values[0] for slot, values in inputs.items() if values}
+        operands = {name: given[slot] for slot, name in self.reads.items() if slot in given}
+        starts = {name: given[slot] for slot, name in self.starts.items() if slot in given}
+
+        def second(values: list[object]) -> list[object]:
+            known = {name: [value] for name, value in zip(operands, values, strict=True)}
+            absent = {name: [start] for name in definition.needed if name not in known for start in starts.values()}
+            found = definition.meaning({**absent, **known}, attrs, list(starts))
+            return [found[name][0] for name in starts]
+
+        found = dict(zip(operands, cotangents(second, list(operands.values()), list(starts.values())), strict=True))
+        results = {slot: (operands[self.writes[slot]], found[self.writes[slot]]) for slot in wanted}
+        return {slot: [fill_zeros_like(operand) if result is None else result] for slot, (operand, result) in results.items()}
+
+    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
+        """A cotangent has the type of what it is the cotangent of."""
+        operands = {name: types for slot, name in self.reads.items() if (types := inputs.get(slot))}
+        return {slot: list(operands[name]) for slot, name in self.writes.items() if name in operands}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LinearDoubleGradOpDef(GradOpDef):
+    """The definition of ``<type>_double_grad`` of a linear operator, which is the operator itself, on the cotangent of X@GRAD."""
+
+    of: OpDef | None = None
+
+    def meaning(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
+        assert self.of is not None
+        if attrs.get("pooling_type", "avg") != "avg":
+            raise InvalidValue(f"operator {self.type!r}: pooling_type is {attrs['pooling_type']!r}; the linear one is 'avg'")
+        given = {"value": 0.0} if "value" in self.of.attrs else {}
+        return {f"grad_out{GRAD}": [self.of(inputs[f"grad_x{GRAD}"][0], **{**attrs, **given})]}
+
+    def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
+        assert self.of is not None
+        (types,) = self.of.infer_types({"X": inputs[f"grad_x{GRAD}"]}, attrs).values()
+        return {f"grad_out{GRAD}": types}
+
+
+def _linear(of: OpDef) -> LinearDoubleGradOpDef:
+    inputs, outputs = slots_of("grad_x@GRAD -> grad_out@GRAD")
+    doc = f"The ``{of.type}`` of what ``{of.type}_grad`` gives the cotangent of."
+    return LinearDoubleGradOpDef(f"{of.type}_double_grad", doc, inputs, outputs, of.attrs, of.kernel, of.infer, None, of=of)
+
+
+# The operands and the cotangents of results, as Paddle 2.6 spells them, with what they are for the double gradient.
+_WAVE = "X=X grad_out_forward=DOut grad_x_grad_forward=DDX | grad_x@GRAD=DX grad_out_grad@GRAD=DDOut"
+_TRIPLE: dict[str, tuple[str, str]] = {
+    "tanh": (
+        "tanh_grad_grad",
+        "Out=Out grad_out_forward=DOut grad_x_grad_forward=DDX | grad_out_new@GRAD=DOutNew grad_out_grad@GRAD=DDOut",
+    ),
+    "sigmoid": ("sigmoid_grad_grad", "Out=Out fwd_grad_out=DOut grad_grad_x=DDX | grad_out@GRAD=DOutNew grad_grad_out@GRAD=DDOut"),
+    "sin": ("sin_double_grad", _WAVE),
+    "cos": ("cos_double_grad", _WAVE),
+    "matmul_v2": (
+        "matmul_v2_grad_grad",
+        "X=X Y=Y grad_out=DOut grad_grad_x=DDX grad_grad_y=DDY | grad_x@GRAD=DX grad_y@GRAD=DY grad_grad_out@GRAD=DDOut",
+    ),
+    "elementwise_add": ("elementwise_add_grad_grad", "DDX=DDX DDY=DDY | D_DDOut=DDOut"),
+    "elementwise_mul": ("elementwise_mul_grad_grad", "X=X Y=Y DOut=DOut DDX=DDX DDY=DDY | D_DX=DX D_DY=DY D_DDOut=DDOut"),
+    "pow": ("pow_double_grad", "X=X grad_out=DOut grad_grad_x=DDX | grad_x@GRAD=DX grad_grad_out@GRAD=DDOut"),
+}
+
+
+def _triple(op_type: str, double: str, text: str, outputs: Mapping[str, str]) -> TripleGradOpDef:
+    of = REGISTRY[double]
+    assert isinstance(of, DoubleGradOpDef)
+    reads, starts = (dict(pair.split("=") for pair in part.split()) for part in text.split("|"))
+    return TripleGradOpDef(
+        type=f"{op_type}_triple_grad",
+        doc=f"Cotangents of what ``{double}`` reads.",
+        inputs={slot: Slot(slot, optional=True) for slot in (*reads, *starts)},
+        outputs={slot: Slot(slot, optional=True) for slot in outputs},
+        attrs=of.attrs,
+        kernel=of.kernel,
+        infer=of.infer,
+        grads=None,
+        of=of,
+        reads=reads,
+        starts=starts,
+        writes=outputs,
+    )
+
+
+def _definition_of(op_type: str, of: OpDef, *signatures: str) -> DoubleGradOpDef:
+    """One definition for all spellings of the slots: where there are two, none of them alone is required."""
+    parts = [slots_of(signature) for signature in signatures]
+    inputs, outputs = ({**parts[0][side], **parts[-1][side]} for side in (0, 1))
+    needed = tuple(_SPELLINGS.get(slot.name, slot.name) for slot in parts[0][0].values() if not slot.optional)
+    if len(parts) > 1:
+        inputs = {name: slot if all(name in part[0] for part in parts) else slot._replace(optional=True) for name, slot in inputs.items()}
     return DoubleGradOpDef(
-        type=f"{of.type}_grad_grad",
+        type=op_type,
         doc=f"Cotangents of what ``{of.type}_grad`` reads.",
         inputs=inputs,
         outputs=outputs,
@@ -141,7 +312,23 @@ def _definition_of(of: OpDef, signature: str) -> DoubleGradOpDef:
         infer=of.infer,
         grads=None,
         of=of,
+        needed=needed,
     )
 
 
-REGISTRY.update({definition.type: definition for definition in (_definition_of(of, signature) for of, signature in _SIGNATURES.items())})
+def _named(text: str) -> dict[str, str]:
+    """The results, each called after the operand that it is the cotangent of."""
+    named = "D_{}" if "D_DDOut" in text else f"{{}}{GRAD}"
+    return {named.format(slot): name for slot, name in (pair.split("=") for pair in text.split("|")[0].split())}
+
+
+def _signatures() -> dict[str, tuple[OpDef, list[str]]]:
+    by_type = {f"{of.type}_grad_grad": (of, [signature]) for of, signature in _SIGNATURES.items()}
+    for of, (op_type, signature) in _LATER.items():
+        by_type.setdefault(op_type, (of, []))[1].append(signature)
+    return by_type
+
+
+REGISTRY.update({op_type: _definition_of(op_type, of, *signatures) for op_type, (of, signatures) in _signatures().items()})
+REGISTRY.update({f"{name}_triple_grad": _triple(name, double, text, _named(text)) for name, (double, text) in _TRIPLE.items()})
+REGISTRY.update({f"{of.type}_double_grad": _linear(of) for of in (pool2d, pad3d)})

@@ -514,10 +514,15 @@ def _instance_scale_grad(X: Tensor, Scale: Tensor, dY: Tensor, *, epsilon: float
     return sum_like(dY * (m.centered * m.inverse), Scale, axis=1)
 
 
+def _instance_bias_grad(dY: Tensor, Bias: Tensor = None) -> Tensor:
+    """Paddle's programs leave the bias itself out."""
+    return reduce_sum(dY, dim=[0, *range(2, dY.ndim)]) if Bias is None else sum_like(dY, Bias, axis=1)
+
+
 @operator(
     "X Scale? Bias? -> Y SavedMean SavedVariance",
     infer=_instance_norm_type,
-    grad={"X": _instance_x_grad, "Scale": _instance_scale_grad, "Bias": lambda Bias, dY: sum_like(dY, Bias, axis=1)},
+    grad={"X": _instance_x_grad, "Scale": _instance_scale_grad, "Bias": _instance_bias_grad},
     rows="X",
     flops=8,
 )

@@ -9,7 +9,8 @@ import pytest
 
 import graphad as ga
 from graphad.interop.report import refusals
-from graphad.ops import GRAD, REGISTRY, DoubleGradOpDef
+from graphad.ops import GRAD, REGISTRY, DoubleGradOpDef, lookup
+from graphad.ops.double_gradients import TripleGradOpDef
 from graphad.ops.sample import uniform
 from graphad.testing.samples import samples_of
 from graphad.types import Array
@@ -17,7 +18,11 @@ from graphad.types import Array
 STEP = 1e-6
 Values = dict[str, Array]
 ROWS = [definition for definition in REGISTRY.values() if isinstance(definition, DoubleGradOpDef)]
-OWN = {"DOutNew": "Out", f"X{GRAD}": "X", f"Y{GRAD}": "Y"}  # of what an output is the cotangent, where the name says it otherwise
+TRIPLES = [definition for definition in REGISTRY.values() if isinstance(definition, TripleGradOpDef)]
+OWN = {
+    "DOutNew": "Out",
+    **{f"{slot}{GRAD}": slot for slot in ("X", "Y", "Out", "Input", "Filter")},
+}
 
 
 class Given:
@@ -33,7 +38,8 @@ class Given:
         forward = {s: np.abs(np.asarray(v)) + 0.3 for s, v in sample.inputs.items() if s in definition.of.inputs and s != "Bias"}
         out = self.of.run({s: [v] for s, v in forward.items()}, self.attrs, list(definition.of.outputs))[self.result][0]
         self.values: Values = {**forward, self.result: out, f"D{self.result}": uniform(*out.shape, seed=1)}
-        self.starts = {s: uniform(*v.shape, seed=2) for s, v in forward.items() if f"DD{s}" in definition.inputs}
+        spelled = {definition.spelled(slot) for slot in definition.inputs}
+        self.starts = {s: uniform(*v.shape, seed=2) for s, v in forward.items() if f"DD{s}" in spelled}
 
     def first(self, values: Values) -> Values:
         """What the grad operator gives; where the result is none of the inputs, it is that of X."""
@@ -46,14 +52,20 @@ class Given:
         found = self.of.grad.meaning(inputs, self.attrs, [s + GRAD for s in self.starts])
         return {s: np.asarray(found[s + GRAD][0]) for s in self.starts}
 
-    def slots(self) -> dict[str, list[Array]]:
-        """The operator's inputs."""
+    def slots(self, later: bool) -> dict[str, list[Array]]:
+        """The operator's inputs, spelled as from Paddle 2.4 on, or as before; empty if it has no such spelling."""
         seconds = {f"DD{s}": v for s, v in self.starts.items()}
         firsts = {f"D{s}": v for s, v in self.first(self.values).items()}
-        return {s: [{**firsts, **self.values, **seconds}[s]] for s in self.definition.inputs}
+        known = {**firsts, **self.values, **seconds}
+        names = [
+            s for s in self.definition.inputs if (self.definition.spelled(s) == s) is not later or s in self.of.inputs or s == self.result
+        ]
+        there = {self.definition.spelled(s) for s in names}
+        return {s: [known[self.definition.spelled(s)]] for s in names} if there >= set(self.definition.needed) else {}
 
     def of_what(self, slot: str) -> str:
         """The value that an output of the operator is the cotangent of."""
+        slot = self.definition.spelled(slot)
         if slot == f"DD{self.result}":
             return f"D{self.result}"
         return OWN.get(slot, slot.removeprefix("D"))
@@ -67,10 +79,20 @@ class Given:
         return (sums[0] - sums[1]) / (2 * STEP)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.type)
-def test_they_are_slopes_of_the_gradients(row: DoubleGradOpDef) -> None:
+SPELLINGS = [(row, later) for row in ROWS for later in (False, True) if Given(row).slots(later)]
+
+
+def test_all_have_a_spelling() -> None:
+    assert {row.type for row, _ in SPELLINGS} == {row.type for row in ROWS}
+    assert {later for row, later in SPELLINGS if row.type in ("tanh_grad_grad", "matmul_v2_grad_grad")} == {False, True}
+    with pytest.raises(ga.errors.InvalidValue, match="tanh_grad_grad': input slot 'DOut' is missing"):
+        lookup("tanh_grad_grad").infer_types({"Out": [ga.types.TensorType((2,), "float64")]}, {})
+
+
+@pytest.mark.parametrize(("row", "later"), SPELLINGS, ids=lambda each: each.type if isinstance(each, DoubleGradOpDef) else "")
+def test_they_are_slopes_of_the_gradients(row: DoubleGradOpDef, later: bool) -> None:
     given = Given(row)
-    slots = given.slots()
+    slots = given.slots(later)
     found = row.run(slots, given.attrs, list(row.outputs))
     types = row.infer_types({s: [ga.types.TensorType(v[0].shape, v[0].dtype.name)] for s, v in slots.items()}, given.attrs)
     for slot, (cotangent,) in found.items():
@@ -78,6 +100,27 @@ def test_they_are_slopes_of_the_gradients(row: DoubleGradOpDef) -> None:
         assert (cotangent.shape, cotangent.dtype.name) == types[slot][0] == (given.values[name].shape, "float64")
         direction = uniform(*given.values[name].shape, seed=3)
         assert float(np.sum(cotangent * direction)) == pytest.approx(given.slope(name, direction), rel=1e-6, abs=1e-7), slot
+
+
+@pytest.mark.parametrize("row", TRIPLES, ids=lambda row: row.type)
+def test_triple_gradients_are_slopes_of_double_gradients(row: TripleGradOpDef) -> None:
+    assert row.of is not None
+    attrs = {"factor": 3.0} if row.type == "pow_triple_grad" else {}
+    values = {name: np.abs(uniform(3, 3, seed=i)) + 0.3 for i, name in enumerate(row.reads.values())}
+    starts = {name: uniform(3, 3, seed=7 + i) for i, name in enumerate(row.starts.values())}
+    slots = {s: [values[n]] for s, n in row.reads.items()} | {s: [starts[n]] for s, n in row.starts.items()}
+    found = row.run(slots, attrs, list(row.outputs))
+    absent = {name: np.zeros((3, 3)) for name in row.of.needed if name not in values}
+    for slot, (cotangent,) in found.items():
+        of, direction = row.writes[slot], uniform(3, 3, seed=11)
+
+        def weighted(sign: int, of: str = of, direction: Array = direction) -> float:
+            there = {n: [v + sign * STEP * direction if n == of else v] for n, v in {**absent, **values}.items()}
+            second = row.of.meaning(there, attrs, list(starts))  # type: ignore[union-attr]
+            return sum(float(np.sum(second[n][0] * start)) for n, start in starts.items())
+
+        slope = (weighted(1) - weighted(-1)) / (2 * STEP)
+        assert float(np.sum(cotangent * direction)) == pytest.approx(slope, rel=1e-6, abs=1e-7), slot
 
 
 def program(rows: str) -> ga.Program:
@@ -108,8 +151,39 @@ def test_what_is_left_out_counts_as_zeros() -> None:
     np.testing.assert_array_equal(ddout, feeds["ddy"])
 
 
-@pytest.mark.parametrize("op_type", ["tanh_triple_grad", "batch_norm_grad_grad"])
+@pytest.mark.parametrize("op_type", ["instance_norm_double_grad", "batch_norm_grad_grad"])
 def test_other_gradients_of_paddle_are_refused_with_what_to_do(op_type: str) -> None:
     main = ga.Program.parse(f"program {{ block 0 {{ var x: float64[2] var y: float64[2] {op_type}(X=x) -> (Y=y) }} }}")
     with pytest.raises(ga.errors.ExecutionError, match="read the program without its backward, and call append_backward"):
         ga.Executor().run(main, {"x": np.ones(2)}, ["y"])
+
+
+def test_what_is_linear_is_done_again() -> None:
+    x = uniform(1, 2, 4, 4)
+    window = {"ksize": [2, 2], "strides": [2, 2], "paddings": [0, 0], "pooling_type": "avg"}
+    found = lookup("pool2d_double_grad").run({f"grad_x{GRAD}": [x]}, window, [f"grad_out{GRAD}"])
+    np.testing.assert_array_equal(found[f"grad_out{GRAD}"][0], lookup("pool2d")(x, **window))
+    with pytest.raises(ga.errors.InvalidValue, match="pooling_type is 'max'"):
+        lookup("pool2d_double_grad").run({f"grad_x{GRAD}": [x]}, {**window, "pooling_type": "max"}, [])
+    around = {"paddings": [1, 0, 0, 1, 0, 0], "value": 5.0}
+    wide = uniform(1, 2, 3, 3, 3)
+    found = lookup("pad3d_double_grad").run({f"grad_x{GRAD}": [wide]}, around, [f"grad_out{GRAD}"])
+    np.testing.assert_array_equal(found[f"grad_out{GRAD}"][0], lookup("pad3d")(wide, **{**around, "value": 0.0}))
+
+
+@pytest.mark.parametrize(("op_type", "left_out"), [("celu", "Out"), ("instance_norm", "Bias")])
+def test_paddle_leaves_out_what_can_be_computed(op_type: str, left_out: str) -> None:
+    """The slots of ``celu_grad`` and ``instance_norm_grad`` in programs that Paddle 2.6 has made."""
+    definition = lookup(op_type)
+    shape = (2, 2, 3)
+    slots = {"X": [uniform(*shape)]} if op_type == "celu" else {"X": [uniform(*shape)], "Scale": [uniform(2)], "Bias": [uniform(2)]}
+    results = definition.run(slots, {}, list(definition.outputs))
+    cotangent = {f"{next(iter(definition.outputs))}{GRAD}": [uniform(*shape, seed=1)]}
+    grad = definition.grad
+    assert grad is not None
+    known = {slot: values for slot, values in {**slots, **results, **cotangent}.items() if slot in grad.inputs}
+    fewer = {slot: values for slot, values in known.items() if slot != left_out}
+    assert known.keys() != fewer.keys()
+    expected, found = (grad.run(each, {}, list(grad.outputs)) for each in (known, fewer))
+    for slot, values in expected.items():
+        np.testing.assert_allclose(found[slot][0], values[0], rtol=1e-12)

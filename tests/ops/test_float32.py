@@ -233,8 +233,11 @@ def test_the_moments_of_data_far_from_zero(op: str) -> None:
 def test_gradients_of_data_far_from_zero(op: str) -> None:
     x = rows(1e4, width=1)[:1000].reshape((-1, 1) if op == "batch_norm" else (1, -1))
     one, d = np.ones(1, "float32"), rows(0.0, width=1)[:1000].reshape(x.shape)
-    attrs = {"momentum": 0.0} if op == "batch_norm" else {}
-    inputs = {"X": [x], **({"Scale": [one], "Bias": [one], "Mean": [one], "Variance": [one]} if op == "batch_norm" else {})}
+    attrs: dict[str, object] = {"momentum": 0.0} if op == "batch_norm" else {}
+    inputs: dict[str, list[Array]] = {
+        "X": [x],
+        **({"Scale": [one], "Bias": [one], "Mean": [one], "Variance": [one]} if op == "batch_norm" else {}),
+    }
 
     def gradient(dtype: str) -> Array:
         given = {slot: [np.asarray(value[0], dtype)] for slot, value in inputs.items()}
