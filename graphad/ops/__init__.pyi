@@ -58,6 +58,7 @@ CHAPTERS: tuple[ModuleType, ...]
 __all__ = ['CHAPTERS', 'GRAD', 'REGISTRY', 'BranchDef', 'CallDef', 'ControlDef', 'DoubleGradOpDef', 'GradOpDef', 'LoopDef', 'OpDef', 'Sample', 'Slot', 'Symbol', 'find', 'grad_kernel', 'lookup', 'operator', 'region_operator']
 
 abs: OpDef
+abs_double_grad: DoubleGradOpDef
 abs_grad: GradOpDef
 abs_grad_grad: DoubleGradOpDef
 accuracy: OpDef
@@ -169,6 +170,7 @@ clear_in_array_grad: GradOpDef
 clip: OpDef
 clip_by_norm: OpDef
 clip_by_norm_grad: GradOpDef
+clip_double_grad: DoubleGradOpDef
 clip_grad: GradOpDef
 concat: OpDef
 concat_grad: GradOpDef
@@ -194,9 +196,11 @@ conv3d_grad_grad: DoubleGradOpDef
 conv3d_transpose: OpDef
 conv3d_transpose_grad: GradOpDef
 cos: OpDef
+cos_double_grad: DoubleGradOpDef
 cos_grad: GradOpDef
 cos_sim: OpDef
 cos_sim_grad: GradOpDef
+cos_triple_grad: TripleGradOpDef
 cosh: OpDef
 cosh_grad: GradOpDef
 create_array: OpDef
@@ -240,6 +244,7 @@ einsum_grad: GradOpDef
 elementwise_add: OpDef
 elementwise_add_grad: GradOpDef
 elementwise_add_grad_grad: DoubleGradOpDef
+elementwise_add_triple_grad: TripleGradOpDef
 elementwise_div: OpDef
 elementwise_div_grad: GradOpDef
 elementwise_div_grad_grad: DoubleGradOpDef
@@ -260,6 +265,7 @@ elementwise_mod_grad: GradOpDef
 elementwise_mul: OpDef
 elementwise_mul_grad: GradOpDef
 elementwise_mul_grad_grad: DoubleGradOpDef
+elementwise_mul_triple_grad: TripleGradOpDef
 elementwise_pow: OpDef
 elementwise_pow_grad: GradOpDef
 elementwise_sub: OpDef
@@ -427,6 +433,7 @@ matmul_grad_grad: DoubleGradOpDef
 matmul_v2: OpDef
 matmul_v2_grad: GradOpDef
 matmul_v2_grad_grad: DoubleGradOpDef
+matmul_v2_triple_grad: TripleGradOpDef
 matrix_power: OpDef
 matrix_power_grad: GradOpDef
 max_pool2d_with_index: OpDef
@@ -476,6 +483,7 @@ pad: OpDef
 pad2d: OpDef
 pad2d_grad: GradOpDef
 pad3d: OpDef
+pad3d_double_grad: LinearDoubleGradOpDef
 pad3d_grad: GradOpDef
 pad_grad: GradOpDef
 pixel_shuffle: OpDef
@@ -485,6 +493,7 @@ pixel_unshuffle_grad: GradOpDef
 polygamma: OpDef
 polygamma_grad: GradOpDef
 pool2d: OpDef
+pool2d_double_grad: LinearDoubleGradOpDef
 pool2d_gather_max: OpDef
 pool2d_gather_max_grad: GradOpDef
 pool2d_grad: GradOpDef
@@ -503,7 +512,9 @@ pool3d_spread_grad: GradOpDef
 pop_tape: OpDef
 pop_tape_grad: GradOpDef
 pow: OpDef
+pow_double_grad: DoubleGradOpDef
 pow_grad: GradOpDef
+pow_triple_grad: TripleGradOpDef
 prelu: OpDef
 prelu_grad: GradOpDef
 proximal_adagrad: OpDef
@@ -593,12 +604,15 @@ sigmoid_focal_loss: OpDef
 sigmoid_focal_loss_grad: GradOpDef
 sigmoid_grad: GradOpDef
 sigmoid_grad_grad: DoubleGradOpDef
+sigmoid_triple_grad: TripleGradOpDef
 sign: OpDef
 sign_grad: GradOpDef
 silu: OpDef
 silu_grad: GradOpDef
 sin: OpDef
+sin_double_grad: DoubleGradOpDef
 sin_grad: GradOpDef
+sin_triple_grad: TripleGradOpDef
 sinh: OpDef
 sinh_grad: GradOpDef
 size: OpDef
@@ -611,6 +625,7 @@ softmax_grad: GradOpDef
 softmax_with_cross_entropy: OpDef
 softmax_with_cross_entropy_grad: GradOpDef
 softplus: OpDef
+softplus_double_grad: DoubleGradOpDef
 softplus_grad: GradOpDef
 softshrink: OpDef
 softshrink_grad: GradOpDef
@@ -662,6 +677,7 @@ tanh_grad: GradOpDef
 tanh_grad_grad: DoubleGradOpDef
 tanh_shrink: OpDef
 tanh_shrink_grad: GradOpDef
+tanh_triple_grad: TripleGradOpDef
 tape_has_more: OpDef
 tensor_array_like: OpDef
 tensor_array_like_grad: GradOpDef
