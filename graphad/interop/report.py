@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from graphad.errors import GraphadError
 from graphad.ops import OpDef, Slot, find
 from graphad.ops.definition import checked_attr
 from graphad.ops.parameters import REQUIRED
-from graphad.program import Operator, Program
+from graphad.program import Operator, Program, in_own_form
 from graphad.program.operator import COMMON_ATTRS
 
 
@@ -26,10 +27,14 @@ def unknown_operators(program: Program) -> dict[str, int]:
 def refusals(program: Program) -> dict[str, int]:
     """Slots and attributes of known operators that their definitions do not have, and required ones that are missing, with counts.
 
+    Paddle's gradients of loops and branches are none where they can be brought into graphad's form.
+
     >>> import graphad as ga
     >>> refusals(ga.Program.parse("program { block 0 { tanh(X=x, Y=y) -> (Out=z) {speed=3} } }"))
     {"tanh: no attribute 'speed'": 1, "tanh: no input slot 'Y'": 1}
     """
+    with suppress(GraphadError):
+        program = in_own_form(program)
     ops = ((op, find(op.type)) for block in program.blocks for op in block.ops)
     return _counted(f"{op.type}: {what}" for op, row in ops if row is not None for what in _refused(op, row))
 

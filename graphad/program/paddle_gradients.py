@@ -1,8 +1,9 @@
-"""Paddle's gradients of branches in graphad's form: what ``conditional_block_grad`` does by name becomes an ``if_else_grad``.
+"""Paddle's gradients of branches and loops in graphad's form: what they do by name becomes an ``if_else_grad``, or a ``while_grad``.
 
 Paddle runs the gradient's block in the scope that the branch kept: it finds forward values, Out@GRAD and what is around by name, and
 gives zeros where the branch was not taken or has no gradient. ``if_else_grad`` says all of that: its block is inside the forward block,
-what is not of the forward block is passed in, and a second block makes the zeros. A program keeps Paddle's operators, and its bytes,
+what is not of the forward block is passed in, and a second block makes the zeros. The gradient of a loop is brought into the form that
+graphad gives it in the same way. A program keeps Paddle's operators, and its bytes,
 until it is lowered or run.
 """
 
@@ -18,16 +19,17 @@ from graphad.program.program import Program
 from graphad.program.source import located
 from graphad.program.variable import Variable
 
-_BRANCH_GRAD = "conditional_block_grad"
+_BRANCH_GRAD, _LOOP_GRAD = "conditional_block_grad", "while_grad"
+_FORWARD = {_BRANCH_GRAD: ("conditional_block", "Scope"), _LOOP_GRAD: ("while", "StepScopes")}
 
 
 def in_own_form(program: Program) -> Program:
-    """The program itself, or a copy in graphad's form if it has gradients of branches in Paddle's.
+    """The program itself, or a copy in graphad's form if it has gradients of branches or loops in Paddle's.
 
     Raises:
         ValueError: the forward operator of such a gradient is not in the program, or cannot be told.
     """
-    if not _has_branch_gradients(program):
+    if not _has_gradients(program):
         return program
     copy = program.clone()
     rewrite_gradients(copy)
@@ -35,10 +37,10 @@ def in_own_form(program: Program) -> Program:
 
 
 def rewrite_gradients(program: Program) -> None:
-    """Bring the gradients of branches into graphad's form, in place; ``in_own_form`` says which errors there are."""
-    if not _has_branch_gradients(program):
+    """Bring the gradients of branches and loops into graphad's form, in place; ``in_own_form`` says which errors there are."""
+    if not _has_gradients(program):
         return
-    forward = {op: _forward_block(program, op) for op in _branch_gradients(program)}
+    forward = {op: _forward_block(program, op) for op in _gradients(program)}
     for op, block in forward.items():
         op.attrs["sub_block"].parent_idx = block.idx
     for block in program.blocks:
@@ -46,25 +48,32 @@ def rewrite_gradients(program: Program) -> None:
     # The innermost first: what a gradient reads includes what the gradients in it read.
     for op in sorted(forward, key=lambda op: _depth(op, forward), reverse=True):
         block = op.block
-        block.ops = [_branch_gradient(op, forward[op]) if candidate is op else candidate for candidate in block.ops]
+        gradient = _branch_gradient(op, forward[op]) if op.type == _BRANCH_GRAD else _loop_gradient(op, forward[op])
+        block.ops = [gradient if candidate is op else candidate for candidate in block.ops]
 
 
-def _has_branch_gradients(program: Program) -> bool:
-    return len(program.blocks) > 1 and any(True for _ in _branch_gradients(program))
+def _has_gradients(program: Program) -> bool:
+    return len(program.blocks) > 1 and any(True for _ in _gradients(program))
 
 
-def _branch_gradients(program: Program) -> Iterator[Operator]:
-    return (op for block in program.blocks for op in block.ops if op.type == _BRANCH_GRAD)
+def _gradients(program: Program) -> Iterator[Operator]:
+    ops = (op for block in program.blocks for op in block.ops)
+    return (op for op in ops if op.type == _BRANCH_GRAD or (op.type == _LOOP_GRAD and _is_of_paddle(op)))
+
+
+def _is_of_paddle(op: Operator) -> bool:
+    """Whether the gradient of a loop finds values by name: it lists what the loop writes, and not what is passed in."""
+    own = ("original_input", "original_input_grad")
+    return bool(op.output(f"X{GRAD}")) and "Out" in op.inputs and not any(name in op.attrs for name in own)
 
 
 def _forward_block(program: Program, op: Operator) -> Block:
     """The block of the operator that wrote the scope which a gradient reads."""
-    (scope,) = op.input("Scope") if len(op.input("Scope")) == 1 else ("",)
-    operators = [
-        writer for block in program.blocks for writer in block.ops if writer.type == "conditional_block" and scope in writer.output("Scope")
-    ]
+    kind, slot = _FORWARD[op.type]
+    (scope,) = op.input(slot) if len(op.input(slot)) == 1 else ("",)
+    operators = [writer for block in program.blocks for writer in block.ops if writer.type == kind and scope in writer.output(slot)]
     if len(operators) != 1:
-        message = f"operator {op.type!r} is the gradient of the conditional_block that writes the scope {scope!r}; {len(operators)} do"
+        message = f"operator {op.type!r} is the gradient of the {kind} that writes the scope {scope!r}; {len(operators)} do"
         raise InvalidValue(located(message, op.source))
     block: Block = operators[0].attrs["sub_block"]
     return block
@@ -109,6 +118,62 @@ def _branch_gradient(op: Operator, forward: Block) -> Operator:
     inside = {"original_input": operands * 2, "original_output_grad": cotangents * 2, "original_input_grad": results + zeros}
     inputs = {"Cond": op.input("Cond"), "X": operands, "Scope": op.input("Scope"), f"Out{GRAD}": cotangents}
     return _like(op, "if_else_grad", inputs, {f"X{GRAD}": list(gradients.values())}, **attrs, **inside)
+
+
+def _loop_gradient(op: Operator, forward: Block) -> Operator:
+    """Cotangents of what the loop carries come first, in pairs; then those of what it only reads, which add up over the iterations.
+
+    A block of Paddle's has one name for the cotangent that comes in and for the one that goes out, and reads what a loop carries as it
+    was at the start of the iteration.
+    """
+    block: Block = op.attrs["sub_block"]
+    gradients = {x: g for x, g in zip(op.input("X"), op.output(f"X{GRAD}"), strict=False) if EMPTY not in (x, g)}
+    outside, inside = op.input(f"Out{GRAD}"), list(op.attrs.get("original_output_grad") or op.input(f"Out{GRAD}"))
+    carried = [name.removesuffix(GRAD) for name in inside]
+    unknown = [name for name in gradients if name in op.input("Out") and name not in carried]
+    if unknown or len(inside) != len(outside):
+        raise InvalidValue(
+            located(f"operator {op.type!r}: nothing says what the cotangent of {(unknown or inside)[0]!r} starts from", op.source)
+        )
+    read = _read_first(block)
+    for name in [name for name in read if name in op.input("Out")]:
+        _read_saved(block, forward, name, op)
+    around = [n for n in _read_first(block) if n not in inside and n not in forward.vars and n not in block.vars]
+    captured = [name for name in gradients if name not in carried]
+    operands = list(dict.fromkeys([*captured, *around]))
+    written = {name for candidate in block.ops for name in candidate.output_names()}
+    for name in (*operands, *inside):
+        block.vars[name] = _argument(op.block, block, name)
+    results = [_next(block, name, op) if name in written else name for name in inside]
+    added = [name + GRAD if name + GRAD in written else _zeros(block, name, op) for name in captured]
+    slots = {"X": operands, "StepScopes": op.input("StepScopes"), f"Out{GRAD}": outside}
+    names = {"original_input": operands, "original_output_grad": inside, "original_input_grad": [*results, *added]}
+    cotangents = [*(gradients.get(name, EMPTY) for name in carried), *(gradients[name] for name in captured)]
+    return _like(op, _LOOP_GRAD, slots, {f"X{GRAD}": cotangents}, sub_block=block, **names)
+
+
+def _read_saved(block: Block, forward: Block, name: str, op: Operator) -> None:
+    """Let a gradient's block read what is carried as it was at the start of the iteration, of which the loop's block keeps a copy."""
+    first = next((i for i, each in enumerate(forward.ops) if name in each.output_names()), len(forward.ops))
+    if any(name in each.input_names() for each in forward.ops[first:]):
+        raise InvalidValue(
+            located(f"operator {op.type!r}: its loop reads {name!r} again after writing it, so that it has no one value", op.source)
+        )
+    saved = f"{name}@SAVED"
+    if saved not in forward.vars:
+        var = _argument(forward, forward, name)
+        forward.vars[saved] = Variable.trusted(forward, saved, var._shape, var._dtype, var.stop_gradient, var.type)
+        forward.ops.insert(first, Operator(forward, "assign", {"X": [name]}, {"Out": [saved]}, {}, op.role, op.source, op.made_by))
+    for each in block.ops:
+        each.inputs = {slot: [saved if n == name else n for n in names] for slot, names in each.inputs.items()}
+
+
+def _next(block: Block, name: str, op: Operator) -> str:
+    """The cotangent for the iteration before, under a name of its own, at the end of a block."""
+    like, result = block.vars[name], block.program.names.generate(name)
+    block.vars[result] = Variable.trusted(block, result, like._shape, like._dtype, False, like.type)
+    block.ops.append(Operator(block, "assign", {"X": [name]}, {"Out": [result]}, {}, op.role, op.source, op.made_by))
+    return result
 
 
 def _read_first(block: Block) -> dict[str, None]:
