@@ -19,7 +19,8 @@ from graphad.program.program import Program
 from graphad.program.source import located
 from graphad.program.variable import Variable
 
-_BRANCH_GRAD, _LOOP_GRAD = "conditional_block_grad", "while_grad"
+_BRANCH_GRAD = "conditional_block_grad"
+_LOOP_GRAD = "while_grad"
 _FORWARD = {_BRANCH_GRAD: ("conditional_block", "Scope"), _LOOP_GRAD: ("while", "StepScopes")}
 
 

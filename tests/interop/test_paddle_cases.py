@@ -15,6 +15,8 @@ from tests.interop.stored import after, cases, forward
 NAMES = pytest.mark.parametrize("name", sorted(cases()))
 # Reads the forward output here; Paddle does not pass it in.
 OTHER_INPUTS = {"elementwise_pow_grad"}
+# Zeros in Paddle, because of a branch in a loop; what it is by central differences here (test_paddle_loops.py).
+WRONG_IN_PADDLE = ("while_with_cond_inside",)
 
 
 def complete(program: ga.Program) -> bool:
@@ -32,7 +34,7 @@ def written_by_paddle(case: Case) -> dict[str, str]:
 
 def test_there_are_bytes_of_nearly_every_case() -> None:
     assert len(cases()) == 48
-    assert sum(complete(load_program(after(name))) for name in cases()) >= 39
+    assert sum(complete(load_program(after(name))) for name in cases()) >= 45
 
 
 @NAMES
@@ -77,11 +79,11 @@ def test_paddles_own_backward(name: str) -> None:
     """It runs here and gives what it gave there, where it has no operator that is not known or has another form."""
     case, program = cases()[name], load_program(after(name))
     if not complete(program):
-        assert name.startswith("while") or name in ("double_grad_through_while", "binary_ops", "broadcast_trailing")
+        assert name in ("while_tensor_array", "binary_ops", "broadcast_trailing")
         return
     written = written_by_paddle(case)
-    assert written or case.doc["call"]["api"] == TWICE or case.doc["status"] != "ok"
-    for label, variable in written.items():
+    assert written or case.doc["status"] != "ok" or case.doc["call"]["api"] == TWICE
+    for label, variable in written.items() if name not in WRONG_IN_PADDLE else ():
         close(run(program, case, [variable])[0], case.arrays[f"paddle/{label}"])
 
 
