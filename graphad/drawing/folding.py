@@ -18,9 +18,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from graphad.drawing.nesting import CARRIED, Arrow
+from graphad.drawing.nesting import CARRIED, Arrow, Nesting, is_absent, operands_of, outcomes_of
 from graphad.drawing.pairs import Pairs, gradient_of
 from graphad.ir import Graph, Node, Op, Value
+from graphad.ir.residuals import forward_graph
 from graphad.program import FORWARD, Block
 
 LEAST_SAVED = 4  # operators: a repetition that spares fewer is drawn as it is
@@ -138,21 +139,102 @@ class _Run:
         return self.start + self.period * self.count
 
 
-def fold_repeats(graph: Graph, pairs: Pairs) -> Folding:
-    """The repetitions among the operators of one graph, the longest first, and then those within what is left."""
-    folding = Folding()
+def fold_repeats(graph: Graph, nesting: Nesting) -> Folding:
+    """The repetitions among the operators of a graph and of those nested in its forward, the longest first, then those within what is left.
+
+    Args:
+        graph: what is drawn.
+        nesting: the same, with all nested graphs.
+    """
+    folding, pairs = Folding(), Pairs(nesting)
     ops = list(graph.ordered_ops())
-    main = [op for op in ops if op.role == FORWARD] or ops
-    followers = _followers(main, ops, pairs)
+    _fold_graph([op for op in ops if op.role == FORWARD] or ops, ops, pairs, nesting, folding)
+    gradients: dict[Graph, list[Graph]] = {}
+    for nested in nesting.regions:
+        forward = forward_graph(nested)
+        if forward is not None:
+            gradients.setdefault(forward, []).append(nested)
+    updates = [op for op in ops if op.role != FORWARD and not op.graphs]
+    for nested, region in nesting.regions.items():
+        if forward_graph(nested) is not None or region.op in folding.representatives:
+            continue
+        ops = list(nested.ordered_ops())
+        main = _with_results([op for op in ops if op.role == FORWARD], nested)
+        others = [op for gradient in gradients.get(nested, ()) for op in gradient.ordered_ops()]
+        if _fold_graph(main, [*ops, *others, *updates], pairs, nesting, folding):
+            for op in [*(nesting.regions[gradient].op for gradient in gradients.get(nested, ())), region.op]:
+                _fold_around(op, folding)
+    return folding
+
+
+def _fold_graph(main: list[Op], ops: Sequence[Op], pairs: Pairs, nesting: Nesting, folding: Folding) -> bool:
+    """Fold the repetitions in ``main``, with what belongs to it among ``ops``; return whether there are any."""
+    followers = _followers(main, ops, pairs, nesting)
+    before = len(folding.repeats)
     for _ in range(LEVELS):
         runs = list(_runs(main))
         if not runs:
             break
         for run in runs:
-            _fold(main, run, followers, folding)
+            _fold(main, run, followers, nesting, folding)
         folded = folding.representatives.keys()
         main = [op for op in main if op not in folded]
-    return folding
+    return len(folding.repeats) > before
+
+
+def _with_results(ops: Sequence[Op], graph: Graph) -> list[Op]:
+    """The operators in order, each copy into a result of the graph right after what it copies: a loop has those at the end of its body."""
+    known, copies = set(ops), dict[Op, list[Op]]()
+    for op in ops:
+        operands, results = list(op.reads()), list(op.writes())
+        if len(operands) == len(results) == 1 and results[0] in graph.results and operands[0].writer in known:
+            copies.setdefault(operands[0].writers[0], []).append(op)
+    moved = {op for followers in copies.values() for op in followers}
+    ordered: list[Op] = []
+    waiting = [op for op in reversed(ops) if op not in moved]
+    while waiting:
+        op = waiting.pop()
+        ordered.append(op)
+        waiting += reversed(copies.get(op, ()))
+    return ordered
+
+
+# -- around loops and branches ---------------------------------------------------------------------
+# What enters the copies in a nested graph, and what they leave, is drawn once, too:
+#
+#     fill_constant ─▶ h0 ─▶ while { h0 … }         fill_constant ─▶ h0 ─▶ while { h0 …, twice }
+#     fill_constant ─▶ h1 ─▶       { h1 … }    ⇒
+
+
+def _fold_around(op: Op, folding: Folding) -> None:
+    """Let operands and results of copies be drawn as those of the copy that is drawn."""
+    inputs = {operand.inner[0]: operand.outer for operand in operands_of(op) if operand.inner and not is_absent(operand.outer)}
+    for inner, outer in inputs.items():
+        drawn = inputs.get(folding.value(inner))
+        if drawn is not None:
+            _fold_source(outer, drawn, op, folding)
+    results = {inner[0]: outer for outer, inner in outcomes_of(op) if inner and not is_absent(outer)}
+    for inner, outer in results.items():
+        drawn = results.get(folding.value(inner))
+        if drawn is not None and drawn is not outer and all(reader in folding.representatives for reader in outer.readers):
+            folding.representatives.setdefault(outer, drawn)
+
+
+def _fold_source(value: Value, drawn: Value, op: Op, folding: Folding) -> None:
+    """Let a value, and what alone leads to it, be drawn as another one, if only folded operators and those with nested graphs read it."""
+    if value is drawn or value in folding.representatives or drawn in folding.representatives:
+        return
+    if not all(reader is op or reader.graphs or reader in folding.representatives for reader in value.readers):
+        return
+    writer, other = value.writer, drawn.writer
+    if writer is None and other is None:
+        folding.representatives[value] = drawn
+    if writer is None or other is None or writer is other or writer.graphs or _signature(writer) != _signature(other):
+        return
+    folding.representatives[writer] = other
+    folding.representatives.update(zip(writer.writes(), other.writes(), strict=True))
+    for mine, its in zip(writer.reads(), other.reads(), strict=True):
+        _fold_source(mine, its, writer, folding)
 
 
 # -- finding ---------------------------------------------------------------------------------------
@@ -259,7 +341,7 @@ def _signature(op: Op) -> object:
 # -- what goes with an operator --------------------------------------------------------------------
 
 
-def _followers(main: Sequence[Op], ops: Sequence[Op], pairs: Pairs) -> dict[Op, list[tuple[str, Op]]]:
+def _followers(main: Sequence[Op], ops: Sequence[Op], pairs: Pairs, nesting: Nesting) -> dict[Op, list[tuple[str, Op]]]:
     """For each operator of the forward those that the backward and the optimizer made of it, with how they belong to it."""
     known = set(main)
     readers: dict[Value, Op] = {}
@@ -267,6 +349,7 @@ def _followers(main: Sequence[Op], ops: Sequence[Op], pairs: Pairs) -> dict[Op, 
         for value in op.reads():
             if not value.writers:
                 readers.setdefault(value, op)
+                readers.setdefault(nesting.outer(value), op)
     followers: dict[Op, list[tuple[str, Op]]] = {}
     for op in ops:
         if op not in known:
@@ -291,13 +374,13 @@ def _owners(op: Op, pairs: Pairs, readers: Mapping[Value, Op]) -> Iterator[Op]:
 # -- folding ---------------------------------------------------------------------------------------
 
 
-def _fold(main: Sequence[Op], run: _Run, followers: Mapping[Op, list[tuple[str, Op]]], folding: Folding) -> None:
+def _fold(main: Sequence[Op], run: _Run, followers: Mapping[Op, list[tuple[str, Op]]], nesting: Nesting, folding: Folding) -> None:
     copies = [list(main[run.start + k * run.period : run.start + (k + 1) * run.period]) for k in range(run.count)]
     keyed = [_keyed(copy, followers) for copy in copies]
-    looks = [tuple((key, *op.outputs) for key, op in ops.items()) for ops in keyed]
+    looks = [tuple((key, *op.outputs, *map(is_absent, op.writes())) for key, op in ops.items()) for ops in keyed]
     kinds = Counter(looks)
     drawn = max(range(run.count), key=lambda k: (kinds[looks[k]], -k))  # the most usual copy: the first one often lacks a gradient
-    shared = _outside(copies, keyed)
+    shared = _outside(keyed, nesting)
     repeat = Repeat(run.count, list(keyed[drawn].values()), copies)
     number = len(folding.repeats)
     for k, ops in enumerate(keyed):
@@ -307,8 +390,8 @@ def _fold(main: Sequence[Op], run: _Run, followers: Mapping[Op, list[tuple[str, 
             for value in op.writes():
                 folding.place(value, number, k)
             if counterpart is not None and k != drawn:
-                _represent(op, counterpart, shared, folding)
-        for value in (value for op in ops.values() for value in op.reads()):
+                _represent(op, counterpart, shared, nesting, folding)
+        for value in (nesting.outer(value) for op in ops.values() for value in op.reads()):
             if not value.writers and value not in shared:
                 folding.place(value, number, k)
     repeat.differs, repeat.differing = _differences(copies)
@@ -329,27 +412,28 @@ def _keyed(copy: Sequence[Op], followers: Mapping[Op, list[tuple[str, Op]]]) -> 
     return ops_by_key
 
 
-def _outside(copies: Sequence[Sequence[Op]], keyed: Sequence[Mapping[object, Op]]) -> set[Value]:
+def _outside(keyed: Sequence[Mapping[object, Op]], nesting: Nesting) -> set[Value]:
     """Values given from outside that several copies read."""
     copy_of: dict[Value, int] = {}
     shared = set()
     for k, ops in enumerate(keyed):
         for op in ops.values():
-            for value in op.reads():
+            for value in map(nesting.outer, op.reads()):
                 if not value.writers and copy_of.setdefault(value, k) != k:
                     shared.add(value)
     return shared
 
 
-def _represent(op: Op, counterpart: Op, shared: set[Value], folding: Folding) -> None:
+def _represent(op: Op, counterpart: Op, shared: set[Value], nesting: Nesting, folding: Folding) -> None:
     """One operator is drawn for another, and so are its results and what it alone is given."""
     folding.representatives[op] = counterpart
     for slot, values in op.outputs.items():
         for value, other in zip(values, counterpart.outputs.get(slot, ()), strict=False):
-            if value is not other and value not in folding.representatives:
+            if value is not other and value not in folding.representatives and not is_absent(other):
                 folding.representatives[value] = other
     for slot, values in op.inputs.items():
-        for value, other in zip(values, counterpart.inputs.get(slot, ()), strict=False):
+        others = counterpart.inputs.get(slot, ())
+        for value, other in zip(map(nesting.outer, values), map(nesting.outer, others), strict=False):
             alone = not value.writers and value not in shared and not other.writers and other not in shared
             if alone and value is not other and value not in folding.representatives:
                 folding.representatives[value] = other

@@ -15,7 +15,7 @@ from graphad.drawing.nesting import Region
 from graphad.drawing.plan import Plan
 from graphad.drawing.scopes import Group
 from graphad.drawing.texts import frame_tooltip, shortened, shown
-from graphad.ir import Graph, Node, Op
+from graphad.ir import Graph, Node, Op, Value
 
 NESTED, SEVERAL, GROUP = "nested", "several", "group"
 
@@ -64,6 +64,8 @@ class Frames:
     def _outside(self, node: Node) -> Frame:
         """The frame of a node's graph, or of the group that it is in there."""
         group = self.drawn.groups.get(node)
+        if group is None and isinstance(node, Value) and node in self.drawn.sums:
+            return self._frame(self.drawn.sums[node].graph)
         return self._frame(node.graph) if group is None else self._group(group)
 
     def _around(self, op: Op) -> Frame:

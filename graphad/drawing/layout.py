@@ -29,6 +29,8 @@ from graphad.drawing.render import lay_out
 from graphad.ir import Node, Op
 
 LARGE, AT_ONCE = 400, 4
+# What to try: the weight of edges that say on which side the backward is, and how lines are written that are not to move anything.
+ATTEMPTS = ((0, "constraint=false"), (1, "constraint=false"), (1, "weight=0"))
 FRAME_TEXT, GUTTER = 9.0, 40.0
 COMPASS = {TOP: "n", BOTTOM: "s", LEFT: "w", RIGHT: "e"}
 Point = tuple[float, float]
@@ -80,12 +82,25 @@ def laid_out(
     cuts = _Cuts(lines, columns)
     sketches = [_Sketch(drawn, boxes, frames, lines, holds, options, column, cuts) for column in columns]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        told = list(pool.map(lambda sketch: lay_out(sketch.text(), options.timeout), sketches))
-    geometries = [_read(text, sketch) for text, sketch in zip(told, sketches, strict=True)]
+        geometries = list(pool.map(lambda column: _best_sides(column, options), sketches))
     combined = Geometry(0, max(part.height for part in geometries))
     for geometry in geometries:
         combined.add(geometry, combined.width + (GUTTER if combined.width else 0))
     return combined
+
+
+def _best_sides(sketch: _Sketch, options: Options) -> Geometry:
+    """The layout of a column with the forward on the left, if one is found.
+
+    Graphviz need not heed on which side of an edge without weight a frame comes; with a weight it rather does, but then lines are longer.
+    """
+    layouts: list[Geometry] = []
+    for insistence, loose in ATTEMPTS if len(sketch.ids) <= LARGE else ATTEMPTS[:1]:
+        sketch.insistence, sketch.loose = insistence, loose
+        layouts.append(_read(lay_out(sketch.text(), options.timeout), sketch))
+        if sketch.wrong_sides(layouts[-1]) <= 0:
+            return layouts[-1]
+    return min(layouts, key=sketch.wrong_sides)
 
 
 class _Cuts:
@@ -127,6 +142,16 @@ class _Sketch:
         place = cuts.places[column]
         self.leaving, self.entering = cuts.leaving.get(place, {}), cuts.entering.get(place, [])
         self.breaks: dict[str, str] = {}
+        self.insistence, self.loose = ATTEMPTS[0]
+
+    def wrong_sides(self, geometry: Geometry) -> int:
+        """How many more operators of the backward than not are left of their partners, in loops if there are any; 0 without frames."""
+        if not self.frames.all or self.options.rankdir != "TB":
+            return 0
+        places, nesting = geometry.nodes, self.drawn.nesting
+        pairs = [(a, b) for a, b in self.drawn.levels if isinstance(a, Op) and a in places and b in places]
+        pairs = [(a, b) for a, b in pairs if nesting.home(a) is not nesting.root] or pairs
+        return sum(1 if places[a][0] < places[b][0] else -1 for a, b in pairs)
 
     def text(self) -> str:
         edges = [*self._edges(), *self._stubs()]
@@ -200,7 +225,7 @@ class _Sketch:
         if line.mark in ("link", "kept"):
             yield "arrowhead=none"
         if line.mark in ("saved", "kept"):
-            yield "constraint=false"
+            yield self.loose
         elif line.mark in ("carried", "next"):
             yield "weight=1"
         elif line.level:
@@ -225,7 +250,7 @@ class _Sketch:
             if a in self.ids and b in self.ids:
                 yield f"{{rank=same {self.ids[a]} {self.ids[b]}}}"
                 if isinstance(a, Op) and framed:
-                    yield f"{self.ids[b]} -> {self.ids[a]} [style=invis weight=0]"
+                    yield f"{self.ids[b]} -> {self.ids[a]} [style=invis weight={self.insistence}]"
 
 
 def _table(box: Box) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from graphad.drawing.folding import Folding, fold_repeats
-from graphad.drawing.nesting import CARRIED, KEPT, SAVED, Arrow, Ends, Nesting, contracted, is_absent
+from graphad.drawing.nesting import ADDED, CARRIED, KEPT, SAVED, Arrow, Ends, Nesting, contracted, is_absent
 from graphad.drawing.options import Options
 from graphad.drawing.pairs import Pairs, is_part
 from graphad.drawing.scopes import Group, Groups, closed_ops, scope_of
@@ -20,6 +20,7 @@ from graphad.errors import RenderError
 from graphad.ir import Graph, Node, Op, Value
 from graphad.ir.regions import control_definition, is_forward_loop, results_of
 from graphad.ir.residuals import forward_graph, is_read
+from graphad.passes.analyses.shapes_read import shapes_read
 from graphad.program import BACKWARD, FORWARD, OPTIMIZE, Parameter
 
 # What is drawn at most: nodes with all values; with only those that several operators read; in frames; with layers drawn one by one.
@@ -40,12 +41,14 @@ class Reference:
 class Plan:
     """The nodes and arrows to draw, in order; ``gradient_of`` maps each drawn gradient to its value.
 
-    ``references`` are what operators read by name: values that so many read that arrows would hide the rest, and parameters, where they are
-    shown ``inside`` their operators. ``levels`` are pairs drawn at one height: a gradient and what it is the gradient of, a grad operator
-    and its operator. ``kept`` are the slots of state that one optimizer operator alone keeps from run to run, which is not drawn.
-    ``tops`` are the nodes of each nested graph that nothing in it leads to. ``highlighted`` are nodes to highlight, and
-    operators that hide some. ``groups`` are the frames of scopes and repetitions, ``faded`` the surroundings of the part that is drawn,
-    ``orders`` the orders of gradients, ``names`` what some values are called instead of by their own names.
+    ``references`` are what operators read by name: values that so many read that arrows would hide the rest, parameters, where they are
+    shown ``inside`` their operators, and values that stand for nothing but ``shapes``. ``sums`` are what is added up over the
+    iterations of a loop, with the terms, which are not drawn: the sums have their places. ``levels`` are pairs drawn at one height: a
+    gradient and what it is the gradient of, a grad operator and its operator. ``kept`` are the slots of state that one optimizer
+    operator alone keeps from run to run, which is not drawn. ``tops`` are the nodes of each nested graph that nothing in it leads to.
+    ``highlighted`` are nodes to highlight, and operators that hide some. ``groups`` are the frames of scopes and repetitions, ``faded``
+    the surroundings of the part that is drawn, ``orders`` the orders of gradients, ``names`` what some values are called instead of by
+    their own names.
     """
 
     nesting: Nesting
@@ -54,6 +57,8 @@ class Plan:
     gradient_of: dict[Value, Value] = field(default_factory=dict)
     references: dict[Op, list[Reference]] = field(default_factory=dict)
     inside: set[Value] = field(default_factory=set)
+    shapes: set[Value] = field(default_factory=set)
+    sums: dict[Value, Value] = field(default_factory=dict)
     levels: list[tuple[Node, Node]] = field(default_factory=list)
     kept: dict[Op, list[str]] = field(default_factory=dict)
     tops: dict[Graph, list[Node]] = field(default_factory=dict)
@@ -92,9 +97,9 @@ def plan(graph: Graph, options: Options) -> Plan:
 
 
 def _folding(graph: Graph, options: Options) -> Folding:
-    if options.fold == "none" or (options.fold == "auto" and len(graph.ops) <= UNFOLDED_BUDGET):
+    if options.fold == "none" or (options.fold == "auto" and sum(len(nested.ops) for nested in graph.tree()) <= UNFOLDED_BUDGET):
         return Folding()
-    return fold_repeats(graph, Pairs(Nesting(graph, 0)))
+    return fold_repeats(graph, Nesting(graph, DEEPEST if options.nested != "none" else 0))
 
 
 def _budget(mode: str, options: Options) -> int:
@@ -145,12 +150,14 @@ class _Planner:
         self.ends = Ends(self.nesting)
         self.pairs = Pairs(self.nesting)
         self.boxes = self._close(graph)
+        self._hide_shapes()
         self._count(self._chosen(self.folding.arrows(self.ends.arrows())))
 
     def plan(self) -> Plan:
         values = [value for graph in self.nesting.graphs() for value in graph.values if self._has_node(value)]
         private = self._left_out() if self.options.values != "all" else set()
         inside = {value for value in values if value not in private and self._goes_inside(value)}
+        self.result.sums = self._sums()
         folded = {value: None for value in values if self._folds(value)}
         hidden = folded.keys() | private | inside
         self._add(self.nesting.in_order(), hidden)
@@ -160,10 +167,39 @@ class _Planner:
         self._gradients(self.pairs)
         if self.nesting.opened:
             self.result.arrows = [self._levelled(arrow, self.pairs) for arrow in self.result.arrows]
-        self.result.groups = Groups(self.nesting, self.folding, self.options.scopes != "none").of(self.result.nodes)
+        terms = {total: term for total, term in self.result.sums.items() if total in self.result.nodes}
+        groups = Groups(self.nesting, self.folding, self.options.scopes != "none").of([*self.result.nodes, *terms.values()])
+        self.result.groups = {**groups, **{total: groups[term] for total, term in terms.items() if term in groups}}
         self._tops()
         self._orders()
         return self.result
+
+    # -- shapes ----------------------------------------------------------------------------------
+
+    def _hide_shapes(self) -> None:
+        """What the backward makes for the sake of its shape alone is said in the operators that read the shape, without arrows."""
+        for value in [value for graph in self.nesting.graphs() for value in graph.values if self._is_shape(value)]:
+            self.result.shapes.add(value)
+            self.folding.hidden.update((value, value.writers[0]))
+            for op, slot in dict.fromkeys((end.node, end.slot) for end in self.ends.heads[value]):
+                if isinstance(op, Op) and op not in self.folding.representatives:
+                    self.result.references.setdefault(op, []).append(Reference(slot, value))
+
+    def _is_shape(self, value: Value) -> bool:
+        """Whether an operator made a value that is as cheap as its shape, and only shapes are read of it."""
+        writer, ends = value.writer, self.ends.heads.get(value, ())
+        definition = None if writer is None else writer.definition
+        if (
+            self.options.values == "all"
+            or writer is None
+            or definition is None
+            or not (definition.of_shape and definition.cheap)
+            or not ends
+        ):
+            return False
+        if writer.role != BACKWARD or writer in self.highlighted or value in self.highlighted or len(tuple(writer.writes())) != 1:
+            return False
+        return all(isinstance(end.node, Op) and _slot(end.slot, end.node) in shapes_read(end.node) for end in ends)
 
     # -- layers and scopes -----------------------------------------------------------------------
 
@@ -254,12 +290,29 @@ class _Planner:
     def _folds(self, value: Value) -> bool:
         if self.options.values == "all" or value in self.highlighted:
             return False
+        if value in self.terms:
+            return True
         if _is_scopes(value):
             return value in self.out_of
         if self.mode == "all" or self._is_much_read(value):
             return self.mode == "none" and not value.writers
         ends = self.into.get(value, 0), self.out_of.get(value, 0)
         return self.mode == "none" or ends == (1, 1)
+
+    def _sums(self) -> dict[Value, Value]:
+        """What is added up over the iterations of a loop and is a result of the backward, with its one term, which nothing else reads."""
+        self.terms: set[Value] = set()
+        sums: dict[Value, Value] = {}
+        for arrow in self.arrows if self.options.values != "all" else ():
+            term, total = arrow.tail, arrow.head
+            if arrow.sort != ADDED or not isinstance(term, Value) or not isinstance(total, Value) or term in self.highlighted:
+                continue
+            if any(end.op.role != OPTIMIZE for end in self.ends.heads.get(total, ())):
+                continue  # the backward goes on with it outside
+            if self.into.get(total) == 1 and (self.into.get(term, 0), self.out_of.get(term)) == (1, 1):
+                self.terms.add(term)
+                sums[total] = term
+        return sums
 
     def _goes_inside(self, value: Value) -> bool:
         """Whether a parameter is shown in its operators instead of beside them."""
@@ -372,6 +425,11 @@ def _marked(graph: Graph, hidden_by: Op | None, nesting: Nesting, options: Optio
 
 def _is_beside(graph: Graph, forward: Graph) -> bool:
     return graph is forward or forward_graph(graph) is forward
+
+
+def _slot(text: str, op: Op) -> str:
+    """The slot that the text of an end means, which is empty where an operator has only one."""
+    return text.partition("[")[0] or next(iter(op.inputs), "")
 
 
 def _counted(nodes: Iterable[Node]) -> dict[Node, int]:

@@ -116,7 +116,8 @@ class Groups:
     def _home(self, value: Value, groups: Mapping[Node, Group]) -> Group | None:
         if value.writers:
             return groups.get(self.folding.of(value.writers[0]))
-        around = [groups.get(self.folding.of(op)) for op in value.readers if op.role == FORWARD] or [None]
+        nested = value.graph.owner is not None
+        around = [groups.get(self.folding.of(op)) for op in value.readers if nested or op.role == FORWARD] or [None]
         group = around[0]
         return group if group is not None and group.graph is value.graph and all(other is group for other in around) else None
 

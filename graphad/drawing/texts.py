@@ -42,6 +42,9 @@ def op_lines(op: Op, drawn: Plan, closed: bool, attributes: bool) -> list[str]:
 def reference_text(reference: Reference, drawn: Plan) -> str:
     """What an operator reads by name: the slot, the value, and the type of one that is not drawn elsewhere."""
     inside = reference.value in drawn.inside
+    if reference.value in drawn.shapes:
+        of = "" if reference.value.shape is None else f" {list(reference.value.shape)}"
+        return f"{shown(reference.slot) + ': ' if reference.slot else ''}shape{of}"
     slot = f"{shown(reference.slot)} = " if reference.slot else ""
     extents = "" if reference.value.shape is None or not inside else f" {list(reference.value.shape)}"
     return f"{slot}{shortened(name_of(reference.value, drawn))}{extents}"

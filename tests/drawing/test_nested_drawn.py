@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 import graphad as ga
 from graphad.drawing import draw, to_svg
 from graphad.drawing import plan as planning
+from graphad.drawing.scopes import TIMES
 from graphad.ir.regions import OTHERWISE
 from graphad.rewriting import observing
 from graphad.testing import Case, nested_programs
@@ -191,8 +192,76 @@ def test_gradients_go_around_and_add_up() -> None:
     inner = {line.mark: line for line in found.lines if line.frames[0] == "cluster_c1" and line.mark in ("carried", "added")}
     assert inner["carried"].frames == ("cluster_c1", "cluster_c1")
     assert inner["carried"].head.startswith("y@GRAD")
-    assert (inner["added"].tail, inner["added"].head, inner["added"].frames) == ("w@GRAD", "w@GRAD", ("cluster_c1", ""))
+    assert (inner["added"].tail, inner["added"].head, inner["added"].frames) == (
+        *("elementwise_mul_grad", "w@GRAD"),
+        ("cluster_c1", "cluster_c1"),  # the sum lies beside its terms, in the loop
+    )
     assert inner["added"].attrs["taillabel"] == "+"
+    outside = [line for line in drawn(grown(powers()), values="all").lines if line.mark == "added"]
+    assert [(line.tail, line.head, line.frames) for line in outside] == [("w@GRAD", "w@GRAD", ("cluster_c1", ""))]
+
+
+def test_what_is_read_for_its_shape_alone_is_said_in_the_reader() -> None:
+    """The sum's gradient reads shapes of what it added, which placeholders pass into the loop."""
+    program = grown(nested_loops())
+    graph = ga.lower(program)
+    assert any(op.type == "stand_in" for nested in graph.tree() for op in nested.ops)
+    svg = to_svg(program)
+    assert "stand_in" not in names(svg)
+    assert any(re.fullmatch(r"[XY]: shape \[\d\]", text) for text in texts(svg))
+    assert "stand_in" in names(to_svg(program, values="all"))
+
+
+def stacked(depth: int) -> ga.Program:
+    """So many recurrent layers in one loop, and their gradient."""
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = ga.layers.data("x", [5, 4, 8], append_batch_size=False)
+        start = ga.layers.fill_constant([1], "int64", 0)
+        states = [ga.layers.fill_constant([4, 8], "float32", 0.0) for _ in range(depth)]
+
+        def body(i: ga.Variable, *states: ga.Variable) -> list[ga.Variable]:
+            h = ga.layers.reshape(ga.layers.gather(x, i), [4, 8])
+            new = []
+            for state in states:
+                gate = ga.layers.sigmoid(ga.layers.fc(h, 8))
+                h = ga.layers.tanh(ga.layers.fc(ga.layers.concat([h, state], axis=1), 8)) * gate
+                new.append(h)
+            return [i + 1, *new]
+
+        outcomes = ga.layers.while_loop(lambda i, *_: i < 5, body, [start, *states])
+        ga.append_backward(ga.layers.mean(outcomes[-1]))
+    return program
+
+
+def test_layers_that_repeat_within_a_loop_are_drawn_once() -> None:
+    one, four = (to_svg(stacked(depth), fold="repeats", values="none") for depth in (1, 4))
+    frames = [label_of(frame) for frame in groups(four, "frame")]
+    assert f"{TIMES} 4" in frames
+    assert f"{TIMES} 4: gradient" in frames
+    assert names(four).count("tanh") == names(one).count("tanh") == 1
+    assert names(four).count("tanh_grad") == 1
+    assert len(names(four)) < len(names(one)) + 6
+    assert f"{TIMES} 4" not in [label_of(frame) for frame in groups(to_svg(stacked(4), fold="none"), "frame")]
+    parameters = [name for name in names(to_svg(stacked(4), values="all", fold="repeats")) if re.match(r"fc_\d\.w_0$", name)]
+    assert len(parameters) == 2  # of the two fully connected layers that a copy has
+
+
+def test_the_gradient_of_a_loop_lies_on_the_right() -> None:
+    for depth in (1, 4):
+        for values in ("none", "shared", "all"):
+            found = places_of(to_svg(stacked(depth), values=values))
+            assert found["tanh"] < found["tanh_grad"], (depth, values)
+
+
+def names(svg: str) -> list[str]:
+    """The first lines of all nodes."""
+    return [label_of(group) for group in groups(svg, "node")]
+
+
+def places_of(svg: str) -> dict[str, float]:
+    """How far to the right the first operator of each type is."""
+    return {label_of(group): float(text.get("x") or 0) for group in reversed(groups(svg, "node")) for text in group.iter(f"{SVG}text")}
 
 
 def test_the_backward_of_branches_has_a_frame_for_each() -> None:
@@ -214,7 +283,7 @@ def test_arrows_tell_what_they_are() -> None:
     told = {tooltip_of(group) for group in groups(to_svg(grown(powers())), "edge")}
     assert "y#0: what the first iteration starts from" in told
     assert "y#1: carried to the next iteration" in told
-    assert "w@GRAD: added up over the iterations" in told
+    assert "w@GRAD (Y@GRAD): added up over the iterations" in told
     assert any(text.endswith("saved for the gradient") for text in told)
 
 
@@ -331,10 +400,10 @@ def test_drawing_left_to_right() -> None:
 
 
 def check(graph: ga.Graph) -> None:
-    """Every operator is drawn once, in a frame of its own graph, and every nested graph that does something has a frame."""
-    found = drawn(graph, links="none")
+    """Every operator but those for shapes is drawn once, in a frame of its own graph; nested graphs that do something have a frame."""
+    found = drawn(graph, links="none", fold="none")
     shown = [graph, *(g for g in graph.tree() if g is not graph and does_something(g))]
-    ops = [op for g in shown for op in g.ops]
+    ops = [op for g in shown for op in g.ops if op.type != "stand_in"]
     assert len(found.titles) == len(shown) - 1
     assert found.operators == sorted(op.type for op in ops)
 
