@@ -52,7 +52,7 @@
 
   // The drawing alone as an SVG: the style of the page written into its elements.
   standalone: (svg, found) => {
-    const copy = svg.cloneNode(true), names = ["fill", "stroke", "stroke-width", "opacity", "font-family", "font-size", "font-weight", "text-anchor", "display", "dominant-baseline"];
+    const copy = svg.cloneNode(true), names = ["fill", "stroke", "stroke-width", "opacity", "stroke-opacity", "fill-opacity", "visibility", "font-family", "font-size", "font-weight", "text-anchor", "display", "dominant-baseline"];
     const [old, now] = [svg.querySelectorAll("*"), copy.querySelectorAll("*")];
     old.forEach((e, i) => { const style = getComputedStyle(e); for (const name of names) now[i].style.setProperty(name, style.getPropertyValue(name)); });
     const inverse = svg.getScreenCTM().inverse(), corner = (x, y) => new DOMPoint(x, y).matrixTransform(inverse);

@@ -286,7 +286,7 @@ def pictured(browser: Browser, drawings: dict[str, Drawing], path: Path, height:
         figures.append(f'<figure><figcaption>{name}</figcaption><div><img src="{file.name}"></div></figure>')
     page_path = path.with_suffix(".html")
     page_path.write_text(PAGE.format(height=height, figures="".join(figures)), encoding="utf-8")
-    context = browser.new_context(viewport={"width": 1216, "height": height + 24}, device_scale_factor=1.5)
+    context = browser.new_context(viewport={"width": 1216, "height": height + 24}, device_scale_factor=1)
     page = context.new_page()
     page.goto(page_path.resolve().as_uri())
     page.wait_for_timeout(500)
