@@ -23,7 +23,7 @@ CHOICES = {
     "scopes": ("auto", "open", "closed", "none"),
     "rankdir": ("TB", "LR"),
 }
-MEASURES = ("flops", "bytes", "liveness", "time", "range", "nan")
+MEASURES = ("flops", "bytes", "liveness", "parts", "sent", "time", "range", "nan")
 Measured = Mapping[Any, Any]  # keys of several kinds, as a user gives them
 
 
@@ -54,8 +54,8 @@ class Options:
         path: two nodes: draw only what is on a way from one to the other.
         around: how many operators beyond these are drawn, pale.
         overlay: colours for numbers, with a colour bar: a mapping from nodes to numbers, or ``"flops"``, ``"bytes"``, ``"liveness"``
-            (estimated for ``batch`` samples), ``"time"`` (``measured``: seconds by operator), ``"range"`` or ``"nan"``
-            (``measured``: arrays by the names of values, as a run fetches them).
+            (estimated for ``batch`` samples), ``"parts"`` and ``"sent"`` (on ranks), ``"time"`` (``measured``: seconds by operator),
+            ``"range"`` or ``"nan"`` (``measured``: arrays by the names of values, as a run fetches them).
         overlay_title: what the colour bar says that the numbers are.
         measured: what was measured, for ``overlay``.
         batch: for how many samples costs are estimated, or the numbers of extents by their names.

@@ -12,13 +12,18 @@ from graphad.drawing.folding import Folding
 from graphad.drawing.options import Measured, Options, keys_of
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ir import Graph, Node
-from graphad.passes.analyses import Cost, Liveness, estimated
+from graphad.ops.mesh import used_axes
+from graphad.ops.rings import travels
+from graphad.passes.analyses import Cost, Liveness, Sharding, estimated
+from graphad.passes.analyses.cost import bytes_of, extents
 from graphad.types import Sizes
 
 TITLES = {
     "flops": "floating-point operations",
     "bytes": "bytes moved, bytes of values",
     "liveness": "bytes alive at each operator",
+    "parts": "ranks that share a value",
+    "sent": "bytes that a rank passes into collectives",
     "time": "seconds",
     "range": "greatest magnitude",
     "nan": "share of nan and infinities",
@@ -104,6 +109,10 @@ def _named(graph: Graph, name: str, options: Options) -> dict[Node, float]:
         return _costs(graph, name, options.batch)
     if name == "liveness":
         return _alive(graph, options.batch)
+    if name == "parts":
+        return _parts(graph)
+    if name == "sent":
+        return _sent(graph, options.batch)
     if options.measured is None:
         what = "seconds by operator" if name == "time" else "arrays by the names of values, as a run fetched them"
         raise InvalidType(f"overlay={name!r} shows what was measured: give it as measured=, {what}")
@@ -123,6 +132,28 @@ def _costs(graph: Graph, name: str, batch: Sizes) -> dict[Node, float]:
         if name == "bytes":
             costs.update({value: float(size) for value, size in cost.sizes.items() if size})
     return costs
+
+
+def _parts(graph: Graph) -> dict[Node, float]:
+    """Into how many parts annotations cut each value, and each operator by its results."""
+    sharding = Sharding.of(graph)
+    if sharding.mesh is None:
+        raise InvalidValue("overlay='parts' shows what annotations make of values, but nothing is annotated: shard{mesh=..., spec=[...]}")
+    values = [value for subgraph in graph.tree() for value in subgraph.values if value.shape is not None]
+    parts: dict[Node, float] = {value: float(sharding.mesh.parts(used_axes(sharding[value]))) for value in values}
+    for op in (op for subgraph in graph.tree() for op in subgraph.ops):
+        parts[op] = max((parts.get(value, 1.0) for value in op.writes()), default=1.0)
+    return parts
+
+
+def _sent(graph: Graph, batch: Sizes) -> dict[Node, float]:
+    """The bytes that each collective is passed, in nested graphs too, at it and at what it reads."""
+    shapes, found = extents(graph, batch), dict[Node, float]()
+    for op in (op for subgraph in graph.tree() for op in subgraph.ops if op.definition is not None and op.definition.ordered):
+        if travels(op.type, 1.0, 2).messages:  # a slice of what every rank has sends nothing
+            size = float(sum(bytes_of(value, shapes) for value in op.reads()))
+            found.update(dict.fromkeys((op, *op.reads()), size))
+    return found
 
 
 def _alive(graph: Graph, batch: Sizes) -> dict[Node, float]:

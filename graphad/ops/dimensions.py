@@ -81,7 +81,7 @@ def dimensions(
     if isinstance(definition, GradOpDef):
         return _of_gradient(definition, inputs, outputs, attrs, forward)
     rule = RULES.get(definition.type) or _by_traits(definition)
-    complete = all(slot in inputs for slot, each in definition.inputs.items() if not each.optional)
+    complete = definition.elementwise or all(slot in inputs for slot, each in definition.inputs.items() if not each.optional)
     if rule is None or not complete or next(iter(definition.outputs)) not in outputs:
         return None
     return rule(inputs, outputs, lambda name: definition.attr(name, attrs) if name in definition.attrs else None)

@@ -45,6 +45,17 @@ def test_losses_and_parameters_are_those_of_one_process(ranks: int) -> None:
 
 
 @needs_mpi
+@pytest.mark.parametrize(("ranks", "case"), [(2, 4), (3, 1), (4, 10)])
+def test_partitioned_programs(ranks: int, case: int) -> None:
+    """Cases of test_partition.py: a pair of matrices on 2 ranks, parts of different sizes on 3, a transformer on 2 x 2."""
+    done = launched(ranks, "tests/distribution/mpi_partition.py", str(case))
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(text) for text in re.findall(r"\{.*?\}", done.stdout)]
+    assert sorted(each["rank"] for each in found) == list(range(ranks))
+    assert all(each["losses"] < 1e-6 and each["parameters"] < 1e-6 for each in found)
+
+
+@needs_mpi
 @pytest.mark.parametrize(
     ("what", "shown"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,11 @@ import pytest
 import graphad as ga
 from graphad import layers as L
 from graphad.distribution import LocalGroup, ProcessMesh, declared_parts, split_arrays, whole_state
-from graphad.errors import InvalidGraph, InvalidValue, Refused
+from graphad.drawing import to_svg
+from graphad.drawing.folding import Folding
+from graphad.drawing.options import Options
+from graphad.drawing.overlays import overlay_of
+from graphad.errors import ExecutionError, InvalidGraph, InvalidValue, Refused
 from graphad.passes import Partition, Shard
 from graphad.passes.analyses import Sharding
 from graphad.testing import check_pass
@@ -266,6 +271,61 @@ def test_what_persists_lies_as_before_after_a_step() -> None:
     for name in ("fc_0.w_0", "fc_0.w_0_moment1_0"):
         first, *_, last = graph.versions(name)
         assert sharding[first] == sharding[last] == ((), ("r",))
+
+
+# -- drawings ------------------------------------------------------------------------------------
+
+
+def test_drawings_show_who_shares_what_and_what_is_sent() -> None:
+    graph = ga.lower(parsed(PRODUCT))
+    with pytest.raises(InvalidValue, match="nothing is annotated"):
+        to_svg(graph, overlay="parts")
+    Shard("a=2,b=3", ("x: a b",)).run(graph)
+    drawn = overlay_of(graph, Folding(), Options(overlay="parts"))
+    assert drawn is not None
+    assert {value.name: drawn.numbers[value] for value in graph.values} == {"x": 6.0, "x@LAID@0": 6.0, "w": 3.0, "h": 2.0}
+    Partition().run(graph)
+    sent = overlay_of(graph, Folding(), Options(overlay="sent"))
+    assert sent is not None
+    totals = {op.type: sent.numbers[op] for op in graph.ops if op in sent.numbers}
+    assert totals == {"c_allreduce_sum": 4 * 4 * 4.0, "c_allgather": 4 * 4 * 4.0}  # a part of h: 4 of 8 rows, 4 columns, float32
+    assert "bytes that a rank passes into collectives" in to_svg(graph, overlay="sent")
+
+
+# -- checkpoints ---------------------------------------------------------------------------------
+
+
+def test_another_mesh_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    """10 steps on 3 x 2 ranks, a file with what they keep, 10 steps on 4 ranks: as one process without a pause."""
+    losses, start, end = alone("classifier")
+    spec = ("x: data -", "fc_0.w_0: - model")
+    found: list[float] = []
+    for mesh, steps in (("data=3,model=2", slice(0, 10)), ("data=2,model=2", slice(10, 20))):
+        made, size = NETWORKS["classifier"](), ProcessMesh.parse(mesh).size
+        program, group = partitioned(made, mesh, spec), LocalGroup(size)
+        begin(group, program, start)
+        for feed in feeds("classifier")[steps]:
+            found.append(float(group.run(program, split_arrays(program, feed, size), [made[2].name])[0][0]))
+        np.savez(tmp_path / "checkpoint.npz", **whole_state(program, group.scopes))  # type: ignore[arg-type]
+        with np.load(tmp_path / "checkpoint.npz") as file:
+            start = {name: file[name] for name in file.files}
+    assert found == pytest.approx(losses, abs=1e-6)
+    for name, array in end.items():
+        np.testing.assert_allclose(start[name], array, rtol=0, atol=1e-6, err_msg=name)
+
+
+def test_a_rank_that_fails_ends_all_and_leaves_what_they_keep() -> None:
+    """A label that there is not, on the rank that has it: its error, with the line of the program, and every scope as before."""
+    made = NETWORKS["classifier"]()
+    program, group = partitioned(made, "data=2", ("x: data -",)), LocalGroup(2)
+    begin(group, program, alone("classifier")[1])
+    before = whole_state(program, group.scopes)
+    feed = dict(feeds("classifier")[0])
+    feed["y"] = np.where(np.arange(10)[:, None] == 9, 100, feed["y"])
+    with pytest.raises(ExecutionError, match=r"on rank 1: operator 'softmax_with_cross_entropy' failed[\s\S]*test_data_parallel.py"):
+        group.run(program, split_arrays(program, feed, 2), [made[2].name])
+    for name, array in whole_state(program, group.scopes).items():
+        np.testing.assert_array_equal(array, before[name])
 
 
 # -- errors --------------------------------------------------------------------------------------
