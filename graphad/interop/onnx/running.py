@@ -55,6 +55,7 @@ class Running:
 
     def __init__(self, program: Program, feeds: Sequence[str], fetches: Sequence[str], parameters: Mapping[str, Array]) -> None:
         self.written, self.facts, self.fetches = program, facts(program), list(fetches)
+        self.comparisons = 0
         self.mark: object = None  # of the last change of any watched program when this one was compared last
         self.others: list[Any] = []  # what of it cannot be watched, and copies of that
         self.copies: list[Any] = []
@@ -68,7 +69,9 @@ class Running:
         """Whether the program is still as it was; it is watched, and compared only if it may have changed."""
         if self.mark is latest[0] and self.others == self.copies:
             return True
-        unseen, mark = watch(self.written), latest[0]
+        self.comparisons += 1
+        rarely = not self.comparisons & (self.comparisons - 1)  # since what hindered it once may do so for long
+        unseen, mark = watch(self.written) if rarely or self.mark is not None else None, latest[0]
         same = unchanged(self.written, self.facts)
         if same and unseen is not None:
             self.mark, self.others, self.copies = mark, [thing for thing, _ in unseen], [copy for _, copy in unseen]
