@@ -1,16 +1,17 @@
-"""``make bench``: run all benchmarks."""
+"""``make bench``: run all benchmarks, and write docs/benchmarks.md."""
 
 from __future__ import annotations
 
-from tests.benchmarks import backward, checking, drawing, fan_out, import_cost, kernels, loops, preparing, training_steps
+from tests.benchmarks import backward, checking, drawing, fan_out, import_cost, kernels, loops, page, preparing, threads
 
 if __name__ == "__main__":
     import_cost.main()
     backward.main()
     fan_out.main([])
-    training_steps.main()
+    page.main()
     loops.main()
     preparing.main()
+    threads.main()
     kernels.main()
     checking.main()
     drawing.main()

@@ -10,8 +10,9 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -231,20 +232,32 @@ def measured(work: Workload, pairs: int = 7, at_least: float = 0.1, **options: A
     return Measured(by_hand_, graphad_, statistics.median(b / a for a, b in found))
 
 
-def main(pairs: int = 7) -> None:
-    """Print the table; arguments choose workloads by a part of their names."""
-    console = Console(width=140)
-    console.print(f"Python {sys.version.split()[0]}, numpy {np.__version__}, one thread")
-    table = Table(title="a training step: milliseconds of processor time")
-    for column in ("step", "by hand", "graphad", "ratio", "target"):
-        table.add_column(column, justify="right")
+def rows(words: Sequence[str] = (), pairs: int = 7) -> Iterator[list[str]]:
+    """Rows of figures, the heads first; words choose workloads by a part of their names."""
+    yield ["step", "by hand, ms", "graphad, ms", "ratio", "target"]
     for make in WORKLOADS:
-        if len(sys.argv) > 1 and not any(word in make.__name__ for word in sys.argv[1:]):
+        if words and not any(word in make.__name__ for word in words):
             continue
         work = make()
         check(work)
         found = measured(work, pairs)
-        table.add_row(work.name, f"{found.hand:.4f}", f"{found.graphad:.4f}", f"{found.ratio:.2f}", f"{work.target}")
+        yield [work.name, f"{found.hand:.4f}", f"{found.graphad:.4f}", f"{found.ratio:.2f}", f"{work.target}"]
+        if make is chain and find_spec("numba") is not None:
+            check(work, numba=True)
+            found = measured(work, pairs, numba=True)
+            yield [f"{work.name}, numba", f"{found.hand:.4f}", f"{found.graphad:.4f}", f"{found.ratio:.2f}", "0.1"]
+
+
+def main(pairs: int = 7) -> None:
+    """Print the table; arguments choose workloads by a part of their names."""
+    console = Console(width=140)
+    console.print(f"Python {sys.version.split()[0]}, numpy {np.__version__}, one thread")
+    table = Table(title="a training step: processor time")
+    head, *body = rows(sys.argv[1:], pairs)
+    for column in head:
+        table.add_column(column, justify="right")
+    for row in body:
+        table.add_row(*row)
     console.print(table)
 
 

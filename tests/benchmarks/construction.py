@@ -1,0 +1,113 @@
+"""What building, lowering and scheduling cost an operator: a chain, an MLP of fully connected layers, one parameter that all read.
+
+    python -m tests.benchmarks.construction 10000 100000
+
+Microseconds of processor time, and kilobytes, a forward operator; each program in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import graphad as ga
+from graphad import layers as L
+from graphad.ir.verify import verify
+
+KINDS = ("chain", "MLP", "fan-out")
+STEPS = ("build", "lower", "backward", "schedule", "verify", "clone", "text", "parse")
+
+
+def built(kind: str, count: int) -> tuple[ga.Program, Any]:
+    """A program of about as many forward operators, and its loss."""
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = L.data("x", [4])
+        x.stop_gradient = False
+        if kind == "chain":
+            t = x
+            for _ in range(count - 1):
+                t = L.tanh(t)
+        elif kind == "MLP":
+            t = x
+            for _ in range(count // 3):
+                t = L.fc(t, 4, act="tanh")
+        else:
+            w = L.create_parameter([4], "float32", name="w")
+            t = L.sums([x * w for _ in range(count - 2)])
+        loss = L.mean(t)
+    return program, loss
+
+
+def resident() -> float:
+    """Kilobytes of memory that the process has now."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
+
+
+def measured(kind: str, count: int) -> dict[str, float]:
+    """Microseconds an operator of each step, and kilobytes of program and graph together."""
+    seconds: dict[str, float] = {}
+
+    def timed(step: str, work: Callable[[], Any]) -> Any:
+        start = time.process_time()
+        result = work()
+        seconds[step] = time.process_time() - start
+        return result
+
+    built(kind, 50)
+    before = resident()
+    program, loss = timed("build", lambda: built(kind, count))
+    forward = len(program.global_block().ops)
+    graph = timed("lower", lambda: ga.lower(program, [loss.name]))
+    memory = resident() - before
+    timed("verify", lambda: verify(graph))
+    timed("schedule", lambda: ga.schedule(graph))
+    timed("clone", program.clone)
+    text = timed("text", lambda: str(program))
+    timed("parse", lambda: ga.Program.parse(text))
+    timed("backward", lambda: ga.append_backward(loss) if kind != "chain" else ga.gradients(loss, program.global_block().var("x")))
+    return {step: spent / forward * 1e6 for step, spent in seconds.items()} | {"KB": memory / forward}
+
+
+def table(sizes: list[int], kinds: tuple[str, ...] = KINDS) -> list[list[str]]:
+    """Rows of figures, the heads first."""
+    rows = [["program", "operators", *STEPS, "KB"]]
+    for kind in kinds:
+        for size in sizes:
+            command = [sys.executable, "-m", "tests.benchmarks.construction", "--one", kind, str(size)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            found = json.loads(done.stdout.splitlines()[-1])
+            rows.append([kind, f"{size:,}", *(f"{found[step]:.1f}" for step in STEPS), f"{found['KB']:.1f}"])
+    return rows
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("sizes", type=int, nargs="*", default=[10_000])
+    parser.add_argument("--one", help="measure one program here, and print JSON")
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(measured(args.one, args.sizes[0])))
+        return
+    head, *rows = table(args.sizes)
+    shown = Table(title="µs of processor time a forward operator; KB of program and graph")
+    for name in head:
+        shown.add_column(name, justify="right")
+    for row in rows:
+        shown.add_row(*row)
+    Console(width=140).print(shown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Writes docs/benchmarks.md: training steps against numpy by hand, and what construction costs.
+
+OPENBLAS_NUM_THREADS=1 python -m tests.benchmarks.page
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from tests.benchmarks import construction, training_steps
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
+HEAD = """\
+# Benchmarks
+
+`make bench` writes this page. {versions}; {machine}; one thread.
+
+## Training steps
+
+Forward, backward and update; the fifty elementwise operators are forward alone. *By hand* is numpy with every array allocated once and
+each operation writing with `out=` ([tests/benchmarks/by_hand.py](../tests/benchmarks/by_hand.py)); losses, gradients and parameters are
+compared with graphad's first. Processor time: the least, and the median of the ratios of 7 pairs that run in turns.
+[performance.md](performance.md) says how programs run, and what helped.
+
+{steps}
+
+## Construction
+
+Microseconds of processor time a forward operator, and kilobytes that its program and lowered graph take together, each program in a
+process of its own (`python -m tests.benchmarks.construction 10000 100000`). *MLP* is of `fc` layers: its startup program, two operators
+for three, is in the time of building.
+
+{construction}
+"""
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table, the heads first."""
+    head, *body = rows
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] + ["---:"] * (len(head) - 1), *body))
+
+
+def versions() -> str:
+    """Of Python and what is measured with."""
+    found = [f"Python {sys.version.split()[0]}"]
+    for name in ("numpy", "networkx", "numba"):
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            found.append(f"no {name}")
+    return ", ".join(found)
+
+
+def main(sizes: Sequence[int] = (10_000,)) -> None:
+    """Measure, print and write."""
+    busy = f", load {os.getloadavg()[0]:.0f} at the start" if hasattr(os, "getloadavg") else ""
+    machine = f"{platform.machine()}, {os.cpu_count()} cores{busy}"
+    steps = markdown(list(training_steps.rows()))
+    text = HEAD.format(versions=versions(), machine=machine, steps=steps, construction=markdown(construction.table(list(sizes))))
+    print(text)
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
