@@ -123,6 +123,8 @@ ON_TRAINING = (
     "data-parallel{ranks=2}",
     "data-parallel{ranks=2}, bucket-all-reduce",
     "data-parallel{ranks=2}, shard-optimizer",
+    'shard{mesh="data=2"}',
+    'shard{mesh="data=2"}, partition',
     "pipeline-split{stages=1, micro_batches=2}",
 )
 PROGRAMS: dict[str, Callable[[int], ga.Program]] = {"readers": readers, "chain": chained}
