@@ -491,7 +491,23 @@ def _reshaped(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
     return Dimensions({"X": [old]}, {"Out": [new]}, even=even, shapes={"shape": new})
 
 
-@dimensions_of("squeeze", "squeeze2", "unsqueeze", "unsqueeze2", "flatten", "flatten2", "flatten_contiguous_range")
+@dimensions_of("squeeze", "squeeze2")
+def _squeezed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """A dimension that would be left out if it had one place must not get one by being cut."""
+    axes = _axes(attr("axes"), len(inputs["X"][0]))
+    found = _with_other_extents(inputs, outputs, attr) if axes else None
+    if found is None:
+        return None
+    (old,), (new,) = found.inputs["X"], found.outputs["Out"]
+    perhaps = {old[axis] for axis in axes}
+
+    def left(labels: Labels) -> Labels:
+        return tuple(None if label in perhaps else label for label in labels)
+
+    return Dimensions({"X": [left(old)]}, {"Out": [left(new)]}, even=found.even)
+
+
+@dimensions_of("unsqueeze", "unsqueeze2", "flatten", "flatten2", "flatten_contiguous_range")
 def _with_other_extents(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     found = _matched(inputs["X"][0], outputs["Out"][0]) if set(outputs) == {"Out"} and set(inputs) == {"X"} else None
     return None if found is None else Dimensions({"X": [found[0]]}, {"Out": [found[1]]}, even=found[2])

@@ -158,3 +158,14 @@ def test_a_reshape_keeps_what_begins_alike(old: tuple[int, ...], new: tuple[int,
     shared = {label for label in labels if label is not None}
     assert shared == {label for label in made if label is not None}
     assert len(shared) == len(expected)
+
+
+@pytest.mark.parametrize(("axes", "expected"), [([], None), ([1], ("rows", None, "rows")), ([0, 1], (None, None, "rows"))])
+def test_what_might_be_squeezed_is_not_cut(axes: list[int], expected: tuple[str | None, ...] | None) -> None:
+    """A part of one place would be left out."""
+    found = dimensions(REGISTRY["squeeze2"], {"X": [(2, 1, 3)]}, {"Out": [(2, 3)]}, {"axes": axes})
+    if expected is None:
+        assert found is None
+        return
+    assert found is not None
+    assert tuple(None if label is None else "rows" for label in found.inputs["X"][0]) == expected
