@@ -72,7 +72,9 @@ def test_programs_run_verify_and_read_back() -> None:
 def test_losses_are_finite_scalars() -> None:
     with_loss = [case for case in cases() if case.loss_name]
     assert len(with_loss) > 0.75 * COUNT
-    for case in with_loss[:300]:
+    # Without those that read a tensor of no elements: the mean of none is nan.
+    full = [case for case in with_loss if all(np.size(array) for array in {**case.feeds, **case.params}.values())]
+    for case in full[:300]:
         scope = Scope()
         for name, array in case.params.items():
             scope.set(name, array)
