@@ -85,16 +85,16 @@ def _places(drawn: Plan) -> dict[Node, int]:
 
 
 def _spread(places: dict[Node, int], drawn: Plan) -> None:
-    """Give the rest the places of their neighbours, the nearest first."""
-    neighbours: dict[Node, list[Node]] = {}
+    """Give the rest the places of their neighbors, the nearest first."""
+    neighbors: dict[Node, list[Node]] = {}
     for arrow in drawn.arrows:
-        neighbours.setdefault(arrow.head, []).append(arrow.tail)
-        neighbours.setdefault(arrow.tail, []).append(arrow.head)
+        neighbors.setdefault(arrow.head, []).append(arrow.tail)
+        neighbors.setdefault(arrow.tail, []).append(arrow.head)
     border = list(places)
     while border:
         later: list[Node] = []
         for node in border:
-            for other in neighbours.get(node, ()):
+            for other in neighbors.get(node, ()):
                 if other not in places:
                     places[other] = places[node]
                     later.append(other)

@@ -1,4 +1,4 @@
-"""What explains a drawing: title, legend, colour bar."""
+"""What explains a drawing: title, legend, color bar."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _note(theme: Theme, mark: str, text: str) -> _Entry:
 
 
 def _bar(theme: Theme, overlay: Overlay) -> _Entry:
-    """The colour bar: the least number, the scale, the greatest number, and what is measured."""
+    """The color bar: the least number, the scale, the greatest number, and what is measured."""
     low, high = overlay.text(overlay.low), overlay.text(overlay.high)
     at = text_width(overlay.title, SIZE) + 8
     shapes: list[Shape] = [Text(0, 11, overlay.title, SIZE, theme.ink, START), Text(at, 11, low, SIZE, theme.ink, START)]

@@ -1,4 +1,4 @@
-"""Numbers by node, shown as colours: given by the user, estimated from types, or found in what a run left."""
+"""Numbers by node, shown as colors: given by the user, estimated from types, or found in what a run left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TITLES = {
     "range": "greatest magnitude",
     "nan": "share of nan and infinities",
 }
-MANY_DECADES = 3.0  # from a thousandfold on, colours follow the logarithm
+MANY_DECADES = 3.0  # from a thousandfold on, colors follow the logarithm
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Overlay:
 
     @property
     def is_logarithmic(self) -> bool:
-        """Whether colours follow the logarithm: nothing is below 0, and the numbers differ by more than a thousand."""
+        """Whether colors follow the logarithm: nothing is below 0, and the numbers differ by more than a thousand."""
         least = min((x for x in self.numbers.values() if isfinite(x) and x > 0), default=0.0)
         return self.low >= 0 and least > 0 and log10(self.high / least) > MANY_DECADES
 

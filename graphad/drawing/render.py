@@ -116,7 +116,7 @@ _SIZE = re.compile(r'<svg\b[^>]*?\bviewBox="([-\d.]+) ([-\d.]+) ([-\d.]+) ([-\d.
 
 
 def joined(before: str, after: str, theme: Theme = LIGHT) -> str:
-    """One ``<svg>`` of two, in points, vertically centred."""
+    """One ``<svg>`` of two, in points, vertically centered."""
     (wide, high), (wide_after, high_after) = _size(before), _size(after)
     height = max(high, high_after) + 2 * MARGIN
     width = wide + wide_after + GAP + 2 * MARGIN

@@ -1,4 +1,4 @@
-"""A drawing as shapes with places and colours, in points, y downwards: what SVG, PDF and PNG are written from."""
+"""A drawing as shapes with places and colors, in points, y downwards: what SVG, PDF and PNG are written from."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Scene:
 
 
 def mixed(color: str, other: str, share: float) -> str:
-    """A colour between two, each ``#rrggbb``: ``share`` of the first one.
+    """A color between two, each ``#rrggbb``: ``share`` of the first one.
 
     >>> mixed("#000000", "#ffffff", 0.5)
     '#808080'

@@ -14,7 +14,7 @@ MUCH_READ = 8  # readers: what so many operators read leads everywhere, so it is
 
 
 class Ways:
-    """The neighbours of each node along some arrows."""
+    """The neighbors of each node along some arrows."""
 
     def __init__(self, nodes: Iterable[Node], arrows: Iterable[Arrow]) -> None:
         self.nodes = list(nodes)

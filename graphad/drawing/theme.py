@@ -1,4 +1,4 @@
-"""Colours: a look for each kind of node, light and dark, and the scale of an overlay."""
+"""Colors: a look for each kind of node, light and dark, and the scale of an overlay."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphad.program import BACKWARD, FORWARD, OPTIMIZE
 
 
 class Look(NamedTuple):
-    """The text in the legend, fill and line colour, and the number of outlines."""
+    """The text in the legend, fill and line color, and the number of outlines."""
 
     text: str
     fill: str
@@ -20,7 +20,7 @@ class Look(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What the legend says of a mark of a difference, and its colour."""
+    """What the legend says of a mark of a difference, and its color."""
 
     text: str
     color: str
@@ -28,7 +28,7 @@ class Change(NamedTuple):
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
-# In the order of the legend. The colours keep their distance for colour-blind readers too. A number counts orders of gradients.
+# In the order of the legend. The colors keep their distance for color-blind readers too. A number counts orders of gradients.
 _LIGHT_LOOKS = {
     FORWARD: Look("forward operator", "#cfe3f7", "#2f6ea8"),
     BACKWARD: Look("backward operator", "#fbdcc0", "#bf5f12"),
@@ -72,7 +72,7 @@ _DARK_CHANGES = {
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of drawings; a theme of your own is made of another: ``LIGHT.with_colors(background="none")``.
+    """The colors of drawings; a theme of your own is made of another: ``LIGHT.with_colors(background="none")``.
 
     Attributes:
         background: behind everything; ``"none"`` is transparent.
@@ -80,7 +80,7 @@ class Theme:
         strong: outlines of what is highlighted.
         link: lines from gradients to what they are gradients of.
         looks: fill and line of each kind of node.
-        changes: colours of what was added, removed and changed.
+        changes: colors of what was added, removed and changed.
         frame: how much of its line a frame is filled with, 0 to 1.
         fonts: names of fonts, as in CSS.
     """
@@ -96,7 +96,7 @@ class Theme:
     fonts: str = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans CJK SC', sans-serif"
 
     def with_colors(self, looks: Mapping[str, Look] | None = None, **colors: object) -> Theme:
-        """The theme with other colours, and other looks for some kinds.
+        """The theme with other colors, and other looks for some kinds.
 
         >>> LIGHT.with_colors(ink="#000000").ink
         '#000000'
@@ -129,14 +129,14 @@ def theme_of(theme: object) -> Theme:
 
 
 # -- scale -----------------------------------------------------------------------------------------
-# From dark blue to yellow: lightness rises evenly, blue and yellow differ for every kind of colour blindness, and it is still a scale
-# when printed in grey. The way goes through these points in CIELAB (lightness, green to red, blue to yellow).
+# From dark blue to yellow: lightness rises evenly, blue and yellow differ for every kind of color blindness, and it is still a scale
+# when printed in gray. The way goes through these points in CIELAB (lightness, green to red, blue to yellow).
 
 _POINTS = ((22.0, 20.0, -48.0), (42.0, 0.0, -28.0), (60.0, -8.0, 2.0), (76.0, -6.0, 42.0), (92.0, -6.0, 72.0))
 
 
 def scale_color(share: float) -> str:
-    """The colour for a number from 0 to 1.
+    """The color for a number from 0 to 1.
 
     >>> scale_color(0.0), scale_color(1.0)
     ('#002f7d', '#ffe855')
@@ -148,7 +148,7 @@ def scale_color(share: float) -> str:
 
 
 def ink_on(share: float) -> str:
-    """The colour of text on the colour for a number."""
+    """The color of text on the color for a number."""
     return "#ffffff" if share < 0.45 else "#16181c"
 
 

@@ -219,8 +219,8 @@ def _by_rows(definition: OpDef) -> Rule:
     return rule
 
 
-def _first(shape: Shape, labelled: bool) -> Labels:
-    return tuple(0 if i == 0 and labelled else None for i in range(len(shape)))
+def _first(shape: Shape, labeled: bool) -> Labels:
+    return tuple(0 if i == 0 and labeled else None for i in range(len(shape)))
 
 
 # -- reductions ----------------------------------------------------------------------------------

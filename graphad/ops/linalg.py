@@ -1,4 +1,4 @@
-"""Products of matrices and vectors, sums of products over labelled axes, diagonals, inverses and factorizations."""
+"""Products of matrices and vectors, sums of products over labeled axes, diagonals, inverses and factorizations."""
 
 from __future__ import annotations
 
@@ -508,8 +508,8 @@ def mv(X: Array, Vec: Array) -> Array:
     return as_array(X @ Vec)
 
 
-# -- sums over labelled axes -----------------------------------------------------------------------
-# Sums of products over labelled axes, computed pair by pair as products of matrices in the order that numpy's ``einsum_path`` finds.
+# -- sums over labeled axes -----------------------------------------------------------------------
+# Sums of products over labeled axes, computed pair by pair as products of matrices in the order that numpy's ``einsum_path`` finds.
 
 # -- equations -----------------------------------------------------------------------------------
 

@@ -166,15 +166,15 @@ class Resampling:
             at = np.floor(self.positions(old, new, scale, 0.0) + (0.5 if self.align_corners else 0.0)).astype(np.intp)
             return [at], [np.ones(new)]
         if self.interp_method == "bicubic":
-            return _cubic(self.positions(old, new, scale, 0.0) if self.align_corners else self._centred(old, new, scale))
-        centred = self.align_mode == 0 and not self.align_corners
+            return _cubic(self.positions(old, new, scale, 0.0) if self.align_corners else self._centered(old, new, scale))
+        centered = self.align_mode == 0 and not self.align_corners
         # Paddle's align_mode 0 has the centers of pixels at halves, 1 their corners at whole numbers; with align_corners the ends of both
         # axes coincide.
-        at = np.maximum(self._centred(old, new, scale), 0.0) if centred else self.positions(old, new, scale, 0.0)
+        at = np.maximum(self._centered(old, new, scale), 0.0) if centered else self.positions(old, new, scale, 0.0)
         low = np.minimum(np.floor(at), old - 1)
         return [low.astype(np.intp), low.astype(np.intp) + 1], [1.0 - (at - low), at - low]
 
-    def _centred(self, old: int, new: int, scale: float) -> Array:
+    def _centered(self, old: int, new: int, scale: float) -> Array:
         return np.asarray(self.positions(old, new, scale, 0.5) - 0.5)
 
 

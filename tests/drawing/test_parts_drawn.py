@@ -1,4 +1,4 @@
-"""What of a graph is drawn: layers once, scopes as frames or boxes, a part, numbers as colours, themes, files of every format."""
+"""What of a graph is drawn: layers once, scopes as frames or boxes, a part, numbers as colors, themes, files of every format."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def fills(svg: str) -> dict[str, str]:
     return {label_of(group): next(shape.get("fill") or "" for shape in group if shape.get("fill")) for group in groups(svg, "node")}
 
 
-def test_numbers_are_colours_with_a_bar() -> None:
+def test_numbers_are_colors_with_a_bar() -> None:
     svg = to_svg(forward_program(), overlay={"h": 0.0, "y": 5.0, "loss": 10.0}, overlay_title="degrees")
     found = fills(svg)
     assert (found["h"], found["y"], found["loss"]) == (scale_color(0), scale_color(0.5), scale_color(1))
@@ -229,7 +229,7 @@ def test_numbers_are_colours_with_a_bar() -> None:
 
 
 def test_the_scale_is_even_in_lightness() -> None:
-    """From dark to light throughout, so that it can be read in grey and by the colour-blind."""
+    """From dark to light throughout, so that it can be read in gray and by the color-blind."""
     grey = [
         0.2126 * int(c[1:3], 16) + 0.7152 * int(c[3:5], 16) + 0.0722 * int(c[5:7], 16) for c in (scale_color(i / 20) for i in range(21))
     ]

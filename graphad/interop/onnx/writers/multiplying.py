@@ -1,4 +1,4 @@
-"""Products of matrices and vectors, diagonals, sums over labelled axes."""
+"""Products of matrices and vectors, diagonals, sums over labeled axes."""
 
 from __future__ import annotations
 
