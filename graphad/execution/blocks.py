@@ -121,10 +121,10 @@ class _Backwards:
         local: Frame = {}
         run = self.replay.run
         # Random operators draw by iteration number, so an iteration that is run again draws the same numbers.
-        run.iterations, left = [*self.scopes.path, at], run.iterations_left
+        run.iterations, iterations_before = [*self.scopes.path, at], run.iterations_left
         run.iterations_left = None  # the loops in it were counted when they ran first
         self.body((local, frame))
-        run.iterations_left = left
+        run.iterations_left = iterations_before
         return {name: frame_[name] for name in self.replay.saved if name in (frame_ := local if name in local else frame)}
 
 
@@ -308,11 +308,11 @@ def _taken(run: Runner, op: Operator, definition: ControlDef, layout: Layout) ->
 
 def _branch(run: Runner, op: Operator, definition: ControlDef, layout: Layout) -> Step:
     blocks = [_Block(run, op.attrs[name], layout) for name in definition.blocks]
-    taken = _taken(run, op, definition, layout)
+    branch_number = _taken(run, op, definition, layout)
     scopes = [(depth(layout, name), name) for name in op.output(definition.scopes)]
 
     def step(frames: Frames) -> None:
-        which, residuals = taken(frames), {}
+        which, residuals = branch_number(frames), {}
         if which < len(blocks):
             inner: Frames = ({}, *frames)
             blocks[which].run(inner)
@@ -325,10 +325,10 @@ def _branch(run: Runner, op: Operator, definition: ControlDef, layout: Layout) -
 
 def _branch_gradient(run: Runner, op: Operator, definition: ControlDef, layout: Layout) -> Step:
     branches = [_Inside(run, op, definition, layout, i) for i in range(len(definition.blocks))]
-    taken = _taken(run, op, definition, layout)
+    branch_number = _taken(run, op, definition, layout)
 
     def step(frames: Frames) -> None:
-        inside = branches[taken(frames)]
+        inside = branches[branch_number(frames)]
         outer, cotangents = inside.read(frames)
         inside.write(frames, inside.results(inside.kept(frames).steps[0], inside.operands(outer), cotangents))
 

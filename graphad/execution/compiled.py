@@ -117,18 +117,18 @@ class Function:
 
     def variables(self, stored: Mapping[str, Tensor]) -> list[Tensor] | None:
         """The variables that it reads, if they are of the types that it was compiled for."""
-        found = [stored.get(name) for name, _ in self.states]
-        if not all(map(operator.is_, found, self.seen)):
-            if not all(seen is array or _is(array, kind) for array, seen, (_, kind) in zip(found, self.seen, self.states, strict=True)):
+        arrays = [stored.get(name) for name, _ in self.states]
+        if not all(map(operator.is_, arrays, self.seen)):
+            if not all(last is array or _is(array, kind) for array, last, (_, kind) in zip(arrays, self.seen, self.states, strict=True)):
                 return None
-            self.seen = found.copy()
-        return found
+            self.seen = arrays.copy()
+        return arrays
 
     def fed(self, feed: Mapping[str, Tensor]) -> list[Tensor] | None:
         """What is fed, if it is arrays of the types that it was compiled for."""
         if len(feed) != len(self.feeds):
             return None
-        found = []
+        arrays = []
         for name, (shape, dtype, in_order) in self.feeds:
             array = feed.get(name)
             if (
@@ -138,8 +138,8 @@ class Function:
                 or array.flags.c_contiguous is not in_order
             ):
                 return None
-            found.append(array)
-        return found
+            arrays.append(array)
+        return arrays
 
     def __call__(self, args: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Run it on what is fed and the variables: the fetched values, and the new values of variables."""
@@ -246,30 +246,30 @@ def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Tensor] | None
     feeds = run.env
     # A function is for types, not for arrays: another batch size is another function.
     key = (fetched, *[(name, v.shape, v.dtype, v.flags.c_contiguous) if type(v) is np.ndarray else name for name, v in feeds.items()])
-    found = run.functions.get(key)
-    if found is None:
+    candidates = run.functions.get(key)
+    if candidates is None:
         # The oldest goes: feeds of another shape in every run would otherwise keep a function each.
         if len(run.functions) >= MANY:
             del run.functions[next(iter(run.functions))]
-        found = run.functions[key] = _Candidates()
-    if found.reason:
+        candidates = run.functions[key] = _Candidates()
+    if candidates.reason:
         return None
     variables = None
-    for function in found.functions:
+    for function in candidates.functions:
         variables = function.variables(run.stored)
         if variables is not None:
             break
     if variables is None:
-        made = _made(run, found, fetched)
-        if made is None:
+        new_function = _made(run, candidates, fetched)
+        if new_function is None:
             return None
-        function, variables = made, made.variables(run.stored)
+        function, variables = new_function, new_function.variables(run.stored)
         assert variables is not None
     run.iterations = function.iterations
     try:
         results, kept = function([*feeds.values(), *variables])
     except Exception as error:
-        _failed(found, function, error)
+        _failed(candidates, function, error)
         run.again()
         rewind()
         return None
@@ -302,30 +302,30 @@ def run_again(run: Prepared, fetched: tuple[str, ...], feed: Mapping[str, Tensor
     return list(results)
 
 
-def _made(run: Prepared, found: _Candidates, fetched: tuple[str, ...]) -> Function | None:
-    if len(found.functions) >= MANY:
-        found.functions.pop(0)
+def _made(run: Prepared, candidates: _Candidates, fetched: tuple[str, ...]) -> Function | None:
+    if len(candidates.functions) >= MANY:
+        candidates.functions.pop(0)
     try:
-        function = Function(run, run.env, fetched, frozenset(found.unguarded))
+        function = Function(run, run.env, fetched, frozenset(candidates.unguarded))
     except (Unsupported, GraphadError) as error:
-        found.reason = f"{type(error).__name__}: {error}"
+        candidates.reason = f"{type(error).__name__}: {error}"
         return None
     finally:
         run.again()
-    found.functions.append(function)
+    candidates.functions.append(function)
     run.bodies.clear()  # steps of the interpreter, which is needed no more
     return function
 
 
-def _failed(found: _Candidates, function: Function, error: Exception) -> None:
+def _failed(candidates: _Candidates, function: Function, error: Exception) -> None:
     """A run did what the function is not made for; if it goes on so, all are left to the interpreter."""
-    found.failures += 1
+    candidates.failures += 1
     # An assumption about one operator's result did not hold: the next function is compiled without it.
     if isinstance(error, Changed) and error.operator >= 0:
-        found.unguarded.add(error.operator)
-        found.functions.remove(function)
-    elif found.failures > FAILURES:
-        found.reason = f"{type(error).__name__}: {error}"
+        candidates.unguarded.add(error.operator)
+        candidates.functions.remove(function)
+    elif candidates.failures > FAILURES:
+        candidates.reason = f"{type(error).__name__}: {error}"
 
 
 def _type_of(value: Value) -> tuple[tuple[int, ...], np.dtype[np.generic], bool] | None:

@@ -69,23 +69,25 @@ class Compiler:
         # Examples stand for all values of their types: what is read of an example beyond shape, dtype and layout has to be guarded.
         block = self.run.block
         names = {name for each in block.program.blocks for op in each.ops for name in (*op.input_names(), *op.output_names())}
-        given = {name: _given(name, array) for name, array in feeds.items()}
-        states = {name: _given(name, array) for name, array in stored.items() if name not in given and (name in names or name in fetched)}
+        fed_values = {name: _given(name, array) for name, array in feeds.items()}
+        states = {
+            name: _given(name, array) for name, array in stored.items() if name not in fed_values and (name in names or name in fetched)
+        }
         for name, value in states.items():
             self.check_declared(block, name, value.example)
-        frame: Frame = {**states, **given}
+        frame: Frame = {**states, **fed_values}
         self.body(block, (frame,), (block.vars,))
         results = []
         for name in fetched:
             if name not in frame or frame[name].kept is not None:
                 raise Unsupported(f"{name} has no value, or is what a block keeps")
             results.append(frame[name])
-        kept = {}
+        new_states = {}
         # Only what was written: the scope keeps the rest as it is.
         for name in self.run.persistable:
-            if name in frame and frame[name] is not given.get(name, states.get(name)):
-                kept[name] = frame[name]
-        return Compiled(given, states, self.trace.calls, results, kept, self.trace.objects, self.random)
+            if name in frame and frame[name] is not fed_values.get(name, states.get(name)):
+                new_states[name] = frame[name]
+        return Compiled(fed_values, states, self.trace.calls, results, new_states, self.trace.objects, self.random)
 
     def check_declared(self, block: Block, name: str, array: Tensor) -> None:
         """A variable of the scope is what the program declares: anything else the interpreter converts or refuses."""
@@ -119,11 +121,11 @@ class Compiler:
         for node in self.trace.calls[before:]:
             done.extend(writes_of(node))
         alive = {*frame.values()}
-        gone = {value for value in done if value not in alive and value.static and value.nbytes > SMALL}
-        for value in gone:
+        unused = {value for value in done if value not in alive and value.static and value.nbytes > SMALL}
+        for value in unused:
             value.let_go()
-        if gone:
-            self.trace.views = {key: value for key, value in self.trace.views.items() if value not in gone}
+        if unused:
+            self.trace.views = {key: value for key, value in self.trace.views.items() if value not in unused}
 
     def inner(self, work: Callable[[], None]) -> Body:
         """The calls of a nested block: what is made there is not there outside."""
@@ -164,11 +166,11 @@ class Compiler:
         }
         places = {slot: each for slot, each in places.items() if any(each)}
         # First as the calls of the kernel, then as one call of it: a kernel that looks at values is not traced.
-        made = self.traced(op, definition, inputs, list(places))
-        if made is None:
-            made = self.whole(op, definition, inputs, {slot: len(each) for slot, each in places.items()})
+        results = self.traced(op, definition, inputs, list(places))
+        if results is None:
+            results = self.whole(op, definition, inputs, {slot: len(each) for slot, each in places.items()})
         for slot, targets in places.items():
-            for place, value in zip(targets, made[slot], strict=True):
+            for place, value in zip(targets, results[slot], strict=True):
                 if place is not None:
                     _bind(frames[place[0]], place[1], value)
 
@@ -177,12 +179,12 @@ class Compiler:
         slots = dict(op.inputs)
         if writes_old_array(op):
             slots["Array"] = op.output("Out")
-        found: dict[str, list[Value | None]] = {}
+        values: dict[str, list[Value | None]] = {}
         for slot, names in slots.items():
-            found[slot] = [frames[depth(layout, n)].get(n) for n in names if n != EMPTY]
-            if not (definition.partial or writes_old_array(op)) and None in found[slot]:
+            values[slot] = [frames[depth(layout, n)].get(n) for n in names if n != EMPTY]
+            if not (definition.partial or writes_old_array(op)) and None in values[slot]:
                 raise Unsupported(f"operator {op.type} reads what has no value")
-        return found
+        return values
 
     # -- operators --
 
@@ -194,10 +196,10 @@ class Compiler:
         trace, attrs = self.trace, {k: v for k, v in op.attrs.items() if k in definition.attrs}
         # A kernel may fail halfway, when it meets what a tracer cannot do: its calls so far are taken back.
         before = trace.mark()
-        given = {slot: [Traced(trace, value) for value in each if value is not None] for slot, each in inputs.items()}
+        tracers = {slot: [Traced(trace, value) for value in each if value is not None] for slot, each in inputs.items()}
         try:
             with np.errstate(all="ignore"):
-                results = self.by_formula(definition, given, attrs, wanted) or definition.run(given, attrs, wanted)
+                results = self.by_formula(definition, tracers, attrs, wanted) or definition.run(tracers, attrs, wanted)
                 return {slot: [self.settled(each) for each in results[slot]] for slot in wanted}
         except Exception:  # whatever a kernel does with what is no array
             trace.back_to(before)
@@ -222,15 +224,15 @@ class Compiler:
     ) -> Tensor:
         """An elementwise operator by its arithmetic; None if it has none."""
         operands = [each for values in given.values() for each in values]
-        found = formula_of(definition, [each.dtype for each in operands], attrs) if definition.elementwise and len(wanted) == 1 else None
+        formula = formula_of(definition, [each.dtype for each in operands], attrs) if definition.elementwise and len(wanted) == 1 else None
         # Optional inputs are not in the formula: with one of them the kernel is traced instead.
-        if found is None or len([*given]) != len([slot for slot in definition.inputs.values() if not slot.optional]):
+        if formula is None or len([*given]) != len([slot for slot in definition.inputs.values() if not slot.optional]):
             return None
         axis = definition.attr("axis", attrs) if "axis" in definition.attrs and len(operands) == 2 else -1
         if axis != -1:
             x, y = operands
             operands = [x, y.reshape(aligned(x.shape, y.shape, axis))]
-        return {wanted[0]: [_computed(found, operands)]}
+        return {wanted[0]: [_computed(formula, operands)]}
 
     def whole(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: Mapping[str, int]) -> Tensor:
         """The values that an operator makes by one call of its kernel."""
@@ -247,27 +249,27 @@ class Compiler:
         if self.is_fixed(op, definition, values, examples):
             fixed = iter(examples)
             return {slot: [self.settled(next(fixed)) for _ in range(count)] for slot, count in wanted.items()}
-        made = tuple(Value(each, base=base) for each, base in zip(examples, bases, strict=True))
+        results = tuple(Value(each, base=base) for each, base in zip(examples, bases, strict=True))
         self.random |= definition.random
         helper = "present" if definition.partial or writes_old_array(op) else "given"
         args = [f"{helper}({{{i}}})" if value.absent else f"{{{i}}}" for i, value in enumerate(values)]
         if definition.random:
             args.append(f"rng=generator({self.trace.name(op, 'random')})")
         form = f"{name}({', '.join(args)})"
-        if definition.partial and any(value.example is None for value in made):
+        if definition.partial and any(value.example is None for value in results):
             form = f"settled_or_absent({form})"
-        self.trace.calls.append(Call(form, tuple(values), made, pure=False, what=str(op), line=op.source, op=op))
+        self.trace.calls.append(Call(form, tuple(values), results, pure=False, what=str(op), line=op.source, op=op))
         # An aggregate may hold the arrays that it was made of: their memory is not the plan's to give again.
-        if not all(isinstance(value.example, np.ndarray) for value in made):
+        if not all(isinstance(value.example, np.ndarray) for value in results):
             self.trace.calls.append(Keep(tuple(values)))
-        self.guard(op, definition, inputs, attrs, wanted, made)
-        for value in made if definition.partial else ():
+        self.guard(op, definition, inputs, attrs, wanted, results)
+        for value in results if definition.partial else ():
             value.absent = value.example is None
-        found, at = {}, 0
+        by_slot, at = {}, 0
         for slot, count in wanted.items():
-            found[slot] = list(made[at : at + count])
+            by_slot[slot] = list(results[at : at + count])
             at += count
-        return found
+        return by_slot
 
     def is_fixed(self, op: Operator, definition: OpDef, values: Sequence[Value], examples: Sequence[Tensor]) -> bool:
         """Whether an operator makes the same arrays in every run: all that it reads are constants, such as extents."""
@@ -281,11 +283,11 @@ class Compiler:
         random = {"rng": np.random.default_rng(0)} if definition.random else {}
         try:
             with np.errstate(all="ignore"):
-                made = call(*(value.example for value in values), **random)
+                outputs = call(*(value.example for value in values), **random)
         except Exception:
             return [None] * count
-        found = list(made) if count != 1 else [made]
-        return found if len(found) == count else [None] * count
+        examples = list(outputs) if count != 1 else [outputs]
+        return examples if len(examples) == count else [None] * count
 
     def guard(
         self,
@@ -351,9 +353,9 @@ class Compiler:
             self.body(block, local, inner_layout)
             values = [local[at].get(name) for at, name in saved]
             if keeps:
-                kept = tuple(self.trace.constant(ABSENT) if v is None else v for v in values)
-                stack.kept = Residuals(tuple(name for _, name in saved), kept)
-                self.trace.calls.append(Append(stack, kept))
+                residuals = tuple(self.trace.constant(ABSENT) if v is None else v for v in values)
+                stack.kept = Residuals(tuple(name for _, name in saved), residuals)
+                self.trace.calls.append(Append(stack, residuals))
             return [local[at + 1].get(name) for at, name in carried], local
 
         variables, body = self.fixed([n for _, n in carried], starts, iteration)
@@ -388,11 +390,11 @@ class Compiler:
 
             def work(variables: Sequence[Value] = variables, ends: list[Value | None] = ends) -> None:
                 ends.extend(iteration(variables)[0])
-                moved = [
+                pairs = [
                     (v, e if e is not None else self.trace.constant(ABSENT)) for v, e in zip(variables, ends, strict=True) if e is not v
                 ]
-                if moved:
-                    self.trace.calls.append(Assign(*zip(*moved, strict=True)))
+                if pairs:
+                    self.trace.calls.append(Assign(*zip(*pairs, strict=True)))
 
             body = self.inner(work)
             wider = [_widened(variable, end) for variable, end in zip(variables, ends, strict=True)]
@@ -413,8 +415,8 @@ class Compiler:
         def iteration(variables: Sequence[Value]) -> tuple[list[Value | None], Tensor]:
             unpacked = tuple(_copied(value, name) for name, value in zip(residuals.names, residuals.values, strict=True))
             read["unpacked"] = unpacked
-            kept = {n: u for n, u in zip(residuals.names, unpacked, strict=True) if not (u.constant and u.example is ABSENT)}
-            results = inside.results(kept, variables)
+            frame = {n: u for n, u in zip(residuals.names, unpacked, strict=True) if not (u.constant and u.example is ABSENT)}
+            results = inside.results(frame, variables)
             terms[:] = results[len(variables) :]
             sums[:] = [None if t is None else Value(t.example, static=t.in_order and not t.absent, hint="total") for t in terms]
             for term, total in zip(terms, sums, strict=True):
@@ -449,11 +451,11 @@ class Compiler:
     def zeros(self, total: Value | None, like: Value | None) -> Value | None:
         """A total, or zeros where nothing was added."""
         if total is not None and not total.static:
-            made = Value(total.example, hint="total", absent=like is None or like.absent)
+            zeros = Value(total.example, hint="total", absent=like is None or like.absent)
             other = self.trace.constant(ABSENT) if like is None else like
-            self.trace.calls.append(Call("total_or_zeros({0}, {1})", (total, other), (made,), pure=False))
+            self.trace.calls.append(Call("total_or_zeros({0}, {1})", (total, other), (zeros,), pure=False))
             self.trace.calls.append(Keep((total,)))
-            return made
+            return zeros
         if total is not None or like is None:
             return total
         if not like.static:
@@ -607,10 +609,10 @@ class _Inside:
         self.outer = [frames[depth(layout, n)].get(n) for n in op.input("X")]
         self.outer_cotangents = [frames[depth(layout, n)].get(n) for n in op.input("Out@GRAD")]
         (scopes,) = op.input(definition.scopes)
-        found = frames[depth(layout, scopes)].get(scopes)
-        if found is None:
+        stack = frames[depth(layout, scopes)].get(scopes)
+        if stack is None:
             raise Unsupported("residuals without a value")
-        self.scopes, self.scopes_name = found, scopes
+        self.scopes, self.scopes_name = stack, scopes
         self.targets = op.output("X@GRAD")
         names = argument_names(op, which)
         self.operand_names, self.cotangent_names = names[: len(self.outer)], names[len(self.outer) :]
@@ -698,14 +700,14 @@ def _tuple_form(count: int) -> str:
     return "(" + "".join(f"{{{i}}}, " for i in range(count)) + ")"
 
 
-def _computed(found: Formula, operands: Sequence[Traced]) -> Traced:
+def _computed(formula: Formula, operands: Sequence[Traced]) -> Traced:
     """Make the calls of a formula."""
-    made: list[Traced] = []
-    for call in found.calls:
-        args = [operands[a.number] if isinstance(a, Input) else made[a] if isinstance(a, int) else a.value for a in call.args]
+    results: list[Traced] = []
+    for call in formula.calls:
+        args = [operands[a.number] if isinstance(a, Input) else results[a] if isinstance(a, int) else a.value for a in call.args]
         tracer = next(each for each in (*args, *operands) if isinstance(each, Traced))
-        made.append(tracer.apply(call.function, args))
-    return operands[found.result.number] if isinstance(found.result, Input) else made[found.result]
+        results.append(tracer.apply(call.function, args))
+    return operands[formula.result.number] if isinstance(formula.result, Input) else results[formula.result]
 
 
 def _typed_examples(types: Sequence[TensorType] | None, count: int) -> list[Tensor]:
@@ -722,8 +724,8 @@ def _inferred(
         return None
     types = {slot: [TensorType(v.example.shape, v.example.dtype.name) for v in each if v is not None] for slot, each in inputs.items()}
     try:
-        found = definition.infer_types(types, attrs)
-        result = [TensorType(tuple(t.shape), t.dtype) for slot in wanted for t in found[slot]]
+        inferred = definition.infer_types(types, attrs)
+        result = [TensorType(tuple(t.shape), t.dtype) for slot in wanted for t in inferred[slot]]
     except (GraphadError, KeyError, TypeError, AttributeError, ValueError):
         return None
     return result if len(result) == sum(wanted.values()) and not any(-1 in t.shape for t in result) else None

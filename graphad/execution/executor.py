@@ -254,8 +254,8 @@ class Executor:
         env = fed_values(block, feed or {})
         # What changes how a program is prepared. A prepared program holds its program, so the id stays taken.
         key = (id(program), frozenset(fetched), reinitialize, self.check_finite, self.max_iterations)
-        made = (self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile, self.passes, self._threads, self.numba)
-        run = self._taken(key) or Prepared(program, key[1], *made)
+        settings = (self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile, self.passes, self._threads, self.numba)
+        run = self._taken(key) or Prepared(program, key[1], *settings)
         run.begin(env, scope)
         batch = batch_of(program, {name: np.shape(value) for name, value in env.items()}) if self.profile is not None else 1
         start, before = perf_counter(), {} if self.profile is None else self.profile.times()
@@ -346,11 +346,11 @@ def fed_values(block: Block, feed: Mapping[str, object]) -> Env:
 
 def _check_extents(block: Block, env: Env) -> None:
     """Refuse arrays that have different sizes for one name of an extent."""
-    seen: dict[str, tuple[int, str]] = {}  # by name: as numbers all extents that are not known are equal
+    checked_types: dict[str, tuple[int, str]] = {}  # by name: as numbers all extents that are not known are equal
     for name, array in env.items():
         for extent, size in zip(block.vars[name].declared[0] or (), array.shape, strict=False):
             if type(extent) is Extent:
-                first, whose = seen.setdefault(extent.name, (size, name))
+                first, whose = checked_types.setdefault(extent.name, (size, name))
                 if first != size:
                     one, other = f"{extent}={first} in feed {whose!r}", f"{extent}={size} in feed {name!r}"
                     raise InvalidValue(f"{one}, {list(env[whose].shape)}, and {other}, {list(array.shape)}: one name has one number")

@@ -83,8 +83,8 @@ class Prepared:
         self.checkpointed = checkpointed(program)
         self.streams: dict[Operator, str] | None = None
         self.bodies: dict[tuple[int, ...], tuple[Body, Layout]] = {}
-        used = {name for block in program.blocks for op in block.ops for name in op.input_names()}
-        self.read_from_scope = sorted(used.intersection(self.persistable))
+        read_names = {name for block in program.blocks for op in block.ops for name in op.input_names()}
+        self.read_from_scope = sorted(read_names.intersection(self.persistable))
         self.functions: dict[tuple[Any, ...], Any] = {}  # compiled, by the types that they are for
         self.last: tuple[tuple[str, ...], Any] | None = None  # what was fetched last, and the function that did it
         self.mark: object = None  # of the last change that any watched program had when this one was compared last
@@ -142,8 +142,8 @@ class Prepared:
     def body(self, block: Block, layout: Layout) -> Body:
         """How a block is run: its operators in order, each value freed after its last use."""
         key = (block.idx, *map(id, layout))
-        found = self.bodies.get(key)
-        if found is None:
+        known_body = self.bodies.get(key)
+        if known_body is None:
             # A name is freed in the block that declares it; in block 0 every name is.
             free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _block_results(block))
             if len(layout) > 1 or any(control(op) for op in block.ops):
@@ -152,8 +152,8 @@ class Prepared:
                     own.update(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
                 free = [[n for n in names if n in own] for names in free]
             steps = [(self._timed(op, self._step(op, layout, names)), names) for op, names in zip(block.ops, free, strict=True)]
-            found = self.bodies[key] = _body(steps), layout
-        return found[0]
+            known_body = self.bodies[key] = _body(steps), layout
+        return known_body[0]
 
     def _timed(self, op: Operator, step: Step) -> Step:
         return step if self.profile is None else self.profile.timed(op, step)
@@ -223,8 +223,8 @@ class Prepared:
         fits = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
         kind = dtype is None or array.dtype == dtype or (array.dtype.kind == "f" and dtype in FLOATS)
         if not fits or not kind:
-            found = f"{array.dtype}{list(array.shape)}"
-            raise InvalidValue(located(f"the scope has {name!r} as {found}, but it is declared {var!r}", op.source if op else None))
+            type_text = f"{array.dtype}{list(array.shape)}"
+            raise InvalidValue(located(f"the scope has {name!r} as {type_text}, but it is declared {var!r}", op.source if op else None))
         # Floats of another width are converted: a parameter saved in float64 can be read by a program in float32.
         cast = array if dtype is None else array.astype(dtype, copy=False)
         self.env[name] = self.given[name] = cast
@@ -263,8 +263,8 @@ class Prepared:
 def _rewritten(program: Program, passes: Tensor, fetched: Collection[str]) -> Program:
     """A copy of a program after a pipeline, which leaves what is fetched and what outlives a run; the program is as it was."""
     block = program.global_block()
-    written = {name for each in program.blocks for op in each.ops for name in op.output_names()}
-    graph = lower(program, sorted(name for name in fetched if name in block.vars and name in written))
+    written_names = {name for each in program.blocks for op in each.ops for name in op.output_names()}
+    graph = lower(program, sorted(name for name in fetched if name in block.vars and name in written_names))
     passes.run(graph)
     return schedule(graph)
 
@@ -337,8 +337,8 @@ def _misfit(op: Operator, definition: OpDef) -> str:
     Paddle's grad operators have more inputs than graphad's; the additional ones are ignored.
     """
     is_grad = isinstance(definition, GradOpDef)
-    for side, slots, given in (("input", definition.inputs, op.inputs), ("output", definition.outputs, op.outputs)):
-        for slot, names in given.items():
+    for side, slots, names_by_slot in (("input", definition.inputs, op.inputs), ("output", definition.outputs, op.outputs)):
+        for slot, names in names_by_slot.items():
             known = slots.get(slot)
             if known is None:
                 if names and not (is_grad and side == "input"):

@@ -81,14 +81,14 @@ _FLOATS = ("float32", "float64")
 
 def expression(call: Call) -> str:
     """A call for one element, as Python that numba compiles to the same bits; empty if there is none."""
-    (made,) = call.results
+    (result,) = call.results
     kinds = [_kind(value) for value in call.args]
     if cast := _CAST.fullmatch(call.form):
         return f"np.{cast[1]}({{0}})" if kinds[0] in (*_FLOATS, "bool") else ""
-    found = _FORM.fullmatch(call.form)
-    if found is None:
+    match = _FORM.fullmatch(call.form)
+    if match is None:
         return ""
-    name = found[1]
+    name = match[1]
     if name in ("maximum", "minimum"):
         text = _extreme(name)
     elif name.startswith("logical_"):
@@ -99,7 +99,7 @@ def expression(call: Call) -> str:
     if name == "where" and kinds[0] != "bool":
         return ""
     # One type throughout: numba and numpy differ in what float32 and float64 together become.
-    same = len(set(numbers)) == 1 and numbers[0] in _FLOATS and _kind(made) in (numbers[0], "bool")
+    same = len(set(numbers)) == 1 and numbers[0] in _FLOATS and _kind(result) in (numbers[0], "bool")
     return text if same else ""
 
 
@@ -107,16 +107,16 @@ def expression(call: Call) -> str:
 def _extreme(name: str) -> str:
     """``maximum`` or ``minimum``, whose result numpy leaves open where 0.0 meets -0.0; empty if it depends on where they are."""
     function, sign = getattr(np, name), ">" if name == "maximum" else "<"
-    taken = set()
+    sides = set()
     for dtype in _FLOATS:
         for count in (1, 3, 8, 33, 100):
             zeros = np.zeros(count, dtype)
             for x, y in ((zeros, -zeros), (-zeros, zeros)):
                 signs = np.signbit(function(x, y))
-                taken |= {"first" if each else "second" for each in (signs == np.signbit(x)).tolist()}
-    if len(taken) > 1:
+                sides |= {"first" if each else "second" for each in (signs == np.signbit(x)).tolist()}
+    if len(sides) > 1:
         return ""
-    return f"{{0}} if ({{0}} {sign}{'=' if taken == {'first'} else ''} {{1}}) | ({{0}} != {{0}}) else {{1}}"
+    return f"{{0}} if ({{0}} {sign}{'=' if sides == {'first'} else ''} {{1}}) | ({{0}} != {{0}}) else {{1}}"
 
 
 def _kind(value: Value) -> str:
@@ -198,12 +198,12 @@ def folder() -> Path | None:
     base = os.environ.get("GRAPHAD_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "graphad"
     )
-    found = Path(base) / "loops"
+    path = Path(base) / "loops"
     try:
-        found.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
     except OSError:
         return None
-    return found if os.access(found, os.W_OK) else None
+    return path if os.access(path, os.W_OK) else None
 
 
 @cache

@@ -78,11 +78,11 @@ def made_parallel(compiled: Compiled, lanes: int, costs: Costs) -> None:
 
 
 def _divided(body: Body, lanes: int, costs: Costs, model: Model) -> Body:
-    found: Body = []
+    new_body: Body = []
     stretch: list[Call | Group] = []
 
     def close() -> None:
-        found.extend(_laned(stretch, lanes, lambda node: cost_of(node, costs, model), model) if stretch else ())
+        new_body.extend(_laned(stretch, lanes, lambda node: cost_of(node, costs, model), model) if stretch else ())
         stretch.clear()
 
     for node in body:
@@ -93,9 +93,9 @@ def _divided(body: Body, lanes: int, costs: Costs, model: Model) -> Body:
             stretch.append(node)
             continue
         close()
-        found.append(node)
+        new_body.append(node)
     close()
-    return found
+    return new_body
 
 
 def _is_free(node: Tensor) -> bool:
@@ -125,7 +125,7 @@ def cost_of(node: Call | Group, costs: Costs, model: Model) -> float:
     if any(value.base is not None for value in node.results):
         return 0.1
     size = max((np.size(value.example) for value in node.results), default=0)
-    moved = sum(_nbytes(value) for value in (*node.args, *node.results))
+    bytes_moved = sum(_nbytes(value) for value in (*node.args, *node.results))
     if node.form.startswith(_PRODUCTS):
         work = 2 * size * (np.shape(node.args[0].example) or (1,))[-1] * model.flop
     elif node.form.startswith("np."):
@@ -133,7 +133,7 @@ def cost_of(node: Call | Group, costs: Costs, model: Model) -> float:
     else:
         flops, _ = costs.get(node.op, (0, 0))
         work = flops * model.flop
-    return float(model.call + moved * model.byte + work)
+    return float(model.call + bytes_moved * model.byte + work)
 
 
 def _is_one_loop(group: Group) -> bool:
@@ -158,9 +158,9 @@ def _laned(nodes: Sequence[Call | Group], count: int, cost: Callable[[Call | Gro
         ]
         needed = _needed(split)
         lane_of, order, end = _scheduled(needed, list(map(cost, split)), count, model)
-        used = sorted(set(lane_of))
-        if len(used) > 1 and end < best:
-            best, found = 0.9 * end, [_parallel(split, needed, [used.index(lane) for lane in lane_of], order, len(used))]
+        numbers = sorted(set(lane_of))
+        if len(numbers) > 1 and end < best:
+            best, found = 0.9 * end, [_parallel(split, needed, [numbers.index(lane) for lane in lane_of], order, len(numbers))]
     return found
 
 
@@ -172,18 +172,18 @@ def _parts(group: Group, count: int, divides: bool) -> list[Call | Group]:
         together = list({id(calls): calls for arg in call.args if (calls := of.get(arg)) is not None}.values())
         joined = [*(each for calls in together for each in calls), call]
         of.update((each.results[0], joined) for each in joined)
-    found: list[Call | Group] = []
+    pieces: list[Call | Group] = []
     for calls in {id(calls): calls for calls in of.values()}.values():
         own = {call.results[0] for call in calls}
         made, inside = (tuple(value for value in values if value in own) for values in (group.made, group.inside))
         reads = dict.fromkeys(arg for call in calls for arg in call.args if arg not in own)
         calls.sort(key=group.calls.index)
-        found += (
+        pieces += (
             _spans(Group(calls, tuple(reads), made, inside, native=group.native), count if divides or _is_one_loop(group) else 1)
             if len(calls) > 1
             else calls
         )
-    return found
+    return pieces
 
 
 def _spans(group: Group, count: int) -> list[Group]:

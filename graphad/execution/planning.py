@@ -229,21 +229,21 @@ def _group(body: Body, made: Callable[[list[Call]], Group], least: int) -> None:
 
 def _native_parts(calls: Sequence[Call]) -> list[list[Call]]:
     """Calls that follow each other and can be compiled together; each other one alone."""
-    found: list[list[Call]] = []
+    runs: list[list[Call]] = []
     for able, part in itertools.groupby(calls, key=lambda call: bool(expression(call))):
         together = list(part)
-        found += [together] if able else [[call] for call in together]
-    return found
+        runs += [together] if able else [[call] for call in together]
+    return runs
 
 
 def _tiles(call: Call, least: int) -> bool:
     """Whether a call is elementwise on large arrays of one shape, and on numbers."""
     if not call.elementwise or not call.into or len(call.results) != 1:
         return False
-    (made,) = call.results
-    if made.example.size < least or not made.in_order:
+    (result,) = call.results
+    if result.example.size < least or not result.in_order:
         return False
-    return all(_is_number(arg) or (arg.static and arg.in_order and arg.example.shape == made.example.shape) for arg in call.args)
+    return all(_is_number(arg) or (arg.static and arg.in_order and arg.example.shape == result.example.shape) for arg in call.args)
 
 
 def _is_number(value: Value) -> bool:
@@ -346,11 +346,11 @@ def planned(compiled: Compiled, reuse: bool = True, given: bool = False) -> Memo
     spare = {name: v for name, v in compiled.kept.items() if v in own and name in compiled.states and v.alike(compiled.states[name])}
     returned = {i: v for i, v in enumerate(compiled.fetched) if v in own}
     owners = {*spare.values(), *returned.values()}
-    kept = lives.kept - owners
+    kept_values = lives.kept - owners
     place_of: dict[Value, Place] = {}
     places: list[Place] = []
     for at, node in lives.order:
-        for value in _placed(node, kept):
+        for value in _placed(node, kept_values):
             if value in place_of:
                 continue
             end = max(lives.last.get(value, at), at)
@@ -384,14 +384,14 @@ def made_directly(compiled: Compiled) -> Iterator[Value]:
 def _placed(node: Tensor, kept: set[Value]) -> Iterable[Value]:
     """The values that a node can write into memory that is there."""
     if isinstance(node, Call):
-        found: Sequence[Value] = node.results if node.into else ()
+        values: Sequence[Value] = node.results if node.into else ()
     elif isinstance(node, Group):
-        found = node.made
+        values = node.made
     elif isinstance(node, Zeros):
-        found = () if node.first is not None else (node.total,)
+        values = () if node.first is not None else (node.total,)
     else:
-        found = ()
-    return [v for v in found if v.base is None and v.static and v.in_order and v not in kept and v.nbytes]
+        values = ()
+    return [v for v in values if v.base is None and v.static and v.in_order and v not in kept and v.nbytes]
 
 
 def _taken_over(node: Tensor, value: Value, at: int, lives: _Lives, place_of: dict[Value, Place]) -> Place | None:
@@ -432,8 +432,8 @@ def _free_for(node: Tensor, value: Value) -> list[Value]:
         return list(dict.fromkeys(node.args)) if node.in_place else []
     if isinstance(node, Group):
         # In a group all calls go tile by tile, so an operand is free for a result if no later call of the group reads it.
-        written = next(i for i, call in enumerate(node.calls) if call.results[0] is value)
-        first = written + 1 if node.calls[written].in_place else written
+        writer = next(i for i, call in enumerate(node.calls) if call.results[0] is value)
+        first = writer + 1 if node.calls[writer].in_place else writer
         later = {arg for call in node.calls[first:] for arg in call.args}
         return [arg for arg in node.reads if arg not in later]
     return []

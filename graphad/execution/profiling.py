@@ -134,13 +134,13 @@ class Profile:
         with self._lock:
             self.runs += 1
             self.seconds += seconds
-            for op, (flops, moved) in costs.items():
+            for op, (flops, bytes_moved) in costs.items():
                 spent = self.operators.get(op)
                 # The costs are of one execution: in a loop an operator has as many as it ran in this run, without those before.
                 if spent is not None:
                     times = spent.times - before.get(op, 0)
                     spent.flops += flops * times
-                    spent.moved += moved * times
+                    spent.moved += bytes_moved * times
         self._remember(f"run of {program.identity}", start, seconds)
 
     def times(self) -> dict[Operator, int]:
@@ -242,30 +242,30 @@ def _place(op: Operator) -> str:
 
 
 def _summed(pairs: Iterable[tuple[str, Spent]]) -> dict[str, Spent]:
-    found: dict[str, Spent] = {}
+    totals: dict[str, Spent] = {}
     for key, spent in pairs:
-        found.setdefault(key, Spent()).add(spent)
-    return dict(sorted(found.items(), key=lambda item: -item[1].seconds))
+        totals.setdefault(key, Spent()).add(spent)
+    return dict(sorted(totals.items(), key=lambda item: -item[1].seconds))
 
 
 def costs_of(program: Program, batch: int) -> Costs:
     """Floating-point operations and bytes of one run of each operator without blocks; nothing where the program cannot be lowered."""
-    found: Costs = {}
+    costs: Costs = {}
     estimated = import_module("graphad.passes.analyses").estimated  # the passes are not read for programs that are run alone
     with suppress(GraphadError):
         waiting = [estimated(lower(program), batch)]
         while waiting:
             cost = waiting.pop()
             waiting += cost.nested.values()
-            found.update({op.operator: (each.flops, each.moved) for op, each in cost.ops.items() if op.operator and not op.graphs})
-    return found
+            costs.update({op.operator: (each.flops, each.moved) for op, each in cost.ops.items() if op.operator and not op.graphs})
+    return costs
 
 
 def batch_of(program: Program, shapes: Mapping[str, Sequence[int]]) -> int:
     """The size of the batch that was fed: the first extent of what is declared with -1 there; 1 if nothing is."""
     variables = program.global_block().vars
     declared = ((variables[name].declared[0], shape) for name, shape in shapes.items() if name in variables)
-    return next((max(int(shape[0]), 1) for wanted, shape in declared if wanted and wanted[0] == -1 and len(shape)), 1)
+    return next((max(int(shape[0]), 1) for extents, shape in declared if extents and extents[0] == -1 and len(shape)), 1)
 
 
 __all__ = ["Costs", "Event", "Profile", "Spent", "batch_of", "costs_of"]

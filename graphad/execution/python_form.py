@@ -126,28 +126,34 @@ def _examples(program: Program, feed: Mapping[str, Tensor] | None, scope: Scope 
     if feed is not None:
         return {name: fed_array(name, value, *block.var(name).declared) for name, value in feed.items()}, _declared(program, stored)
     # What is read before it is written has to be fed, in the order of the first reading.
-    written: set[str] = set()
+    written_names: set[str] = set()
     feeds = {}
     for op in block.ops:
         for name in op.input_names():
-            if name in block.vars and name not in written and name not in stored and not block.vars[name].persistable and name not in feeds:
+            if (
+                name in block.vars
+                and name not in written_names
+                and name not in stored
+                and not block.vars[name].persistable
+                and name not in feeds
+            ):
                 feeds[name] = _example(program, name)
-        written.update(op.output_names())
+        written_names.update(op.output_names())
     return feeds, _declared(program, stored)
 
 
 def _declared(program: Program, stored: dict[str, Tensor]) -> dict[str, Tensor]:
     block = program.global_block()
-    read = dict.fromkeys(name for each in program.blocks for op in each.ops for name in op.input_names())
-    missing = [name for name in read if name in block.vars and block.vars[name].persistable and name not in stored]
+    read_names = dict.fromkeys(name for each in program.blocks for op in each.ops for name in op.input_names())
+    missing = [name for name in read_names if name in block.vars and block.vars[name].persistable and name not in stored]
     return {**stored, **{name: _example(program, name) for name in missing}}
 
 
 def _example(program: Program, name: str) -> Tensor:
     shape, dtype = program.global_block().var(name).declared
     if shape is None or dtype is None or -1 in shape:
-        found = "no type" if shape is None or dtype is None else f"{dtype}{list(shape)}"
-        raise InvalidValue(f"{name!r} is declared with {found}: give an example in feed, whose type the module is then for")
+        type_text = "no type" if shape is None or dtype is None else f"{dtype}{list(shape)}"
+        raise InvalidValue(f"{name!r} is declared with {type_text}: give an example in feed, whose type the module is then for")
     # Ones, not zeros: a logarithm or a quotient of them is finite. Integers are often indices, of which 0 is always one.
     return np.ones(shape, dtype) if np.dtype(dtype).kind == "f" else np.zeros(shape, dtype)
 
@@ -172,8 +178,8 @@ def _head(compiled: Compiled, fetched: Sequence[str]) -> str:
 
 
 def _operation_text(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], attrs: Mapping[str, Tensor]) -> str:
-    given = "".join(f", {name}={value!r}" for name, value in attrs.items())
-    return f"operation({type!r}, {dict(inputs)!r}, {dict(outputs)!r}{given})"
+    attrs_text = "".join(f", {name}={value!r}" for name, value in attrs.items())
+    return f"operation({type!r}, {dict(inputs)!r}, {dict(outputs)!r}{attrs_text})"
 
 
 def _constant_text(thing: Tensor) -> str:

@@ -107,31 +107,31 @@ class _Writer:
     def fresh(self, hint: str) -> str:
         name = re.sub(r"\W", "_", hint).strip("_") or "t"
         name = f"v{name}" if name[0].isdigit() or keyword.iskeyword(name) or name in _OURS else name
-        found, i = name, self.numbers.get(name, 1)
-        while found in self.taken:
+        unused_name, i = name, self.numbers.get(name, 1)
+        while unused_name in self.taken:
             i += 1
-            found = f"{name}_{i}"
+            unused_name = f"{name}_{i}"
         self.numbers[name] = i
-        self.taken.add(found)
-        return found
+        self.taken.add(unused_name)
+        return unused_name
 
     def name(self, value: Value) -> str:
         """How the source calls a value; a constant is an object, or written out."""
-        found = self.names.get(value)
-        if found is not None:
-            return found
+        known_name = self.names.get(value)
+        if known_name is not None:
+            return known_name
         if value.constant:
             example = value.example
             if isinstance(example, bool | int | float) and example == example and abs(example) != float("inf"):
-                found = repr(example)
+                known_name = repr(example)
             elif example is None:
-                found = "None"
+                known_name = "None"
             else:
-                found = self.object(example, "constant")
+                known_name = self.object(example, "constant")
         else:
-            found = self.fresh(value.hint)
-        self.names[value] = found
-        return found
+            known_name = self.fresh(value.hint)
+        self.names[value] = known_name
+        return known_name
 
     def object(self, thing: Tensor, hint: str) -> str:
         name = self.called.get(id(thing))
@@ -173,14 +173,14 @@ class _Writer:
     def body(self, body: Body, depth: int) -> None:
         if not body:
             self.say(depth, "pass")
-        written = len(self.lines)
+        count_before = len(self.lines)
         for node in body:
             _WRITERS[type(node)](self, node, depth)
             dead = [self.name(value) for value in self.dead.get(id(node), ()) if value not in self.at_bind]
             if dead:
                 self.say(depth, f"{' = '.join(dead)} = None")
         # Views of the plan's memory are made in ``make``: a body of nothing else is empty, which Python does not allow.
-        if len(self.lines) == written and body:
+        if len(self.lines) == count_before and body:
             self.say(depth, "pass")
 
     def call(self, node: Call, depth: int) -> None:
@@ -259,15 +259,15 @@ class _Writer:
 
     def lanes(self, node: Parallel, depth: int) -> None:
         """A function for each lane; what it makes is the run's, as far as it is not in the plan."""
-        made = [[value for each in lane for value in writes_of(each)] for lane in node.lanes]
+        results = [[value for each in lane for value in writes_of(each)] for lane in node.lanes]
         signals = [[self.signal(each) for each in lane if isinstance(each, Signal)] for lane in node.lanes]
         for group in (each for lane in node.lanes for each in lane if isinstance(each, Group)):
             self.allocated(group, depth)
         # Lanes are closures of the run: what one makes and another reads is a variable of the run, declared before them and ``nonlocal`` in
         # them.
-        names, at = [self.fresh(f"lane_{i}") for i in range(len(made))], len(self.lines)
+        names, at = [self.fresh(f"lane_{i}") for i in range(len(results))], len(self.lines)
         shared: list[str] = []
-        for name, lane, values in zip(names, node.lanes, made, strict=True):
+        for name, lane, values in zip(names, node.lanes, results, strict=True):
             self.say(depth, f"def {name}():")
             begin = len(self.lines)
             self.body(lane, depth + 1)
@@ -357,11 +357,11 @@ class _Writer:
         """The calls of a group: those that follow each other and can be compiled together, if anything is to be."""
         if not (node.native and self.options.native):
             return list(node.calls)
-        found: list[Call | list[Call]] = []
+        parts: list[Call | list[Call]] = []
         for able, part in itertools.groupby(node.calls, key=lambda call: bool(expression(call))):
             calls = list(part)
-            found += [calls] if able and len(calls) > 1 else calls
-        return found
+            parts += [calls] if able and len(calls) > 1 else calls
+        return parts
 
     def one_loop(self, node: Group, depth: int) -> None:
         """One call of a compiled loop, on whole arrays."""
@@ -405,24 +405,24 @@ class _Writer:
 
     def buffers(self, node: Group, tile: int, inside: set[Value]) -> dict[Value, str]:
         """The names of the buffers of a tile, for the results that stay inside."""
-        made: dict[tuple[str, int], str] = {}
+        buffers: dict[tuple[str, int], str] = {}
         registers = _registers(node, inside)
         for dtype, number in registers.values():
-            if (dtype, number) not in made:
-                made[dtype, number] = self.fresh(f"tile_{dtype}_{number}")
-                self.bound.append(f"{made[dtype, number]} = np.empty({tile}, {dtype!r})")
-        return {value: made[register] for value, register in registers.items()}
+            if (dtype, number) not in buffers:
+                buffers[dtype, number] = self.fresh(f"tile_{dtype}_{number}")
+                self.bound.append(f"{buffers[dtype, number]} = np.empty({tile}, {dtype!r})")
+        return {value: buffers[register] for value, register in registers.items()}
 
 
 def _across(group: Group, parts: Sequence[Call | list[Call]]) -> set[Value]:
     """The results that stay inside a group and not inside one of its compiled loops."""
-    found = set(group.inside)
+    values = set(group.inside)
     for part in parts:
         if isinstance(part, list):
             own = set(map(id, part))
-            read = {arg for call in group.calls if id(call) not in own for arg in call.args}
-            found -= {call.results[0] for call in part if call.results[0] not in read}
-    return found
+            later_reads = {arg for call in group.calls if id(call) not in own for arg in call.args}
+            values -= {call.results[0] for call in part if call.results[0] not in later_reads}
+    return values
 
 
 def _wide(value: Value) -> bool:
@@ -435,21 +435,21 @@ def _registers(group: Group, inside: set[Value]) -> dict[Value, tuple[str, int]]
     last = {arg: i for i, call in enumerate(group.calls) for arg in call.args}
     free: dict[str, list[int]] = {}
     count: dict[str, int] = {}
-    found: dict[Value, tuple[str, int]] = {}
+    registers: dict[Value, tuple[str, int]] = {}
     for i, call in enumerate(group.calls):
-        done = [found[arg] for arg in dict.fromkeys(call.args) if arg in found and last[arg] == i]
+        done = [registers[arg] for arg in dict.fromkeys(call.args) if arg in registers and last[arg] == i]
         for dtype, number in done if call.in_place else ():
             free.setdefault(dtype, []).append(number)
-        (made,) = call.results
-        if made in inside:
-            dtype = made.example.dtype.name
+        (result,) = call.results
+        if result in inside:
+            dtype = result.example.dtype.name
             if not free.get(dtype):
                 free.setdefault(dtype, []).append(count.get(dtype, 0))
                 count[dtype] = count.get(dtype, 0) + 1
-            found[made] = (dtype, free[dtype].pop())
+            registers[result] = (dtype, free[dtype].pop())
         for dtype, number in () if call.in_place else done:
             free.setdefault(dtype, []).append(number)
-    return found
+    return registers
 
 
 _FUNCTION = re.compile(r"\b(np\.\w+(?:\.reduce)?)(?=\()")
@@ -507,49 +507,49 @@ def _quicken(writer: _Writer) -> None:
     names = dict.fromkeys(name for line in writer.lines for name in _FUNCTION.findall(line))
     local = {name: writer.fresh(name.replace(".", "_")) for name in names}
     writer.bound.extend(f"{short} = {name}" for name, short in local.items())
-    writer.lines[:] = [_FUNCTION.sub(lambda found: local[found[1]], line) for line in writer.lines]
+    writer.lines[:] = [_FUNCTION.sub(lambda match: local[match[1]], line) for line in writer.lines]
 
 
 def _last_reads(compiled: Compiled, plan: MemoryPlan) -> dict[int, list[Value]]:
     """After which node of the outermost body large values are dead that have memory of their own."""
     last: dict[Value, int] = {}
-    made: set[Value] = set()
+    results: set[Value] = set()
     for node in compiled.body:
         for each in all_nodes([node]):
             touched = (*reads_of(each), *kept_by(each), *writes_of(each))
             last.update(dict.fromkeys(touched, id(node)))
-            made.update(writes_of(each))
+            results.update(writes_of(each))
     # What is in the plan is written to again in the next run, so letting go of its name frees nothing.
     stays = {*compiled.fetched, *compiled.kept.values(), *plan.place_of}
-    found: dict[int, list[Value]] = {}
+    dead: dict[int, list[Value]] = {}
     for value, at in last.items():
-        if value in made and value not in stays and not value.constant and (not value.static or value.nbytes >= BIG):
-            found.setdefault(at, []).append(value)
-    return found
+        if value in results and value not in stays and not value.constant and (not value.static or value.nbytes >= BIG):
+            dead.setdefault(at, []).append(value)
+    return dead
 
 
 def _results(writer: _Writer, compiled: Compiled) -> str:
     """The tuple that a run returns: an array of the run's own as it is, any other as a copy."""
-    made = set(made_directly(compiled))
+    run_arrays = set(made_directly(compiled))
     values = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
-    shown, given = [], {*compiled.feeds.values()}
+    shown, feeds = [], {*compiled.feeds.values()}
 
     def placed(value: Value) -> bool:
         """Whether it is an array that something else certainly has."""
-        return value.static and (value.root in writer.plan.place_of or value.root.constant or value.root in given)
+        return value.static and (value.root in writer.plan.place_of or value.root.constant or value.root in feeds)
 
     for value in compiled.fetched:
         # The caller may change what it gets: only an array that nothing else has is passed on without a copy.
-        own = value in made and values.count(value.root) == 1
+        own = value in run_arrays and values.count(value.root) == 1
         alone = values.count(value.root) == 1 and not value.constant
         helper = "own_or_taken" if alone else "own"
         shown.append(writer.name(value) if own else f"{writer.name(value)}.copy()" if placed(value) else f"{helper}({writer.name(value)})")
-    kept = []
+    state_texts = []
     for value in compiled.kept.values():
         name = writer.name(value)
-        alone = values.count(value.root) == 1 and not value.constant and value.root not in given
-        kept.append(name if alone or value.absent else f"{name}.copy()" if value.static else f"copied({name})")
-    return f"({_items(shown)}), ({_items(kept)})"
+        alone = values.count(value.root) == 1 and not value.constant and value.root not in feeds
+        state_texts.append(name if alone or value.absent else f"{name}.copy()" if value.static else f"copied({name})")
+    return f"({_items(shown)}), ({_items(state_texts)})"
 
 
 def _items(texts: Sequence[str]) -> str:

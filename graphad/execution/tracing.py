@@ -58,10 +58,10 @@ class Value:
     @property
     def root(self) -> Value:
         """The value that has the memory."""
-        found = self
-        while found.base is not None:
-            found = found.base
-        return found
+        root = self
+        while root.base is not None:
+            root = root.base
+        return root
 
     @property
     def nbytes(self) -> int:
@@ -127,16 +127,16 @@ class Trace:
 
     def name(self, thing: Tensor, hint: str) -> str:
         """The name of an object in the source."""
-        found = self.known.get(id(thing))
-        if found is None:
+        entry = self.known.get(id(thing))
+        if entry is None:
             name, i = hint, 1
             while name in self.objects:
                 i += 1
                 name = f"{hint}_{i}"
             # The object is kept with its name: Python gives an id again to another object once its owner is gone.
             self.objects[name] = thing
-            found = self.known[id(thing)] = (thing, name)
-        return found[1]
+            entry = self.known[id(thing)] = (thing, name)
+        return entry[1]
 
     def mark(self) -> tuple[int, int, int]:
         """How much there is so far."""
@@ -170,13 +170,13 @@ class Trace:
         known = self.views if base is not None else self.small
         if key in known:
             return known[key]
-        made = Value(example, static=True, base=base)
+        result = Value(example, static=True, base=base)
         if base is not None:
             options = {}
         if base is not None or (example.nbytes <= SMALL and options.get("pure", True)):
-            known[key] = made
-        self.calls.append(Call(form, tuple(args), (made,), what=self.what, line=self.line, op=self.op, **options))
-        return made
+            known[key] = result
+        self.calls.append(Call(form, tuple(args), (result,), what=self.what, line=self.line, op=self.op, **options))
+        return result
 
 
 def functions_name(function: Tensor, trace: Trace) -> str:
@@ -236,21 +236,21 @@ class Traced(Tracer):
     __int__ = __index__ = __complex__ = __float__
 
     def reshape(self, *shape: Tensor, order: str = "C") -> Traced:
-        wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], int | np.integer) else shape
-        made = self.value.example.reshape(wanted, order=order)
-        if made.shape == self.shape and order == "C":
+        extents = shape[0] if len(shape) == 1 and not isinstance(shape[0], int | np.integer) else shape
+        view = self.value.example.reshape(extents, order=order)
+        if view.shape == self.shape and order == "C":
             return self
         return self._shared(
-            f"{{0}}.reshape({_listed(made.shape)})" if order == "C" else f"{{0}}.reshape({made.shape}, order={order!r})", made
+            f"{{0}}.reshape({_listed(view.shape)})" if order == "C" else f"{{0}}.reshape({view.shape}, order={order!r})", view
         )
 
     def transpose(self, *axes: Tensor) -> Traced:
-        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int | np.integer) else axes
-        wanted = tuple(range(self.ndim))[::-1] if given is None or not len(given) else tuple(int(a) % self.ndim for a in given)
-        if wanted == tuple(range(self.ndim)):
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int | np.integer) else axes
+        permutation = tuple(range(self.ndim))[::-1] if order is None or not len(order) else tuple(int(a) % self.ndim for a in order)
+        if permutation == tuple(range(self.ndim)):
             return self
-        form = "{0}.T" if wanted == (1, 0) else f"{{0}}.transpose({_listed(wanted)})"
-        return self._shared(form, self.value.example.transpose(wanted))
+        form = "{0}.T" if permutation == (1, 0) else f"{{0}}.transpose({_listed(permutation)})"
+        return self._shared(form, self.value.example.transpose(permutation))
 
     def swapaxes(self, one: int, other: int) -> Traced:
         axes = list(range(self.ndim))
@@ -266,16 +266,16 @@ class Traced(Tracer):
         return self.apply_form("{0}.copy()", (self,), self.value.example.copy(), into="np.copyto({out}, {0})")
 
     def astype(self, dtype: Tensor, copy: bool = True) -> Traced:
-        wanted = np.dtype(dtype)
-        if wanted == self.dtype and not copy:
+        new_dtype = np.dtype(dtype)
+        if new_dtype == self.dtype and not copy:
             return self
         # numpy's astype keeps the layout of its argument (order "K"), and the plan's arrays are in order: the two agree only here.
         if self.value.in_order or self.ndim < 2:
             into = "np.copyto({out}, {0}, casting='unsafe')"
             return self.apply_form(
-                f"{{0}}.astype({wanted.name!r})", (self,), self.value.example.astype(wanted), into=into, elementwise=True
+                f"{{0}}.astype({new_dtype.name!r})", (self,), self.value.example.astype(new_dtype), into=into, elementwise=True
             )
-        return self.apply_form(f"{{0}}.astype({wanted.name!r})", (self,), self.value.example.astype(wanted))
+        return self.apply_form(f"{{0}}.astype({new_dtype.name!r})", (self,), self.value.example.astype(new_dtype))
 
     def sum(self, axis: Tensor = None, dtype: Tensor = None, keepdims: bool = False) -> Tensor:
         options = {} if dtype is None else {"dtype": dtype}
@@ -291,11 +291,11 @@ class Traced(Tracer):
         parts = key if isinstance(key, tuple) else (key,)
         if all(part is None or part is Ellipsis or isinstance(part, slice | int | np.integer) for part in parts):
             # An index of numbers gives numpy's scalar; with an Ellipsis it is an array of no axes, a view.
-            made = self.value.example[key]
-            if isinstance(made, np.generic) and Ellipsis not in parts:
+            view = self.value.example[key]
+            if isinstance(view, np.generic) and Ellipsis not in parts:
                 parts = (*parts, Ellipsis)
-                made = self.value.example[parts]
-            return self._shared(f"{{0}}[{', '.join(map(_index_text, parts))}]", made)
+                view = self.value.example[parts]
+            return self._shared(f"{{0}}[{', '.join(map(_index_text, parts))}]", view)
         return self._gathered(parts)
 
     def _gathered(self, parts: Sequence[Tensor]) -> Traced:
@@ -386,9 +386,9 @@ class Traced(Tracer):
             places = ", ".join(f"{{{i}}}" for i in range(len(values)))
             form, example = f"{functions_name(ufunc, self.trace)}({places}", ufunc(*numbers)
         # ``out=`` is possible where the plan's arrays, which are in order, are laid out as numpy would lay out the result.
-        kept = self._ordered(values, np.asarray(example)) and not any(each is None for each in numbers)
+        ordered = self._ordered(values, np.asarray(example)) and not any(each is None for each in numbers)
         plain = method == "__call__" and ufunc.signature is None
-        return self.made(form + ")", values, example, into=form + ", out={out})" if kept else "", in_place=plain, elementwise=plain)
+        return self.made(form + ")", values, example, into=form + ", out={out})" if ordered else "", in_place=plain, elementwise=plain)
 
     def _ordered(self, values: Sequence[Value], example: Array) -> bool:
         """Whether a new result is laid out in order, so that an array that is there can take its place."""
@@ -480,8 +480,8 @@ def _reducing(ufunc: np.ufunc) -> Function:
     def handler(tracer: Traced, x: Tensor, axis: Tensor = None, dtype: Tensor = None, out: Tensor = None, **options: Tensor) -> Tensor:
         if out is not None or not isinstance(x, Traced):
             raise Untraceable("out")
-        given = {"axis": tuple(axis) if isinstance(axis, list) else axis, **({} if dtype is None else {"dtype": dtype}), **options}
-        return ufunc.reduce(x, **given)
+        reduce_options = {"axis": tuple(axis) if isinstance(axis, list) else axis, **({} if dtype is None else {"dtype": dtype}), **options}
+        return ufunc.reduce(x, **reduce_options)
 
     return handler
 
@@ -543,20 +543,20 @@ def _clip(tracer: Traced, x: Tensor, low: Tensor = None, high: Tensor = None) ->
 
 
 def _broadcast(tracer: Traced, x: Traced, shape: Tensor) -> Tensor:
-    wanted = (shape,) if isinstance(shape, int) else tuple(shape)
-    if wanted == x.shape:
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    if extents == x.shape:
         return x
-    made = tracer.made(f"np.broadcast_to({{0}}, {_option_text(wanted)})", [x.value], np.broadcast_to(x.value.example, wanted))
-    made.value.scalar = x.value.scalar or (x.value if x.size == 1 and x.ndim <= made.ndim else None)
-    return made
+    view = tracer.made(f"np.broadcast_to({{0}}, {_option_text(extents)})", [x.value], np.broadcast_to(x.value.example, extents))
+    view.value.scalar = x.value.scalar or (x.value if x.size == 1 and x.ndim <= view.ndim else None)
+    return view
 
 
 def _like(function: Function) -> Function:
     """A new array in the type of another: the same in every run."""
 
     def handler(tracer: Traced, x: Traced, *args: Tensor, **options: Tensor) -> Tensor:
-        made = function(x.value.example, *args, **options)
-        value = tracer.trace.constant(_read_only(made))
+        array = function(x.value.example, *args, **options)
+        value = tracer.trace.constant(_read_only(array))
         return Traced(tracer.trace, value, fresh=True)
 
     return handler
@@ -565,10 +565,10 @@ def _like(function: Function) -> Function:
 def _moved(tracer: Traced, x: Traced, source: Tensor, destination: Tensor) -> Tensor:
     sources = [int(s) % x.ndim for s in (source if isinstance(source, list | tuple) else [source])]
     targets = [int(t) % x.ndim for t in (destination if isinstance(destination, list | tuple) else [destination])]
-    left = [i for i in range(x.ndim) if i not in sources]
+    order = [i for i in range(x.ndim) if i not in sources]
     for target, each in sorted(zip(targets, sources, strict=True)):
-        left.insert(target, each)
-    return x.transpose(left)
+        order.insert(target, each)
+    return x.transpose(order)
 
 
 def _expanded(tracer: Traced, x: Traced, axis: Tensor) -> Tensor:

@@ -78,22 +78,22 @@ def mesh_of(graph: Graph) -> ProcessMesh | None:
     Raises:
         InvalidGraph: they name different meshes.
     """
-    found = {str(ProcessMesh.parse(op.attrs["mesh"])): op for op in annotation_ops(graph)}
-    if len(found) > 1:
-        (one, _), (other, op) = list(found.items())[:2]
+    ops_by_mesh = {str(ProcessMesh.parse(op.attrs["mesh"])): op for op in annotation_ops(graph)}
+    if len(ops_by_mesh) > 1:
+        (one, _), (other, op) = list(ops_by_mesh.items())[:2]
         raise InvalidGraph(located(f"a program lies on one mesh, but it is annotated with {one} and with {other}", op.source))
-    return ProcessMesh.parse(next(iter(found))) if found else None
+    return ProcessMesh.parse(next(iter(ops_by_mesh))) if ops_by_mesh else None
 
 
 def _fixed(graph: Graph, mesh: ProcessMesh) -> dict[Value, Fixed]:
     """What annotations say of the values that they read and write; an axis of one rank cuts nothing."""
-    found: dict[Value, Fixed] = {}
+    dims_by_value: dict[Value, Fixed] = {}
     for op in annotation_ops(graph):
         words = parse_spec(" ".join(op.attrs.get("spec", ())), mesh)
         dims = tuple(None if axes is None else tuple(axis for axis in axes if mesh.parts([axis]) > 1) for axes in words)
         for value in (op.input("X"), op.output("Out")):
-            found[value] = dims
-    return found
+            dims_by_value[value] = dims
+    return dims_by_value
 
 
 # -- propagation ---------------------------------------------------------------------------------
@@ -132,42 +132,40 @@ class _Propagation(Dataflow[Spec]):
         dims = tuple(() if extent in (0, 1) else axes for extent, axes in zip(shape, spec, strict=True))
         if value in self.fixed:
             fixed = self.fixed[value]
-            taken = {axis for own in fixed for axis in own or ()}
-            dims = tuple(
-                own if own is not None else tuple(a for a in axes if a not in taken) for own, axes in zip(fixed, dims, strict=True)
-            )
+            used = {axis for own in fixed for axis in own or ()}
+            dims = tuple(own if own is not None else tuple(a for a in axes if a not in used) for own, axes in zip(fixed, dims, strict=True))
         return dims if any(dims) else ()
 
     def derived(self, values: Sequence[Value], labels: Sequence[Labels], axes: Mapping[object, tuple[str, ...]]) -> dict[Value, Spec]:
         """What follows for values from the axes of the indices, an axis cutting the first dimension that it can."""
-        found: dict[Value, Spec] = {}
+        specs: dict[Value, Spec] = {}
         for value, own in zip(values, labels, strict=True):
             # One axis cuts one dimension: of x in a product with itself both may have its index.
-            taken: set[str] = set()
+            used: set[str] = set()
             dims = []
             for label in own:
-                dims.append(tuple(axis for axis in axes.get(label, ()) if axis not in taken))
-                taken.update(dims[-1])
+                dims.append(tuple(axis for axis in axes.get(label, ()) if axis not in used))
+                used.update(dims[-1])
             if spec := self.allowed(value, tuple(dims)):
-                found[value] = spec
-        return found
+                specs[value] = spec
+        return specs
 
     def axes(self, sides: Iterable[tuple[Sequence[Value], Sequence[Labels]]], facts: Facts[Spec]) -> dict[object, tuple[str, ...]]:
         """The axes that cut each index, by the values that are said to be cut along it."""
-        found: dict[object, tuple[str, ...]] = {}
+        axes_by_label: dict[object, tuple[str, ...]] = {}
         for values, labels in sides:
             for value, own in zip(values, labels, strict=True):
                 for label, axes in zip(own, facts[value], strict=False):
                     if label is not None:
-                        found[label] = tuple(sorted({*found.get(label, ()), *axes}, key=self.mesh.names.index))
-        return found
+                        axes_by_label[label] = tuple(sorted({*axes_by_label.get(label, ()), *axes}, key=self.mesh.names.index))
+        return axes_by_label
 
     def transfer(self, op: Op, facts: Facts[Spec]) -> Mapping[Value, Spec]:
-        found = self.indices[op]
-        if found is None or _priority(found) > self.priority:
+        dims = self.indices[op]
+        if dims is None or _priority(dims) > self.priority:
             return {}
-        inputs = [(values, found.inputs[slot]) for slot, values in op.inputs.items()]
-        outputs = [(values, found.outputs[slot]) for slot, values in op.outputs.items()]
+        inputs = [(values, dims.inputs[slot]) for slot, values in op.inputs.items()]
+        outputs = [(values, dims.outputs[slot]) for slot, values in op.outputs.items()]
         # Backward facts come from all sides: what one operand's cut says of an index holds for the others too.
         sources, results = ([*outputs, *inputs], inputs) if self.backward else (inputs, outputs)
         axes = self.axes(sources, facts)
@@ -182,14 +180,14 @@ class _Backwards(_Propagation):
     backward = True
 
 
-def _priority(found: Dimensions) -> int:
+def _priority(dims: Dimensions) -> int:
     """When facts go through an operator: first where everything has the same indices, then where some are broadcast."""
     labels = [
-        {label for label in own if label is not None} for side in (found.inputs, found.outputs) for each in side.values() for own in each
+        {label for label in own if label is not None} for side in (dims.inputs, dims.outputs) for each in side.values() for own in each
     ]
-    if found.reduced:
-        made = [label for each in found.outputs.values() for own in each for label in own]
-        if any(label not in made for label in found.reduced):
+    if dims.reduced:
+        result_labels = [label for each in dims.outputs.values() for own in each for label in own]
+        if any(label not in result_labels for label in dims.reduced):
             return REDUCED
     return SAME if all(own == labels[0] for own in labels) else BROADCAST
 

@@ -203,41 +203,41 @@ class _Partition:
     def operator(self, op: Op) -> None:
         """An operator without blocks."""
         plan = self.plan(op)
-        found, cuts = plan.found, plan.cuts
+        dims, cuts = plan.found, plan.cuts
         for slot, values in list(op.inputs.items()):
-            read = found.inputs[slot] if found is not None else [()] * len(values)
-            self.read(op, slot, [self.operand(op, value, own, plan) for value, own in zip(values, read, strict=True)])
-        for name, labels in found.shapes.items() if found is not None and cuts else ():
-            given = op.attrs.get(name)
-            if isinstance(given, list | tuple) and len(given) == len(labels):
+            read_labels = dims.inputs[slot] if dims is not None else [()] * len(values)
+            self.read(op, slot, [self.operand(op, value, own, plan) for value, own in zip(values, read_labels, strict=True)])
+        for name, labels in dims.shapes.items() if dims is not None and cuts else ():
+            sizes = op.attrs.get(name)
+            if isinstance(sizes, list | tuple) and len(sizes) == len(labels):
                 # -1 and 0 are no extents: an operator infers them, or copies them from what it reads, which is a part already.
-                local = [e if e < 1 else local_extent(e, self.mesh.parts(cuts.get(i, ()))) for e, i in zip(given, labels, strict=True)]
+                local = [e if e < 1 else local_extent(e, self.mesh.parts(cuts.get(i, ()))) for e, i in zip(sizes, labels, strict=True)]
                 op.graph.set_attr(op, name, local)
         for slot, values in list(op.outputs.items()):
-            made = found.outputs[slot] if found is not None else [()] * len(values)
-            for value, own in zip(values, made, strict=True):
+            labels_of_slot = dims.outputs[slot] if dims is not None else [()] * len(values)
+            for value, own in zip(values, labels_of_slot, strict=True):
                 if value.name != EMPTY:
                     self.write(op, value, self.lies(value, own, cuts), plan.reduced(own), plan.scale)
 
     def plan(self, op: Op) -> _Plan:
         """How an operator is cut."""
-        definition, found = op.definition, self.indices[op]
+        definition, dims = op.definition, self.indices[op]
         # Random numbers are drawn whole, so that they are those of one process; an update with a norm in it needs the whole as well.
-        if found is None or definition is None or definition.random or (definition.state is not None and not is_by_element(op)):
+        if dims is None or definition is None or definition.random or (definition.state is not None and not is_by_element(op)):
             return _Plan(None, {}, {}, 1.0)
-        tensors = _tensors(op, found)
+        tensors = _tensors(op, dims)
         extents: dict[Label, set[int]] = {}
         for value, own in tensors:
             for label, extent in zip(own, self.shape[value], strict=True):
                 extents.setdefault(label, set()).add(extent)
-        cuts = self.chosen(op, found, extents)
+        cuts = self.chosen(op, dims, extents)
         scale = 1.0
-        for label in (label for label in cuts if found.reduced.get(label) == "mean"):
+        for label in (label for label in cuts if dims.reduced.get(label) == "mean"):
             parts, extent = self.mesh.parts(cuts[label]), max(extents[label])
             scale *= 1.0 / parts if extent == -1 else local_extent(extent, parts) / extent  # a part's mean counts its padding
         padded = {label: max(extents[label]) for label in cuts if any(e % self.mesh.parts(cuts[label]) for e in extents[label] if e != -1)}
-        lacking = {label for label in padded if any(label not in own for each in found.outputs.values() for own in each)}
-        return _Plan(found, cuts, {label: padded[label] for label in lacking}, scale)
+        lacking = {label for label in padded if any(label not in own for each in dims.outputs.values() for own in each)}
+        return _Plan(dims, cuts, {label: padded[label] for label in lacking}, scale)
 
     def lies(self, value: Value, labels: Labels, cuts: Cuts) -> Spec:
         """How a value lies whose dimensions are cut as their indices are."""
@@ -255,60 +255,60 @@ class _Partition:
 
     # -- what an operator is cut along -----------------------------------------------------------
 
-    def chosen(self, op: Op, found: Dimensions, extents: Mapping[Label, set[int]]) -> Cuts:
+    def chosen(self, op: Op, dims: Dimensions, extents: Mapping[Label, set[int]]) -> Cuts:
         """For each axis of the mesh the index along which it cuts an operator: that for which the fewest bytes move."""
         cuts: dict[Label, tuple[str, ...]] = {}
         for axis in self.mesh.names:
-            used = any(axis in used_axes(self.spec[value]) for value in op.reads() if value in self.spec)
-            if not used and not any(axis in used_axes(self.wanted[value]) for value in op.writes() if value in self.wanted):
+            is_cut = any(axis in used_axes(self.spec[value]) for value in op.reads() if value in self.spec)
+            if not is_cut and not any(axis in used_axes(self.wanted[value]) for value in op.writes() if value in self.wanted):
                 continue
             able = [
-                label for label in self.along(op, found, axis) if self._may_cut(found, extents[label], label, (*cuts.get(label, ()), axis))
+                label for label in self.along(op, dims, axis) if self._may_cut(dims, extents[label], label, (*cuts.get(label, ()), axis))
             ]
-            costs = {label: self.moved(op, found, axis, label) for label in [*able, None]}
+            costs = {label: self.moved(op, dims, axis, label) for label in [*able, None]}
             # Of equal costs the first one: a cut rather than none.
             best = min(costs, key=lambda label: costs[label])
             if best is not None:
                 cuts[best] = (*cuts.get(best, ()), axis)
         return cuts
 
-    def along(self, op: Op, found: Dimensions, axis: str) -> list[Label]:
+    def along(self, op: Op, dims: Dimensions, axis: str) -> list[Label]:
         """The indices that an axis cuts in what an operator reads, or in what its results are to be."""
-        specs = [(self.spec[v], own) for slot, values in op.inputs.items() for v, own in zip(values, found.inputs[slot], strict=True)]
-        specs += [(self.wanted[v], own) for slot, values in op.outputs.items() for v, own in zip(values, found.outputs[slot], strict=True)]
+        specs = [(self.spec[v], own) for slot, values in op.inputs.items() for v, own in zip(values, dims.inputs[slot], strict=True)]
+        specs += [(self.wanted[v], own) for slot, values in op.outputs.items() for v, own in zip(values, dims.outputs[slot], strict=True)]
         labels = [label for spec, own in specs for axes, label in zip(spec, own, strict=True) if axis in axes and label is not None]
         return list(dict.fromkeys(labels))
 
-    def _may_cut(self, found: Dimensions, extents: set[int], label: Label, axes: tuple[str, ...]) -> bool:
+    def _may_cut(self, dims: Dimensions, extents: set[int], label: Label, axes: tuple[str, ...]) -> bool:
         parts = self.mesh.parts(axes)
         # Padding must not meet real elements: dimensions of one index are padded alike only if they have one extent. Zeros are no
         # neutral elements of a maximum or minimum.
         even = all(extent == -1 or extent % parts == 0 for extent in extents)
-        if label in found.even or found.reduced.get(label) in ("max", "min"):
+        if label in dims.even or dims.reduced.get(label) in ("max", "min"):
             return even
         return even or len(extents) == 1
 
-    def moved(self, op: Op, found: Dimensions, axis: str, label: Label | None) -> float:
+    def moved(self, op: Op, dims: Dimensions, axis: str, label: Label | None) -> float:
         """The bytes that an operator moves on each rank if an axis cuts it along an index, and those of work that is not shared."""
         bytes_moved, parts = 0.0, self.mesh.parts([axis])
         for slot, values in op.inputs.items():
-            for value, own in zip(values, found.inputs[slot], strict=True):
+            for value, own in zip(values, dims.inputs[slot], strict=True):
                 bytes_moved += self.size(value) * _gathered(self.spec[value], axis, own, label, parts)
         for slot, values in op.outputs.items():
-            for value, own in zip(values, found.outputs[slot], strict=True):
-                bytes_moved += self.size(value) * self._finished(value, axis, own, label, found)
-        return bytes_moved + (sum(self.size(value) for value, _ in _tensors(op, found)) if label is None else 0)
+            for value, own in zip(values, dims.outputs[slot], strict=True):
+                bytes_moved += self.size(value) * self._finished(value, axis, own, label, dims)
+        return bytes_moved + (sum(self.size(value) for value, _ in _tensors(op, dims)) if label is None else 0)
 
-    def _finished(self, value: Value, axis: str, labels: Labels, label: Label | None, found: Dimensions) -> float:
+    def _finished(self, value: Value, axis: str, labels: Labels, label: Label | None, dims: Dimensions) -> float:
         """The share of a result's bytes that moves until it lies as it is to."""
-        parts, wanted = self.mesh.parts([axis]), self.wanted.get(value, ())
+        parts, target = self.mesh.parts([axis]), self.wanted.get(value, ())
         # In a ring an all-reduce moves 2 (n - 1) / n of the bytes, a reduce-scatter half as many (Patarasuk and Yuan 2009).
-        if label is not None and label not in labels and label in found.reduced:
-            return (1 - 1 / parts) * (1 if axis in used_axes(wanted) else 2)
+        if label is not None and label not in labels and label in dims.reduced:
+            return (1 - 1 / parts) * (1 if axis in used_axes(target) else 2)
         if label is None or label not in labels:
             return 0.0
         own = tuple((axis,) if each == label else () for each in labels)
-        return _gathered(own, axis, [i for i in range(len(wanted))], _place(wanted, axis), parts)
+        return _gathered(own, axis, [i for i in range(len(target))], _place(target, axis), parts)
 
     def size(self, value: Value) -> int:
         """The bytes of a tensor in one process."""
@@ -331,28 +331,28 @@ class _Partition:
             return value
         if (value, spec) not in self.laid:
             build = self.build(op, value)
-            moved = self.move(build, build.symbol(value), self.shape[value], self.spec[value], spec)
-            self.laid[value, spec] = moved.value
+            symbol = self.move(build, build.symbol(value), self.shape[value], self.spec[value], spec)
+            self.laid[value, spec] = symbol.value
         return self.laid[value, spec]
 
     def write(self, op: Op, value: Value, spec: Spec, partial: Mapping[str, str], scale: float) -> None:
         """A result that lies in a way, or is a part of a sum along some axes, comes to lie as it is to."""
-        wanted = self.wanted[value]
+        target = self.wanted[value]
         if value.kind != TENSOR or value.shape is None:
             self.spec[value] = ()
             return
         graph = op.graph
-        if spec == wanted and not partial and scale == 1.0:
-            self.settle(value, wanted)
+        if spec == target and not partial and scale == 1.0:
+            self.settle(value, target)
             return
         part = graph.add_value(self.fresh(value.name), local_shape(self.shape[value], spec, self.mesh), value.dtype)
         build = Builder(graph, value.name, before=op.next, role=op.role, forward=op)
-        made = build.symbol(part)
-        made = made if scale == 1.0 else lookup("scale")(made, scale=scale)
-        made, spec = self.reduce(build, made, self.shape[value], spec, wanted, partial)
-        made = self.move(build, made, self.shape[value], spec, wanted)
-        self.settle(value, wanted)
-        interpose(value, part, made.value)
+        symbol = build.symbol(part)
+        symbol = symbol if scale == 1.0 else lookup("scale")(symbol, scale=scale)
+        symbol, spec = self.reduce(build, symbol, self.shape[value], spec, target, partial)
+        symbol = self.move(build, symbol, self.shape[value], spec, target)
+        self.settle(value, target)
+        interpose(value, part, symbol.value)
 
     def reduce(
         self, build: Builder, made: Tensor, shape: Shape, spec: Spec, wanted: Spec, partial: Mapping[str, str]
@@ -368,9 +368,9 @@ class _Partition:
             spec = (*spec[:dim], axes, *spec[dim + 1 :])
             rest -= set(added)
         for kind in ("sum", "max", "min"):
-            left = [axis for axis in self.mesh.names if partial.get(axis) == kind and (kind != "sum" or axis in rest)]
-            if left:
-                made = lookup(f"c_allreduce_{kind}")(made, ring_id=self.mesh.ring(left))
+            axes_left = [axis for axis in self.mesh.names if partial.get(axis) == kind and (kind != "sum" or axis in rest)]
+            if axes_left:
+                made = lookup(f"c_allreduce_{kind}")(made, ring_id=self.mesh.ring(axes_left))
         return made, spec
 
     def _is_even(self, extent: int, *cuts: Sequence[str]) -> bool:
@@ -443,8 +443,8 @@ class _Partition:
                 self.settle(value, spec)
             for value, residual in residual_inputs(graph).items():
                 self.settle(value, self.spec[residual])
-            given = set(graph.inputs)
-            self.wanted.update((value, spec) for value, spec in zip(graph.results, yielded, strict=True) if value not in given)
+            inputs = set(graph.inputs)
+            self.wanted.update((value, spec) for value, spec in zip(graph.results, yielded, strict=True) if value not in inputs)
             self.block(graph)
             self._results(graph, yielded)
         for out, spec in zip(outs, yielded, strict=True):
@@ -455,11 +455,11 @@ class _Partition:
     def _operands(self, op: Op, arguments: Sequence[Spec]) -> None:
         """What an operator with blocks reads, as its blocks take it; conditions are whole."""
         definition = definition_of(op)
-        left = list(arguments)
+        rest = list(arguments)
         for slot in (definition.operands, f"Out{GRAD}") if definition.is_grad else (definition.operands,):
             values = op.inputs.get(slot, ())
             if values:
-                self.read(op, slot, [self.as_laid(value, left.pop(0), op) for value in values])
+                self.read(op, slot, [self.as_laid(value, rest.pop(0), op) for value in values])
         deciding = set(conditions(op))
         for slot, values in list(op.inputs.items()):
             if deciding.intersection(values) and slot == definition.condition:
@@ -471,10 +471,10 @@ class _Partition:
             if value.kind != TENSOR or self.spec[value] == spec:
                 continue
             build = Builder(graph, value.name, forward=value.writer)
-            moved = self.move(build, build.symbol(value), self.shape[value], self.spec[value], spec).value
-            self.spec[moved], self.shape[moved] = spec, self.shape[value]
+            result = self.move(build, build.symbol(value), self.shape[value], self.spec[value], spec).value
+            self.spec[result], self.shape[result] = spec, self.shape[value]
             graph.journal.edits += 1
-            graph.results[place] = moved
+            graph.results[place] = result
 
 
 @dataclass(frozen=True)
@@ -520,9 +520,9 @@ def _reduce_later(op: Op) -> None:
             op.graph.remove_op(writer)
 
 
-def _tensors(op: Op, found: Dimensions) -> list[tuple[Value, Labels]]:
+def _tensors(op: Op, dims: Dimensions) -> list[tuple[Value, Labels]]:
     """What an operator reads and writes, with the indices of each."""
-    sides = (op.inputs, found.inputs), (op.outputs, found.outputs)
+    sides = (op.inputs, dims.inputs), (op.outputs, dims.outputs)
     return [pair for slots, side in sides for slot, values in slots.items() for pair in zip(values, side[slot], strict=True)]
 
 

@@ -59,15 +59,15 @@ class Shard(Pass):
             parse_spec(words, mesh)
 
     def apply(self, graph: Graph) -> bool:
-        mesh, found = ProcessMesh.parse(self.mesh), dict[Value, str]()
+        mesh, words_by_value = ProcessMesh.parse(self.mesh), dict[Value, str]()
         for entry in self.spec or ():
             for value, words in _matches(graph, *_entry(entry)):
-                found[value] = words
+                words_by_value[value] = words
         if not self.spec:
             data = [value for value in data_of(graph, ()) if value.shape and value.shape[0] not in (0, 1) and _is_read(value)]
-            found = {value: " ".join([mesh.names[0], *[OPEN] * (len(value.shape or ()) - 1)]) for value in data}
+            words_by_value = {value: " ".join([mesh.names[0], *[OPEN] * (len(value.shape or ()) - 1)]) for value in data}
         changed = False
-        for value, words in found.items():
+        for value, words in words_by_value.items():
             if graph.allows("annotate", *value.readers):
                 annotate(graph, value, mesh, words)
                 changed = True
@@ -108,8 +108,8 @@ def _matches(graph: Graph, name: str, words: str) -> Iterator[tuple[Value, str]]
         yield value, words
         return
     names = [each for each in dict.fromkeys(value.name for value in graph.values) if fnmatchcase(each, name)]
-    found = [versions[0] if versions[0].given else versions[-1] for versions in map(graph.versions, names)]
-    fitting = [value for value in found if value.shape is not None and len(value.shape) == len(words.split())]
+    values = [versions[0] if versions[0].given else versions[-1] for versions in map(graph.versions, names)]
+    fitting = [value for value in values if value.shape is not None and len(value.shape) == len(words.split())]
     if not fitting:
         raise Refused(f"spec '{name}: {words}' means no value of {len(words.split())} dimensions")
     yield from ((value, words) for value in fitting)
