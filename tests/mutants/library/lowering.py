@@ -254,8 +254,8 @@ _COMPILED = (
     _compiled(
         "forgets-to-transpose",
         "compiler:Compiler.traced",
-        "definition.run(given, attrs, wanted)",
-        "definition.run(given, {}, wanted)",
+        "definition.run(tracers, attrs, wanted)",
+        "definition.run(tracers, {}, wanted)",
         "reshape(X=h) -> (Out=a) {shape=[1, 1]}\nexpand_v2(X=a) -> (Out=b) {shape=[2, 2]}\n"
         'assign_value() -> (Out=c) {shape=[2, 2], dtype="float64", fp64_values=[0.5, 1.0, 1.5, 1.0]}\n'
         "elementwise_mul(X=b, Y=c) -> (Out=d)\n"

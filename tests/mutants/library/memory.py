@@ -257,8 +257,8 @@ _NORMS = (
     _norm(
         "scales-rows-for-columns",
         "_weight",
-        "0 if turned is not None and definition.attr(turned, op.attrs) else 1",
-        "1",
+        "(slot, axes[0])",
+        "(slot, 1)",
         "param u: float64[2, 4]\nmatmul_v2(X=x, Y=u) -> (Out=h) {trans_y=true}",
     ),
     _norm(
