@@ -138,7 +138,7 @@ def _needed(stage: int, kind: str, i: int, stages: int) -> set[tuple[int, str, i
 
 # -- a timeline as a picture -----------------------------------------------------------------------
 
-_COLOURS: Mapping[str, tuple[str, str]] = {"F": ("#dbe9f9", "#2563a8"), "B": ("#fdebd3", "#b45f06")}  # fill, line
+_COLORS: Mapping[str, tuple[str, str]] = {"F": ("#dbe9f9", "#2563a8"), "B": ("#fdebd3", "#b45f06")}  # fill, line
 
 
 def draw_timeline(tasks: list[Task], width: int = 900, row: int = 28) -> str:
@@ -153,7 +153,7 @@ def draw_timeline(tasks: list[Task], width: int = 900, row: int = 28) -> str:
     for stage in range(stages):
         parts.append(f'<text x="8" y="{top + stage * (row + 6) + row * 0.65:.1f}">stage {stage}</text>')
     for task in tasks:
-        fill, line = _COLOURS[task.kind]
+        fill, line = _COLORS[task.kind]
         x, y, wide = left + task.begin * scale, top + task.stage * (row + 6), (task.end - task.begin) * scale
         parts.append(f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{row}" fill="{fill}" stroke="{line}"/>')
         parts.append(f'<text x="{x + wide / 2:.1f}" y="{y + row * 0.65:.1f}" text-anchor="middle">{task.micro_batch}</text>')
