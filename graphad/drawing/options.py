@@ -53,10 +53,10 @@ class Options:
             operator or value of the graph or of the program, the name of a value, or a type of operators.
         path: two nodes: draw only what is on a way from one to the other.
         around: how many operators beyond these are drawn, pale.
-        overlay: colours for numbers, with a colour bar: a mapping from nodes to numbers, or ``"flops"``, ``"bytes"``, ``"liveness"``
+        overlay: colors for numbers, with a color bar: a mapping from nodes to numbers, or ``"flops"``, ``"bytes"``, ``"liveness"``
             (estimated for ``batch`` samples), ``"parts"`` and ``"sent"`` (on ranks), ``"time"`` (``measured``: seconds by operator),
             ``"range"`` or ``"nan"`` (``measured``: arrays by the names of values, as a run fetches them).
-        overlay_title: what the colour bar says that the numbers are.
+        overlay_title: what the color bar says that the numbers are.
         measured: what was measured, for ``overlay``.
         batch: for how many samples costs are estimated, or the numbers of extents by their names.
         theme: ``"light"``, ``"dark"``, or a ``graphad.drawing.Theme``.
