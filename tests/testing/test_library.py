@@ -60,6 +60,8 @@ ROWS = (
     Row("data-parallel, bucket-all-reduce", examples=10),
     Row("pipeline-split{stages=1, micro_batches=2}", examples=10),
     Row("data-parallel, shard-optimizer", examples=10),
+    Row('shard{mesh="data=2"}', examples=10),
+    Row('partition{mesh="data=2"}', examples=10),
 )
 
 COMBINING = ("fixpoint", "nested")
