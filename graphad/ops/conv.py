@@ -273,10 +273,14 @@ class _Images(threading.local):
 
 
 _IMAGES_KEPT = _Images()
+_NUMPY = np.ndarray  # the class itself, also where this module is rebound to other arrays
 
 
 def _product(spec: type[Convolution], image: Array, filter_: Array, attrs: Mapping[str, Any]) -> Product:
     """``correlated`` of an image, channels in front, and a filter of these shapes."""
+    if type(image) is not _NUMPY or type(filter_) is not _NUMPY:  # nothing of other arrays, those of XLA, is kept
+        made = spec(**attrs)
+        return lambda x, f: correlated(x, f, made.axes(image.shape, filter_.shape), made.groups)
     told = (tuple(value) if isinstance(value, list) else value for value in attrs.values())
     key = (spec, image.shape, filter_.shape, image.dtype.char, filter_.dtype.char, *attrs, *told)
     known = _IMAGES_KEPT.products.get(key)
