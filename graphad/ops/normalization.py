@@ -15,7 +15,7 @@ from graphad.ops.casting import cast
 from graphad.ops.conv import channel_axis
 from graphad.ops.definition import GRAD, GradOpDef, Inputs, Outputs, grad_kernel, lookup, operator
 from graphad.ops.elementwise import elementwise_add, elementwise_mul, elementwise_sub, pow_, rsqrt, sqrt
-from graphad.ops.formulas import as_array
+from graphad.ops.formulas import Tracer, as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
 from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
 from graphad.ops.reduction import reduce_mean, reduce_sum
@@ -43,7 +43,7 @@ def moments(X: Tensor, dim: Sequence[int], epsilon: float) -> Moments:
     """The moments of X over the axes ``dim``; epsilon is added to the variance before its root is taken."""
     mean = reduce_mean(X, dim=list(dim), keep_dim=True)
     centered = X - mean
-    if isinstance(centered, np.ndarray):
+    if isinstance(centered, np.ndarray | Tracer):  # what is compiled computes what is interpreted
         centered = recentered(centered, tuple(dim))
     variance = reduce_mean(centered * centered, dim=list(dim), keep_dim=True)
     return Moments(centered, mean, variance, rsqrt(variance + epsilon))
