@@ -51,7 +51,7 @@ class Partition(Pass):
         mesh, spec: as of ``shard``, which runs first if a mesh is named.
 
     Raises:
-        Refused: nothing is annotated, or there are collectives already.
+        Refused: nothing is annotated; there are collectives already, parts, or annotations of another mesh.
 
     >>> import graphad as ga
     >>> text = "program { block 0 { var x: float32[8, 4] var w: float32[4, 6] var h: float32[8, 6] mul(X=x, Y=w) -> (Out=h) } }"
@@ -79,6 +79,10 @@ class Partition(Pass):
     def apply(self, graph: Graph) -> bool:
         for op in (op for each in graph.tree() for op in each.ops if op.definition is not None and op.definition.ordered):
             raise Refused(located(f"{op!r} is a collective already: partition takes the program of one process", op.source))
+        for op in (op for each in graph.tree() for op in each.ops if op.type == ANNOTATION):
+            other = self.mesh and str(ProcessMesh.parse(op.attrs["mesh"])) != str(ProcessMesh.parse(self.mesh))
+            if other or op.attrs.get("shape") is not None:
+                raise Refused(located(f"{op!r} says how a tensor lies on the mesh {op.attrs['mesh']} already", op.source))
         if self.mesh:
             Shard(self.mesh, self.spec).apply(graph)
         sharding = Sharding.of(graph)
