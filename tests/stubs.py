@@ -27,6 +27,11 @@ def _imports(source: Path) -> list[str]:
     return lines
 
 
+def _public_class(definition: object) -> str:
+    """The name of the nearest class of a definition that `graphad.ops` exports."""
+    return next(cls.__name__ for cls in type(definition).__mro__ if cls.__name__ in ops.__all__)
+
+
 def _type(form: Form, part: Part) -> str:
     optional = " | None" if part.default is None or part.default is not EMPTY else ""
     if part.slot is not None:
@@ -95,7 +100,7 @@ def ops_stub() -> str:
     imports = _imports(ROOT / "graphad/ops/__init__.py")
     named = {line.rpartition(" as ")[2] for line in imports}
     definitions = [
-        f"{name}: {type(definition).__name__}" for name, definition in sorted(ops.REGISTRY.items()) if name not in named and _is_word(name)
+        f"{name}: {_public_class(definition)}" for name, definition in sorted(ops.REGISTRY.items()) if name not in named and _is_word(name)
     ]
     head = ['"""Made by `make stubs`: the operators by their types."""', "", "from types import ModuleType", "", *imports, ""]
     return "\n".join([*head, "CHAPTERS: tuple[ModuleType, ...]", f"__all__ = {ops.__all__}", "", *definitions, ""])

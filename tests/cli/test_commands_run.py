@@ -373,7 +373,7 @@ def test_export_is_read_back_with_equal_numbers(tmp_path: Path, capsys: pytest.C
     (tmp_path / "net.txt").write_text(str(written))
     rng = np.random.default_rng(0)
     params = {each.name: rng.normal(size=each.shape).astype("float32") for each in written.all_parameters()}
-    np.savez(tmp_path / "params.npz", **params)
+    np.savez(tmp_path / "params.npz", allow_pickle=False, **params)
     command = ["export", str(tmp_path / "net.txt"), "--to", "stablehlo", "--batch", "5", "--params", str(tmp_path / "params.npz")]
     assert main([*command, "-o", str(tmp_path / "net.bin")]) == 0
     assert main([*command, "-o", str(tmp_path / "net.mlir")]) == 0
