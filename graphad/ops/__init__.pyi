@@ -200,7 +200,7 @@ cos_double_grad: DoubleGradOpDef
 cos_grad: GradOpDef
 cos_sim: OpDef
 cos_sim_grad: GradOpDef
-cos_triple_grad: TripleGradOpDef
+cos_triple_grad: GradOpDef
 cosh: OpDef
 cosh_grad: GradOpDef
 create_array: OpDef
@@ -244,7 +244,7 @@ einsum_grad: GradOpDef
 elementwise_add: OpDef
 elementwise_add_grad: GradOpDef
 elementwise_add_grad_grad: DoubleGradOpDef
-elementwise_add_triple_grad: TripleGradOpDef
+elementwise_add_triple_grad: GradOpDef
 elementwise_div: OpDef
 elementwise_div_grad: GradOpDef
 elementwise_div_grad_grad: DoubleGradOpDef
@@ -265,7 +265,7 @@ elementwise_mod_grad: GradOpDef
 elementwise_mul: OpDef
 elementwise_mul_grad: GradOpDef
 elementwise_mul_grad_grad: DoubleGradOpDef
-elementwise_mul_triple_grad: TripleGradOpDef
+elementwise_mul_triple_grad: GradOpDef
 elementwise_pow: OpDef
 elementwise_pow_grad: GradOpDef
 elementwise_sub: OpDef
@@ -433,7 +433,7 @@ matmul_grad_grad: DoubleGradOpDef
 matmul_v2: OpDef
 matmul_v2_grad: GradOpDef
 matmul_v2_grad_grad: DoubleGradOpDef
-matmul_v2_triple_grad: TripleGradOpDef
+matmul_v2_triple_grad: GradOpDef
 matrix_power: OpDef
 matrix_power_grad: GradOpDef
 max_pool2d_with_index: OpDef
@@ -483,7 +483,7 @@ pad: OpDef
 pad2d: OpDef
 pad2d_grad: GradOpDef
 pad3d: OpDef
-pad3d_double_grad: LinearDoubleGradOpDef
+pad3d_double_grad: GradOpDef
 pad3d_grad: GradOpDef
 pad_grad: GradOpDef
 pixel_shuffle: OpDef
@@ -493,7 +493,7 @@ pixel_unshuffle_grad: GradOpDef
 polygamma: OpDef
 polygamma_grad: GradOpDef
 pool2d: OpDef
-pool2d_double_grad: LinearDoubleGradOpDef
+pool2d_double_grad: GradOpDef
 pool2d_gather_max: OpDef
 pool2d_gather_max_grad: GradOpDef
 pool2d_grad: GradOpDef
@@ -514,7 +514,7 @@ pop_tape_grad: GradOpDef
 pow: OpDef
 pow_double_grad: DoubleGradOpDef
 pow_grad: GradOpDef
-pow_triple_grad: TripleGradOpDef
+pow_triple_grad: GradOpDef
 prelu: OpDef
 prelu_grad: GradOpDef
 proximal_adagrad: OpDef
@@ -604,7 +604,7 @@ sigmoid_focal_loss: OpDef
 sigmoid_focal_loss_grad: GradOpDef
 sigmoid_grad: GradOpDef
 sigmoid_grad_grad: DoubleGradOpDef
-sigmoid_triple_grad: TripleGradOpDef
+sigmoid_triple_grad: GradOpDef
 sign: OpDef
 sign_grad: GradOpDef
 silu: OpDef
@@ -612,7 +612,7 @@ silu_grad: GradOpDef
 sin: OpDef
 sin_double_grad: DoubleGradOpDef
 sin_grad: GradOpDef
-sin_triple_grad: TripleGradOpDef
+sin_triple_grad: GradOpDef
 sinh: OpDef
 sinh_grad: GradOpDef
 size: OpDef
@@ -677,7 +677,7 @@ tanh_grad: GradOpDef
 tanh_grad_grad: DoubleGradOpDef
 tanh_shrink: OpDef
 tanh_shrink_grad: GradOpDef
-tanh_triple_grad: TripleGradOpDef
+tanh_triple_grad: GradOpDef
 tape_has_more: OpDef
 tensor_array_like: OpDef
 tensor_array_like_grad: GradOpDef
