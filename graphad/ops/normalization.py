@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -44,7 +45,7 @@ def moments(X: Tensor, dim: Sequence[int], epsilon: float) -> Moments:
     mean = reduce_mean(X, dim=list(dim), keep_dim=True)
     centered = X - mean
     if isinstance(centered, np.ndarray | Tracer):  # what is compiled computes what is interpreted
-        centered = recentered(centered, tuple(dim))
+        centered = recentered(typing.cast(Array, centered), tuple(dim))  # a tracer acts as the array that it stands for
     variance = reduce_mean(centered * centered, dim=list(dim), keep_dim=True)
     return Moments(centered, mean, variance, rsqrt(variance + epsilon))
 
