@@ -39,11 +39,12 @@ def check(found: dict[str, Any]) -> None:
     assert found["parameters"] < 1e-6
     if "expected" not in found:
         return
-    assert {type: each["bytes"] for type, each in found["sent"].items()} == {
-        type: each["bytes"] for type, each in found["expected"].items()
-    }
+    assert found["sent"].keys() == found["expected"].keys()
     for type, each in found["sent"].items():
-        assert each["count"] <= found["expected"][type]["count"]  # XLA sends several together
+        ours = found["expected"][type]
+        assert each["count"] <= ours["count"]  # XLA sends several together
+        # Of what is gathered XLA leaves out what only a part is read of again.
+        assert each["bytes"] <= ours["bytes"] if type == "c_allgather" else each["bytes"] == ours["bytes"]
 
 
 @pytest.mark.parametrize(
