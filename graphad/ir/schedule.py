@@ -196,6 +196,15 @@ def is_silent(op: Op) -> bool:
     return op.type == "undefined" and op.made_by is None
 
 
+def _may_be_fed(op: Op, plan: Plan) -> bool:
+    """Whether what has no value is the first under its name in the outermost block: a feed or the scope may give it one there.
+
+    ``lower`` cannot tell where only one branch writes a name that nothing reads; once a pass inlines the other branch, what was there stays.
+    """
+    (value,) = op.writes()
+    return op.operator is None and plan.name(value) == value.name and op.graph.values.first(value.name) is value
+
+
 def settle_gradient(graph: Graph, names: Mapping[Value, str]) -> None:
     """Make a gradient's graph read residuals by the names that they have in the forward block; the rest keeps off those.
 
@@ -338,10 +347,10 @@ class _Schedule:
         A block that ``works_on_names`` has its inputs from there; to any other they are given. ``unread`` are those that another
         gradient of the same operator reads.
         """
-        ops = graph.ordered_ops()
+        ordered = graph.ordered_ops()
         plan = planned(graph)
-        if graph.parent is not None:
-            ops = [op for op in ops if not is_silent(op)]
+        silent = {op: None for op in ordered if is_silent(op) and (graph.parent is not None or _may_be_fed(op, plan))}
+        ops = [op for op in ordered if op not in silent]
         origin = graph.block
         self.home[graph] = block.idx
         if origin is not None and origin is not block:
@@ -360,6 +369,9 @@ class _Schedule:
         self.program.names.skip(plan.names.values())
         if before:
             _drop_leftovers(block, before)
+        if graph.parent is None:
+            for value in (value for op in silent for value in op.writes()):
+                writer.declare(value.name, value)
         self.kept.update((value, plan.end(value)) for value in graph.residuals)
         return plan
 

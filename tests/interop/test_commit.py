@@ -103,6 +103,7 @@ def test_what_fails_before_the_commit_leaves_nothing(tmp_path: Path, monkeypatch
     assert (number_in(tmp_path / "m.txt"), files(tmp_path)) == (1, ["m.npz", "m.txt"])
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # where another test has imported JAX: the child calls nothing of it
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is forked and killed")
 def test_saving_processes_that_are_killed(tmp_path: Path) -> None:
     path, chance, states = tmp_path / "m.txt", random.Random(0), [state(0), state(1)]

@@ -292,7 +292,7 @@ def test_comparing_with_what_is_no_number_compares_identity() -> None:
     assert types(program) == []
 
 
-@pytest.mark.parametrize("other", ["a", None, [1, 2], np.array(["a"])], ids=repr)
+@pytest.mark.parametrize("other", ["a", None, ["a", "b"], np.array(["a"])], ids=repr)
 def test_what_is_no_number_does_not_combine(other: Any) -> None:
     program = ga.Program()
     x = vector(program)
@@ -309,12 +309,24 @@ def test_a_variable_combines_with_an_array_on_its_left() -> None:
 
 
 @pytest.mark.parametrize("apply", [operator.lt, operator.eq, operator.mul, operator.add], ids=["<", "==", "*", "+"])
-def test_a_fraction_beside_an_integer_is_refused(apply: Apply) -> None:
+def test_an_integer_beside_a_fraction_is_cast_to_float32(apply: Apply) -> None:
     program = ga.Program()
     i = program.global_block().create_var("i", [3], "int64")
-    with pytest.raises(ValueError, match=r"Variable i: int64\[3\] cannot be combined with 1.5, which is no whole number"):
-        apply(i, 1.5)
-    assert types(program) == []
+    with ga.program_guard(program):
+        result: Any = apply(i, 1.5)
+    (got,) = ga.Executor().run(program, feed={"i": [1, 2, -3]}, fetch_list=[result], scope=ga.Scope())
+    expected = apply(np.array([1, 2, -3], "float32"), np.float32(1.5))
+    np.testing.assert_array_equal(got, expected)
+    assert got.dtype == result.dtype == expected.dtype
+
+
+def test_a_list_of_numbers_is_a_constant() -> None:
+    program = ga.Program()
+    x = vector(program)
+    with ga.program_guard(program):
+        total = x + [1, 2, 3]
+    (got,) = ga.Executor().run(program, feed={"x": np.ones((2, 3), "float32")}, fetch_list=[total], scope=ga.Scope())
+    np.testing.assert_array_equal(got, [[2, 3, 4], [2, 3, 4]])
 
 
 def test_a_quotient_of_integers_is_a_float_and_that_of_the_operator_an_integer_rounded_towards_zero() -> None:

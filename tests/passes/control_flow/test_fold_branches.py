@@ -232,6 +232,22 @@ def test_a_known_choice(text: str, left: str) -> None:
     assert same(program, graph, ["y"], x=X)
 
 
+def test_a_feed_that_only_the_other_branch_overwrites_is_kept() -> None:
+    """Nothing reads z, so the graph does not know that it is fed; the branch that is taken leaves it as it was."""
+    program = choice("assign(X=x) -> (Out=z)", "", 'fill_constant() -> (Out=c) {shape=[1], dtype="bool", value=0.0}', out="z")
+    program = ga.Program.parse(str(program).replace("    mean(X=y) -> (Out=loss)\n", ""))
+    graph = ga.lower(program, ["z"])
+    assert ga.Pipeline.parse(FOLD).run(graph)
+    folded = ga.schedule(graph)
+    for mode in ("interpreted", "compiled"):
+        (before,) = ga.Executor(mode=mode).run(program, {"x": X, "z": 2 * X}, ["z"], scope=ga.Scope())
+        (after,) = ga.Executor(mode=mode).run(folded, {"z": 2 * X}, ["z"], scope=ga.Scope())
+        np.testing.assert_array_equal(before, 2 * X)
+        np.testing.assert_array_equal(after, 2 * X)
+    with pytest.raises(ga.errors.NoValue, match="'z'"):
+        ga.Executor().run(folded, {}, ["z"], scope=ga.Scope())
+
+
 def test_random_programs() -> None:
     assert check_pass(FoldBranches(), examples=60, seed=1).changed
 
