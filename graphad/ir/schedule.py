@@ -199,7 +199,7 @@ def is_silent(op: Op) -> bool:
 def _may_be_fed(op: Op, plan: Plan) -> bool:
     """Whether what has no value is the first under its name in the outermost block: a feed or the scope may give it one there.
 
-    ``lower`` cannot tell where only one branch writes a name that nothing reads; once a pass inlines the other branch, what was there stays.
+    ``lower`` cannot tell where one branch writes a name that nothing reads; once a pass inlines the other branch, what was there stays.
     """
     (value,) = op.writes()
     return op.operator is None and plan.name(value) == value.name and op.graph.values.first(value.name) is value

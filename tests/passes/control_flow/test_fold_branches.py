@@ -244,7 +244,7 @@ def test_a_feed_that_only_the_other_branch_overwrites_is_kept() -> None:
         (after,) = ga.Executor(mode=mode).run(folded, {"z": 2 * X}, ["z"], scope=ga.Scope())
         np.testing.assert_array_equal(before, 2 * X)
         np.testing.assert_array_equal(after, 2 * X)
-    with pytest.raises(ga.errors.NoValue, match="'z'"):
+    with pytest.raises(ga.errors.InvalidValue, match="'z', which is not fed and no operator writes"):
         ga.Executor().run(folded, {}, ["z"], scope=ga.Scope())
 
 
