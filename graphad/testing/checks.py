@@ -505,7 +505,8 @@ def _marked(trial: Trial) -> Finding | None:
     after = trial.after
     if after is None or not is_marked(after):
         return None
-    values = {name: value for name, value in trial.got.values.items() if after.global_block().has_var(name)}
+    temporary = _exchanged(after).difference(trial.case.targets)
+    values = {name: value for name, value in trial.got.values.items() if after.global_block().has_var(name) and name not in temporary}
     try:
         with seeded():
             results = Observed(*run_reusing(after, trial.case, values))
@@ -514,6 +515,13 @@ def _marked(trial: Trial) -> Finding | None:
     tolerance = max(REORDERED, roundings(after))  # the other memory may be laid out in another way, so that sums are in another order
     text = observed_difference(replace(trial.got, values=values), results, tolerance, ("without the marks", "with them"))
     return None if not text or _is_unstable(trial, tolerance) else Finding("marks", text, "differ")
+
+
+def _exchanged(program: Program) -> set[str]:
+    """What collectives write and an operator reads: it is compared as it is written, and may be overwritten after its last reader."""
+    ops = program.global_block().ops
+    written = {name for op in ops if (definition := REGISTRY.get(op.type)) is not None and definition.ordered for name in op.output_names()}
+    return written.intersection(name for op in ops for name in op.input_names())
 
 
 def _expected(trial: Trial) -> Finding | None:

@@ -324,7 +324,7 @@ def test_a_list_of_numbers_is_a_constant() -> None:
     program = ga.Program()
     x = vector(program)
     with ga.program_guard(program):
-        total = x + [1, 2, 3]
+        total = operator.add(x, [1, 2, 3])
     (got,) = ga.Executor().run(program, feed={"x": np.ones((2, 3), "float32")}, fetch_list=[total], scope=ga.Scope())
     np.testing.assert_array_equal(got, [[2, 3, 4], [2, 3, 4]])
 

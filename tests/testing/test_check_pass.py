@@ -219,6 +219,18 @@ def test_marks_of_reused_memory_are_tried(marked: str, is_right: bool) -> None:
                 check_case(Marks(), case)
 
 
+def test_what_a_collective_writes_may_be_overwritten_after_its_last_reader() -> None:
+    text = """program { block 0 { var x: float64[2] var a: float64[2] var y: float64[2]
+    c_concat(X=x) -> (Out=a)
+    elementwise_mul(X=a, Y=x) -> (Out=y)
+} }"""
+    program = ga.Program.parse(text)
+    graph = ga.lower(program)
+    ga.Pipeline.parse("in-place").run(graph)
+    assert [op.attrs.get("inplace") for op in graph.ops] == [None, ["Out:X"]]
+    check_case("in-place", Case(program, feeds={"x": np.array([0.5, -1.0])}))
+
+
 def test_programs_have_the_numbers_that_a_pass_looks_for() -> None:
     with passes():
 
