@@ -92,7 +92,8 @@ with passes():
             target = graph.value(self.loss)
             build = Builder(graph, f"{self.loss}@TANGENT@BY")
             like = build.symbol(target)
-            sums = [lookup("sum_like")(lookup("reduce_sum")(build.symbol(gradient)), like) for gradient in gradients]
+            whole = [lookup("cast")(lookup("reduce_sum")(build.symbol(gradient)), out_dtype=target.dtype) for gradient in gradients]
+            sums = [lookup("sum_like")(each, like) for each in whole]
             total = lookup("sum")(sums) if sums else lookup("fill_zeros_like")(like)
             named = graph.add_value(f"{self.loss}@TANGENT", target.shape, target.dtype)
             graph.add_op("assign", {"X": [total.value]}, {"Out": [named]})
