@@ -9,7 +9,7 @@ from pathlib import Path
 from graphad.errors import InvalidType, InvalidValue, ParseError
 from graphad.execution.executor import Executor
 from graphad.execution.scope import global_scope
-from graphad.interop.files import read_bytes, write_bytes
+from graphad.interop.files import read_together, write_together
 from graphad.interop.paddle import InferenceModel
 from graphad.interop.paddle import load_inference_model as read_model
 from graphad.interop.paddle import save_inference_model as write_model
@@ -30,36 +30,36 @@ def _checked(what: str, executor: object, program: object) -> Program:
     return default_main_program() if program is None else program
 
 
-def _inside(folder: PathLike, name: str) -> Path:
-    path = Path(folder) / name
-    if not path.resolve().is_relative_to(Path(folder).resolve()):
-        raise InvalidValue(f"{name!r} would be a file outside of {str(folder)!r}")
-    return path
+def _check_inside(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        if not (folder / name).resolve().is_relative_to(folder.resolve()):
+            raise InvalidValue(f"{name!r} would be a file outside of {str(folder)!r}")
 
 
-def _write(folder: PathLike, arrays: Mapping[str, Array], filename: str | None) -> None:
-    Path(folder).mkdir(parents=True, exist_ok=True)
+def _write(folder: Path, arrays: Mapping[str, Array], filename: str | None) -> None:
+    contents = {filename: write_tensors(arrays)} if filename is not None else {n: write_tensors({n: a}) for n, a in arrays.items()}
+    _check_inside(folder, contents)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_together(folder, contents)
+
+
+def _read(folder: Path, names: Sequence[str], filename: str | None) -> dict[str, Array]:
+    files = names if filename is None else [filename]
+    _check_inside(folder, files)
+    contents = read_together(folder, files)
     if filename is not None:
-        write_bytes(_inside(folder, filename), write_tensors(arrays))
-        return
-    for name, array in arrays.items():
-        write_bytes(_inside(folder, name), write_tensors({name: array}))
+        return read_tensors(contents[0], sorted(names))
+    return {name: _read_one(folder / name, data) for name, data in zip(names, contents, strict=True)}
 
 
-def _read(folder: PathLike, names: Iterable[str], filename: str | None) -> dict[str, Array]:
-    if filename is not None:
-        return read_tensors(read_bytes(_inside(folder, filename)), sorted(names))
-    return {name: _read_one(_inside(folder, name)) for name in names}
-
-
-def _read_one(path: Path) -> Array:
+def _read_one(path: Path, data: bytes) -> Array:
     try:
-        return read_tensor(path.read_bytes())
+        return read_tensor(data)
     except ParseError as error:
         raise ParseError(f"{path}: {error}") from None
 
 
-def _chosen(program: Program, vars: Sequence[Variable | str] | None, predicate: Chosen | None) -> dict[str, Variable]:
+def _chosen(program: Program, vars: Sequence[Variable | str] | None = None, predicate: Chosen | None = None) -> Mapping[str, Variable]:
     if vars is not None:
         found = [var if isinstance(var, Variable) else program.global_block().var(var) for var in vars]
         return {var.name: var for var in found}
@@ -67,31 +67,13 @@ def _chosen(program: Program, vars: Sequence[Variable | str] | None, predicate: 
     return {name: var for name, var in known.items() if predicate is None or predicate(var)}
 
 
-def _save(
-    what: str,
-    executor: Executor,
-    dirname: PathLike,
-    main_program: Program | None,
-    vars: Sequence[Variable | str] | None,
-    predicate: Chosen | None,
-    filename: str | None,
-) -> None:
-    chosen = _chosen(_checked(what, executor, main_program), vars, predicate)
+def _save(dirname: PathLike, chosen: Iterable[str], filename: str | None) -> None:
     scope = global_scope()
-    _write(dirname, {name: scope.get(name) for name in chosen}, filename)
+    _write(Path(dirname), {name: scope.get(name) for name in chosen}, filename)
 
 
-def _load(
-    what: str,
-    executor: Executor,
-    dirname: PathLike,
-    main_program: Program | None,
-    vars: Sequence[Variable | str] | None,
-    predicate: Chosen | None,
-    filename: str | None,
-) -> None:
-    chosen = _chosen(_checked(what, executor, main_program), vars, predicate)
-    arrays = _read(dirname, chosen, filename)
+def _load(dirname: PathLike, chosen: Mapping[str, Variable], filename: str | None) -> None:
+    arrays = _read(Path(dirname), list(chosen), filename)
     for name, var in chosen.items():
         if arrays[name].shape != var.shape:
             raise InvalidValue(f"{name!r} is {list(arrays[name].shape)} in {str(dirname)!r}, but declared {var!r}")
@@ -112,7 +94,7 @@ def save_vars(
     filename: str | None = None,
 ) -> None:
     """Write the values of variables (those of ``vars``, or those that ``predicate`` chooses), a file each or all in ``filename``."""
-    _save("save_vars", executor, dirname, main_program, vars, predicate, filename)
+    _save(dirname, _chosen(_checked("save_vars", executor, main_program), vars, predicate), filename)
 
 
 def load_vars(
@@ -124,27 +106,27 @@ def load_vars(
     filename: str | None = None,
 ) -> None:
     """Read what ``save_vars`` wrote into the global scope; nothing is set unless all of it fits."""
-    _load("load_vars", executor, dirname, main_program, vars, predicate, filename)
+    _load(dirname, _chosen(_checked("load_vars", executor, main_program), vars, predicate), filename)
 
 
 def save_params(executor: Executor, dirname: PathLike, main_program: Program | None = None, filename: str | None = None) -> None:
     """Write the values of the parameters, a file each or all in ``filename``."""
-    _save("save_params", executor, dirname, main_program, None, _is_parameter, filename)
+    _save(dirname, _chosen(_checked("save_params", executor, main_program), predicate=_is_parameter), filename)
 
 
 def load_params(executor: Executor, dirname: PathLike, main_program: Program | None = None, filename: str | None = None) -> None:
     """Read what ``save_params`` wrote into the global scope."""
-    _load("load_params", executor, dirname, main_program, None, _is_parameter, filename)
+    _load(dirname, _chosen(_checked("load_params", executor, main_program), predicate=_is_parameter), filename)
 
 
 def save_persistables(executor: Executor, dirname: PathLike, main_program: Program | None = None, filename: str | None = None) -> None:
     """Write what outlives a run, parameters, statistics and accumulators, a file each or all in ``filename``."""
-    _save("save_persistables", executor, dirname, main_program, None, None, filename)
+    _save(dirname, kept_variables(_checked("save_persistables", executor, main_program)), filename)
 
 
 def load_persistables(executor: Executor, dirname: PathLike, main_program: Program | None = None, filename: str | None = None) -> None:
     """Read what ``save_persistables`` wrote into the global scope."""
-    _load("load_persistables", executor, dirname, main_program, None, None, filename)
+    _load(dirname, kept_variables(_checked("load_persistables", executor, main_program)), filename)
 
 
 def save_inference_model(

@@ -7,6 +7,7 @@ import pytest
 
 import graphad as fluid
 from graphad.errors import InvalidType, InvalidValue
+from tests.interop.test_commit import Disk
 
 
 def test_fit_a_line() -> None:
@@ -110,6 +111,23 @@ def test_values_are_saved_and_loaded(tmp_path: Path) -> None:
         tensor.set(np.zeros((4, 3), "float32"), fluid.CPUPlace())
         assert not fluid.global_scope().get("fc_0.w_0").any()
         assert fluid.global_scope().find_var("no such name") is None
+
+
+def test_values_are_saved_all_or_none(tmp_path: Path) -> None:
+    main, startup, _ = _classifier()
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        fluid.io.save_params(exe, tmp_path, main)
+        kept = fluid.global_scope().get("fc_0.w_0").copy()
+        for name in ("fc_0.w_0", "fc_0.b_0"):
+            fluid.global_scope().set(name, np.zeros_like(fluid.global_scope().get(name)))
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            Disk(monkeypatch, 4, dead=True)
+            with pytest.raises(OSError, match="the disk is full"):
+                fluid.io.save_params(exe, tmp_path, main)
+        fluid.io.load_params(exe, tmp_path, main)
+        np.testing.assert_array_equal(fluid.global_scope().get("fc_0.w_0"), kept)
 
 
 @pytest.mark.parametrize("combined", [None, "__params__"])

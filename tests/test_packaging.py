@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -156,6 +157,13 @@ def test_what_is_built_passes_the_check_of_the_index(built: Built) -> None:
     pytest.importorskip("twine", reason="twine, which checks what is uploaded, is not installed")
     done = run(sys.executable, "-m", "twine", "check", "--strict", built.sdist, built.wheel, cwd=built.wheel.parent)
     assert done.stdout.count("PASSED") == 2, done.stdout
+
+
+def test_the_readme_lists_every_extra_for_users() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    listed = {name for line in readme.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    extras = set(project()["project"]["optional-dependencies"])
+    assert extras - {"dev", "distributed-tests", "models", "onnx-tests"} <= listed
 
 
 def test_the_citation_names_this_version() -> None:

@@ -12,6 +12,7 @@ import graphad.jax
 from graphad.cli.arguments import add_fetch, add_format, add_program, arrays, count, source
 from graphad.errors import InvalidValue
 from graphad.execution import Scope
+from graphad.interop.files import write_bytes
 from graphad.ir import lower
 
 TEXT = ".mlir"
@@ -48,10 +49,7 @@ def run(args: argparse.Namespace) -> int:
         if var.shape is None or var.dtype is None or -1 in var.shape:
             raise InvalidValue(f"parameter {name!r} has no known shape: give it with --params")
         scope.set(name, np.zeros(var.shape, var.dtype))
-    found = graphad.jax.exported(program, names, scope=scope, feeds=arrays(args.feed), batch=args.batch)
-    if args.output.suffix == TEXT:
-        args.output.write_text(found.mlir_module(), encoding="utf-8")
-    else:
-        args.output.write_bytes(found.serialize())
+    function = graphad.jax.exported(program, names, scope=scope, feeds=arrays(args.feed), batch=args.batch)
+    write_bytes(args.output, function.mlir_module().encode() if args.output.suffix == TEXT else function.serialize())
     print(f"{args.output}: {', '.join(names)}", file=sys.stderr)
     return 0

@@ -70,7 +70,7 @@ def save(
 
 def from_program(
     program: Program,
-    feed_names: Sequence[str] | None = None,
+    feed_names: Sequence[str | Variable] | None = None,
     fetch_list: Sequence[str | Variable] | None = None,
     scope: object = None,
 ) -> OnnxModel:
@@ -78,7 +78,7 @@ def from_program(
 
     Args:
         program: what it computes.
-        feed_names: its inputs; what it reads and does not keep, if None.
+        feed_names: its inputs, by name or themselves; what it reads and does not keep, if None.
         fetch_list: its outputs, by name or themselves; the variables that no operator reads, if None. Inputs that
             these do not need may be left out of ``feed_names``.
         scope: the values of its parameters by name, or something that has them as its ``arrays``, as ``graphad.Scope`` does; the global
@@ -99,10 +99,10 @@ def from_program(
     graph = lower(program, fetch_list)
     kept = {var.name: var for var in program.list_vars() if var.persistable and var.type == TENSOR}
     given = [value.name for value in graph.inputs if value.name not in kept]
-    feeds = given if feed_names is None else list(feed_names)
+    feeds = given if feed_names is None else _names(feed_names)
     if fetch_list is not None and not set(given) <= set(feeds):
         program = _needed(program, fetch_list, feeds)
-        graph = lower(program, [each if isinstance(each, str) else each.name for each in fetch_list])
+        graph = lower(program, _names(fetch_list))
         given = [value.name for value in graph.inputs if value.name not in kept]
     missing = [name for name in given if name not in feeds]
     if missing:
@@ -119,6 +119,10 @@ def from_program(
         raise InvalidValue(f"{kept[absent[0]]!r} has no value in the scope: run the startup program, or set it")
     parameters = {name: np.asarray(arrays[name]) for name in read if name not in feeds}
     return OnnxModel(program, feeds, [value.name for value in graph.targets], parameters)
+
+
+def _names(variables: Sequence[str | Variable]) -> list[str]:
+    return [each if isinstance(each, str) else each.name for each in variables]
 
 
 def _needed(program: Program, fetches: Sequence[str | Variable], feeds: Sequence[str]) -> Program:
