@@ -1,4 +1,4 @@
-"""Every pass of the library under ``check_pass``, alone and behind the standard backward: ``python -m tests.every_pass``.
+"""Every pass of the library under ``check_pass``, alone and after the standard backward: ``python -m tests.every_pass``.
 
 A pass that is tried after the backward anyway, or builds it, has one row. Without names all are tried; with some, these alone, so that
 a long run can be taken up where it ended.
@@ -20,7 +20,7 @@ from graphad.testing import Counterexample, Vacuous, check_pass
 from graphad.testing.trial import BACKWARD, standard_preparation
 from tests.testing.test_library import ROWS
 
-HEADS = ("pass", "behind", "programs", "changed", "seconds", "finding")
+HEADS = ("pass", "after", "programs", "changed", "seconds", "finding")
 BEHIND = ", ".join(BACKWARD)
 
 
@@ -34,7 +34,7 @@ class Tried(NamedTuple):
 
 
 def trials(names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The pipelines to try, each with what prepares it: nothing, or the standard backward as well where it can stand behind that."""
+    """The pipelines to try, each with what prepares it: nothing, or the standard backward as well where it can stand after that."""
     for row in ROWS:
         if not names or row.pipeline.partition("{")[0] in names:
             yield row.pipeline, ""

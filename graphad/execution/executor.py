@@ -139,7 +139,7 @@ class Executor:
     Raises:
         TypeError: max_iterations or threads is not an integer, or passes are none.
         ValueError: they are negative or 0, or a pass is not known.
-        ImportError: numba is asked for and not installed.
+        ImportError: numba is requested and not installed.
 
     Several threads may run programs on one executor: no two runs share a prepared program. Runs that share a scope read its values
     when they begin and write theirs when they end.

@@ -1,4 +1,4 @@
-"""A scope whose variables stay on the device: copied back when they are asked for.
+"""A scope whose variables stay on the device: copied back when they are read.
 
 scope.arrays = {"w": numpy array}      ⇒      OnDevice: "w" is jax's array until somebody reads it
 """

@@ -304,7 +304,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", help="some of the libraries")
     parser.add_argument("--pictures", type=Path, help="a folder for the pictures of docs/drawing.md")
     args = parser.parse_args()
-    absent = missing(args.python) | {name: "not asked for" for name in DRAWERS if args.only and name not in args.only}
+    absent = missing(args.python) | {name: "not requested" for name in DRAWERS if args.only and name not in args.only}
     drawings: dict[int, dict[str, Drawing]] = {}
     print("| operators | | time | labels | names, 1,600 px wide | screens, names 9 px | labels not free |")
     print("| ---: | --- | ---: | ---: | ---: | ---: | ---: |")

@@ -185,7 +185,7 @@ def _attribute(made: Desc, name: str, value: Any) -> None:
 
 
 def encoded(model: Desc, name: str, external: bool) -> dict[str, bytes]:
-    """The contents of files by their names: the model, and the file with its large tensors where it is asked for, or is needed.
+    """The contents of files by their names: the model, and the file with its large tensors where it is requested, or needed.
 
     Args:
         name: of the model's file.
