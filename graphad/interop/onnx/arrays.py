@@ -46,22 +46,22 @@ def to_array(tensor: Desc, folder: Path | None) -> Array:
     Raises:
         ParseError: an element type that is not known, a number of elements that is not that of the extents, a file outside of the folder.
     """
-    what = f"tensor {tensor.name!r}"
+    label = f"tensor {tensor.name!r}"
     shape = tuple(tensor.dims)
     count = math.prod(shape)
     if any(extent < 0 for extent in shape):
-        raise ParseError(f"{what} has the extents {list(shape)}; an extent is not negative")
+        raise ParseError(f"{label} has the extents {list(shape)}; an extent is not negative")
     if tensor.data_type == STRING:
-        return _strings(tensor, what, shape, count)
+        return _strings(tensor, label, shape, count)
     if tensor.data_type != BFLOAT16 and tensor.data_type not in DTYPES:
-        raise ParseError(f"{what} has elements of type {tensor.data_type}; known are {', '.join(map(str, sorted(DTYPES)))} and {BFLOAT16}")
+        raise ParseError(f"{label} has elements of type {tensor.data_type}; known are {', '.join(map(str, sorted(DTYPES)))} and {BFLOAT16}")
     dtype = np.dtype("uint16" if tensor.data_type == BFLOAT16 else DTYPES[tensor.data_type]).newbyteorder("<")
     if count * dtype.itemsize > _LARGEST:
-        raise ParseError(f"{what} has the extents {list(shape)}, {count * dtype.itemsize} bytes; a tensor has at most {_LARGEST}")
-    found = _elements(tensor, what, dtype, count, folder)
-    if found.size != count:
-        raise ParseError(f"{what} has {found.size} elements; its extents {list(shape)} are {count}")
-    array = found.reshape(shape)
+        raise ParseError(f"{label} has the extents {list(shape)}, {count * dtype.itemsize} bytes; a tensor has at most {_LARGEST}")
+    elements = _elements(tensor, label, dtype, count, folder)
+    if elements.size != count:
+        raise ParseError(f"{label} has {elements.size} elements; its extents {list(shape)} are {count}")
+    array = elements.reshape(shape)
     return _from_bfloat16(array) if tensor.data_type == BFLOAT16 else array.astype(dtype.newbyteorder("="), copy=False)
 
 
@@ -112,10 +112,10 @@ def _external(tensor: Desc, what: str, size: int, folder: Path | None) -> bytes:
 
 
 def _strings(tensor: Desc, what: str, shape: tuple[int, ...], count: int) -> Array:
-    found = [each.decode("utf-8", "surrogateescape") for each in tensor.string_data]
-    if len(found) != count:
-        raise ParseError(f"{what} has {len(found)} strings; its extents {list(shape)} are {count}")
-    return np.asarray(found, object).reshape(shape)
+    strings = [element.decode("utf-8", "surrogateescape") for element in tensor.string_data]
+    if len(strings) != count:
+        raise ParseError(f"{what} has {len(strings)} strings; its extents {list(shape)} are {count}")
+    return np.asarray(strings, object).reshape(shape)
 
 
 def _from_bfloat16(bits: Array) -> Array:

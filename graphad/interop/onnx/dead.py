@@ -14,11 +14,11 @@ from graphad.program import Block, Operator, Program
 def drop_dead(program: Program, requested: Collection[str], keep: Collection[str]) -> None:
     """Drop operators that nothing wanted depends on, and variables that no operator touches any more, except those to keep."""
     _swept(program.global_block(), set(requested))
-    held = {sub.idx for block in _blocks(program.global_block()) for op in block.ops for sub in _subs(op)}
-    program.drop_blocks({block.idx for block in program.blocks[1:]} - held)
-    touched = {name for block in program.blocks for op in block.ops for name in (*op.input_names(), *op.output_names())}
+    nested_indices = {sub.idx for block in _blocks(program.global_block()) for op in block.ops for sub in _subs(op)}
+    program.drop_blocks({block.idx for block in program.blocks[1:]} - nested_indices)
+    names = {name for block in program.blocks for op in block.ops for name in (*op.input_names(), *op.output_names())}
     for block in program.blocks:
-        block.vars = {name: variable for name, variable in block.vars.items() if name in touched or name in requested or name in keep}
+        block.vars = {name: variable for name, variable in block.vars.items() if name in names or name in requested or name in keep}
 
 
 def _subs(op: Operator) -> list[Block]:
@@ -36,9 +36,9 @@ def _swept(block: Block, needed: set[str]) -> None:
     """
     survivors = []
     for op in reversed(block.ops):
-        written, definition = op.output_names(), REGISTRY.get(op.type)
-        effects = definition is None or definition.side_effect or op.type == "write_to_array" or not written
-        if not effects and needed.isdisjoint(written) and all(name in block.vars for name in written):
+        outputs, definition = op.output_names(), REGISTRY.get(op.type)
+        effects = definition is None or definition.side_effect or op.type == "write_to_array" or not outputs
+        if not effects and needed.isdisjoint(outputs) and all(name in block.vars for name in outputs):
             continue
         survivors.append(op)
         needed.update(op.input_names())

@@ -88,16 +88,16 @@ class Nodes:
     def node(self, type: str, inputs: Sequence[Term | None], outputs: Sequence[Type], /, **attrs: object) -> list[Term]:
         """A node; one of the graphs around that computes the same is taken in its place."""
         key = (type, tuple(map(id, inputs)), repr(sorted(attrs.items())), len(outputs))
-        plain = not type.startswith("Random") and type != "Bernoulli" and not any(isinstance(each, Frame) for each in attrs.values())
+        plain = not type.startswith("Random") and type != "Bernoulli" and not any(isinstance(value, Frame) for value in attrs.values())
         if plain:
             for frame in self.frames:
                 if key in frame.found:
                     return frame.found[key]
-        made = [Term(self, dtype, shape) for dtype, shape in outputs]
-        self.frames[-1].nodes.append(Node(type, list(inputs), made, attrs))
+        results = [Term(self, dtype, shape) for dtype, shape in outputs]
+        self.frames[-1].nodes.append(Node(type, list(inputs), results, attrs))
         if plain:
-            self.frames[-1].found[key] = made
-        return made
+            self.frames[-1].found[key] = results
+        return results
 
     def one(self, type: str, inputs: Sequence[Term | None], dtype: str, sizes: Sequence[Size], /, **attrs: object) -> Term:
         """A node with one output."""
@@ -123,12 +123,12 @@ class Nodes:
 
     def elementwise(self, type: str, *args: Term, dtype: str = "", **attrs: object) -> Term:
         """An operator on single elements; narrow integers are computed in wider ones where the operator does not take them."""
-        own = args[0].kind
-        shape = broadcast(*(each.sizes for each in args))
-        if own in _NARROW and type in _WIDENED:
-            wide = self.one(type, [self.cast(each, "int32") for each in args], dtype or "int32", shape, **attrs)
-            return self.cast(wide, dtype or own)
-        return self.one(type, args, dtype or own, shape, **attrs)
+        kind = args[0].kind
+        shape = broadcast(*(term.sizes for term in args))
+        if kind in _NARROW and type in _WIDENED:
+            wide = self.one(type, [self.cast(term, "int32") for term in args], dtype or "int32", shape, **attrs)
+            return self.cast(wide, dtype or kind)
+        return self.one(type, args, dtype or kind, shape, **attrs)
 
     def cast(self, x: Term, dtype: str) -> Term:
         """The same elements in another dtype."""
@@ -137,10 +137,10 @@ class Nodes:
         if x.array is not None and x.array.size <= 64:
             with np.errstate(all="ignore"):
                 return self.constant(x.array.astype(dtype))
-        found = self.one("Cast", [x], dtype, x.sizes, to=np.dtype(dtype))
+        result = self.one("Cast", [x], dtype, x.sizes, to=np.dtype(dtype))
         if dtype in ("int32", "int64"):
-            found.elements = x.elements
-        return found
+            result.elements = x.elements
+        return result
 
     def where(self, condition: Term, x: Term, y: Term) -> Term:
         """x where the condition holds, else y."""
@@ -159,12 +159,12 @@ class Nodes:
             return size
         term, place = size
         key = ("Shape", id(term), place)
-        found = term.frame.found.get(key)
-        if found is None:
-            found = term.frame.found[key] = [Term(self, "int64", [1])]
-            found[0].frame, found[0].is_extent = term.frame, True
-            term.frame.nodes.append(Node("Shape", [term], found, {"start": place, "end": place + 1}))
-        return found[0]
+        outputs = term.frame.found.get(key)
+        if outputs is None:
+            outputs = term.frame.found[key] = [Term(self, "int64", [1])]
+            outputs[0].frame, outputs[0].is_extent = term.frame, True
+            term.frame.nodes.append(Node("Shape", [term], outputs, {"start": place, "end": place + 1}))
+        return outputs[0]
 
     def dims(self, x: Term) -> list[Dim]:
         """All extents."""
@@ -174,15 +174,15 @@ class Nodes:
         """The extents as a vector."""
         if -1 not in x.shape:
             return self.integers(*x.shape)
-        found = self.one("Shape", [x], "int64", [x.ndim])
-        found.elements = tuple(self.dims(x))
-        return found
+        vector = self.one("Shape", [x], "int64", [x.ndim])
+        vector.elements = tuple(self.dims(x))
+        return vector
 
     def vector(self, dims: Sequence[Dim]) -> Term:
         """Extents as a vector."""
-        if all(isinstance(each, int) for each in dims):
+        if all(isinstance(dim, int) for dim in dims):
             return self.constant(np.asarray(dims, "int64"))
-        parts = [self.integers(each) if isinstance(each, int) else self.as_vector(each) for each in dims]
+        parts = [self.integers(dim) if isinstance(dim, int) else self.as_vector(dim) for dim in dims]
         return parts[0] if len(parts) == 1 else self.concat(parts, 0)
 
     def as_vector(self, x: Term) -> Term:
@@ -201,15 +201,15 @@ class Nodes:
         if x.elements is not None:
             return x.elements
         if x.array is not None and x.array.dtype.kind in "iu" and x.array.size <= _SMALL:
-            return tuple(int(each) for each in x.array.ravel())
+            return tuple(int(number) for number in x.array.ravel())
         return (x,) if x.is_extent else None
 
     def product(self, dims: Sequence[Dim]) -> Dim:
         """The product of extents."""
-        total: Dim = math.prod(each for each in dims if isinstance(each, int))
-        for each in dims:
-            if isinstance(each, Term):
-                total = each if isinstance(total, int) and total == 1 else each * total
+        total: Dim = math.prod(dim for dim in dims if isinstance(dim, int))
+        for dim in dims:
+            if isinstance(dim, Term):
+                total = dim if isinstance(total, int) and total == 1 else dim * total
         return total
 
     def size(self, x: Term) -> Term:
@@ -223,15 +223,15 @@ class Nodes:
         shape = static(dims)
         if len(dims) == x.ndim and all(map(is_same, dims, x.sizes)):
             return x
-        unknown = [i for i, each in enumerate(dims) if not isinstance(each, int) or each == -1]
+        open_axes = [i for i, dim in enumerate(dims) if not isinstance(dim, int) or dim == -1]
         sizes: list[Size] = list(dims)
-        if len(unknown) == 1 and 0 not in shape:
-            dims = [-1 if i in unknown else each for i, each in enumerate(dims)]
+        if len(open_axes) == 1 and 0 not in shape:
+            dims = [-1 if i in open_axes else dim for i, dim in enumerate(dims)]
             if known(x.shape):
-                sizes[unknown[0]] = math.prod(x.shape) // max(1, -math.prod(shape))
-        found = self.one("Reshape", [x, self.vector(dims)], x.kind, sizes, **({"allowzero": 1} if 0 in shape else {}))
-        found.elements = x.elements
-        return found
+                sizes[open_axes[0]] = math.prod(x.shape) // max(1, -math.prod(shape))
+        result = self.one("Reshape", [x, self.vector(dims)], x.kind, sizes, **({"allowzero": 1} if 0 in shape else {}))
+        result.elements = x.elements
+        return result
 
     def flatten(self, x: Term) -> Term:
         """All elements in a row."""
@@ -239,7 +239,7 @@ class Nodes:
 
     def transpose(self, x: Term, order: Sequence[int]) -> Term:
         """The axes in another order."""
-        order = [each % max(x.ndim, 1) for each in order]
+        order = [axis % max(x.ndim, 1) for axis in order]
         if order == sorted(order):
             return x
         return self.one("Transpose", [x], x.kind, [x.sizes[i] for i in order], perm=list(order))
@@ -257,17 +257,17 @@ class Nodes:
         shape = list(x.sizes)
         for axis in sorted(axes):
             shape.insert(axis, 1)
-        found = self.one("Unsqueeze", [x, self.integers(*axes)], x.kind, shape)
-        found.elements = x.elements
-        return found
+        result = self.one("Unsqueeze", [x, self.integers(*axes)], x.kind, shape)
+        result.elements = x.elements
+        return result
 
     def squeeze(self, x: Term, axes: Sequence[int]) -> Term:
         """Without axes of one element."""
         if not axes:
             return x
-        found = self.one("Squeeze", [x, self.integers(*axes)], x.kind, [e for i, e in enumerate(x.sizes) if i not in axes])
-        found.elements = x.elements
-        return found
+        result = self.one("Squeeze", [x, self.integers(*axes)], x.kind, [e for i, e in enumerate(x.sizes) if i not in axes])
+        result.elements = x.elements
+        return result
 
     def expand(self, x: Term, dims: Sequence[Dim]) -> Term:
         """Broadcast to extents."""
@@ -280,22 +280,22 @@ class Nodes:
         if len(parts) == 1:
             return parts[0]
         axis %= parts[0].ndim
-        extents = [each.shape[axis] for each in parts]
+        extents = [part.shape[axis] for part in parts]
         sizes = list(parts[0].sizes)
         sizes[axis] = -1 if -1 in extents else sum(extents)
-        found = self.one("Concat", parts, parts[0].kind, sizes, axis=axis)
-        if found.ndim == 1 and found.dtype.kind == "i":
-            known_parts = [self.elements(each) for each in parts]
-            if all(each is not None for each in known_parts):
-                found.elements = tuple(e for each in known_parts for e in each or ())
-        return found
+        result = self.one("Concat", parts, parts[0].kind, sizes, axis=axis)
+        if result.ndim == 1 and result.dtype.kind == "i":
+            known_parts = [self.elements(part) for part in parts]
+            if all(part is not None for part in known_parts):
+                result.elements = tuple(e for part in known_parts for e in part or ())
+        return result
 
     def split(self, x: Term, sizes: Sequence[Dim], axis: int) -> list[Term]:
         """Parts along an axis, by their extents."""
         if len(sizes) == 1:
             return [x]
         axis %= x.ndim
-        types = [(x.kind, (*x.sizes[:axis], each, *x.sizes[axis + 1 :])) for each in sizes]
+        types = [(x.kind, (*x.sizes[:axis], size, *x.sizes[axis + 1 :])) for size in sizes]
         return self.node("Split", [x, self.vector(sizes)], types, axis=axis)
 
     def slice(self, x: Term, axes: Sequence[int], starts: Sequence[Dim], ends: Sequence[Dim], steps: Sequence[Dim] | None = None) -> Term:
@@ -307,13 +307,13 @@ class Nodes:
         for axis, start, end, step in zip(axes, starts, ends, strides, strict=True):
             shape[axis] = _sliced(x.shape[axis], start, end, step)
         bounds = [self.vector(starts), self.vector(ends), self.integers(*axes)]
-        if any(not isinstance(each, int) or each != 1 for each in strides):
+        if any(not isinstance(stride, int) or stride != 1 for stride in strides):
             bounds.append(self.vector(strides))
-        found = self.one("Slice", [x, *bounds], x.kind, shape)
+        result = self.one("Slice", [x, *bounds], x.kind, shape)
         start, end, step = starts[0], ends[0], strides[0]
         if x.elements is not None and x.ndim == 1 and isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
-            found.elements = x.elements[slice(start, end, step)]
-        return found
+            result.elements = x.elements[slice(start, end, step)]
+        return result
 
     def part(self, x: Term, axis: int, start: Dim, end: Dim) -> Term:
         """A slice of one axis."""
@@ -321,17 +321,17 @@ class Nodes:
 
     def flip(self, x: Term, axes: Sequence[int]) -> Term:
         """In reverse order along axes."""
-        places = [each % x.ndim for each in axes]
+        places = [axis % x.ndim for axis in axes]
         first, last, back = [-1] * len(places), [-TO_THE_END] * len(places), [-1] * len(places)
-        found = self.slice(x, places, first, last, back)
-        found.sizes, found.shape = x.sizes, x.shape
-        return found
+        result = self.slice(x, places, first, last, back)
+        result.sizes, result.shape = x.sizes, x.shape
+        return result
 
     def pad(
         self, x: Term, before: Sequence[Dim], after: Sequence[Dim], value: float = 0.0, mode: str = "constant", axes: Sequence[int] = ()
     ) -> Term:
         """Elements around; one number each for every axis, or for each of ``axes``."""
-        if all(isinstance(each, int) and not each for each in (*before, *after)):
+        if all(isinstance(amount, int) and not amount for amount in (*before, *after)):
             return x
         places, shape = list(axes) or list(range(x.ndim)), list(x.sizes)
         for axis, a, b in zip(places, before, after, strict=True):
@@ -363,21 +363,21 @@ class Nodes:
 
     def reduce(self, kind: str, x: Term, axes: Sequence[int], keep: bool = False) -> Term:
         """A reduction (``Sum``, ``Mean``, ``Max`` ...) over axes."""
-        axes = [each % x.ndim for each in axes] if x.ndim else []
+        axes = [axis % x.ndim for axis in axes] if x.ndim else []
         shape = [1 if i in axes else e for i, e in enumerate(x.sizes) if keep or i not in axes]
         if not axes:
             return on.abs(x) if kind in ("L1", "L2") else x
         wide = x.kind in _NARROW
-        given = self.cast(x, "uint8" if x.kind == "bool" and kind in ("Max", "Min") else "int32") if wide else x
-        found = self.one(f"Reduce{kind}", [given, self.integers(*axes)], given.kind, shape, keepdims=int(keep))
-        return self.cast(found, x.kind) if wide else found
+        operand = self.cast(x, "uint8" if x.kind == "bool" and kind in ("Max", "Min") else "int32") if wide else x
+        result = self.one(f"Reduce{kind}", [operand, self.integers(*axes)], operand.kind, shape, keepdims=int(keep))
+        return self.cast(result, x.kind) if wide else result
 
     def arg(self, kind: str, x: Term, axis: int, keep: bool = True) -> Term:
         """Where the first extremum (``ArgMax``, ``ArgMin``) along an axis is."""
         axis %= x.ndim
         shape = [1 if i == axis else e for i, e in enumerate(x.sizes) if keep or i != axis]
-        given = self.cast(x, "int32") if x.kind in _NARROW else x
-        return self.one(kind, [given], "int64", shape, axis=axis, keepdims=int(keep))
+        operand = self.cast(x, "int32") if x.kind in _NARROW else x
+        return self.one(kind, [operand], "int64", shape, axis=axis, keepdims=int(keep))
 
     def matmul(self, x: Term, y: Term) -> Term:
         """As numpy's."""
@@ -397,10 +397,10 @@ class Nodes:
     def gather(self, x: Term, index: Term, axis: int) -> Term:
         """Slices by index along an axis."""
         axis %= x.ndim
-        found = self.one("Gather", [x, self.index(index)], x.kind, [*x.sizes[:axis], *index.sizes, *x.sizes[axis + 1 :]], axis=axis)
+        result = self.one("Gather", [x, self.index(index)], x.kind, [*x.sizes[:axis], *index.sizes, *x.sizes[axis + 1 :]], axis=axis)
         if x.elements is not None and x.ndim == 1 and index.array is not None:
-            found.elements = tuple(x.elements[int(i)] for i in index.array.ravel())
-        return found
+            result.elements = tuple(x.elements[int(i)] for i in index.array.ravel())
+        return result
 
     def index(self, index: Term) -> Term:
         """Indices as int64."""
@@ -440,11 +440,11 @@ class Nodes:
         """A nested graph: ``build`` gets its inputs, of the types of terms, and returns its outputs."""
         frame = Frame()
         self.frames.append(frame)
-        frame.inputs = [Term(self, each.kind, each.sizes, is_sequence=each.is_sequence) for each in types]
+        frame.inputs = [Term(self, term.kind, term.sizes, is_sequence=term.is_sequence) for term in types]
         try:
-            for each in build(list(frame.inputs)):
-                taken = any(each is other for other in (*frame.inputs, *frame.outputs))
-                frame.outputs.append(self.copied(each) if taken or each.frame is not frame else each)
+            for term in build(list(frame.inputs)):
+                is_taken = any(term is member for member in (*frame.inputs, *frame.outputs))
+                frame.outputs.append(self.copied(term) if is_taken or term.frame is not frame else term)
         finally:
             self.frames.pop()
         return frame
@@ -456,15 +456,15 @@ class Nodes:
 
     def copied(self, x: Term) -> Term:
         """A value of the graph that is being written: outputs are no inputs, and none is there twice."""
-        made = Term(self, x.kind, x.sizes, is_sequence=x.is_sequence)
-        self.frames[-1].nodes.append(Node("Identity", [x], [made], {}))
-        return made
+        copy = Term(self, x.kind, x.sizes, is_sequence=x.is_sequence)
+        self.frames[-1].nodes.append(Node("Identity", [x], [copy], {}))
+        return copy
 
     def choose(self, condition: Term, yes: Callable[[], Sequence[Term]], no: Callable[[], Sequence[Term]]) -> list[Term]:
         """The results of one of two graphs."""
         branches = [self.graph([], _without_inputs(build)) for build in (yes, no)]
         outputs = []
-        for a, b in zip(*(each.outputs for each in branches), strict=True):
+        for a, b in zip(*(branch.outputs for branch in branches), strict=True):
             sizes = [self.outside(x) if is_same(x, y) else -1 for x, y in zip(a.sizes, b.sizes, strict=False)]
             outputs.append(Term(self, a.kind, sizes, is_sequence=a.is_sequence))
         attrs: dict[str, object] = {"then_branch": branches[0], "else_branch": branches[1]}
@@ -484,16 +484,16 @@ class Nodes:
             What is carried at the end, and then the stacks.
         """
         types = [Term(self, "int64", []), Term(self, "bool", []), *first]
-        stacked: list[Term] = []
+        row_terms: list[Term] = []
 
         def build(inputs: list[Term]) -> list[Term]:
-            goes_on, carried, rows = body(inputs[0], inputs[2:])
-            stacked[:] = rows
-            return [self.as_scalar(goes_on) if goes_on is not None else inputs[1], *carried, *rows]
+            goes_on, states, rows = body(inputs[0], inputs[2:])
+            row_terms[:] = rows
+            return [self.as_scalar(goes_on) if goes_on is not None else inputs[1], *states, *rows]
 
         frame = self.graph(types, build)
         outputs = [Term(self, a.kind, _joined(a, b), is_sequence=a.is_sequence) for a, b in zip(first, frame.outputs[1:], strict=False)]
-        outputs += [Term(self, each.kind, [-1, *map(self.outside, each.sizes)]) for each in stacked]
+        outputs += [Term(self, row.kind, [-1, *map(self.outside, row.sizes)]) for row in row_terms]
         condition = None if going is None else self.as_scalar(going)
         limit = None if count is None else self.as_scalar(count)
         self.frames[-1].nodes.append(Node("Loop", [limit, condition, *first], outputs, {"body": frame}))
@@ -508,24 +508,24 @@ class Nodes:
         backward: bool = False,
     ) -> list[Term]:
         """A loop over the slices along an axis: ``body`` gets what is carried and the slices, and returns both anew."""
-        slices = [Term(self, each.kind, [e for i, e in enumerate(each.sizes) if i != axis]) for each in rows]
-        made: list[Term] = []
+        slices = [Term(self, row.kind, [e for i, e in enumerate(row.sizes) if i != axis]) for row in rows]
+        row_terms: list[Term] = []
 
         def build(inputs: list[Term]) -> list[Term]:
-            carried, out = body(inputs[: len(first)], inputs[len(first) :])
-            made[:] = out
-            return [*carried, *out]
+            states, out = body(inputs[: len(first)], inputs[len(first) :])
+            row_terms[:] = out
+            return [*states, *out]
 
         frame = self.graph([*first, *slices], build)
         extent = rows[0].sizes[axis]
         outputs = [Term(self, a.kind, _joined(a, b)) for a, b in zip(first, frame.outputs, strict=False)]
-        for each in made:
-            sizes = [self.outside(size) for size in each.sizes]
-            outputs.append(Term(self, each.kind, [*sizes[:axis], extent, *sizes[axis:]]))
+        for row in row_terms:
+            sizes = [self.outside(size) for size in row.sizes]
+            outputs.append(Term(self, row.kind, [*sizes[:axis], extent, *sizes[axis:]]))
         attrs: dict[str, object] = {"body": frame, "num_scan_inputs": len(rows), "scan_input_axes": [axis] * len(rows)}
-        attrs |= {"scan_output_axes": [axis] * len(made)}
+        attrs |= {"scan_output_axes": [axis] * len(row_terms)}
         if backward:
-            attrs |= {"scan_input_directions": [1] * len(rows), "scan_output_directions": [1] * len(made)}
+            attrs |= {"scan_input_directions": [1] * len(rows), "scan_output_directions": [1] * len(row_terms)}
         self.frames[-1].nodes.append(Node("Scan", [*first, *rows], outputs, attrs))
         return outputs
 
@@ -536,23 +536,23 @@ def _without_inputs(build: Callable[[], Sequence[Term]]) -> Callable[[list[Term]
 
 def static(dims: Sequence[Dim]) -> Shape:
     """Extents, -1 where only a run knows one."""
-    return tuple(each if isinstance(each, int) else int(each.array.ravel()[0]) if each.array is not None else -1 for each in dims)
+    return tuple(dim if isinstance(dim, int) else int(dim.array.ravel()[0]) if dim.array is not None else -1 for dim in dims)
 
 
 def broadcast(*sizes: Sequence[Size]) -> list[Size]:
     """The extents of what is made of tensors element by element."""
     rank = max(map(len, sizes))
-    return [_widest([each[i - rank + len(each)] for each in sizes if i >= rank - len(each)]) for i in range(rank)]
+    return [_widest([extents[i - rank + len(extents)] for extents in sizes if i >= rank - len(extents)]) for i in range(rank)]
 
 
 def _widest(sizes: Sequence[Size]) -> Size:
-    numbers = [each for each in sizes if isinstance(each, int) and each != 1]
+    numbers = [size for size in sizes if isinstance(size, int) and size != 1]
     if numbers:
         return numbers[0]
-    open_ = [each for each in sizes if not isinstance(each, int)]
+    open_ = [size for size in sizes if not isinstance(size, int)]
     if not open_:
         return 1
-    return open_[0] if all(is_same(each, open_[0]) for each in open_) else -1
+    return open_[0] if all(is_same(size, open_[0]) for size in open_) else -1
 
 
 def is_same(a: Size, b: Size) -> bool:
@@ -567,8 +567,8 @@ def _seen(size: Size) -> Size:
     """An extent by the term that has it, where there is one."""
     if not isinstance(size, Axis):
         return size
-    found = size.term.frame.found.get(("Shape", id(size.term), size.place))
-    return size if found is None else found[0]
+    terms = size.term.frame.found.get(("Shape", id(size.term), size.place))
+    return size if terms is None else terms[0]
 
 
 def _joined(a: Term, b: Term) -> list[Size]:

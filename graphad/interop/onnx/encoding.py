@@ -51,24 +51,24 @@ class Encoder:
 
     def model(self, outputs: Sequence[Term], parameters: Mapping[str, Array]) -> Desc:
         """The model: its inputs are those of the outermost graph."""
-        made: Desc = message("ModelProto")(ir_version=IR_VERSIONS[self.nodes.opset], producer_name="graphad")
-        made.opset_import.add(domain="", version=self.nodes.opset)
+        model: Desc = message("ModelProto")(ir_version=IR_VERSIONS[self.nodes.opset], producer_name="graphad")
+        model.opset_import.add(domain="", version=self.nodes.opset)
         frame = self.nodes.frames[0]
-        graph = made.graph
+        graph = model.graph
         graph.name = "main"
         for term in frame.inputs:
             _declare(graph.input.add(), term, self.nodes.named)
         self._name_nodes(frame)
-        used = _used(frame, outputs)
+        read_ids = _used(frame, outputs)
         for name, array in parameters.items():
             to_tensor(graph.initializer.add(), name, array)
         for constant in self.nodes.constants.values():
-            if id(constant) in used:
+            if id(constant) in read_ids:
                 self._constant(graph, constant)
         self._nodes(graph, frame)
         for term in outputs:
             _declare(graph.output.add(), term, self.nodes.named)
-        return made
+        return model
 
     def _constant(self, graph: Desc, constant: Term) -> None:
         """Whole numbers are initializers; floats are not, which are taken for parameters where they are read."""
@@ -81,7 +81,7 @@ class Encoder:
         _attribute(node.attribute.add(), "value", constant.array)
 
     def _name_nodes(self, frame: Frame) -> None:
-        for term in (*frame.inputs, *(made for node in frame.nodes for made in node.outputs)):
+        for term in (*frame.inputs, *(output for node in frame.nodes for output in node.outputs)):
             if not term.name:
                 term.name = self.names.unique(_stem(term, frame))
         for node in frame.nodes:
@@ -91,14 +91,14 @@ class Encoder:
 
     def _nodes(self, graph: Desc, frame: Frame) -> None:
         for node in frame.nodes:
-            names = [each.name for each in node.outputs]
-            made = graph.node.add(name=names[0], op_type=node.type, output=names)
-            made.input.extend("" if each is None else each.name for each in node.inputs)
+            names = [term.name for term in node.outputs]
+            proto = graph.node.add(name=names[0], op_type=node.type, output=names)
+            proto.input.extend("" if term is None else term.name for term in node.inputs)
             for name, value in node.attrs.items():
-                attribute = made.attribute.add()
+                attribute = proto.attribute.add()
                 if isinstance(value, Frame):
                     attribute.name, attribute.type = name, KIND_OF_FIELD["g"]
-                    self._nested(attribute.g, value, f"{made.output[0]}.{name}", 2 if node.type == "Loop" else 0)
+                    self._nested(attribute.g, value, f"{proto.output[0]}.{name}", 2 if node.type == "Loop" else 0)
                 else:
                     _attribute(attribute, name, value)
 
@@ -118,30 +118,30 @@ def _stem(term: Term, frame: Frame) -> str:
 
 def _used(frame: Frame, outputs: Sequence[Term]) -> set[int]:
     """The terms that are read, in nested graphs too."""
-    found = {id(each) for each in outputs}
-    pending = [frame]
-    while pending:
-        each = pending.pop()
-        for node in each.nodes:
-            found.update(id(term) for term in node.inputs)
-            pending += [inner for inner in node.attrs.values() if isinstance(inner, Frame)]
-    return found
+    ids = {id(term) for term in outputs}
+    graphs = [frame]
+    while graphs:
+        graph = graphs.pop()
+        for node in graph.nodes:
+            ids.update(id(term) for term in node.inputs)
+            graphs += [inner for inner in node.attrs.values() if isinstance(inner, Frame)]
+    return ids
 
 
 def live(frame: Frame, outputs: Sequence[Term]) -> None:
     """Leave out the nodes whose results nothing reads, from the last one on."""
-    read = {id(each) for each in (*outputs, *frame.outputs)}
-    kept: list[Node] = []
+    ids = {id(term) for term in (*outputs, *frame.outputs)}
+    nodes: list[Node] = []
     for node in reversed(frame.nodes):
-        if not any(id(each) in read for each in node.outputs):
+        if not any(id(term) in ids for term in node.outputs):
             continue
-        kept.append(node)
-        read.update(id(each) for each in node.inputs if each is not None)
+        nodes.append(node)
+        ids.update(id(term) for term in node.inputs if term is not None)
         for inner in node.attrs.values():
             if isinstance(inner, Frame):
                 live(inner, ())
-                read.update(_used(inner, inner.outputs))
-    frame.nodes[:] = kept[::-1]
+                ids.update(_used(inner, inner.outputs))
+    frame.nodes[:] = nodes[::-1]
 
 
 def _declare(info: Desc, term: Term, named: Mapping[str, Axis] | None) -> None:
@@ -161,24 +161,24 @@ def _declare(info: Desc, term: Term, named: Mapping[str, Axis] | None) -> None:
             dim.dim_param = names[id(extent.term), extent.place]
 
 
-def _attribute(made: Desc, name: str, value: Any) -> None:
+def _attribute(proto: Desc, name: str, value: Any) -> None:
     """An attribute of the kind that a value has."""
-    made.name = name
+    proto.name = name
     if isinstance(value, np.dtype):
         value = NUMBER_OF_DTYPE[value.name]
     if isinstance(value, bool | int):
-        made.i, field = int(value), "i"
+        proto.i, field = int(value), "i"
     elif isinstance(value, float):
-        made.f, field = value, "f"
+        proto.f, field = value, "f"
     elif isinstance(value, str):
-        made.s, field = value.encode(), "s"
+        proto.s, field = value.encode(), "s"
     elif isinstance(value, np.ndarray):
-        to_tensor(made.t, "", value)
+        to_tensor(proto.t, "", value)
         field = "t"
     else:
         field = "floats" if value and isinstance(value[0], float) else "ints"
-        getattr(made, field).extend(value)
-    made.type = KIND_OF_FIELD[field]
+        getattr(proto, field).extend(value)
+    proto.type = KIND_OF_FIELD[field]
 
 
 # -- bytes ---------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def encoded(model: Desc, name: str, external: bool) -> dict[str, bytes]:
         name: of the model's file.
         external: whether to write large tensors beside the model in any case.
     """
-    size = sum(len(each.raw_data) for each in model.graph.initializer)
+    size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
     beside = {}
     if external or size > _LARGE:
         beside = {f"{name}.data": _moved_out(model.graph.initializer, f"{name}.data")}

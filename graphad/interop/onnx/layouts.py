@@ -30,7 +30,7 @@ class Layouts:
         self.parents: dict[Value, Value] = {}
         self.entries: dict[Value, dict[tuple[Element, ...], None]] = {}
         self.known: dict[Value, Layout] = {}
-        ops = [op for each in graph.tree() for op in each.ops]
+        ops = [op for subgraph in graph.tree() for op in subgraph.ops]
         for op in ops:
             for a, b in _same(op):
                 self._join(a, b)
@@ -55,21 +55,21 @@ class Layouts:
 
     def _join_popped(self, ops: list[Op]) -> None:
         """Arrays and tapes that are popped are those that were pushed; that may join others, until nothing changes."""
-        changed = True
-        while changed:
+        has_joined = True
+        while has_joined:
             before = len(self.parents)
             for op in ops:
                 if op.type == "pop_tape":
                     self._join_entry(op)
-            changed = len(self.parents) > before
+            has_joined = len(self.parents) > before
 
     def _join_entry(self, op: Op) -> None:
-        popped = op.outputs.get("X", ())
+        outputs = op.outputs.get("X", ())
         for entry in list(self.entries.get(self.root(op.input("Scopes")), {})):
-            if len(entry) == len(popped):
-                for value, pushed in zip(popped, entry, strict=True):
-                    if isinstance(pushed, Value) and value.kind != TENSOR:
-                        self._join(value, pushed)
+            if len(entry) == len(outputs):
+                for value, element in zip(outputs, entry, strict=True):
+                    if isinstance(element, Value) and value.kind != TENSOR:
+                        self._join(value, element)
 
     def of(self, value: Value) -> Layout:
         """The layout of an array or a tape."""
@@ -80,8 +80,8 @@ class Layouts:
                 leaf = Leaf(value.dtype or "float32", len(value.shape or ()), value.shape or ())
                 self.known[root] = Layout(((leaf,),), is_array=True, is_rows=is_rows)
             else:
-                entries = tuple(dict.fromkeys(self._entry(each) for each in self.entries.get(root, {})))
-                flat = any(isinstance(each, Layout) and not each.is_rows for entry in entries for each in entry)
+                entries = tuple(dict.fromkeys(self._entry(entry) for entry in self.entries.get(root, {})))
+                flat = any(isinstance(part, Layout) and not part.is_rows for entry in entries for part in entry)
                 self.known[root] = Layout(entries, is_rows=is_rows and not flat)
         return self.known[root]
 
@@ -90,13 +90,13 @@ class Layouts:
         return self.numbers.setdefault(self.root(value), len(self.numbers))
 
     def _entry(self, entry: tuple[Element, ...]) -> tuple[Leaf | Layout, ...]:
-        return tuple(each if isinstance(each, Leaf) else self.of(each) for each in entry)
+        return tuple(part if isinstance(part, Leaf) else self.of(part) for part in entry)
 
     def kind_of(self, tape: Value, values: tuple[Value, ...]) -> int:
         """Which kind of entry of a tape the values are."""
         layout = self.of(tape)
         for kind, entry in enumerate(layout.entries):
-            if len(entry) == len(values) and all(self._fits(value, what) for value, what in zip(values, entry, strict=True)):
+            if len(entry) == len(values) and all(self._fits(value, part) for value, part in zip(values, entry, strict=True)):
                 return kind
         raise InvalidValue(f"the tape {tape!r} has no entries of {len(values)} values such as {list(values)}")
 

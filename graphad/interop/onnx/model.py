@@ -58,10 +58,10 @@ class OnnxModel:
             ValueError: an input is missing, or is of another shape or dtype.
         """
         check_names(feeds, self.feed_names)
-        running = self.__dict__.get("_running")
-        if running is None or not running.is_up_to_date():
-            running = self.__dict__["_running"] = Running(self.program, self.feed_names, self.fetch_names, self.parameters)
-        results: list[Array] = running.run(feeds)
+        runner = self.__dict__.get("_running")
+        if runner is None or not runner.is_up_to_date():
+            runner = self.__dict__["_running"] = Running(self.program, self.feed_names, self.fetch_names, self.parameters)
+        results: list[Array] = runner.run(feeds)
         return results
 
     def scope(self) -> Scope:
@@ -91,9 +91,9 @@ class Undecided(OnnxModel):
     def run(self, feeds: Mapping[str, object]) -> list[Array]:
         state = self.__dict__
         check_names(feeds, state["feed_names"])
-        missing = [name for name in state["needed"] if name not in feeds]
-        if missing:
-            raise InvalidValue(f"feed {missing[0]!r} is missing")
+        missing_names = [name for name in state["needed"] if name not in feeds]
+        if missing_names:
+            raise InvalidValue(f"feed {missing_names[0]!r} is missing")
         bound = {name: np.asarray(feeds[name]) for name in state["needed"]}
         key = tuple((array.shape, array.dtype.str, array.tobytes()) for array in bound.values())
         if key not in state["_models"]:
@@ -129,10 +129,10 @@ def load(path_or_bytes: PathLike | bytes, bind: Mapping[str, object] | None = No
     path = None if isinstance(path_or_bytes, bytes) else Path(path_or_bytes)
     proto = parsed(data, "the model" if path is None else path.name)
     bound = {name: np.asarray(array) for name, array in (bind or {}).items()}
-    names = [each.name for each in (*proto.graph.input, *proto.graph.initializer)]
-    missing = [name for name in bound if name not in names]
-    if missing:
-        raise InvalidValue(f"the model has no input {missing[0]!r}{did_you_mean(missing[0], names)}")
+    names = [item.name for item in (*proto.graph.input, *proto.graph.initializer)]
+    unknown_names = [name for name in bound if name not in names]
+    if unknown_names:
+        raise InvalidValue(f"the model has no input {unknown_names[0]!r}{did_you_mean(unknown_names[0], names)}")
     return read_model(proto, None if path is None else path.parent, "model" if path is None else path.name, bound)
 
 
@@ -151,9 +151,9 @@ def parsed(data: bytes, what: str) -> Any:
 def read_model(proto: Desc, folder: Path | None, file: str, bind: Mapping[str, Array]) -> OnnxModel:
     """The model; one that is read when it runs where inputs that are fed decide how the program looks."""
     reader = Reader(folder, file, proto.functions, bind)
-    elements = sum(math.prod(max(extent, 0) for extent in each.dims) for each in proto.graph.initializer)
+    elements = sum(math.prod(max(extent, 0) for extent in tensor.dims) for tensor in proto.graph.initializer)
     reader.ops.largest = max(LEAST_ROOM, 8 * elements)
-    reader.versions = {("" if each.domain == "ai.onnx" else each.domain): each.version for each in proto.opset_import}
+    reader.versions = {("" if opset.domain == "ai.onnx" else opset.domain): opset.version for opset in proto.opset_import}
     try:
         feeds, fetches = reader.main(proto.graph)
     except NotKnown as error:
@@ -163,7 +163,7 @@ def read_model(proto: Desc, folder: Path | None, file: str, bind: Mapping[str, A
         return Undecided(
             names,
             list(reader.feeds),
-            [each.name for each in proto.graph.output],
+            [item.name for item in proto.graph.output],
             error,
             lambda more: read_model(proto, folder, file, {**bind, **more}),
         )
@@ -190,16 +190,16 @@ def gradients(model: OnnxModel, wrt: Sequence[str] | None = None, of: Sequence[s
     floats = [name for name in model.fetch_names if block.var(name).dtype in FLOATS]
     targets = [_named(block.vars, name, floats, "output with floats") for name in (floats if of is None else of)]
     sources = [*model.feed_names, *model.parameters]
-    known = [name for name in sources if block.var(name).dtype in FLOATS]
-    default = [name for name in known if not block.var(name).stop_gradient]
-    inputs = [_named(block.vars, name, known, "input or parameter with floats") for name in (default if wrt is None else wrt)]
+    candidates = [name for name in sources if block.var(name).dtype in FLOATS]
+    default = [name for name in candidates if not block.var(name).stop_gradient]
+    inputs = [_named(block.vars, name, candidates, "input or parameter with floats") for name in (default if wrt is None else wrt)]
     if not targets:
         raise InvalidValue("the model has no output with floats to differentiate")
-    for each in inputs:
-        each.stop_gradient = False
+    for variable in inputs:
+        variable.stop_gradient = False
     with program_guard(program, Program()):
-        found = program_gradients(targets, inputs)
-        names = [_gradient(source, gradient) for source, gradient in zip(inputs, found, strict=True)]
+        derivatives = program_gradients(targets, inputs)
+        names = [_gradient(source, gradient) for source, gradient in zip(inputs, derivatives, strict=True)]
     return OnnxModel(
         program, list(model.feed_names), [*model.fetch_names, *names], dict(model.parameters), {}, [*model.gradient_names, *names]
     )

@@ -94,8 +94,8 @@ class Value:
         """Its elements as objects, ``UNKNOWN`` where they are not known; None where nothing is."""
         if self.elements is not None:
             return self.elements
-        known = self.array is not None and self.array.dtype.kind in "iu" and self.array.size <= _SMALL
-        return self.array.astype(object) if known and self.array is not None else None
+        is_small = self.array is not None and self.array.dtype.kind in "iu" and self.array.size <= _SMALL
+        return self.array.astype(object) if is_small and self.array is not None else None
 
 
 Operand = Value | None
@@ -138,15 +138,15 @@ class Recorder:
 
     def several(self, type: str, *inputs: object, **attrs: object) -> list[Value]:
         """The outputs of an operator that has more than one."""
-        found = self._applied(REGISTRY[type], *inputs, **attrs)
-        return list(found) if isinstance(found, tuple | list) else [found]
+        result = self._applied(REGISTRY[type], *inputs, **attrs)
+        return list(result) if isinstance(result, tuple | list) else [result]
 
     def _applied(self, definition: OpDef, *inputs: object, **attrs: object) -> Any:
-        known = [_array_of(each) for each in inputs]
-        if all(each is not _NOT_KNOWN for each in known):
-            self._has_room(definition, known, attrs)
+        arrays = [_array_of(value) for value in inputs]
+        if all(array is not _NOT_KNOWN for array in arrays):
+            self._has_room(definition, arrays, attrs)
             with np.errstate(all="ignore"):
-                return _wrapped(definition(*known, **attrs), lambda array: Value(np.asarray(array)))
+                return _wrapped(definition(*arrays, **attrs), lambda array: Value(np.asarray(array)))
         return _wrapped(definition(*map(self._symbol, inputs), **attrs), lambda variable: Value(variable=variable))
 
     def _has_room(self, definition: OpDef, known: Sequence[object], attrs: Mapping[str, object]) -> None:
@@ -155,9 +155,9 @@ class Recorder:
             result = definition.infer(*map(_type_of, known), **attrs)
         except (GraphadError, ValueError, TypeError):  # the operator itself says what is wrong
             return
-        for made in [result] if isinstance(result, TensorType) else result:
-            if isinstance(made, TensorType) and -1 not in made.shape:
-                self.room(made.shape, made.dtype)
+        for output in [result] if isinstance(result, TensorType) else result:
+            if isinstance(output, TensorType) and -1 not in output.shape:
+                self.room(output.shape, output.dtype)
 
     def room(self, shape: Sequence[int], dtype: object) -> None:
         """ParseError where an array that is made while reading would be larger than ``largest``."""
@@ -171,7 +171,7 @@ class Recorder:
 
     def _symbol(self, value: Any) -> Any:
         if isinstance(value, list | tuple):
-            return [self.variable(each) for each in value]
+            return [self.variable(item) for item in value]
         return value if value is None else self.variable(value)
 
     def variable(self, value: Value) -> Variable:
@@ -215,14 +215,14 @@ _WRITTEN = {"bool": "bool_values", "float32": "fp32_values", "float64": "fp64_va
 
 def _type_of(known: object) -> object:
     if isinstance(known, list):
-        return [_type_of(each) for each in known]
+        return [_type_of(item) for item in known]
     return TensorType(known.shape, str(known.dtype)) if isinstance(known, np.ndarray) else known
 
 
 def _array_of(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        arrays = [_array_of(each) for each in value]
-        return _NOT_KNOWN if any(each is _NOT_KNOWN for each in arrays) else arrays
+        arrays = [_array_of(item) for item in value]
+        return _NOT_KNOWN if any(array is _NOT_KNOWN for array in arrays) else arrays
     if value is None:
         return None
     return _NOT_KNOWN if value.array is None else value.array
@@ -230,12 +230,12 @@ def _array_of(value: Any) -> Any:
 
 def _wrapped(result: object, wrap: Callable[[Any], Value]) -> Any:
     if isinstance(result, tuple):
-        return tuple(_wrapped(each, wrap) for each in result)
-    return [wrap(each) for each in result] if isinstance(result, list) else wrap(result)
+        return tuple(_wrapped(item, wrap) for item in result)
+    return [wrap(item) for item in result] if isinstance(result, list) else wrap(result)
 
 
 def _write(block: Block, name: str, array: Array) -> None:
-    values = [int(each) for each in array.ravel()] if array.dtype.kind == "b" else array.ravel().tolist()
+    values = [int(element) for element in array.ravel()] if array.dtype.kind == "b" else array.ravel().tolist()
     attrs = {"shape": list(array.shape), "dtype": array.dtype.name, _WRITTEN[array.dtype.name]: values}
     block.append_op("assign_value", {}, {"Out": name}, attrs)
 
@@ -252,16 +252,20 @@ def as_float(value: Value) -> Value:
 
 def integers(array: Array) -> list[int]:
     """The elements of an array as Python's."""
-    return [int(each) for each in np.asarray(array).ravel()]
+    return [int(element) for element in np.asarray(array).ravel()]
 
 
 def known_integers(value: Value) -> Sequence[int | None] | None:
     """The elements of a small tensor of integers, None for those that are not known; None where nothing is."""
-    found = value.partly()
-    return None if found is None else [int(each) if is_known(each) else UNKNOWN for each in found.ravel()]
+    elements = value.partly()
+    return None if elements is None else [int(element) if is_known(element) else UNKNOWN for element in elements.ravel()]
 
 
 def known_extents(value: Value) -> list[int] | None:
     """The elements of a small tensor of integers as extents: -1 or a name where they are not known; None where nothing is."""
-    found = value.partly()
-    return None if found is None else [int(each) if is_known(each) else -1 if each is UNKNOWN else each for each in found.ravel()]
+    elements = value.partly()
+    return (
+        None
+        if elements is None
+        else [int(element) if is_known(element) else -1 if element is UNKNOWN else element for element in elements.ravel()]
+    )

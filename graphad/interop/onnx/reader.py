@@ -54,13 +54,13 @@ class Reader:
         """The inputs of the model that a value depends on."""
         block = self.program.global_block()
         writers = {name: op for op in block.ops for name in op.output_names()}
-        pending, seen = [] if value.variable is None else [value.variable.name], dict[str, None]()
-        while pending:
-            name = pending.pop()
-            if name not in seen:
-                seen[name] = None
-                pending += writers[name].input_names() if name in writers else []
-        return [name for name in self.feeds if name in seen]
+        names, ancestors = [] if value.variable is None else [value.variable.name], dict[str, None]()
+        while names:
+            name = names.pop()
+            if name not in ancestors:
+                ancestors[name] = None
+                names += writers[name].input_names() if name in writers else []
+        return [name for name in self.feeds if name in ancestors]
 
     # -- graphs ----------------------------------------------------------------------------------
 
@@ -74,8 +74,8 @@ class Reader:
             self._nodes(graph.node, [item.name for item in graph.output])
             fetches = [self._fetched(item.name) for item in graph.output]
             self.scopes.pop()
-        trained = [name for name in self.parameters if not self.program.global_block().var(name).stop_gradient]
-        drop_dead(self.program, fetches, [*self.feeds, *trained])
+        parameter_names = [name for name in self.parameters if not self.program.global_block().var(name).stop_gradient]
+        drop_dead(self.program, fetches, [*self.feeds, *parameter_names])
         self.parameters = {name: array for name, array in self.parameters.items() if self.program.global_block().has_var(name)}
         return self.feeds, fetches
 
@@ -126,9 +126,9 @@ class Reader:
         if array.dtype.name not in FLOATS:
             return Value(array)
         block = self.program.global_block()
-        own = name if name and not block.has_var(name) else self.program.names.generate(name or "parameter")
-        variable = block.create_parameter(name=own, shape=array.shape, dtype=array.dtype.name)
-        self.parameters[own] = array
+        unique_name = name if name and not block.has_var(name) else self.program.names.generate(name or "parameter")
+        variable = block.create_parameter(name=unique_name, shape=array.shape, dtype=array.dtype.name)
+        self.parameters[unique_name] = array
         return Value(variable=variable, given=array)
 
     def _declared(self, info: Desc, scope: dict[str, Operand]) -> bool:
@@ -157,9 +157,9 @@ class Reader:
         if variable.name == name:
             return name
         block = self.program.global_block()
-        own = name if not block.has_var(name) else self.program.names.generate(name)
-        block.append_op("assign", {"X": variable}, {"Out": own})
-        return own
+        unique_name = name if not block.has_var(name) else self.program.names.generate(name)
+        block.append_op("assign", {"X": variable}, {"Out": unique_name})
+        return unique_name
 
     # -- nodes -----------------------------------------------------------------------------------
 
@@ -175,14 +175,14 @@ class Reader:
 
     def again(self, name: str, values: Mapping[str, Operand]) -> Operand:
         """What a tensor is where others have some values: the nodes between them are read once more."""
-        needed, selected, before = {name}, list[tuple[int, Desc]](), self.before
+        names, nodes, before = {name}, list[tuple[int, Desc]](), self.before
         for i, node in reversed(list(enumerate(before))):
-            if any(output in needed and output not in values for output in node.output):
-                selected.append((i, node))
-                needed.update(_names_read(node))
+            if any(output in names and output not in values for output in node.output):
+                nodes.append((i, node))
+                names.update(_names_read(node))
         self.scopes.append(dict(values))
         try:
-            for i, node in reversed(selected):
+            for i, node in reversed(nodes):
                 self.before = before[:i]
                 self._node(node, i)
             return self.found(name)
@@ -225,8 +225,8 @@ class Reader:
         except GraphadError:
             if not errors:
                 raise _located(UnsupportedModel(str(split)), label_of(nodes[i], i), self.file) from None
-            taken = self.nested(split.graphs[0 if 1 in errors else 1], [])
-            self.scopes[-1].update(zip(nodes[i].output, taken, strict=False))
+            values = self.nested(split.graphs[0 if 1 in errors else 1], [])
+            self.scopes[-1].update(zip(nodes[i].output, values, strict=False))
             return False
         self.scopes[-1].update(zip(target, (Value(variable=item) for item in result), strict=True))
         return True
@@ -279,8 +279,8 @@ class Reader:
         """A function of the model: its nodes, with its attributes put in."""
         argument = {item.name: item for item in node.attribute}
         argument = {**{item.name: item for item in function.attribute_proto if item.name not in argument}, **argument}
-        padded = [*inputs, *[None] * (len(function.input) - len(inputs))]
-        scope: dict[str, Operand] = dict(zip(function.input, padded, strict=False))
+        operands = [*inputs, *[None] * (len(function.input) - len(inputs))]
+        scope: dict[str, Operand] = dict(zip(function.input, operands, strict=False))
         versions, scopes = self.versions, self.scopes
         with _Deeper(self):
             self.versions = {**versions, **{_DOMAINS.get(item.domain, item.domain): item.version for item in function.opset_import}}
@@ -351,15 +351,15 @@ _MOVING: dict[str, int | None] = {
 def _move_elements(handler: Handler, node: Node, results: Sequence[Operand]) -> None:
     """Say which elements of the results are known: the operator is applied to the places of the elements instead."""
     count = _MOVING[node.type]
-    moved, others = node.inputs[:count], node.inputs[len(node.inputs) if count is None else count :]
-    parts = [part for value in moved if value is not None and (part := value.partly()) is not None]
-    if len(parts) < len(moved) or any(value is not None and value.array is None for value in others):
+    sources, arguments = node.inputs[:count], node.inputs[len(node.inputs) if count is None else count :]
+    parts = [part for value in sources if value is not None and (part := value.partly()) is not None]
+    if len(parts) < len(sources) or any(value is not None and value.array is None for value in arguments):
         return
     pool = np.concatenate([np.ravel(np.asarray(part, object)) for part in parts])
     ends = np.cumsum([np.size(part) for part in parts])
     places = [Value(np.arange(end - np.size(part), end).reshape(np.shape(part))) for part, end in zip(parts, ends, strict=True)]
-    found = handler(replace(node, inputs=[*places, *others]))
-    for result, place in zip(results, [found] if isinstance(found, Value) else found, strict=False):
+    place_results = handler(replace(node, inputs=[*places, *arguments]))
+    for result, place in zip(results, [place_results] if isinstance(place_results, Value) else place_results, strict=False):
         if result is not None and result.array is None and place is not None and place.array is not None:
             result.elements = np.asarray(pool[place.array], object)
             if all_known(result.elements):

@@ -40,14 +40,14 @@ def prepared(
         copy = schedule(graph)
     except GraphadError:
         return program, dict(parameters)
-    known = _Known(copy, fetches, parameters)
-    known.compute()
-    known.turn()
+    known_values = _Known(copy, fetches, parameters)
+    known_values.compute()
+    known_values.turn()
     for name in feeds:  # also those that nothing reads
         if not copy.global_block().has_var(name):
             shape, dtype = program.global_block().var(name).declared
             copy.global_block().create_var(name=name, shape=shape, dtype=dtype)
-    return copy, known.parameters()
+    return copy, known_values.parameters()
 
 
 class Running:
@@ -71,11 +71,11 @@ class Running:
             return True
         self.comparisons += 1
         rarely = not self.comparisons & (self.comparisons - 1)  # since what hindered it once may do so for long
-        unseen, mark = watch(self.written) if rarely or self.mark is not None else None, latest[0]
-        same = unchanged(self.written, self.facts)
-        if same and unseen is not None:
-            self.mark, self.others, self.copies = mark, [thing for thing, _ in unseen], [copy for _, copy in unseen]
-        return same
+        leftovers, mark = watch(self.written) if rarely or self.mark is not None else None, latest[0]
+        is_unchanged = unchanged(self.written, self.facts)
+        if is_unchanged and leftovers is not None:
+            self.mark, self.others, self.copies = mark, [item for item, _ in leftovers], [copy for _, copy in leftovers]
+        return is_unchanged
 
 
 def scope_of(parameters: Mapping[str, Array]) -> Scope:
@@ -122,8 +122,8 @@ class _Known:
         if definition.random or definition.side_effect or isinstance(definition, ControlDef) or not all(op.inputs.values()):
             return False
         outputs = op.output_names()
-        once = all(self.writes[name] == 1 and name not in self.fetches and name != EMPTY for name in outputs)
-        return once and all(name in self.arrays for name in op.input_names()) and all(self._is_tensor(name) for name in outputs)
+        is_written_once = all(self.writes[name] == 1 and name not in self.fetches and name != EMPTY for name in outputs)
+        return is_written_once and all(name in self.arrays for name in op.input_names()) and all(self._is_tensor(name) for name in outputs)
 
     def _is_tensor(self, name: str) -> bool:
         return self.program.global_block().var(name).type == TENSOR
@@ -140,18 +140,18 @@ class _Known:
         array = self.arrays.get(name)
         if array is None or array.ndim != 2 or block.var_recursive(name).block is not self.program.global_block():
             return
-        turned = f"{name}@TURNED"
-        if turned not in self.arrays:
-            self.arrays[turned] = np.ascontiguousarray(array.T)
-            self.program.global_block().create_var(name=turned, shape=array.T.shape, dtype=array.dtype.name, stop_gradient=True)
-        op.inputs = {**op.inputs, "Y": [turned]}
+        turned_name = f"{name}@TURNED"
+        if turned_name not in self.arrays:
+            self.arrays[turned_name] = np.ascontiguousarray(array.T)
+            self.program.global_block().create_var(name=turned_name, shape=array.T.shape, dtype=array.dtype.name, stop_gradient=True)
+        op.inputs = {**op.inputs, "Y": [turned_name]}
         op.attrs = {key: value for key, value in op.attrs.items() if key != "trans_y"}
 
     def parameters(self) -> dict[str, Array]:
         """The values that are still read, as parameters of the program."""
-        read = {name for block in self.program.blocks for op in block.ops for name in op.input_names()} | self.fetches
+        names = {name for block in self.program.blocks for op in block.ops for name in op.input_names()} | self.fetches
         block = self.program.global_block()
-        values = {name: array for name, array in {**self.given, **self.arrays}.items() if name in read and block.has_var(name)}
+        values = {name: array for name, array in {**self.given, **self.arrays}.items() if name in names and block.has_var(name)}
         for name in values:
             block.var(name).persistable = True
         return values

@@ -97,32 +97,32 @@ def from_program(
     (['x'], array([0.   , 0.762], dtype=float32))
     """
     graph = lower(program, fetch_list)
-    kept = {var.name: var for var in program.list_vars() if var.persistable and var.type == TENSOR}
-    given = [value.name for value in graph.inputs if value.name not in kept]
-    feeds = given if feed_names is None else _names(feed_names)
-    if fetch_list is not None and not set(given) <= set(feeds):
+    persistables = {var.name: var for var in program.list_vars() if var.persistable and var.type == TENSOR}
+    input_names = [value.name for value in graph.inputs if value.name not in persistables]
+    feeds = input_names if feed_names is None else _names(feed_names)
+    if fetch_list is not None and not set(input_names) <= set(feeds):
         program = _needed(program, fetch_list, feeds)
         graph = lower(program, _names(fetch_list))
-        given = [value.name for value in graph.inputs if value.name not in kept]
-    missing = [name for name in given if name not in feeds]
-    if missing:
-        raise InvalidValue(f"the program reads {missing[0]!r}, which is not among feed_names")
+        input_names = [value.name for value in graph.inputs if value.name not in persistables]
+    unfed_names = [name for name in input_names if name not in feeds]
+    if unfed_names:
+        raise InvalidValue(f"the program reads {unfed_names[0]!r}, which is not among feed_names")
     for name in feeds:
         if not program.global_block().has_var(name):
             raise InvalidValue(f"the program has no variable {name!r}{did_you_mean(name, list(program.global_block().vars))}")
     arrays = global_scope().arrays if scope is None else getattr(scope, "arrays", scope)
     if not isinstance(arrays, Mapping):
         raise InvalidType(f"the values of parameters are a dict from name to array, or a Scope, not {scope!r}")
-    read = [value.name for value in graph.inputs if value.name in kept]
-    absent = [name for name in read if name not in arrays and name not in feeds]
-    if absent:
-        raise InvalidValue(f"{kept[absent[0]]!r} has no value in the scope: run the startup program, or set it")
-    parameters = {name: np.asarray(arrays[name]) for name in read if name not in feeds}
+    parameter_names = [value.name for value in graph.inputs if value.name in persistables]
+    unset_names = [name for name in parameter_names if name not in arrays and name not in feeds]
+    if unset_names:
+        raise InvalidValue(f"{persistables[unset_names[0]]!r} has no value in the scope: run the startup program, or set it")
+    parameters = {name: np.asarray(arrays[name]) for name in parameter_names if name not in feeds}
     return OnnxModel(program, feeds, [value.name for value in graph.targets], parameters)
 
 
 def _names(variables: Sequence[str | Variable]) -> list[str]:
-    return [each if isinstance(each, str) else each.name for each in variables]
+    return [variable if isinstance(variable, str) else variable.name for variable in variables]
 
 
 def _needed(program: Program, fetches: Sequence[str | Variable], feeds: Sequence[str]) -> Program:
@@ -151,7 +151,7 @@ def _written(model: OnnxModel, graph: Graph, opset: int, guesses: Guesses) -> De
     nodes, names = Nodes(opset), Names()
     names.taken.update((*model.feed_names, *model.parameters, *model.fetch_names))
     writer = GraphWriter(graph, nodes, guesses)
-    given = {value.name: value for value in graph.inputs}
+    inputs = {value.name: value for value in graph.inputs}
     for name in model.feed_names:
         var = model.program.global_block().var(name)
         term = Term(nodes, var.dtype, var.shape)
@@ -160,20 +160,20 @@ def _written(model: OnnxModel, graph: Graph, opset: int, guesses: Guesses) -> De
             if isinstance(extent, Extent):
                 nodes.named.setdefault(extent.name, Axis(term, i))
         nodes.frames[0].inputs.append(term)
-        if name in given:
-            writer.bound[given[name]] = term
-    kept = {name: array for name, array in model.parameters.items() if name in given}
-    for name, array in kept.items():
-        _bind_parameter(writer, given[name], array)
-    unknown = [name for name, value in given.items() if value not in writer.bound]
+        if name in inputs:
+            writer.bound[inputs[name]] = term
+    arrays = {name: array for name, array in model.parameters.items() if name in inputs}
+    for name, array in arrays.items():
+        _bind_parameter(writer, inputs[name], array)
+    unknown = [name for name, value in inputs.items() if value not in writer.bound]
     if unknown:
         raise InvalidValue(f"the model reads {unknown[0]!r}, which is neither an input nor a parameter")
     writer.write(graph)
     refuse(writer.failed)
-    outputs = [_output(writer, graph, name, given) for name in model.fetch_names]
+    outputs = [_output(writer, graph, name, inputs) for name in model.fetch_names]
     live(nodes.frames[0], outputs)
     _name_values(writer, names)
-    return Encoder(nodes, names).model(outputs, kept)
+    return Encoder(nodes, names).model(outputs, arrays)
 
 
 def _prepared(model: OnnxModel) -> Graph:
@@ -191,14 +191,14 @@ def _bind_parameter(writer: GraphWriter, value: Value, array: Array) -> None:
     writer.bound[value] = term
 
 
-def _output(writer: GraphWriter, graph: Graph, name: str, given: Mapping[str, Value]) -> Term:
+def _output(writer: GraphWriter, graph: Graph, name: str, inputs: Mapping[str, Value]) -> Term:
     """What has the value of an output under its name; one that is an input too gets another."""
     term = writer.bound[next(value for value in graph.targets if value.name == name)]
     if not isinstance(term, Term):
         raise CannotWrite(f"the output {name!r} is an array of tensors")
     if term.name or term.array is not None:
         term = writer.nodes.copied(term)
-    term.name = name if name not in given else f"{name}@NEW"
+    term.name = name if name not in inputs else f"{name}@NEW"
     return term
 
 

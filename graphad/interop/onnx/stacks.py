@@ -64,7 +64,7 @@ def element_parts(element: Leaf | Layout) -> list[Part]:
     """The sequences of one element of an entry."""
     if isinstance(element, Leaf) or element.is_rows:
         return [Part(leaf.dtype) for leaf in element_leaves(element)]
-    return [kept for part in element.parts() for kept in (part, Part("int64", counts=True))]
+    return [item for part in element.parts() for item in (part, Part("int64", counts=True))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ def push_row(nodes: Nodes, stack: Stack, kind: int, values: Sequence[Term | Stac
     if len(leaves) > 1:
         if stack.parts:
             raise NoRows(stack.layout)
-        none = [nodes.full([1, *(max(each, 0) for each in leaf.shape)], 0, leaf.dtype) for entry in leaves for leaf in entry]
+        none = [nodes.full([1, *(max(size, 0) for size in leaf.shape)], 0, leaf.dtype) for entry in leaves for leaf in entry]
         at = sum(len(entry) for entry in leaves[:kind])
         none[at : at + len(tensors)] = [nodes.unsqueeze(x, [0]) for x in tensors]
         return Stack(stack.layout, tuple(none), 1)
@@ -135,25 +135,25 @@ def pop_row(nodes: Nodes, stack: Stack, kind: int, shapes: Sequence[Sequence[int
     at = sum(len(entry) for entry in leaves[:kind])
     last: Dim = 0 if len(leaves) > 1 else stack.count - 1
     place = nodes.as_scalar(last)
-    found: list[Term | Stack] = []
-    for what, shape in zip(stack.layout.entries[kind], shapes, strict=True):
-        count = len(element_leaves(what))
+    values: list[Term | Stack] = []
+    for member, shape in zip(stack.layout.entries[kind], shapes, strict=True):
+        count = len(element_leaves(member))
         tensors = [nodes.gather(part, place, 0) for part in stack.parts[at : at + count]]
         at += count
-        if isinstance(what, Layout):
-            found.append(Stack(what, tuple(tensors), nodes.extent(tensors[0], 0)))
+        if isinstance(member, Layout):
+            values.append(Stack(member, tuple(tensors), nodes.extent(tensors[0], 0)))
         else:
             tensors[0].refine(shape)
-            found.append(tensors[0])
-    return Stack(stack.layout, stack.parts, 0 if len(leaves) > 1 else last), found
+            values.append(tensors[0])
+    return Stack(stack.layout, stack.parts, 0 if len(leaves) > 1 else last), values
 
 
 def as_sequences(nodes: Nodes, stack: Stack, layout: Layout) -> Stack:
     """Rows of an array as a sequence."""
     (part,) = stack.parts
-    made = nodes.one("SplitToSequence", [part], part.kind, [], axis=0, keepdims=0)
-    made.is_sequence = True
-    return Stack(layout, (made,))
+    result = nodes.one("SplitToSequence", [part], part.kind, [], axis=0, keepdims=0)
+    result.is_sequence = True
+    return Stack(layout, (result,))
 
 
 # -- sequences -----------------------------------------------------------------------------------
@@ -168,9 +168,9 @@ def empty(nodes: Nodes, layout: Layout) -> Stack:
 
 def sequence(nodes: Nodes, dtype: str) -> Term:
     """A sequence without elements."""
-    made = nodes.one("SequenceEmpty", [], dtype, [], dtype=np.dtype(dtype))
-    made.is_sequence = True
-    return made
+    result = nodes.one("SequenceEmpty", [], dtype, [], dtype=np.dtype(dtype))
+    result.is_sequence = True
+    return result
 
 
 def length(nodes: Nodes, items: Term) -> Term:
@@ -195,9 +195,9 @@ def erased(nodes: Nodes, items: Term, index: Term | None = None) -> Term:
 
 
 def _changed(nodes: Nodes, type: str, items: Term, others: list[Term]) -> Term:
-    made = nodes.one(type, [items, *others], items.kind, [])
-    made.is_sequence = True
-    return made
+    result = nodes.one(type, [items, *others], items.kind, [])
+    result.is_sequence = True
+    return result
 
 
 # -- tapes ---------------------------------------------------------------------------------------
@@ -211,14 +211,14 @@ def push(nodes: Nodes, tape: Stack, kind: int, values: Sequence[Term | Stack]) -
     if len(tape.layout.entries) > 1:
         parts[0] = inserted(nodes, parts[0], nodes.constant(np.asarray(True)))
     at = _start(tape.layout, kind)
-    for what, value in zip(tape.layout.entries[kind], values, strict=True):
-        if isinstance(what, Layout) and not what.is_rows:
+    for member, value in zip(tape.layout.entries[kind], values, strict=True):
+        if isinstance(member, Layout) and not member.is_rows:
             assert isinstance(value, Stack)
             for inner in value.parts:
                 parts[at], parts[at + 1] = _appended(nodes, parts[at], inner), inserted(nodes, parts[at + 1], length(nodes, inner))
                 at += 2
         else:
-            for tensor, leaf in zip(tensors_of(value), element_leaves(what), strict=True):
+            for tensor, leaf in zip(tensors_of(value), element_leaves(member), strict=True):
                 parts[at] = inserted(nodes, parts[at], nodes.cast(tensor, leaf.dtype))
                 at += 1
     return Stack(tape.layout, tuple(parts))
@@ -228,35 +228,35 @@ def pop(nodes: Nodes, tape: Stack, kind: int, shapes: Sequence[Sequence[int]]) -
     """The tape without its last entry, which is of a kind, and that entry."""
     if tape.layout.is_rows:
         return pop_row(nodes, tape, kind, shapes)
-    parts, found = list(tape.parts), list[Term | Stack]()
+    parts, values = list(tape.parts), list[Term | Stack]()
     if len(tape.layout.entries) > 1:
         parts[0] = erased(nodes, parts[0])
     at = _start(tape.layout, kind)
-    for what, shape in zip(tape.layout.entries[kind], shapes, strict=True):
-        if isinstance(what, Layout) and what.is_rows:
+    for member, shape in zip(tape.layout.entries[kind], shapes, strict=True):
+        if isinstance(member, Layout) and member.is_rows:
             rows = []
-            for leaf in element_leaves(what):
+            for leaf in element_leaves(member):
                 rows.append(element(nodes, parts[at], -1, [-1] * leaf.rank))
                 parts[at] = erased(nodes, parts[at])
                 at += 1
-            found.append(Stack(what, tuple(rows), 1 if len(what.entries) > 1 else nodes.extent(rows[0], 0)))
-        elif isinstance(what, Layout):
-            taken = []
-            for _ in what.parts():
+            values.append(Stack(member, tuple(rows), 1 if len(member.entries) > 1 else nodes.extent(rows[0], 0)))
+        elif isinstance(member, Layout):
+            sequences = []
+            for _ in member.parts():
                 parts[at], last = _split(nodes, parts[at], element(nodes, parts[at + 1], -1))
                 parts[at + 1] = erased(nodes, parts[at + 1])
-                taken.append(last)
+                sequences.append(last)
                 at += 2
-            found.append(Stack(what, tuple(taken)))
+            values.append(Stack(member, tuple(sequences)))
         else:
-            found.append(element(nodes, parts[at], -1, shape))
+            values.append(element(nodes, parts[at], -1, shape))
             parts[at] = erased(nodes, parts[at])
             at += 1
-    return Stack(tape.layout, tuple(parts)), found
+    return Stack(tape.layout, tuple(parts)), values
 
 
 def _start(layout: Layout, kind: int) -> int:
-    before = [part for entry in layout.entries[:kind] for each in entry for part in element_parts(each)]
+    before = [part for entry in layout.entries[:kind] for member in entry for part in element_parts(member)]
     return len(before) + (len(layout.entries) > 1)
 
 
@@ -270,8 +270,8 @@ def has_more(nodes: Nodes, tape: Stack) -> Term:
         return nodes.constant(np.asarray([False]))
     first = tape.layout.entries[0][0]
     flat = isinstance(first, Layout) and not first.is_rows and len(tape.layout.entries) == 1
-    counted = tape.parts[1] if flat else tape.parts[0]
-    return nodes.reshape(on.greater(length(nodes, counted), 0), [1])
+    items = tape.parts[1] if flat else tape.parts[0]
+    return nodes.reshape(on.greater(length(nodes, items), 0), [1])
 
 
 def _appended(nodes: Nodes, items: Term, more: Term) -> Term:
@@ -288,11 +288,11 @@ def _split(nodes: Nodes, items: Term, count: Term) -> tuple[Term, Term]:
     front = nodes.constant(np.asarray(0, "int64"))
 
     def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
-        rest, taken = carried
-        return None, [erased(nodes, rest), inserted(nodes, taken, element(nodes, rest, -1), front)], []
+        rest, tail = carried
+        return None, [erased(nodes, rest), inserted(nodes, tail, element(nodes, rest, -1), front)], []
 
-    rest, taken = nodes.loop(count, None, [items, sequence(nodes, items.kind)], body)
-    return rest, taken
+    rest, tail = nodes.loop(count, None, [items, sequence(nodes, items.kind)], body)
+    return rest, tail
 
 
 # -- sums and zeros ------------------------------------------------------------------------------
@@ -363,13 +363,13 @@ def is_hole(nodes: Nodes, x: Term) -> Term:
 
 def filled(nodes: Nodes, items: Term, index: Term, shape: Sequence[int] | None = None) -> Term:
     """The element at an index, nothing beyond the end."""
-    found = nodes.choose(
+    result = nodes.choose(
         on.less(index, length(nodes, items)),
         lambda: [element(nodes, items, index)],
         lambda: [nodes.copied(hole(nodes, items.kind))],
     )[0]
-    found.refine(tuple(shape or ()))
-    return found
+    result.refine(tuple(shape or ()))
+    return result
 
 
 def write(nodes: Nodes, array: Stack, index: Term, tensor: Term) -> Stack:

@@ -65,8 +65,8 @@ class Term(Tracer):
         self.name = ""
         self.elements: tuple[int | Term, ...] | None = None
         self.is_extent = False
-        self.sizes: tuple[Size, ...] = tuple(self._axis(i, each) for i, each in enumerate(sizes))
-        self.shape: Shape = tuple(each if isinstance(each, int) else -1 for each in self.sizes)
+        self.sizes: tuple[Size, ...] = tuple(self._axis(i, size) for i, size in enumerate(sizes))
+        self.shape: Shape = tuple(size if isinstance(size, int) else -1 for size in self.sizes)
 
     def _axis(self, i: int, size: Size) -> Size:
         """An extent that is not known is that of its name, or the axis' own."""
@@ -77,14 +77,14 @@ class Term(Tracer):
     def refine(self, shape: Sequence[int]) -> None:
         """Say what else is known of the extents."""
         if len(shape) == len(self.shape):
-            named = self.nodes.named
+            axes_by_name = self.nodes.named
             self.sizes = tuple(
-                new if new != -1 else named.get(new.name, old) if isinstance(new, Extent) and not isinstance(old, int) else old
+                new if new != -1 else axes_by_name.get(new.name, old) if isinstance(new, Extent) and not isinstance(old, int) else old
                 for old, new in zip(self.sizes, shape, strict=True)
             )
         else:
-            self.sizes = tuple(self._axis(i, each) for i, each in enumerate(shape))
-        self.shape = tuple(each if isinstance(each, int) else -1 for each in self.sizes)
+            self.sizes = tuple(self._axis(i, size) for i, size in enumerate(shape))
+        self.shape = tuple(size if isinstance(size, int) else -1 for size in self.sizes)
 
     if TYPE_CHECKING:
 
@@ -116,9 +116,9 @@ class Term(Tracer):
         dims = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
         if tuple(dims) == (-1,):
             return self.nodes.flatten(self)
-        if not all(isinstance(each, int | np.integer) for each in dims) or list(dims).count(-1) > 1:
+        if not all(isinstance(dim, int | np.integer) for dim in dims) or list(dims).count(-1) > 1:
             raise Untraceable(f"a reshape to {dims}")
-        return self.nodes.reshape(self, [int(str(each)) for each in dims])
+        return self.nodes.reshape(self, [int(str(dim)) for dim in dims])
 
     def __getitem__(self, index: int) -> Term:
         """An element of a vector."""
@@ -141,11 +141,11 @@ Size = int | Term | Axis
 
 def terms(nodes: Nodes, *args: object) -> list[Term]:
     """The arguments of a function as terms of one dtype, as numpy takes them: Python's numbers are of the dtype that stands beside them."""
-    given = [each.dtype for each in args if isinstance(each, Term | np.ndarray | np.generic)]
-    dtype = np.result_type(*given)
-    if any(type(each) is float for each in args) and dtype.kind != "f":
+    dtypes = [arg.dtype for arg in args if isinstance(arg, Term | np.ndarray | np.generic)]
+    dtype = np.result_type(*dtypes)
+    if any(type(arg) is float for arg in args) and dtype.kind != "f":
         dtype = np.dtype("float64")
-    return [nodes.cast(each, dtype.name) if isinstance(each, Term) else nodes.constant(_number(each, dtype)) for each in args]
+    return [nodes.cast(arg, dtype.name) if isinstance(arg, Term) else nodes.constant(_number(arg, dtype)) for arg in args]
 
 
 def _number(value: Tensor, dtype: np.dtype[np.generic]) -> Array:
@@ -177,7 +177,7 @@ def _compared(type: str) -> Writer:
 
 
 def _logical(type: str) -> Writer:
-    return lambda nodes, *args: nodes.elementwise(type, *(nodes.cast(each, "bool") for each in terms(nodes, *args)), dtype="bool")
+    return lambda nodes, *args: nodes.elementwise(type, *(nodes.cast(term, "bool") for term in terms(nodes, *args)), dtype="bool")
 
 
 def _summed(nodes: Nodes, x: object, y: object) -> Term:
@@ -200,7 +200,7 @@ def _extreme(type: str, of_truths: str) -> Writer:
 
 
 def _divided(nodes: Nodes, x: object, y: object) -> Term:
-    return nodes.elementwise("Div", *(_floats(nodes, each) for each in terms(nodes, x, y)))
+    return nodes.elementwise("Div", *(_floats(nodes, term) for term in terms(nodes, x, y)))
 
 
 def _floor_divided(nodes: Nodes, x: object, y: object) -> Term:
@@ -208,7 +208,7 @@ def _floor_divided(nodes: Nodes, x: object, y: object) -> Term:
     a, b = terms(nodes, x, y)
     if a.is_float:
         return on.floor(a / b)
-    a, b = (nodes.cast(each, "int64") for each in (a, b))
+    a, b = (nodes.cast(term, "int64") for term in (a, b))
     zero = on.equal(b, 0)
     safe = on.where(zero, 1, b)
     return nodes.cast(on.where(zero, 0, nodes.elementwise("Div", a - on.remainder(a, safe), safe)), terms(nodes, x, y)[0].kind)
@@ -221,8 +221,8 @@ def _remainder(nodes: Nodes, x: object, y: object) -> Term:
         zero = on.equal(b, 0)
         return on.where(zero, 0, nodes.elementwise("Mod", a, on.where(zero, 1, b)))
     rest = nodes.elementwise("Mod", a, b, fmod=1)
-    turned = on.logical_and(on.not_equal(rest, 0.0), on.not_equal(on.less(rest, 0.0), on.less(b, 0.0)))
-    return on.where(turned, rest + b, rest)
+    has_other_sign = on.logical_and(on.not_equal(rest, 0.0), on.not_equal(on.less(rest, 0.0), on.less(b, 0.0)))
+    return on.where(has_other_sign, rest + b, rest)
 
 
 def _not_equal(nodes: Nodes, x: object, y: object) -> Term:
@@ -266,10 +266,10 @@ def _special(type: str) -> Writer:
 
 def _arctan2(nodes: Nodes, y: object, x: object) -> Term:
     a, b = terms(nodes, y, x)
-    both = on.logical_and(on.equal(a, 0.0), on.equal(b, 0.0))
+    are_zero = on.logical_and(on.equal(a, 0.0), on.equal(b, 0.0))
     turn = on.where(on.less(b, 0.0), on.where(on.less(a, 0.0), -math.pi, math.pi), 0.0)
     infinite = on.logical_and(on.isinf(a), on.isinf(b))
-    ratio = on.where(infinite, on.sign(a) * on.sign(b), a / on.where(both, 1.0, b))
+    ratio = on.where(infinite, on.sign(a) * on.sign(b), a / on.where(are_zero, 1.0, b))
     return on.arctan(ratio) + nodes.cast(turn, a.kind)
 
 
@@ -295,14 +295,14 @@ def _passing_over(choose: Callable[..., Tensor]) -> Writer:
 
 
 def _where(nodes: Nodes, condition: object, x: object, y: object) -> Term:
-    kept = [each for each in (x, y) if isinstance(each, Term | np.ndarray | np.generic)]
-    if not kept:  # two of Python's numbers
+    operands = [value for value in (x, y) if isinstance(value, Term | np.ndarray | np.generic)]
+    if not operands:  # two of Python's numbers
         dtype = "float64" if float in (type(x), type(y)) else "int64"
-        a, b = (nodes.constant(np.asarray(each, dtype)) for each in (x, y))
+        a, b = (nodes.constant(np.asarray(number, dtype)) for number in (x, y))
     else:
         a, b = terms(nodes, x, y)
-    (chosen,) = (nodes.cast(each, "bool") for each in terms(nodes, condition))
-    return nodes.where(chosen, a, b)
+    (mask,) = (nodes.cast(term, "bool") for term in terms(nodes, condition))
+    return nodes.where(mask, a, b)
 
 
 def _clipped(nodes: Nodes, x: Term, low: object, high: object) -> Term:
@@ -411,8 +411,8 @@ _FUNCTIONS: dict[object, Writer] = {
 
 
 def _bits(nodes: Nodes, name: str, *args: object) -> Term:
-    given = terms(nodes, *args)
-    return nodes.elementwise(name if given[0].kind == "bool" else f"Bitwise{name}", *given)
+    operands = terms(nodes, *args)
+    return nodes.elementwise(name if operands[0].kind == "bool" else f"Bitwise{name}", *operands)
 
 
 def known(shape: Shape) -> bool:

@@ -108,11 +108,11 @@ class GraphWriter:
         inputs = {slot: [self.bound.get(value) for value in values] for slot, values in op.inputs.items()}
         call = Call(op, definition, self.nodes, inputs, self.layouts.of)
         writer = WRITERS.get(op.type, by_formula)
-        found = writer(call)
-        results = list(found) if isinstance(found, list | tuple) else [found]
+        outcome = writer(call)
+        results = list(outcome) if isinstance(outcome, list | tuple) else [outcome]
         for slot, result in zip(definition.outputs.values(), results, strict=False):
-            made = list(result) if isinstance(result, list | tuple) else [result]
-            for value, term in zip(op.outputs.get(slot.name, ()), made, strict=False):
+            terms = list(result) if isinstance(result, list | tuple) else [result]
+            for value, term in zip(op.outputs.get(slot.name, ()), terms, strict=False):
                 if term is not None:
                     self.bind(value, term)
 
@@ -134,18 +134,18 @@ class GraphWriter:
         assert isinstance(tape, Stack)
         if op.type == "push_tape":
             values = op.inputs.get("X", ())
-            missing = [each for each in values if each not in self.bound]
-            if missing:
-                raise CannotWrite(f"{missing[0]!r} may have no value when it is kept")
+            gaps = [element for element in values if element not in self.bound]
+            if gaps:
+                raise CannotWrite(f"{gaps[0]!r} may have no value when it is kept")
             kind = self.layouts.kind_of(value, values)
-            self.bound[op.output("Out")] = stacks.push(nodes, tape, kind, [self.bound[each] for each in values])
+            self.bound[op.output("Out")] = stacks.push(nodes, tape, kind, [self.bound[element] for element in values])
             return
-        popped = op.outputs.get("X", ())
-        kind = self.layouts.kind_of(value, popped)
-        rest, found = stacks.pop(nodes, tape, kind, [each.shape or () for each in popped])
+        outputs = op.outputs.get("X", ())
+        kind = self.layouts.kind_of(value, outputs)
+        rest, terms = stacks.pop(nodes, tape, kind, [element.shape or () for element in outputs])
         self.bound[op.output("Out")] = rest
-        for each, term in zip(popped, found, strict=True):
-            self.bind(each, term)
+        for element, term in zip(outputs, terms, strict=True):
+            self.bind(element, term)
 
     # -- nested graphs ---------------------------------------------------------------------------
 
@@ -161,105 +161,105 @@ class GraphWriter:
             self._branches(op, branch)
         elif call is not None:
             (graph,) = op.graphs.values()
-            self._enter(graph, [self.bound.get(each) for each in call.operands])
+            self._enter(graph, [self.bound.get(operand) for operand in call.operands])
             for value, result in zip(call.results, graph.results, strict=True):
                 self.bound[value] = self.bound[result]
 
-    def _enter(self, graph: Graph, given: Iterable[Bound | None]) -> None:
-        for argument, term in zip(graph.inputs, given, strict=False):
+    def _enter(self, graph: Graph, operands: Iterable[Bound | None]) -> None:
+        for argument, term in zip(graph.inputs, operands, strict=False):
             if term is not None:
                 self.bound[argument] = term
         self.write(graph)
 
     def _branches(self, op: Op, branch: BranchLike) -> None:
-        given = [self.bound.get(each) for each in branch.operands]
+        operands = [self.bound.get(operand) for operand in branch.operands]
         outs: list[list[Bound]] = []
 
         def build(graph: Graph) -> Callable[[], list[Term]]:
             def run() -> list[Term]:
-                self._enter(graph, given)
+                self._enter(graph, operands)
                 outs.append([self._result(value, out) for value, out in zip(graph.results, branch.results, strict=True)])
                 return _flat(outs[-1])
 
             return run
 
         yes, no = (build(graph) for graph in op.graphs.values())
-        found = self.nodes.choose(self._condition(op, branch), yes, no)
-        for value, made, other in zip(branch.results, _like(outs[0], found), outs[1], strict=True):
-            if isinstance(made, Stack) and made.layout.is_rows:
-                made = self._merged(made, other)
-            self.bind(value, made)
+        terms = self.nodes.choose(self._condition(op, branch), yes, no)
+        for value, yes_value, no_value in zip(branch.results, _like(outs[0], terms), outs[1], strict=True):
+            if isinstance(yes_value, Stack) and yes_value.layout.is_rows:
+                yes_value = self._merged(yes_value, no_value)
+            self.bind(value, yes_value)
 
     def _condition(self, op: Op, branch: BranchLike) -> Term:
         """What decides: a truth value, or whether all of some tensors have elements."""
-        terms = [each for value in branch.condition if isinstance(each := self.bound[value], Term)]
+        terms = [term for value in branch.condition if isinstance(term := self.bound[value], Term)]
         if op.attrs.get("is_scalar_condition", True):
             return terms[0]
-        return reduce(on.logical_and, [on.greater(self.nodes.size(each), 0) for each in terms])
+        return reduce(on.logical_and, [on.greater(self.nodes.size(term), 0) for term in terms])
 
-    def _merged(self, made: Stack, other: Bound) -> Stack:
+    def _merged(self, stack: Stack, bound: Bound) -> Stack:
         """Rows from one of two branches: as many as the first tensor has, or one."""
-        assert isinstance(other, Stack)
-        if len(made.parts) != len(other.parts):
-            raise NoRows(made.layout)
-        if len(made.layout.entries) > 1:
-            return Stack(made.layout, made.parts, 1)
-        return Stack(made.layout, made.parts, self.nodes.extent(made.parts[0], 0) if made.parts else 0)
+        assert isinstance(bound, Stack)
+        if len(stack.parts) != len(bound.parts):
+            raise NoRows(stack.layout)
+        if len(stack.layout.entries) > 1:
+            return Stack(stack.layout, stack.parts, 1)
+        return Stack(stack.layout, stack.parts, self.nodes.extent(stack.parts[0], 0) if stack.parts else 0)
 
     def _result(self, value: Value, out: Value) -> Bound:
         """What a branch yields: something of the type where it leaves a value as it was, which had none."""
-        found = self.bound.get(value)
-        if found is None:
-            found = self._nothing(out)
-        return self.nodes.cast(found, out.dtype or found.kind) if isinstance(found, Term) else found
+        bound = self.bound.get(value)
+        if bound is None:
+            bound = self._nothing(out)
+        return self.nodes.cast(bound, out.dtype or bound.kind) if isinstance(bound, Term) else bound
 
     def _nothing(self, value: Value) -> Bound:
         if value.kind != TENSOR:
             return stacks.empty(self.nodes, self.layouts.of(value))
-        return self.nodes.full([max(each, 0) for each in value.shape or ()], 0, value.dtype or "float32")
+        return self.nodes.full([max(size, 0) for size in value.shape or ()], 0, value.dtype or "float32")
 
     def _loop(self, op: Op, loop: LoopLike) -> None:
         """Values that iterations leave as they are are read from around; the condition is what the file's loop has of its own."""
         (body,) = op.graphs.values()
-        given = [self._operand(each) for each in loop.operands]
+        operands = [self._operand(operand) for operand in loop.operands]
         at = loop.carried_at
-        changed = [i for i in at if body.results[i] is not body.inputs[i] and i != at[-1]]
+        indices = [i for i in at if body.results[i] is not body.inputs[i] and i != at[-1]]
         for i, argument in enumerate(body.inputs):
-            if i not in changed:
-                self.bound[argument] = given[i]
+            if i not in indices:
+                self.bound[argument] = operands[i]
         number = self.loops = self.loops + 1
-        carried = [_Carried(self, body, i, given[i], number) for i in changed]
+        carries = [_Carried(self, body, i, operands[i], number) for i in indices]
 
         def run(step: Term, terms: list[Term]) -> tuple[Term, list[Term], list[Term]]:
             rest = list(terms)
-            for each in carried:
-                self.bound[each.argument] = each.enter([rest.pop(0) for _ in each.first])
+            for carry in carries:
+                self.bound[carry.argument] = carry.enter([rest.pop(0) for _ in carry.first])
             condition = self.bound.get(body.inputs[at[-1]])
             assert isinstance(condition, Term)
             self.write(body)
-            outs = [each.leave(self._result(each.result, each.argument)) for each in carried]
+            outs = [carry.leave(self._result(carry.result, carry.argument)) for carry in carries]
             if self.wrong:
                 raise Again
             goes_on = self.bound[body.results[-1]]
             assert isinstance(goes_on, Term)
-            return goes_on, [term for out in outs for term in out], [row for each in carried for row in each.rows]
+            return goes_on, [term for out in outs for term in out], [row for carry in carries for row in carry.rows]
 
-        condition = given[at[-1]]
+        condition = operands[at[-1]]
         assert isinstance(condition, Term)
-        found = list(self.nodes.loop(None, condition, [term for each in carried for term in each.first], run))
+        outputs = list(self.nodes.loop(None, condition, [term for carry in carries for term in carry.first], run))
         results: dict[int, Bound] = {}
-        ends = [[found.pop(0) for _ in each.first] for each in carried]
-        for each, end in zip(carried, ends, strict=True):
-            results[each.place] = each.end(end, [found.pop(0) for _ in each.rows])
+        ends = [[outputs.pop(0) for _ in carry.first] for carry in carries]
+        for carry, end in zip(carries, ends, strict=True):
+            results[carry.place] = carry.end(end, [outputs.pop(0) for _ in carry.rows])
         for i, value in enumerate(loop.results):
             if i == at[-1]:
                 self.bound[value] = self.nodes.reshape(self.nodes.constant(np.asarray(False)), [1] * len(value.shape or ()))
             else:
-                self.bind(value, results.get(i, given[i]))
+                self.bind(value, results.get(i, operands[i]))
 
     def _operand(self, value: Value) -> Bound:
-        found = self.bound.get(value)
-        return self._nothing(value) if found is None else found
+        bound = self.bound.get(value)
+        return self._nothing(value) if bound is None else bound
 
 
 class _Carried:
@@ -275,16 +275,16 @@ class _Carried:
         self.first = self._first()
 
     def _first(self) -> list[Term]:
-        given = self.given
-        if isinstance(given, Term):
-            return [given]
-        if not given.layout.is_rows:
-            return list(given.parts)
+        start = self.given
+        if isinstance(start, Term):
+            return [start]
+        if not start.layout.is_rows:
+            return list(start.parts)
         if self.collects:
             return []
-        if not given.parts:
+        if not start.parts:
             self._no_rows()
-        return [self.nodes.as_scalar(given.count), *(given.parts if self.whole else ())]
+        return [self.nodes.as_scalar(start.count), *(start.parts if self.whole else ())]
 
     def _no_rows(self) -> NoReturn:
         """From now on sequences."""
@@ -293,16 +293,16 @@ class _Carried:
 
     def enter(self, terms: list[Term]) -> Bound:
         """What the argument is in the body."""
-        given = self.given
-        if isinstance(given, Term):
+        start = self.given
+        if isinstance(start, Term):
             self._extents(terms[0])
             self.entered = terms[0]
-        elif not given.layout.is_rows:
-            self.entered = Stack(given.layout, tuple(terms))
+        elif not start.layout.is_rows:
+            self.entered = Stack(start.layout, tuple(terms))
         elif self.collects:
-            self.entered = Stack(given.layout, (), 0, [])
+            self.entered = Stack(start.layout, (), 0, [])
         else:
-            self.entered = Stack(given.layout, tuple(terms[1:]) if self.whole else given.parts, terms[0])
+            self.entered = Stack(start.layout, tuple(terms[1:]) if self.whole else start.parts, terms[0])
         return self.entered
 
     def _extents(self, term: Term) -> None:
@@ -313,62 +313,64 @@ class _Carried:
         open_ = [axis for axis in range(term.ndim) if (self.number, self.place, axis) in self.writer.guesses.changing]
         if len(shape) != term.ndim or open_:
             sizes = [-1 if axis in open_ or len(shape) != term.ndim else size for axis, size in enumerate(term.sizes)]
-            _widen(term, [each if each != -1 else size for each, size in zip(shape, sizes, strict=True)] if sizes else shape)
+            _widen(term, [extent if extent != -1 else size for extent, size in zip(shape, sizes, strict=True)] if sizes else shape)
         else:
             term.refine(shape)
 
-    def leave(self, found: Bound) -> list[Term]:
+    def leave(self, bound: Bound) -> list[Term]:
         """What goes into the next iteration."""
-        if isinstance(found, Term):
-            self._compare(found)
-            return [found]
-        if not found.layout.is_rows:
-            return list(found.parts)
+        if isinstance(bound, Term):
+            self._compare(bound)
+            return [bound]
+        if not bound.layout.is_rows:
+            return list(bound.parts)
         assert isinstance(self.entered, Stack)
         if self.collects:
-            return self._stacked(found)
-        same = len(found.parts) == len(self.entered.parts) and all(a is b for a, b in zip(found.parts, self.entered.parts, strict=True))
-        if not same and not self.whole:
+            return self._stacked(bound)
+        is_unchanged = len(bound.parts) == len(self.entered.parts) and all(
+            a is b for a, b in zip(bound.parts, self.entered.parts, strict=True)
+        )
+        if not is_unchanged and not self.whole:
             self.writer.guesses.carried.add((self.number, self.place))
             raise Again
         if not all(
-            is_same(x, y) for a, b in zip(found.parts, self.entered.parts, strict=True) for x, y in zip(a.sizes, b.sizes, strict=True)
+            is_same(x, y) for a, b in zip(bound.parts, self.entered.parts, strict=True) for x, y in zip(a.sizes, b.sizes, strict=True)
         ):
             self._no_rows()
-        return [self.nodes.as_scalar(found.count), *(found.parts if self.whole else ())]
+        return [self.nodes.as_scalar(bound.count), *(bound.parts if self.whole else ())]
 
-    def _compare(self, found: Term) -> None:
+    def _compare(self, term: Term) -> None:
         assert isinstance(self.entered, Term)
-        if found.ndim != self.entered.ndim:
+        if term.ndim != self.entered.ndim:
             return
-        for axis, (a, b) in enumerate(zip(found.sizes, self.entered.sizes, strict=True)):
-            mine = isinstance(b, Axis) and b.term is self.entered
-            if not mine and not is_same(a, b):
+        for axis, (a, b) in enumerate(zip(term.sizes, self.entered.sizes, strict=True)):
+            is_own = isinstance(b, Axis) and b.term is self.entered
+            if not is_own and not is_same(a, b):
                 self.writer.guesses.changing.add((self.number, self.place, axis))
                 self.writer.wrong = True
 
-    def _stacked(self, found: Stack) -> list[Term]:
+    def _stacked(self, stack: Stack) -> list[Term]:
         """What an iteration pushed is of one shape in all of them, or there are no rows."""
-        pushed = found.collected
+        rows = stack.collected
         outer = self.nodes.frames[:-1]
-        if pushed is None or not pushed or not all(_is_outside(size, outer) for each in pushed for size in each.sizes):
+        if rows is None or not rows or not all(_is_outside(size, outer) for row in rows for size in row.sizes):
             self._no_rows()
-        self.rows = list(pushed)
+        self.rows = list(rows)
         return []
 
     def end(self, terms: list[Term], rows: list[Term]) -> Bound:
         """What it is after the loop."""
-        given = self.given
-        if isinstance(given, Term):
+        start = self.given
+        if isinstance(start, Term):
             return terms[0]
-        if not given.layout.is_rows:
-            return Stack(given.layout, tuple(terms))
+        if not start.layout.is_rows:
+            return Stack(start.layout, tuple(terms))
         if not self.collects:
-            return Stack(given.layout, tuple(terms[1:]) if self.whole else given.parts, terms[0])
-        if given.parts:
-            front = [self.nodes.part(part, 0, 0, given.count) for part in given.parts]
+            return Stack(start.layout, tuple(terms[1:]) if self.whole else start.parts, terms[0])
+        if start.parts:
+            front = [self.nodes.part(part, 0, 0, start.count) for part in start.parts]
             rows = [self.nodes.concat(list(pair), 0) for pair in zip(front, rows, strict=True)]
-        return Stack(given.layout, tuple(rows), self.nodes.extent(rows[0], 0))
+        return Stack(start.layout, tuple(rows), self.nodes.extent(rows[0], 0))
 
 
 def _is_outside(size: Size, frames: Sequence[Frame]) -> bool:
@@ -404,9 +406,9 @@ def _is_counter(body: Graph, index: Value) -> bool:
 def _is_zero(op: Op | None) -> bool:
     if op is None:
         return False
-    values = {name: each for name, each in op.attrs.items() if name.endswith("values") and each}
+    values = {name: value for name, value in op.attrs.items() if name.endswith("values") and value}
     if op.type == "assign_value":
-        return [0] in [list(each) for each in values.values()] or not values
+        return [0] in [list(value) for value in values.values()] or not values
     return op.type == "fill_constant" and not op.inputs and float(op.attrs.get("value", 0.0)) == 0.0
 
 
@@ -418,25 +420,25 @@ def _adds_one(op: Op) -> bool:
 
 def _widen(term: Term, shape: Sequence[Size]) -> None:
     """An argument of a loop has extents of its own where they may change."""
-    term.sizes = tuple(Axis(term, i) if isinstance(each, int) and each == -1 else each for i, each in enumerate(shape))
-    term.shape = tuple(each if isinstance(each, int) else -1 for each in term.sizes)
+    term.sizes = tuple(Axis(term, i) if isinstance(size, int) and size == -1 else size for i, size in enumerate(shape))
+    term.shape = tuple(size if isinstance(size, int) else -1 for size in term.sizes)
 
 
 def _flat(bound: Iterable[Bound]) -> list[Term]:
-    return [part for each in bound for part in (each.parts if isinstance(each, Stack) else (each,))]
+    return [part for item in bound for part in (item.parts if isinstance(item, Stack) else (item,))]
 
 
-def _like(bound: Sequence[Bound], found: Sequence[Term]) -> list[Bound]:
+def _like(bound: Sequence[Bound], terms: Sequence[Term]) -> list[Bound]:
     """Terms put together as those are of which they are the newer values."""
-    made: list[Bound] = []
-    rest = list(found)
-    for each in bound:
-        if isinstance(each, Stack):
-            made.append(Stack(each.layout, tuple(rest[: len(each.parts)]), each.count))
-            del rest[: len(each.parts)]
+    result: list[Bound] = []
+    rest = list(terms)
+    for item in bound:
+        if isinstance(item, Stack):
+            result.append(Stack(item.layout, tuple(rest[: len(item.parts)]), item.count))
+            del rest[: len(item.parts)]
         else:
-            made.append(rest.pop(0))
-    return made
+            result.append(rest.pop(0))
+    return result
 
 
 def refuse(failed: Mapping[str, list[Op]]) -> None:
@@ -444,8 +446,8 @@ def refuse(failed: Mapping[str, list[Op]]) -> None:
     if not failed:
         return
     lines = []
-    for what, ops in failed.items():
+    for reason, ops in failed.items():
         places = dict.fromkeys(str(op.source) for op in ops if op.source is not None)
-        where = f" (written at {', '.join(list(places)[:3])}{' ...' if len(places) > 3 else ''})" if places else ""
-        lines.append(f"  {what}; {len(ops)} of them{where}" if len(ops) > 1 else f"  {what}{where}")
+        suffix = f" (written at {', '.join(list(places)[:3])}{' ...' if len(places) > 3 else ''})" if places else ""
+        lines.append(f"  {reason}; {len(ops)} of them{suffix}" if len(ops) > 1 else f"  {reason}{suffix}")
     raise CannotWrite("\n".join(["ONNX cannot say these operators:", *lines]))

@@ -41,8 +41,8 @@ def _constant_of_shape(node: Node) -> Value:
     if shape.array is not None:
         return Value(np.broadcast_to(value[0], integers(shape.array)))
     hint = known_extents(shape) or [-1] * shape.shape[0]
-    filled = node.ops.fill_constant(None, shape, shape=hint, dtype=str(value.dtype), value=float(value[0]))
-    return filled
+    result = node.ops.fill_constant(None, shape, shape=hint, dtype=str(value.dtype), value=float(value[0]))
+    return result
 
 
 @handles("EyeLike")
@@ -64,7 +64,7 @@ def _range(node: Node) -> Value:
         node.ops.room([count], start.dtype)
         return Value(np.asarray(first + delta * np.arange(count), start.dtype))
     ops = node.ops
-    flat = [ops.reshape(each, shape=[1]) for each in (start, stop, step)]
+    flat = [ops.reshape(bound, shape=[1]) for bound in (start, stop, step)]
     return ops.range(*flat)
 
 
@@ -81,7 +81,7 @@ def _shape(node: Node) -> Value:
     ops = node.ops
     shape = ops.cast(ops.shape(x), out_dtype="int64")
     out = ops.slice(shape, axes=[0], starts=[first], ends=[last]) if len(extents) < x.rank else shape
-    out.elements = np.asarray([UNKNOWN if type(each) is int and each == -1 else each for each in extents], object)
+    out.elements = np.asarray([UNKNOWN if type(size) is int and size == -1 else size for size in extents], object)
     return out
 
 
@@ -104,17 +104,17 @@ def _reshape(node: Node) -> Value:
 
 def reshaped(node: Node, x: Value, shape: Value, zero: bool = False) -> Value:
     """A tensor in a shape of which some extents may be unknown; one of them is what remains."""
-    wanted = known_extents(shape)
-    if wanted is None:
+    extents = known_extents(shape)
+    if extents is None:
         return node.ops.reshape(x, shape, shape=[-1] * shape.shape[0])
-    if zero and 0 in wanted:  # the tensor is empty
-        node.ops.room([max(each, 0) for each in wanted], x.dtype)
-        return Value(np.zeros([max(each, 0) for each in wanted], x.dtype))
-    kept = [type(each) is Extent and i < x.rank and same_extent(each, x.shape[i]) for i, each in enumerate(wanted)]
-    if wanted.count(-1) > 1:
-        wanted = [0 if keep else each for each, keep in zip(wanted, kept, strict=True)]
-    several = wanted.count(-1) > 1  # which -1 is what remains is decided at run time
-    return node.ops.reshape(x, shape, shape=wanted) if several else node.ops.reshape(x, shape=wanted)
+    if zero and 0 in extents:  # the tensor is empty
+        node.ops.room([max(size, 0) for size in extents], x.dtype)
+        return Value(np.zeros([max(size, 0) for size in extents], x.dtype))
+    are_same = [type(size) is Extent and i < x.rank and same_extent(size, x.shape[i]) for i, size in enumerate(extents)]
+    if extents.count(-1) > 1:
+        extents = [0 if keep else size for size, keep in zip(extents, are_same, strict=True)]
+    several = extents.count(-1) > 1  # which -1 is what remains is decided at run time
+    return node.ops.reshape(x, shape, shape=extents) if several else node.ops.reshape(x, shape=extents)
 
 
 @handles("Flatten")
@@ -126,7 +126,7 @@ def _flatten(node: Node) -> Value:
 @handles("Transpose")
 def _transpose(node: Node) -> Value:
     x = node[0]
-    axes = [int(each) for each in node.attr("perm", range(x.rank)[::-1])]
+    axes = [int(axis) for axis in node.attr("perm", range(x.rank)[::-1])]
     return node.ops.transpose(x, axis=axes) if x.rank else node.ops.assign(x)
 
 
@@ -143,11 +143,11 @@ def _squeeze(node: Node) -> Value:
     x = node[0]
     axes = node.integers(1, "axes")
     if axes is None:
-        axes = [i for i, each in enumerate(x.shape) if each == 1]
+        axes = [i for i, size in enumerate(x.shape) if size == 1]
         if -1 in x.shape:
             raise NotKnown(f"Squeeze without axes of extents {list(x.shape)}: which ones are 1 is not known before the model runs", x)
-    chosen = sorted(axis % max(x.rank, 1) for axis in axes)
-    return node.ops.squeeze(x, axes=chosen) if chosen else node.ops.assign(x)
+    places = sorted(axis % max(x.rank, 1) for axis in axes)
+    return node.ops.squeeze(x, axes=places) if places else node.ops.assign(x)
 
 
 @handles("Expand")
@@ -163,7 +163,7 @@ def expanded(node: Node, x: Value, shape: Value) -> Value:
         if target == x.shape:
             return x
         return node.ops.expand_v2(x, shape=list(target))
-    if len(hint) <= x.rank and all(e == 1 or same_extent(e, own) for e, own in zip(hint[::-1], x.shape[::-1], strict=False)):
+    if len(hint) <= x.rank and all(e == 1 or same_extent(e, size) for e, size in zip(hint[::-1], x.shape[::-1], strict=False)):
         return x
     zeros = node.ops.fill_constant(None, shape, shape=hint, dtype=x.dtype if x.dtype != "bool" else "int32", value=0.0)
     if x.dtype == "bool":
@@ -203,8 +203,8 @@ def _split(node: Node) -> list[Value]:
         size = x.shape[axis]
         if size == -1 and count > 1:
             raise UnsupportedModel(f"Split of an unknown extent into {count} equal parts")
-        each = -(-size // count)
-        sizes = [each] * (count - 1) + [size - each * (count - 1)]
+        share = -(-size // count)
+        sizes = [share] * (count - 1) + [size - share * (count - 1)]
     if len(sizes) == 1:
         return [node.ops.assign(x)]
     return node.ops.several("split", x, sections=sizes, axis=axis)
@@ -217,7 +217,7 @@ def _split(node: Node) -> list[Value]:
 def _pad(node: Node) -> Value:
     x = node[0]
     mode = str(node.attr("mode", "constant"))
-    amounts = node.integers(1, "pads") if node.version >= 2 else [int(each) for each in node.required("paddings")]
+    amounts = node.integers(1, "pads") if node.version >= 2 else [int(amount) for amount in node.required("paddings")]
     if amounts is None:
         raise ParseError("the amounts of padding are missing")
     filler = node.get(2)
@@ -226,8 +226,8 @@ def _pad(node: Node) -> Value:
         number = content.ravel()[0].item() if content is not None and content.size else 0
     else:
         number = node.attr("value", 0.0)
-    chosen = node.get(3)
-    axes = list(range(x.rank)) if chosen is None else [axis % x.rank for axis in integers(node.known(3, "axes"))]  # type: ignore[arg-type]
+    argument = node.get(3)
+    axes = list(range(x.rank)) if argument is None else [axis % x.rank for axis in integers(node.known(3, "axes"))]  # type: ignore[arg-type]
     pairs = [(0, 0)] * x.rank
     half = len(amounts) // 2
     for i, axis in enumerate(axes):
@@ -275,8 +275,8 @@ def _taken(node: Node, x: Value, axis: int, before: int, after: int, mode: str) 
         return ops.gather(x, places, axis=axis)
     numpy_mode = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}[mode]
     ops.room([size + before + after], "int64")
-    found = np.pad(np.arange(size), (before, after), numpy_mode)  # type: ignore[call-overload]
-    return ops.gather(x, Value(np.asarray(found, "int64")), axis=axis)
+    indices = np.pad(np.arange(size), (before, after), numpy_mode)  # type: ignore[call-overload]
+    return ops.gather(x, Value(np.asarray(indices, "int64")), axis=axis)
 
 
 def _taken_parts(node: Node, x: Value, axis: int, before: int, after: int, mode: str) -> Value:
@@ -338,11 +338,11 @@ def _trilu(node: Node) -> Value:
 @handles("CenterCropPad")
 def _center_crop_pad(node: Node) -> Value:
     x = node[0]
-    wanted = node.integers(1, "shape") or []
-    axes = [int(each) % x.rank for each in node.attr("axes", range(x.rank))]
+    sizes = node.integers(1, "shape") or []
+    axes = [int(axis) % x.rank for axis in node.attr("axes", range(x.rank))]
     pairs = [(0, 0)] * x.rank
-    for axis, size in zip(axes, wanted, strict=True):
-        missing = size - x.shape[axis]
-        before = missing // 2 if missing >= 0 else -(-missing // 2)
-        pairs[axis] = (before, missing - before)
+    for axis, size in zip(axes, sizes, strict=True):
+        difference = size - x.shape[axis]
+        before = difference // 2 if difference >= 0 else -(-difference // 2)
+        pairs[axis] = (before, difference - before)
     return padded(node, x, pairs)

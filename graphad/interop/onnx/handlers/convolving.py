@@ -162,12 +162,12 @@ def _pool(node: Node) -> Value | list[Value]:
     if node.type == "MaxPool" and node.wants(1):
         return _pool_with_places(node, x, kernel, strides, dilations, pads, ceil)
     is_plain = all(number == 1 for number in dilations) and count <= 3 and node.type != "LpPool" and x.is_float
-    included = bool(node.attr("count_include_pad", 0))
-    if is_plain and not (ceil and (included or not isinstance(pads, str))):
-        return _plain_pool(node, x, kernel, strides, pads, ceil, included)
+    counts_padding = bool(node.attr("count_include_pad", 0))
+    if is_plain and not (ceil and (counts_padding or not isinstance(pads, str))):
+        return _plain_pool(node, x, kernel, strides, pads, ceil, counts_padding)
     if isinstance(pads, str):
         raise UnsupportedModel("pooling with dilations or SAME padding of extents that are not known before the model runs")
-    return _pool_by_slices(node, x, kernel, strides, dilations, pads, ceil, included)
+    return _pool_by_slices(node, x, kernel, strides, dilations, pads, ceil, counts_padding)
 
 
 def _plain_pool(node: Node, x: Value, kernel: list[int], strides: list[int], pads: Pads | str, ceil: bool, included: bool) -> Value:
@@ -177,8 +177,8 @@ def _plain_pool(node: Node, x: Value, kernel: list[int], strides: list[int], pad
         pads = pads if isinstance(pads, str) else [(0, 0), *pads]
     attrs = {"ksize": kernel, "strides": strides, "ceil_mode": ceil, "exclusive": not included}
     attrs |= {"padding_algorithm": pads} if isinstance(pads, str) else {"paddings": _flat_pads(pads)}
-    how = "max" if node.type == "MaxPool" else "avg"
-    out = (node.ops.pool3d if count == 3 else node.ops.pool2d)(x, pooling_type=how, **attrs)
+    kind = "max" if node.type == "MaxPool" else "avg"
+    out = (node.ops.pool3d if count == 3 else node.ops.pool2d)(x, pooling_type=kind, **attrs)
     return _as_signal(node, out) if count == 1 else out
 
 
@@ -236,10 +236,10 @@ def _pool_with_places(
     numbers = np.arange(math.prod(x.shape), dtype="int64").reshape([x.shape[i] for i in order]).transpose(np.argsort(list(order)))
     wide = x if x.is_float else ops.cast(x, out_dtype="float64")
     out = _pool_by_slices(node, wide, kernel, strides, dilations, pads, ceil, False)
-    stacked = _windows(node, wide, kernel, strides, dilations, pads, ceil, -np.inf)
-    where = _windows(node, Value(numbers), kernel, strides, dilations, pads, ceil, -1)
-    first = ops.arg_max(stacked, axis=0, keepdims=True)
-    choice = ops.squeeze(ops.take_along_axis(where, first, Axis=0), axes=[0])
+    window_elements = _windows(node, wide, kernel, strides, dilations, pads, ceil, -np.inf)
+    window_places = _windows(node, Value(numbers), kernel, strides, dilations, pads, ceil, -1)
+    first = ops.arg_max(window_elements, axis=0, keepdims=True)
+    choice = ops.squeeze(ops.take_along_axis(window_places, first, Axis=0), axes=[0])
     return [out if x.is_float else ops.cast(out, out_dtype=x.dtype), choice]
 
 
@@ -262,7 +262,7 @@ def _windows(
 
 @handles("MaxUnpool")
 def _max_unpool(node: Node) -> Value:
-    x, where, ops = node[0], node[1], node.ops
+    x, indices, ops = node[0], node[1], node.ops
     kernel = [int(item) for item in node.required("kernel_shape")]
     strides = spatial(node, "strides", len(kernel))
     amounts = spatial(node, "pads", 2 * len(kernel), 0)
@@ -273,8 +273,8 @@ def _max_unpool(node: Node) -> Value:
     argument = node.integers(2, "output_shape")
     inner = [*x.shape[:2], *usual]
     flat = Value(np.zeros(math.prod(inner), x.dtype))
-    filled = ops.put_along_axis(flat, ops.reshape(where, shape=[-1]), ops.reshape(x, shape=[-1]), Axis=0)
-    out = ops.reshape(filled, shape=inner)
+    elements = ops.put_along_axis(flat, ops.reshape(indices, shape=[-1]), ops.reshape(x, shape=[-1]), Axis=0)
+    out = ops.reshape(elements, shape=inner)
     if argument is None or argument == inner:
         return out
     return padded(node, out, [(0, size - extent) for size, extent in zip(argument, inner, strict=True)])
@@ -304,8 +304,8 @@ def _resize(node: Node) -> Value:
     has_factors = argument is not None and argument.shape != (0,)
     factors = [float(item) for item in np.ravel(node.known(2, "scales"))] if has_factors else None  # type: ignore[arg-type]
     sizes = None if node.get(3) is None else node.integers(3, "sizes")
-    cropped = node.get(1) is not None and node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
-    roi = node.known(1, "roi") if cropped else None
+    has_region = node.get(1) is not None and node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
+    roi = node.known(1, "roi") if has_region else None
     policy = str(node.attr("keep_aspect_ratio_policy", "stretch"))
     if sizes is not None and policy != "stretch":
         ratios = [size / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
@@ -337,27 +337,27 @@ def resized(
         scale = factors[i] if factors is not None else (sizes[i] / size if sizes is not None else 1.0)
         new = sizes[i] if sizes is not None else math.floor(size * scale)
         part = None if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
-        how = Axis(size, new, scale, coordinates, part, float(node.attr("extrapolation_value", 0.0)))
-        out = _filled_outside(node, _resized_axis(node, out, axis, how, mode, rounding), axis, how)
+        resampling = Axis(size, new, scale, coordinates, part, float(node.attr("extrapolation_value", 0.0)))
+        out = _filled_outside(node, _resized_axis(node, out, axis, resampling, mode, rounding), axis, resampling)
     return out
 
 
-def _resized_axis(node: Node, x: Value, axis: int, how: Axis, mode: str, rounding: str) -> Value:
+def _resized_axis(node: Node, x: Value, axis: int, resampling: Axis, mode: str, rounding: str) -> Value:
     if mode == "nearest":
-        array = np.clip(places(how, rounding), 0, how.old - 1).astype("int64")
+        array = np.clip(places(resampling, rounding), 0, resampling.old - 1).astype("int64")
         return node.ops.gather(x, Value(array), axis=axis)
     coefficient, exclude, smooth = node.attr("cubic_coeff_a", -0.75), node.attr("exclude_outside", 0), node.attr("antialias", 0)
-    weights = matrix(how, mode, float(coefficient), bool(exclude), bool(smooth))
+    weights = matrix(resampling, mode, float(coefficient), bool(exclude), bool(smooth))
     return along(node, x, Value(weights.astype(x.dtype if x.is_float else "float64")), axis)
 
 
-def _filled_outside(node: Node, x: Value, axis: int, how: Axis) -> Value:
-    outside = how.outside()
+def _filled_outside(node: Node, x: Value, axis: int, resampling: Axis) -> Value:
+    outside = resampling.outside()
     if not outside.any():
         return x
     shape = [1] * x.rank
-    shape[axis] = how.new
-    return node.ops.where(Value(outside.reshape(shape)), node.ops.like(how.filler, x), x)
+    shape[axis] = resampling.new
+    return node.ops.where(Value(outside.reshape(shape)), node.ops.like(resampling.filler, x), x)
 
 
 def along(node: Node, x: Value, weights: Value, axis: int) -> Value:
@@ -365,8 +365,8 @@ def along(node: Node, x: Value, weights: Value, axis: int) -> Value:
     ops = node.ops
     order = [i for i in range(x.rank) if i != axis] + [axis]
     back = [int(i) for i in np.argsort(order)]
-    moved = ops.transpose(x, axis=order) if order != sorted(order) else x
-    total = moved if x.is_float else ops.cast(moved, out_dtype="float64")
+    rows = ops.transpose(x, axis=order) if order != sorted(order) else x
+    total = rows if x.is_float else ops.cast(rows, out_dtype="float64")
     result = ops.matmul_v2(total, weights, trans_y=True)
     result = ops.transpose(result, axis=back) if order != sorted(order) else result
     return result if x.is_float else ops.cast(ops.rint(result), out_dtype=x.dtype)
@@ -429,14 +429,14 @@ def _col2im(node: Node) -> Value:
     numbers = np.arange(math.prod(wide)).reshape(wide)
     results = []
     for place in itertools.product(*map(range, block)):
-        cut = tuple(slice(p * d, p * d + (o - 1) * s + 1, s) for p, d, o, s in zip(place, dilations, outs, strides, strict=True))
-        results.append(numbers[cut].ravel())
-    where = Value(np.concatenate(results).astype("int64"))
+        window = tuple(slice(p * d, p * d + (o - 1) * s + 1, s) for p, d, o, s in zip(place, dilations, outs, strides, strict=True))
+        results.append(numbers[window].ravel())
+    indices = Value(np.concatenate(results).astype("int64"))
     batch = x.shape[0]
     if batch == -1:
         raise UnsupportedModel("Col2Im of a batch that is not known before the model runs")
     flat = ops.reshape(x, shape=[batch * channels, math.prod(block) * math.prod(outs)])
     rows = ops.transpose(flat, axis=[1, 0])
-    total = ops.index_add(Value(np.zeros((math.prod(wide), batch * channels), x.dtype)), where, rows, axis=0)
+    total = ops.index_add(Value(np.zeros((math.prod(wide), batch * channels), x.dtype)), indices, rows, axis=0)
     image_shape = ops.reshape(ops.transpose(total, axis=[1, 0]), shape=[batch, channels, *wide])
     return padded(node, image_shape, [(0, 0), (0, 0), *((-pads[i], -pads[i + count]) for i in range(count))])

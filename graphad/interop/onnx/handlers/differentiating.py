@@ -23,8 +23,8 @@ def _gradient(node: Node) -> list[Value | None]:
         raise UnsupportedModel("Gradient in a nested graph")
     points: Sequence[Operand] = node.inputs
     target = node.reader.found(y)
-    same = all(point is node.reader.found(name) for name, point in zip([*xs, *zs], points, strict=True))
-    if not same or any(point is None or point.array is not None for point in points[: len(xs)]):
+    are_own = all(point is node.reader.found(name) for name, point in zip([*xs, *zs], points, strict=True))
+    if not are_own or any(point is None or point.array is not None for point in points[: len(xs)]):
         points = [None if point is None else Value(variable=ops.variable(ops.assign(_recorded(node, point)))) for point in points]
         target = node.reader.again(y, dict(zip([*xs, *zs], points, strict=True)))
     if target is None or not target.is_float:
@@ -32,9 +32,13 @@ def _gradient(node: Node) -> list[Value | None]:
     sources = [ops.variable(point) for point in points[: len(xs)] if point is not None]
     for source in sources:
         source.stop_gradient = False
-    found = gradients([ops.variable(target)], sources)
-    pairs = zip(points[: len(xs)], found, strict=True)
-    return [Value(variable=each) if each is not None else ops.fill_zeros_like(_recorded(node, point)) for point, each in pairs if point]
+    derivatives = gradients([ops.variable(target)], sources)
+    pairs = zip(points[: len(xs)], derivatives, strict=True)
+    return [
+        Value(variable=derivative) if derivative is not None else ops.fill_zeros_like(_recorded(node, point))
+        for point, derivative in pairs
+        if point
+    ]
 
 
 def _recorded(node: Node, value: Operand) -> Value:

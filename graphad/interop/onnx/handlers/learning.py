@@ -25,11 +25,11 @@ def _scaler(node: Node) -> Value:
 
 @handles("Normalizer", domain=ML)
 def _normalizer(node: Node) -> Value:
-    x, ops, how = _single(node, node[0]), node.ops, str(node.attr("norm", "MAX"))
+    x, ops, kind = _single(node, node[0]), node.ops, str(node.attr("norm", "MAX"))
     axis = [x.rank - 1]
-    if how == "MAX":
+    if kind == "MAX":
         size = ops.reduce_max(ops.abs(x), dim=axis, keep_dim=True)
-    elif how == "L1":
+    elif kind == "L1":
         size = ops.reduce_sum(ops.abs(x), dim=axis, keep_dim=True)
     else:
         size = ops.sqrt(ops.reduce_sum(ops.square(x), dim=axis, keep_dim=True))
@@ -39,8 +39,8 @@ def _normalizer(node: Node) -> Value:
 @handles("Binarizer", domain=ML)
 def _binarizer(node: Node) -> Value:
     x = node[0]
-    hit = node.ops.greater_than(x, node.ops.like(float(node.attr("threshold", 0.0)), x))
-    return node.ops.cast(hit, out_dtype=x.dtype)
+    mask = node.ops.greater_than(x, node.ops.like(float(node.attr("threshold", 0.0)), x))
+    return node.ops.cast(mask, out_dtype=x.dtype)
 
 
 @handles("ArrayFeatureExtractor", domain=ML)
@@ -85,15 +85,15 @@ def _classified(node: Node, scores: Value, labels: Numbers) -> list[Value]:
 
 
 def _transformed(node: Node, x: Value) -> Value:
-    how, ops = str(node.attr("post_transform", "NONE")), node.ops
-    if how == "NONE":
+    transform, ops = str(node.attr("post_transform", "NONE")), node.ops
+    if transform == "NONE":
         return x
-    if how == "LOGISTIC":
+    if transform == "LOGISTIC":
         out = ops.sigmoid(x)
-    elif how in ("SOFTMAX", "SOFTMAX_ZERO"):
+    elif transform in ("SOFTMAX", "SOFTMAX_ZERO"):
         out = ops.softmax(x, axis=-1)
     else:
-        raise UnsupportedModel(f"post_transform {how!r}")
+        raise UnsupportedModel(f"post_transform {transform!r}")
     return out
 
 
@@ -132,11 +132,11 @@ def _trees(node: Node, of: str, count: int) -> _Trees:
     kinds = sorted({mode for mode in modes if mode != "LEAF"})
     if len(kinds) > 1 or any(kind not in _COMPARISONS for kind in kinds):
         raise UnsupportedModel(f"trees with comparisons {', '.join(kinds)}")
-    own = np.arange(len(modes))
+    indices = np.arange(len(modes))
     leaf = np.asarray([mode == "LEAF" for mode in modes])
     yes, no = (
         np.where(
-            leaf, own, [0 if is_leaf else number[tree, to] for tree, to, is_leaf in zip(trees, node.required(name), leaf, strict=True)]
+            leaf, indices, [0 if is_leaf else number[tree, to] for tree, to, is_leaf in zip(trees, node.required(name), leaf, strict=True)]
         )
         for name in ("nodes_truenodeids", "nodes_falsenodeids")
     )
@@ -144,12 +144,12 @@ def _trees(node: Node, of: str, count: int) -> _Trees:
     names = (f"{of}_treeids", f"{of}_nodeids", f"{of}_ids", f"{of}_weights")
     for tree, at, target, weight in zip(*(node.required(name) for name in names), strict=True):
         weights[number[tree, at], target] += weight
-    missing = np.asarray(node.attr("nodes_missing_value_tracks_true") or [0] * len(modes), bool)
+    missing_flags = np.asarray(node.attr("nodes_missing_value_tracks_true") or [0] * len(modes), bool)
     children = {*yes[~leaf].tolist(), *no[~leaf].tolist()}
     roots = np.asarray([i for i in range(len(modes)) if i not in children])
     values = np.asarray(node.required("nodes_values"), "float32")
     features = np.asarray(node.required("nodes_featureids"), "int64")
-    return _Trees(features, values, missing, yes, no, weights, roots, _depth(yes, no, roots), kinds[0] if kinds else "BRANCH_LEQ")
+    return _Trees(features, values, missing_flags, yes, no, weights, roots, _depth(yes, no, roots), kinds[0] if kinds else "BRANCH_LEQ")
 
 
 def _depth(yes: Numbers, no: Numbers, roots: Numbers) -> int:
@@ -188,11 +188,11 @@ def _tree_regressor(node: Node) -> Value:
     x = _single(node, node[0])
     trees = _trees(node, "target", int(node.attr("n_targets", 1)))
     out = _leaves(node, x, trees)
-    how = str(node.attr("aggregate_function", "SUM"))
-    if how == "AVERAGE":
+    aggregate = str(node.attr("aggregate_function", "SUM"))
+    if aggregate == "AVERAGE":
         out = node.ops.scale(out, scale=1.0 / len(trees.roots))
-    elif how != "SUM":
-        raise UnsupportedModel(f"aggregate_function {how!r}")
+    elif aggregate != "SUM":
+        raise UnsupportedModel(f"aggregate_function {aggregate!r}")
     if "base_values" in node.attrs:
         out = node.ops.elementwise_add(out, Value(np.asarray(node.attrs["base_values"], "float32")))
     return _transformed(node, out)

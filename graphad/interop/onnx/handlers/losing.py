@@ -20,25 +20,25 @@ def _cross_entropy(node: Node) -> list[Value]:
 def _negative_likelihood(node: Node, x: Value, labels: Value, weights: Value | None) -> Value:
     """The likelihood of each label, with its weight; ignored labels have the weight 0."""
     ops = node.ops
-    ignored = node.attr("ignore_index")
-    is_ignored = None if ignored is None else ops.equal(labels, ops.like(int(ignored), labels))
+    ignore_index = node.attr("ignore_index")
+    is_ignored = None if ignore_index is None else ops.equal(labels, ops.like(int(ignore_index), labels))
     safe = labels if is_ignored is None else ops.where(is_ignored, ops.like(0, labels), labels)
     places = ops.unsqueeze(safe, axes=[1])
-    picked = ops.squeeze(ops.take_along_axis(x, places, Axis=1), axes=[1])
+    likelihoods = ops.squeeze(ops.take_along_axis(x, places, Axis=1), axes=[1])
     weight = None
     if weights is not None:
         flat = ops.gather(weights, ops.reshape(safe, shape=[-1]), axis=0)
         weight = ops.reshape_like(flat, safe)
     elif is_ignored is not None or node.attr("reduction", "mean") == "mean":
-        weight = ops.fill_any_like(picked, value=1.0, dtype=x.dtype)
+        weight = ops.fill_any_like(likelihoods, value=1.0, dtype=x.dtype)
     if is_ignored is not None and weight is not None:
         weight = ops.where(is_ignored, ops.like(0.0, x), weight)
-    loss = ops.scale(picked, scale=-1.0)
+    loss = ops.scale(likelihoods, scale=-1.0)
     loss = loss if weight is None else ops.elementwise_mul(loss, weight)
-    how = str(node.attr("reduction", "mean"))
-    if how == "none":
+    reduction = str(node.attr("reduction", "mean"))
+    if reduction == "none":
         return loss
     total = ops.reduce_sum(loss, reduce_all=True, keep_dim=False)
-    if how == "sum":
+    if reduction == "sum":
         return total
     return ops.elementwise_div(total, ops.reduce_sum(weight, reduce_all=True, keep_dim=False))

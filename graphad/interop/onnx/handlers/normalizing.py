@@ -93,17 +93,17 @@ def _batch_norm(node: Node) -> Value | list[Value]:
 def _trained_batch_norm(node: Node, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, epsilon: float) -> list[Value]:
     ops, momentum = node.ops, float(node.attr("momentum", 0.9))
     axes = [0, *range(2, x.rank)]
-    centre = ops.reduce_mean(x, dim=axes, keep_dim=True)
-    moved = ops.elementwise_sub(x, centre)
-    spread = ops.reduce_mean(ops.square(moved), dim=axes, keep_dim=True)
-    normal = ops.elementwise_mul(moved, ops.rsqrt(ops.scale(spread, scale=1.0, bias=epsilon)))
+    batch_mean = ops.reduce_mean(x, dim=axes, keep_dim=True)
+    deviations = ops.elementwise_sub(x, batch_mean)
+    batch_variance = ops.reduce_mean(ops.square(deviations), dim=axes, keep_dim=True)
+    normal = ops.elementwise_mul(deviations, ops.rsqrt(ops.scale(batch_variance, scale=1.0, bias=epsilon)))
     y = with_bias(node, ops.elementwise_mul(normal, cast(node, scale, x.dtype), axis=1), cast(node, bias, x.dtype))
 
     def mixed(old: Value, new: Value) -> Value:
         flat = cast(node, ops.reshape(new, shape=[-1]), old.dtype)
         return ops.elementwise_add(ops.scale(old, scale=momentum), ops.scale(flat, scale=1.0 - momentum))
 
-    return [y, mixed(mean, centre), mixed(variance, spread)]
+    return [y, mixed(mean, batch_mean), mixed(variance, batch_variance)]
 
 
 @handles("InstanceNormalization")
@@ -117,9 +117,9 @@ def normalized(node: Node, x: Value, axes: list[int], epsilon: float) -> tuple[V
     """x with mean 0 and variance 1 along axes, its mean, and the reciprocal of its standard deviation."""
     ops = node.ops
     centre = ops.reduce_mean(x, dim=axes, keep_dim=True)
-    moved = ops.elementwise_sub(x, centre)
-    factor = ops.rsqrt(ops.scale(ops.reduce_mean(ops.square(moved), dim=axes, keep_dim=True), scale=1.0, bias=epsilon))
-    return ops.elementwise_mul(moved, factor), centre, factor
+    deviations = ops.elementwise_sub(x, centre)
+    factor = ops.rsqrt(ops.scale(ops.reduce_mean(ops.square(deviations), dim=axes, keep_dim=True), scale=1.0, bias=epsilon))
+    return ops.elementwise_mul(deviations, factor), centre, factor
 
 
 @handles("LayerNormalization")
@@ -184,8 +184,8 @@ def _mvn(node: Node) -> Value:
     axes = [int(item) % x.rank for item in node.attr("axes", [0, 2, 3])]
     ops = node.ops
     centre = ops.reduce_mean(x, dim=axes, keep_dim=True)
-    spread = ops.elementwise_sub(ops.reduce_mean(ops.square(x), dim=axes, keep_dim=True), ops.square(centre))
-    return ops.elementwise_div(ops.elementwise_sub(x, centre), ops.scale(ops.sqrt(spread), scale=1.0, bias=1e-9))
+    variance = ops.elementwise_sub(ops.reduce_mean(ops.square(x), dim=axes, keep_dim=True), ops.square(centre))
+    return ops.elementwise_div(ops.elementwise_sub(x, centre), ops.scale(ops.sqrt(variance), scale=1.0, bias=1e-9))
 
 
 @handles("LRN")
@@ -235,11 +235,11 @@ def _bernoulli(node: Node) -> Value:
 @handles("RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike")
 def _random(node: Node) -> Value:
     """Numbers that are drawn again in each run."""
-    like = node.get(0)
-    shape = [int(item) for item in node.attr("shape", [])] if like is None else list(like.shape)
+    template = node.get(0)
+    shape = [int(item) for item in node.attr("shape", [])] if template is None else list(template.shape)
     if -1 in shape:
         raise UnsupportedModel("random numbers of extents that are not known before the model runs")
-    dtype = dtype_of(int(node.attrs["dtype"])) if "dtype" in node.attrs else "float32" if like is None else like.dtype
+    dtype = dtype_of(int(node.attrs["dtype"])) if "dtype" in node.attrs else "float32" if template is None else template.dtype
     wide = dtype if dtype in ("float32", "float64") else "float32"
     if node.type.startswith("RandomUniform"):
         attrs = {"min": float(node.attr("low", 0.0)), "max": float(node.attr("high", 1.0))}
@@ -258,34 +258,34 @@ def _rotary(node: Node) -> Value:
     """Pairs of elements turned by angles that depend on the position (J. Su et al., RoFormer, 2021)."""
     x, cos, sin, positions, ops = node[0], node[1], node[2], node.get(3), node.ops
     heads = int(node.attr("num_heads", 0))
-    joined = x.rank == 3
-    if joined:
+    has_joined_heads = x.rank == 3
+    if has_joined_heads:
         if heads == 0:
             raise ParseError("num_heads is needed for a tensor with 3 axes")
         y = ops.transpose(ops.reshape(x, shape=[0, 0, heads, x.shape[2] // heads]), axis=[0, 2, 1, 3])
     else:
         y = x
     size = y.shape[3]
-    turned = int(node.attr("rotary_embedding_dim", 0)) or size
+    rotary_size = int(node.attr("rotary_embedding_dim", 0)) or size
     if positions is not None:
         cos, sin = (_rows(node, table, positions) for table in (cos, sin))
     cos, sin = (ops.unsqueeze(value, axes=[1]) for value in (cos, sin))
-    part = ops.slice(y, axes=[3], starts=[0], ends=[turned]) if turned < size else y
-    half = turned // 2
+    part = ops.slice(y, axes=[3], starts=[0], ends=[rotary_size]) if rotary_size < size else y
+    half = rotary_size // 2
     if node.attr("interleaved", 0):
-        a, b = (ops.strided_slice(part, axes=[3], starts=[i], ends=[turned], strides=[2]) for i in (0, 1))
+        a, b = (ops.strided_slice(part, axes=[3], starts=[i], ends=[rotary_size], strides=[2]) for i in (0, 1))
     else:
         a, b = (ops.slice(part, axes=[3], starts=[i * half], ends=[(i + 1) * half]) for i in (0, 1))
     real = ops.elementwise_sub(ops.elementwise_mul(cos, a), ops.elementwise_mul(sin, b))
     imaginary = ops.elementwise_add(ops.elementwise_mul(sin, a), ops.elementwise_mul(cos, b))
     if node.attr("interleaved", 0):
         pair = ops.stack([real, imaginary], axis=4)
-        result = ops.reshape(pair, shape=[*(0 if e == -1 else e for e in y.shape[:3]), turned])
+        result = ops.reshape(pair, shape=[*(0 if e == -1 else e for e in y.shape[:3]), rotary_size])
     else:
         result = ops.concat([real, imaginary], axis=3)
-    if turned < size:
-        result = ops.concat([result, ops.slice(y, axes=[3], starts=[turned], ends=[size])], axis=3)
-    if joined:
+    if rotary_size < size:
+        result = ops.concat([result, ops.slice(y, axes=[3], starts=[rotary_size], ends=[size])], axis=3)
+    if has_joined_heads:
         result = ops.reshape(ops.transpose(result, axis=[0, 2, 1, 3]), shape=[0, 0, x.shape[2]])
     return result
 
@@ -304,8 +304,8 @@ def _attention(node: Node) -> list[Value | None]:
     q, k, v, mask, ops = node[0], node[1], node[2], node.get(3), node.ops
     past_k, past_v = node.get(4), node.get(5)
     lengths = node.get(6)
-    joined = q.rank == 3
-    if joined:
+    has_joined_heads = q.rank == 3
+    if has_joined_heads:
         q_heads, kv_heads = int(node.required("q_num_heads")), int(node.required("kv_num_heads"))
         q, k, v = (_by_heads(node, x, heads) for x, heads in ((q, q_heads), (k, kv_heads), (v, kv_heads)))
     if past_k is not None:
@@ -322,20 +322,20 @@ def _attention(node: Node) -> list[Value | None]:
     scores = ops.matmul_v2(ops.scale(q, scale=root), ops.scale(k, scale=root), trans_y=True)
     raw = scores
     softcap = float(node.attr("softcap", 0.0))
-    capped = ops.scale(ops.tanh(ops.scale(raw, scale=1.0 / softcap)), scale=softcap) if softcap else raw
+    capped_scores = ops.scale(ops.tanh(ops.scale(raw, scale=1.0 / softcap)), scale=softcap) if softcap else raw
     bias = _attention_bias(node, q, k, mask, past_k, lengths)
-    scores = capped if bias is None else ops.elementwise_add(capped, cast(node, bias, capped.dtype))
+    scores = capped_scores if bias is None else ops.elementwise_add(capped_scores, cast(node, bias, capped_scores.dtype))
     dtype = scores.dtype
     wide = cast(node, scores, dtype_of(int(number))) if number is not None else scores
     weights = cast(node, _guarded_softmax(node, wide, bias is not None), dtype)
     y = ops.matmul_v2(weights, v)
-    if joined:
+    if has_joined_heads:
         y = ops.transpose(y, axis=[0, 2, 1, 3])
         b, s = y.shape[:2]
         y = ops.reshape(y, shape=[0 if b == -1 else b, 0 if s == -1 else s, y.shape[2] * y.shape[3]])
     mode = int(node.attr("qk_matmul_output_mode", 0))
-    shown = (raw, capped, scores, weights)[mode] if node.wants(3) else None
-    return [y, present[0] if node.wants(1) else None, present[1] if node.wants(2) else None, shown]
+    qk_output = (raw, capped_scores, scores, weights)[mode] if node.wants(3) else None
+    return [y, present[0] if node.wants(1) else None, present[1] if node.wants(2) else None, qk_output]
 
 
 def _guarded_softmax(node: Node, x: Value, masked: bool) -> Value:
@@ -343,9 +343,9 @@ def _guarded_softmax(node: Node, x: Value, masked: bool) -> Value:
     ops = node.ops
     if not masked:
         return ops.softmax(x, axis=-1)
-    dead = ops.equal(ops.reduce_max(x, dim=[x.rank - 1], keep_dim=True), ops.like(-np.inf, x))
+    all_masked = ops.equal(ops.reduce_max(x, dim=[x.rank - 1], keep_dim=True), ops.like(-np.inf, x))
     zero = ops.like(0.0, x)
-    return ops.where(dead, zero, ops.softmax(ops.where(dead, zero, x), axis=-1))
+    return ops.where(all_masked, zero, ops.softmax(ops.where(all_masked, zero, x), axis=-1))
 
 
 def _by_heads(node: Node, x: Value, heads: int) -> Value:
@@ -385,19 +385,19 @@ def _visible(node: Node, q: Value, k: Value, past: Value | None, lengths: Value 
     if right < 0 and left < 0 and lengths is None:
         return None
     rows, columns = (_steps(node, x, axis) for x, axis in ((q, 2), (k, 3)))
-    seen: list[Value] = []
+    conditions: list[Value] = []
     ends = None if lengths is None else ops.cast(ops.unsqueeze(lengths, axes=[1, 2, 3]), out_dtype="int64")
     if past is not None:
         rows = ops.elementwise_add(rows, extent(node, past, 2))
     elif ends is not None:
         rows = ops.elementwise_add(rows, ops.elementwise_sub(ends, extent(node, q, 2)))
     if right >= 0:
-        seen.append(ops.less_equal(columns, ops.scale(rows, scale=1.0, bias=float(right))))
+        conditions.append(ops.less_equal(columns, ops.scale(rows, scale=1.0, bias=float(right))))
     if left >= 0:
-        seen.append(ops.greater_equal(columns, ops.scale(rows, scale=1.0, bias=float(-left))))
+        conditions.append(ops.greater_equal(columns, ops.scale(rows, scale=1.0, bias=float(-left))))
     if ends is not None:
-        seen.append(ops.less_than(columns, ends))
-    return ops.where(reduce(ops.logical_and, seen), ops.like(0.0, q), ops.like(-np.inf, q))
+        conditions.append(ops.less_than(columns, ends))
+    return ops.where(reduce(ops.logical_and, conditions), ops.like(0.0, q), ops.like(-np.inf, q))
 
 
 def _steps(node: Node, x: Value, axis: int) -> Value:
@@ -432,10 +432,10 @@ def _linear_attention(node: Node) -> list[Value]:
     group = heads // kv_heads
     rows = []
     for t in range(steps):
-        now = [None if x is None else ops.slice(x, axes=[2], starts=[t], ends=[t + 1]) for x in (q, k, v, decay, beta)]
-        state = _next_state(node, rule, state, *now[1:])
-        seen = _repeated(node, state, group) if group > 1 else state
-        rows.append(ops.scale(ops.matmul_v2(now[0], seen), scale=scale))
+        slices = [None if x is None else ops.slice(x, axes=[2], starts=[t], ends=[t + 1]) for x in (q, k, v, decay, beta)]
+        state = _next_state(node, rule, state, *slices[1:])
+        state_by_head = _repeated(node, state, group) if group > 1 else state
+        rows.append(ops.scale(ops.matmul_v2(slices[0], state_by_head), scale=scale))
     y = ops.transpose(ops.concat(rows, axis=2) if steps > 1 else rows[0], axis=[0, 2, 1, 3])
     return [ops.reshape(y, shape=[0, steps, heads * v.shape[3]]), state]
 

@@ -217,7 +217,7 @@ def _with(type: str, **renamed: tuple[str, float]) -> Handler:
     """An activation with attributes: its own name -> ONNX's and the default there."""
 
     def handler(node: Node) -> Value:
-        attrs = {ours: float(node.attr(theirs, default)) for ours, (theirs, default) in renamed.items()}
+        attrs = {name: float(node.attr(onnx_name, default)) for name, (onnx_name, default) in renamed.items()}
         return node.ops.one(type, node[0], **attrs)
 
     return handler

@@ -73,7 +73,7 @@ class _Direction:
 
 def _activation(node: Node, name: str, alpha: float | None, beta: float | None) -> Callable[[Value], Value]:
     ops = node.ops
-    known: dict[str, Callable[[Value], Value]] = {
+    functions: dict[str, Callable[[Value], Value]] = {
         "relu": ops.relu,
         "tanh": ops.tanh,
         "sigmoid": ops.sigmoid,
@@ -86,9 +86,9 @@ def _activation(node: Node, name: str, alpha: float | None, beta: float | None) 
         "hardsigmoid": lambda x: ops.hard_sigmoid(x, slope=0.2 if alpha is None else alpha, offset=0.5 if beta is None else beta),
         "elu": lambda x: ops.elu(x, alpha=1.0 if alpha is None else alpha),
     }
-    if name.lower() not in known:
+    if name.lower() not in functions:
         raise UnsupportedModel(f"the activation {name!r} of a recurrent network")
-    return known[name.lower()]
+    return functions[name.lower()]
 
 
 def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int, weights: Sequence[_Weights] = ()) -> list[Value | None]:
@@ -108,7 +108,7 @@ def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int
     ]
     sequences, finals = [], []
     for i in range(count):
-        one = _Direction(
+        cell = _Direction(
             node,
             w.part(i),
             r.part(i),
@@ -117,8 +117,8 @@ def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int
             functions[i * len(defaults) : (i + 1) * len(defaults)],
         )
         back = direction == "reverse" or i == 1
-        initial = [_initial(node, node.get(5 + s), i, x, one.hidden) for s in range(states)]
-        ys, last = _direction(node, one, kind, gates, x, lengths, initial, back)
+        initial = [_initial(node, node.get(5 + s), i, x, cell.hidden) for s in range(states)]
+        ys, last = _direction(node, cell, kind, gates, x, lengths, initial, back)
         sequences.append(ys)
         finals.append(last)
     y = ops.stack(sequences, axis=1)
@@ -151,10 +151,10 @@ def _direction(
 ) -> tuple[Value, list[Value]]:
     """Outputs by time and the last states of one direction."""
     ops = node.ops
-    turned = x
+    sequence = x
     if back:
-        turned = ops.flip(x, axis=[0]) if lengths is None else reversed_by_length(node, x, lengths, 1, 0)
-    shares, rb = direction.w.times(turned), None
+        sequence = ops.flip(x, axis=[0]) if lengths is None else reversed_by_length(node, x, lengths, 1, 0)
+    shares, rb = direction.w.times(sequence), None
     if direction.b is not None:
         half = direction.b.shape[0] // 2
         wb, bias = (ops.slice(direction.b, axes=[0], starts=[i * half], ends=[(i + 1) * half]) for i in (0, 1))
@@ -182,18 +182,18 @@ def _scanned(node: Node, shares: Value, step: Step, initial: list[Value], length
         place = Value(variable=i)
         share = ops.squeeze(ops.gather(shares, ops.reshape(place, shape=[1]), axis=0), axes=[0])
         results = step(share, states)
-        shown = results[0]
+        output = results[0]
         if ends is not None:
             runs = ops.less_than(place, ends)
-            shown = ops.where(runs, results[0], ops.like(0.0, results[0]))
+            output = ops.where(runs, results[0], ops.like(0.0, results[0]))
             results = [ops.where(runs, new, old) for new, old in zip(results, states, strict=True)]
-        written = layers.array_write(ops.variable(shown), i, array)
-        return [layers.scale(i, scale=1.0, bias=1.0), *map(ops.variable, results), written]
+        next_array = layers.array_write(ops.variable(output), i, array)
+        return [layers.scale(i, scale=1.0, bias=1.0), *map(ops.variable, results), next_array]
 
     start = [ops.variable(Value(np.asarray(0, "int64"))), *map(ops.variable, initial), layers.create_array(shares.dtype)]
     outputs = layers.while_loop(condition, iteration, start)
-    stacked = layers.tensor_array_to_tensor(outputs[-1], axis=0, use_stack=True)
-    ys = Value(variable=stacked[0] if isinstance(stacked, tuple) else stacked)
+    rows = layers.tensor_array_to_tensor(outputs[-1], axis=0, use_stack=True)
+    ys = Value(variable=rows[0] if isinstance(rows, tuple) else rows)
     return ys, [Value(variable=item) for item in outputs[1:-1]]
 
 
@@ -224,8 +224,8 @@ def _gru_step(direction: _Direction, rb: Value | None, gates: int) -> Step:
 
     def step(share: Value, states: Sequence[Value]) -> list[Value]:
         h = states[0]
-        both, xh = (ops.slice(share, axes=[share.rank - 1], starts=[start], ends=[end]) for start, end in parts)
-        z, r = direction.gates(f(direction.clipped(ops.elementwise_add(both, product(h, 0)))), 2)
+        gate_sums, xh = (ops.slice(share, axes=[share.rank - 1], starts=[start], ends=[end]) for start, end in parts)
+        z, r = direction.gates(f(direction.clipped(ops.elementwise_add(gate_sums, product(h, 0)))), 2)
         inner = ops.elementwise_mul(r, product(h, 1)) if after else product(ops.elementwise_mul(r, h), 1)
         new = g(direction.clipped(ops.elementwise_add(xh, inner)))
         kept_values = ops.elementwise_mul(ops.scale(z, scale=-1.0, bias=1.0), new)
@@ -239,7 +239,7 @@ def _lstm_step(direction: _Direction, rb: Value | None, gates: int) -> Step:
     ops = direction.node.ops
     f, g, h_of = direction.activations
     peeps = None if direction.peephole is None else direction.gates(direction.peephole, 3)
-    coupled = bool(direction.node.attr("input_forget", 0))
+    is_coupled = bool(direction.node.attr("input_forget", 0))
 
     def peeked(x: Value, c: Value, i: int) -> Value:
         return x if peeps is None else ops.elementwise_add(x, ops.elementwise_mul(peeps[i], c))
@@ -247,13 +247,13 @@ def _lstm_step(direction: _Direction, rb: Value | None, gates: int) -> Step:
     def step(share: Value, states: Sequence[Value]) -> list[Value]:
         h, c = states
         gates = ops.elementwise_add(share, _recurrent(direction, h, rb))
-        if peeps is None and not coupled:
+        if peeps is None and not is_coupled:
             i, o, forget, xc = direction.activated(gates, f, 3)
             new = ops.elementwise_add(ops.elementwise_mul(forget, c), ops.elementwise_mul(i, g(direction.clipped(xc))))
             return [ops.elementwise_mul(o, h_of(new)), new]
         xi, xo, xf, xc = direction.gates(gates, 4)
         i = f(direction.clipped(peeked(xi, c, 0)))
-        forget = ops.scale(i, scale=-1.0, bias=1.0) if coupled else f(direction.clipped(peeked(xf, c, 2)))
+        forget = ops.scale(i, scale=-1.0, bias=1.0) if is_coupled else f(direction.clipped(peeked(xf, c, 2)))
         new = ops.elementwise_add(ops.elementwise_mul(forget, c), ops.elementwise_mul(i, g(direction.clipped(xc))))
         o = f(direction.clipped(peeked(xo, new, 1)))
         return [ops.elementwise_mul(o, h_of(new)), new]

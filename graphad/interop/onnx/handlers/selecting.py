@@ -21,10 +21,10 @@ _LAST = (1 << 31) - 1
 def _gather(node: Node) -> Value:
     x, places, ops = node[0], node[1], node.ops
     axis = node.axis(x.rank, 0)
-    known = places.array
-    if x.array is not None and known is not None:
-        node.ops.room([*x.shape[:axis], *known.shape, *x.shape[axis + 1 :]], x.dtype)
-        return Value(np.asarray(np.take(x.array, known.astype("int64"), axis)))
+    indices = places.array
+    if x.array is not None and indices is not None:
+        node.ops.room([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]], x.dtype)
+        return Value(np.asarray(np.take(x.array, indices.astype("int64"), axis)))
     flat = ops.reshape(from_front(node, places, x, axis), shape=[-1])
     out = ops.gather(x, flat, axis=axis)
     if places.rank != 1:
@@ -67,9 +67,9 @@ def _gather_elements(node: Node) -> Value:
     x, places = node[0], node[1]
     axis = node.axis(x.rank, 0)
     places = from_front(node, places, x, axis)
-    for other in range(x.rank):  # the places may have fewer along the other axes
-        if other != axis and places.shape[other] not in (-1, x.shape[other]) and x.shape[other] != -1:
-            x = node.ops.slice(x, axes=[other], starts=[0], ends=[places.shape[other]])
+    for dim in range(x.rank):  # the places may have fewer along the other axes
+        if dim != axis and places.shape[dim] not in (-1, x.shape[dim]) and x.shape[dim] != -1:
+            x = node.ops.slice(x, axes=[dim], starts=[0], ends=[places.shape[dim]])
     return node.ops.take_along_axis(x, places, Axis=axis)
 
 
@@ -127,17 +127,17 @@ def sliced(node: Node, x: Value, starts: list[int], ends: list[int], axes: list[
     """Parts of axes, as Python's slices are: bounds are cut to what is there."""
     ops, axes = node.ops, [axis % x.rank for axis in axes]
     if x.array is not None:
-        cut = [slice(None)] * x.rank
+        slices = [slice(None)] * x.rank
         for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-            cut[axis] = _python_slice(start, end, step, x.shape[axis])
-        return Value(np.ascontiguousarray(x.array[tuple(cut)]))
+            slices[axis] = _python_slice(start, end, step, x.shape[axis])
+        return Value(np.ascontiguousarray(x.array[tuple(slices)]))
     total = [(axis, _bound(start), _bound(end), step) for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)]
-    known = [(a, *_in_range(s, e, step, x.shape[a]), step) for a, s, e, step in total]
+    ranges = [(a, *_in_range(s, e, step, x.shape[a]), step) for a, s, e, step in total]
     if all(step == 1 for step in steps):
-        out = ops.slice(x, axes=[k[0] for k in known], starts=[k[1] for k in known], ends=[k[2] for k in known])
+        out = ops.slice(x, axes=[k[0] for k in ranges], starts=[k[1] for k in ranges], ends=[k[2] for k in ranges])
     else:
         out = ops.strided_slice(
-            x, axes=[k[0] for k in known], starts=[k[1] for k in known], ends=[k[2] for k in known], strides=[k[3] for k in known]
+            x, axes=[k[0] for k in ranges], starts=[k[1] for k in ranges], ends=[k[2] for k in ranges], strides=[k[3] for k in ranges]
         )
     return out
 
@@ -187,14 +187,14 @@ _REDUCTIONS = {"none": "assign", "add": "add", "mul": "multiply", "max": "amax",
 def _scatter_elements(node: Node) -> Value:
     x, places, values = node[0], node[1], node[2]
     axis = node.axis(x.rank, 0)
-    how = _REDUCTIONS[str(node.attr("reduction", "none"))]
+    reduction = _REDUCTIONS[str(node.attr("reduction", "none"))]
     places = from_front(node, places, x, axis)
     if places.shape != x.shape[:axis] + places.shape[axis : axis + 1] + x.shape[axis + 1 :]:
-        return _scattered_by_place(node, x, places, values, axis, how)
-    return node.ops.put_along_axis(x, places, values, Axis=axis, Reduce=how)
+        return _scattered_by_place(node, x, places, values, axis, reduction)
+    return node.ops.put_along_axis(x, places, values, Axis=axis, Reduce=reduction)
 
 
-def _scattered_by_place(node: Node, x: Value, places: Value, values: Value, axis: int, how: str) -> Value:
+def _scattered_by_place(node: Node, x: Value, places: Value, values: Value, axis: int, reduction: str) -> Value:
     """Where there are fewer places along other axes: as if the tensor were flat."""
     ops = node.ops
     stride, strides = Value(np.asarray(1, "int64")), list[Value]()
@@ -206,7 +206,7 @@ def _scattered_by_place(node: Node, x: Value, places: Value, values: Value, axis
         if i != axis:
             steps = ops.elementwise_mul(_steps(node, places, i), strides[i])
             flat = ops.elementwise_add(flat, ops.unsqueeze(steps, axes=list(range(1, x.rank - i))) if i + 1 < x.rank else steps)
-    out = ops.put_along_axis(*(ops.reshape(value, shape=[-1]) for value in (x, flat, values)), Axis=0, Reduce=how)
+    out = ops.put_along_axis(*(ops.reshape(value, shape=[-1]) for value in (x, flat, values)), Axis=0, Reduce=reduction)
     if list(x.shape).count(-1) <= 1:
         return ops.reshape(out, shape=list(x.shape))
     return ops.reshape(out, ops.cast(ops.shape(x), out_dtype="int64"), shape=list(x.shape))
@@ -221,13 +221,13 @@ def _steps(node: Node, x: Value, axis: int) -> Value:
 @handles("ScatterND")
 def _scatter_nd(node: Node) -> Value:
     x, places, values, ops = node[0], node[1], node[2], node.ops
-    how = _REDUCTIONS[str(node.attr("reduction", "none"))]
+    reduction = _REDUCTIONS[str(node.attr("reduction", "none"))]
     places = _nd_from_front(node, places, x, 0)
-    if how == "add" and x.is_float:
+    if reduction == "add" and x.is_float:
         return ops.scatter_nd_add(x, places, values)
     count = places.shape[-1]
     if -1 in x.shape:
-        return _scatter_nd_unknown(node, x, places, values, how)
+        return _scatter_nd_unknown(node, x, places, values, reduction)
     strides = [math.prod(x.shape[i + 1 : count]) for i in range(count)]
     weights = Value(np.asarray(strides, places.dtype))
     row = ops.reduce_sum(ops.elementwise_mul(places, weights), dim=[places.rank - 1], keep_dim=False)
@@ -235,17 +235,17 @@ def _scatter_nd(node: Node) -> Value:
     flat_row = ops.reshape(row, shape=[-1, 1])
     table = ops.reshape(x, shape=[math.prod(x.shape[:count]), inner])
     wide = ops.elementwise_add(flat_row, Value(np.zeros((1, inner), places.dtype)))
-    result = ops.put_along_axis(table, wide, ops.reshape(values, shape=[-1, inner]), Axis=0, Reduce=how)
+    result = ops.put_along_axis(table, wide, ops.reshape(values, shape=[-1, inner]), Axis=0, Reduce=reduction)
     return ops.reshape(result, shape=list(x.shape))
 
 
-def _scatter_nd_unknown(node: Node, x: Value, places: Value, values: Value, how: str) -> Value:
+def _scatter_nd_unknown(node: Node, x: Value, places: Value, values: Value, reduction: str) -> Value:
     """By sums: what is there is taken away, and the new is added; right where no place comes twice."""
-    if how != "assign":
+    if reduction != "assign":
         raise UnsupportedModel(f"ScatterND with reduction {node.attr('reduction')!r} of unknown extents")
     ops = node.ops
-    there = ops.gather_nd(x, places)
-    return ops.scatter_nd_add(x, places, ops.elementwise_sub(values, there))
+    old_values = ops.gather_nd(x, places)
+    return ops.scatter_nd_add(x, places, ops.elementwise_sub(values, old_values))
 
 
 @handles("TensorScatter")
@@ -278,14 +278,14 @@ def _one_hot(node: Node) -> Value:
     axis = int(node.attr("axis", -1)) % (places.rank + 1)
     if not places.dtype.startswith("int"):
         places = ops.cast(places, out_dtype="int64")
-    wrapped = ops.where(ops.less_than(places, ops.like(0, places)), ops.scale(places, scale=1.0, bias=float(depth)), places)
+    indices = ops.where(ops.less_than(places, ops.like(0, places)), ops.scale(places, scale=1.0, bias=float(depth)), places)
     shape = [1] * (places.rank + 1)
     shape[axis] = depth
     node.ops.room([depth], places.dtype)
     steps = Value(np.arange(depth).reshape(shape).astype(places.dtype))
-    hit = ops.equal(ops.unsqueeze(wrapped, axes=[axis]), steps)
+    is_hot = ops.equal(ops.unsqueeze(indices, axes=[axis]), steps)
     off, on = (sliced(node, values, [i], [i + 1], [0], [1]) for i in (0, 1))
-    return ops.where(hit, on, off)
+    return ops.where(is_hot, on, off)
 
 
 @handles("NonZero")
@@ -326,8 +326,8 @@ def reversed_by_length(node: Node, x: Value, lengths: Value, batch: int, time: i
     places = ops.where(ops.less_than(steps, last), back, ops.elementwise_add(steps, ops.fill_zeros_like(back)))
     for axis in range(2, x.rank):
         places = ops.unsqueeze(places, axes=[axis])
-    spread = ops.elementwise_add(places, ops.fill_any_like(x, value=0.0, dtype="int64"))
-    return ops.take_along_axis(x, spread, Axis=time)
+    indices = ops.elementwise_add(places, ops.fill_any_like(x, value=0.0, dtype="int64"))
+    return ops.take_along_axis(x, indices, Axis=time)
 
 
 @handles("NonMaxSuppression")

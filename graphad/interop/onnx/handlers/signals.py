@@ -68,9 +68,9 @@ def _from_one_side(node: Node, x: Value, axis: int, count: int) -> Value:
         pairs[axis] = (0, bins - x.shape[axis])
         x = padded(node, x, pairs)
     angles = 2 * np.pi * np.outer(np.arange(count), np.arange(bins)) / count
-    twice = np.where((np.arange(bins) == 0) | (2 * np.arange(bins) == count), 1.0, 2.0) / count
+    weights = np.where((np.arange(bins) == 0) | (2 * np.arange(bins) == count), 1.0, 2.0) / count
     parts = [ops.slice(x, axes=[x.rank - 1], starts=[i], ends=[i + 1]) for i in (0, 1)]
-    c, s = (Value((matrix * twice).astype(x.dtype)) for matrix in (np.cos(angles), np.sin(angles)))
+    c, s = (Value((matrix * weights).astype(x.dtype)) for matrix in (np.cos(angles), np.sin(angles)))
     return ops.elementwise_sub(along(node, parts[0], c, axis), along(node, parts[1], s, axis))
 
 
@@ -85,10 +85,10 @@ def _stft(node: Node) -> Value:
         raise UnsupportedModel("STFT of a length that is not known before the model runs")
     frames = (x.shape[1] - length) // steps[0] + 1
     places = (np.arange(frames)[:, None] * steps[0] + np.arange(length)[None]).ravel().astype("int64")
-    cut = ops.reshape(ops.gather(x, Value(places), axis=1), shape=[0, frames, length, x.shape[2]])
+    samples = ops.reshape(ops.gather(x, Value(places), axis=1), shape=[0, frames, length, x.shape[2]])
     if window is not None:
-        cut = ops.elementwise_mul(cut, ops.unsqueeze(window, axes=[1]))
-    return transformed(node, cut, 2, None, False, bool(node.attr("onesided", 1)) and x.shape[2] == 1)
+        samples = ops.elementwise_mul(samples, ops.unsqueeze(window, axes=[1]))
+    return transformed(node, samples, 2, None, False, bool(node.attr("onesided", 1)) and x.shape[2] == 1)
 
 
 # -- windows -------------------------------------------------------------------------------------

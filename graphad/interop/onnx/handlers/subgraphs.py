@@ -89,7 +89,7 @@ def _checked(results: list[Value] | None) -> list[Value]:
 def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, first: Sequence[Value], exact: bool) -> list[Value] | None:
     """The loop; None where carried values change an extent, and ``exact`` says that they do not."""
     ops = node.ops
-    scanned = len(body.output) - 1 - len(first)
+    scan_count = len(body.output) - 1 - len(first)
     most = Value(np.asarray(np.iinfo("int64").max)) if count is None else ops.reshape(count, shape=[])
     begin = Value(np.asarray(True)) if keep is None else ops.reshape(keep, shape=[])
     element_types: list[Any] = []
@@ -98,24 +98,24 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
         return layers.logical_and(going, layers.less_than(step, ops.variable(most)))
 
     def iteration(step: Variable, going: Variable, *rest: Variable) -> list[Variable]:
-        carried, arrays = rest[: len(first)], rest[len(first) :]
+        state_vars, arrays = rest[: len(first)], rest[len(first) :]
         result = node.reader.nested(
-            body, [Value(variable=step), Value(variable=going), *(Value(variable=variable) for variable in carried)]
+            body, [Value(variable=step), Value(variable=going), *(Value(variable=variable) for variable in state_vars)]
         )
         goes_on = ops.variable(ops.reshape(result[0], shape=[]))
         kept_values = [
-            ops.variable(cast(node, value, variable.dtype)) for value, variable in zip(result[1 : len(first) + 1], carried, strict=True)
+            ops.variable(cast(node, value, variable.dtype)) for value, variable in zip(result[1 : len(first) + 1], state_vars, strict=True)
         ]
         elements = [ops.variable(value) for value in result[len(first) + 1 :]]
         element_types[:] = [(variable.shape, variable.dtype) for variable in elements]
-        written = [layers.array_write(variable, step, array) for variable, array in zip(elements, arrays, strict=True)]
-        return [layers.scale(step, scale=1.0, bias=1.0), goes_on, *kept_values, *written]
+        next_arrays = [layers.array_write(variable, step, array) for variable, array in zip(elements, arrays, strict=True)]
+        return [layers.scale(step, scale=1.0, bias=1.0), goes_on, *kept_values, *next_arrays]
 
     start = [ops.variable(value) for value in first]
-    types = _scanned_types(node, body, first) if scanned else []
+    types = _scanned_types(node, body, first) if scan_count else []
     arrays = [layers.create_array(dtype) for _, dtype in types]
     shapes = [[], [], *([-1] * value.rank if not exact else list(value.shape) for value in first)]
-    invariants = None if exact else [*shapes, *([None] * scanned)]
+    invariants = None if exact else [*shapes, *([None] * scan_count)]
     try:
         outputs = attempt(
             ops,
@@ -131,8 +131,8 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
             return None
         raise
     results = [Value(variable=item) for item in outputs[2 : 2 + len(first)]]
-    stacked = [Value(variable=_stacked(item)) for item in outputs[2 + len(first) :]]
-    return [*results, *stacked]
+    rows = [Value(variable=_stacked(item)) for item in outputs[2 + len(first) :]]
+    return [*results, *rows]
 
 
 def _stacked(array: Variable) -> Variable:
@@ -152,17 +152,17 @@ def _unrolled(node: Node, body: Desc, count: Value | None, keep: Value | None, f
         if count is not None:
             node.known(0, "the number of iterations of a loop that carries sequences")
         raise UnsupportedModel("a loop that carries sequences, without a number of iterations")
-    carried, scans, going = list(first), list[list[Value]](), True if keep is None else bool(keep.array)
+    states, scans, goes_on = list(first), list[list[Value]](), True if keep is None else bool(keep.array)
     for step in range(int(count.array)):
-        if not going:
+        if not goes_on:
             break
-        result = node.reader.nested(body, [Value(np.asarray(step, "int64")), Value(np.asarray(True)), *carried])
+        result = node.reader.nested(body, [Value(np.asarray(step, "int64")), Value(np.asarray(True)), *states])
         if result[0].array is None:
             raise UnsupportedModel("a loop that carries sequences, with a condition that is not known before the model runs")
-        going, carried = bool(result[0].array), result[1 : len(first) + 1]
+        goes_on, states = bool(result[0].array), result[1 : len(first) + 1]
         scans.append(result[len(first) + 1 :])
-    stacked = [node.ops.stack([row[i] for row in scans], axis=0) for i in range(len(body.output) - 1 - len(first))]
-    return [*carried, *stacked]
+    rows = [node.ops.stack([row[i] for row in scans], axis=0) for i in range(len(body.output) - 1 - len(first))]
+    return [*states, *rows]
 
 
 # -- Scan ----------------------------------------------------------------------------------------
@@ -172,13 +172,13 @@ def _unrolled(node: Node, body: Desc, count: Value | None, keep: Value | None, f
 def _scan(node: Node) -> list[Value]:
     body, ops = node.required("body"), node.ops
     count = int(node.required("num_scan_inputs"))
-    states, scanned = (
+    states, sequences = (
         [node[i] for i in range(len(node.inputs) - count)],
         [node[i] for i in range(len(node.inputs) - count, len(node.inputs))],
     )
-    axes = [int(a) % x.rank for a, x in zip(node.attr("scan_input_axes", [0] * count), scanned, strict=True)]
+    axes = [int(a) % x.rank for a, x in zip(node.attr("scan_input_axes", [0] * count), sequences, strict=True)]
     backward = [bool(item) for item in node.attr("scan_input_directions", [0] * count)]
-    rows = [_first(node, ops.flip(x, axis=[a]) if back else x, a) for x, a, back in zip(scanned, axes, backward, strict=True)]
+    rows = [_first(node, ops.flip(x, axis=[a]) if back else x, a) for x, a, back in zip(sequences, axes, backward, strict=True)]
     outputs = len(body.output) - len(states)
     size = rows[0].shape[0]
     if size == 0 or (size == -1 and not rows):
@@ -190,21 +190,21 @@ def _scan(node: Node) -> list[Value]:
         return layers.less_than(step, ops.variable(steps))
 
     def iteration(step: Variable, *rest: Variable) -> list[Variable]:
-        carried, arrays = rest[: len(states)], rest[len(states) :]
+        state_vars, arrays = rest[: len(states)], rest[len(states) :]
         inputs = [_row(node, x, Value(variable=step)) for x in rows]
-        result = node.reader.nested(body, [*(Value(variable=variable) for variable in carried), *inputs])
+        result = node.reader.nested(body, [*(Value(variable=variable) for variable in state_vars), *inputs])
         kept_values = [ops.variable(value) for value in result[: len(states)]]
         elements = [ops.variable(value) for value in result[len(states) :]]
-        written = [layers.array_write(variable, step, array) for variable, array in zip(elements, arrays, strict=True)]
-        return [layers.scale(step, scale=1.0, bias=1.0), *kept_values, *written]
+        next_arrays = [layers.array_write(variable, step, array) for variable, array in zip(elements, arrays, strict=True)]
+        return [layers.scale(step, scale=1.0, bias=1.0), *kept_values, *next_arrays]
 
     arrays = [layers.create_array(dtype) for _, dtype in types]
     start = [ops.variable(value) for value in states]
-    made = layers.while_loop(condition, iteration, [ops.variable(Value(np.asarray(0, "int64"))), *start, *arrays])
-    results = [Value(variable=item) for item in made[1 : 1 + len(states)]]
+    variables = layers.while_loop(condition, iteration, [ops.variable(Value(np.asarray(0, "int64"))), *start, *arrays])
+    results = [Value(variable=item) for item in variables[1 : 1 + len(states)]]
     out_axes = node.attr("scan_output_axes", [0] * outputs)
     reverse = node.attr("scan_output_directions", [0] * outputs)
-    for array, axis, back in zip(made[1 + len(states) :], out_axes, reverse, strict=True):
+    for array, axis, back in zip(variables[1 + len(states) :], out_axes, reverse, strict=True):
         value = Value(variable=_stacked(array))
         if back:
             value = ops.flip(value, axis=[0])

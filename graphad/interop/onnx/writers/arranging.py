@@ -40,20 +40,20 @@ def with_shape(call: Call, out: Term) -> Result:
 def _reshape(call: Call) -> Result:
     x = call["X"]
     dims = call.numbers("shape", "Shape", "ShapeTensor")
-    dims = [call.nodes.extent(x, i) if isinstance(each, int) and not each and i < x.ndim else each for i, each in enumerate(dims)]
-    if any(isinstance(each, Term) and not each.is_extent for each in dims):  # they may be 0 or -1, which mean the same in ONNX
-        sizes = [-1 if isinstance(each, Term) and not each.is_extent else each for each in dims]
+    dims = [call.nodes.extent(x, i) if isinstance(dim, int) and not dim and i < x.ndim else dim for i, dim in enumerate(dims)]
+    if any(isinstance(dim, Term) and not dim.is_extent for dim in dims):  # they may be 0 or -1, which mean the same in ONNX
+        sizes = [-1 if isinstance(dim, Term) and not dim.is_extent else dim for dim in dims]
         return with_shape(call, call.nodes.one("Reshape", [x, call.nodes.vector(dims)], x.kind, sizes))
     return with_shape(call, call.nodes.reshape(x, _remaining(call.nodes, x, dims)))
 
 
 def _remaining(nodes: Nodes, x: Term, dims: list[Dim]) -> list[Dim]:
     """Extents that are all known, -1 among them as a number."""
-    numbers = [each for each in dims if isinstance(each, int)]
+    numbers = [dim for dim in dims if isinstance(dim, int)]
     if len(numbers) < len(dims) or -1 not in numbers or -1 in x.shape or 0 in numbers:
         return dims
     rest = prod(x.shape) // max(1, -prod(numbers))
-    return [rest if each == -1 else each for each in numbers]
+    return [rest if dim == -1 else dim for dim in numbers]
 
 
 @writes("transpose", "transpose2")
@@ -76,7 +76,7 @@ def _unsqueeze(call: Call) -> Result:
     order = list(range(x.ndim))  # -1 stands for a new axis
     for axis in call.attr("axes"):
         order.insert(normal_axis(axis, len(order) + 1), -1)
-    return with_shape(call, call.nodes.unsqueeze(x, [i for i, each in enumerate(order) if each == -1]))
+    return with_shape(call, call.nodes.unsqueeze(x, [i for i, place in enumerate(order) if place == -1]))
 
 
 @writes("flatten", "flatten2")
@@ -123,10 +123,10 @@ def summed_like(nodes: Nodes, x: Term, like: Term, wide: Sequence[int]) -> Term:
     Where only a run knows whether that is an axis, it chooses.
     """
     lead = x.ndim - len(wide)
-    summed = [i for i in range(x.ndim) if (i < lead or wide[i - lead] == 1) and x.shape[i] != 1]
+    axes = [i for i in range(x.ndim) if (i < lead or wide[i - lead] == 1) and x.shape[i] != 1]
     open_ = [i for i in range(lead, x.ndim) if wide[i - lead] == -1 and x.shape[i] != 1]
     open_ = [i for i in open_ if not is_same(x.sizes[i], like.sizes[i - lead])]
-    x = nodes.reduce("Sum", x, summed, keep=bool(open_))
+    x = nodes.reduce("Sum", x, axes, keep=bool(open_))
     for i in open_:
         x = _summed_if(nodes, x, i, nodes.extent(like, i - lead))
     return nodes.reshape(x, nodes.dims(like))
@@ -134,9 +134,9 @@ def summed_like(nodes: Nodes, x: Term, like: Term, wide: Sequence[int]) -> Term:
 
 def _summed_if(nodes: Nodes, x: Term, axis: int, extent: Dim) -> Term:
     """x summed over an axis if that has another extent in what it is the gradient of."""
-    own = nodes.extent(x, axis)
-    same = on.equal(extent, own)
-    return nodes.choose(same, lambda: [nodes.copied(x)], lambda: [nodes.reduce("Sum", x, [axis], keep=True)])[0]
+    size = nodes.extent(x, axis)
+    is_equal = on.equal(extent, size)
+    return nodes.choose(is_equal, lambda: [nodes.copied(x)], lambda: [nodes.reduce("Sum", x, [axis], keep=True)])[0]
 
 
 @writes("expand_v2")
@@ -144,9 +144,11 @@ def _expand(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
     dims = call.numbers("shape", "Shape", "expand_shapes_tensor")
     lead = len(dims) - x.ndim
-    kept: list[Dim] = [nodes.extent(x, i - lead) if isinstance(e, int) and e == -1 else e for i, e in enumerate(dims)]
-    kept = [on.where(on.equal(e, -1), nodes.extent(x, i - lead), e) if isinstance(e, Term) and i >= lead else e for i, e in enumerate(kept)]
-    return nodes.expand(x, kept)
+    target: list[Dim] = [nodes.extent(x, i - lead) if isinstance(e, int) and e == -1 else e for i, e in enumerate(dims)]
+    target = [
+        on.where(on.equal(e, -1), nodes.extent(x, i - lead), e) if isinstance(e, Term) and i >= lead else e for i, e in enumerate(target)
+    ]
+    return nodes.expand(x, target)
 
 
 @writes("expand_as_v2")
@@ -185,8 +187,10 @@ def _untile(call: Call) -> Result:
     x, like, nodes = call["X"], call["Like"], call.nodes
     repeats, count = _repeats(call, like.ndim, "repeat_times", "RepeatTimes", "repeat_times_tensor")
     dims: list[Dim] = [*[1] * (count - like.ndim), *nodes.dims(like)]
-    split = nodes.one("Reshape", [x, nodes.vector([e for pair in zip(repeats, dims, strict=True) for e in pair])], x.kind, [-1] * 2 * count)
-    return nodes.reshape(nodes.reduce("Sum", split, list(range(0, 2 * count, 2))), nodes.dims(like))
+    blocks = nodes.one(
+        "Reshape", [x, nodes.vector([e for pair in zip(repeats, dims, strict=True) for e in pair])], x.kind, [-1] * 2 * count
+    )
+    return nodes.reshape(nodes.reduce("Sum", blocks, list(range(0, 2 * count, 2))), nodes.dims(like))
 
 
 # -- order ---------------------------------------------------------------------------------------
@@ -230,7 +234,7 @@ def _concat(call: Call) -> Result:
 def _stack(call: Call) -> Result:
     parts, axis = call.all("X"), call.attr("axis")
     place = normal_axis(axis, parts[0].ndim + 1)
-    return call.nodes.concat([call.nodes.unsqueeze(each, [place]) for each in parts], place)
+    return call.nodes.concat([call.nodes.unsqueeze(part, [place]) for part in parts], place)
 
 
 @writes("split")
@@ -243,29 +247,29 @@ def _split(call: Call) -> Result:
         whole = on.floor_divide(extent, count)
         return [nodes.split(x, [whole] * count, axis)]
     sizes: list[Dim] = sections or [extent // count] * count
-    rest = sum(each for each in sizes if isinstance(each, int) and each != -1)
+    rest = sum(size for size in sizes if isinstance(size, int) and size != -1)
     return [nodes.split(x, [extent - rest if isinstance(e, int) and e == -1 else e for e in sizes], axis)]
 
 
 @writes("split_like")
 def _split_like(call: Call) -> Result:
     axis = call.attr("axis") % call["X"].ndim
-    return [call.nodes.split(call["X"], [call.nodes.extent(each, axis) for each in call.all("Like")], axis)]
+    return [call.nodes.split(call["X"], [call.nodes.extent(term, axis) for term in call.all("Like")], axis)]
 
 
 @writes("unstack", "unbind")
 def _unstack(call: Call) -> Result:
     x, axis = call["X"], call.attr("axis") % call["X"].ndim
     count = len(next(iter(call.op.outputs.values())))
-    return [[call.nodes.squeeze(each, [axis]) for each in call.nodes.split(x, [1] * count, axis)]]
+    return [[call.nodes.squeeze(part, [axis]) for part in call.nodes.split(x, [1] * count, axis)]]
 
 
 @writes("meshgrid")
 def _meshgrid(call: Call) -> Result:
-    given, nodes = call.all("X"), call.nodes
-    dims = [nodes.extent(each, 0) if each.ndim else 1 for each in given]
-    rows = [nodes.reshape(each, [-1 if j == i else 1 for j in range(len(given))]) for i, each in enumerate(given)]
-    return [[nodes.expand(each, dims) for each in rows]]
+    vectors, nodes = call.all("X"), call.nodes
+    dims = [nodes.extent(vector, 0) if vector.ndim else 1 for vector in vectors]
+    rows = [nodes.reshape(vector, [-1 if j == i else 1 for j in range(len(vectors))]) for i, vector in enumerate(vectors)]
+    return [[nodes.expand(row, dims) for row in rows]]
 
 
 # -- slices --------------------------------------------------------------------------------------
@@ -314,9 +318,9 @@ def _put_back(nodes: Nodes, x: Term, like: Term, axis: int, start: Dim, end: Dim
         before = _at_most(first_, extent)
         return nodes.pad(x, [before], [extent - before - nodes.extent(x, axis)], axes=[axis])
     places = nodes.slice(nodes.range(extent), [0], [start], [end], [step])
-    moved = nodes.moved(x, axis, 0)
+    rows = nodes.moved(x, axis, 0)
     target: list[Dim] = [extent, *(nodes.extent(x, i) for i in range(x.ndim) if i != axis)]
-    out = nodes.scatter(nodes.full(target, 0, x.kind), nodes.unsqueeze(places, [1]), moved)
+    out = nodes.scatter(nodes.full(target, 0, x.kind), nodes.unsqueeze(places, [1]), rows)
     return nodes.moved(out, 0, axis)
 
 
@@ -345,19 +349,19 @@ def _set_value(call: Call) -> Result:
     value = call.get("ValueTensor")
     if value is None:
         value = nodes.constant(np.array(setting.given, x.dtype).reshape(setting.shape))
-    kept = _places(x.ndim, setting.decrease_axes, setting.none_axes)
-    target: list[Dim] = [1 if axis is None else nodes.extent(places, axis) for axis in kept]
+    target_axes = _places(x.ndim, setting.decrease_axes, setting.none_axes)
+    target: list[Dim] = [1 if axis is None else nodes.extent(places, axis) for axis in target_axes]
     whole = nodes.flatten(nodes.expand(nodes.cast(value, x.kind), target))
-    put = nodes.put(nodes.flatten(x), nodes.flatten(places), whole, 0)
-    return nodes.reshape(put, nodes.dims(x))
+    result = nodes.put(nodes.flatten(x), nodes.flatten(places), whole, 0)
+    return nodes.reshape(result, nodes.dims(x))
 
 
 # -- crops and paddings --------------------------------------------------------------------------
 
 
 def _offsets(call: Call, rank: int) -> list[Dim]:
-    each = "OffsetsTensor" if "OffsetsTensor" in call.definition.inputs else ""
-    return call.numbers("offsets", "Offsets", each) or [0] * rank
+    slot = "OffsetsTensor" if "OffsetsTensor" in call.definition.inputs else ""
+    return call.numbers("offsets", "Offsets", slot) or [0] * rank
 
 
 @writes("crop_tensor", "crop")
@@ -396,8 +400,8 @@ _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "ed
 
 def _amounts(call: Call) -> tuple[list[int], list[Dim], list[Dim]]:
     """The spatial axes, and how much comes before and after."""
-    given = call.numbers("paddings", "Paddings")
-    pairs = list(zip(given[::2], given[1::2], strict=True))
+    amounts = call.numbers("paddings", "Paddings")
+    pairs = list(zip(amounts[::2], amounts[1::2], strict=True))
     volumes = call.type.endswith("3d")
     pairs = pairs[::-1] if volumes else pairs
     first = 1 if call.attr("data_format").endswith("C") else 2
@@ -435,8 +439,8 @@ def _unpad_images(call: Call) -> Result:
             places = nodes.concat([nodes.part(row, 0, extent - a, TO_THE_END), row, nodes.part(row, 0, 0, b)], 0)
         else:
             places = nodes.cast(nodes.pad(nodes.cast(row, "float32"), [a], [b], 0.0, mode), "int64")
-        moved = nodes.moved(x, axis, 0)
-        target: list[Dim] = [nodes.extent(like, axis), *nodes.dims(moved)[1:]]
-        folded = nodes.scatter(nodes.full(target, 0, x.kind), nodes.unsqueeze(places, [1]), moved, "add")
-        x = nodes.moved(folded, 0, axis)
+        rows = nodes.moved(x, axis, 0)
+        target: list[Dim] = [nodes.extent(like, axis), *nodes.dims(rows)[1:]]
+        sums = nodes.scatter(nodes.full(target, 0, x.kind), nodes.unsqueeze(places, [1]), rows, "add")
+        x = nodes.moved(sums, 0, axis)
     return x

@@ -37,9 +37,9 @@ def _attention(call: Call) -> Result:
     weights = nodes.one("Softmax", [scores], scores.kind, scores.sizes, axis=3)
     top = on.maximum(nodes.reduce("Max", scores, [3], keep=True), FORBIDDEN)
     logarithms = on.log(nodes.reduce("Sum", on.exp(scores - top), [3], keep=True)) + top
-    shown = weights if call.attr("return_softmax") else nodes.constant(np.zeros(0, q.dtype))
+    weights_output = weights if call.attr("return_softmax") else nodes.constant(np.zeros(0, q.dtype))
     out = _heads(nodes, nodes.matmul(weights, _heads(nodes, v)))
-    return [out, shown, nodes.squeeze(logarithms, [3]), nodes.constant(np.zeros(2, "int64"))]
+    return [out, weights_output, nodes.squeeze(logarithms, [3]), nodes.constant(np.zeros(2, "int64"))]
 
 
 @writes("lamb")
@@ -52,9 +52,9 @@ def _lamb(call: Call) -> Result:
     m2 = call["Moment2"] * beta2 + g * g * (1 - beta2)
     step = m1 / (1.0 - powers[0]) / (on.sqrt(m2 / (1.0 - powers[1])) + float(call.attr("epsilon"))) + p * decay
     if decay > 0 or call.attr("always_adapt"):
-        own, new = (nodes.reduce("L2", each, range(each.ndim)) for each in (p, step))
-        usual = on.logical_and(on.greater(own, 0.0), on.greater(new, 0.0))
-        rate = rate * on.where(usual, own / on.where(usual, new, 1.0), 1.0)
+        parameter_norm, step_norm = (nodes.reduce("L2", term, range(term.ndim)) for term in (p, step))
+        usual = on.logical_and(on.greater(parameter_norm, 0.0), on.greater(step_norm, 0.0))
+        rate = rate * on.where(usual, parameter_norm / on.where(usual, step_norm, 1.0), 1.0)
     return [p - rate * step, m1, m2, call["Beta1Pow"] * beta1, call["Beta2Pow"] * beta2]
 
 
@@ -66,5 +66,5 @@ def _proximal(call: Call) -> Result:
     m = call["Moment"] + g * g
     positive = on.greater(m, 0.0)
     q = p - rate * on.where(positive, g / on.sqrt(on.where(positive, m, 1.0)), 0.0)
-    kept = on.maximum(on.abs(q) - rate * float(call.attr("l1")), 0.0)
-    return [on.sign(q) * kept / (rate * float(call.attr("l2")) + 1.0), m]
+    magnitude = on.maximum(on.abs(q) - rate * float(call.attr("l1")), 0.0)
+    return [on.sign(q) * magnitude / (rate * float(call.attr("l2")) + 1.0), m]

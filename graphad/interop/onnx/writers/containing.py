@@ -51,8 +51,8 @@ def _clear(call: Call) -> Result:
             raise NoRows(array.layout)
         (part,) = array.parts
         zero = nodes.full([1, *nodes.dims(part)[1:]], 0, part.kind)
-        cleared = nodes.scatter(part, nodes.reshape(index, [1, 1]), zero)
-        return Stack(array.layout, (cleared,), array.count)
+        rows = nodes.scatter(part, nodes.reshape(index, [1, 1]), zero)
+        return Stack(array.layout, (rows,), array.count)
     (items,) = array.parts
     return Stack(array.layout, (stacks.inserted(nodes, stacks.erased(nodes, items, index), stacks.hole(nodes, items.kind), index),))
 
@@ -68,8 +68,8 @@ def _read(call: Call) -> Result:
     (items,) = array.parts
     if like is None:
         return stacks.element(nodes, items, index, shape)
-    found = stacks.filled(nodes, items, index, shape)
-    return nodes.choose(stacks.is_hole(nodes, found), lambda: [nodes.copied(on.zeros_like(like))], lambda: [found])[0]
+    item = stacks.filled(nodes, items, index, shape)
+    return nodes.choose(stacks.is_hole(nodes, item), lambda: [nodes.copied(on.zeros_like(like))], lambda: [item])[0]
 
 
 @writes("lod_array_length")
@@ -83,19 +83,19 @@ def _length(call: Call) -> Result:
 @writes("tensor_array_to_tensor")
 def _joined(call: Call) -> Result:
     """Rows are there already; joined they lose their first axis."""
-    array, stacked, nodes = call.stack("X"), int(call.attr("use_stack")), call.nodes
+    array, new_axis, nodes = call.stack("X"), int(call.attr("use_stack")), call.nodes
     axis, out = call.attr("axis"), call.output("Out")
     if array.layout.is_rows:
         if not array.parts or array.collected is not None:
             raise NoRows(array.layout)
         place = axis % len(out.shape)
         rows = nodes.moved(array.parts[0], 0, place)
-        if stacked:
+        if new_axis:
             return rows
         dims = nodes.dims(rows)
         return nodes.reshape(rows, [*dims[:place], nodes.product(dims[place : place + 2]), *dims[place + 2 :]])
     (items,) = array.parts
-    return call.nodes.one("ConcatFromSequence", [items], items.kind, out.shape, axis=axis % len(out.shape), new_axis=stacked)
+    return call.nodes.one("ConcatFromSequence", [items], items.kind, out.shape, axis=axis % len(out.shape), new_axis=new_axis)
 
 
 @writes("tensor_to_tensor_array")
@@ -107,14 +107,14 @@ def _taken_apart(call: Call) -> Result:
         rows = nodes.moved(x, axis % x.ndim, 0)
         return Stack(layout, (rows,), nodes.extent(rows, 0))
     if call.attr("use_stack"):
-        made = nodes.one("SplitToSequence", [x], x.kind, [], axis=axis % x.ndim, keepdims=0)
+        sequence = nodes.one("SplitToSequence", [x], x.kind, [], axis=axis % x.ndim, keepdims=0)
     else:
         if not call.inputs.get("Like"):
             raise CannotWrite("without use_stack, Like says how long the pieces are")
         sizes = _extents(nodes, as_items(call, "Like"), axis % x.ndim)
-        made = nodes.one("SplitToSequence", [x, sizes], x.kind, [], axis=axis % x.ndim)
-    made.is_sequence = True
-    return Stack(layout, (made,))
+        sequence = nodes.one("SplitToSequence", [x, sizes], x.kind, [], axis=axis % x.ndim)
+    sequence.is_sequence = True
+    return Stack(layout, (sequence,))
 
 
 def _extents(nodes: Nodes, items: Term, axis: int) -> Term:
@@ -139,19 +139,19 @@ def _like(call: Call) -> Result:
     (items,) = array.parts
     if not call.attr("use_stack"):
         return _pieces(call, nodes, items, axis, like)
-    dims = [each for i, each in enumerate(nodes.dims(like)) if i != axis]
+    dims = [size for i, size in enumerate(nodes.dims(like)) if i != axis]
 
     def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
         return None, [], [_or_zeros(nodes, items, step, dims)]
 
-    stacked = nodes.loop(nodes.extent(like, axis), None, [], body)[0]
-    return nodes.reshape(nodes.moved(stacked, 0, axis), nodes.dims(like))
+    rows = nodes.loop(nodes.extent(like, axis), None, [], body)[0]
+    return nodes.reshape(nodes.moved(rows, 0, axis), nodes.dims(like))
 
 
 def _or_zeros(nodes: Nodes, items: Term, step: Term, dims: list[Dim]) -> Term:
-    found = stacks.filled(nodes, items, step, [-1] * len(dims))
+    item = stacks.filled(nodes, items, step, [-1] * len(dims))
     zero = nodes.full(dims, 0, items.kind)
-    return nodes.choose(stacks.is_hole(nodes, found), lambda: [nodes.copied(zero)], lambda: [found])[0]
+    return nodes.choose(stacks.is_hole(nodes, item), lambda: [nodes.copied(zero)], lambda: [item])[0]
 
 
 def _pieces(call: Call, nodes: Nodes, items: Term, axis: int, like: Term) -> Term:
@@ -160,12 +160,12 @@ def _pieces(call: Call, nodes: Nodes, items: Term, axis: int, like: Term) -> Ter
     def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
         shape = nodes.one("Shape", [stacks.element(nodes, pieces, step)], "int64", [like.ndim])
         zero = nodes.one("ConstantOfShape", [shape], items.kind, [-1] * like.ndim, value=np.zeros(1, items.dtype))
-        found = stacks.filled(nodes, items, step, zero.shape)
-        whole = nodes.choose(stacks.is_hole(nodes, found), lambda: [nodes.copied(zero)], lambda: [found])[0]
+        piece = stacks.filled(nodes, items, step, zero.shape)
+        whole = nodes.choose(stacks.is_hole(nodes, piece), lambda: [nodes.copied(zero)], lambda: [piece])[0]
         return None, [stacks.inserted(nodes, carried[0], whole)], []
 
-    filled = nodes.loop(stacks.length(nodes, pieces), None, [stacks.sequence(nodes, items.kind)], body)[0]
-    return nodes.one("ConcatFromSequence", [filled], items.kind, like.shape, axis=axis)
+    sequence = nodes.loop(stacks.length(nodes, pieces), None, [stacks.sequence(nodes, items.kind)], body)[0]
+    return nodes.one("ConcatFromSequence", [sequence], items.kind, like.shape, axis=axis)
 
 
 # -- tapes: their layouts come from the graph ----------------------------------------------------

@@ -47,18 +47,18 @@ class Window:
         return (self.kernel - 1) * self.dilation + 1
 
 
-def windows(nodes: Nodes, image: Term, kernel: Sequence[int], how: Any) -> list[Window]:
+def windows_of(nodes: Nodes, image: Term, kernel: Sequence[int], spec: Any) -> list[Window]:
     """The windows of a kernel in an image ``[N, C, ...]``."""
-    found = []
-    for i, axis in enumerate(how.axes(image.shape, (1, 1, *kernel)) if hasattr(how, "dilations") else how.axes(image.shape) or ()):
-        dilation = 1 if how.padding_algorithm == "SAME" else axis.dilation
+    windows = []
+    for i, axis in enumerate(spec.axes(image.shape, (1, 1, *kernel)) if hasattr(spec, "dilations") else spec.axes(image.shape) or ()):
+        dilation = 1 if spec.padding_algorithm == "SAME" else axis.dilation
         before, after = axis.before, axis.after
-        if axis.kernel == -1 and how.padding_algorithm == "SAME":
+        if axis.kernel == -1 and spec.padding_algorithm == "SAME":
             raise CannotWrite("the extents of the filter are not known before a run")
-        if how.padding_algorithm == "SAME" and axis.size == -1:
+        if spec.padding_algorithm == "SAME" and axis.size == -1:
             before, after = _same(nodes, image, i + 2, axis.stride, (axis.kernel - 1) * dilation + 1)
-        found.append(Window(axis.kernel, axis.stride, dilation, before, after))
-    return found
+        windows.append(Window(axis.kernel, axis.stride, dilation, before, after))
+    return windows
 
 
 def _same(nodes: Nodes, image: Term, axis: int, stride: int, reach: int) -> tuple[Dim, Dim]:
@@ -70,14 +70,14 @@ def _same(nodes: Nodes, image: Term, axis: int, stride: int, reach: int) -> tupl
     return before, total - before
 
 
-def _explicit(nodes: Nodes, x: Term, found: Sequence[Window], value: float = 0.0) -> tuple[Term, list[int]]:
+def _explicit(nodes: Nodes, x: Term, windows: Sequence[Window], value: float = 0.0) -> tuple[Term, list[int]]:
     """The image, padded where only a run knows how much, and the padding that is left to do: ``[before..., after...]``."""
-    pads = [*(w.before for w in found), *(w.after for w in found)]
-    known = [each for each in pads if isinstance(each, int)]
-    if len(known) == len(pads):
-        return x, known
-    axes = list(range(2, 2 + len(found)))
-    return nodes.pad(x, [w.before for w in found], [w.after for w in found], value, axes=axes), [0] * 2 * len(found)
+    pads = [*(w.before for w in windows), *(w.after for w in windows)]
+    amounts = [amount for amount in pads if isinstance(amount, int)]
+    if len(amounts) == len(pads):
+        return x, amounts
+    axes = list(range(2, 2 + len(windows)))
+    return nodes.pad(x, [w.before for w in windows], [w.after for w in windows], value, axes=axes), [0] * 2 * len(windows)
 
 
 # -- convolutions --------------------------------------------------------------------------------
@@ -85,18 +85,18 @@ def _explicit(nodes: Nodes, x: Term, found: Sequence[Window], value: float = 0.0
 
 def _spec(call: Call) -> Any:
     attrs = call.attrs
-    transposed = call.type.endswith("transpose")
+    is_transposed = call.type.endswith("transpose")
     if "3d" in call.type:
-        return (TransposedConvolution3d if transposed else Convolution3d)(**attrs)
-    return (TransposedConvolution if transposed else Convolution)(**attrs)
+        return (TransposedConvolution3d if is_transposed else Convolution3d)(**attrs)
+    return (TransposedConvolution if is_transposed else Convolution)(**attrs)
 
 
-def convolved(nodes: Nodes, x: Term, filter_: Term, bias: Term | None, found: Sequence[Window], groups: int) -> Term:
+def convolved(nodes: Nodes, x: Term, filter_: Term, bias: Term | None, windows: Sequence[Window], groups: int) -> Term:
     """The products of a filter with every window."""
-    x, pads = _explicit(nodes, x, found)
-    counts = [_count(e, w, a, b) for e, w, a, b in zip(x.shape[2:], found, pads[: len(found)], pads[len(found) :], strict=True)]
+    x, pads = _explicit(nodes, x, windows)
+    counts = [_count(e, w, a, b) for e, w, a, b in zip(x.shape[2:], windows, pads[: len(windows)], pads[len(windows) :], strict=True)]
     attrs: dict[str, object] = {"group": groups, "pads": pads}
-    attrs |= {"strides": [w.stride for w in found], "dilations": [w.dilation for w in found]}
+    attrs |= {"strides": [w.stride for w in windows], "dilations": [w.dilation for w in windows]}
     inputs = [x, filter_] if bias is None else [x, filter_, bias]
     return nodes.one("Conv", inputs, x.kind, [x.sizes[0], filter_.sizes[0], *counts], **attrs)
 
@@ -107,42 +107,42 @@ def _count(extent: int, w: Window, before: int, after: int) -> int:
 
 @writes("conv2d", "depthwise_conv2d", "conv3d")
 def _conv(call: Call) -> Result:
-    nodes, how, filter_ = call.nodes, _spec(call), call["Filter"]
-    x = to_front(nodes, call["Input"], how.data_format)
+    nodes, spec, filter_ = call.nodes, _spec(call), call["Filter"]
+    x = to_front(nodes, call["Input"], spec.data_format)
     bias = call.get("Bias") if "Bias" in call.definition.inputs else None
-    out = convolved(nodes, x, filter_, bias, windows(nodes, x, filter_.shape[2:], how), how.groups)
-    return from_front(nodes, out, how.data_format)
+    out = convolved(nodes, x, filter_, bias, windows_of(nodes, x, filter_.shape[2:], spec), spec.groups)
+    return from_front(nodes, out, spec.data_format)
 
 
-def spread(nodes: Nodes, y: Term, filter_: Term, found: Sequence[Window], sizes: Sequence[Dim], groups: int) -> Term:
+def spread(nodes: Nodes, y: Term, filter_: Term, windows: Sequence[Window], sizes: Sequence[Dim], groups: int) -> Term:
     """The image of given extents whose windows receive y through a filter: without padding, and then cut or filled up."""
-    strides, dilations = [w.stride for w in found], [w.dilation for w in found]
+    strides, dilations = [w.stride for w in windows], [w.dilation for w in windows]
     channels = filter_.shape[1] * groups if filter_.shape[1] != -1 else -1
     attrs: dict[str, object] = {"group": groups, "strides": strides, "dilations": dilations}
-    exact = _exact(y, found, sizes)
+    exact = _exact(y, windows, sizes)
     if exact is not None:
         attrs |= exact
         return nodes.one("ConvTranspose", [y, filter_], y.kind, [y.sizes[0], channels, *sizes], **attrs)
-    whole = nodes.one("ConvTranspose", [y, filter_], y.kind, [y.sizes[0], channels, *[-1] * len(found)], **attrs)
-    axes = list(range(2, 2 + len(found)))
+    whole = nodes.one("ConvTranspose", [y, filter_], y.kind, [y.sizes[0], channels, *[-1] * len(windows)], **attrs)
+    axes = list(range(2, 2 + len(windows)))
     # What the last window does not reach is less than a stride; of more it is cut again.
-    more: list[Dim] = [w.stride - 1 + w.after for w in found]
-    wide = nodes.pad(whole, [0] * len(found), more, axes=axes)
-    ends = [w.before + e for w, e in zip(found, sizes, strict=True)]
-    cut = nodes.slice(wide, axes, [w.before for w in found], ends)
-    return _sized(cut, [*cut.sizes[:2], *sizes])
+    more: list[Dim] = [w.stride - 1 + w.after for w in windows]
+    wide = nodes.pad(whole, [0] * len(windows), more, axes=axes)
+    ends = [w.before + e for w, e in zip(windows, sizes, strict=True)]
+    image = nodes.slice(wide, axes, [w.before for w in windows], ends)
+    return _sized(image, [*image.sizes[:2], *sizes])
 
 
 def _sized(x: Term, sizes: Sequence[Any]) -> Term:
     x.sizes = tuple(sizes)
-    x.shape = tuple(each if isinstance(each, int) else -1 for each in x.sizes)
+    x.shape = tuple(size if isinstance(size, int) else -1 for size in x.sizes)
     return x
 
 
-def _exact(y: Term, found: Sequence[Window], sizes: Sequence[Dim]) -> dict[str, object] | None:
+def _exact(y: Term, windows: Sequence[Window], sizes: Sequence[Dim]) -> dict[str, object] | None:
     """The paddings for which the image has the extents; None where that needs more than paddings, or only a run knows."""
     before, after, more = [], [], []
-    for w, size, count in zip(found, sizes, y.shape[2:], strict=True):
+    for w, size, count in zip(windows, sizes, y.shape[2:], strict=True):
         if not isinstance(w.before, int) or not isinstance(w.after, int):
             return None
         if w.stride == 1 and w.kernel != -1:
@@ -161,32 +161,32 @@ def _exact(y: Term, found: Sequence[Window], sizes: Sequence[Dim]) -> dict[str, 
 
 @writes("conv2d_backprop_input", "conv3d_backprop_input")
 def _to_input(call: Call) -> Result:
-    nodes, how, filter_ = call.nodes, _spec(call), call["Filter"]
-    like, y = (to_front(nodes, call[slot], how.data_format) for slot in ("Like", "X"))
-    out = spread(nodes, y, filter_, windows(nodes, like, filter_.shape[2:], how), nodes.dims(like)[2:], how.groups)
-    return from_front(nodes, out, how.data_format)
+    nodes, spec, filter_ = call.nodes, _spec(call), call["Filter"]
+    like, y = (to_front(nodes, call[slot], spec.data_format) for slot in ("Like", "X"))
+    out = spread(nodes, y, filter_, windows_of(nodes, like, filter_.shape[2:], spec), nodes.dims(like)[2:], spec.groups)
+    return from_front(nodes, out, spec.data_format)
 
 
 @writes("conv2d_backprop_filter", "conv3d_backprop_filter")
 def _to_filter(call: Call) -> Result:
     """A convolution again: samples are what is summed over, strides and dilations change places, features are the filters."""
-    nodes, how, like = call.nodes, _spec(call), call["Like"]
-    x, y = (to_front(nodes, call[slot], how.data_format) for slot in ("Input", "X"))
-    found = windows(nodes, x, like.shape[2:], how)
-    x, pads = _explicit(nodes, x, found)
-    groups, rank = how.groups, len(found)
+    nodes, spec, like = call.nodes, _spec(call), call["Like"]
+    x, y = (to_front(nodes, call[slot], spec.data_format) for slot in ("Input", "X"))
+    windows = windows_of(nodes, x, like.shape[2:], spec)
+    x, pads = _explicit(nodes, x, windows)
+    groups, rank = spec.groups, len(windows)
     space = list(range(2, 2 + rank))
     if groups == 1:
         image = nodes.transpose(x, [1, 0, *space])
     else:
         dims = nodes.dims(x)
         channels = x.shape[1] // groups if x.shape[1] != -1 else like.shape[1]
-        split = nodes.reshape(x, [dims[0], groups, channels, *dims[2:]])
-        turned = nodes.transpose(split, [2, 1, 0, *(i + 1 for i in space)])
-        image = nodes.reshape(turned, [channels, nodes.product([dims[0], groups]), *dims[2:]])
+        blocks = nodes.reshape(x, [dims[0], groups, channels, *dims[2:]])
+        channels_first = nodes.transpose(blocks, [2, 1, 0, *(i + 1 for i in space)])
+        image = nodes.reshape(channels_first, [channels, nodes.product([dims[0], groups]), *dims[2:]])
     features = nodes.transpose(y, [1, 0, *space])
     attrs: dict[str, object] = {"group": groups, "pads": pads}
-    attrs |= {"strides": [w.dilation for w in found], "dilations": [w.stride for w in found]}
+    attrs |= {"strides": [w.dilation for w in windows], "dilations": [w.stride for w in windows]}
     whole = nodes.one("Conv", [image, features], x.kind, [image.sizes[0], features.sizes[0], *[-1] * rank], **attrs)
     kernel = nodes.slice(whole, space, [0] * rank, nodes.dims(like)[2:])
     out = nodes.transpose(kernel, [1, 0, *space])
@@ -195,22 +195,22 @@ def _to_filter(call: Call) -> Result:
 
 @writes("conv2d_transpose", "depthwise_conv2d_transpose", "conv3d_transpose")
 def _transposed(call: Call) -> Result:
-    nodes, how, filter_ = call.nodes, _spec(call), call["Filter"]
-    x = to_front(nodes, call["Input"], how.data_format)
-    axes = how.axes((-1,) * x.ndim, filter_.shape)
-    found = [Window(a.kernel, a.stride, a.dilation, a.before, a.after) for a in axes]
-    if any(w.kernel == -1 for w in found) and not how.output_size:
+    nodes, spec, filter_ = call.nodes, _spec(call), call["Filter"]
+    x = to_front(nodes, call["Input"], spec.data_format)
+    axes = spec.axes((-1,) * x.ndim, filter_.shape)
+    windows = [Window(a.kernel, a.stride, a.dilation, a.before, a.after) for a in axes]
+    if any(w.kernel == -1 for w in windows) and not spec.output_size:
         raise CannotWrite("the extents of the filter are not known before a run")
-    extra = how.output_padding or [0] * len(found)
-    sizes: list[Dim] = list(how.output_size)
+    extra = spec.output_padding or [0] * len(windows)
+    sizes: list[Dim] = list(spec.output_size)
     if not sizes:
         counts = nodes.dims(x)[2:]
-        sizes = [(n - 1) * w.stride + (w.reach - w.before - w.after + e) for n, w, e in zip(counts, found, extra, strict=True)]
-    out = spread(nodes, x, filter_, found, sizes, how.groups)
+        sizes = [(n - 1) * w.stride + (w.reach - w.before - w.after + e) for n, w, e in zip(counts, windows, extra, strict=True)]
+    out = spread(nodes, x, filter_, windows, sizes, spec.groups)
     bias = call.get("Bias") if "Bias" in call.definition.inputs else None
     if bias is not None:
-        out = out + nodes.unsqueeze(bias, list(range(1, 1 + len(found))))
-    return from_front(nodes, out, how.data_format)
+        out = out + nodes.unsqueeze(bias, list(range(1, 1 + len(windows))))
+    return from_front(nodes, out, spec.data_format)
 
 
 # -- columns of windows --------------------------------------------------------------------------
@@ -218,37 +218,37 @@ def _transposed(call: Call) -> Result:
 
 def _columns(call: Call, image: Term) -> list[Window]:
     """The windows of an unfolding; four paddings are top, left, bottom, right."""
-    given = call.attr("paddings")
-    around = [given[i] for i in (0, 2, 1, 3)] if len(given) == 4 else given
-    how = Convolution(strides=call.attr("strides"), paddings=around, dilations=call.attr("dilations"))
+    paddings = call.attr("paddings")
+    around = [paddings[i] for i in (0, 2, 1, 3)] if len(paddings) == 4 else paddings
+    spec = Convolution(strides=call.attr("strides"), paddings=around, dilations=call.attr("dilations"))
     kernel = list(call.attr("kernel_sizes"))
-    return windows(call.nodes, image, kernel * (2 if len(kernel) == 1 else 1), how)
+    return windows_of(call.nodes, image, kernel * (2 if len(kernel) == 1 else 1), spec)
 
 
-def _unit_filter(found: Sequence[Window], dtype: Any) -> np.ndarray[Any, Any]:
+def _unit_filter(windows: Sequence[Window], dtype: Any) -> np.ndarray[Any, Any]:
     """A filter for each element of a window, which takes that element."""
-    size = prod(w.kernel for w in found)
-    return np.eye(size, dtype=dtype).reshape(size, 1, *(w.kernel for w in found))
+    size = prod(w.kernel for w in windows)
+    return np.eye(size, dtype=dtype).reshape(size, 1, *(w.kernel for w in windows))
 
 
 @writes("unfold")
 def _unfold(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
-    found = _columns(call, x)
+    windows = _columns(call, x)
     n, c, *space = nodes.dims(x)
     planes = nodes.reshape(x, [nodes.product([n, c]), 1, *space])
-    out = convolved(nodes, planes, nodes.constant(_unit_filter(found, x.dtype)), None, found, 1)
-    size = prod(w.kernel for w in found)
+    out = convolved(nodes, planes, nodes.constant(_unit_filter(windows, x.dtype)), None, windows, 1)
+    size = prod(w.kernel for w in windows)
     return nodes.reshape(out, [n, nodes.product([c, size]), nodes.product(nodes.dims(out)[2:])])
 
 
-def _folded(call: Call, columns: Term, image: list[Dim], found: list[Window], like: Term | None) -> Term:
+def _folded(call: Call, columns: Term, image: list[Dim], windows: list[Window], like: Term | None) -> Term:
     nodes = call.nodes
     n, c, *space = image
-    size = prod(w.kernel for w in found)
-    counts = [_windows_in(e, w) for e, w in zip(space, found, strict=True)]
+    size = prod(w.kernel for w in windows)
+    counts = [_windows_in(e, w) for e, w in zip(space, windows, strict=True)]
     planes = nodes.reshape(columns, [nodes.product([n, c]), size, *counts])
-    out = spread(nodes, planes, nodes.constant(_unit_filter(found, columns.dtype)), found, space, 1)
+    out = spread(nodes, planes, nodes.constant(_unit_filter(windows, columns.dtype)), windows, space, 1)
     return nodes.reshape(out, image)
 
 
@@ -269,11 +269,11 @@ def _fold(call: Call) -> Result:
     sizes = list(call.attr("output_sizes"))
     space = sizes * (2 if len(sizes) == 1 else 1)
     image = Term(nodes, x.kind, [-1, -1, *space])
-    found = _columns(call, image)
-    rows = x.shape[1] // prod(w.kernel for w in found) if x.shape[1] != -1 else -1
+    windows = _columns(call, image)
+    rows = x.shape[1] // prod(w.kernel for w in windows) if x.shape[1] != -1 else -1
     if rows == -1:
         raise CannotWrite("the number of rows of the columns is not known before a run")
-    return _folded(call, x, [nodes.extent(x, 0), rows, *space], found, None)
+    return _folded(call, x, [nodes.extent(x, 0), rows, *space], windows, None)
 
 
 # -- poolings ------------------------------------------------------------------------------------
@@ -286,29 +286,24 @@ def _pooling(call: Call) -> Any:
     return (Pooling3d if "3d" in call.type else Pooling)(**attrs)
 
 
-def _is_uniform(how: Any, image: Term) -> bool:
-    """Whether all windows are of one kind: not the even parts of an adaptive pooling that the extent does not divide into."""
-    return not how.adaptive and not how.global_pooling
+def _is_global(spec: Any) -> bool:
+    return bool(spec.global_pooling) or (spec.adaptive and all(size == 1 for size in spec.ksize))
 
 
-def _is_global(how: Any) -> bool:
-    return bool(how.global_pooling) or (how.adaptive and all(each == 1 for each in how.ksize))
+def _max_attrs(nodes: Nodes, x: Term, spec: Any) -> tuple[Term, dict[str, object]]:
+    windows = windows_of(nodes, x, spec.ksize, spec)
+    x, pads = _explicit(nodes, x, windows, float("-inf") if x.is_float else float(np.iinfo(x.kind).min))
+    attrs: dict[str, object] = {"kernel_shape": [w.kernel for w in windows], "strides": [w.stride for w in windows], "pads": pads}
+    return x, attrs | ({"ceil_mode": 1} if spec.ceil_mode else {})
 
 
-def _max_attrs(nodes: Nodes, x: Term, how: Any) -> tuple[Term, dict[str, object]]:
-    found = windows(nodes, x, how.ksize, how)
-    x, pads = _explicit(nodes, x, found, float("-inf") if x.is_float else float(np.iinfo(x.kind).min))
-    attrs: dict[str, object] = {"kernel_shape": [w.kernel for w in found], "strides": [w.stride for w in found], "pads": pads}
-    return x, attrs | ({"ceil_mode": 1} if how.ceil_mode else {})
+def _counts(spec: Any, x: Term) -> list[int]:
+    return list(spec.counts(x.shape))
 
 
-def _counts(how: Any, x: Term) -> list[int]:
-    return list(how.counts(x.shape))
-
-
-def _flat_places(nodes: Nodes, x: Term, how: Any) -> tuple[Term, Term, Term]:
+def _flat_places(nodes: Nodes, x: Term, spec: Any) -> tuple[Term, Term, Term]:
     """The maxima of windows, where the first one of each is, its number among all elements, and the padded image that these are of."""
-    if _is_global(how):
+    if _is_global(spec):
         dims = nodes.dims(x)
         rows = nodes.reshape(x, [nodes.product(dims[:2]), nodes.product(dims[2:])])
         place = nodes.arg("ArgMax", rows, 1)
@@ -317,66 +312,66 @@ def _flat_places(nodes: Nodes, x: Term, how: Any) -> tuple[Term, Term, Term]:
         starts = nodes.unsqueeze(nodes.range(nodes.extent(rows, 0)), [1]) * (width if isinstance(width, int) else nodes.as_scalar(width))
         shape = [*dims[:2], *[1] * (x.ndim - 2)]
         return nodes.reshape(top, shape), nodes.reshape(place + starts, shape), x
-    if how.adaptive and (-1 in x.shape[2:] or how.axes(x.shape) is None):
+    if spec.adaptive and (-1 in x.shape[2:] or spec.axes(x.shape) is None):
         raise CannotWrite("an adaptive maximum pooling whose windows differ in extent")
-    wide, attrs = _max_attrs(nodes, x, how)
-    sizes = [*x.sizes[:2], *_counts(how, x)]
-    given = wide if x.kind != "float16" else nodes.cast(wide, "float32")
-    top, places = nodes.node("MaxPool", [given], [(given.kind, sizes), ("int64", sizes)], **attrs)
+    wide, attrs = _max_attrs(nodes, x, spec)
+    sizes = [*x.sizes[:2], *_counts(spec, x)]
+    operand = wide if x.kind != "float16" else nodes.cast(wide, "float32")
+    top, places = nodes.node("MaxPool", [operand], [(operand.kind, sizes), ("int64", sizes)], **attrs)
     return nodes.cast(top, x.kind), places, wide
 
 
-def _cropped(nodes: Nodes, wide: Term, x: Term, how: Any) -> Term:
+def _cropped(nodes: Nodes, wide: Term, x: Term, spec: Any) -> Term:
     """What is left of a padded image without its padding."""
-    found = windows(nodes, x, how.ksize, how)
+    windows = windows_of(nodes, x, spec.ksize, spec)
     axes = list(range(2, x.ndim))
-    out = nodes.slice(wide, axes, [w.before for w in found], [w.before + e for w, e in zip(found, nodes.dims(x)[2:], strict=True)])
+    out = nodes.slice(wide, axes, [w.before for w in windows], [w.before + e for w, e in zip(windows, nodes.dims(x)[2:], strict=True)])
     return _sized(out, x.sizes)
 
 
 @writes("pool2d", "pool3d")
 def _pool(call: Call) -> Result:
-    nodes, how = call.nodes, _pooling(call)
-    x = to_front(nodes, call["X"], how.data_format)
-    return from_front(nodes, _pooled(nodes, x, how), how.data_format)
+    nodes, spec = call.nodes, _pooling(call)
+    x = to_front(nodes, call["X"], spec.data_format)
+    return from_front(nodes, _pooled(nodes, x, spec), spec.data_format)
 
 
-def _pooled(nodes: Nodes, x: Term, how: Any) -> Term:
-    if _is_global(how):
-        return nodes.reduce("Max" if how.pooling_type == "max" else "Mean", x, range(2, x.ndim), keep=True)
-    sizes = [*x.sizes[:2], *_counts(how, x)]
-    if how.pooling_type == "max" and (not how.adaptive or (-1 not in x.shape[2:] and how.axes(x.shape) is not None)):
-        wide, attrs = _max_attrs(nodes, x, how)
+def _pooled(nodes: Nodes, x: Term, spec: Any) -> Term:
+    if _is_global(spec):
+        return nodes.reduce("Max" if spec.pooling_type == "max" else "Mean", x, range(2, x.ndim), keep=True)
+    sizes = [*x.sizes[:2], *_counts(spec, x)]
+    if spec.pooling_type == "max" and (not spec.adaptive or (-1 not in x.shape[2:] and spec.axes(x.shape) is not None)):
+        wide, attrs = _max_attrs(nodes, x, spec)
         return nodes.one("MaxPool", [wide], x.kind, sizes, **attrs)
-    if how.pooling_type == "max":
-        return _adaptive_maxima(nodes, x, how)
-    found = [] if how.adaptive else windows(nodes, x, how.ksize, how)
-    plain = found and not how.ceil_mode and all(isinstance(each, int) for w in found for each in (w.before, w.after))
+    if spec.pooling_type == "max":
+        return _adaptive_maxima(nodes, x, spec)
+    windows = [] if spec.adaptive else windows_of(nodes, x, spec.ksize, spec)
+    plain = windows and not spec.ceil_mode and all(isinstance(amount, int) for w in windows for amount in (w.before, w.after))
     if plain and x.kind == "float32":
-        pads = [*(w.before for w in found), *(w.after for w in found)]
-        attrs = {"kernel_shape": [w.kernel for w in found], "strides": [w.stride for w in found], "pads": pads}
-        return nodes.one("AveragePool", [x], x.kind, sizes, count_include_pad=int(not how.exclusive), **attrs)
+        pads = [*(w.before for w in windows), *(w.after for w in windows)]
+        attrs = {"kernel_shape": [w.kernel for w in windows], "strides": [w.stride for w in windows], "pads": pads}
+        return nodes.one("AveragePool", [x], x.kind, sizes, count_include_pad=int(not spec.exclusive), **attrs)
     if -1 not in x.shape[2:]:
-        return _along_axes(nodes, averaging(how, x.shape, x.dtype), x)
+        return _along_axes(nodes, averaging(spec, x.shape, x.dtype), x)
     if not plain:
         raise CannotWrite("an average over windows of extents that only a run knows")
-    total = convolved(nodes, *_planes(nodes, x, found), None, found, 1)
+    total = convolved(nodes, *_planes(nodes, x, windows), None, windows, 1)
     out = nodes.reshape(total, [*nodes.dims(x)[:2], *nodes.dims(total)[2:]])
-    return out / _divisors(nodes, x, how, found)
+    return out / _divisors(nodes, x, spec, windows)
 
 
-def _planes(nodes: Nodes, x: Term, found: Sequence[Window]) -> tuple[Term, Term]:
+def _planes(nodes: Nodes, x: Term, windows: Sequence[Window]) -> tuple[Term, Term]:
     """The channels as images of their own, and a filter of ones."""
     dims = nodes.dims(x)
-    return nodes.reshape(x, [nodes.product(dims[:2]), 1, *dims[2:]]), nodes.constant(np.ones((1, 1, *(w.kernel for w in found)), x.dtype))
+    return nodes.reshape(x, [nodes.product(dims[:2]), 1, *dims[2:]]), nodes.constant(np.ones((1, 1, *(w.kernel for w in windows)), x.dtype))
 
 
-def _divisors(nodes: Nodes, like: Term, how: Any, found: Sequence[Window]) -> Term:
+def _divisors(nodes: Nodes, like: Term, spec: Any, windows: Sequence[Window]) -> Term:
     """How many elements each window counts."""
-    if not how.exclusive or not any(isinstance(e, Term) or e for w in found for e in (w.before, w.after)):
-        return nodes.like(prod(w.kernel for w in found), like)
+    if not spec.exclusive or not any(isinstance(e, Term) or e for w in windows for e in (w.before, w.after)):
+        return nodes.like(prod(w.kernel for w in windows), like)
     ones = nodes.full([1, 1, *nodes.dims(like)[2:]], 1, like.kind)
-    return convolved(nodes, ones, nodes.constant(np.ones((1, 1, *(w.kernel for w in found)), like.dtype)), None, found, 1)
+    return convolved(nodes, ones, nodes.constant(np.ones((1, 1, *(w.kernel for w in windows)), like.dtype)), None, windows, 1)
 
 
 def _along_axes(nodes: Nodes, matrices: Sequence[np.ndarray[Any, Any]], x: Term) -> Term:
@@ -395,11 +390,11 @@ def along(nodes: Nodes, matrix: Term, x: Term, axis: int) -> Term:
     return nodes.moved(nodes.matmul(nodes.moved(x, axis, -1), nodes.swapped(matrix)), -1, axis)
 
 
-def _adaptive_maxima(nodes: Nodes, x: Term, how: Any) -> Term:
+def _adaptive_maxima(nodes: Nodes, x: Term, spec: Any) -> Term:
     """Axis by axis, the maxima of slices."""
     if -1 in x.shape[2:]:
         raise CannotWrite("an adaptive pooling of extents that only a run knows")
-    for axis, bounds in enumerate(how.bounds(x.shape), 2):
+    for axis, bounds in enumerate(spec.bounds(x.shape), 2):
         parts = [nodes.reduce("Max", nodes.part(x, axis, start, stop), [axis], keep=True) for start, stop in bounds]
         x = nodes.concat(parts, axis)
     return x
@@ -408,51 +403,51 @@ def _adaptive_maxima(nodes: Nodes, x: Term, how: Any) -> Term:
 @writes("pool2d_spread", "pool3d_spread")
 def _spread(call: Call) -> Result:
     """The shares of the windows, added up where these overlap."""
-    nodes, how = call.nodes, _pooling(call)
-    x, like = (to_front(nodes, call[slot], how.data_format) for slot in ("X", "Like"))
-    if _is_global(how):
+    nodes, spec = call.nodes, _pooling(call)
+    x, like = (to_front(nodes, call[slot], spec.data_format) for slot in ("X", "Like"))
+    if _is_global(spec):
         count = nodes.product(nodes.dims(like)[2:])
         divisor = nodes.like(count, x) if isinstance(count, int) else nodes.cast(nodes.as_scalar(count), x.kind)
         out = nodes.expand(x / divisor, nodes.dims(like))
-    elif -1 not in like.shape[2:] and (how.adaptive or how.ceil_mode or x.kind != "float32"):
-        out = _along_axes(nodes, [m.T for m in averaging(how, like.shape, x.dtype)], x)
-    elif how.adaptive or how.ceil_mode:
+    elif -1 not in like.shape[2:] and (spec.adaptive or spec.ceil_mode or x.kind != "float32"):
+        out = _along_axes(nodes, [m.T for m in averaging(spec, like.shape, x.dtype)], x)
+    elif spec.adaptive or spec.ceil_mode:
         raise CannotWrite("an average over windows of extents that only a run knows")
     else:
-        found = windows(nodes, like, how.ksize, how)
-        share, ones = _planes(nodes, x / _divisors(nodes, like, how, found), found)
-        out = nodes.reshape(spread(nodes, share, ones, found, nodes.dims(like)[2:], 1), nodes.dims(like))
-    return from_front(nodes, out, how.data_format)
+        windows = windows_of(nodes, like, spec.ksize, spec)
+        share, ones = _planes(nodes, x / _divisors(nodes, like, spec, windows), windows)
+        out = nodes.reshape(spread(nodes, share, ones, windows, nodes.dims(like)[2:], 1), nodes.dims(like))
+    return from_front(nodes, out, spec.data_format)
 
 
 @writes("pool2d_scatter_max", "pool3d_scatter_max")
 def _scatter_max(call: Call) -> Result:
     """What was pooled, put where the maxima are."""
-    nodes, how = call.nodes, _pooling(call)
-    x, pooled = (to_front(nodes, call[slot], how.data_format) for slot in ("X", "Pooled"))
-    _, places, wide = _flat_places(nodes, x, how)
-    zeros = nodes.full([nodes.product(nodes.dims(wide))], 0, pooled.kind)
-    out = nodes.put(zeros, nodes.flatten(places), nodes.flatten(pooled), 0, "add")
+    nodes, spec = call.nodes, _pooling(call)
+    x, values = (to_front(nodes, call[slot], spec.data_format) for slot in ("X", "Pooled"))
+    _, places, wide = _flat_places(nodes, x, spec)
+    zeros = nodes.full([nodes.product(nodes.dims(wide))], 0, values.kind)
+    out = nodes.put(zeros, nodes.flatten(places), nodes.flatten(values), 0, "add")
     image = nodes.reshape(out, nodes.dims(wide))
-    return from_front(nodes, image if wide is x else _cropped(nodes, image, x, how), how.data_format)
+    return from_front(nodes, image if wide is x else _cropped(nodes, image, x, spec), spec.data_format)
 
 
 @writes("pool2d_gather_max", "pool3d_gather_max")
 def _gather_max(call: Call) -> Result:
-    nodes, how = call.nodes, _pooling(call)
-    x, image = (to_front(nodes, call[slot], how.data_format) for slot in ("X", "Image"))
-    _, places, wide = _flat_places(nodes, x, how)
+    nodes, spec = call.nodes, _pooling(call)
+    x, image = (to_front(nodes, call[slot], spec.data_format) for slot in ("X", "Image"))
+    _, places, wide = _flat_places(nodes, x, spec)
     if wide is not x:
-        found = windows(nodes, x, how.ksize, how)
-        image = nodes.pad(image, [w.before for w in found], [w.after for w in found], axes=list(range(2, x.ndim)))
-    return from_front(nodes, nodes.gather(nodes.flatten(image), places, 0), how.data_format)
+        windows = windows_of(nodes, x, spec.ksize, spec)
+        image = nodes.pad(image, [w.before for w in windows], [w.after for w in windows], axes=list(range(2, x.ndim)))
+    return from_front(nodes, nodes.gather(nodes.flatten(image), places, 0), spec.data_format)
 
 
 @writes("max_pool2d_with_index", "max_pool3d_with_index")
 def _with_index(call: Call) -> Result:
     """Places count from the beginning of the channel."""
-    nodes, how, x = call.nodes, _pooling(call), call["X"]
-    top, places, wide = _flat_places(nodes, x, how)
+    nodes, spec, x = call.nodes, _pooling(call), call["X"]
+    top, places, wide = _flat_places(nodes, x, spec)
     if wide is not x:
         raise CannotWrite("the places of maxima in an image whose padding only a run knows")
     size = nodes.product(nodes.dims(x)[2:])

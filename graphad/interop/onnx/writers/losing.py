@@ -17,7 +17,7 @@ def _counted(nodes: Nodes, label: Term, ignore: int) -> tuple[Term, Term]:
 
 @writes("nll_loss")
 def _nll(call: Call) -> Result:
-    x, nodes, weight, how = call["X"], call.nodes, call.get("Weight"), call.attr("reduction")
+    x, nodes, weight, reduction = call["X"], call.nodes, call.get("Weight"), call.attr("reduction")
     label = nodes.unsqueeze(call["Label"], [1])
     counts, classes = _counted(nodes, label, call.attr("ignore_index"))
     weights = nodes.cast(counts, x.kind)
@@ -25,10 +25,10 @@ def _nll(call: Call) -> Result:
         weights = nodes.gather(weight, classes, 0) * weights
     loss = nodes.squeeze(-nodes.take(x, classes, 1) * weights, [1])
     whole = nodes.reduce("Sum", nodes.squeeze(weights, [1]), range(loss.ndim))
-    if how == "none":
+    if reduction == "none":
         return [loss, nodes.like(0.0, x)]
     total = nodes.reduce("Sum", loss, range(loss.ndim))
-    return [total / on.where(on.equal(whole, 0.0), 1.0, whole) if how == "mean" else total, whole]
+    return [total / on.where(on.equal(whole, 0.0), 1.0, whole) if reduction == "mean" else total, whole]
 
 
 @writes("cross_entropy2")
@@ -85,7 +85,7 @@ def _focal(call: Call) -> Result:
     share = 1.0 / on.maximum(nodes.cast(nodes.as_scalar(call["FgNum"]), x.kind), 1.0)
     positive = nodes.cast(on.equal(number, label), x.kind)
     negative = (1.0 - positive) * nodes.cast(on.not_equal(label, -1), x.kind)
-    p, q = (nodes.elementwise("Sigmoid", each) for each in (x, -x))
+    p, q = (nodes.elementwise("Sigmoid", logit) for logit in (x, -x))
     of_class, of_others = on.power(q, gamma) * _log_sigmoid(x), on.power(p, gamma) * _log_sigmoid(-x)
     return -(positive * share * alpha * of_class) - negative * share * (1.0 - alpha) * of_others
 
@@ -126,26 +126,26 @@ def _smooth_l1(call: Call) -> Result:
 
 @writes("kldiv_loss")
 def _kl(call: Call) -> Result:
-    x, target, nodes, how = call["X"], call["Target"], call.nodes, call.attr("reduction")
+    x, target, nodes, reduction = call["X"], call["Target"], call.nodes, call.attr("reduction")
     positive = on.greater(target, 0.0)
     loss = on.where(positive, target * (on.log(on.where(positive, target, 1.0)) - x), 0.0)
-    if how == "none":
+    if reduction == "none":
         return loss
     total = nodes.reduce("Sum", loss, range(loss.ndim))
-    if how == "sum" or (how == "batchmean" and not x.ndim):
+    if reduction == "sum" or (reduction == "batchmean" and not x.ndim):
         return total
-    count = nodes.size(x) if how == "mean" else nodes.as_scalar(nodes.extent(x, 0))
+    count = nodes.size(x) if reduction == "mean" else nodes.as_scalar(nodes.extent(x, 0))
     return total / nodes.cast(count, x.kind)
 
 
 @writes("sigmoid_cross_entropy_with_logits")
 def _logits(call: Call) -> Result:
     x, label, nodes = call["X"], call["Label"], call.nodes
-    counted = on.not_equal(label, float(call.attr("ignore_index")))
-    loss = on.where(counted, on.maximum(x, 0.0) - x * label + on.log1p(on.exp(-on.abs(x))), 0.0)
+    is_counted = on.not_equal(label, float(call.attr("ignore_index")))
+    loss = on.where(is_counted, on.maximum(x, 0.0) - x * label + on.log1p(on.exp(-on.abs(x))), 0.0)
     if not call.attr("normalize"):
         return loss
-    number = nodes.cast(counted, x.kind)
+    number = nodes.cast(is_counted, x.kind)
     return loss / on.maximum(nodes.reduce("Sum", number, range(x.ndim)), 1e-5)
 
 
@@ -166,9 +166,9 @@ def _margin(call: Call) -> Result:
 def _cosine(call: Call) -> Result:
     x, y, nodes = call["X"], call["Y"], call.nodes
     axes = list(range(1, x.ndim))
-    lengths = [on.sqrt(nodes.reduce("Sum", each * each, axes, keep=True)) for each in (x, y)]
+    lengths = [on.sqrt(nodes.reduce("Sum", operand * operand, axes, keep=True)) for operand in (x, y)]
     cosine = nodes.reduce("Sum", (x / lengths[0]) * (y / lengths[1]), axes, keep=True)
-    return [nodes.reshape(each, [nodes.extent(each, 0), 1]) for each in (cosine, *lengths)]
+    return [nodes.reshape(value, [nodes.extent(value, 0), 1]) for value in (cosine, *lengths)]
 
 
 # -- cells ---------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def _lstm(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
     width = nodes.extent(call["C_prev"], 1)
     i, f, o, g = nodes.split(x, [width] * 4, 1)
-    i, f, o = (nodes.elementwise("Sigmoid", each) for each in (i, f + float(call.attr("forget_bias")), o))
+    i, f, o = (nodes.elementwise("Sigmoid", gate) for gate in (i, f + float(call.attr("forget_bias")), o))
     cell = f * call["C_prev"] + i * on.tanh(g)
     return [cell, o * on.tanh(cell)]
 
@@ -202,9 +202,9 @@ def _gru(call: Call) -> Result:
     candidate = nodes.reshape(nodes.part(flat, 0, 2 * width * width, 3 * width * width), [width, width])
     x = call["Input"] if bias is None else call["Input"] + bias
     xs, xc = nodes.split(x, [2 * width, width], 1)
-    both = _activated(nodes, xs + nodes.matmul(before, gates), call.attr("gate_activation"))
-    u, r = nodes.split(both, [width, width], 1)
+    gate_values = _activated(nodes, xs + nodes.matmul(before, gates), call.attr("gate_activation"))
+    u, r = nodes.split(gate_values, [width, width], 1)
     reset = r * before
     c = _activated(nodes, xc + nodes.matmul(reset, candidate), call.attr("activation"))
     hidden = u * before + (1.0 - u) * c if call.attr("origin_mode") else (1.0 - u) * before + u * c
-    return [nodes.concat([both, c], 1), reset, hidden]
+    return [nodes.concat([gate_values, c], 1), reset, hidden]

@@ -37,11 +37,11 @@ def _product(nodes: Nodes, x: Term, y: Term, trans_x: bool, trans_y: bool) -> Te
     """A vector beside a transposed matrix is made a matrix: onnxruntime 1.32 fuses the transposition wrongly."""
     turned_x, turned_y = trans_x and x.ndim > 1, trans_y and y.ndim > 1
     if turned_x and y.ndim == 1:
-        found = _product(nodes, x, nodes.unsqueeze(y, [1]), True, False)
-        return nodes.squeeze(found, [found.ndim - 1])
+        product = _product(nodes, x, nodes.unsqueeze(y, [1]), True, False)
+        return nodes.squeeze(product, [product.ndim - 1])
     if turned_y and x.ndim == 1:
-        found = _product(nodes, nodes.unsqueeze(x, [0]), y, False, True)
-        return nodes.squeeze(found, [found.ndim - 2])
+        product = _product(nodes, nodes.unsqueeze(x, [0]), y, False, True)
+        return nodes.squeeze(product, [product.ndim - 2])
     return nodes.matmul(nodes.swapped(x) if turned_x else x, nodes.swapped(y) if turned_y else y)
 
 
@@ -49,8 +49,8 @@ def _product(nodes: Nodes, x: Term, y: Term, trans_x: bool, trans_y: bool) -> Te
 def _old_matmul(call: Call) -> Result:
     nodes = call.nodes
     product = _product(nodes, call["X"], call["Y"], call.attr("transpose_X"), call.attr("transpose_Y"))
-    scaled = product if call.attr("alpha") == 1.0 else product * float(call.attr("alpha"))
-    return scaled if scaled.ndim else nodes.reshape(scaled, [1])
+    result = product if call.attr("alpha") == 1.0 else product * float(call.attr("alpha"))
+    return result if result.ndim else nodes.reshape(result, [1])
 
 
 @writes("bmm")
@@ -73,23 +73,23 @@ def _dot(call: Call) -> Result:
 def _addmm(call: Call) -> Result:
     """Scaled where a factor is not one."""
     product = call.nodes.matmul(call["X"], call["Y"])
-    given, alpha, beta = call["Input"], float(call.attr("Alpha")), float(call.attr("Beta"))
-    return (given if beta == 1.0 else given * beta) + (product if alpha == 1.0 else product * alpha)
+    summand, alpha, beta = call["Input"], float(call.attr("Alpha")), float(call.attr("Beta"))
+    return (summand if beta == 1.0 else summand * beta) + (product if alpha == 1.0 else product * alpha)
 
 
 @writes("einsum")
 def _einsum(call: Call) -> Result:
-    given, out = call.all("Operands"), call.output("Out")
-    if "..." in call.attr("equation") and len({each.ndim for each in given}) > 1:
+    operands, out = call.all("Operands"), call.output("Out")
+    if "..." in call.attr("equation") and len({operand.ndim for operand in operands}) > 1:
         raise CannotWrite("an ellipsis that stands for other axes in each operand")
-    return call.nodes.one("Einsum", given, given[0].kind, out.shape, equation=str(call.attr("equation")))
+    return call.nodes.one("Einsum", operands, operands[0].kind, out.shape, equation=str(call.attr("equation")))
 
 
 @writes("kron")
 def _kron(call: Call) -> Result:
     x, y, nodes = call["X"], call["Y"], call.nodes
     rank = max(x.ndim, y.ndim)
-    x, y = (nodes.unsqueeze(each, list(range(rank - each.ndim))) for each in (x, y))
+    x, y = (nodes.unsqueeze(operand, list(range(rank - operand.ndim))) for operand in (x, y))
     wide = nodes.unsqueeze(x, list(range(1, 2 * rank, 2))) * nodes.unsqueeze(y, list(range(0, 2 * rank, 2)))
     pairs = zip(nodes.dims(x), nodes.dims(y), strict=True)
     return nodes.reshape(wide, [nodes.product([a, b]) for a, b in pairs])
@@ -106,14 +106,14 @@ def _power(call: Call) -> Result:
     x, n, nodes = call["X"], call.attr("n"), call.nodes
     if n < 0:
         x, n = inverted(nodes, x), -n
-    found: Term | None = None
+    result: Term | None = None
     while n:
         if n % 2:
-            found = x if found is None else nodes.matmul(found, x)
+            result = x if result is None else nodes.matmul(result, x)
         n //= 2
         x = nodes.matmul(x, x) if n else x
-    if found is not None:
-        return found
+    if result is not None:
+        return result
     return nodes.expand(_identity(nodes, nodes.extent(x, -1), x.kind), nodes.dims(x))
 
 
@@ -132,19 +132,21 @@ def solved(nodes: Nodes, a: Term, b: Term) -> Term:
 
     def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
         left, right = carried
-        here = on.equal(row, step)  # [n]
+        at_step = on.equal(row, step)  # [n]
         column = _column(nodes, left, step)  # [..., n]
         candidates = nodes.where(on.less(row, step), nodes.like(-1.0, column), on.abs(column))
         pivot = on.equal(nodes.arg("ArgMax", candidates, -1), row)  # [..., n]
-        left, right = (_exchanged(nodes, each, here, pivot) for each in (left, right))
+        left, right = (_exchanged(nodes, matrix, at_step, pivot) for matrix in (left, right))
         factors = _column(nodes, left, step)
-        mask = nodes.unsqueeze(nodes.cast(here, left.kind), [1])
-        divisor = nodes.unsqueeze(nodes.reduce("Sum", factors * nodes.cast(here, left.kind), [factors.ndim - 1], keep=True), [factors.ndim])
-        others = nodes.unsqueeze(factors, [factors.ndim]) * (1.0 - mask)
+        mask = nodes.unsqueeze(nodes.cast(at_step, left.kind), [1])
+        divisor = nodes.unsqueeze(
+            nodes.reduce("Sum", factors * nodes.cast(at_step, left.kind), [factors.ndim - 1], keep=True), [factors.ndim]
+        )
+        multipliers = nodes.unsqueeze(factors, [factors.ndim]) * (1.0 - mask)
         out = []
-        for each in (left, right):
-            chosen = nodes.reduce("Sum", each * mask, [each.ndim - 2], keep=True) / divisor
-            out.append(each * (1.0 - mask) - others * chosen + mask * chosen)
+        for matrix in (left, right):
+            pivot_row = nodes.reduce("Sum", matrix * mask, [matrix.ndim - 2], keep=True) / divisor
+            out.append(matrix * (1.0 - mask) - multipliers * pivot_row + mask * pivot_row)
         return None, out, []
 
     return nodes.loop(extent, None, [a, b], body)[1]
@@ -156,9 +158,9 @@ def _column(nodes: Nodes, x: Term, step: Term) -> Term:
 
 def _exchanged(nodes: Nodes, x: Term, here: Term, pivot: Term) -> Term:
     """Two rows exchanged, each of them said by a mask."""
-    a, b = (nodes.cast(each, x.kind) for each in (here, pivot))
+    a, b = (nodes.cast(mask, x.kind) for mask in (here, pivot))
     a, b = nodes.unsqueeze(a, [a.ndim]), nodes.unsqueeze(b, [b.ndim])
-    first, second = (nodes.reduce("Sum", x * each, [x.ndim - 2], keep=True) for each in (a, b))
+    first, second = (nodes.reduce("Sum", x * mask, [x.ndim - 2], keep=True) for mask in (a, b))
     return x + (second - first) * a + (first - second) * b
 
 
@@ -178,8 +180,8 @@ def _solve(call: Call) -> Result:
     """A vector is one column."""
     x, y, nodes = call["X"], call["Y"], call.nodes
     if y.ndim == 1:
-        found = _broadcast_solved(nodes, x, nodes.unsqueeze(y, [1]))
-        return nodes.squeeze(found, [found.ndim - 1])
+        solution = _broadcast_solved(nodes, x, nodes.unsqueeze(y, [1]))
+        return nodes.squeeze(solution, [solution.ndim - 1])
     return _broadcast_solved(nodes, x, y)
 
 
@@ -197,10 +199,10 @@ def _triangular(call: Call) -> Result:
 def _broadcast_solved(nodes: Nodes, x: Term, y: Term) -> Term:
     """The axes before the last two of both are those of their broadcast."""
     lead = broadcast(x.sizes[:-2], y.sizes[:-2])
-    if any(not isinstance(each, int) for each in lead):
+    if any(not isinstance(size, int) for size in lead):
         return solved(nodes, x, y)
-    dims = [int(each) for each in lead if isinstance(each, int)]
-    wide = [nodes.expand(each, [*dims, *nodes.dims(each)[-2:]]) for each in (x, y)]
+    dims = [int(size) for size in lead if isinstance(size, int)]
+    wide = [nodes.expand(matrix, [*dims, *nodes.dims(matrix)[-2:]]) for matrix in (x, y)]
     return solved(nodes, *wide)
 
 
@@ -225,9 +227,9 @@ def _cholesky(call: Call) -> Result:
         column = _column(nodes, rest, step)
         below = nodes.cast(on.greater_equal(row, step), x.kind)
         corner = nodes.unsqueeze(nodes.gather(column, step, column.ndim - 1), [column.ndim - 1])
-        found = column * below / on.sqrt(corner)
-        product = nodes.unsqueeze(found, [found.ndim]) * nodes.unsqueeze(found, [found.ndim - 1])
-        return None, [rest - product], [found]
+        new_column = column * below / on.sqrt(corner)
+        product = nodes.unsqueeze(new_column, [new_column.ndim]) * nodes.unsqueeze(new_column, [new_column.ndim - 1])
+        return None, [rest - product], [new_column]
 
     columns = nodes.loop(extent, None, [x], body)[1]  # [n, ..., n]
     out = nodes.moved(columns, 0, -1)
@@ -266,13 +268,13 @@ def put_diagonal(nodes: Nodes, x: Term, dims: list[Dim], offset: int, a: int, b:
     rank = len(dims)
     a, b = a % rank, b % rank
     rows, columns = nodes.range(dims[a]), nodes.range(dims[b])
-    here = on.equal(nodes.unsqueeze(rows, [1]) + offset, columns)
+    is_diagonal = on.equal(nodes.unsqueeze(rows, [1]) + offset, columns)
     shift = max(offset, 0)
     at = on.minimum(on.maximum(columns - shift, 0), _less_one(nodes, nodes.extent(x, -1)))
     wide = nodes.gather(x, at, x.ndim - 1)
-    found = nodes.where(here, nodes.unsqueeze(wide, [wide.ndim - 1]), nodes.like(filler, x))
+    result = nodes.where(is_diagonal, nodes.unsqueeze(wide, [wide.ndim - 1]), nodes.like(filler, x))
     order = [i for i in range(rank) if i not in (a, b)] + [a, b]
-    return nodes.transpose(found, [order.index(i) for i in range(rank)])
+    return nodes.transpose(result, [order.index(i) for i in range(rank)])
 
 
 def _less_one(nodes: Nodes, extent: Dim) -> object:
@@ -322,5 +324,5 @@ def _diag(call: Call) -> Result:
 
 @writes("trace")
 def _trace(call: Call) -> Result:
-    found = taken_diagonal(call.nodes, call["Input"], call.attr("offset"), call.attr("axis1"), call.attr("axis2"))
-    return call.nodes.reduce("Sum", found, [found.ndim - 1])
+    diagonal = taken_diagonal(call.nodes, call["Input"], call.attr("offset"), call.attr("axis1"), call.attr("axis2"))
+    return call.nodes.reduce("Sum", diagonal, [diagonal.ndim - 1])

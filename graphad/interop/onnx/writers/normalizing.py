@@ -17,9 +17,9 @@ from graphad.ops.normalization import BatchNorm
 def moments(nodes: Nodes, x: Term, axes: Sequence[int], epsilon: float) -> tuple[Term, Term, Term, Term]:
     """x less its mean, the mean, the variance and its inverse square root, the axes kept."""
     mean = nodes.reduce("Mean", x, axes, keep=True)
-    centered = x - mean
-    variance = nodes.reduce("Mean", centered * centered, axes, keep=True)
-    return centered, mean, variance, 1.0 / on.sqrt(variance + epsilon)
+    deviations = x - mean
+    variance = nodes.reduce("Mean", deviations * deviations, axes, keep=True)
+    return deviations, mean, variance, 1.0 / on.sqrt(variance + epsilon)
 
 
 def _along(nodes: Nodes, x: Term, vector: Term, axis: int) -> Term:
@@ -46,11 +46,11 @@ def _batch_norm(call: Call) -> Result:
             hat = (x - _along(nodes, x, mean, axis)) / on.sqrt(_along(nodes, x, variance, axis) + epsilon)
             y = _affine(nodes, hat, scale, bias, axis)
         return [y, mean, variance, mean, 1.0 / on.sqrt(variance + epsilon), reserve]
-    centered, own, spread, inverse = moments(nodes, x, norm.dim(x.ndim), epsilon)
-    y = _affine(nodes, centered * inverse, scale, bias, axis)
-    flat = [nodes.reshape(each, nodes.dims(scale)) for each in (own, spread, inverse)]
-    kept, moved = float(norm.momentum), 1 - float(norm.momentum)
-    return [y, mean * kept + flat[0] * moved, variance * kept + flat[1] * moved, flat[0], flat[2], reserve]
+    deviations, batch_mean, batch_variance, inverse = moments(nodes, x, norm.dim(x.ndim), epsilon)
+    y = _affine(nodes, deviations * inverse, scale, bias, axis)
+    flat = [nodes.reshape(statistic, nodes.dims(scale)) for statistic in (batch_mean, batch_variance, inverse)]
+    momentum, share = float(norm.momentum), 1 - float(norm.momentum)
+    return [y, mean * momentum + flat[0] * share, variance * momentum + flat[1] * share, flat[0], flat[2], reserve]
 
 
 @writes("layer_norm")
@@ -61,10 +61,10 @@ def _layer_norm(call: Call) -> Result:
     rows = nodes.dims(x)[begin:]
     plain = scale is not None and not any(call.is_read(slot) for slot in ("Mean", "Variance"))
     if plain and scale is not None:
-        given = [x, nodes.reshape(scale, rows), *([] if bias is None else [nodes.reshape(bias, rows)])]
-        return [nodes.one("LayerNormalization", given, x.kind, x.sizes, axis=begin, epsilon=epsilon), None, None]
-    centered, mean, variance, inverse = moments(nodes, x, range(begin, x.ndim), epsilon)
-    y = centered * inverse
+        operands = [x, nodes.reshape(scale, rows), *([] if bias is None else [nodes.reshape(bias, rows)])]
+        return [nodes.one("LayerNormalization", operands, x.kind, x.sizes, axis=begin, epsilon=epsilon), None, None]
+    deviations, mean, variance, inverse = moments(nodes, x, range(begin, x.ndim), epsilon)
+    y = deviations * inverse
     y = y if scale is None else y * nodes.reshape(scale, rows)
     y = y if bias is None else y + nodes.reshape(bias, rows)
     last = list(range(begin, x.ndim))
@@ -74,8 +74,8 @@ def _layer_norm(call: Call) -> Result:
 @writes("instance_norm")
 def _instance_norm(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
-    centered, mean, _, inverse = moments(nodes, x, range(2, x.ndim), float(call.attr("epsilon")))
-    y = _affine(nodes, centered * inverse, call.get("Scale"), call.get("Bias"), 1)
+    deviations, mean, _, inverse = moments(nodes, x, range(2, x.ndim), float(call.attr("epsilon")))
+    y = _affine(nodes, deviations * inverse, call.get("Scale"), call.get("Bias"), 1)
     return [y, nodes.flatten(mean), nodes.flatten(inverse)]
 
 
@@ -85,9 +85,9 @@ def _group_norm(call: Call) -> Result:
     dims = nodes.dims(x)
     rest = nodes.product(dims[1:])
     width = rest // groups if isinstance(rest, int) else on.floor_divide(rest, groups)
-    grouped = nodes.reshape(x, [dims[0], groups, width])
-    centered, mean, variance, inverse = moments(nodes, grouped, [2], float(call.attr("epsilon")))
-    y = _affine(nodes, nodes.reshape(centered * inverse, dims), call.get("Scale"), call.get("Bias"), 1)
+    blocks = nodes.reshape(x, [dims[0], groups, width])
+    deviations, mean, variance, inverse = moments(nodes, blocks, [2], float(call.attr("epsilon")))
+    y = _affine(nodes, nodes.reshape(deviations * inverse, dims), call.get("Scale"), call.get("Bias"), 1)
     return [y, nodes.squeeze(mean, [2]), nodes.squeeze(variance, [2])]
 
 

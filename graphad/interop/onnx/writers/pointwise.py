@@ -44,7 +44,7 @@ def _with(type: str, **renamed: str) -> Writer:
     """An activation with attributes: its own name -> ONNX's."""
 
     def writer(call: Call) -> Result:
-        attrs = {theirs: float(call.attr(ours)) for ours, theirs in renamed.items()}
+        attrs = {onnx_name: float(call.attr(name)) for name, onnx_name in renamed.items()}
         x = call["X"]
         return call.nodes.one(type, [x], x.kind, x.sizes, **attrs)
 
@@ -82,10 +82,10 @@ def _where(call: Call) -> Result:
 
 @writes("sum")
 def _sum(call: Call) -> Result:
-    first, *others = [each for each in call.inputs["X"] if each is not None]
+    first, *rest = [part for part in call.inputs["X"] if part is not None]
     total: Term | Stack = first
-    for each in others:
-        total = added(call.nodes, total, each) if isinstance(total, Stack) else total + each
+    for part in rest:
+        total = added(call.nodes, total, part) if isinstance(total, Stack) else total + part
     return total
 
 
@@ -102,8 +102,8 @@ def _scale(call: Call) -> Result:
     if scale == -1.0 and not bias and x.kind not in ("uint8", "bool"):
         return call.nodes.elementwise("Neg", x)
     steps = [("Mul", scale, 1.0), ("Add", bias, 0.0)]
-    for type, number, nothing in steps if call.attr("bias_after_scale") else steps[::-1]:
-        if number != nothing:
+    for type, number, neutral in steps if call.attr("bias_after_scale") else steps[::-1]:
+        if number != neutral:
             x = call.nodes.elementwise(type, x, call.nodes.like(number, x))
     return call.nodes.one("Identity", [x], x.kind, x.sizes) if x is call["X"] else x
 
@@ -121,7 +121,7 @@ def _clip(call: Call) -> Result:
     """Bounds of one element, whatever their axes are."""
     x, nodes = call["X"], call.nodes
     bounds = [
-        nodes.like(call.attr(name), x) if (given := call.get(slot)) is None else nodes.as_scalar(given)
+        nodes.like(call.attr(name), x) if (bound := call.get(slot)) is None else nodes.as_scalar(bound)
         for slot, name in (("Min", "min"), ("Max", "max"))
     ]
     return on.minimum(on.maximum(x, bounds[0]), bounds[1])
@@ -165,8 +165,8 @@ def _over_axis(function: np.ufunc | None) -> Writer:
         y = aligned(call, x, call["Y"], int(call.attr("axis")))
         if function is None:
             return _quotient(x, y)
-        found: Term = function(x, y)
-        return found
+        result: Term = function(x, y)
+        return result
 
     return writer
 

@@ -30,7 +30,7 @@ def _normal(call: Call, dims: list[Dim], dtype: str) -> Term:
 def _drawn(nodes: Nodes, type: str, dims: list[Dim], dtype: str, attrs: dict[str, object]) -> Term:
     if dtype == "float16":
         return nodes.cast(_drawn(nodes, type, dims, "float32", attrs), dtype)
-    if all(isinstance(each, int) for each in dims):
+    if all(isinstance(dim, int) for dim in dims):
         return nodes.one(type, [], dtype, dims, dtype=np.dtype(dtype), shape=list(dims), **attrs)
     like = nodes.full(dims, 0, dtype)
     return nodes.one(f"{type}Like", [like], dtype, like.sizes, dtype=np.dtype(dtype), **attrs)
@@ -60,8 +60,8 @@ def _gaussian_like(call: Call) -> Result:
 def _integers(call: Call) -> Result:
     """Whole numbers from the lower bound up to the upper one, which is left out."""
     low, high = call.attr("low"), call.attr("high")
-    drawn = on.floor(_uniform(call, list(call.attr("shape")), low, high, "float64"))
-    return call.nodes.cast(on.minimum(drawn, float(high - 1)), call.output("Out").dtype)
+    numbers = on.floor(_uniform(call, list(call.attr("shape")), low, high, "float64"))
+    return call.nodes.cast(on.minimum(numbers, float(high - 1)), call.output("Out").dtype)
 
 
 @writes("bernoulli")
@@ -76,8 +76,8 @@ def _dropout(call: Call) -> Result:
     x, nodes, p = call["X"], call.nodes, float(call.attr("dropout_prob"))
     scale = _kept_scale(p, call.attr("is_test"), call.attr("dropout_implementation"))
     if call.attr("is_test"):
-        kept = nodes.full(nodes.dims(x), 1, "uint8")
-        return [nodes.one("Identity", [x], x.kind, x.sizes) if scale == 1.0 else x * scale, kept]
-    drawn = nodes.one("RandomUniformLike", [x], "float32", x.sizes, dtype=np.dtype("float32"), low=0.0, high=1.0, **_seed(call))
-    mask = nodes.cast(on.greater_equal(drawn, p), "uint8")
+        ones = nodes.full(nodes.dims(x), 1, "uint8")
+        return [nodes.one("Identity", [x], x.kind, x.sizes) if scale == 1.0 else x * scale, ones]
+    numbers = nodes.one("RandomUniformLike", [x], "float32", x.sizes, dtype=np.dtype("float32"), low=0.0, high=1.0, **_seed(call))
+    mask = nodes.cast(on.greater_equal(numbers, p), "uint8")
     return [x * (nodes.cast(mask, x.kind) * scale), mask]

@@ -66,8 +66,8 @@ def _log_sum(call: Call) -> Result:
     axes = list(reduced_axes(x.ndim, call.attr("axis"), call.attr("reduce_all")))
     top = nodes.reduce("Max", x, axes, keep=True)
     top = on.where(on.isfinite(top), top, 0.0)
-    found = on.log(nodes.reduce("Sum", on.exp(x - top), axes, keep=True)) + top
-    return found if keep else nodes.squeeze(found, axes)
+    result = on.log(nodes.reduce("Sum", on.exp(x - top), axes, keep=True)) + top
+    return result if keep else nodes.squeeze(result, axes)
 
 
 @writes("p_norm")
@@ -94,8 +94,8 @@ def _arg(call: Call) -> Result:
         return nodes.constant(np.zeros((), "int64"))
     if not call.attr("flatten"):
         return nodes.arg(kind, x, call.attr("axis"), bool(call.attr("keepdims")))
-    found = nodes.arg(kind, nodes.flatten(x), 0, keep=False)
-    return nodes.reshape(found, [1] * x.ndim) if call.attr("keepdims") else found
+    place = nodes.arg(kind, nodes.flatten(x), 0, keep=False)
+    return nodes.reshape(place, [1] * x.ndim) if call.attr("keepdims") else place
 
 
 @writes("softmax", "log_softmax")
@@ -111,8 +111,8 @@ def _softmax(call: Call) -> Result:
 @writes("equal_all", "allclose")
 def _all_equal(call: Call) -> Result:
     nodes = call.nodes
-    same = on.equal(call["X"], call["Y"]) if call.type == "equal_all" else _close(call)
-    number = nodes.cast(same, "int32")
+    are_equal = on.equal(call["X"], call["Y"]) if call.type == "equal_all" else _close(call)
+    number = nodes.cast(are_equal, "int32")
     return nodes.cast(nodes.reduce("Min", number, range(number.ndim)), "bool")
 
 
@@ -124,14 +124,14 @@ def _is_close(call: Call) -> Result:
 def _close(call: Call) -> Term:
     x, y, nodes = call["Input"], call["Other"], call.nodes
     relative, absolute = (
-        float(call.attr(name)) if (given := call.get(slot)) is None else nodes.cast(nodes.as_scalar(given), x.kind)
+        float(call.attr(name)) if (bound := call.get(slot)) is None else nodes.cast(nodes.as_scalar(bound), x.kind)
         for slot, name in (("Rtol", "rtol"), ("Atol", "atol"))
     )
     within = on.less_equal(on.abs(x - y), on.abs(y) * relative + absolute)
-    same = on.logical_or(on.equal(x, y), on.logical_and(within, on.isfinite(y)))
+    are_close = on.logical_or(on.equal(x, y), on.logical_and(within, on.isfinite(y)))
     if call.attr("equal_nan"):
-        same = on.logical_or(same, on.logical_and(on.isnan(x), on.isnan(y)))
-    return same
+        are_close = on.logical_or(are_close, on.logical_and(on.isnan(x), on.isnan(y)))
+    return are_close
 
 
 # -- running -------------------------------------------------------------------------------------
@@ -150,9 +150,9 @@ def _cumsum(call: Call) -> Result:
     nodes, (x, axis) = call.nodes, _row(call)
     wide = nodes.cast(x, "int64") if not x.is_float else x
     attrs = {"exclusive": int(call.attr("exclusive")), "reverse": int(call.attr("reverse"))}
-    found = nodes.one("CumSum", [wide, nodes.constant(np.asarray(axis))], wide.kind, wide.sizes, **attrs)
-    found = nodes.cast(found, x.kind)
-    return found if call.attr("flatten") or call["X"].ndim else nodes.reshape(found, [])
+    sums = nodes.one("CumSum", [wide, nodes.constant(np.asarray(axis))], wide.kind, wide.sizes, **attrs)
+    sums = nodes.cast(sums, x.kind)
+    return sums if call.attr("flatten") or call["X"].ndim else nodes.reshape(sums, [])
 
 
 def running(
@@ -167,13 +167,13 @@ def running(
     """What a function of the result so far and of the next slices gives, at each place along an axis."""
     if 0 in rows[0].shape:  # some processors stop there
         return nodes.copied(rows[0])
-    first = nodes.full([each for i, each in enumerate(nodes.dims(rows[0])) if i != axis], start, rows[0].kind)
+    first = nodes.full([size for i, size in enumerate(nodes.dims(rows[0])) if i != axis], start, rows[0].kind)
     if rows[0].shape[axis] == -1:
         return _looped(nodes, rows, axis, step, first, backward, exclusive)
 
     def body(carried: list[Term], slices: list[Term]) -> tuple[list[Term], list[Term]]:
-        found = step(carried[0], *slices)
-        return [found], [nodes.copied(carried[0] if exclusive else found)]
+        result = step(carried[0], *slices)
+        return [result], [nodes.copied(carried[0] if exclusive else result)]
 
     return nodes.scan([first], rows, body, axis, backward)[1]
 
@@ -184,19 +184,19 @@ def _looped(nodes: Nodes, rows: list[Term], axis: int, step: Callable[..., Term]
 
     def body(i: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
         place = count - 1 - i if backward else i
-        found = step(carried[0], *(nodes.gather(each, place, axis) for each in rows))
-        return None, [found], [nodes.copied(carried[0] if exclusive else found)]
+        result = step(carried[0], *(nodes.gather(row, place, axis) for row in rows))
+        return None, [result], [nodes.copied(carried[0] if exclusive else result)]
 
-    stacked = nodes.loop(count, None, [first], body)[1]
-    return nodes.reshape(nodes.moved(nodes.flip(stacked, [0]) if backward else stacked, 0, axis), nodes.dims(rows[0]))
+    results = nodes.loop(count, None, [first], body)[1]
+    return nodes.reshape(nodes.moved(nodes.flip(results, [0]) if backward else results, 0, axis), nodes.dims(rows[0]))
 
 
 @writes("cumprod")
 def _cumprod(call: Call) -> Result:
     x, axis = call["X"], call.attr("dim") % call["X"].ndim
     wide = call.nodes.cast(x, "float64") if x.is_float else call.nodes.cast(x, "int64")
-    found = running(call.nodes, [wide], axis, lambda total, each: total * each, 1.0, call.attr("reverse"), call.attr("exclusive"))
-    return call.nodes.cast(found, x.kind)
+    products = running(call.nodes, [wide], axis, lambda total, each: total * each, 1.0, call.attr("reverse"), call.attr("exclusive"))
+    return call.nodes.cast(products, x.kind)
 
 
 @writes("linear_recurrence")
@@ -210,8 +210,8 @@ def _recurrence(call: Call) -> Result:
 @writes("logcumsumexp")
 def _log_running(call: Call) -> Result:
     nodes, (x, axis) = call.nodes, _row(call)
-    found = running(nodes, [x], axis, lambda total, each: on.logaddexp(total, each), -math.inf, call.attr("reverse"))
-    return found if call.attr("flatten") or call["X"].ndim else nodes.reshape(found, [])
+    result = running(nodes, [x], axis, lambda total, each: on.logaddexp(total, each), -math.inf, call.attr("reverse"))
+    return result if call.attr("flatten") or call["X"].ndim else nodes.reshape(result, [])
 
 
 @writes("window_sum")
@@ -226,8 +226,8 @@ def window_summed(nodes: Nodes, x: Term, axis: int, half: int) -> Term:
     extent = nodes.extent(x, axis)
     parts = [nodes.part(wide, axis, i, extent + i) for i in range(2 * half + 1)]
     total = parts[0]
-    for each in parts[1:]:
-        total = total + each
+    for part in parts[1:]:
+        total = total + part
     total.sizes, total.shape = x.sizes, x.shape
     return total
 
@@ -266,5 +266,5 @@ def _unique(call: Call) -> Result:
         attrs["axis"] = axis[0] % x.ndim
     shape = [-1 if i == axis[0] % x.ndim else e for i, e in enumerate(x.shape)] if axis else [-1]
     wide = x if x.is_float or x.kind == "int64" else nodes.cast(x, "int64")
-    out, *others = nodes.node("Unique", [wide], [(wide.kind, shape), *[("int64", [-1])] * 3], **attrs)
-    return [nodes.cast(out, x.kind), *others]
+    out, *places = nodes.node("Unique", [wide], [(wide.kind, shape), *[("int64", [-1])] * 3], **attrs)
+    return [nodes.cast(out, x.kind), *places]

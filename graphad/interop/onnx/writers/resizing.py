@@ -16,41 +16,41 @@ from graphad.ops.vision import CUBIC, METHODS, FirstInterpolation, Interpolation
 # Every method is a product with one matrix ``[new, old]`` for each spatial axis: a constant, or made of the extents by a run.
 
 
-def _matrix(nodes: Nodes, how: Resampling, old: Dim, new: Dim, scale: float, dtype: Any) -> Term:
+def _matrix(nodes: Nodes, spec: Resampling, old: Dim, new: Dim, scale: float, dtype: Any) -> Term:
     if isinstance(old, int) and isinstance(new, int):
-        return nodes.constant(how.matrix(old, new, scale, dtype))
+        return nodes.constant(spec.matrix(old, new, scale, dtype))
     kind = dtype.name
     last = nodes.cast(nodes.as_scalar(old), kind) - 1.0
     columns = nodes.cast(nodes.range(old), kind)
-    found: Term | None = None
-    for place, weight in _picked(nodes, how, old, new, scale, kind, last):
+    matrix: Term | None = None
+    for place, weight in _picked(nodes, spec, old, new, scale, kind, last):
         at = on.minimum(on.maximum(place, 0.0), last)
-        hit = nodes.cast(on.equal(nodes.unsqueeze(at, [1]), columns), kind)
-        share = hit if weight is None else hit * nodes.unsqueeze(weight, [1])
-        found = share if found is None else found + share
-    assert found is not None
-    return found
+        mask = nodes.cast(on.equal(nodes.unsqueeze(at, [1]), columns), kind)
+        share = mask if weight is None else mask * nodes.unsqueeze(weight, [1])
+        matrix = share if matrix is None else matrix + share
+    assert matrix is not None
+    return matrix
 
 
-def _positions(nodes: Nodes, how: Resampling, old: Dim, new: Dim, scale: float, kind: str, shift: float) -> Term:
+def _positions(nodes: Nodes, spec: Resampling, old: Dim, new: Dim, scale: float, kind: str, shift: float) -> Term:
     k = nodes.cast(nodes.range(new), kind) + shift
-    a, b = (nodes.cast(nodes.as_scalar(each), kind) for each in (old, new))
-    at = k * (a - 1.0) / on.maximum(b - 1.0, 1.0) if how.align_corners else k / scale if scale > 0 else k * a / b
+    a, b = (nodes.cast(nodes.as_scalar(size), kind) for size in (old, new))
+    at = k * (a - 1.0) / on.maximum(b - 1.0, 1.0) if spec.align_corners else k / scale if scale > 0 else k * a / b
     return on.where(on.greater(b, 1.0), at, 0.0)
 
 
-def _picked(nodes: Nodes, how: Resampling, old: Dim, new: Dim, scale: float, kind: str, last: Term) -> list[tuple[Term, Term | None]]:
+def _picked(nodes: Nodes, spec: Resampling, old: Dim, new: Dim, scale: float, kind: str, last: Term) -> list[tuple[Term, Term | None]]:
     """The elements of the old axis that each of the new one is made of, and their weights."""
-    at = _positions(nodes, how, old, new, scale, kind, 0.0)
-    if how.interp_method == "nearest":
-        return [(on.floor(at + (0.5 if how.align_corners else 0.0)), None)]
-    centred = _positions(nodes, how, old, new, scale, kind, 0.5) - 0.5
-    if how.interp_method == "bicubic":
-        at = at if how.align_corners else centred
+    at = _positions(nodes, spec, old, new, scale, kind, 0.0)
+    if spec.interp_method == "nearest":
+        return [(on.floor(at + (0.5 if spec.align_corners else 0.0)), None)]
+    center_positions = _positions(nodes, spec, old, new, scale, kind, 0.5) - 0.5
+    if spec.interp_method == "bicubic":
+        at = at if spec.align_corners else center_positions
         base = on.floor(at)
         t = at - base
         return [(base - 1.0, _far(t + 1.0)), (base, _near(t)), (base + 1.0, _near(1.0 - t)), (base + 2.0, _far(2.0 - t))]
-    at = on.maximum(centred, 0.0) if how.align_mode == 0 and not how.align_corners else at
+    at = on.maximum(center_positions, 0.0) if spec.align_mode == 0 and not spec.align_corners else at
     low = on.minimum(on.floor(at), last)
     return [(low, 1.0 - (at - low)), (low + 1.0, at - low)]
 
@@ -63,32 +63,32 @@ def _far(x: Term) -> Term:
     return ((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC
 
 
-def _resized(nodes: Nodes, x: Term, how: Resampling, old: list[Dim], new: list[Dim], back: bool) -> Term:
+def _resized(nodes: Nodes, x: Term, spec: Resampling, old: list[Dim], new: list[Dim], back: bool) -> Term:
     """x multiplied along each spatial axis, or by the transposes of the matrices."""
-    scales = _scales(how.scale, len(old))
+    scales = _scales(spec.scale, len(old))
     for axis, (a, b, scale) in enumerate(zip(old, new, scales, strict=True), 2):
-        matrix = _matrix(nodes, how, a, b, scale, x.dtype)
+        matrix = _matrix(nodes, spec, a, b, scale, x.dtype)
         x = along(nodes, nodes.swapped(matrix) if back else matrix, x, axis)
     return x
 
 
 def _known_scale(call: Call, scale: list[float]) -> list[float]:
-    given = call.get("Scale")
-    if given is None:
+    tensor = call.get("Scale")
+    if tensor is None:
         return scale
-    if given.array is None:
+    if tensor.array is None:
         raise CannotWrite("the scale is not known before a run")
-    return [float(each) for each in given.array.ravel()]
+    return [float(factor) for factor in tensor.array.ravel()]
 
 
 @writes("resample", "resample_spread")
 def _resample(call: Call) -> Result:
     nodes, back = call.nodes, call.type == "resample_spread"
-    how = Resampling(**{**call.attrs, "scale": _known_scale(call, call.attr("scale"))})
-    x, like = (to_front(nodes, call[slot], how.data_layout) for slot in ("X", "Like"))
+    spec = Resampling(**{**call.attrs, "scale": _known_scale(call, call.attr("scale"))})
+    x, like = (to_front(nodes, call[slot], spec.data_layout) for slot in ("X", "Like"))
     sides = (nodes.dims(like)[2:], nodes.dims(x)[2:])
     old, new = sides if back else sides[::-1]
-    return from_front(nodes, _resized(nodes, x, how, old, new, back), how.data_layout)
+    return from_front(nodes, _resized(nodes, x, spec, old, new, back), spec.data_layout)
 
 
 @writes(*(f"{method}_interp{version}" for method in METHODS for version in ("", "_v2")))
@@ -98,18 +98,18 @@ def _interp(call: Call) -> Result:
     x = to_front(nodes, call["X"], spec.data_layout)
     scales = [] if call.inputs.get("SizeTensor") else _known_scale(call, spec.scales)
     new = _new_extents(call, spec, x, scales)
-    how = Resampling(**spec.resampling(scales if second else ()))
-    return from_front(nodes, _resized(nodes, x, how, nodes.dims(x)[2:], new, False), spec.data_layout)
+    resampling = Resampling(**spec.resampling(scales if second else ()))
+    return from_front(nodes, _resized(nodes, x, resampling, nodes.dims(x)[2:], new, False), spec.data_layout)
 
 
 def _new_extents(call: Call, spec: Interpolation, x: Term, scales: list[float]) -> list[Dim]:
     nodes, rank = call.nodes, x.ndim - 2
     if call.inputs.get("SizeTensor"):
-        return [nodes.as_vector(each) if each.array is None else int(each.array.ravel()[0]) for each in call.all("SizeTensor")]
+        return [nodes.as_vector(term) if term.array is None else int(term.array.ravel()[0]) for term in call.all("SizeTensor")]
     size = call.get("OutSize")
     if size is not None:
         if size.array is not None:
-            return [int(each) for each in size.array.ravel()]
+            return [int(number) for number in size.array.ravel()]
         return [nodes.part(nodes.cast(size, "int64"), 0, i, i + 1) for i in range(rank)]
     if not scales or -1 not in x.shape[2:]:
         return list(spec.extents(x.shape[2:], scales))
@@ -132,13 +132,13 @@ def _shuffle(call: Call) -> Result:
     sizes = [
         n,
         *(
-            each if not isinstance(each, int) or each == -1 else each * f if f > 0 else each // (r * r)
-            for each, f in ((c, 0), (h, r), (w, r))
+            size if not isinstance(size, int) or size == -1 else size * f if f > 0 else size // (r * r)
+            for size, f in ((c, 0), (h, r), (w, r))
         ),
     ]
-    sizes = [each if isinstance(each, int) else -1 for each in sizes]
-    found = nodes.one("DepthToSpace", [x], x.kind, sizes, blocksize=r, mode="CRD")
-    return from_front(nodes, found, call.attr("data_format"))
+    sizes = [size if isinstance(size, int) else -1 for size in sizes]
+    result = nodes.one("DepthToSpace", [x], x.kind, sizes, blocksize=r, mode="CRD")
+    return from_front(nodes, result, call.attr("data_format"))
 
 
 @writes("pixel_unshuffle")
@@ -147,18 +147,18 @@ def _unshuffle(call: Call) -> Result:
     x = to_front(nodes, call["X"], call.attr("data_format"))
     n, c, h, w = nodes.dims(x)
     rows, columns = (e // r if isinstance(e, int) else on.floor_divide(e, r) for e in (h, w))
-    split = nodes.reshape(x, [n, c, rows, r, columns, r])
-    turned = nodes.transpose(split, [0, 1, 3, 5, 2, 4])
-    found = nodes.reshape(turned, [n, nodes.product([c, r * r]), rows, columns])
-    return from_front(nodes, found, call.attr("data_format"))
+    blocks = nodes.reshape(x, [n, c, rows, r, columns, r])
+    planes = nodes.transpose(blocks, [0, 1, 3, 5, 2, 4])
+    result = nodes.reshape(planes, [n, nodes.product([c, r * r]), rows, columns])
+    return from_front(nodes, result, call.attr("data_format"))
 
 
 @writes("shuffle_channel")
 def _shuffle_channel(call: Call) -> Result:
     x, nodes, group = call["X"], call.nodes, int(call.attr("group"))
     dims = nodes.dims(x)
-    split = nodes.reshape(x, [dims[0], group, x.shape[1] // group, *dims[2:]])
-    return nodes.reshape(nodes.transpose(split, [0, 2, 1, 3, 4]), dims)
+    groups = nodes.reshape(x, [dims[0], group, x.shape[1] // group, *dims[2:]])
+    return nodes.reshape(nodes.transpose(groups, [0, 2, 1, 3, 4]), dims)
 
 
 @writes("maxout", "maxout_index")
@@ -183,8 +183,8 @@ def _maxout(call: Call) -> Result:
 def _affine_grid(call: Call) -> Result:
     theta, nodes, shape = call["Theta"], call.nodes, call.attr("output_shape")
     points = nodes.constant(_homogeneous(shape, call.attr("align_corners"), theta.dtype))
-    found = nodes.matmul(points, nodes.swapped(theta))
-    return nodes.reshape(found, [nodes.extent(theta, 0), *shape[2:], 2])
+    grid = nodes.matmul(points, nodes.swapped(theta))
+    return nodes.reshape(grid, [nodes.extent(theta, 0), *shape[2:], 2])
 
 
 @writes("affine_grid_spread")

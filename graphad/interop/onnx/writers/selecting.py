@@ -40,8 +40,8 @@ def added_at(nodes: Nodes, x: Term, index: Term, values: Term, axis: int) -> Ter
     if index.ndim == 0:
         index, values = nodes.unsqueeze(index, [0]), nodes.unsqueeze(values, [axis])
     places = nodes.unsqueeze(nodes.cast(_row(nodes, index), "int64"), [1])
-    found = nodes.scatter(nodes.moved(x, axis, 0), places, nodes.moved(values, axis, 0), "add")
-    return nodes.moved(found, 0, axis)
+    rows = nodes.scatter(nodes.moved(x, axis, 0), places, nodes.moved(values, axis, 0), "add")
+    return nodes.moved(rows, 0, axis)
 
 
 @writes("index_add")
@@ -63,8 +63,8 @@ def _scatter(call: Call) -> Result:
     places = nodes.reshape(nodes.cast(ids, "int64"), [nodes.extent(ids, 0), 1])
     if call.attr("overwrite"):
         return nodes.scatter(x, places, call["Updates"])
-    cleared = nodes.scatter(x, places, on.zeros_like(call["Updates"]))
-    return nodes.scatter(cleared, places, call["Updates"], "add")
+    base = nodes.scatter(x, places, on.zeros_like(call["Updates"]))
+    return nodes.scatter(base, places, call["Updates"], "add")
 
 
 # -- by coordinates ------------------------------------------------------------------------------
@@ -106,26 +106,26 @@ _HOW = {"assign": "none", "add": "add", "mul": "mul", "multiply": "mul", "amin":
 @writes("put_along_axis")
 def _put(call: Call) -> Result:
     x, index, values, nodes = call["Input"], call["Index"], call["Value"], call.nodes
-    axis, how, own = call.attr("Axis"), call.attr("Reduce"), bool(call.attr("Include_self"))
+    axis, reduction, include_self = call.attr("Axis"), call.attr("Reduce"), bool(call.attr("Include_self"))
     start = x
-    if not own and how != "assign":
-        start = nodes.put(x, index, nodes.full(nodes.dims(index), _neutral(how, x), x.kind), axis)
-    found = nodes.put(start, index, values, axis, _HOW[how])
-    if how != "mean":
-        return found
+    if not include_self and reduction != "assign":
+        start = nodes.put(x, index, nodes.full(nodes.dims(index), _neutral(reduction, x), x.kind), axis)
+    result = nodes.put(start, index, values, axis, _HOW[reduction])
+    if reduction != "mean":
+        return result
     ones = nodes.full(nodes.dims(index), 1, "int64")
     hits = nodes.put(nodes.full(nodes.dims(x), 0, "int64"), index, ones, axis, "add")
-    count = nodes.cast(on.where(on.greater(hits, 0), hits + int(own), 1), x.kind)
-    return found / count if x.is_float else on.floor_divide(found, count)
+    count = nodes.cast(on.where(on.greater(hits, 0), hits + int(include_self), 1), x.kind)
+    return result / count if x.is_float else on.floor_divide(result, count)
 
 
-def _neutral(how: str, x: Term) -> float:
-    if how in ("amin", "amax"):
+def _neutral(reduction: str, x: Term) -> float:
+    if reduction in ("amin", "amax"):
         if x.is_float:
-            return float("inf") if how == "amin" else float("-inf")
+            return float("inf") if reduction == "amin" else float("-inf")
         limits = np.iinfo(x.kind)
-        return int(limits.max if how == "amin" else limits.min)
-    return 1 if how in ("mul", "multiply") else 0
+        return int(limits.max if reduction == "amin" else limits.min)
+    return 1 if reduction in ("mul", "multiply") else 0
 
 
 @writes("last_of_each")
@@ -134,10 +134,10 @@ def _last(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
     axis = call.attr("axis") % x.ndim
     lines = nodes.moved(x, axis, -1)
-    same = nodes.cast(on.equal(nodes.unsqueeze(lines, [lines.ndim]), nodes.unsqueeze(lines, [lines.ndim - 1])), "int32")
-    later = nodes.one("Trilu", [same, nodes.constant(np.asarray(1))], "int32", same.shape, upper=1)
-    found = on.equal(nodes.reduce("Sum", later, [later.ndim - 1]), 0)
-    return nodes.moved(found, -1, axis)
+    are_equal = nodes.cast(on.equal(nodes.unsqueeze(lines, [lines.ndim]), nodes.unsqueeze(lines, [lines.ndim - 1])), "int32")
+    later = nodes.one("Trilu", [are_equal, nodes.constant(np.asarray(1))], "int32", are_equal.shape, upper=1)
+    is_last = on.equal(nodes.reduce("Sum", later, [later.ndim - 1]), 0)
+    return nodes.moved(is_last, -1, axis)
 
 
 # -- masks ---------------------------------------------------------------------------------------
@@ -146,10 +146,10 @@ def _last(call: Call) -> Result:
 def _places(nodes: Nodes, mask: Term) -> Term:
     flags = nodes.cast(mask, "bool")
     if not mask.ndim:
-        found = nodes.one("NonZero", [nodes.reshape(flags, [1])], "int64", [1, -1])
-        return nodes.reshape(nodes.part(found, 0, 0, 0), [nodes.extent(found, 1), 0])
-    found = nodes.one("NonZero", [flags], "int64", [mask.ndim, -1])
-    return nodes.transpose(found, [1, 0])
+        indices = nodes.one("NonZero", [nodes.reshape(flags, [1])], "int64", [1, -1])
+        return nodes.reshape(nodes.part(indices, 0, 0, 0), [nodes.extent(indices, 1), 0])
+    indices = nodes.one("NonZero", [flags], "int64", [mask.ndim, -1])
+    return nodes.transpose(indices, [1, 0])
 
 
 @writes("where_index")
@@ -161,8 +161,8 @@ def _where_index(call: Call) -> Result:
 def _masked(call: Call) -> Result:
     x, mask, nodes = call["X"], call["Mask"], call.nodes
     if x.shape != mask.shape or -1 in x.shape:
-        both = on.logical_and(mask, on.equal(x, x)) if x.is_float else on.logical_and(mask, on.less_equal(x, x))
-        ones = on.logical_or(both, on.logical_not(both))
+        joint = on.logical_and(mask, on.equal(x, x)) if x.is_float else on.logical_and(mask, on.less_equal(x, x))
+        ones = on.logical_or(joint, on.logical_not(joint))
         x, mask = nodes.where(ones, x, x), nodes.where(ones, mask, mask)
     if not x.ndim:
         x, mask = nodes.reshape(x, [1]), nodes.reshape(mask, [1])
@@ -171,23 +171,23 @@ def _masked(call: Call) -> Result:
 
 @writes("multiplex")
 def _multiplex(call: Call) -> Result:
-    given, nodes = call.all("X"), call.nodes
-    ids = nodes.reshape(call["Ids"], [nodes.extent(call["Ids"], 0), *[1] * (given[0].ndim - 1)])
-    pairs = list(enumerate(given))
-    return reduce(lambda found, pair: nodes.where(on.equal(ids, pair[0]), pair[1], found), pairs[1:], given[0])
+    candidates, nodes = call.all("X"), call.nodes
+    ids = nodes.reshape(call["Ids"], [nodes.extent(call["Ids"], 0), *[1] * (candidates[0].ndim - 1)])
+    pairs = list(enumerate(candidates))
+    return reduce(lambda found, pair: nodes.where(on.equal(ids, pair[0]), pair[1], found), pairs[1:], candidates[0])
 
 
 @writes("select_input")
 def _select_input(call: Call) -> Result:
     """One of several, which need not have a value but where they are chosen."""
-    given, nodes = call.inputs["X"], call.nodes
-    if any(isinstance(each, Stack) or each is None for each in given):
+    candidates, nodes = call.inputs["X"], call.nodes
+    if any(isinstance(candidate, Stack) or candidate is None for candidate in candidates):
         raise CannotWrite("it chooses between what has no value, or is an array")
     mask = nodes.as_scalar(nodes.cast(call["Mask"], "int64"))
-    found: Term = given[0]
-    for number, each in list(enumerate(given))[1:]:
-        found = _either(nodes, on.equal(mask, number), each, found)
-    return found
+    choice: Term = candidates[0]
+    for number, candidate in list(enumerate(candidates))[1:]:
+        choice = _either(nodes, on.equal(mask, number), candidate, choice)
+    return choice
 
 
 def _either(nodes: Nodes, condition: Term, x: Term, y: Term) -> Term:
@@ -208,7 +208,7 @@ def _split_rows(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
     mask = nodes.flatten(call["Mask"])
     shape = [-1, *x.shape[1:]]
-    return [nodes.one("Compress", [x, each], x.kind, shape, axis=0) for each in (mask, nodes.elementwise("Not", mask))]
+    return [nodes.one("Compress", [x, flags], x.kind, shape, axis=0) for flags in (mask, nodes.elementwise("Not", mask))]
 
 
 @writes("merge_lod_tensor")
@@ -304,7 +304,7 @@ def _fill_any(call: Call) -> Result:
 @writes("stand_in")
 def _stand_in(call: Call) -> Result:
     x, out = call.get("X"), call.output("Out")
-    dims = [max(each, 0) for each in call.attr("shape") or ()] if x is None else call.nodes.dims(x)
+    dims = [max(size, 0) for size in call.attr("shape") or ()] if x is None else call.nodes.dims(x)
     return call.nodes.full(dims, 0, out.dtype)
 
 
@@ -320,7 +320,7 @@ def _range(call: Call) -> Result:
     bounds = [nodes.as_scalar(call[slot]) for slot in ("Start", "End", "Step")]
     narrow = bounds[0].kind in ("uint8", "int8", "float16")
     wide = ("float32" if bounds[0].is_float else "int64") if narrow else bounds[0].kind
-    return nodes.one("Range", [nodes.cast(each, wide) for each in bounds], wide, [-1])
+    return nodes.one("Range", [nodes.cast(bound, wide) for bound in bounds], wide, [-1])
 
 
 @writes("linspace")
@@ -340,10 +340,10 @@ def _linspace(call: Call) -> Result:
 def _triangle(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
     wide = nodes.cast(x, "int32") if x.kind in ("uint8", "int8", "int16") else x
-    found = nodes.one(
+    result = nodes.one(
         "Trilu", [wide, nodes.constant(np.asarray(int(call.attr("diagonal"))))], wide.kind, x.sizes, upper=int(not call.attr("lower"))
     )
-    return nodes.cast(found, x.kind)
+    return nodes.cast(result, x.kind)
 
 
 @writes("accuracy")
@@ -351,8 +351,8 @@ def _accuracy(call: Call) -> Result:
     """How many rows have their label among the indices."""
     nodes, index, label = call.nodes, call["Indices"], call["Label"]
     hits = nodes.cast(on.equal(index, nodes.cast(label, index.kind)), "int32")
-    correct = nodes.reduce("Sum", nodes.reduce("Max", hits, [1]), [0], keep=True)
+    hit_count = nodes.reduce("Sum", nodes.reduce("Max", hits, [1]), [0], keep=True)
     total = nodes.cast(nodes.vector([nodes.extent(index, 0)]), "int32")
-    share = nodes.cast(correct, "float32") / on.maximum(nodes.cast(total, "float32"), 1.0)
+    share = nodes.cast(hit_count, "float32") / on.maximum(nodes.cast(total, "float32"), 1.0)
     types = [call.output(slot) for slot in ("Accuracy", "Correct", "Total")]
-    return [nodes.reshape(each, [1] * len(type.shape)) for each, type in zip((share, correct, total), types, strict=True)]
+    return [nodes.reshape(value, [1] * len(type.shape)) for value, type in zip((share, hit_count, total), types, strict=True)]

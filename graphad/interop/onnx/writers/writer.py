@@ -69,9 +69,9 @@ class Call:
         return self.op.type
 
     def __getitem__(self, slot: str) -> Term:
-        found = self.get(slot)
-        assert found is not None, f"{self.type} lacks {slot}"
-        return found
+        term = self.get(slot)
+        assert term is not None, f"{self.type} lacks {slot}"
+        return term
 
     def get(self, slot: str) -> Term | None:
         """The one term in a slot; None where there is none."""
@@ -84,9 +84,9 @@ class Call:
 
     def stack(self, slot: str) -> Stack:
         """The array or tape in a slot."""
-        (found,) = self.inputs[slot]
-        assert isinstance(found, Stack)
-        return found
+        (value,) = self.inputs[slot]
+        assert isinstance(value, Stack)
+        return value
 
     def layout(self, slot: str) -> Layout:
         """What the array in an output slot is made of."""
@@ -106,18 +106,18 @@ class Call:
 
     def is_read(self, slot: str) -> bool:
         """Whether anything reads an output, or it is one of the graph's."""
-        return any(each.readers or each.graph.is_observed(each) for each in self.op.outputs.get(slot, ()))
+        return any(value.readers or value.graph.is_observed(value) for value in self.op.outputs.get(slot, ()))
 
     def output(self, slot: str) -> TensorType:
         """The type of an output."""
-        found = self.op.output(slot).type
-        assert found is not None
-        return found
+        output_type = self.op.output(slot).type
+        assert output_type is not None
+        return output_type
 
     def numbers(self, name: str, whole: str = "", each: str = "") -> list[Dim]:
         """Integers of an attribute, or of the tensors that take its place."""
-        if each and (given := self.all(each)):
-            return [_number(self.nodes, term) for term in given]
+        if each and (terms := self.all(each)):
+            return [_number(self.nodes, term) for term in terms]
         if whole and (term := self.get(whole)) is not None:
             return _elements(self.nodes, term)
         return [int(i) for i in self.attr(name)]
@@ -128,16 +128,16 @@ class Call:
 
 
 def _number(nodes: Nodes, term: Term) -> Dim:
-    known = nodes.elements(term)
-    if known is not None:
-        return known[0]
+    elements = nodes.elements(term)
+    if elements is not None:
+        return elements[0]
     return int(term.array.ravel()[0]) if term.array is not None else nodes.as_vector(term)
 
 
 def _elements(nodes: Nodes, term: Term) -> list[Dim]:
-    known = nodes.elements(term)
-    if known is not None:
-        return list(known)
+    elements = nodes.elements(term)
+    if elements is not None:
+        return list(elements)
     if term.ndim == 0:
         return [nodes.as_vector(term)]
     if term.shape[0] == -1:
@@ -153,10 +153,10 @@ def by_formula(call: Call) -> Result:
     if call.definition.ordered:
         raise CannotWrite("ONNX has no ranks that pass tensors to each other")
     slots = call.definition.inputs.values()
-    given = [call.all(s.name) if s.variadic else call.get(s.name) for s in slots]
+    operands = [call.all(s.name) if s.variadic else call.get(s.name) for s in slots]
     try:
         with np.errstate(all="ignore"):
-            found: Result = call.definition.function(*given, **call.attrs)
+            result: Result = call.definition.function(*operands, **call.attrs)
     except (Untraceable, AttributeError, TypeError, ValueError, IndexError) as error:
         raise CannotWrite("the function that defines it is not made of what ONNX has") from error
-    return found
+    return result
