@@ -275,6 +275,12 @@ def test_trees_by_hand() -> None:
     found = onnx.load(model([ensemble], {"x": ("float32", ["n", 2])}, ["y"], ai_onnx_ml=3))
     x = np.array([[0.5, 9.0], [0.6, 2.0], [0.6, 2.1]], "float32")
     np.testing.assert_array_equal(found.run({"x": x})[0], [[1001.0], [1010.0], [1100.0]])
+    # A missing value is not less; with the flag of its node it takes the branch of what is.
+    x = np.array([[np.nan, 2.0], [np.inf, np.nan]], "float32")
+    np.testing.assert_array_equal(found.run({"x": x})[0], [[1010.0], [1100.0]])
+    tracking = node("TreeEnsembleRegressor", "x", "y", "ai.onnx.ml", nodes_missing_value_tracks_true=[0, 0, 1, 0, 0, 0], **attrs)
+    found = onnx.load(model([tracking], {"x": ("float32", ["n", 2])}, ["y"], ai_onnx_ml=3))
+    np.testing.assert_array_equal(found.run({"x": x})[0], [[1010.0], [1010.0]])
 
 
 def test_functions_of_the_model() -> None:

@@ -87,6 +87,8 @@ class Nodes:
 
     def node(self, type: str, inputs: Sequence[Term | None], outputs: Sequence[Type], /, **attrs: object) -> list[Term]:
         """A node; one of the graphs around that computes the same is taken in its place."""
+        # Value numbering: of two equal nodes the second is not made. An id stays the term's own, as nodes hold their inputs for good; a
+        # node of a graph that is closed is never found, since only the graphs around may be read.
         key = (type, tuple(map(id, inputs)), repr(sorted(attrs.items())), len(outputs))
         plain = not type.startswith("Random") and type != "Bernoulli" and not any(isinstance(value, Frame) for value in attrs.values())
         if plain:
@@ -158,6 +160,7 @@ class Nodes:
         if not isinstance(size, Axis):
             return size
         term, place = size
+        # The Shape stands in the graph of the term itself, also if that is one around: a loop then reads it once, before it begins.
         key = ("Shape", id(term), place)
         outputs = term.frame.found.get(key)
         if outputs is None:
@@ -225,6 +228,7 @@ class Nodes:
             return x
         open_axes = [i for i, dim in enumerate(dims) if not isinstance(dim, int) or dim == -1]
         sizes: list[Size] = list(dims)
+        # Reshape takes one -1. A 0 means "as in the input" unless allowzero is set, and with allowzero there may be no -1.
         if len(open_axes) == 1 and 0 not in shape:
             dims = [-1 if i in open_axes else dim for i, dim in enumerate(dims)]
             if known(x.shape):
@@ -322,6 +326,7 @@ class Nodes:
     def flip(self, x: Term, axes: Sequence[int]) -> Term:
         """In reverse order along axes."""
         places = [axis % x.ndim for axis in axes]
+        # Where a step is negative, an end of -1 is the last element; only an end far below zero is "before the first".
         first, last, back = [-1] * len(places), [-TO_THE_END] * len(places), [-1] * len(places)
         result = self.slice(x, places, first, last, back)
         result.sizes, result.shape = x.sizes, x.shape
@@ -340,6 +345,7 @@ class Nodes:
         inputs += [self.integers(*axes)] if axes else []
         if inputs[-1] is None:
             inputs.pop()
+        # Pad takes int16 by the standard; onnxruntime has no kernel for it.
         if x.kind == "int16":
             return self.cast(self.pad(self.cast(x, "int32"), before, after, value, mode, axes), "int16")
         return self.one("Pad", inputs, x.kind, shape, mode=mode)
@@ -443,6 +449,7 @@ class Nodes:
         frame.inputs = [Term(self, term.kind, term.sizes, is_sequence=term.is_sequence) for term in types]
         try:
             for term in build(list(frame.inputs)):
+                # An output has to be made by a node of the graph itself, and no two outputs may be one value: else an Identity makes it.
                 is_taken = any(term is member for member in (*frame.inputs, *frame.outputs))
                 frame.outputs.append(self.copied(term) if is_taken or term.frame is not frame else term)
         finally:

@@ -132,6 +132,7 @@ def live(frame: Frame, outputs: Sequence[Term]) -> None:
     """Leave out the nodes whose results nothing reads, from the last one on."""
     ids = {id(term) for term in (*outputs, *frame.outputs)}
     nodes: list[Node] = []
+    # From the last to the first, one sweep is enough: a node comes after all that it reads.
     for node in reversed(frame.nodes):
         if not any(id(term) in ids for term in node.outputs):
             continue

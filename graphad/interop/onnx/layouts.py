@@ -40,6 +40,7 @@ class Layouts:
                 self.entries.setdefault(self.root(op.input("Scopes")), {})[entry] = None
         self._join_popped(ops)
 
+    # Union-find (B. Galler, M. Fischer, 1964) without ranks or path compression: the classes are small.
     def root(self, value: Value) -> Value:
         """What stands for the class of a value."""
         while value in self.parents:
@@ -55,6 +56,7 @@ class Layouts:
 
     def _join_popped(self, ops: list[Op]) -> None:
         """Arrays and tapes that are popped are those that were pushed; that may join others, until nothing changes."""
+        # What is popped of a tape of tapes is itself a tape: joining it may reveal entries of another class, hence the fixpoint.
         has_joined = True
         while has_joined:
             before = len(self.parents)

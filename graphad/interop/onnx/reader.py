@@ -177,6 +177,7 @@ class Reader:
         """What a tensor is where others have some values: the nodes between them are read once more."""
         names, nodes, before = {name}, list[tuple[int, Desc]](), self.before
         for i, node in reversed(list(enumerate(before))):
+            # Backwards over the nodes before this one: those on a path from the values that are replaced to the tensor, and what they read.
             if any(output in names and output not in values for output in node.output):
                 nodes.append((i, node))
                 names.update(_names_read(node))
@@ -212,6 +213,7 @@ class Reader:
         def branch(which: int) -> list[Variable]:
             try:
                 return [self.ops.variable(value) for value in read(split.graphs[which])]
+            # A value that has to be bound at load is an error of the whole model, not of one branch.
             except NotKnown:
                 raise
             except GraphadError as error:
@@ -279,6 +281,7 @@ class Reader:
         """A function of the model: its nodes, with its attributes put in."""
         argument = {item.name: item for item in node.attribute}
         argument = {**{item.name: item for item in function.attribute_proto if item.name not in argument}, **argument}
+        # Trailing inputs may be left out; inside a function's body they are empty names.
         operands = [*inputs, *[None] * (len(function.input) - len(inputs))]
         scope: dict[str, Operand] = dict(zip(function.input, operands, strict=False))
         versions, scopes = self.versions, self.scopes
@@ -355,6 +358,8 @@ def _move_elements(handler: Handler, node: Node, results: Sequence[Operand]) -> 
     parts = [part for value in sources if value is not None and (part := value.partly()) is not None]
     if len(parts) < len(sources) or any(value is not None and value.array is None for value in arguments):
         return
+    # The handler runs once more on numbers of places instead of elements: where a place ends up, its element does. Elements of which
+    # some are unknown (extents, mostly) need no second implementation of Gather, Slice, Concat and so on.
     pool = np.concatenate([np.ravel(np.asarray(part, object)) for part in parts])
     ends = np.cumsum([np.size(part) for part in parts])
     places = [Value(np.arange(end - np.size(part), end).reshape(np.shape(part))) for part, end in zip(parts, ends, strict=True)]

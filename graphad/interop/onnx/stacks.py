@@ -116,6 +116,7 @@ def push_row(nodes: Nodes, stack: Stack, kind: int, values: Sequence[Term | Stac
     if len(leaves) > 1:
         if stack.parts:
             raise NoRows(stack.layout)
+        # Rows of an entry that may be of several kinds: one row for each kind, of which one holds the entry and the others zeros.
         none = [nodes.full([1, *(max(size, 0) for size in leaf.shape)], 0, leaf.dtype) for entry in leaves for leaf in entry]
         at = sum(len(entry) for entry in leaves[:kind])
         none[at : at + len(tensors)] = [nodes.unsqueeze(x, [0]) for x in tensors]
@@ -123,6 +124,7 @@ def push_row(nodes: Nodes, stack: Stack, kind: int, values: Sequence[Term | Stac
     rows = [nodes.unsqueeze(x, [0]) for x in tensors]
     if not stack.parts:
         return Stack(stack.layout, tuple(rows), 1)
+    # The count decides, not the extent: a loop that pops leaves the tensors as they are and lowers the count alone.
     front = [nodes.part(part, 0, 0, stack.count) for part in stack.parts]
     return Stack(stack.layout, tuple(nodes.concat(list(pair), 0) for pair in zip(front, rows, strict=True)), stack.count + 1)
 
@@ -215,6 +217,7 @@ def push(nodes: Nodes, tape: Stack, kind: int, values: Sequence[Term | Stack]) -
         if isinstance(member, Layout) and not member.is_rows:
             assert isinstance(value, Stack)
             for inner in value.parts:
+                # A sequence of sequences as two: all elements one after the other, and how many each push appended.
                 parts[at], parts[at + 1] = _appended(nodes, parts[at], inner), inserted(nodes, parts[at + 1], length(nodes, inner))
                 at += 2
         else:

@@ -220,6 +220,7 @@ def _remainder(nodes: Nodes, x: object, y: object) -> Term:
     if not a.is_float:
         zero = on.equal(b, 0)
         return on.where(zero, 0, nodes.elementwise("Mod", a, on.where(zero, 1, b)))
+    # For floats ONNX has C's fmod alone, with the sign of the dividend; numpy's remainder has the divisor's.
     rest = nodes.elementwise("Mod", a, b, fmod=1)
     has_other_sign = on.logical_and(on.not_equal(rest, 0.0), on.not_equal(on.less(rest, 0.0), on.less(b, 0.0)))
     return on.where(has_other_sign, rest + b, rest)
@@ -269,6 +270,7 @@ def _arctan2(nodes: Nodes, y: object, x: object) -> Term:
     are_zero = on.logical_and(on.equal(a, 0.0), on.equal(b, 0.0))
     turn = on.where(on.less(b, 0.0), on.where(on.less(a, 0.0), -math.pi, math.pi), 0.0)
     infinite = on.logical_and(on.isinf(a), on.isinf(b))
+    # arctan(y / x) is off by a half turn for x < 0; inf / inf would be NaN, where the direction is that of the signs.
     ratio = on.where(infinite, on.sign(a) * on.sign(b), a / on.where(are_zero, 1.0, b))
     return on.arctan(ratio) + nodes.cast(turn, a.kind)
 

@@ -88,6 +88,7 @@ class GraphWriter:
         values = [value for value in (*op.reads(), *op.writes()) if value.kind != TENSOR and self.layouts.of(value) == layout]
         values = values or [value for value in (*op.reads(), *op.writes()) if value.kind != TENSOR]
         numbers = {self.layouts.number(value) for value in values}
+        # Guesses are only ever added to, and there are finitely many: writing again ends.
         if numbers <= self.guesses.sequences:
             raise CannotWrite("an array that neither is rows nor a sequence")
         self.guesses.sequences |= numbers
@@ -238,6 +239,7 @@ class GraphWriter:
             assert isinstance(condition, Term)
             self.write(body)
             outs = [carry.leave(self._result(carry.result, carry.argument)) for carry in carries]
+            # Only after the body is written: all axes that one pass can find are then in the guesses, and it takes few passes.
             if self.wrong:
                 raise Again
             goes_on = self.bound[body.results[-1]]
@@ -270,6 +272,7 @@ class _Carried:
         self.argument, self.result = body.inputs[place], body.results[place]
         self.rows: list[Term] = []
         self.entered: Bound = given
+        # A tape that an iteration only pushes to is a stacked output of the Loop (its scan outputs): no copy is made in an iteration.
         self.collects = isinstance(given, Stack) and given.layout.is_rows and _is_pushed_once(body, place)
         self.whole = (number, place) in writer.guesses.carried
         self.first = self._first()

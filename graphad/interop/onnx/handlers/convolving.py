@@ -41,6 +41,7 @@ def pads_of(node: Node, extents: Sequence[int], kernel: Sequence[int], strides: 
 
 
 def _same(extent: int, kernel: int, stride: int, dilation: int, auto: str) -> tuple[int, int]:
+    # What the windows reach beyond the extent if there are ceil(extent / stride) of them; SAME_UPPER puts an odd one at the end.
     total = max((-(-extent // stride) - 1) * stride + (kernel - 1) * dilation + 1 - extent, 0)
     less = total // 2
     return (less, total - less) if auto == "SAME_UPPER" else (total - less, less)
@@ -99,6 +100,7 @@ def _conv_transpose(node: Node) -> Value:
     extra, group = spatial(node, "output_padding", count, 0), int(node.attr("group", 1))
     sizes = [d * (k - 1) + 1 for k, d in zip(kernel.shape[2:], dilations, strict=True)]
     cuts = _transposed_cuts(node, x, sizes, strides, extra)
+    # The operator's own padding cannot say what ONNX can: output_shape may make the result longer than the windows reach.
     y, w = x, kernel
     if count == 1:
         y, w, strides, dilations = _as_image(node, y), _as_image(node, w), [1, *strides], [1, *dilations]
@@ -122,6 +124,7 @@ def _transposed_cuts(node: Node, x: Value, sizes: list[int], strides: list[int],
             _transposed_surplus(x.shape[2 + i], size, stride, None if target is None else int(target[len(target) - len(sizes) + i]))
             + extra[i]
         )
+        # Unlike a convolution's, all but SAME_UPPER put the larger half at the beginning (ConvTranspose, "auto_pad").
         less = total // 2
         before, after = (less, total - less) if auto == "SAME_UPPER" else (total - less, less)
         cuts.append((-before, extra[i] - after))
@@ -210,6 +213,7 @@ def _pool_by_slices(
     if node.type == "LpPool":
         p = float(node.attr("p", 2))
         return ops.pow(reduce(ops.elementwise_add, windows(ops.pow(ops.abs(y), factor=p))), factor=1.0 / p)
+    # A divisor counts the padding of the node if count_include_pad says so, but never the cells that only ceil_mode reaches.
     inside = np.pad(np.ones(x.shape[2:]), pads, constant_values=float(included))
     inside = np.pad(inside, [(0, w[1] - p[1]) for w, p in zip(wide, pads, strict=True)])
     counts = reduce(ops.elementwise_add, windows(Value(inside[None, None].astype(x.dtype))))
@@ -232,8 +236,10 @@ def _pool_with_places(
     if isinstance(pads, str) or -1 in x.shape:
         raise UnsupportedModel("MaxPool with Indices of extents that are not known before the model runs")
     ops = node.ops
+    # Indices count the elements of the whole tensor, batch and channels too; storage_order=1 counts the spatial axes column by column.
     order = range(x.rank) if not node.attr("storage_order", 0) else [0, 1, *reversed(range(2, x.rank))]
     numbers = np.arange(math.prod(x.shape), dtype="int64").reshape([x.shape[i] for i in order]).transpose(np.argsort(list(order)))
+    # The integers that MaxPool takes have 8 bits, and float64 has a -inf to pad with.
     wide = x if x.is_float else ops.cast(x, out_dtype="float64")
     out = _pool_by_slices(node, wide, kernel, strides, dilations, pads, ceil, False)
     window_elements = _windows(node, wide, kernel, strides, dilations, pads, ceil, -np.inf)
@@ -271,6 +277,7 @@ def _max_unpool(node: Node) -> Value:
         for i, (e, s, k) in enumerate(zip(x.shape[2:], strides, kernel, strict=True))
     ]
     argument = node.integers(2, "output_shape")
+    # The indices count in a tensor of the usual shape, whatever output_shape says: what that has more is zeros at the ends.
     inner = [*x.shape[:2], *usual]
     flat = Value(np.zeros(math.prod(inner), x.dtype))
     elements = ops.put_along_axis(flat, ops.reshape(indices, shape=[-1]), ops.reshape(x, shape=[-1]), Axis=0)
@@ -309,6 +316,7 @@ def _resize(node: Node) -> Value:
     policy = str(node.attr("keep_aspect_ratio_policy", "stretch"))
     if sizes is not None and policy != "stretch":
         ratios = [size / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
+        # keep_aspect_ratio_policy: one factor for all axes, and sizes rounded half up from it, not those that were requested.
         ratio = min(ratios) if policy == "not_larger" else max(ratios)
         factors, sizes = [ratio] * len(axes), [math.floor(ratio * x.shape[axis] + 0.5) for axis in axes]
     coordinates = str(node.attr("coordinate_transformation_mode", "half_pixel"))
@@ -336,6 +344,7 @@ def resized(
             return _resized_at_run_time(node, x, axes, sizes, factors, mode, coordinates)
         scale = factors[i] if factors is not None else (sizes[i] / size if sizes is not None else 1.0)
         new = sizes[i] if sizes is not None else math.floor(size * scale)
+        # roi has the starts of all axes, then the ends of all axes, as fractions of the extents.
         part = None if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
         resampling = Axis(size, new, scale, coordinates, part, float(node.attr("extrapolation_value", 0.0)))
         out = _filled_outside(node, _resized_axis(node, out, axis, resampling, mode, rounding), axis, resampling)
@@ -426,6 +435,7 @@ def _col2im(node: Node) -> Value:
     channels = x.shape[1] // math.prod(block)
     wide = [e + pads[i] + pads[i + count] for i, e in enumerate(image)]
     outs = [(w - d * (b - 1) - 1) // s + 1 for w, d, b, s in zip(wide, dilations, block, strides, strict=True)]
+    # The inverse of im2col adds each column to the cells that its window was cut from: those cells' numbers are cut the same way.
     numbers = np.arange(math.prod(wide)).reshape(wide)
     results = []
     for place in itertools.product(*map(range, block)):

@@ -132,6 +132,7 @@ def _trees(node: Node, of: str, count: int) -> _Trees:
     kinds = sorted({mode for mode in modes if mode != "LEAF"})
     if len(kinds) > 1 or any(kind not in _COMPARISONS for kind in kinds):
         raise UnsupportedModel(f"trees with comparisons {', '.join(kinds)}")
+    # Leaves lead to themselves, so that all rows take as many steps as the deepest tree has, and no step has a condition.
     indices = np.arange(len(modes))
     leaf = np.asarray([mode == "LEAF" for mode in modes])
     yes, no = (
@@ -145,6 +146,7 @@ def _trees(node: Node, of: str, count: int) -> _Trees:
     for tree, at, target, weight in zip(*(node.required(name) for name in names), strict=True):
         weights[number[tree, at], target] += weight
     missing_flags = np.asarray(node.attr("nodes_missing_value_tracks_true") or [0] * len(modes), bool)
+    # The format does not mark roots: they are the nodes that no branch leads to.
     children = {*yes[~leaf].tolist(), *no[~leaf].tolist()}
     roots = np.asarray([i for i in range(len(modes)) if i not in children])
     values = np.asarray(node.required("nodes_values"), "float32")
@@ -167,7 +169,8 @@ def _leaves(node: Node, x: Value, trees: _Trees) -> Value:
     """The sum over the trees of the weights of the leaf that each row of x ends in: as many steps as the trees are deep."""
     ops = node.ops
     count = len(trees.roots)
-    rows = ops.cast(ops.scale(ops.slice(x, axes=[1], starts=[0], ends=[1]), scale=0.0), out_dtype="int64")
+    # Zeros for each row: 0 times the feature would be NaN where that is missing or infinite.
+    rows = ops.fill_any_like(ops.slice(x, axes=[1], starts=[0], ends=[1]), value=0.0, dtype="int64")
     at = ops.elementwise_add(rows, Value(trees.roots.astype("int64").reshape(1, count)))
 
     def looked_up(table: Numbers, places: Value) -> Value:
@@ -203,6 +206,7 @@ def _tree_classifier(node: Node) -> list[Value]:
     x = _single(node, node[0])
     labels = _labels(node)
     targets = sorted(set(node.required("class_ids")))
+    # Two labels with the scores of one class alone: the other's score is 1 - p of a probability, -p of a score before its transform.
     binary = len(labels) == 2 and len(targets) == 1
     trees = _trees(node, "class", max(len(labels), max(targets) + 1))
     scores = _leaves(node, x, trees)

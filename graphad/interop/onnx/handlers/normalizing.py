@@ -95,6 +95,7 @@ def _trained_batch_norm(node: Node, x: Value, scale: Value, bias: Value, mean: V
     axes = [0, *range(2, x.rank)]
     batch_mean = ops.reduce_mean(x, dim=axes, keep_dim=True)
     deviations = ops.elementwise_sub(x, batch_mean)
+    # By the number of elements, not by one less: the running variance takes the same (BatchNormalization, "population variance").
     batch_variance = ops.reduce_mean(ops.square(deviations), dim=axes, keep_dim=True)
     normal = ops.elementwise_mul(deviations, ops.rsqrt(ops.scale(batch_variance, scale=1.0, bias=epsilon)))
     y = with_bias(node, ops.elementwise_mul(normal, cast(node, scale, x.dtype), axis=1), cast(node, bias, x.dtype))
@@ -184,6 +185,7 @@ def _mvn(node: Node) -> Value:
     axes = [int(item) % x.rank for item in node.attr("axes", [0, 2, 3])]
     ops = node.ops
     centre = ops.reduce_mean(x, dim=axes, keep_dim=True)
+    # As the function that defines the operator: E[x²] - E[x]², and 1e-9 is added to the deviation, not to the variance.
     variance = ops.elementwise_sub(ops.reduce_mean(ops.square(x), dim=axes, keep_dim=True), ops.square(centre))
     return ops.elementwise_div(ops.elementwise_sub(x, centre), ops.scale(ops.sqrt(variance), scale=1.0, bias=1e-9))
 
@@ -192,6 +194,7 @@ def _mvn(node: Node) -> Value:
 def _lrn(node: Node) -> Value:
     x, size, ops = node[0], int(node.required("size")), node.ops
     alpha, beta, k = float(node.attr("alpha", 1e-4)), float(node.attr("beta", 0.75)), float(node.attr("bias", 1.0))
+    # The window of channel c is [c - floor((size - 1) / 2), c + ceil((size - 1) / 2)]: of an even size the longer half comes after.
     before = (size - 1) // 2
     pairs = [0] * (2 * x.rank)
     pairs[2], pairs[3] = before, size - 1 - before
@@ -313,11 +316,13 @@ def _attention(node: Node) -> list[Value | None]:
     if past_v is not None:
         v = ops.concat([past_v, v], axis=2)
     present = [k, v]
+    # Grouped-query attention (J. Ainslie et al., 2023): query head h reads key head h // repeats, so each head is repeated in place.
     repeats = q.shape[1] // k.shape[1]
     if repeats > 1:
         k, v = (_repeated(node, x, repeats) for x in (k, v))
     scale = float(node.attr("scale", 0.0)) or 1.0 / math.sqrt(q.shape[3])
     number = node.attr("softmax_precision")
+    # Both factors are scaled by the root, as the standard asks: their product would overflow float16 before it is scaled.
     root = math.sqrt(scale)
     scores = ops.matmul_v2(ops.scale(q, scale=root), ops.scale(k, scale=root), trans_y=True)
     raw = scores
@@ -343,6 +348,7 @@ def _guarded_softmax(node: Node, x: Value, masked: bool) -> Value:
     ops = node.ops
     if not masked:
         return ops.softmax(x, axis=-1)
+    # softmax of -inf alone is 0 / 0. The standard gives zeros, so the row is zeros before and after.
     all_masked = ops.equal(ops.reduce_max(x, dim=[x.rank - 1], keep_dim=True), ops.like(-np.inf, x))
     zero = ops.like(0.0, x)
     return ops.where(all_masked, zero, ops.softmax(ops.where(all_masked, zero, x), axis=-1))
@@ -388,6 +394,7 @@ def _visible(node: Node, q: Value, k: Value, past: Value | None, lengths: Value 
     conditions: list[Value] = []
     ends = None if lengths is None else ops.cast(ops.unsqueeze(lengths, axes=[1, 2, 3]), out_dtype="int64")
     if past is not None:
+        # Query i is at position i after what the cache holds; with lengths of keys instead, the queries are the last ones of each.
         rows = ops.elementwise_add(rows, extent(node, past, 2))
     elif ends is not None:
         rows = ops.elementwise_add(rows, ops.elementwise_sub(ends, extent(node, q, 2)))
@@ -446,6 +453,7 @@ def _next_state(node: Node, rule: str, state: Value, k: Value | None, v: Value |
     if rule in ("gated", "gated_delta") and decay is not None:
         state = ops.elementwise_mul(ops.transpose(ops.exp(decay), axis=[0, 1, 3, 2]), state)
     if rule in ("delta", "gated_delta"):
+        # The delta rule (B. Widrow, M. Hoff, 1960): what the state already answers to k is taken off, and only the rest is written.
         v = ops.elementwise_sub(v, ops.matmul_v2(k, state))
         v = ops.elementwise_mul(v, beta) if beta is not None else v
     return ops.elementwise_add(state, ops.matmul_v2(k, v, trans_x=True))

@@ -80,6 +80,7 @@ def _dynamic(node: Node) -> list[Value]:
 def own_range(node: Node, x: Value) -> tuple[Value, Value]:
     """The scale and the zero point with which 8 bits hold all elements of x, and zero; as floats."""
     ops = node.ops
+    # The range has zero in it, so that zero itself is exact: padding and ReLU add no error.
     least = ops.elementwise_min(ops.reduce_min(x, reduce_all=True, keep_dim=False), ops.like(0.0, x))
     most = ops.elementwise_max(ops.reduce_max(x, reduce_all=True, keep_dim=False), ops.like(0.0, x))
     scale = ops.elementwise_div(ops.elementwise_sub(most, least), ops.like(255.0, x))
@@ -110,6 +111,7 @@ def _less_zero(node: Node, x: Value, zero: Value | None, axis: int | None = None
 def less_zero(node: Node, w: Value, zero: Value | None, over: tuple[int, ...], axis: int | None = None) -> Value:
     """Weights less the zero point: as float32 where sums over axes of products with 8 bits are exact in it, else as float64."""
     narrow = _less_zero(node, w, zero, axis, "float32") if w.array is not None else None
+    # No partial sum, in whatever order, is larger than this bound: float32 is then exact.
     if narrow is not None and narrow.array is not None and 255 * np.abs(narrow.array).sum(axis=over).max(initial=0.0) < _EXACT:
         return narrow
     return _less_zero(node, w, zero, axis)

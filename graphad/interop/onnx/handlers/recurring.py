@@ -153,7 +153,9 @@ def _direction(
     ops = node.ops
     sequence = x
     if back:
+        # Reversed within its length, a sequence still has its padding after it, and both directions share the loop.
         sequence = ops.flip(x, axis=[0]) if lengths is None else reversed_by_length(node, x, lengths, 1, 0)
+    # The inputs' products of all steps are one product before the loop; only the states' share has to be computed step by step.
     shares, rb = direction.w.times(sequence), None
     if direction.b is not None:
         half = direction.b.shape[0] // 2
@@ -226,6 +228,7 @@ def _gru_step(direction: _Direction, rb: Value | None, gates: int) -> Step:
         h = states[0]
         gate_sums, xh = (ops.slice(share, axes=[share.rank - 1], starts=[start], ends=[end]) for start, end in parts)
         z, r = direction.gates(f(direction.clipped(ops.elementwise_add(gate_sums, product(h, 0)))), 2)
+        # K. Cho et al. (2014) reset the state before the product; cuDNN, and linear_before_reset, reset the product with its bias.
         inner = ops.elementwise_mul(r, product(h, 1)) if after else product(ops.elementwise_mul(r, h), 1)
         new = g(direction.clipped(ops.elementwise_add(xh, inner)))
         kept_values = ops.elementwise_mul(ops.scale(z, scale=-1.0, bias=1.0), new)
@@ -255,6 +258,7 @@ def _lstm_step(direction: _Direction, rb: Value | None, gates: int) -> Step:
         i = f(direction.clipped(peeked(xi, c, 0)))
         forget = ops.scale(i, scale=-1.0, bias=1.0) if is_coupled else f(direction.clipped(peeked(xf, c, 2)))
         new = ops.elementwise_add(ops.elementwise_mul(forget, c), ops.elementwise_mul(i, g(direction.clipped(xc))))
+        # The gates i and f look at the old cell, o at the new one (F. Gers, J. Schmidhuber, 2000).
         o = f(direction.clipped(peeked(xo, new, 1)))
         return [ops.elementwise_mul(o, h_of(new)), new]
 

@@ -84,6 +84,7 @@ def _gather_nd(node: Node) -> Value:
     lead = math.prod(x.shape[:batch])
     flat = node.ops.reshape(x, shape=[lead, *x.shape[batch:]])
     inner = node.ops.reshape(_nd_from_front(node, places, x, batch), shape=[lead, *places.shape[batch:]])
+    # batch_dims are flattened to one axis, and its number becomes the first index: one gather does the whole batch.
     rows = np.arange(lead).reshape(lead, *[1] * (inner.rank - 1))
     number = Value(np.asarray(np.broadcast_to(rows, (*inner.shape[:-1], 1)), places.dtype))
     result = node.ops.gather_nd(flat, node.ops.concat([number, inner], axis=inner.rank - 1))
@@ -155,6 +156,7 @@ def _in_range(start: int, end: int, step: int, size: int) -> tuple[int, int]:
     if size == -1:
         return start, end
     first, last, _ = _python_slice(start, end, step, size).indices(size)
+    # An end of -1 would be read as the last element: -size - 1 says "before the first".
     return (first, max(last, first)) if step > 0 else (first, last if last >= 0 else -size - 1)
 
 
@@ -228,6 +230,7 @@ def _scatter_nd(node: Node) -> Value:
     count = places.shape[-1]
     if -1 in x.shape:
         return _scatter_nd_unknown(node, x, places, values, reduction)
+    # Row-major numbers of the slices: the indices' product with the strides, as numpy's ravel_multi_index.
     strides = [math.prod(x.shape[i + 1 : count]) for i in range(count)]
     weights = Value(np.asarray(strides, places.dtype))
     row = ops.reduce_sum(ops.elementwise_mul(places, weights), dim=[places.rank - 1], keep_dim=False)
@@ -244,6 +247,7 @@ def _scatter_nd_unknown(node: Node, x: Value, places: Value, values: Value, redu
     if reduction != "assign":
         raise UnsupportedModel(f"ScatterND with reduction {node.attr('reduction')!r} of unknown extents")
     ops = node.ops
+    # Without a reduction ONNX leaves duplicate indices undefined, so the case that this gets wrong does not occur in valid models.
     old_values = ops.gather_nd(x, places)
     return ops.scatter_nd_add(x, places, ops.elementwise_sub(values, old_values))
 

@@ -76,6 +76,8 @@ def _loop(node: Node) -> list[Value]:
     body, first = node.required("body"), [node[i] for i in range(2, len(node.inputs))]
     if any(value.items is not None for value in first):
         return _unrolled(node, body, count, keep, first)
+    # A Loop does not declare the types of what it carries. First they are taken as they come in, which keeps extents known; if an
+    # iteration changes an extent the loop is built again, of carried values of which only the rank is known.
     exact = _loop_with(node, body, count, keep, first, exact=True)
     return exact if exact is not None else _checked(_loop_with(node, body, count, keep, first, exact=False))
 
@@ -153,6 +155,7 @@ def _unrolled(node: Node, body: Desc, count: Value | None, keep: Value | None, f
             node.known(0, "the number of iterations of a loop that carries sequences")
         raise UnsupportedModel("a loop that carries sequences, without a number of iterations")
     states, scans, goes_on = list(first), list[list[Value]](), True if keep is None else bool(keep.array)
+    # Programs have no variable that holds a sequence: the list exists while the model is read, and each iteration is read once.
     for step in range(int(count.array)):
         if not goes_on:
             break
@@ -184,6 +187,7 @@ def _scan(node: Node) -> list[Value]:
     if size == 0 or (size == -1 and not rows):
         raise UnsupportedModel("Scan over nothing")
     steps = Value(np.asarray(size, "int64")) if size != -1 else _length(node, rows[0])
+    # Arrays are made before the loop, and their element types are known only from the body: it is read once, and taken back.
     types = node.reader.types_of(body, [*states, *(_row(node, x, Value(np.asarray(0, "int64"))) for x in rows)])[len(states) :]
 
     def condition(step: Variable, *rest: Variable) -> Variable:

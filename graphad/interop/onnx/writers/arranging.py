@@ -124,6 +124,7 @@ def summed_like(nodes: Nodes, x: Term, like: Term, wide: Sequence[int]) -> Term:
     """
     lead = x.ndim - len(wide)
     axes = [i for i in range(x.ndim) if (i < lead or wide[i - lead] == 1) and x.shape[i] != 1]
+    # Whether an axis was broadcast shows only in a run if its extent is not known: then an If sums it, or leaves it.
     open_ = [i for i in range(lead, x.ndim) if wide[i - lead] == -1 and x.shape[i] != 1]
     open_ = [i for i in open_ if not is_same(x.sizes[i], like.sizes[i - lead])]
     x = nodes.reduce("Sum", x, axes, keep=bool(open_))

@@ -182,11 +182,14 @@ def _to_filter(call: Call) -> Result:
         dims = nodes.dims(x)
         channels = x.shape[1] // groups if x.shape[1] != -1 else like.shape[1]
         blocks = nodes.reshape(x, [dims[0], groups, channels, *dims[2:]])
+        # With groups, the channels of a group must stand together for Conv's own groups: [C/g, g, N] is read as [C/g, g·N].
         channels_first = nodes.transpose(blocks, [2, 1, 0, *(i + 1 for i in space)])
         image = nodes.reshape(channels_first, [channels, nodes.product([dims[0], groups]), *dims[2:]])
     features = nodes.transpose(y, [1, 0, *space])
     attrs: dict[str, object] = {"group": groups, "pads": pads}
     attrs |= {"strides": [w.dilation for w in windows], "dilations": [w.stride for w in windows]}
+    # dL/dw[o, c, k] = sum over n, p of x[n, c, p·stride + k·dilation] dL/dy[n, o, p]: a convolution of x by dL/dy in which samples
+    # take the place of channels. What a window did not reach of x gives places more than the kernel has; they are cut off.
     whole = nodes.one("Conv", [image, features], x.kind, [image.sizes[0], features.sizes[0], *[-1] * rank], **attrs)
     kernel = nodes.slice(whole, space, [0] * rank, nodes.dims(like)[2:])
     out = nodes.transpose(kernel, [1, 0, *space])

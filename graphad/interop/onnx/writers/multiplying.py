@@ -134,11 +134,13 @@ def solved(nodes: Nodes, a: Term, b: Term) -> Term:
         left, right = carried
         at_step = on.equal(row, step)  # [n]
         column = _column(nodes, left, step)  # [..., n]
+        # Rows above have been pivots: -1 is less than any absolute value, so none of them is chosen again.
         candidates = nodes.where(on.less(row, step), nodes.like(-1.0, column), on.abs(column))
         pivot = on.equal(nodes.arg("ArgMax", candidates, -1), row)  # [..., n]
         left, right = (_exchanged(nodes, matrix, at_step, pivot) for matrix in (left, right))
         factors = _column(nodes, left, step)
         mask = nodes.unsqueeze(nodes.cast(at_step, left.kind), [1])
+        # Rows are read and replaced by masks: ONNX has no assignment, and a mask serves every matrix of a batch at once.
         divisor = nodes.unsqueeze(
             nodes.reduce("Sum", factors * nodes.cast(at_step, left.kind), [factors.ndim - 1], keep=True), [factors.ndim]
         )
@@ -227,6 +229,7 @@ def _cholesky(call: Call) -> Result:
         column = _column(nodes, rest, step)
         below = nodes.cast(on.greater_equal(row, step), x.kind)
         corner = nodes.unsqueeze(nodes.gather(column, step, column.ndim - 1), [column.ndim - 1])
+        # The outer-product form (G. Golub, C. Van Loan, Matrix Computations, 4.2.5): what remains to factor is the Schur complement.
         new_column = column * below / on.sqrt(corner)
         product = nodes.unsqueeze(new_column, [new_column.ndim]) * nodes.unsqueeze(new_column, [new_column.ndim - 1])
         return None, [rest - product], [new_column]

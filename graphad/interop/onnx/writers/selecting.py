@@ -161,6 +161,7 @@ def _where_index(call: Call) -> Result:
 def _masked(call: Call) -> Result:
     x, mask, nodes = call["X"], call["Mask"], call.nodes
     if x.shape != mask.shape or -1 in x.shape:
+        # A value that is always true, in the shape of both: Where then broadcasts each to it without a Shape of either.
         joint = on.logical_and(mask, on.equal(x, x)) if x.is_float else on.logical_and(mask, on.less_equal(x, x))
         ones = on.logical_or(joint, on.logical_not(joint))
         x, mask = nodes.where(ones, x, x), nodes.where(ones, mask, mask)
