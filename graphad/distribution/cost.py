@@ -39,10 +39,10 @@ def communication(graph: Graph, ranks: int | Mesh, batch: Sizes = 1) -> Communic
     count: dict[str, int] = {}
     passed_in: dict[str, int] = {}
     messages, size = 0, 0.0
-    for _, type, own, sent in sends(graph, mesh, extents(graph, batch)):
+    for _, type, size_passed, travel in sends(graph, mesh, extents(graph, batch)):
         count[type] = count.get(type, 0) + 1
-        passed_in[type] = passed_in.get(type, 0) + own
-        messages, size = messages + sent.messages, size + sent.bytes
+        passed_in[type] = passed_in.get(type, 0) + size_passed
+        messages, size = messages + travel.messages, size + travel.bytes
     return Communication(count, passed_in, Traveled(messages, size))
 
 
@@ -55,6 +55,7 @@ class Step(NamedTuple):
 
     def seconds(self, overlap: float = 0.0) -> float:
         """How long it takes, if a share ``overlap`` of the communication goes on beside the computation."""
+        # No more of the communication can go on beside the computation than the computation takes.
         hidden = min(overlap * self.communicate, self.compute)
         return self.compute + self.communicate - hidden
 
@@ -62,7 +63,7 @@ class Step(NamedTuple):
 def predicted(graph: Graph, mesh: Mesh, batch: Sizes) -> Step:
     """A run of a graph on each rank of a mesh, which has ``batch`` rows: operators by the roofline, collectives by alpha-beta."""
     cost = estimated(graph, batch)
-    compute = sum(roofline(each, mesh) for op, each in cost.ops.items() if op.definition is None or not op.definition.ordered)
+    compute = sum(roofline(op_cost, mesh) for op, op_cost in cost.ops.items() if op.definition is None or not op.definition.ordered)
     return Step(compute, communication(graph, mesh, batch).traveled.seconds(mesh), cost.peak)
 
 
@@ -118,11 +119,13 @@ def timeline(
     ends: dict[tuple[int, str, int], float] = {}
     free = [0.0] * stages
     tasks: list[Task] = []
+    # Each stage has its order, so the times do not depend on the order in which stages are visited. Some stage can always go on: a
+    # micro-batch goes forward along the stages and backward against them, without a cycle.
     while any(orders):
         for stage, order in enumerate(orders):
-            while order and (needed := _needed(stage, *order[0], stages)) <= ends.keys():
+            while order and (causes := _needed(stage, *order[0], stages)) <= ends.keys():
                 kind, i = order.pop(0)
-                waits = (ends[each] + (message if each[0] != stage else 0.0) for each in needed)
+                waits = (ends[task] + (message if task[0] != stage else 0.0) for task in causes)
                 begin = max(free[stage], *waits, 0.0)
                 free[stage] = ends[(stage, kind, i)] = begin + (forward if kind == "F" else backward)
                 tasks.append(Task(stage, kind, i, begin, free[stage]))

@@ -32,24 +32,24 @@ class Traffic(list[Sent]):
 
     def counts(self) -> dict[str, int]:
         """How many there were, by type."""
-        return dict(Counter(each.type for each in self))
+        return dict(Counter(entry.type for entry in self))
 
     def bytes(self) -> dict[str, int]:
         """The bytes that the rank passed in, by type."""
         total: Counter[str] = Counter()
-        for each in self:
-            total[each.type] += each.bytes
+        for entry in self:
+            total[entry.type] += entry.bytes
         return dict(total)
 
 
 def checked_rings(rings: Rings | None, size: int) -> dict[int, tuple[tuple[int, ...], ...]]:
     """The rings by number, ring 0 being all ranks; InvalidValue unless each has every rank once."""
-    found: dict[int, tuple[tuple[int, ...], ...]] = {0: (tuple(range(size)),)}
+    result: dict[int, tuple[tuple[int, ...], ...]] = {0: (tuple(range(size)),)}
     for number, groups in (rings or {}).items():
-        found[number] = tuple(map(tuple, groups))
+        result[number] = tuple(map(tuple, groups))
         if sorted(rank for group in groups for rank in group) != list(range(size)):
             raise InvalidValue(f"ring {number} is {[*map(list, groups)]}: each of the ranks 0 to {size - 1} has to be in one of its groups")
-    return found
+    return result
 
 
 def group_of(rings: Mapping[int, tuple[tuple[int, ...], ...]], ring: int, rank: int) -> tuple[int, ...]:
@@ -85,9 +85,9 @@ class Replay:
         """What a collective gives, or has given."""
         if self.at == len(self.log):
             self.log.append((contact, copied(work())))
-        known, result = self.log[self.at]
-        if known != contact:
-            raise CommunicationError(f"the run that was begun anew is at {contact}, where it was at {known} before")
+        recorded, result = self.log[self.at]
+        if recorded != contact:
+            raise CommunicationError(f"the run that was begun anew is at {contact}, where it was at {recorded} before")
         self.at += 1
         return copied(result)
 
@@ -95,7 +95,7 @@ class Replay:
 def copied(result: Any) -> Any:
     """An array, or each of a list, in memory of its own."""
     if isinstance(result, list):
-        return [each.copy() for each in result]
+        return [array.copy() for array in result]
     return result.copy() if isinstance(result, np.ndarray) else result
 
 
@@ -112,15 +112,15 @@ def whole_state(program: Program, scopes: Sequence[Scope]) -> dict[str, Array]:
     Returns:
         The variables of the first rank; what ``partition`` or ``shard-optimizer`` has cut, of which each rank has a part, in its shape.
     """
-    found = {name: scopes[0].get(name).copy() for name in scopes[0].names() if not name.endswith(SHARD)}
+    arrays = {name: scopes[0].get(name).copy() for name in scopes[0].names() if not name.endswith(SHARD)}
     for name, part in declared_parts(program).items():
-        if name in found:
-            found[name] = joined([scope.get(name) for scope in scopes], part.shape, part.spec, part.mesh)
+        if name in arrays:
+            arrays[name] = joined([scope.get(name) for scope in scopes], part.shape, part.spec, part.mesh)
     for name in [name for name in scopes[0].names() if name.endswith(SHARD)]:
         shape = program.global_block().var(name.removesuffix(SHARD)).shape
         flat = np.concatenate([scope.get(name) for scope in scopes])
-        found[name.removesuffix(SHARD)] = flat[: math.prod(shape)].reshape(shape)
-    return found
+        arrays[name.removesuffix(SHARD)] = flat[: math.prod(shape)].reshape(shape)
+    return arrays
 
 
 class Part(NamedTuple):
@@ -133,12 +133,12 @@ class Part(NamedTuple):
 
 def declared_parts(program: Program) -> dict[str, Part]:
     """The variables of which a rank of a partitioned program has a part, as its operators ``shard_tensor`` declare them."""
-    found: dict[str, Part] = {}
+    parts: dict[str, Part] = {}
     for op in program.global_block().ops:
         if op.type == "shard_tensor" and op.attrs.get("shape") is not None:
             mesh = ProcessMesh.parse(op.attrs["mesh"])
-            found.setdefault(op.input("X")[0], Part(mesh, spec_of(op.attrs.get("spec", ())), tuple(op.attrs["shape"])))
-    return found
+            parts.setdefault(op.input("X")[0], Part(mesh, spec_of(op.attrs.get("spec", ())), tuple(op.attrs["shape"])))
+    return parts
 
 
 def split_arrays(program: Program, arrays: Mapping[str, object], ranks: int) -> list[dict[str, object]]:
@@ -158,13 +158,13 @@ def split_arrays(program: Program, arrays: Mapping[str, object], ranks: int) -> 
             raise InvalidValue(f"the program is made for the mesh {part.mesh}, which has {part.mesh.size} ranks, not {ranks}")
         if name not in arrays:
             continue
-        found = np.asarray(arrays[name]).shape
-        if len(found) != len(part.shape) or any(e not in (-1, a) for e, a in zip(part.shape, found, strict=True)):
-            raise InvalidValue(f"{name!r} has the shape {list(found)}, but its parts are of {list(part.shape)}")
-        for extent, axes, size in zip(part.shape, part.spec, found, strict=True):
+        shape = np.asarray(arrays[name]).shape
+        if len(shape) != len(part.shape) or any(e not in (-1, a) for e, a in zip(part.shape, shape, strict=True)):
+            raise InvalidValue(f"{name!r} has the shape {list(shape)}, but its parts are of {list(part.shape)}")
+        for extent, axes, size in zip(part.shape, part.spec, shape, strict=True):
             if extent == -1 and size % part.mesh.parts(axes):
                 raise InvalidValue(
-                    f"{name!r} has the shape {list(found)}: {size} places, declared as -1, cannot be cut into {part.mesh.parts(axes)} parts"
+                    f"{name!r} has the shape {list(shape)}: {size} places, declared as -1, cannot be cut into {part.mesh.parts(axes)} parts"
                     " of one size; declare how many there are, and the parts are padded"
                 )
     return [
@@ -197,12 +197,12 @@ def split_feed(feed: Mapping[str, object], ranks: int, whole: Iterable[str] = ()
     >>> [part["x"].tolist() for part in split_feed({"x": np.arange(5)}, 2)]
     [[0, 1, 2], [3, 4]]
     """
-    kept = set(whole)
-    arrays: dict[str, Array] = {name: np.asarray(value) for name, value in feed.items() if name not in kept}
+    whole_names = set(whole)
+    arrays: dict[str, Array] = {name: np.asarray(value) for name, value in feed.items() if name not in whole_names}
     rows = {name: array.shape[0] if array.ndim else 0 for name, array in arrays.items()}
     if len(set(rows.values())) > 1:
         raise InvalidValue(f"what is fed has different numbers of rows, {rows}; say with whole=... what each rank gets whole")
     if any(count < ranks for count in rows.values()):
         raise InvalidValue(f"{rows} rows cannot be shared out to {ranks} ranks")
     parts = {name: np.array_split(array, ranks) for name, array in arrays.items()}
-    return [{name: feed[name] if name in kept else parts[name][rank] for name in feed} for rank in range(ranks)]
+    return [{name: feed[name] if name in whole_names else parts[name][rank] for name in feed} for rank in range(ranks)]

@@ -77,19 +77,20 @@ class _Baton:
             self._pass_on(rank)
 
     def _pass_on(self, rank: int) -> None:
+        # Round robin from the rank that stops: who runs next depends on the programs alone, never on the machine's threads.
         order = [(rank + 1 + i) % self.size for i in range(self.size)]
-        alive = [other for other in order if other not in self.ended]
+        running_ranks = [peer for peer in order if peer not in self.ended]
         over = self.failed is not None or bool(self.stuck)
-        able = [other for other in alive if over or other not in self.waits or self.waits[other]()]
-        if not able and alive:
-            self.stuck, able = self._why_stuck(), sorted(alive)
+        able = [peer for peer in running_ranks if over or peer not in self.waits or self.waits[peer]()]
+        if not able and running_ranks:
+            self.stuck, able = self._why_stuck(), sorted(running_ranks)
         if able:
             self.holder = able[0]
         self.condition.notify_all()
 
     def _why_stuck(self) -> str:
-        where = [f"  rank {rank} {self._where(rank)}" for rank in range(self.size)]
-        return "\n".join(["the ranks wait for each other and none can go on:", *where])
+        lines = [f"  rank {rank} {self._where(rank)}" for rank in range(self.size)]
+        return "\n".join(["the ranks wait for each other and none can go on:", *lines])
 
     def _where(self, rank: int) -> str:
         return "has ended" if rank in self.ended else f"waits at {self.at[rank]}"
@@ -119,8 +120,8 @@ class _Rank(Replay):
         """What all ranks of the ring bring to their next collective, in their order."""
         self.traffic.append(Sent(contact.type, contact.ring, size))
         members = self.members(contact.ring)
-        own = copied(brought)  # this rank may use the memory again before the others run
-        meeting = self.meetings.join(self.number, members, contact, own)
+        contribution = copied(brought)  # this rank may use the memory again before the others run
+        meeting = self.meetings.join(self.number, members, contact, contribution)
         if len(meeting.contacts) < len(members):
             self.wait_for(meeting, contact, len(members))
         if len(set(meeting.contacts.values())) > 1:
@@ -143,12 +144,12 @@ class _Rank(Replay):
         return self.done(contact, lambda: self.met(contact, array, array.nbytes))  # type: ignore[no-any-return]
 
     def reduce_scatter(self, contact: Contact, parts: Sequence[Array]) -> Array:
-        own, size = self.rank(contact.ring), sum(part.nbytes for part in parts)
-        return self.done(contact, lambda: reduced([each[own] for each in self.met(contact, parts, size)], "sum"))  # type: ignore[no-any-return]
+        number, size = self.rank(contact.ring), sum(part.nbytes for part in parts)
+        return self.done(contact, lambda: reduced([parts_of_rank[number] for parts_of_rank in self.met(contact, parts, size)], "sum"))  # type: ignore[no-any-return]
 
     def all_to_all(self, contact: Contact, parts: Sequence[Array]) -> list[Array]:
-        own, size = self.rank(contact.ring), sum(part.nbytes for part in parts)
-        return self.done(contact, lambda: [each[own] for each in self.met(contact, parts, size)])  # type: ignore[no-any-return]
+        number, size = self.rank(contact.ring), sum(part.nbytes for part in parts)
+        return self.done(contact, lambda: [parts_of_rank[number] for parts_of_rank in self.met(contact, parts, size)])  # type: ignore[no-any-return]
 
     def broadcast(self, contact: Contact, array: Array, root: int) -> Array:
         return self.done(contact, lambda: self.met(contact, array, array.nbytes)[root])  # type: ignore[no-any-return]
@@ -265,22 +266,24 @@ class LocalGroup:
                 other, the message shows every rank's side. The scopes are then as they were before the run.
             ValueError: as of ``Executor.run``; or there are not as many feeds or programs as ranks.
         """
-        each = [programs] * self.size if isinstance(programs, Program) else list(programs)
-        fed = [{}] * self.size if feeds is None else list(feeds)
-        for what, given in (("programs", each), ("feeds", fed)):
-            if len(given) != self.size:
-                raise InvalidValue(f"{what} are {len(given)}, for {self.size} ranks")
-        for program in dict.fromkeys(each):
+        program_list = [programs] * self.size if isinstance(programs, Program) else list(programs)
+        feed_list = [{}] * self.size if feeds is None else list(feeds)
+        for label, items in (("programs", program_list), ("feeds", feed_list)):
+            if len(items) != self.size:
+                raise InvalidValue(f"{label} are {len(items)}, for {self.size} ranks")
+        for program in dict.fromkeys(program_list):
             rings = mesh_rings(program) if program not in self._known else {}
             self._known.add(program)
             self.rings = {**checked_rings(rings, self.size), **self.rings}
-        fetched = _fetch_lists(fetch_list, self.size, isinstance(programs, Program))
-        return _Run(self, each, fed, fetched, reinitialize).results()
+        fetch_lists = _fetch_lists(fetch_list, self.size, isinstance(programs, Program))
+        return _Run(self, program_list, feed_list, fetch_lists, reinitialize).results()
 
 
 def _fetch_lists(fetch_list: Any, size: int, of_one_program: bool) -> list[Any]:
-    nested = isinstance(fetch_list, list | tuple) and len(fetch_list) == size and all(isinstance(each, list | tuple) for each in fetch_list)
-    return list(fetch_list) if nested and not of_one_program else [fetch_list] * size
+    is_per_rank = (
+        isinstance(fetch_list, list | tuple) and len(fetch_list) == size and all(isinstance(names, list | tuple) for names in fetch_list)
+    )
+    return list(fetch_list) if is_per_rank and not of_one_program else [fetch_list] * size
 
 
 class _Run:
@@ -328,12 +331,12 @@ class _Run:
     def error(self) -> Exception:
         """The error of the rank that failed first; where the ranks disagree, with the lines of all."""
         first = self.baton.failed
-        own = {rank: e for rank, e in self.errors.items() if not isinstance(e.__cause__, Abandoned) and not isinstance(e, Abandoned)}
-        number = first if first in own else min(own)
-        error = own[number]
+        causes = {rank: e for rank, e in self.errors.items() if not isinstance(e.__cause__, Abandoned) and not isinstance(e, Abandoned)}
+        number = first if first in causes else min(causes)
+        error = causes[number]
         if isinstance(error, GraphadError):
-            others = [f"on rank {rank}: {other}" for rank, other in own.items() if rank != number]
-            return type(error)("\n".join([f"on rank {number}: {error}", *others]))
+            lines = [f"on rank {rank}: {other_error}" for rank, other_error in causes.items() if rank != number]
+            return type(error)("\n".join([f"on rank {number}: {error}", *lines]))
         error.add_note(f"on rank {number}")
         return error
 

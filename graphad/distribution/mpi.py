@@ -82,10 +82,11 @@ class _Rank(Replay):
     def agree(self, ring: int, what: str) -> None:
         """Compare what the ranks are about to do; CommunicationError with what each is, where that differs or one does not come."""
         comm = self.comms[ring]
-        own = np.frombuffer(hashlib.blake2b(what.encode(), digest_size=16).digest(), np.uint8)
+        # A digest is as long as any other, whatever it is of: ranks that disagree about sizes can still exchange it.
+        digest = np.frombuffer(hashlib.blake2b(what.encode(), digest_size=16).digest(), np.uint8)
         all_of_them = np.empty((comm.Get_size(), 16), np.uint8)
-        self.wait(comm.Iallgather(own, all_of_them), what)
-        if (all_of_them != own).any():
+        self.wait(comm.Iallgather(digest, all_of_them), what)
+        if (all_of_them != digest).any():
             sides = comm.allgather(what)
             members = group_of(self.rings, ring, self.number)
             lines = [
@@ -135,10 +136,10 @@ class _Rank(Replay):
     def reduce_scatter(self, contact: Contact, parts: Sequence[Array]) -> Array:
         def work() -> Array:
             comm = self.begun(contact, sum(part.nbytes for part in parts))
-            own = comm.Get_rank()
+            number = comm.Get_rank()
             if parts[0].dtype == np.float16:
-                return reduced([each[own] for each in _gathered(comm, np.stack(parts))], "sum")
-            result = np.empty(parts[own].shape, parts[own].dtype)
+                return reduced([array[number] for array in _gathered(comm, np.stack(parts))], "sum")
+            result = np.empty(parts[number].shape, parts[number].dtype)
             comm.Reduce_scatter_block(np.ascontiguousarray(np.stack(parts)), result, self.operations["sum"])
             return result
 
@@ -147,9 +148,9 @@ class _Rank(Replay):
     def all_to_all(self, contact: Contact, parts: Sequence[Array]) -> list[Array]:
         def work() -> list[Array]:
             comm = self.begun(contact, sum(part.nbytes for part in parts))
-            sent = np.ascontiguousarray(np.stack(parts))
-            result = np.empty_like(sent)
-            comm.Alltoall(_bytes(sent), _bytes(result))
+            block = np.ascontiguousarray(np.stack(parts))
+            result = np.empty_like(block)
+            comm.Alltoall(_bytes(block), _bytes(result))
             return list(result)
 
         return self.done(contact, work)  # type: ignore[no-any-return]
@@ -165,8 +166,8 @@ class _Rank(Replay):
     def send(self, contact: Contact, array: Array, peer: int) -> None:
         def work() -> None:
             self.traffic.append(Sent(contact.type, contact.ring, array.nbytes))
-            sent = np.array(array, order="C")
-            self.pending.append((self.comms[contact.ring].isend(sent, dest=peer), str(contact)))  # two that send to each other go on
+            block = np.array(array, order="C")
+            self.pending.append((self.comms[contact.ring].isend(block, dest=peer), str(contact)))  # two that send to each other go on
 
         self.done(contact, work)
 
@@ -206,9 +207,9 @@ def _bytes(array: Array) -> Array:
 
 
 def _gathered(comm: Any, array: Array) -> list[Array]:
-    own = np.ascontiguousarray(array).reshape(-1)
-    result = np.empty((comm.Get_size(), own.size), own.dtype)
-    comm.Allgather(_bytes(own), _bytes(result))
+    flat = np.ascontiguousarray(array).reshape(-1)
+    result = np.empty((comm.Get_size(), flat.size), flat.dtype)
+    comm.Allgather(_bytes(flat), _bytes(result))
     return [part.reshape(array.shape) for part in result]
 
 
@@ -306,8 +307,8 @@ def _ending(executor: MpiExecutor, shown: Any) -> Any:
 
 def launched_ranks() -> int:
     """How many ranks ``mpiexec`` has started, as it tells its processes; 1 if this is none of them."""
-    found = (os.environ.get(name, "") for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"))
-    return next((int(text) for text in found if text.isdigit()), 1)
+    texts = (os.environ.get(name, "") for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"))
+    return next((int(text) for text in texts if text.isdigit()), 1)
 
 
 __all__ = ["MpiExecutor", "launched_ranks", "mpi_module"]

@@ -84,12 +84,15 @@ def cheapest(
         if step is None:
             return True, float("inf")
         over = step.peak > memory
+        # What does not fit comes after all that does, the nearest to fitting first: a beam of nothing but misfits still moves to a fit.
         return over, step.peak if over else step.seconds(overlap)
 
+    # A beam search over the weights alone; propagation (GSPMD, Y. Xu et al., 2021) decides all else from them. Alpa (L. Zheng et al.,
+    # 2022) instead solves an integer program over all operators: exact for its costs, where this one finds what a beam keeps.
     states = [start]
     for pattern, value in _groups(graph, smallest).items():
-        following = [(*state, *entry) for state in states for entry in ((), *_candidates(pattern, value, grid))]
-        states = sorted(dict.fromkeys(following), key=price)[:beam]
+        extensions = [(*state, *entry) for state in states for entry in ((), *_candidates(pattern, value, grid))]
+        states = sorted(dict.fromkeys(extensions), key=price)[:beam]
     best = min(states, key=price)
     step = prices.get(best) or _step(graph, mesh, best, batch)
     if step is None or step.peak > memory:
@@ -111,11 +114,11 @@ def _step(graph: Graph, mesh: Mesh, spec: tuple[str, ...], batch: Sizes) -> Step
 
 def _groups(graph: Graph, smallest: int) -> dict[str, Value]:
     """The weights that are cut alike: a pattern of their names, and one of them."""
-    found: dict[str, Value] = {}
+    groups: dict[str, Value] = {}
     for value in graph.inputs:
         if value.persistable and value.shape is not None and len(value.shape) >= smallest and _is_weight(value):
-            found.setdefault(_NUMBERS.sub("*", value.name), value)
-    return found
+            groups.setdefault(_NUMBERS.sub("*", value.name), value)
+    return groups
 
 
 def _is_weight(value: Value) -> bool:
@@ -127,13 +130,13 @@ def _is_weight(value: Value) -> bool:
 def _candidates(pattern: str, value: Value, grid: ProcessMesh) -> Sequence[tuple[str]]:
     """One dimension along one axis."""
     shape = value.shape or ()
-    found = []
+    candidates = []
     for name, size in grid.axes:
         for dim, extent in enumerate(shape):
             if size > 1 and extent >= size and local_extent(extent, size) * size == extent:
                 words = " ".join(name if i == dim else UNCUT for i in range(len(shape)))
-                found.append((f"{pattern}: {words}",))
-    return found
+                candidates.append((f"{pattern}: {words}",))
+    return candidates
 
 
 __all__ = ["Found", "cheapest"]

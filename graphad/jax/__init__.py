@@ -51,8 +51,8 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if find_spec("jax") is None:
             raise MissingJax(f"{name} runs programs on XLA by JAX, which is not installed: pip install 'graphad[jax]'")
-        found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        return found
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return value
 
 
 __all__ = ["JaxExecutor", "JaxFunction", "MissingJax", "ShardedFunction", "exported", "lowers", "replaces", "sharded", "to_jax"]

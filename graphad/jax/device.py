@@ -32,8 +32,8 @@ class OnDevice(dict[str, Array]):
 
     def device(self, name: str) -> Tensor | None:
         """The variable on the device, None if it is not there, or was set since."""
-        found = self._device.get(name)
-        return found[0] if found is not None and super().get(name) is found[1] and not found[0].is_deleted() else None
+        entry = self._device.get(name)
+        return entry[0] if entry is not None and super().get(name) is entry[1] and not entry[0].is_deleted() else None
 
     def raw(self, name: str) -> Tensor:
         """The variable, wherever it is."""
@@ -64,9 +64,9 @@ class OnDevice(dict[str, Array]):
         return {name: self[name] for name in self}
 
     def pop(self, name: str, default: Tensor = None) -> Tensor:
-        found = self.get(name, default)
+        value = self.get(name, default)
         super().pop(name, None)
-        return found
+        return value
 
 
 def on_device(scope: Scope) -> OnDevice:

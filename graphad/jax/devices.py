@@ -42,19 +42,22 @@ class ShardedFunction:
     def __call__(self, feeds: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[list[Tensor], State]:
         """The fetched values, which all ranks have, and the new state."""
         with jax.enable_x64(True):
-            given = {name: self._padded(name, value) for name, value in feeds.items()}
-            kept = {name: self._padded(name, value) for name, value in state.items()}
-            written = [name for name in self.function.persistable if name in kept or self._is_written(name)]
-            specs = {name: self.spec(name, None) for name in (*written, *([RANDOM] if RANDOM in kept else []))}
-            ins = {name: self.spec(name, value) for name, value in given.items()}, {name: self.spec(name, None) for name in kept}
-            mapped = jax.shard_map(
+            padded_feeds = {name: self._padded(name, value) for name, value in feeds.items()}
+            padded_state = {name: self._padded(name, value) for name, value in state.items()}
+            names = [name for name in self.function.persistable if name in padded_state or self._is_written(name)]
+            specs = {name: self.spec(name, None) for name in (*names, *([RANDOM] if RANDOM in padded_state else []))}
+            ins = (
+                {name: self.spec(name, value) for name, value in padded_feeds.items()},
+                {name: self.spec(name, None) for name in padded_state},
+            )
+            step = jax.shard_map(
                 self._on_rank,
                 mesh=self.mesh,
                 in_specs=ins,
                 out_specs=([PartitionSpec()] * len(self.function.fetched), specs),
                 check_vma=False,
             )
-            fetches, new = mapped(given, kept)
+            fetches, new = step(padded_feeds, padded_state)
             return fetches, {name: self._cut(name, value) for name, value in new.items()}
 
     def _on_rank(self, feeds: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[list[Tensor], State]:
@@ -77,8 +80,9 @@ class ShardedFunction:
         if part is None:
             return value
         parts = [self.shape.parts(axes) for axes in part.spec]
-        missing = [(0, local_extent(e, n) * n - e) for e, n in zip(np.shape(value), parts, strict=True)]
-        return jnp.pad(value, missing) if any(more for _, more in missing) else value
+        # shard_map cuts equal parts: an extent that the ranks do not divide is padded, and cut off again after the step.
+        amounts = [(0, local_extent(e, n) * n - e) for e, n in zip(np.shape(value), parts, strict=True)]
+        return jnp.pad(value, amounts) if any(more for _, more in amounts) else value
 
     def _cut(self, name: str, value: Tensor) -> Tensor:
         part = self.parts.get(name)

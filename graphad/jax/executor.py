@@ -48,7 +48,7 @@ class JaxFunction:
         self.program, self.fetched, self.options = program, list(fetched), options
         block = program.global_block()
         self.persistable = [name for name, var in block.vars.items() if var.persistable]
-        self.is_random = any(op.type in REGISTRY and REGISTRY[op.type].random for each in program.blocks for op in each.ops)
+        self.is_random = any(op.type in REGISTRY and REGISTRY[op.type].random for part in program.blocks for op in part.ops)
         self.failures: list[str] = []
 
     def __call__(self, feeds: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[list[Tensor], State]:
@@ -75,10 +75,10 @@ class JaxFunction:
         scope = global_scope() if scope is None else scope
         arrays = scope.arrays
         raw = arrays.raw if isinstance(arrays, OnDevice) else arrays.__getitem__
-        found: State = {name: _declared(self.program, name, raw(name)) for name in self.persistable if name in arrays}
+        values: State = {name: _declared(self.program, name, raw(name)) for name in self.persistable if name in arrays}
         if self.is_random:
-            found[RANDOM] = np.array(words_of(*_key(self.program, scope)), "uint32")
-        return found
+            values[RANDOM] = np.array(words_of(*_key(self.program, scope)), "uint32")
+        return values
 
     def __repr__(self) -> str:
         return f"<{self.program.identity} as a function of feeds and state, which returns {', '.join(self.fetched)}>"
@@ -185,17 +185,17 @@ class JaxExecutor:
         if not isinstance(program, Program) or not isinstance(scope, Scope):
             raise InvalidType(f"run takes a Program and a Scope, not {program!r} and {scope!r}")
         feeds = fed_values(program.global_block(), feed or {})
-        function, compiled = self._function(program, fetch_list, reinitialize)
+        function, step = self._function(program, fetch_list, reinitialize)
         with jax.enable_x64(True):
             state, arrays = function.state(scope), on_device(scope)
-            taken = {name: array for name in state if (array := arrays.device(name)) is not None} if self.donate else {}
-            given = {name: value for name, value in state.items() if name not in taken}
+            donated_state = {name: array for name in state if (array := arrays.device(name)) is not None} if self.donate else {}
+            other_state = {name: value for name, value in state.items() if name not in donated_state}
             try:
-                fetches, new, failed = compiled(feeds, taken, given)
+                fetches, new, fault = step(feeds, donated_state, other_state)
             except GraphadError as error:
                 error.__notes__ = []  # JAX's, about the lines of its own that it leaves out
                 raise
-            number = int(failed)
+            number = int(fault)
         if number:
             raise ExecutionError(function.failures[number - 1])
         new.pop(RANDOM, None)
@@ -206,14 +206,14 @@ class JaxExecutor:
     def _function(self, program: Program, fetch_list: object, reinitialize: bool) -> tuple[JaxFunction, Tensor]:
         names = fetch_names(program.global_block(), fetch_list)
         key = (id(program), tuple(names), reinitialize)
-        known = self._compiled.pop(key, None)
-        if known is None or known[1].program is not program or not unchanged(program, known[0]):
+        entry = self._compiled.pop(key, None)
+        if entry is None or entry[1].program is not program or not unchanged(program, entry[0]):
             function = to_jax(program, names, max_trips=self.max_trips, reinitialize=reinitialize)
-            known = (facts(program), function, jax.jit(_stepped(function), donate_argnums=1))
-        self._compiled[key] = known  # the last one used is the last to be let go of
+            entry = (facts(program), function, jax.jit(_stepped(function), donate_argnums=1))
+        self._compiled[key] = entry  # the last one used is the last to be let go of
         if len(self._compiled) > KEPT:
             del self._compiled[next(iter(self._compiled))]
-        return known[1], known[2]
+        return entry[1], entry[2]
 
 
 def _stepped(function: JaxFunction) -> Tensor:
@@ -237,7 +237,7 @@ def _fetched(name: str, frame: Mapping[str, Tensor]) -> Tensor:
 
 def _own(value: Tensor) -> Tensor:
     if isinstance(value, list):
-        return [None if each is None else np.array(each) for each in value]
+        return [None if item is None else np.array(item) for item in value]
     if isinstance(value, Buffer):
         return [np.array(value.data[i]) if value.filled[i] else None for i in range(int(value.length))]
     return value if isinstance(value, Aggregate) else np.array(value)
@@ -248,10 +248,10 @@ def _declared(program: Program, name: str, array: Tensor) -> Tensor:
     if isinstance(array, Aggregate):
         return array
     shape, dtype = program.global_block().vars[name].declared
-    fits = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
-    if not fits or not (dtype is None or array.dtype == dtype or (array.dtype.kind == "f" and dtype in FLOATS)):
-        found = f"{array.dtype}{list(array.shape)}"
-        raise InvalidValue(f"the scope has {name!r} as {found}, but it is declared {program.global_block().vars[name]!r}")
+    has_shape = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
+    if not has_shape or not (dtype is None or array.dtype == dtype or (array.dtype.kind == "f" and dtype in FLOATS)):
+        actual = f"{array.dtype}{list(array.shape)}"
+        raise InvalidValue(f"the scope has {name!r} as {actual}, but it is declared {program.global_block().vars[name]!r}")
     return array if dtype is None or array.dtype == dtype else array.astype(dtype)
 
 

@@ -52,22 +52,22 @@ def exported(
     """
     function = to_jax(program, fetch_list, max_trips=max_trips)
     state = {name: value for name, value in function.state(scope).items() if not isinstance(value, Aggregate)}
-    given = feeds or {}
-    fed = {name: _fed_type(program, name, given.get(name), batch) for name in _fed_names(program, state)}
+    examples = feeds or {}
+    feed_types = {name: _fed_type(program, name, examples.get(name), batch) for name in _fed_names(program, state)}
     with jax.enable_x64(True):
         types = {name: jax.ShapeDtypeStruct(np.shape(value), np.dtype(value.dtype)) for name, value in state.items()}
-        return export.export(jax.jit(function))(fed, types)
+        return export.export(jax.jit(function))(feed_types, types)
 
 
 def _fed_names(program: Program, state: Mapping[str, Tensor]) -> list[str]:
     """The variables that a program reads before it writes them, without those of its state."""
     block = program.global_block()
-    written = set(state)
-    found: dict[str, None] = {}
+    defined = set(state)
+    names: dict[str, None] = {}
     for op in block.ops:
-        found.update(dict.fromkeys(n for n in op.input_names() if n in block.vars and n not in written and not block.vars[n].persistable))
-        written.update(op.output_names())
-    return [name for name in found if name != RANDOM]
+        names.update(dict.fromkeys(n for n in op.input_names() if n in block.vars and n not in defined and not block.vars[n].persistable))
+        defined.update(op.output_names())
+    return [name for name in names if name != RANDOM]
 
 
 def _fed_type(program: Program, name: str, value: Tensor, batch: int | None) -> jax.ShapeDtypeStruct:
@@ -75,8 +75,8 @@ def _fed_type(program: Program, name: str, value: Tensor, batch: int | None) -> 
         return jax.ShapeDtypeStruct(np.shape(value), np.asarray(value).dtype)
     shape, dtype = program.global_block().vars[name].declared
     if shape is None or dtype is None or (batch is None and -1 in shape):
-        shown = "no shape" if shape is None else f"the shape {list(shape)}"
+        label = "no shape" if shape is None else f"the shape {list(shape)}"
         raise InvalidValue(
-            f"feed {name!r} has {shown}, and XLA compiles for shapes that are known: say batch=, or give an array of its shape"
+            f"feed {name!r} has {label}, and XLA compiles for shapes that are known: say batch=, or give an array of its shape"
         )
     return jax.ShapeDtypeStruct(tuple(batch if extent == -1 else extent for extent in shape), np.dtype(dtype))

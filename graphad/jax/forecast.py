@@ -160,13 +160,14 @@ class Forecast:
         tests = [frames[depth(layout, name)].get(name, UNKNOWN) for name in op.input(definition.condition)]
         scalar = op.attrs.get("is_scalar_condition", True)
         if tests and not (scalar and isinstance(tests[0], np.ndarray)):
+            # Both are run on copies, only for the bounds of the loops in them: what they write is unknown afterwards.
             for block in blocks:
                 self.body(block, ({}, *map(dict, frames)), (block.vars, *layout))
             self.forget(op, frames, layout)
             return
-        which = 0 if not tests or bool(tests[0].reshape(-1)[0]) else 1
-        if which < len(blocks):
-            self.body(blocks[which], ({}, *frames), (blocks[which].vars, *layout))
+        choice = 0 if not tests or bool(tests[0].reshape(-1)[0]) else 1
+        if choice < len(blocks):
+            self.body(blocks[choice], ({}, *frames), (blocks[choice].vars, *layout))
         for name in op.output(definition.scopes):
             frames[depth(layout, name)][name] = UNKNOWN
 
@@ -175,21 +176,22 @@ class Forecast:
         if writes_old_array(op):
             slots["Array"] = op.output("Out")
         inputs = {slot: [frames[depth(layout, n)].get(n) for n in names if n != EMPTY] for slot, names in slots.items()}
-        values = [value for each in inputs.values() for value in each]
+        values = [value for group in inputs.values() for value in group]
         holds = any(isinstance(value, Aggregate) for value in values) or bool(definition.kinds)
+        # Aggregates are run with unknown elements too: their lengths and counters are what trip counts depend on.
         if definition.random or (not holds and any(value is UNKNOWN or value is None for value in values)):
             self.forget(op, frames, layout)
             return
-        wanted = [slot for slot, names in op.outputs.items() if any(name != EMPTY for name in names)]
+        out_slots = [slot for slot, names in op.outputs.items() if any(name != EMPTY for name in names)]
         attrs = {k: v for k, v in op.attrs.items() if k in definition.attrs}
         try:
             with np.errstate(all="ignore"):
-                made = definition.run(inputs, attrs, wanted)
+                results = definition.run(inputs, attrs, out_slots)
         except Exception:  # whatever a kernel does with what is no array
             self.forget(op, frames, layout)
             return
-        for slot in wanted:
-            for name, value in zip(op.outputs[slot], made[slot], strict=True):
+        for slot in out_slots:
+            for name, value in zip(op.outputs[slot], results[slot], strict=True):
                 if name != EMPTY:
                     self._write(frames[home(layout, name)], name, value)
 

@@ -112,6 +112,8 @@ class Lowering:
             if bool(np.asarray(wrong).any()):
                 raise ExecutionError(text)
             return
+        # A compiled program cannot raise. It carries the number of the first refusal through all loops and branches, and the executor
+        # raises after the run.
         self.failures.append(text)
         number = np.int32(len(self.failures))
         self.failed = jnp.where((jnp.asarray(self.failed) == 0) & jnp.any(wrong), number, self.failed)
@@ -141,18 +143,18 @@ class Lowering:
             return
         if reason := why_not(op, definition):
             raise NotLowered(located(reason, op.source))
-        once = op.attrs.get("run_once") and not self.options.reinitialize
-        if not (once and all(name in frames[0] for name in op.output_names())):
+        runs_once = op.attrs.get("run_once") and not self.options.reinitialize
+        if not (runs_once and all(name in frames[0] for name in op.output_names())):
             self.plain(op, definition, frames, layout)
 
     def plain(self, op: Operator, definition: OpDef, frames: Frames, layout: Layout) -> None:
         """An operator without blocks."""
         inputs = self.inputs(op, definition, frames, layout)
         attrs = {k: v for k, v in op.attrs.items() if k in definition.attrs}
-        wanted = [slot for slot, names in op.outputs.items() if any(n != EMPTY for n in names)]
+        slots = [slot for slot, names in op.outputs.items() if any(n != EMPTY for n in names)]
         before, self.op = self.op, op
         try:
-            made = self.made(op, definition, inputs, attrs, wanted)
+            results = self.made(op, definition, inputs, attrs, slots)
         except (NotLowered, ExecutionError):
             raise
         except GraphadError as error:
@@ -163,8 +165,8 @@ class Lowering:
             raise NotLowered(_why(op, inputs, f"{type(error).__name__}: {error}", op.source)) from error
         finally:
             self.op = before
-        for slot in wanted:
-            for name, value in zip(op.outputs[slot], made[slot], strict=True):
+        for slot in slots:
+            for name, value in zip(op.outputs[slot], results[slot], strict=True):
                 if name == EMPTY:
                     continue
                 place = frames[home(layout, name) if len(layout) > 1 else 0]
@@ -175,9 +177,9 @@ class Lowering:
 
     def made(self, op: Operator, definition: OpDef, inputs: Tensor, attrs: Mapping[str, Tensor], wanted: Sequence[str]) -> Tensor:
         """What an operator computes, by slot."""
-        own = LOWERED.get(op.type)
-        if own is not None:
-            return own(self, op, inputs, attrs)
+        form = LOWERED.get(op.type)
+        if form is not None:
+            return form(self, op, inputs, attrs)
         if definition.random:
             return draw(self, op, definition, inputs, attrs, wanted)
         return run(definition, inputs, attrs, wanted)
@@ -196,12 +198,12 @@ class Lowering:
         Raises:
             InvalidValue: it has none.
         """
-        found = frames[depth(layout, name)].get(name)
-        if found is None and name in frames[-1]:
-            found = frames[-1][name]
-        if found is None and not partial:
+        result = frames[depth(layout, name)].get(name)
+        if result is None and name in frames[-1]:
+            result = frames[-1][name]
+        if result is None and not partial:
             raise InvalidValue(located(f"operator {op.type!r} reads {name!r}, which has no value", op.source))
-        return found
+        return result
 
     # -- operators with blocks -------------------------------------------------------------------
 
@@ -236,7 +238,7 @@ class Lowering:
     def branch(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
         """``if_else``, ``conditional_block``, ``net``."""
         blocks: list[Block] = [op.attrs[name] for name in definition.blocks]
-        which = self.taken(op, definition, frames, layout)
+        choice = self.taken(op, definition, frames, layout)
         keeps = any(block.idx in self.saved for block in blocks)
 
         def one(i: int, local: Frames) -> dict[str, Tensor]:
@@ -245,33 +247,33 @@ class Lowering:
             inner: Frames = ({}, *local)
             names = (blocks[i].vars, *layout)
             self.body(blocks[i], inner, names)
-            found = {n: inner[depth(names, n)].get(n) for n in sorted(self.saved.get(blocks[i].idx, ()))}
-            return {n: v for n, v in found.items() if v is not None}
+            values = {n: inner[depth(names, n)].get(n) for n in sorted(self.saved.get(blocks[i].idx, ()))}
+            return {n: v for n, v in values.items() if v is not None}
 
-        if isinstance(which, int):
-            kept = Kept([one(which, frames) if i == which else {} for i in range(2)])
+        if isinstance(choice, int):
+            residuals = Kept([one(choice, frames) if i == choice else {} for i in range(2)])
         else:
-            kept = self.decided(op, which, frames, one)
+            residuals = self.decided(op, choice, frames, one)
         for name in op.output(definition.scopes) if keeps else ():
-            frames[depth(layout, name)][name] = kept
+            frames[depth(layout, name)][name] = residuals
 
     def branch_gradient(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
         """The gradient of the branch that ran."""
-        which = self.taken(op, definition, frames, layout)
+        choice = self.taken(op, definition, frames, layout)
         sides = [Inside(self, op, definition, frames, layout, i) for i in range(len(definition.blocks))]
-        kept = sides[0].kept
-        if not isinstance(kept, Kept):
+        residuals = sides[0].kept
+        if not isinstance(residuals, Kept):
             raise NotLowered(located(f"operator {op.type!r} reads residuals that no branch kept", op.source))
 
         def one(i: int, local: Frames) -> dict[str, Tensor]:
             if i < len(sides):
-                sides[i].write(sides[i].results(kept.blocks[i], sides[i].cotangents), local)
+                sides[i].write(sides[i].results(residuals.blocks[i], sides[i].cotangents), local)
             return {}
 
-        if isinstance(which, int):
-            one(which, frames)
+        if isinstance(choice, int):
+            one(choice, frames)
         else:
-            self.decided(op, which, frames, one)
+            self.decided(op, choice, frames, one)
 
     def decided(self, op: Operator, test: Tensor, frames: Frames, one: Callable[[int, Frames], dict[str, Tensor]]) -> Kept:
         """Both branches under ``lax.cond``: what they set becomes what the condition chooses."""
@@ -280,33 +282,37 @@ class Lowering:
             def traced() -> Tensor:
                 local: Frames = tuple(dict(frame) for frame in frames)
                 before, self.failed = self.failed, jnp.asarray(self.failed)
-                kept = one(i, local)
-                changed = {
+                residuals = one(i, local)
+                updates = {
                     (at, name): value
                     for at, frame in enumerate(local)
                     for name, value in frame.items()
                     if value is not frames[at].get(name)
                 }
-                failed, self.failed = self.failed, before
-                return changed, kept, jnp.asarray(failed)
+                fault, self.failed = self.failed, before
+                return updates, residuals, jnp.asarray(fault)
 
             return traced
 
+        # Both sides are traced before lax.cond is, as it takes two functions of one type: what only one of them writes is known then.
         stages = [Stage(side(i)) for i in range(2)]
-        (set1, kept1, _), (set2, kept2, _) = (stage.shapes for stage in stages)
+        (set1, residuals1, _), (set2, residuals2, _) = (stage.shapes for stage in stages)
         places = list(dict.fromkeys([*set1, *set2]))
-        joined = {place: _unified(op, place[1], [_or_old(each, place, frames) for each in (set1, set2)], self.capacity) for place in places}
+        types = {
+            place: _unified(op, place[1], [_or_old(updates, place, frames) for updates in (set1, set2)], self.capacity) for place in places
+        }
 
         def ends(i: int) -> Tensor:
-            changed, kept, failed = stages[i]()
-            made = {place: _as_type(_or_old(changed, place, frames), joined[place], self.capacity) for place in places}
-            both = [kept if i == k else jax.tree.map(_zeros, other) for k, other in enumerate((kept1, kept2))]
-            return made, both, failed
+            updates, residuals, fault = stages[i]()
+            values = {place: _as_type(_or_old(updates, place, frames), types[place], self.capacity) for place in places}
+            # Only one side keeps residuals, but both have to return them: zeros, which nothing reads, stand for the other's.
+            side_residuals = [residuals if i == k else jax.tree.map(_zeros, shapes) for k, shapes in enumerate((residuals1, residuals2))]
+            return values, side_residuals, fault
 
-        made, both, self.failed = lax.cond(test, lambda: ends(0), lambda: ends(1))
-        for (at, name), value in made.items():
+        new_values, residuals, self.failed = lax.cond(test, lambda: ends(0), lambda: ends(1))
+        for (at, name), value in new_values.items():
             frames[at][name] = value
-        return Kept(both)
+        return Kept(residuals)
 
 
 def _or_old(changed: Mapping[Place, Tensor], place: Place, frames: Frames) -> Tensor:
@@ -325,18 +331,18 @@ class Stage:
 
     def __init__(self, function: Callable[..., Tensor], *examples: Tensor) -> None:
         leaves, tree = jax.tree.flatten(examples)
-        made: list[Tensor] = []
+        trees: list[Tensor] = []
 
         def flat(*values: Tensor) -> Tensor:
             result = function(*jax.tree.unflatten(tree, values))
             parts, shape = jax.tree.flatten(result)
-            made.append(shape)
+            trees.append(shape)
             return [jnp.asarray(part) for part in parts]
 
         specs = [jax.ShapeDtypeStruct(np.shape(leaf), np.dtype(leaf.dtype)) for leaf in leaves]
-        closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*specs)
-        self.result = made[-1]
-        self.call = jaxpr_as_fun(closed)
+        jaxpr, shapes = jax.make_jaxpr(flat, return_shape=True)(*specs)
+        self.result = trees[-1]
+        self.call = jaxpr_as_fun(jaxpr)
         self.shapes = jax.tree.unflatten(self.result, shapes)
 
     def __call__(self, *args: Tensor) -> Tensor:
@@ -352,9 +358,9 @@ def _spec(value: Tensor) -> Tensor:
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
-    x, one = jax.tree.flatten(_spec(a))
-    y, other = jax.tree.flatten(_spec(b))
-    return bool(one == other) and all(p.shape == q.shape and p.dtype == q.dtype for p, q in zip(x, y, strict=True))
+    x, tree_x = jax.tree.flatten(_spec(a))
+    y, tree_y = jax.tree.flatten(_spec(b))
+    return bool(tree_x == tree_y) and all(p.shape == q.shape and p.dtype == q.dtype for p, q in zip(x, y, strict=True))
 
 
 def _unified(op: Operator, name: str, values: Sequence[Tensor], capacity: int) -> Tensor:
@@ -372,8 +378,8 @@ def _unified(op: Operator, name: str, values: Sequence[Tensor], capacity: int) -
         return next((b for b in buffers if b.data is not None), buffers[0])
     if all(isinstance(value, Tape | TapeBuffer) for value in present):
         return next((v for v in present if isinstance(v, TapeBuffer)), present[0])
-    shown = " and ".join(_described(value) for value in present)
-    raise NotLowered(located(f"operator {op.type!r}: the branches leave {name!r} as {shown}; XLA needs one type", op.source))
+    described = " and ".join(_described(value) for value in present)
+    raise NotLowered(located(f"operator {op.type!r}: the branches leave {name!r} as {described}; XLA needs one type", op.source))
 
 
 def _buffer_of(value: Tensor, size: int) -> Buffer:
@@ -436,16 +442,16 @@ class Loop:
         Raises:
             NotLowered: that is not known.
         """
-        known = self.lowering.bounds.get(self.op)
-        found = self.lowering.options.max_trips if known is None else known
-        if found is None:
+        forecast = self.lowering.bounds.get(self.op)
+        limit = self.lowering.options.max_trips if forecast is None else forecast
+        if limit is None:
             condition = self.op.input(self.definition.condition)[0]
             message = (
                 f"operator {self.op.type!r}: how often it runs depends on {condition!r}, which is known only when the program runs, "
                 f"and {why} needs a bound: say max_trips="
             )
             raise NotLowered(located(message, self.op.source))
-        return found
+        return limit
 
     # -- forward ---------------------------------------------------------------------------------
 
@@ -492,31 +498,32 @@ class Loop:
     def carried(self) -> list[Place]:
         """The places around the loop that its block writes."""
         inner = (self.block.vars, *self.layout)
-        found = dict.fromkeys((home(inner, n) - 1, n) for each in self.block.ops for n in sorted(written(each)) if n != EMPTY)
-        return [(at, n) for at, n in found if at >= 0]
+        places = dict.fromkeys((home(inner, n) - 1, n) for op in self.block.ops for n in sorted(written(op)) if n != EMPTY)
+        return [(at, n) for at, n in places if at >= 0]
 
     def iteration(self, places: Sequence[Place]) -> Callable[..., Tensor]:
         """One iteration, as a function of its number, what it carries and whether something failed."""
         lowering, inner_layout = self.lowering, (self.block.vars, *self.layout)
 
-        def once(i: Tensor, values: dict[Place, Tensor], failed: Tensor) -> Tensor:
+        def once(i: Tensor, values: dict[Place, Tensor], fault: Tensor) -> Tensor:
             local: Frames = ({}, *(dict(frame) for frame in self.frames))
             for (at, name), value in values.items():
                 local[at + 1][name] = value
-            before, lowering.failed = lowering.failed, failed
+            before, lowering.failed = lowering.failed, fault
             lowering.iterations.append(i)
             lowering.body(self.block, local, inner_layout)
             lowering.iterations.pop()
-            failed, lowering.failed = lowering.failed, before
-            rows, fixed = {}, []
+            fault, lowering.failed = lowering.failed, before
+            rows, constant_names = {}, []
             for at, name in self.saved():
                 value = local[at].get(name)
+                # A residual that is the same object in each iteration comes from around the loop: it is kept once, not in rows.
                 if at and value is not None and value is self.frames[at - 1].get(name):
-                    fixed.append(name)
+                    constant_names.append(name)
                 elif value is not None:
                     rows[name] = value
-            self.fixed = {name: self.frames[at - 1][name] for at, name in self.saved() if name in fixed}
-            return {place: local[place[0] + 1].get(place[1]) for place in places}, rows, jnp.asarray(failed)
+            self.fixed = {name: self.frames[at - 1][name] for at, name in self.saved() if name in constant_names}
+            return {place: local[place[0] + 1].get(place[1]) for place in places}, rows, jnp.asarray(fault)
 
         return once
 
@@ -524,6 +531,7 @@ class Loop:
         """One loop of XLA's."""
         lowering, places = self.lowering, self.carried()
         starts = {place: self.frames[place[0]].get(place[1]) for place in places}
+        # Extents are fixed in XLA: an array or a tape that grows becomes a buffer with room for all that the loop can write.
         room = self.room(trips, starts)
         starts = {place: _in_loop(value, room) for place, value in starts.items() if value is not None}
         stage, starts = self.staged(places, starts, room)
@@ -533,8 +541,8 @@ class Loop:
         if trips is not None:
 
             def step(state: Tensor, i: Tensor) -> Tensor:
-                values, rows, failed = stage(i, *state)
-                return ({p: _as_type(values[p], starts[p], room) for p in starts}, failed), rows
+                values, rows, fault = stage(i, *state)
+                return ({p: _as_type(values[p], starts[p], room) for p in starts}, fault), rows
 
             (ends, lowering.failed), rows = lax.scan(step, first, jnp.arange(trips))
             stack = Stack(rows, self.fixed, np.int64(trips))
@@ -548,6 +556,8 @@ class Loop:
         """A loop whose trip count is known only when it runs."""
         lowering, starts = self.lowering, first[0]
         limit = self.bound("what its gradient reads of each iteration") if jax.tree.leaves(rows_spec) else None
+        # lax.while_loop has no stacked outputs and no reverse derivative; neither is needed, as the program brings its own gradient, which
+        # reads these rows.
         rows = jax.tree.map(lambda s: jnp.zeros((limit or 0, *s.shape), s.dtype), rows_spec)
 
         def goes_on(state: Tensor) -> Tensor:
@@ -556,10 +566,10 @@ class Loop:
             return holds if limit is None else holds & (i < limit)
 
         def step(state: Tensor) -> Tensor:
-            i, (values, failed), rows = state
-            made, new, failed = stage(i, values, failed)
+            i, (values, fault), rows = state
+            ends, new, fault = stage(i, values, fault)
             rows = jax.tree.map(lambda all_, one: lax.dynamic_update_index_in_dim(all_, one, i, 0), rows, new)
-            return i + 1, ({p: _as_type(made[p], starts[p], room) for p in starts}, failed), rows
+            return i + 1, ({p: _as_type(ends[p], starts[p], room) for p in starts}, fault), rows
 
         count, (ends, lowering.failed), rows = lax.while_loop(goes_on, step, (jnp.zeros((), jnp.int64), first, rows))
         if limit is not None:
@@ -573,20 +583,22 @@ class Loop:
         if not aggregates:
             return self.lowering.capacity
         longest = max(_length(value) for value in aggregates)
-        found = longest + (self.bound("an array or a tape that it writes") if trips is None else trips)
-        self.lowering.capacity = max(self.lowering.capacity, found)
-        return found
+        capacity = longest + (self.bound("an array or a tape that it writes") if trips is None else trips)
+        self.lowering.capacity = max(self.lowering.capacity, capacity)
+        return capacity
 
     def staged(self, places: Sequence[Place], starts: dict[Place, Tensor], room: int) -> tuple[Stage, dict[Place, Tensor]]:
         """The traced iteration, and starts with the types that every iteration leaves."""
-        failed = jnp.asarray(self.lowering.failed)
+        fault = jnp.asarray(self.lowering.failed)
+        # The types are a fixed point: what an iteration leaves is what the next one begins with. A place without a type yet, or an array
+        # that becomes a buffer, takes a round each; what is not settled then grows in every iteration.
         for _ in range(len(places) + 2):
-            stage = Stage(self.iteration(places), jnp.zeros((), jnp.int64), starts, failed)
+            stage = Stage(self.iteration(places), jnp.zeros((), jnp.int64), starts, fault)
             ends = stage.shapes[0]
-            changed = {p: end for p, end in ends.items() if end is not None and not (p in starts and _same(starts[p], end))}
-            if not changed:
+            new_types = {p: end for p, end in ends.items() if end is not None and not (p in starts and _same(starts[p], end))}
+            if not new_types:
                 return stage, starts
-            for place, end in changed.items():
+            for place, end in new_types.items():
                 starts = {**starts, place: self.retyped(place[1], starts.get(place), end, room)}
         raise Untyped("what it carries does not keep its types")
 
@@ -595,21 +607,21 @@ class Loop:
         if start is None:
             return jax.tree.map(_zeros, end)
         if isinstance(start, Buffer | TapeBuffer) or isinstance(end, Buffer | TapeBuffer):
-            made = _as_type(start, end, room)
-            if _same(made, end):
-                return made
+            value = _as_type(start, end, room)
+            if _same(value, end):
+                return value
         raise Untyped(f"{name!r} is {_described(start)} before an iteration and {_described(end)} after it; XLA's loops keep types")
 
     def settle(self, ends: Frames) -> None:
         """What is known after the loop is known: counters, how long arrays and tapes are."""
         for at, name in self.carried():
-            known, value = ends[at].get(name, UNKNOWN), self.frames[at].get(name)
-            if isinstance(known, np.ndarray):
-                self.frames[at][name] = known
-            elif isinstance(known, TensorArray) and isinstance(value, Buffer):
-                self.frames[at][name] = value.settled(known)
-            elif isinstance(known, Tape) and isinstance(value, TapeBuffer):
-                self.frames[at][name] = TapeBuffer(value.entries, np.int64(len(known)), value.capacity)
+            final, value = ends[at].get(name, UNKNOWN), self.frames[at].get(name)
+            if isinstance(final, np.ndarray):
+                self.frames[at][name] = final
+            elif isinstance(final, TensorArray) and isinstance(value, Buffer):
+                self.frames[at][name] = value.settled(final)
+            elif isinstance(final, Tape) and isinstance(value, TapeBuffer):
+                self.frames[at][name] = TapeBuffer(value.entries, np.int64(len(final)), value.capacity)
 
     # -- gradient --------------------------------------------------------------------------------
 
@@ -640,26 +652,27 @@ class Loop:
     def gradient_rolled(self, inside: Inside, kept: Stack) -> None:
         lowering, count = self.lowering, len(inside.cotangents)
 
-        def once(i: Tensor, row: Tensor, cotangents: list[Tensor], failed: Tensor) -> Tensor:
-            before, lowering.failed = lowering.failed, failed
+        def once(i: Tensor, row: Tensor, cotangents: list[Tensor], fault: Tensor) -> Tensor:
+            before, lowering.failed = lowering.failed, fault
             lowering.iterations.append(i)
             results = inside.results({**row, **kept.fixed}, cotangents)
             lowering.iterations.pop()
-            failed, lowering.failed = lowering.failed, before
-            return results[:count], results[count:], jnp.asarray(failed)
+            fault, lowering.failed = lowering.failed, before
+            return results[:count], results[count:], jnp.asarray(fault)
 
         room = lowering.capacity
         starts = [None if value is None else _in_loop(value, room) for value in inside.cotangents]
         row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), kept.rows)
         stage, starts = self.staged_gradient(once, row, starts, room)
+        # Gradients of what all iterations read are sums over the iterations; those of what is carried replace each other.
         sums = jax.tree.map(_zeros, stage.shapes[1])
         first = (starts, sums, jnp.asarray(lowering.failed))
 
         def add(state: Tensor, i: Tensor, row: Tensor) -> Tensor:
-            cotangents, sums, failed = state
-            results, terms, failed = stage(i, row, cotangents, failed)
+            cotangents, sums, fault = state
+            results, terms, fault = stage(i, row, cotangents, fault)
             results = [_as_type(new, old, room) if old is not None else None for new, old in zip(results, starts, strict=True)]
-            return results, [None if t is None else s + t for s, t in zip(sums, terms, strict=True)], failed
+            return results, [None if t is None else s + t for s, t in zip(sums, terms, strict=True)], fault
 
         if is_traced(kept.count):
 
@@ -674,9 +687,9 @@ class Loop:
         inside.write([*ends, *self.totals(inside, sums)])
 
     def staged_gradient(self, once: Callable[..., Tensor], row: Tensor, starts: list[Tensor], room: int) -> tuple[Stage, list[Tensor]]:
-        failed = jnp.asarray(self.lowering.failed)
+        fault = jnp.asarray(self.lowering.failed)
         for _ in range(len(starts) + 2):
-            stage = Stage(once, jnp.zeros((), jnp.int64), row, starts, failed)
+            stage = Stage(once, jnp.zeros((), jnp.int64), row, starts, fault)
             ends = stage.shapes[0]
             wrong = [i for i, (s, e) in enumerate(zip(starts, ends, strict=True)) if e is not None and (s is None or not _same(s, e))]
             if not wrong:
@@ -724,8 +737,8 @@ class Inside:
         self.outputs = nth(op, "original_input_grad", which, len(self.targets))
 
     def value(self, name: str) -> Tensor:
-        found = self.frames[depth(self.layout, name)].get(name)
-        return self.frames[-1].get(name) if found is None else found
+        result = self.frames[depth(self.layout, name)].get(name)
+        return self.frames[-1].get(name) if result is None else result
 
     def results(self, kept: Mapping[str, Tensor], cotangents: Sequence[Tensor]) -> list[Tensor]:
         """Run the block once."""
@@ -746,9 +759,9 @@ class Inside:
 
 
 def _named(op: Operator, inputs: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
-    return {n: a for slot, each in inputs.items() for n, a in zip(op.inputs.get(slot, op.outputs.get("Out", ())), each, strict=False)}
+    return {n: a for slot, values in inputs.items() for n, a in zip(op.inputs.get(slot, op.outputs.get("Out", ())), values, strict=False)}
 
 
 def _why(op: Operator, inputs: Mapping[str, Sequence[Tensor]], reason: str, line: Tensor) -> str:
-    shown = "\n".join(f"  {name}: {_described(value) if value is not None else 'no value'}" for name, value in _named(op, inputs).items())
-    return located(f"operator {op.type!r} cannot be lowered to XLA: {reason}\n{shown}", line)
+    values = "\n".join(f"  {name}: {_described(value) if value is not None else 'no value'}" for name, value in _named(op, inputs).items())
+    return located(f"operator {op.type!r} cannot be lowered to XLA: {reason}\n{values}", line)

@@ -27,11 +27,11 @@ WRITTEN_OUT = 1 << 10  # elements of a constant that is not one value everywhere
 
 def run(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], wanted: Sequence[str]) -> Outputs:
     """Compute the output slots from arrays of numpy's or jax's."""
-    values = [value for each in inputs.values() for value in each]
+    values = [value for group in inputs.values() for value in group]
     if not is_traced(values) and _few(values) and (not definition.ordered or type(current()) is Alone):
         with np.errstate(all="ignore"):
-            made = definition.run(inputs, attrs, wanted)
-        return {slot: [_constant(value) for value in made[slot]] for slot in wanted}
+            results = definition.run(inputs, attrs, wanted)
+        return {slot: [_constant(value) for value in results[slot]] for slot in wanted}
     if isinstance(definition, GradOpDef):
         return _gradient(definition, inputs, attrs, wanted)
     return kernel_run(definition, inputs, attrs, wanted)
@@ -39,9 +39,9 @@ def run(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], wanted: 
 
 def kernel_run(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], wanted: Sequence[str]) -> Outputs:
     """Compute the output slots by the kernel over jax's arrays."""
-    given = {slot: list(map(_lifted, each)) for slot, each in inputs.items()}
+    operands = {slot: list(map(_lifted, values)) for slot, values in inputs.items()}
     with np.errstate(all="ignore"):  # as of numpy's kernels: a mean over no elements is nan
-        result = REBIND(definition.kernel)(*definition.arguments(given), **attrs)
+        result = REBIND(definition.kernel)(*definition.arguments(operands), **attrs)
     results = result if len(definition.outputs) > 1 else (result,)
     slots = zip(definition.outputs.values(), results, strict=True)
     return {slot.name: list(map(_settled, value if slot.variadic else [value])) for slot, value in slots if slot.name in wanted}
@@ -95,8 +95,8 @@ def _call(definition: OpDef, inputs: tuple[Tensor, ...], attrs: dict[str, Tensor
     """What a kernel or a rule that calls an operator gets."""
     if len(inputs) < definition.required["input"]:
         raise TypeError(f"operator {definition.type!r} takes {', '.join(definition.inputs)}; got {len(inputs)} inputs")
-    given = [_lifted(np.asarray(x)) if isinstance(x, np.generic | int | float) else _lifted(x) for x in inputs]
-    return definition.without_optional(REBIND(definition.kernel)(*given, **attrs))
+    operands = [_lifted(np.asarray(x)) if isinstance(x, np.generic | int | float) else _lifted(x) for x in inputs]
+    return definition.without_optional(REBIND(definition.kernel)(*operands, **attrs))
 
 
 PRIMITIVES = (converted, filled, raised, like)  # of formulas: they ask what they are given, and XlaArray answers

@@ -32,12 +32,12 @@ PAIRS = 6  # of the tail that are looked at
 
 def words_of(*numbers: int) -> list[int]:
     """Numbers as ``SeedSequence`` takes them: 32 bits at a time, the low ones first."""
-    found: list[int] = []
+    words: list[int] = []
     for number in numbers:
-        found.append(number & 0xFFFFFFFF)
+        words.append(number & 0xFFFFFFFF)
         while number := number >> 32:
-            found.append(number & 0xFFFFFFFF)
-    return found
+            words.append(number & 0xFFFFFFFF)
+    return words
 
 
 class _Hash:
@@ -60,20 +60,23 @@ def _mixed(x: Tensor, y: Tensor) -> Tensor:
 
 def seeded(words: Tensor) -> tuple[Pair, Pair]:
     """The state and the increment that PCG64 begins with; ``words`` are uint32, known or not."""
-    given = [jnp.asarray(word, U32) for word in words]
+    entropy = [jnp.asarray(word, U32) for word in words]
     first, pool = _Hash(0x43B0D7E5, 0x931E8875), []
+    # numpy's SeedSequence, after M. O'Neill's seed_seq_fe (2015): four words are hashed, each is mixed with each other, and what words
+    # there are beyond four is mixed into all. The hashes' constants change with each call, so the order of these calls is the format.
     for i in range(4):
-        pool.append(first(given[i] if i < len(given) else jnp.zeros((), U32)))
+        pool.append(first(entropy[i] if i < len(entropy) else jnp.zeros((), U32)))
     for source in range(4):
         for target in range(4):
             if source != target:
                 pool[target] = _mixed(pool[target], first(pool[source]))
-    for word in given[4:]:
+    for word in entropy[4:]:
         for target in range(4):
             pool[target] = _mixed(pool[target], first(word))
     last = _Hash(0x8B51F9DD, 0x58F38DED)
     halves = [last(pool[i % 4]).astype(U64) for i in range(8)]
     high, low, inc_high, inc_low = (halves[i] | (halves[i + 1] << U64(32)) for i in range(0, 8, 2))
+    # An increment is odd, so that the period is 2**128. The state is stepped once from 0, before and after the seed is added.
     increment = Pair((inc_high << U64(1)) | (inc_low >> U64(63)), (inc_low << U64(1)) | U64(1))
     start = added(increment, Pair(high, low))
     return added(times(start, pair_of(MULTIPLIER)), increment), increment
@@ -95,6 +98,7 @@ def pair_of(number: int) -> Pair:
 
 def added(a: Pair, b: Pair) -> Pair:
     low = a.low + b.low
+    # Unsigned numbers wrap: the sum is less than a summand exactly if there is a carry.
     return Pair(a.high + b.high + (low < b.low).astype(U64), low)
 
 
@@ -107,15 +111,17 @@ def _high(a: Tensor, b: Tensor) -> Tensor:
     a, b = jnp.asarray(a), jnp.asarray(b)
     half, low = U64(32), U64(0xFFFFFFFF)
     a1, a0, b1, b0 = a >> half, a & low, b >> half, b & low
+    # By halves of 32 bits. Neither sum overflows: (2**32 - 1)**2 + 2**32 - 1 < 2**64.
     middle = a1 * b0 + (a0 * b0 >> half)
-    other = a0 * b1 + (middle & low)
-    return a1 * b1 + (middle >> half) + (other >> half)
+    cross = a0 * b1 + (middle & low)
+    return a1 * b1 + (middle >> half) + (cross >> half)
 
 
 @cache
 def _jumps(count: int, step: int) -> tuple[Array, Array, Array, Array]:
     """The factors of the state and of the increment after 0, ``step``, 2 ``step``... steps."""
     factor, total = 1, 0
+    # A step is s -> a s + c; so are n steps, and their a and c are found by squaring (F. Brown, 1994).
     for bit in bin(step)[2:]:
         factor, total = factor * factor & MASK, total * (factor + 1) & MASK
         if bit == "1":
@@ -140,15 +146,16 @@ def raw(words: Tensor, count: int) -> Tensor:
     rows = -(-count // ROW)
     starts = _after(state, increment, _jumps(rows, ROW))
     states = _after(Pair(starts.high[:, None], starts.low[:, None]), increment, _jumps(min(ROW, count), 1))
-    mixed = (states.high ^ states.low).reshape(-1)[:count]
+    # The output XSL-RR: the halves exclusive-or'ed, rotated by the upper six bits. A shift by 64 is undefined, hence the mask.
+    bits = (states.high ^ states.low).reshape(-1)[:count]
     turn = (states.high >> U64(58)).reshape(-1)[:count]
-    return (mixed >> turn) | (mixed << ((U64(64) - turn) & U64(63)))
+    return (bits >> turn) | (bits << ((U64(64) - turn) & U64(63)))
 
 
 def raw32(words: Tensor, count: int) -> Tensor:
     """The first draws of 32 bits: the lower halves before the upper ones."""
-    both = raw(words, -(-count // 2))
-    halves = jnp.stack([both & U64(0xFFFFFFFF), both >> U64(32)], 1).astype(U32)
+    pairs = raw(words, -(-count // 2))
+    halves = jnp.stack([pairs & U64(0xFFFFFFFF), pairs >> U64(32)], 1).astype(U32)
     return halves.reshape(-1)[:count]
 
 
@@ -205,6 +212,7 @@ def _shifted(values: Tensor, by: int) -> Tensor:
 def normals(words: Tensor, count: int, dtype: Tensor) -> Tensor:
     """The first draws of ``standard_normal``."""
     single = np.dtype(dtype) == np.float32
+    # Numbers of 64 or 32 bits to draw from: 99.3 % of the draws take one of them, the others two or more, or are rejected.
     places = count + count // 32 + 64 + 2 * PAIRS
     bits = raw32(words, places) if single else raw(words, places)
     table = _tables(23 if single else 52)
@@ -217,27 +225,30 @@ def normals(words: Tensor, count: int, dtype: Tensor) -> Tensor:
     fast = size < jnp.asarray(table.inside)[layer]
     uniform = _uniform(bits)
     high = jnp.asarray(table.high)
+    # Between the layer's inside and the curve the density itself decides, by the next uniform number.
     wedge = (high[layer - 1] - high[layer]) * _shifted(uniform, 1) + high[layer] < jnp.exp(kind(-0.5) * x * x)
-    tail, tried = _tail_draws(uniform, kind(table.edge))
+    tail, attempts = _tail_draws(uniform, kind(table.edge))
+    # In the tail numpy takes the sign from another bit than elsewhere.
     tail = jnp.where((size >> word(8)) & word(1) == 1, -tail, tail)
     outside = ~fast & (layer == 0)
     value = jnp.where(outside, tail, x)
-    taken = jnp.where(fast, 1, jnp.where(outside, 1 + 2 * tried, 2))
-    starts = _starts(fast, taken)
-    accepted = starts & (fast | outside | wedge)
-    order = jnp.where(accepted, jnp.cumsum(accepted) - 1, count)
+    lengths = jnp.where(fast, 1, jnp.where(outside, 1 + 2 * attempts, 2))
+    starts = _starts(fast, lengths)
+    is_accepted = starts & (fast | outside | wedge)
+    order = jnp.where(is_accepted, jnp.cumsum(is_accepted) - 1, count)
     return jnp.zeros(count, kind).at[order].set(value, mode="drop")
 
 
 def _tail_draws(uniform: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:
     """For each place the number beyond the edge that the next pairs give, and how many pairs that takes."""
+    # G. Marsaglia (1964): x = -ln(u) / edge is taken if -2 ln(v) > x². From the last pair to the first, so that the first one wins.
     logs = -jnp.log1p(-uniform)
-    value, tried = jnp.zeros_like(uniform), jnp.zeros(uniform.shape, np.int32)
+    value, attempts = jnp.zeros_like(uniform), jnp.zeros(uniform.shape, np.int32)
     for pair in range(PAIRS, 0, -1):
         x, y = _shifted(logs, 2 * pair - 1) / edge, _shifted(logs, 2 * pair)
-        accepted = (y + y > x * x) | (pair == PAIRS)
-        value, tried = jnp.where(accepted, edge + x, value), jnp.where(accepted, pair, tried)
-    return value, tried
+        is_accepted = (y + y > x * x) | (pair == PAIRS)
+        value, attempts = jnp.where(is_accepted, edge + x, value), jnp.where(is_accepted, pair, attempts)
+    return value, attempts
 
 
 def _starts(fast: Tensor, taken: Tensor) -> Tensor:
@@ -254,8 +265,10 @@ def _starts(fast: Tensor, taken: Tensor) -> Tensor:
         new = inside(starts)
         return new, (new != starts).any()
 
-    found: Tensor = lax.while_loop(lambda state: state[1], step, (jnp.ones(fast.shape, bool), jnp.asarray(True)))[0]
-    return found
+    # Each draw begins where the one before it ends, which is a chain through all places. From "all are beginnings", a round corrects
+    # at least one more draw at the front: the only fixed point is the chain itself.
+    beginnings: Tensor = lax.while_loop(lambda state: state[1], step, (jnp.ones(fast.shape, bool), jnp.asarray(True)))[0]
+    return beginnings
 
 
 class Generator:
@@ -287,11 +300,13 @@ class Generator:
         if extent >= 1 << 32:
             return self._wide(low, extent, shape)
         places = count + 64 + count * 2 * extent // (1 << 32)
+        # D. Lemire, Fast random integer generation in an interval (2019): the upper half of bits · extent, unless the lower half is below
+        # 2**32 mod extent, which is as often as there are numbers too many.
         product = raw32(self.words, places).astype(U64) * U64(extent)
-        kept = (product & U64(0xFFFFFFFF)) >= U64(((1 << 32) - extent) % extent)
-        order = jnp.where(kept, jnp.cumsum(kept) - 1, count)
-        drawn = jnp.zeros(count, np.int64).at[order].set((product >> U64(32)).astype(np.int64), mode="drop")
-        return (drawn + low).reshape(shape)
+        is_fair = (product & U64(0xFFFFFFFF)) >= U64(((1 << 32) - extent) % extent)
+        order = jnp.where(is_fair, jnp.cumsum(is_fair) - 1, count)
+        numbers = jnp.zeros(count, np.int64).at[order].set((product >> U64(32)).astype(np.int64), mode="drop")
+        return (numbers + low).reshape(shape)
 
     def _wide(self, low: int, extent: int, shape: Tensor) -> Tensor:
         count = prod(shape)
@@ -301,7 +316,7 @@ class Generator:
         bits, factor = raw(self.words, places), U64(extent & 0xFFFFFFFFFFFFFFFF)
         if extent >= 1 << 64:
             return (bits[:count].astype(np.int64) + np.int64(low)).reshape(shape)
-        kept = bits * factor >= U64(((1 << 64) - extent) % extent)
-        order = jnp.where(kept, jnp.cumsum(kept) - 1, count)
-        drawn = jnp.zeros(count, U64).at[order].set(_high(bits, factor), mode="drop")
-        return (drawn.astype(np.int64) + np.int64(low)).reshape(shape)
+        is_fair = bits * factor >= U64(((1 << 64) - extent) % extent)
+        order = jnp.where(is_fair, jnp.cumsum(is_fair) - 1, count)
+        numbers = jnp.zeros(count, U64).at[order].set(_high(bits, factor), mode="drop")
+        return (numbers.astype(np.int64) + np.int64(low)).reshape(shape)

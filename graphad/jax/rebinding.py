@@ -42,8 +42,8 @@ def _array(value: Tensor, dtype: Tensor = None, **_: object) -> Tensor:
 
 
 def _copied(value: Tensor, dtype: Tensor = None, copy: Tensor = True, **_: object) -> Tensor:
-    found = _array(value, dtype)
-    return found.copy() if copy else found
+    array = _array(value, dtype)
+    return array.copy() if copy else array
 
 
 def _filled(shape: Tensor, fill_value: Tensor, dtype: Tensor = None) -> Tensor:
@@ -111,9 +111,9 @@ class Rebinder:
         """The thing - a function, a definition, an object with methods - over the other numpy; what has nothing to do with it as it is."""
         if thing is np:
             return NUMPY
-        found = self._known.get(id(thing))
-        if found is not None:
-            return found[1]
+        entry = self._known.get(id(thing))
+        if entry is not None:
+            return entry[1]
         if isinstance(thing, types.FunctionType):
             return self._function(thing)
         if isinstance(thing, OpDef):
@@ -130,9 +130,9 @@ class Rebinder:
         """A collection of functions, or the table of operators."""
         if isinstance(thing, dict) and thing and all(isinstance(v, OpDef) for v in thing.values()):
             return self._keep(thing, _Table(thing, self))
-        if isinstance(thing, dict) and any(callable(each) for each in thing.values()):
-            return self._keep(thing, {key: self(each) for key, each in thing.items()})
-        if type(thing) in (tuple, list) and any(callable(each) for each in thing):
+        if isinstance(thing, dict) and any(callable(item) for item in thing.values()):
+            return self._keep(thing, {key: self(item) for key, item in thing.items()})
+        if type(thing) in (tuple, list) and any(callable(item) for item in thing):
             return self._keep(thing, type(thing)(map(self, thing)))
         return thing
 
@@ -147,35 +147,36 @@ class Rebinder:
             return function
         if not (function.__globals__.get("__name__") or "").startswith(HOME):
             return function
+        # The copy is known before the contents of its cells are: a function that calls itself has itself in its closure.
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
         code, names = function.__code__, self.globals_of(function.__globals__)
-        made = types.FunctionType(code, names, function.__name__, function.__defaults__, cells or None)
-        made.__kwdefaults__ = function.__kwdefaults__
-        made.__dict__.update({name: each for name, each in function.__dict__.items() if name != "__wrapped__"})
-        self._keep(function, made)
+        counterpart = types.FunctionType(code, names, function.__name__, function.__defaults__, cells or None)
+        counterpart.__kwdefaults__ = function.__kwdefaults__
+        counterpart.__dict__.update({name: item for name, item in function.__dict__.items() if name != "__wrapped__"})
+        self._keep(function, counterpart)
         if "__wrapped__" in function.__dict__:
-            made.__dict__["__wrapped__"] = self(function.__dict__["__wrapped__"])
+            counterpart.__dict__["__wrapped__"] = self(function.__dict__["__wrapped__"])
         for new, old in zip(cells, function.__closure__ or (), strict=True):
             new.cell_contents = self(old.cell_contents)
-        return made
+        return counterpart
 
     def globals_of(self, names: dict[str, Tensor]) -> dict[str, Tensor]:
         """The names that a module's functions see, those of functions looked up when they are used."""
-        found = self._globals.get(id(names))
-        if found is None:
-            found = self._globals[id(names)] = _Globals(names, self)
-        return found
+        namespace = self._globals.get(id(names))
+        if namespace is None:
+            namespace = self._globals[id(names)] = _Globals(names, self)
+        return namespace
 
     def _class(self, thing: type) -> Tensor:
         kinds = (types.FunctionType, property, classmethod, staticmethod)
-        own = {name: each for name, each in vars(thing).items() if isinstance(each, kinds) and (name[:2] != "__" or name in _KEPT)}
-        if not own:
+        members = {name: item for name, item in vars(thing).items() if isinstance(item, kinds) and (name[:2] != "__" or name in _KEPT)}
+        if not members:
             return self._keep(thing, thing)
-        made = types.new_class(thing.__name__, (thing,), {}, lambda names: names.update({"__slots__": ()}))
-        self._keep(thing, made)
-        for name, each in own.items():
-            setattr(made, name, self._member(each))
-        return made
+        counterpart = types.new_class(thing.__name__, (thing,), {}, lambda names: names.update({"__slots__": ()}))
+        self._keep(thing, counterpart)
+        for name, item in members.items():
+            setattr(counterpart, name, self._member(item))
+        return counterpart
 
     def _member(self, member: Tensor) -> Tensor:
         if isinstance(member, property):
@@ -189,11 +190,11 @@ class Rebinder:
         if kind is type(thing):
             return thing
         try:
-            made = copy.copy(thing)
-            object.__setattr__(made, "__class__", kind)  # it may be a frozen one
+            counterpart = copy.copy(thing)
+            object.__setattr__(counterpart, "__class__", kind)  # it may be a frozen one
         except TypeError:
             return thing
-        return self._keep(thing, made)
+        return self._keep(thing, counterpart)
 
 
 class _Globals(dict[str, Tensor]):
@@ -204,8 +205,8 @@ class _Globals(dict[str, Tensor]):
         self.names, self.rebinder = names, rebinder
 
     def __missing__(self, name: str) -> Tensor:
-        made = self[name] = self.rebinder(self.names[name])
-        return made
+        value = self[name] = self.rebinder(self.names[name])
+        return value
 
 
 class _Operator:

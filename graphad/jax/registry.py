@@ -44,7 +44,7 @@ def replaces(*functions: Function) -> Callable[[Function], Function]:
     def add(form: Function) -> Function:
         @wraps(form)
         def call(*args: Tensor, **options: Tensor) -> Tensor:
-            return _wrapped(form(*map(plain, args), **{name: plain(each) for name, each in options.items()}))
+            return _wrapped(form(*map(plain, args), **{name: plain(option) for name, option in options.items()}))
 
         for function in functions:
             FORMS[function] = call

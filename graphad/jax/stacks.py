@@ -63,16 +63,16 @@ class Buffer(Aggregate):
         refuse((index < 0) | (index >= self.capacity), f"the array is written beyond the {self.capacity} elements that there is room for")
         at = jnp.clip(index, 0, self.capacity - 1)
         length = jnp.maximum(jnp.asarray(self.length), jnp.asarray(index, jnp.int64) + 1)
-        filled = jnp.asarray(self.filled).at[at].set(True)
-        return Buffer(into.data.at[at].set(item.astype(into.data.dtype)), filled, length)
+        mask = jnp.asarray(self.filled).at[at].set(True)
+        return Buffer(into.data.at[at].set(item.astype(into.data.dtype)), mask, length)
 
     def without(self, index: Tensor) -> Buffer:
         """With nothing at an index; the same if it has no place there."""
         if self.data is None:
             return self
         at = jnp.where(jnp.asarray(index) < 0, self.capacity, index)  # beyond the end, where jax drops what is set
-        data, filled = self.data.at[at].set(0, mode="drop"), jnp.asarray(self.filled).at[at].set(False, mode="drop")
-        return Buffer(data, filled, self.length)
+        data, mask = self.data.at[at].set(0, mode="drop"), jnp.asarray(self.filled).at[at].set(False, mode="drop")
+        return Buffer(data, mask, self.length)
 
     def read(self, index: Tensor) -> Tensor:
         """The tensor at an index; zeros where there is none."""
@@ -87,13 +87,13 @@ class Buffer(Aggregate):
     def parts(self) -> Iterator[Tensor]:
         return iter(() if self.data is None else (self.data,))
 
-    def __add__(self, other: Tensor) -> Buffer:
-        other = as_buffer(other, self.capacity)
-        own = self.sized(other.capacity)
-        other = other.sized(own.capacity)
-        present = [data for data in (own.data, other.data) if data is not None]
+    def __add__(self, right: Tensor) -> Buffer:
+        right = as_buffer(right, self.capacity)
+        left = self.sized(right.capacity)
+        right = right.sized(left.capacity)
+        present = [data for data in (left.data, right.data) if data is not None]
         data = sum(present[1:], start=present[0]) if present else None
-        return Buffer(data, jnp.logical_or(own.filled, other.filled), jnp.maximum(own.length, other.length))
+        return Buffer(data, jnp.logical_or(left.filled, right.filled), jnp.maximum(left.length, right.length))
 
     def __radd__(self, other: Tensor) -> Buffer:
         return self + other
@@ -106,11 +106,11 @@ class Buffer(Aggregate):
     def settled(self, like: TensorArray) -> TensorArray:
         """The array of tensors that has elements where another one has them."""
         items = dict(like.items())
-        found = TensorArray([self.data[i] if i in items else None for i in range(len(like))])
+        array = TensorArray([self.data[i] if i in items else None for i in range(len(like))])
         for i in range(len(like)):
             if i not in items:
-                found = found.without(i)
-        return found
+                array = array.without(i)
+        return array
 
 
 def as_buffer(array: Tensor, capacity: int) -> Buffer:
@@ -126,10 +126,10 @@ def as_buffer(array: Tensor, capacity: int) -> Buffer:
     if len(shapes) > 1:
         raise InvalidValue(f"a loop reads or writes an array whose tensors have several shapes: {sorted(map(list, shapes))}")
     zero = jnp.zeros_like(items[0][1])
-    known = dict(items)
-    data = jnp.stack([jnp.asarray(known.get(i, zero)) for i in range(capacity)])
-    filled = np.array([i in known for i in range(capacity)])
-    return Buffer(data, filled, np.int64(len(array)))
+    elements = dict(items)
+    data = jnp.stack([jnp.asarray(elements.get(i, zero)) for i in range(capacity)])
+    mask = np.array([i in elements for i in range(capacity)])
+    return Buffer(data, mask, np.int64(len(array)))
 
 
 class TapeBuffer(Aggregate):
@@ -149,8 +149,8 @@ class TapeBuffer(Aggregate):
         refuse(jnp.asarray(self.length) >= self.capacity, f"the tape has more than the {self.capacity} entries that there is room for")
         at = jnp.clip(self.length, 0, self.capacity - 1)
         pairs = zip(entries, items, strict=True)
-        made = tuple(jax.tree.map(lambda rows, x: rows.at[at].set(x), row, item) for row, item in pairs)
-        return TapeBuffer(made, jnp.asarray(self.length) + 1, self.capacity)
+        new_entries = tuple(jax.tree.map(lambda rows, x: rows.at[at].set(x), row, item) for row, item in pairs)
+        return TapeBuffer(new_entries, jnp.asarray(self.length) + 1, self.capacity)
 
     def pop(self) -> tuple[TapeBuffer, list[Tree]]:
         """Without the last entry, and that entry."""
@@ -163,11 +163,11 @@ class TapeBuffer(Aggregate):
     def zeros_like(self) -> TapeBuffer:
         return TapeBuffer(jax.tree.map(_zero, self.entries), self.length, self.capacity)
 
-    def __add__(self, other: Tensor) -> TapeBuffer:
-        other = as_tape_buffer(other, self.capacity)
-        if self.entries is None or other.entries is None:
-            return self if other.entries is None else other
-        pairs = zip(self.entries, other.entries, strict=True)
+    def __add__(self, right: Tensor) -> TapeBuffer:
+        right = as_tape_buffer(right, self.capacity)
+        if self.entries is None or right.entries is None:
+            return self if right.entries is None else right
+        pairs = zip(self.entries, right.entries, strict=True)
         entries = tuple(b if a is None else a if b is None else jax.tree.map(jnp.add, a, b) for a, b in pairs)
         return TapeBuffer(entries, self.length, self.capacity)
 

@@ -165,14 +165,14 @@ class XlaArray(Tracer):
     # -- other layouts ---------------------------------------------------------------------------
 
     def reshape(self, *shape: Tensor, order: str = "C") -> XlaArray:
-        wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], int | np.integer) else shape
-        wanted = tuple(int(e) for e in wanted)
-        own = self.shape
-        return self._view(lambda v: v.reshape(wanted, order=order), lambda _, part: part.reshape(own, order=order))
+        new_shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int | np.integer) else shape
+        new_shape = tuple(int(e) for e in new_shape)
+        old_shape = self.shape
+        return self._view(lambda v: v.reshape(new_shape, order=order), lambda _, part: part.reshape(old_shape, order=order))
 
     def transpose(self, *axes: Tensor) -> XlaArray:
-        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int | np.integer) else axes
-        order = tuple(range(self.ndim))[::-1] if given is None or not len(given) else tuple(int(a) % self.ndim for a in given)
+        argument = axes[0] if len(axes) == 1 and not isinstance(axes[0], int | np.integer) else axes
+        order = tuple(range(self.ndim))[::-1] if argument is None or not len(argument) else tuple(int(a) % self.ndim for a in argument)
         back = tuple(np.argsort(order)) if order else ()
         return self._view(lambda v: v.transpose(order), lambda _, part: part.transpose(back))
 
@@ -185,8 +185,8 @@ class XlaArray(Tracer):
         return self.reshape(-1, order=order)
 
     def squeeze(self, axis: Tensor = None) -> XlaArray:
-        own = self.shape
-        return self._view(lambda v: v.squeeze(axis), lambda _, part: part.reshape(own))
+        old_shape = self.shape
+        return self._view(lambda v: v.squeeze(axis), lambda _, part: part.reshape(old_shape))
 
     def view(self, dtype: Tensor = None) -> XlaArray:
         if dtype is not None and np.dtype(dtype) != self.dtype:
@@ -204,10 +204,10 @@ class XlaArray(Tracer):
         return self.ravel(order).copy()
 
     def astype(self, dtype: Tensor, copy: bool = True, **_: object) -> XlaArray:
-        wanted = np.dtype(dtype)
-        if wanted == self.dtype:
+        target = np.dtype(dtype)
+        if target == self.dtype:
             return self.copy() if copy else self
-        return XlaArray(_as(self.value, wanted))
+        return XlaArray(_as(self.value, target))
 
     def fill(self, value: object) -> None:
         self[...] = value
@@ -309,12 +309,12 @@ class XlaArray(Tracer):
         raise Untraceable(f"{function.__name__} has no form over jax.numpy")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Tensor, out: Tensor = None, **options: Tensor) -> Tensor:
-        values = [_plain(each) for each in inputs]
-        where = options.pop("where", True) if method == "__call__" else True
-        options = {name: _plain(each) for name, each in options.items() if each is not np._NoValue}
+        values = [_plain(operand) for operand in inputs]
+        mask = options.pop("where", True) if method == "__call__" else True
+        options = {name: _plain(option) for name, option in options.items() if option is not np._NoValue}
         if method == "at":
             return self._add_at(ufunc, inputs[0], values[1:])
-        if any(isinstance(each, jax.Array) for each in (*values, *options.values())):
+        if any(isinstance(value, jax.Array) for value in (*values, *options.values())):
             result = _on_jax(ufunc, method, values, options)
         else:
             result = getattr(ufunc, method)(*values, **options)
@@ -324,37 +324,37 @@ class XlaArray(Tracer):
         for target, part in zip(targets, result if isinstance(result, tuple) else (result,), strict=True):
             if not isinstance(target, XlaArray):
                 raise Untraceable("numpy's own arrays are not written into")
-            target.assign(part if where is True else jnp.where(_plain(where), part, target.value))
+            target.assign(part if mask is True else jnp.where(_plain(mask), part, target.value))
         return targets[0] if len(targets) == 1 else targets
 
     def _add_at(self, ufunc: np.ufunc, target: Tensor, values: Sequence[Value]) -> None:
         names = {"add": "add", "multiply": "multiply", "maximum": "max", "minimum": "min", "subtract": "subtract"}
         if not isinstance(target, XlaArray) or ufunc.__name__ not in names:
             raise Untraceable(f"np.{ufunc.__name__}.at")
-        index, what = values
+        index, part = values
         index = tuple(map(_index, index)) if isinstance(index, tuple) else _index(index)
-        target.assign(getattr(jnp.asarray(target.value).at[index], names[ufunc.__name__])(_as(jnp.asarray(what), target.dtype)))
+        target.assign(getattr(jnp.asarray(target.value).at[index], names[ufunc.__name__])(_as(jnp.asarray(part), target.dtype)))
 
     def __array_function__(self, function: Function, types: object, args: Tensor, options: Mapping[str, Tensor]) -> Tensor:
         module = (function.__module__ or "").removeprefix("numpy").removeprefix("._core").strip(".")
-        own = _OWN.get(function.__name__)
-        if own is not None and module != "linalg":
-            return own(*args, **options)
-        plain, named = _plain(list(args)), {name: _plain(each) for name, each in options.items()}
-        if not any(isinstance(leaf, jax.Array) for leaf in jax.tree_util.tree_leaves((plain, named))):
-            return wrapped(function(*plain, **named))
+        form = _OWN.get(function.__name__)
+        if form is not None and module != "linalg":
+            return form(*args, **options)
+        plain, keywords = _plain(list(args)), {name: _plain(option) for name, option in options.items()}
+        if not any(isinstance(leaf, jax.Array) for leaf in jax.tree_util.tree_leaves((plain, keywords))):
+            return wrapped(function(*plain, **keywords))
         if function is np.where:
             return _where(*args)
         home: Tensor = jnp.linalg if module == "linalg" else jnp
-        found = getattr(home, function.__name__, None)
-        if found is None:
+        counterpart = getattr(home, function.__name__, None)
+        if counterpart is None:
             raise Untraceable(f"numpy's {function.__name__} is not in jax.numpy")
-        named.pop("kind", None)
-        out = named.pop("out", None)
-        if named.get("order") in ("C", "K", "A", None):
-            named.pop("order", None)
-        named = {name: each for name, each in named.items() if each is not np._NoValue}
-        result = found(*plain, **named)
+        keywords.pop("kind", None)
+        out = keywords.pop("out", None)
+        if keywords.get("order") in ("C", "K", "A", None):
+            keywords.pop("order", None)
+        keywords = {name: option for name, option in keywords.items() if option is not np._NoValue}
+        result = counterpart(*plain, **keywords)
         if out is None:
             return wrapped(result)
         options["out"].assign(result)
@@ -367,7 +367,7 @@ class XlaArray(Tracer):
 def wrapped(result: Tensor) -> Tensor:
     """What a function returned, for a kernel."""
     if isinstance(result, tuple | list):
-        return type(result)(wrapped(each) for each in result) if type(result) in (tuple, list) else tuple(map(wrapped, result))
+        return type(result)(wrapped(item) for item in result) if type(result) in (tuple, list) else tuple(map(wrapped, result))
     if isinstance(result, np.ndarray | np.generic):
         return XlaArray(np.asarray(result))
     return XlaArray(result) if isinstance(result, jax.Array) else result
@@ -391,40 +391,41 @@ def _index(part: Tensor) -> Tensor:
 
 def _put(value: Value, key: Tensor, part: Value) -> Value:
     """A value with another one in some of its elements."""
-    if isinstance(value, np.ndarray) and not any(isinstance(each, jax.Array) for each in (*key, part)):
-        changed = value.copy()
-        changed[key] = part
-        return changed
-    masks = [each for each in key if not isinstance(each, _BASIC) and each.dtype == bool]
+    if isinstance(value, np.ndarray) and not any(isinstance(index, jax.Array) for index in (*key, part)):
+        result = value.copy()
+        result[key] = part
+        return result
+    masks = [index for index in key if not isinstance(index, _BASIC) and index.dtype == bool]
     if masks and len(key) == 1 and np.ndim(part) == 0:
+        # Which elements a mask takes need not be known where all of them get the same number.
         mask = masks[0].reshape(masks[0].shape + (1,) * (value.ndim - masks[0].ndim))
         return jnp.where(mask, jnp.asarray(part, value.dtype), value)
     if any(isinstance(mask, jax.Array) for mask in masks):
         raise Known("which elements a mask takes depends on its values")
     value, part = jnp.asarray(value), _as(jnp.asarray(part), np.dtype(value.dtype))
-    if all(isinstance(each, _BASIC) for each in key):
+    if all(isinstance(index, _BASIC) for index in key):
         return _put_slice(value, key, part)
-    if any(isinstance(each, jax.Array) and each.size > 1 for each in key) and part.size > 1:
+    if any(isinstance(index, jax.Array) and index.size > 1 for index in key) and part.size > 1:
         return _put_in_order(value, key, part)
     return value.at[key].set(part)
 
 
 def _put_slice(value: jax.Array, key: Tensor, part: jax.Array) -> jax.Array:
     """A slice of an array: an update in one piece, or elements spread with gaps (XLA would make a scatter of it)."""
-    shown = np.broadcast_to(np.empty((), bool), value.shape)[key].shape
+    shape = np.broadcast_to(np.empty((), bool), value.shape)[key].shape
     starts, steps, extents = [], [], []
-    used = sum(each is not None and each is not ... for each in key)
-    dots = [i for i, each in enumerate(key) if each is ...] or [len(key)]
-    whole = [slice(None)] * (value.ndim - used)
-    parts = [each for each in (*key[: dots[0]], *whole, *key[dots[0] + 1 :]) if each is not None]
-    for each, extent in zip(parts, value.shape, strict=True):
-        places = range(extent)[each] if isinstance(each, slice) else range(extent)[each : each + 1 or None]
+    axis_count = sum(index is not None and index is not ... for index in key)
+    dots = [i for i, index in enumerate(key) if index is ...] or [len(key)]
+    whole = [slice(None)] * (value.ndim - axis_count)
+    parts = [index for index in (*key[: dots[0]], *whole, *key[dots[0] + 1 :]) if index is not None]
+    for index, extent in zip(parts, value.shape, strict=True):
+        places = range(extent)[index] if isinstance(index, slice) else range(extent)[index : index + 1 or None]
         starts.append(places.start)
         steps.append(places.step)
         extents.append(len(places))
     if 0 in extents:
         return value
-    part = jnp.broadcast_to(part, shown).reshape(extents)
+    part = jnp.broadcast_to(part, shape).reshape(extents)
     backwards = [i for i, step in enumerate(steps) if step < 0]
     part = jax.lax.rev(part, backwards) if backwards else part
     starts = [s + (n - 1) * k if k < 0 else s for s, k, n in zip(starts, steps, extents, strict=True)]
@@ -440,15 +441,16 @@ def _put_slice(value: jax.Array, key: Tensor, part: jax.Array) -> jax.Array:
 
 def _put_in_order(value: jax.Array, key: Tensor, part: jax.Array) -> jax.Array:
     """A place that is given twice gets what comes last, as in numpy; XLA's scatter leaves the order open."""
-    if any(isinstance(each, _BASIC) for each in key):
+    if any(isinstance(index, _BASIC) for index in key):
         raise Untraceable("indices and slices in one subscript of what is written")
-    places = jnp.broadcast_shapes(*(jnp.shape(each) for each in key))
+    places = jnp.broadcast_shapes(*(jnp.shape(index) for index in key))
     count = int(np.prod(places))
     order = jnp.arange(count).reshape(places)
+    # Of the writes to a place the one with the greatest number is kept, found by a scatter whose order does not matter.
     last = jnp.full(value.shape[: len(key)], -1, order.dtype).at[key].max(order)
     parts = jnp.broadcast_to(part, (*places, *value.shape[len(key) :])).reshape(count, *value.shape[len(key) :])
-    written = (last >= 0).reshape(last.shape + (1,) * (value.ndim - last.ndim))
-    return jnp.where(written, parts[jnp.maximum(last, 0)], value)
+    is_written = (last >= 0).reshape(last.shape + (1,) * (value.ndim - last.ndim))
+    return jnp.where(is_written, parts[jnp.maximum(last, 0)], value)
 
 
 def _as(value: Value, dtype: np.dtype[Tensor]) -> Value:
@@ -495,8 +497,8 @@ def _on_jax(ufunc: np.ufunc, method: str, values: Sequence[Tensor], options: Map
         if x.dtype == bool and ufunc.__name__ in ("maximum", "minimum"):
             return getattr(jnp, {"maximum": "any", "minimum": "all"}[ufunc.__name__])(x, axis=axis, keepdims=bool(rest.get("keepdims")))
         result = getattr(jnp, _REDUCED[ufunc.__name__])(x, axis=axis, **rest)
-        wanted = np.dtype(options["dtype"]) if options.get("dtype") is not None else ufunc.reduce(np.ones(1, x.dtype)).dtype
-        return result.astype(wanted)
+        dtype = np.dtype(options["dtype"]) if options.get("dtype") is not None else ufunc.reduce(np.ones(1, x.dtype)).dtype
+        return result.astype(dtype)
     if method == "accumulate":
         axis = values[1] if len(values) > 1 else options.get("axis", 0)
         if ufunc.__name__ in _ACCUMULATED:
@@ -505,14 +507,14 @@ def _on_jax(ufunc: np.ufunc, method: str, values: Sequence[Tensor], options: Map
         if along is not None:
             return along(values[0], axis=axis % values[0].ndim)
     if method == "outer":
-        x, y = (jnp.asarray(each) for each in values)
+        x, y = (jnp.asarray(value) for value in values)
         return _called(ufunc, [x.reshape(x.shape + (1,) * y.ndim), y], options)
     raise Untraceable(f"np.{ufunc.__name__}.{method}")
 
 
 def _called(ufunc: np.ufunc, values: Sequence[Tensor], options: Mapping[str, Tensor]) -> Tensor:
-    dtype, where, casting = options.get("dtype"), options.get("where", True), options.get("casting")
-    if set(options) - {"dtype", "where", "casting"} or where is not True:
+    dtype, mask, casting = options.get("dtype"), options.get("where", True), options.get("casting")
+    if set(options) - {"dtype", "where", "casting"} or mask is not True:
         raise Untraceable(f"np.{ufunc.__name__} with options {sorted(options)}")
     function = getattr(jnp, _NAMES.get(ufunc.__name__, ufunc.__name__), None)
     if function is None:
@@ -549,7 +551,7 @@ def _sum(x: Tensor, axis: Tensor = None, dtype: Tensor = None, out: Tensor = Non
 def _reduced_by(ufunc: np.ufunc) -> Function:
     def reduced(x: Tensor, axis: Tensor = None, out: Tensor = None, keepdims: Tensor = False, **options: Tensor) -> Tensor:
         keep = keepdims if isinstance(keepdims, bool) else False
-        rest = {name: each for name, each in options.items() if each is not np._NoValue}
+        rest = {name: option for name, option in options.items() if option is not np._NoValue}
         return ufunc.reduce(x, axis=axis, keepdims=keep, out=out, **rest)
 
     return reduced
@@ -561,12 +563,12 @@ def _view_by(function: Function, back: Callable[..., Function]) -> Function:
     def viewed(x: Tensor, *args: Tensor, **options: Tensor) -> Tensor:
         if not isinstance(x, XlaArray):
             return wrapped(function(x, *args, **options))
-        own = x.shape
+        old_shape = x.shape
 
         def read(v: Value) -> Value:
             return function(v, *args, **options) if isinstance(v, np.ndarray) else getattr(jnp, function.__name__)(v, *args, **options)
 
-        return x._view(read, back(own, *args, **options))
+        return x._view(read, back(old_shape, *args, **options))
 
     return viewed
 

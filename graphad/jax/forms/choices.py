@@ -16,30 +16,30 @@ def _number(Mask: Tensor, count: int) -> Tensor:
         return selection._which(np.asarray(Mask), count)
     if Mask.size != 1:
         raise InvalidValue(f"Mask chooses one of {count}: one integer, not {list(Mask.shape)}")
-    which = Mask.reshape(()).astype(jnp.int32)
-    refuse((which < 0) | (which >= count), f"Mask chooses one of {count}, and is another number")
-    return which
+    number = Mask.reshape(()).astype(jnp.int32)
+    refuse((number < 0) | (number >= count), f"Mask chooses one of {count}, and is another number")
+    return number
 
 
 @replaces(selection.select_input.kernel)
 def _select_input(X: list[Tensor], Mask: Tensor) -> Tensor:
-    which = _number(Mask, len(X))
-    if isinstance(which, int):
-        return selection.select_input.kernel(X, np.asarray(which))
+    number = _number(Mask, len(X))
+    if isinstance(number, int):
+        return selection.select_input.kernel(X, np.asarray(number))
     present = [x for x in X if x is not None]
     if not present:
         raise InvalidValue("none of X has a value: no block that writes one has run")
-    return jnp.stack([jnp.zeros_like(present[0]) if x is None else jnp.asarray(x) for x in X])[which]
+    return jnp.stack([jnp.zeros_like(present[0]) if x is None else jnp.asarray(x) for x in X])[number]
 
 
 @replaces(selection.select_output.kernel)
 def _select_output(X: Tensor, Mask: Tensor, Like: list[Tensor] | None = None) -> list[Tensor]:
     if not Like:
         raise InvalidValue("Like is empty: it has as many tensors as Out")
-    which = _number(Mask, len(Like))
-    if isinstance(which, int):
-        return [X if i == which else None if x is None else jnp.zeros_like(x) for i, x in enumerate(Like)]
-    return [_chosen(X, like, which == i) for i, like in enumerate(Like)]
+    number = _number(Mask, len(Like))
+    if isinstance(number, int):
+        return [X if i == number else None if x is None else jnp.zeros_like(x) for i, x in enumerate(Like)]
+    return [_chosen(X, like, number == i) for i, like in enumerate(Like)]
 
 
 def _chosen(X: Tensor, like: Tensor, holds: Tensor) -> Tensor:

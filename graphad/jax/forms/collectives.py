@@ -121,18 +121,18 @@ def _split(X: Tensor, *, ring_id: int = 0, nranks: int = 1, rank: int = -1, axis
     axes = _axes(ring_id)
     if not axes:
         return X
-    own = X.shape[axis] // size
+    extent = X.shape[axis] // size
     number = lax.axis_index(axes) if rank < 0 else rank
-    return lax.dynamic_slice_in_dim(jnp.asarray(X), number * own, own, axis % X.ndim)
+    return lax.dynamic_slice_in_dim(jnp.asarray(X), number * extent, extent, axis % X.ndim)
 
 
 @replaces(collective.c_clear_padding.kernel)
 def _cleared(X: Tensor, *, axis: int, extent: int, ring_id: int = 0, nranks: int = 1) -> Tensor:
     size = check_size("c_clear_padding", ring_id, nranks)
-    axes, own = _axes(ring_id), X.shape[axis]
-    if own * size == extent:
+    axes, local_extent = _axes(ring_id), X.shape[axis]
+    if local_extent * size == extent:
         return X
-    begin = lax.axis_index(axes) * own if axes else 0
+    begin = lax.axis_index(axes) * local_extent if axes else 0
     places = begin + lax.broadcasted_iota(jnp.int32, X.shape, axis % X.ndim)
     return jnp.where(places < extent, jnp.asarray(X), jnp.zeros((), X.dtype))
 

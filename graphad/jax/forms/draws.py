@@ -28,11 +28,11 @@ def _truncated(*, shape: list[int], mean: float = 0.0, std: float = 1.0, seed: i
     stream = normals(generator(seed, rng).words, places, kind)
 
     def again(state: Tensor) -> Tensor:
-        drawn, used = state
-        far = jnp.abs(drawn) > 2.0
-        new = stream[jnp.minimum(used + jnp.cumsum(far) - 1, places - 1)]
-        return jnp.where(far, new, drawn), used + far.sum()
+        numbers, position = state
+        far = jnp.abs(numbers) > 2.0
+        new = stream[jnp.minimum(position + jnp.cumsum(far) - 1, places - 1)]
+        return jnp.where(far, new, numbers), position + far.sum()
 
     first = (stream[:count], jnp.asarray(count))
-    drawn, _ = lax.while_loop(lambda state: (jnp.abs(state[0]) > 2.0).any() & (state[1] < places), again, first)
-    return (drawn * kind(std) + kind(mean)).astype(dtype).reshape(shape)
+    numbers, _ = lax.while_loop(lambda state: (jnp.abs(state[0]) > 2.0).any() & (state[1] < places), again, first)
+    return (numbers * kind(std) + kind(mean)).astype(dtype).reshape(shape)

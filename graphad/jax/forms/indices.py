@@ -22,9 +22,9 @@ def _from_either_end(name: str, index: Tensor, extent: int) -> Tensor:
 def _from_front(name: str, index: Tensor, extent: int, but: int | None = None) -> Tensor:
     if not is_traced(index):
         return indices.from_front(name, np.asarray(index), extent, but)
-    checked = index if but is None else jnp.where(index == but, 0, index)
-    refuse(jnp.any((checked < 0) | (checked >= extent)), f"{name} has an index outside of [0, {extent})")
-    return checked
+    places = index if but is None else jnp.where(index == but, 0, index)
+    refuse(jnp.any((places < 0) | (places >= extent)), f"{name} has an index outside of [0, {extent})")
+    return places
 
 
 @replaces(indices.require)
@@ -42,8 +42,8 @@ def _added_rows(rows: Tensor, ids: Tensor, count: int) -> Tensor:
 def _sums(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     """All ids, and of each the sum of the rows of its equals: how many differ depends on values."""
     rows, ids = jnp.asarray(rows), jnp.asarray(ids)
-    _, which = jnp.unique(ids, return_inverse=True, size=len(ids))
-    return ids, jnp.zeros_like(rows).at[which].add(rows)[which]
+    _, groups = jnp.unique(ids, return_inverse=True, size=len(ids))
+    return ids, jnp.zeros_like(rows).at[groups].add(rows)[groups]
 
 
 @replaces(indexing._index_taken)
@@ -69,10 +69,10 @@ def _embedding_scatter(X: Tensor, Ids: Tensor, Like: Tensor, *, padding_idx: int
     """Rows of the padding are added beyond the end, where they are dropped."""
     count = Like.shape[0]
     ids, rows = Ids.reshape(-1), X.reshape(Ids.size, Like.shape[1])
-    checked = _from_front("Ids", ids, count, None if padding_idx == -1 else padding_idx)
+    places = _from_front("Ids", ids, count, None if padding_idx == -1 else padding_idx)
     if padding_idx != -1:
-        checked = jnp.where(ids == padding_idx, count, checked)
-    return jnp.zeros(Like.shape, X.dtype).at[checked].add(rows, mode="drop")
+        places = jnp.where(ids == padding_idx, count, places)
+    return jnp.zeros(Like.shape, X.dtype).at[places].add(rows, mode="drop")
 
 
 @replaces(embedding.lookup_table_v2.kernel)

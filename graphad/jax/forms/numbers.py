@@ -89,23 +89,23 @@ def _clip_by_norm(X: Tensor, *, max_norm: float) -> Tensor:
 
 @replaces(optimizer._trust)
 def _trust(param: Tensor, step: Tensor) -> Tensor:
-    one, other = (_power_norm(each, tuple(range(each.ndim))) for each in (param, step))
-    return jnp.where((one != 0) & (other != 0), one / other, jnp.ones((), param.dtype))
+    param_norm, step_norm = (_power_norm(tensor, tuple(range(tensor.ndim))) for tensor in (param, step))
+    return jnp.where((param_norm != 0) & (step_norm != 0), param_norm / step_norm, jnp.ones((), param.dtype))
 
 
 @replaces(metric.accuracy.kernel)
 def _accuracy(Out: Tensor, Indices: Tensor, Label: Tensor) -> Tensor:
-    correct = (jnp.asarray(Indices) == jnp.asarray(Label).reshape(-1, 1)).any(axis=1).sum()
+    hits = (jnp.asarray(Indices) == jnp.asarray(Label).reshape(-1, 1)).any(axis=1).sum()
     count = len(Indices)
-    return (correct / max(count, 1)).astype(Out.dtype), correct.astype(np.int32), np.asarray(count, np.int32)
+    return (hits / max(count, 1)).astype(Out.dtype), hits.astype(np.int32), np.asarray(count, np.int32)
 
 
 @replaces(loss.sigmoid_cross_entropy_with_logits.kernel)
 def _sigmoid_cross_entropy(X: Tensor, Label: Tensor, *, ignore_index: int = -100, normalize: bool = False) -> Tensor:
     X, Label = jnp.asarray(X), jnp.asarray(Label)
-    counted = Label != ignore_index
-    each = jnp.where(counted, jnp.maximum(X, 0) - X * Label.astype(X.dtype) + jnp.log1p(jnp.exp(-jnp.abs(X))), 0)
-    return each / jnp.maximum(counted.sum(), 1e-5).astype(X.dtype) if normalize else each
+    is_counted = Label != ignore_index
+    losses = jnp.where(is_counted, jnp.maximum(X, 0) - X * Label.astype(X.dtype) + jnp.log1p(jnp.exp(-jnp.abs(X))), 0)
+    return losses / jnp.maximum(is_counted.sum(), 1e-5).astype(X.dtype) if normalize else losses
 
 
 @replaces(loss.nll_loss.kernel)
@@ -115,11 +115,11 @@ def _nll_loss(X: Tensor, Label: Tensor, Weight: Tensor = None, *, ignore_index: 
     refuse(((label < 0) | (label >= X.shape[1])).any(), f"Label has an index outside of [0, {X.shape[1]})")
     counts = jnp.expand_dims(Label != ignore_index, 1).astype(X.dtype)
     weights = counts if Weight is None else jnp.asarray(Weight)[label] * counts
-    each = (-jnp.take_along_axis(X, label, axis=1) * weights)[:, 0]
+    losses = (-jnp.take_along_axis(X, label, axis=1) * weights)[:, 0]
     if reduction == "none":
-        return each, np.zeros((), X.dtype)
+        return losses, np.zeros((), X.dtype)
     whole = weights.sum()
-    return each.sum() / (jnp.where(whole != 0, whole, 1) if reduction == "mean" else 1), whole
+    return losses.sum() / (jnp.where(whole != 0, whole, 1) if reduction == "mean" else 1), whole
 
 
 @replaces(comparison._bound)
@@ -132,9 +132,9 @@ def _power(X: Tensor, Y: Tensor, *, axis: int = -1) -> Tensor:
     X, exponent = jnp.asarray(X), jnp.asarray(Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis)))
     if X.dtype.kind in "fu":
         return jnp.power(X, exponent)
-    rounded = jnp.rint(jnp.power(X.astype("float64"), exponent.astype("float64")))
+    power = jnp.rint(jnp.power(X.astype("float64"), exponent.astype("float64")))
     limits = np.iinfo(X.dtype)
-    whole = jnp.where(jnp.isfinite(rounded), jnp.clip(rounded, limits.min, limits.max), 0).astype(X.dtype)
+    whole = jnp.where(jnp.isfinite(power), jnp.clip(power, limits.min, limits.max), 0).astype(X.dtype)
     return jnp.where(exponent < 0, whole, _whole_power(X, jnp.maximum(exponent, 0)))
 
 

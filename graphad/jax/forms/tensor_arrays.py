@@ -44,8 +44,8 @@ def _clear_in_array(X: Tensor, I: Tensor) -> Tensor:
 def _read_from_array(X: Tensor, I: Tensor, Like: Tensor = None) -> Tensor:
     array, index = _pair(X, I)
     if not isinstance(array, Buffer):
-        found = tensor_array.read_from_array.kernel(array, np.asarray(index), None if Like is None else np.zeros(0))
-        return jnp.zeros_like(Like) if Like is not None and isinstance(found, np.ndarray) and found.shape == (0,) else found
+        element = tensor_array.read_from_array.kernel(array, np.asarray(index), None if Like is None else np.zeros(0))
+        return jnp.zeros_like(Like) if Like is not None and isinstance(element, np.ndarray) and element.shape == (0,) else element
     if array.data is None and Like is not None:
         return jnp.zeros_like(Like)
     if Like is None:
@@ -94,15 +94,15 @@ def _tensor_array_like(X: Tensor, Like: Tensor, Pieces: Tensor = None, *, axis: 
     if isinstance(X, Buffer):
         count = Like.shape[axis] if use_stack else len(Pieces)
         X = TensorArray([X.data[i] for i in range(count)]) if X.data is not None else TensorArray()
-    given = dict(X.items())
+    elements = dict(X.items())
     if use_stack:
         rows = jnp.moveaxis(jnp.zeros_like(Like), axis, 0)
-        items = [jnp.asarray(given.get(i, row)) for i, row in enumerate(rows)]
+        items = [jnp.asarray(elements.get(i, row)) for i, row in enumerate(rows)]
         return jnp.stack(items, axis) if items else jnp.zeros_like(Like)
     if Pieces is None:
         raise InvalidValue("without use_stack, Pieces says how long the pieces are")
     pieces = _items(Pieces)
-    return jnp.concatenate([jnp.asarray(given.get(i, jnp.zeros_like(piece))) for i, piece in enumerate(pieces)], axis)
+    return jnp.concatenate([jnp.asarray(elements.get(i, jnp.zeros_like(piece))) for i, piece in enumerate(pieces)], axis)
 
 
 # -- tapes ---------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ def _correlated(x: Tensor, filter_: Tensor, window_axes: Axes, groups: int) -> T
 def _spread(filter_: Tensor, y: Tensor, window_axes: Axes, groups: int) -> Tensor:
     conv._check_filter(filter_.shape, window_axes)
     image = jax.ShapeDtypeStruct((len(y), groups * filter_.shape[1], *(a.size for a in window_axes)), y.dtype)
+    # A convolution is linear in each of its factors, so both of its gradients are transposes, which XLA has as convolutions.
     back = jax.linear_transpose(lambda x: _convolved(x, jnp.asarray(filter_), window_axes, groups), image)
     return back(jnp.asarray(y))[0]
 
@@ -86,9 +87,10 @@ def _scattered(X: Tensor, peaks: Tensor, pooled: Tensor, window_axes: Axes) -> T
     image: Tensor = None
     for place in np.ndindex(*(a.kernel for a in window_axes)):
         at = [a.at(k) for a, k in zip(window_axes, place, strict=True)]
-        hit = (x[(..., *at)] == peaks) & todo
-        todo = todo ^ hit
+        # Of equal elements the first gets the gradient, as in numpy: what has been given is taken off the list.
+        is_peak = (x[(..., *at)] == peaks) & todo
+        todo = todo ^ is_peak
         around = [(s.start, a.padded - s.stop, a.stride - 1) for a, s in zip(window_axes, at, strict=True)]
-        part = lax.pad(jnp.where(hit, pooled, zero), zero, [(0, 0, 0), (0, 0, 0), *around])
+        part = lax.pad(jnp.where(is_peak, pooled, zero), zero, [(0, 0, 0), (0, 0, 0), *around])
         image = part if image is None else image + part
     return image[(..., *(a.inside for a in window_axes))]
