@@ -5,9 +5,9 @@ graphad's own or another package's, is an attribute of this module by its type.
 
 Operators are in chapters, by what they do: creation, like, casting, elementwise, special, comparison, activation, reduction,
 scan, sort, selection, indexing, embedding, slicing, shapes, joining, padding, linalg, conv, pooling, normalization, attention,
-rnn, loss, metric, vision, random, optimizer, control_flow, tensor_array, feeding, collective. What an operator is, is in definition,
-parameters, sample, traits, formulas, inference, attributes, symbol, tracing, communication and aggregates; what chapters share in makers,
-windows, indices and summation. An operator's samples are in ``graphad.testing.samples``, in the file of the same name; what
+rnn, loss, metric, vision, random, optimizer, loss_scaling, control_flow, tensor_array, feeding, collective. What an operator is, is in
+definition, parameters, sample, traits, formulas, inference, attributes, symbol, tracing, communication and aggregates; what chapters share
+in makers, windows, indices and summation. An operator's samples are in ``graphad.testing.samples``, in the file of the same name; what
 reads traits is in ``graphad.passes``.
 """
 
@@ -34,6 +34,7 @@ from graphad.ops import (
     like,
     linalg,
     loss,
+    loss_scaling,
     metric,
     normalization,
     optimizer,
@@ -87,6 +88,7 @@ CHAPTERS = (
     vision,
     random,
     optimizer,
+    loss_scaling,
     control_flow,
     tensor_array,
     feeding,

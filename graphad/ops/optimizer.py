@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Unpack
 
@@ -15,16 +15,19 @@ from graphad.ops.elementwise import elementwise_max
 from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, same_float
 from graphad.ops.like import fill_any_like
+from graphad.ops.loss_scaling import one_boolean
 from graphad.ops.reduction import frobenius_norm, reduce_sum
 from graphad.ops.summation import power_norm
-from graphad.ops.traits import Declared
+from graphad.ops.traits import Declared, read
 from graphad.types import Array, Function, Tensor, TensorType, element_count
 
 # -- optimize --------------------------------------------------------------------------------------
 # Updates of a parameter by its gradient, and clipping of gradients. A program writes the outputs back to the inputs' names.
 #
-# In the formulas p is Param, g Grad and lr LearningRate. Differentiating through an update is an error.
+# In the formulas p is Param, g Grad and lr LearningRate. Differentiating through an update is an error. Every update has SkipUpdate as its
+# last input, which of Paddle's only adam, adamw and lamb have: the others move on without a gradient there (velocities, decays).
 
+SKIP = "SkipUpdate"
 SCALARS = ("LearningRate", "Beta1Pow", "Beta2Pow")
 MOMENTS = "Moment1:moment1 Moment2:moment2 Beta1Pow:beta1_pow_acc Beta2Pow:beta2_pow_acc"
 
@@ -32,14 +35,21 @@ MOMENTS = "Moment1:moment1 Moment2:moment2 Beta1Pow:beta1_pow_acc Beta2Pow:beta2
 def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[Function], OpDef]:
     """An operator whose outputs ``<name>Out`` are new values of the inputs called ``<name>``, or are like Param.
 
-    ``state`` says what it keeps (``Traits.state``): it is what makes it an optimizer that ``optimize-parameters`` knows.
+    ``state`` says what it keeps (``Traits.state``): it is what makes it an optimizer that ``optimize-parameters`` knows. Where its last
+    input, ``SkipUpdate``, is true, the outputs are the inputs.
     """
     declared: Declared = {**traits, "state": traits.get("state", "")}
     names, updated = inputs.replace("?", "").split(), outputs.replace("?", "").split()
-    signature = f"{inputs} -> " + " ".join(f"{o}Out" if o[-1] != "?" else f"{o[:-1]}Out?" for o in outputs.split())
+    signature = f"{inputs} {SKIP}? -> " + " ".join(f"{o}Out" if o[-1] != "?" else f"{o[:-1]}Out?" for o in outputs.split())
+
+    slots = {state.output: state.slot for state in read(declared)["state"]}
+    old_slots = [slots.get(f"{name}Out", name) for name in updated]
 
     def infer(*types: TensorType | None, **_: object) -> TensorType | tuple[TensorType, ...]:
-        types_by_slot = {name: type_ for name, type_ in zip(names, types, strict=True) if type_ is not None}
+        *others, skip = types
+        if skip is not None:
+            one_boolean(SKIP, skip)
+        types_by_slot = {name: type_ for name, type_ in zip(names, others, strict=True) if type_ is not None}
         _check_state(types_by_slot)
         new = tuple(types_by_slot.get(name, types_by_slot["Param"]) for name in updated)
         return new if len(new) > 1 else new[0]
@@ -47,12 +57,22 @@ def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[F
     def add(formula: Callable[..., object]) -> OpDef:
         @wraps(formula)
         def kernel(*arrays: Array | None, **attrs: object) -> Array | tuple[Array, ...]:
-            new = formula(*arrays, **attrs)
+            new = formula(*arrays[: len(names)], **attrs)
+            if len(arrays) > len(names) and arrays[-1] is not None:
+                old = dict(zip(names, arrays, strict=False))
+                new = _skipped(arrays[-1], [old[slot] for slot in old_slots], new)
             return tuple(map(as_array, new)) if isinstance(new, tuple) else as_array(new)
 
         return operator(signature, infer=infer, grad=None, **declared)(kernel)
 
     return add
+
+
+def _skipped(skip: Array, old: Sequence[Array | None], new: Tensor) -> Tensor:
+    """The old values where the step is skipped; of what is not kept yet the new one."""
+    is_skipped = skip.reshape(())
+    values = [n if o is None else np.where(is_skipped, o, n) for o, n in zip(old, new if isinstance(new, tuple) else (new,), strict=True)]
+    return tuple(values) if isinstance(new, tuple) else values[0]
 
 
 def _check_state(types_by_slot: dict[str, TensorType]) -> None:

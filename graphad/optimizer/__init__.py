@@ -21,6 +21,7 @@ from graphad.optimizer.methods import (
     RMSProp,
     optimize,
 )
+from graphad.optimizer.precision import MixedPrecisionOptimizer, decorate
 from graphad.program import L1Decay, L2Decay
 
 # Fluid has each under both names.
@@ -50,6 +51,7 @@ __all__ = [
     "L2Decay",
     "Lamb",
     "LambOptimizer",
+    "MixedPrecisionOptimizer",
     "Momentum",
     "MomentumOptimizer",
     "Optimizer",
@@ -58,5 +60,6 @@ __all__ = [
     "RMSProp",
     "RMSPropOptimizer",
     "SGDOptimizer",
+    "decorate",
     "optimize",
 ]

@@ -284,11 +284,11 @@ class Optimizer:
         """Declare the learning rate and the accumulators, and initialize them; return the learning rate's name."""
         rate = self.learning_rate
         if not isinstance(rate, Variable):
-            rate = _state(block, startup, block.program.names.generate("learning_rate"), [1], dtype, float(rate))
+            rate = declare_state(block, startup, block.program.names.generate("learning_rate"), [1], dtype, float(rate))
         for param in parameters:
             for slot, accumulator in accumulators(self.type).items():
                 shape = [1] if slot.endswith("Pow") else list(param.shape)
-                _state(block, startup, accumulator_name(param.name, accumulator, instance), shape, param.dtype, self._start(slot))
+                declare_state(block, startup, accumulator_name(param.name, accumulator, instance), shape, param.dtype, self._start(slot))
         return name_in("learning_rate", block, rate)
 
     def _start(self, slot: str) -> float:
@@ -309,7 +309,8 @@ def _check_updated_once(known: Mapping[str, Operator], loss: Variable, parameter
         raise InvalidValue(located(f"{message}: every step would update twice; minimize once, or other parameters", update.source))
 
 
-def _state(block: Block, startup: Block, name: str, shape: list[int], dtype: str, start: float) -> Variable:
+def declare_state(block: Block, startup: Block, name: str, shape: list[int], dtype: str, start: float) -> Variable:
+    """Declare what is kept from step to step, and let the startup program begin with a number; one that is there stays."""
     known = block.has_var(name)
     var = block.create_var(name, shape, dtype, persistable=True, stop_gradient=True)
     if not known:

@@ -11,12 +11,14 @@ wide, and are cast where they are used (P. Micikevicius et al., "Mixed precision
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from graphad.errors import InvalidValue, Refused
-from graphad.ir import Graph, Op, Value
-from graphad.ops import GradOpDef, OpDef
+from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
+from graphad.ops import GradOpDef, OpDef, lookup
+from graphad.ops.loss_scaling import check_growth
 from graphad.program import BACKWARD, EMPTY
 from graphad.rewriting import Pass, erase_if_dead
 from graphad.rewriting.constants import uniform_number
@@ -32,6 +34,8 @@ from graphad.types import TENSOR
 # The gradient of the loss itself leaves the backward part too where it is requested.
 
 GRADIENT = "@GRAD"
+SKIP = "SkipUpdate"  # the slot of an update that says whether the step is left out
+GROWTH = ("incr_every_n_steps", "decr_every_n_nan_or_inf", "incr_ratio", "decr_ratio")
 
 
 def scale_loss(graph: Graph, factor: float) -> bool:
@@ -40,23 +44,12 @@ def scale_loss(graph: Graph, factor: float) -> bool:
     Raises:
         Refused: there is no backward part that starts from constants of 1.
     """
-    starts = [op for op in graph.ops if _is_start(op)]
-    if not starts:
-        raise Refused("the loss cannot be scaled: the graph has no backward part that starts from the gradient of a loss")
+    starts = _starts(graph)
     # Idempotent: a second run finds its own factor.
     if any(op.attrs["value"] == factor for op in starts):
         return False
-    if any(op.attrs["value"] != 1.0 for op in starts):
-        raise Refused(f"the loss cannot be scaled by {factor}: its gradient starts from {starts[0].attrs['value']}, not from 1")
-    scaled = _scaled(graph, starts)
-    leaving = {}  # a value that others need as it was -> its readers that go on with the scaled one
-    for value in scaled:
-        keeping = [op for op in _by_value(value) if _keeps(op, scaled)]
-        if graph.is_observed(value) or len(keeping) < len(_by_value(value)):
-            leaving[value] = keeping
-    arrays = [value.name for value in leaving if value.kind != TENSOR]
-    if arrays:
-        raise Refused(f"the loss cannot be scaled: {arrays[0]!r}, which is no tensor, is used by more than the backward part")
+    _check_unscaled(starts, f"by {factor}")
+    leaving = _leaving(graph, _scaled(graph, starts))
     if not graph.allows("scale-loss", *starts):
         return False
     for op in starts:
@@ -64,6 +57,33 @@ def scale_loss(graph: Graph, factor: float) -> bool:
     for value, keeping in leaving.items():
         _unscale(graph, value, 1.0 / factor, keeping)
     return True
+
+
+def _starts(graph: Graph) -> list[Op]:
+    """The operators that fill in the gradients of losses."""
+    starts = [op for op in graph.ops if _is_start(op)]
+    if not starts:
+        raise Refused("the loss cannot be scaled: the graph has no backward part that starts from the gradient of a loss")
+    return starts
+
+
+def _check_unscaled(starts: Sequence[Op], how: str) -> None:
+    scales = [op.attrs["value"] for op in starts if op.attrs["value"] != 1.0]
+    if scales:
+        raise Refused(f"the loss cannot be scaled {how}: its gradient starts from {scales[0]}, not from 1")
+
+
+def _leaving(graph: Graph, scaled: Collection[Value]) -> dict[Value, list[Op]]:
+    """The scaled values that others need as they were, each with its readers that go on with the scaled one."""
+    leaving = {}
+    for value in scaled:
+        keeping = [op for op in _by_value(value) if _keeps(op, scaled)]
+        if graph.is_observed(value) or len(keeping) < len(_by_value(value)):
+            leaving[value] = keeping
+    arrays = [value.name for value in leaving if value.kind != TENSOR]
+    if arrays:
+        raise Refused(f"the loss cannot be scaled: {arrays[0]!r}, which is no tensor, is used by more than the backward part")
+    return leaving
 
 
 def _is_start(op: Op) -> bool:
@@ -130,16 +150,143 @@ def _unscale(graph: Graph, value: Value, factor: float, keeping: Sequence[Op]) -
     """Let the writer of a gradient write a scaled one, which ``keeping`` read, and make the gradient of that."""
     writer = value.writers[0]
     # The gradient keeps its name, for those that read it as it was; the scaled one is new.
-    scaled = graph.add_value(f"{value.name}@SCALED", value.shape, value.dtype)
-    scaled.grad_of = value.grad_of
-    for reader in keeping:
-        for slot, values in list(reader.inputs.items()):
-            if value in values:
-                graph.set_inputs(reader, slot, [scaled if v is value else v for v in values])
+    scaled = _scaled_twin(value, keeping)
     graph.add_op("scale", {"X": [scaled]}, {"Out": [value]}, {"scale": factor}, before=writer.next, role=BACKWARD, forward=writer)
+    _write_instead(writer, value, scaled)
+
+
+def _scaled_twin(value: Value, readers: Sequence[Op]) -> Value:
+    """A new value for a gradient times the scale, which these operators read instead."""
+    scaled = value.graph.add_value(f"{value.name}@SCALED", value.shape, value.dtype)
+    scaled.grad_of = value.grad_of
+    _read_instead(readers, value, scaled)
+    return scaled
+
+
+def _read_instead(readers: Sequence[Op], old: Value, new: Value) -> None:
+    for reader in readers:
+        for slot, values in list(reader.inputs.items()):
+            if old in values:
+                old.graph.set_inputs(reader, slot, [new if v is old else v for v in values])
+
+
+def _write_instead(writer: Op, old: Value, new: Value) -> None:
     for slot, values in list(writer.outputs.items()):
-        if value in values:
-            graph.set_outputs(writer, slot, [scaled if v is value else v for v in values])
+        if old in values:
+            old.graph.set_outputs(writer, slot, [new if v is old else v for v in values])
+
+
+# -- a scale that follows overflow -----------------------------------------------------------------
+# The scale is a variable. Gradients that leave the backward part are checked together, and the scale of the next step depends on that.
+#
+# fill_constant{value=1} ─▶ loss@GRAD ─▶ ... ─▶ w@GRAD ─▶ adam
+#
+#   ⇒    fill_constant{value=1} ─▶ loss@GRAD, s ─▶ elementwise_mul ─▶ loss@GRAD@SCALED ─▶ ... ─▶ w@GRAD@SCALED
+#        w@GRAD@SCALED, s ─▶ check_finite_and_unscale ─▶ w@GRAD@UNSCALED, found
+#        w@GRAD@UNSCALED, found, s ─▶ update_loss_scaling ─▶ w@GRAD, s (new);     w@GRAD, found ─▶ adam
+#
+# So nothing is updated in a step in which any gradient has overflowed.
+
+
+@dataclass(frozen=True)
+class _Dynamic:
+    """One graph with the values of the scale, and of the counts of good and bad steps."""
+
+    graph: Graph
+    options: MixedPrecision
+    scale: Value
+    good: Value
+    bad: Value
+
+    def run(self) -> bool:
+        """Scale the loss, check what leaves the backward part; False if there is nothing to check."""
+        graph, starts = self.graph, _starts(self.graph)
+        _check_unscaled(starts, "dynamically")
+        leaving = _leaving(graph, scaled := _scaled(graph, starts))
+        seeds = {op.output("Out"): op for op in starts}
+        # What the backward part itself reads unscaled, gradients of gradients, is divided only: no check can be before all it checks.
+        inner = {value: [op for op in _by_value(value) if op.role == BACKWARD and not _keeps(op, scaled)] for value in leaving}
+        checked = [v for v in leaving if v not in seeds and (graph.is_observed(v) or len(leaving[v]) + len(inner[v]) < len(_by_value(v)))]
+        others = [op for value in checked for op in _by_value(value) if op not in leaving[value] and op not in inner[value]]
+        after = _reached(others)
+        if any(value.writers[0] in after for value in checked):
+            raise Refused("the loss cannot be scaled dynamically: one gradient is computed from what another one has updated")
+        if not checked or not graph.allows("scale-loss", *starts):
+            return False
+        for value, start in seeds.items():
+            self._scale(value, start, [op for op in _by_value(value) if _keeps(op, scaled)])
+        twins = {value: _scaled_twin(value, leaving[value]) for value in leaving if value not in seeds}
+        writers = {value: value.writers[0] for value in twins}
+        for value, twin in twins.items():
+            if inner[value]:
+                self._divide(value, twin, writers[value], inner[value])
+        self._check({value: twins[value] for value in checked}, after)
+        for value, writer in writers.items():
+            _write_instead(writer, value, twins[value])
+        return True
+
+    def _scale(self, seed: Value, start: Op, readers: Sequence[Op]) -> None:
+        build = Builder(self.graph, seed.name, start.next, BACKWARD, start)
+        scale = self._in(build, seed.dtype)
+        factor = scale if seed.shape else lookup("squeeze")(scale, axes=[0])
+        twin = _scaled_twin(seed, readers)
+        inputs = {"X": [seed], "Y": [factor.value]}
+        self.graph.add_op("elementwise_mul", inputs, {"Out": [twin]}, before=start.next, role=BACKWARD, forward=start)
+
+    def _in(self, build: Builder, dtype: str | None) -> GraphSymbol:
+        scale = build.symbol(self.scale)
+        cast: GraphSymbol = scale if self.scale.dtype == dtype else lookup("cast")(scale, out_dtype=dtype)
+        return cast
+
+    def _divide(self, value: Value, twin: Value, writer: Op, readers: Sequence[Op]) -> None:
+        build = Builder(self.graph, value.name, writer.next, BACKWARD, writer)
+        factor = self._in(build, value.dtype)
+        _read_instead(readers, value, (build.symbol(twin) / (factor if value.shape else lookup("squeeze")(factor, axes=[0]))).value)
+
+    def _check(self, twins: Mapping[Value, Value], after: Collection[Op]) -> None:
+        """Check the scaled gradients, and let what is ``after`` that, as far as it updates parameters, skip the step of an overflow."""
+        graph, options = self.graph, self.options
+        last = [op for op in graph.ordered_ops() if any(v in op.writes() for v in twins)][-1]
+        unscaled = [graph.add_value(f"{value.name}@UNSCALED", value.shape, value.dtype) for value in twins]
+        found = graph.add_value(f"{self.scale.name}@FOUND_INFINITE", (1,), "bool")
+        inputs = {"X": [*twins.values()], "Scale": [self.scale]}
+        here: Any = {"before": last.next, "role": BACKWARD, "forward": last}
+        graph.add_op("check_finite_and_unscale", inputs, {"Out": unscaled, "FoundInfinite": [found]}, **here)
+        counts = {"PrevLossScaling": [self.scale], "InGoodSteps": [self.good], "InBadSteps": [self.bad]}
+        next_ones = [graph.add_version(v.name, v.shape, v.dtype, v.var) for v in (self.scale, self.good, self.bad)]
+        written = dict(zip(("LossScaling", "OutGoodSteps", "OutBadSteps"), ([v] for v in next_ones), strict=True))
+        attrs = {name: getattr(options, name) for name in GROWTH}
+        inputs = {"X": unscaled, "FoundInfinite": [found], **counts}
+        graph.add_op("update_loss_scaling", inputs, {"Out": [*twins], **written}, attrs, **here)
+        for op in after:
+            if op.definition is not None and SKIP in op.definition.inputs and not op.inputs.get(SKIP):
+                graph.set_inputs(op, SKIP, [found])
+                self._hold_back(op, found)
+
+    def _hold_back(self, update: Op, found: Value) -> None:
+        """Let what another operator advances after an update (powers of beta) stay too where that skips the step."""
+        definition, graph = update.definition, self.graph
+        for power in [update.input(state.slot) for state in (definition and definition.state) or () if state.factor]:
+            versions = graph.versions(power.name)
+            if power is versions[-1]:
+                continue
+            new = versions[versions.index(power) + 1]
+            writer = new.writers[0]
+            advanced = graph.add_value(f"{power.name}@ADVANCED", new.shape, new.dtype)
+            inputs = {"Condition": [found], "X": [power], "Y": [advanced]}
+            graph.add_op("where", inputs, {"Out": [new]}, before=writer.next, role=writer.role, forward=writer)
+            _write_instead(writer, new, advanced)
+
+
+def _reached(ops: Sequence[Op]) -> dict[Op, None]:
+    """The operators, and all that depend on them, in this order."""
+    found, waiting = dict.fromkeys(ops), [*ops]
+    while waiting:
+        for reader in [reader for value in waiting.pop().writes() for reader in value.readers]:
+            if reader not in found:
+                found[reader] = None
+                waiting.append(reader)
+    return found
 
 
 # -- the pass --------------------------------------------------------------------------------------
@@ -159,10 +306,16 @@ class MixedPrecision(Pass):
         keep: types of operators, or names of values whose writers, that stay wide.
         loss_scale: what the gradient of the loss starts from, so that small gradients do not become zero; gradients are divided by
             it where they leave the backward part, which has to be there. A power of two changes nothing else.
+        dynamic_loss_scale: whether the scale is a variable instead, which falls when gradients overflow and rises when they do not
+            for long; updates of parameters that are in the graph skip a step with overflow. ``graphad.optimizer.decorate`` declares what
+            that takes.
+        loss_scaling, good_steps, bad_steps: the names of the scale, one float32, and of two counts of steps, each one int32.
+        incr_every_n_steps, incr_ratio, decr_every_n_nan_or_inf, decr_ratio: after how many steps in sequence without overflow, or with,
+            the scale is multiplied by which number.
 
     Raises:
-        Refused: there is a loss scale, and no backward part with a loss.
-        ValueError: ``dtype`` is not a narrow type, or the scale is not above 0.
+        Refused: there is a loss scale, and no backward part with a loss; or the program does not declare the variables of a dynamic one.
+        ValueError: ``dtype`` is not a narrow type, the scale is not above 0, or there are both a number and a dynamic scale.
     """
 
     name = "mixed-precision"
@@ -171,16 +324,38 @@ class MixedPrecision(Pass):
     dtype: str = "float16"
     keep: tuple[str, ...] = ()
     loss_scale: float = 1.0
+    dynamic_loss_scale: bool = False
+    loss_scaling: str = "loss_scaling_0"
+    good_steps: str = "num_good_steps_0"
+    bad_steps: str = "num_bad_steps_0"
+    incr_every_n_steps: int = 1000
+    incr_ratio: float = 2.0
+    decr_every_n_nan_or_inf: int = 2
+    decr_ratio: float = 0.8
 
     def __post_init__(self) -> None:
         if self.dtype not in WIDE:
             raise InvalidValue(f"mixed-precision knows the narrow types {', '.join(WIDE)}, not {self.dtype}")
         if not self.loss_scale > 0.0:
             raise InvalidValue(f"a loss is scaled by a number above 0, not by {self.loss_scale}")
+        if self.dynamic_loss_scale and self.loss_scale != 1.0:
+            raise InvalidValue(f"the loss is scaled by {self.loss_scale}, or dynamically: give one of both")
+        check_growth(*(getattr(self, name) for name in GROWTH))
 
     def apply(self, graph: Graph) -> bool:
-        scaled = self.loss_scale != 1.0 and scale_loss(graph, self.loss_scale)
+        scaled = (
+            self._scale_dynamically(graph) if self.dynamic_loss_scale else self.loss_scale != 1.0 and scale_loss(graph, self.loss_scale)
+        )
         return any([_Narrowing(subgraph, self).run() for subgraph in graph.tree()]) or scaled
+
+    def _scale_dynamically(self, graph: Graph) -> bool:
+        names = (self.loss_scaling, self.good_steps, self.bad_steps)
+        missing = [name for name in names if not graph.versions(name) and (graph.block is None or not graph.block.has_var_recursive(name))]
+        if missing:
+            raise Refused(f"the loss cannot be scaled dynamically: the program declares no {missing[0]!r}; optimizer.decorate declares it")
+        scale, good, bad = map(graph.given, names)
+        # Idempotent: what a first run has scaled ends in a new scale.
+        return not scale.writers and _Dynamic(graph, self, scale, good, bad).run()
 
 
 @dataclass

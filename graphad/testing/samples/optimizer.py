@@ -22,12 +22,20 @@ def sample(*names: str, inputs: dict[str, Array] | None = None, **attrs: object)
 
 
 SAMPLES: dict[str, list[Sample]] = {
-    "sgd": [sample(), Sample({"Param": uniform(), "Grad": uniform(seed=1), "LearningRate": np.array(0.1)})],
+    "sgd": [
+        sample(),
+        Sample({"Param": uniform(), "Grad": uniform(seed=1), "LearningRate": np.array(0.1)}),
+        sample(inputs={"SkipUpdate": np.array([True])}),
+    ],
     "momentum": [
         sample("Velocity", mu=0.9),
         sample("Velocity", mu=0.9, use_nesterov=True, rescale_grad=0.5, regularization_method="l2_decay", regularization_coeff=0.1),
     ],
-    "adam": [sample("Moment1", "Moment2", inputs=POWERS), sample("Moment1", "Moment2", inputs=POWERS, beta1=0.8, use_global_beta_pow=True)],
+    "adam": [
+        sample("Moment1", "Moment2", inputs=POWERS),
+        sample("Moment1", "Moment2", inputs=POWERS, beta1=0.8, use_global_beta_pow=True),
+        sample("Moment1", "Moment2", inputs={**POWERS, "SkipUpdate": np.array([True])}),
+    ],
     "adamax": [sample("Moment", "InfNorm", inputs={"Beta1Pow": np.array([0.9])})],
     "adamw": [
         sample("Moment1", "Moment2", inputs=POWERS),

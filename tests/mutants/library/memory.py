@@ -310,7 +310,7 @@ _CASTS = (
     Mutant(
         "mixed-precision-leaves-scaled-what-is-requested",
         "precision",
-        Patch(f"{MIXED}.mixed_precision:scale_loss", "graph.is_observed(value) or len(keeping)", "len(keeping)"),
+        Patch(f"{MIXED}.mixed_precision:_leaving", "graph.is_observed(value) or len(keeping)", "len(keeping)"),
         Witness(
             """
             x: float32[2, 2]
