@@ -19,6 +19,7 @@ from graphad.ops import joining as joining
 from graphad.ops import like as like
 from graphad.ops import linalg as linalg
 from graphad.ops import loss as loss
+from graphad.ops import loss_scaling as loss_scaling
 from graphad.ops import metric as metric
 from graphad.ops import normalization as normalization
 from graphad.ops import optimizer as optimizer
@@ -161,6 +162,7 @@ ceil_grad: GradOpDef
 celu: OpDef
 celu_grad: GradOpDef
 celu_grad_grad: DoubleGradOpDef
+check_finite_and_unscale: OpDef
 cholesky: OpDef
 cholesky_grad: GradOpDef
 cholesky_solve: OpDef
@@ -738,6 +740,7 @@ unstack: OpDef
 unstack_grad: GradOpDef
 untile: OpDef
 untile_grad: GradOpDef
+update_loss_scaling: OpDef
 view_dtype: OpDef
 where: OpDef
 where_grad: GradOpDef
