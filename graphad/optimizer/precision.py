@@ -111,15 +111,10 @@ def decorate(
     """
     if not isinstance(optimizer, Optimizer):
         raise InvalidType(f"optimizer is an Optimizer, not {optimizer!r}")
-    if not isinstance(keep, tuple | list) or not all(isinstance(name, str) for name in keep):
-        raise InvalidType(f"keep is a sequence of types of operators and names of values, not {keep!r}")
-    scale = number("init_loss_scaling", init_loss_scaling)
-    if scale < 1:
-        raise InvalidValue(f"init_loss_scaling is 1 or more, not {init_loss_scaling!r}")
-    is_dynamic = flag("use_dynamic_loss_scaling", use_dynamic_loss_scaling)
+    scale, is_dynamic = _scale(init_loss_scaling), flag("use_dynamic_loss_scaling", use_dynamic_loss_scaling)
     narrowing = MixedPrecision(
         dtype,
-        tuple(keep),
+        _kept(keep),
         loss_scale=1.0 if is_dynamic else scale,
         dynamic_loss_scale=is_dynamic,
         incr_every_n_steps=_whole("incr_every_n_steps", incr_every_n_steps),
@@ -128,6 +123,19 @@ def decorate(
         decr_ratio=number("decr_ratio", decr_ratio),
     )
     return MixedPrecisionOptimizer(optimizer, scale, is_dynamic, narrowing)
+
+
+def _kept(keep: tuple[str, ...]) -> tuple[str, ...]:
+    if not isinstance(keep, tuple | list) or not all(isinstance(name, str) for name in keep):
+        raise InvalidType(f"keep is a sequence of types of operators and names of values, not {keep!r}")
+    return tuple(keep)
+
+
+def _scale(value: float) -> float:
+    scale = number("init_loss_scaling", value)
+    if scale < 1:
+        raise InvalidValue(f"init_loss_scaling is 1 or more, not {value!r}")
+    return scale
 
 
 def _whole(what: str, value: int) -> int:
