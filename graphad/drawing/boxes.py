@@ -80,8 +80,8 @@ def boxes_of(
         else:
             lines = op_lines(node, drawn, is_closed(node), attributes)
             chips = [reference_text(reference, drawn) for reference in drawn.references.get(node, ())]
-            sized = [(line, NAME if i == 0 else TEXT - 1) for i, line in enumerate(lines)]
-            boxes[node] = _box(sized, chips, _gathered(cells.get(node, {})))
+            sized_lines = [(line, NAME if i == 0 else TEXT - 1) for i, line in enumerate(lines)]
+            boxes[node] = _box(sized_lines, chips, _gathered(cells.get(node, {})))
     return boxes
 
 
@@ -103,8 +103,8 @@ def _gathered(cells: dict[tuple[str, str], Cell]) -> dict[tuple[str, str], Cell]
             lists.setdefault((end, name, cell.side), []).append((end, slot))
     for (_, name, side), keys in lists.items():
         if len(keys) > FEW_SLOTS:
-            shared = Cell(f"{shown(name)}[{len(keys)}]", side)
-            cells.update(dict.fromkeys(keys, shared))
+            joint_cell = Cell(f"{shown(name)}[{len(keys)}]", side)
+            cells.update(dict.fromkeys(keys, joint_cell))
     return cells
 
 

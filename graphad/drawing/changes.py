@@ -47,13 +47,13 @@ def draw_diff(before: Program | Graph, after: Program | Graph, path: str | os.Pa
     'change.svg'
     """
     target = checked_path(path)
-    checked = checked_options({"fold": "none"} | options)
+    settings = checked_options({"fold": "none"} | options)
     union = Union([graph_of(before), graph_of(after)])
     marks = union.marks(0, 1)
     if target.suffix.lower() == ".dot":
-        replace_file(target, dot_text(union.graph, checked, marks).encode())
+        replace_file(target, dot_text(union.graph, settings, marks).encode())
     else:
-        replace_file(target, written(scene_of(union.graph, checked, marks), target, checked))
+        replace_file(target, written(scene_of(union.graph, settings, marks), target, settings))
     return target
 
 
@@ -90,10 +90,10 @@ def draw_steps(
     targets = [checked_path(path) for path in paths]
     if any(target.suffix.lower() == ".dot" for target in targets):
         raise InvalidValue("steps are drawn at fixed places, which DOT has not: the paths end in .svg, .pdf, .png")
-    checked = checked_options({"fold": "none"} | options)
+    settings = checked_options({"fold": "none"} | options)
     union = Union([graph_of(step) for step in steps])
-    for target, content in zip(targets, union.drawn(checked, titles), strict=True):
-        replace_file(target, written(content, target, checked))
+    for target, content in zip(targets, union.drawn(settings, titles), strict=True):
+        replace_file(target, written(content, target, settings))
     return targets
 
 
@@ -124,17 +124,17 @@ class Union:
         place = _twins(later, difference.after)
         back = {clone: original for original, clone in place.items()}
         nodes: dict[Node, Node] = {}
-        here = _twins(graph, difference.before)
-        known = self.steps[i + 1].nodes
-        for original, clone in here.items():
+        clones = _twins(graph, difference.before)
+        next_nodes = self.steps[i + 1].nodes
+        for original, clone in clones.items():
             twin = difference.ops.get(clone) if isinstance(clone, Op) else difference.values.get(clone)
             if twin is not None:
-                nodes[original] = known[back[twin]]
+                nodes[original] = next_nodes[back[twin]]
         for subgraph in graph.tree():
             self._add_missing(subgraph, nodes)
         self._note(i, nodes)
-        changed = {twin for op, twin in difference.ops.items() if op in difference.removed}
-        self.changed[i + 1] |= {known[back[twin]] for twin in changed}
+        twins = {twin for op, twin in difference.ops.items() if op in difference.removed}
+        self.changed[i + 1] |= {next_nodes[back[twin]] for twin in twins}
 
     def _add_missing(self, graph: Graph, nodes: dict[Node, Node]) -> None:
         home = self._home(graph, nodes)
@@ -169,9 +169,9 @@ class Union:
                 for slot, values in node.inputs.items():
                     for value in values:
                         if value in nodes:
-                            read = _value(nodes[value]), twin
-                            step.reads.add(read)
-                            self.reads.setdefault(read, slot)
+                            edge = _value(nodes[value]), twin
+                            step.reads.add(edge)
+                            self.reads.setdefault(edge, slot)
 
     def marks(self, before: int, after: int) -> Marks:
         """What changed from one step to another."""
@@ -179,10 +179,10 @@ class Union:
         nodes: dict[Node, str] = dict.fromkeys((node for node in new if node not in old), ADDED)
         nodes |= dict.fromkeys((node for node in old if node not in new), REMOVED)
         nodes |= dict.fromkeys((node for node in new if node in self.changed[after] and node in old), CHANGED)
-        both = {node for node in new if node in old}
-        gone = frozenset(read for read in self.steps[before].reads - self.steps[after].reads if both.issuperset(read))
-        fresh = frozenset(read for read in self.steps[after].reads - self.steps[before].reads if both.issuperset(read))
-        return Marks(nodes, gone, fresh, tuple(self._lost()), self.names)
+        survivors = {node for node in new if node in old}
+        old_reads = frozenset(edge for edge in self.steps[before].reads - self.steps[after].reads if survivors.issuperset(edge))
+        new_reads = frozenset(edge for edge in self.steps[after].reads - self.steps[before].reads if survivors.issuperset(edge))
+        return Marks(nodes, old_reads, new_reads, tuple(self._lost()), self.names)
 
     def _lost(self) -> Iterator[Arrow]:
         """Arrows for what an operator of the union reads in a step before the last one only."""
@@ -192,27 +192,27 @@ class Union:
 
     def drawn(self, options: Options, titles: Sequence[str]) -> Iterator[Scene]:
         """A scene for each step: the places are those of the union."""
-        everything = Marks(arrows=tuple(self._lost()), names=self.names)
-        drawn = planned(self.graph, options, everything)
-        places = Composer(self.graph, drawn, options, everything).places()
+        all_marks = Marks(arrows=tuple(self._lost()), names=self.names)
+        picture = planned(self.graph, options, all_marks)
+        places = Composer(self.graph, picture, options, all_marks).places()
         for i, step in enumerate(self.steps):
-            marks = self.marks(i - 1, i) if i else everything
+            marks = self.marks(i - 1, i) if i else all_marks
             nodes = set(step.nodes.values())
             marks = replace(marks, nodes={node: mark for node, mark in marks.nodes.items() if node in nodes})
-            own = replace(options, title=titles[i]) if titles else options
-            composer = Composer(self.graph, drawn, own, marks)
+            step_options = replace(options, title=titles[i]) if titles else options
+            composer = Composer(self.graph, picture, step_options, marks)
             yield composer.scene(_part(places, composer, nodes, step))
 
 
 def _part(places: Geometry, composer: Composer, nodes: set[Node], step: Step) -> Geometry:
     """The places of what is there in a step."""
-    seen = {}
+    lines = {}
     for number, line in enumerate(composer.lines):
-        read = line.value is None or not isinstance(line.head, Op) or (line.value, line.head) in step.reads
-        if line.tail in nodes and line.head in nodes and read:
-            seen[number] = line
+        is_present = line.value is None or not isinstance(line.head, Op) or (line.value, line.head) in step.reads
+        if line.tail in nodes and line.head in nodes and is_present:
+            lines[number] = line
     part = replace(places, nodes={node: place for node, place in places.nodes.items() if node in nodes})
-    part.curves = {number: curve for number, curve in places.curves.items() if number in seen}
+    part.curves = {number: curve for number, curve in places.curves.items() if number in lines}
     part.frames = {frame: place for frame, place in places.frames.items() if _holds(frame, nodes)}
     return part
 
@@ -226,9 +226,9 @@ def _twins(graph: Graph, clone: Graph) -> dict[Node, Node]:
     counterparts: dict[Node, Node] = {}
     for subgraph, twin in zip(graph.tree(), clone.tree(), strict=True):
         counterparts.update(zip(subgraph.inputs, twin.inputs, strict=True))
-        for op, other in zip(subgraph.ops, twin.ops, strict=True):
-            counterparts[op] = other
-            counterparts.update(zip((*op.reads(), *op.writes()), (*other.reads(), *other.writes()), strict=True))
+        for op, twin_op in zip(subgraph.ops, twin.ops, strict=True):
+            counterparts[op] = twin_op
+            counterparts.update(zip((*op.reads(), *op.writes()), (*twin_op.reads(), *twin_op.writes()), strict=True))
     return counterparts
 
 

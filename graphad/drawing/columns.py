@@ -48,22 +48,22 @@ def _count(drawn: Plan, options: Options) -> int:
 def _depth(drawn: Plan) -> int:
     """How many nodes are above one another, at least: the longest way down."""
     below: dict[Node, list[Node]] = {}
-    waiting: dict[Node, int] = dict.fromkeys(drawn.nodes, 0)
+    counts: dict[Node, int] = dict.fromkeys(drawn.nodes, 0)
     for arrow in drawn.arrows:
         if arrow.sort != CARRIED and arrow.tail is not arrow.head:
             upper, lower = (arrow.head, arrow.tail) if arrow.up else (arrow.tail, arrow.head)
-            if upper in waiting and lower in waiting:
+            if upper in counts and lower in counts:
                 below.setdefault(upper, []).append(lower)
-                waiting[lower] += 1
-    ready = [node for node, count in waiting.items() if not count]
+                counts[lower] += 1
+    ready = [node for node, count in counts.items() if not count]
     depths = dict.fromkeys(ready, 1)
     while ready:
         node = ready.pop()
-        for other in below.get(node, ()):
-            depths[other] = max(depths.get(other, 0), depths[node] + 1)
-            waiting[other] -= 1
-            if not waiting[other]:
-                ready.append(other)
+        for neighbor in below.get(node, ()):
+            depths[neighbor] = max(depths.get(neighbor, 0), depths[node] + 1)
+            counts[neighbor] -= 1
+            if not counts[neighbor]:
+                ready.append(neighbor)
     return max(depths.values(), default=0)
 
 
@@ -74,9 +74,9 @@ def _places(drawn: Plan) -> dict[Node, int]:
     for place, op in enumerate(ops):
         places[op] = place
     for a, b in drawn.levels:
-        for node, other in ((a, b), (b, a)):
-            if other in places:
-                places.setdefault(node, places[other])
+        for node, partner in ((a, b), (b, a)):
+            if partner in places:
+                places.setdefault(node, places[partner])
     _spread(places, drawn)
     for node in drawn.nodes:
         owner = _owner(node, drawn)
@@ -94,10 +94,10 @@ def _spread(places: dict[Node, int], drawn: Plan) -> None:
     while border:
         later: list[Node] = []
         for node in border:
-            for other in neighbors.get(node, ()):
-                if other not in places:
-                    places[other] = places[node]
-                    later.append(other)
+            for neighbor in neighbors.get(node, ()):
+                if neighbor not in places:
+                    places[neighbor] = places[node]
+                    later.append(neighbor)
         border = later
 
 

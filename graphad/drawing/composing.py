@@ -69,10 +69,10 @@ def planned(graph: Graph, options: Options, marks: Marks) -> Plan:
     Raises:
         RenderError: there is more to draw than the limit of the options.
     """
-    drawn = plan(graph, options)
-    drawn.names |= marks.names
-    drawn.arrows += [arrow for arrow in marks.arrows if arrow.tail in drawn.nodes and arrow.head in drawn.nodes]
-    return drawn
+    picture = plan(graph, options)
+    picture.names |= marks.names
+    picture.arrows += [arrow for arrow in marks.arrows if arrow.tail in picture.nodes and arrow.head in picture.nodes]
+    return picture
 
 
 def is_closed(op: Op, drawn: Plan) -> bool:
@@ -267,9 +267,9 @@ class Composer:
     # -- frames ----------------------------------------------------------------------------------
 
     def _frames(self, geometry: Geometry) -> Iterator[Item]:
-        taken = Obstacles(geometry, self.boxes) if geometry.frames else None
+        obstacles = Obstacles(geometry, self.boxes) if geometry.frames else None
         for frame in self.frames.all:
-            if frame not in geometry.frames or taken is None:
+            if frame not in geometry.frames or obstacles is None:
                 continue
             self.kinds.update({FRAMED} if frame.kind in ("nested", SEVERAL) else {REPEATED} if frame.repeated else set())
             role = frame.role if frame.role in self.theme.looks else FORWARD
@@ -277,7 +277,7 @@ class Composer:
             for place in geometry.frames[frame]:
                 item.shapes += self._frame(frame, role, place)
                 if frame.label:
-                    at, label = taken.title(frame, place)
+                    at, label = obstacles.title(frame, place)
                     item.shapes.append(Text(*at, label, FRAME_TEXT, self.theme.looks[role].line, START))
             yield item
 

@@ -125,8 +125,8 @@ class _Writer:
         style: Attributes = {"color": look.line, "fillcolor": look.fill}
         classes = ["op" if isinstance(node, Op) else "value", kind]
         if isinstance(node, Op):
-            closed = is_closed(node, self.drawn)
-            lines = op_lines(node, self.drawn, closed, self.options.attributes)
+            has_closed_scope = is_closed(node, self.drawn)
+            lines = op_lines(node, self.drawn, has_closed_scope, self.options.attributes)
             lines += [reference_text(reference, self.drawn) for reference in self.drawn.references.get(node, ())]
             style |= {"fontsize": "10", "shape": "box", "style": "rounded,filled", "height": "0.32", "margin": "0.12,0.05"}
             text = op_tooltip(node)
@@ -140,33 +140,33 @@ class _Writer:
         if mark is not None:
             style, classes = style | {"color": self.theme.changes[mark].color, "penwidth": "2"}, [*classes, mark]
             style |= {"style": "dashed"} if mark == REMOVED else {}
-        own: Attributes = {
+        attributes: Attributes = {
             "id": self._id(self.ids[node]),
             "class": quoted(" ".join(classes)),
             "label": quoted(*lines),
             "tooltip": tooltip(*text),
         }
-        return pydot.Node(self.ids[node], **all_quoted(style), **own)
+        return pydot.Node(self.ids[node], **all_quoted(style), **attributes)
 
     # -- lines -----------------------------------------------------------------------------------
 
     def _line(self, number: int, line: Line) -> None:
-        folded = line.value is not None and line.value not in (line.tail, line.head)
-        slots = ["", ""] if folded else [line.tail_slot, line.head_slot]
+        is_folded = line.value is not None and line.value not in (line.tail, line.head)
+        slots = ["", ""] if is_folded else [line.tail_slot, line.head_slot]
         ends = [self.ids[line.tail], self.ids[line.head]]
-        crowded = line.way != LOOKUP and self._crowded(line)
-        place = LOOKUP if crowded and line.way == BESIDE else line.way
+        is_crowded = line.way != LOOKUP and self._crowded(line)
+        place = LOOKUP if is_crowded and line.way == BESIDE else line.way
         style = {"color": self._color(line)} | WAYS[line.way] | self._special(line)
         style |= _slot_place(place, 2.4 * len("".join(slots))) if any(slots) else {}
-        if crowded:
+        if is_crowded:
             slots.reverse()
         if line.up:
             ends, slots, style = ends[::-1], slots[::-1], style | {"dir": "back"}
         labels: Attributes = {end: quoted(shown(slot)) for end, slot in zip(("taillabel", "headlabel"), slots, strict=True) if slot}
         mark = self.marks.of_line(line)
         classes: Attributes = {"class": quoted(" ".join(filter(None, (line.classes, mark))))} if line.mark or mark else {}
-        own: Attributes = {"id": self._id(f"e{number}"), "tooltip": tooltip(*line.tooltip.split("\n"))}
-        self.dot.add_edge(pydot.Edge(ends[0], ends[1], **all_quoted(style), **labels, **classes, **own))
+        attributes: Attributes = {"id": self._id(f"e{number}"), "tooltip": tooltip(*line.tooltip.split("\n"))}
+        self.dot.add_edge(pydot.Edge(ends[0], ends[1], **all_quoted(style), **labels, **classes, **attributes))
 
     def _color(self, line: Line) -> str:
         mark = self.marks.of_line(line)

@@ -107,8 +107,8 @@ class Folding:
 
     def _is_doubled(self, arrow: Arrow, tail: Node, head: Node) -> bool:
         """Whether the arrow is that of a copy, and the one that is drawn has the same."""
-        moved = self._is_copied(arrow.tail) and self._is_copied(arrow.head)
-        return moved and not self._is_between_copies(arrow)
+        is_copy = self._is_copied(arrow.tail) and self._is_copied(arrow.head)
+        return is_copy and not self._is_between_copies(arrow)
 
     def _is_copied(self, node: Node) -> bool:
         return node in self.representatives and self.representatives[node] not in self.closed
@@ -150,19 +150,19 @@ def fold_repeats(graph: Graph, nesting: Nesting) -> Folding:
     ops = list(graph.ordered_ops())
     _fold_graph([op for op in ops if op.role == FORWARD] or ops, ops, pairs, nesting, folding)
     gradients: dict[Graph, list[Graph]] = {}
-    for nested in nesting.regions:
-        forward = forward_graph(nested)
+    for subgraph in nesting.regions:
+        forward = forward_graph(subgraph)
         if forward is not None:
-            gradients.setdefault(forward, []).append(nested)
+            gradients.setdefault(forward, []).append(subgraph)
     updates = [op for op in ops if op.role != FORWARD and not op.graphs]
-    for nested, region in nesting.regions.items():
-        if forward_graph(nested) is not None or region.op in folding.representatives:
+    for subgraph, region in nesting.regions.items():
+        if forward_graph(subgraph) is not None or region.op in folding.representatives:
             continue
-        ops = list(nested.ordered_ops())
-        main = _with_results([op for op in ops if op.role == FORWARD], nested)
-        others = [op for gradient in gradients.get(nested, ()) for op in gradient.ordered_ops()]
-        if _fold_graph(main, [*ops, *others, *updates], pairs, nesting, folding):
-            for op in [*(nesting.regions[gradient].op for gradient in gradients.get(nested, ())), region.op]:
+        ops = list(subgraph.ordered_ops())
+        main = _with_results([op for op in ops if op.role == FORWARD], subgraph)
+        gradient_ops = [op for gradient in gradients.get(subgraph, ()) for op in gradient.ordered_ops()]
+        if _fold_graph(main, [*ops, *gradient_ops, *updates], pairs, nesting, folding):
+            for op in [*(nesting.regions[gradient].op for gradient in gradients.get(subgraph, ())), region.op]:
                 _fold_around(op, folding)
     return folding
 
@@ -177,26 +177,26 @@ def _fold_graph(main: list[Op], ops: Sequence[Op], pairs: Pairs, nesting: Nestin
             break
         for run in runs:
             _fold(main, run, followers, nesting, folding)
-        folded = folding.representatives.keys()
-        main = [op for op in main if op not in folded]
+        copies = folding.representatives.keys()
+        main = [op for op in main if op not in copies]
     return len(folding.repeats) > before
 
 
 def _with_results(ops: Sequence[Op], graph: Graph) -> list[Op]:
     """The operators in order, each copy into a result of the graph right after what it copies: a loop has those at the end of its body."""
-    known, copies = set(ops), dict[Op, list[Op]]()
+    members, copies = set(ops), dict[Op, list[Op]]()
     for op in ops:
         operands, results = list(op.reads()), list(op.writes())
-        if len(operands) == len(results) == 1 and results[0] in graph.results and operands[0].writer in known:
+        if len(operands) == len(results) == 1 and results[0] in graph.results and operands[0].writer in members:
             copies.setdefault(operands[0].writers[0], []).append(op)
-    moved = {op for followers in copies.values() for op in followers}
-    ordered: list[Op] = []
-    waiting = [op for op in reversed(ops) if op not in moved]
-    while waiting:
-        op = waiting.pop()
-        ordered.append(op)
-        waiting += reversed(copies.get(op, ()))
-    return ordered
+    copy_ops = {op for followers in copies.values() for op in followers}
+    result: list[Op] = []
+    stack = [op for op in reversed(ops) if op not in copy_ops]
+    while stack:
+        op = stack.pop()
+        result.append(op)
+        stack += reversed(copies.get(op, ()))
+    return result
 
 
 # -- around loops and branches ---------------------------------------------------------------------
@@ -210,14 +210,14 @@ def _fold_around(op: Op, folding: Folding) -> None:
     """Let operands and results of copies be drawn as those of the copy that is drawn."""
     inputs = {operand.inner[0]: operand.outer for operand in operands_of(op) if operand.inner and not is_absent(operand.outer)}
     for inner, outer in inputs.items():
-        drawn = inputs.get(folding.value(inner))
-        if drawn is not None:
-            _fold_source(outer, drawn, op, folding)
+        counterpart = inputs.get(folding.value(inner))
+        if counterpart is not None:
+            _fold_source(outer, counterpart, op, folding)
     results = {inner[0]: outer for outer, inner in outcomes_of(op) if inner and not is_absent(outer)}
     for inner, outer in results.items():
-        drawn = results.get(folding.value(inner))
-        if drawn is not None and drawn is not outer and all(reader in folding.representatives for reader in outer.readers):
-            folding.representatives.setdefault(outer, drawn)
+        counterpart = results.get(folding.value(inner))
+        if counterpart is not None and counterpart is not outer and all(reader in folding.representatives for reader in outer.readers):
+            folding.representatives.setdefault(outer, counterpart)
 
 
 def _fold_source(value: Value, drawn: Value, op: Op, folding: Folding) -> None:
@@ -226,15 +226,15 @@ def _fold_source(value: Value, drawn: Value, op: Op, folding: Folding) -> None:
         return
     if not all(reader is op or reader.graphs or reader in folding.representatives for reader in value.readers):
         return
-    writer, other = value.writer, drawn.writer
-    if writer is None and other is None:
+    writer, counterpart = value.writer, drawn.writer
+    if writer is None and counterpart is None:
         folding.representatives[value] = drawn
-    if writer is None or other is None or writer is other or writer.graphs or _signature(writer) != _signature(other):
+    if writer is None or counterpart is None or writer is counterpart or writer.graphs or _signature(writer) != _signature(counterpart):
         return
-    folding.representatives[writer] = other
-    folding.representatives.update(zip(writer.writes(), other.writes(), strict=True))
-    for mine, its in zip(writer.reads(), other.reads(), strict=True):
-        _fold_source(mine, its, writer, folding)
+    folding.representatives[writer] = counterpart
+    folding.representatives.update(zip(writer.writes(), counterpart.writes(), strict=True))
+    for operand, partner in zip(writer.reads(), counterpart.reads(), strict=True):
+        _fold_source(operand, partner, writer, folding)
 
 
 # -- finding ---------------------------------------------------------------------------------------
@@ -243,15 +243,15 @@ def _fold_source(value: Value, drawn: Value, op: Op, folding: Folding) -> None:
 def _runs(ops: Sequence[Op]) -> Iterator[_Run]:
     """The runs to fold, which do not overlap: each is one whose copies read one another in the same way."""
     index = {op: i for i, op in enumerate(ops)}
-    taken = np.zeros(len(ops), bool)
-    for found in _candidates(ops):
-        for run in _variants(found):
-            if run.saved < LEAST_SAVED or taken[run.start : run.end].any():
+    is_taken = np.zeros(len(ops), bool)
+    for candidate in _candidates(ops):
+        for run in _variants(candidate):
+            if run.saved < LEAST_SAVED or is_taken[run.start : run.end].any():
                 continue
-            turned = _turned(ops, index, run, found.end)
-            if turned is not None:
-                taken[turned.start : turned.end] = True
-                yield turned
+            rotation = _turned(ops, index, run, candidate.end)
+            if rotation is not None:
+                is_taken[rotation.start : rotation.end] = True
+                yield rotation
                 break
 
 
@@ -286,9 +286,9 @@ def _turned(ops: Sequence[Op], index: Mapping[Op, int], run: _Run, end: int) -> 
     # between layers.
     room = _room(ops, run)
     for turn in range(min(room, run.period, MOST_TURNS) + 1):
-        moved = replace(run, start=run.start + turn)
-        if _is_regular(ops, index, moved):
-            cost = _crossing(ops, index, moved), turn
+        rotation = replace(run, start=run.start + turn)
+        if _is_regular(ops, index, rotation):
+            cost = _crossing(ops, index, rotation), turn
             best = cost if best is None or cost < best else best
     return None if best is None else replace(run, start=run.start + best[1])
 
@@ -320,8 +320,8 @@ def _sources(ops: Sequence[Op], index: Mapping[Op, int], run: _Run, copy: int, p
         if not run.start <= at < run.end:
             sources.append(None)
         else:
-            back, where = divmod(at - run.start, run.period)
-            sources.append((copy - back, where, list(ops[at].writes()).index(value)))
+            back, position = divmod(at - run.start, run.period)
+            sources.append((copy - back, position, list(ops[at].writes()).index(value)))
     return sources
 
 
@@ -334,8 +334,8 @@ def _signature(op: Op) -> object:
     """What copies of an operator have in common: not the extents, nor the values of attributes."""
     slots = tuple((slot, len(values)) for slot, values in (*op.inputs.items(), *op.outputs.items()))
     results = tuple((value.dtype, None if value.shape is None else len(value.shape)) for value in op.writes())
-    nested = tuple((name, len(graph.ops)) for name, graph in op.graphs.items())
-    return op.type, slots, results, tuple(op.attrs), nested
+    bodies = tuple((name, len(graph.ops)) for name, graph in op.graphs.items())
+    return op.type, slots, results, tuple(op.attrs), bodies
 
 
 # -- what goes with an operator --------------------------------------------------------------------
@@ -343,7 +343,7 @@ def _signature(op: Op) -> object:
 
 def _followers(main: Sequence[Op], ops: Sequence[Op], pairs: Pairs, nesting: Nesting) -> dict[Op, list[tuple[str, Op]]]:
     """For each operator of the forward those that the backward and the optimizer made of it, with how they belong to it."""
-    known = set(main)
+    members = set(main)
     readers: dict[Value, Op] = {}
     for op in main:
         for value in op.reads():
@@ -352,8 +352,8 @@ def _followers(main: Sequence[Op], ops: Sequence[Op], pairs: Pairs, nesting: Nes
                 readers.setdefault(nesting.outer(value), op)
     followers: dict[Op, list[tuple[str, Op]]] = {}
     for op in ops:
-        if op not in known:
-            owner = next((o for o in _owners(op, pairs, readers) if o in known), None)
+        if op not in members:
+            owner = next((o for o in _owners(op, pairs, readers) if o in members), None)
             if owner is not None:
                 followers.setdefault(owner, []).append((f"{op.role} {op.type}", op))
     return followers
@@ -376,23 +376,23 @@ def _owners(op: Op, pairs: Pairs, readers: Mapping[Value, Op]) -> Iterator[Op]:
 
 def _fold(main: Sequence[Op], run: _Run, followers: Mapping[Op, list[tuple[str, Op]]], nesting: Nesting, folding: Folding) -> None:
     copies = [list(main[run.start + k * run.period : run.start + (k + 1) * run.period]) for k in range(run.count)]
-    keyed = [_keyed(copy, followers) for copy in copies]
-    looks = [tuple((key, *op.outputs, *map(is_absent, op.writes())) for key, op in ops.items()) for ops in keyed]
+    copies_by_key = [_keyed(copy, followers) for copy in copies]
+    looks = [tuple((key, *op.outputs, *map(is_absent, op.writes())) for key, op in ops.items()) for ops in copies_by_key]
     kinds = Counter(looks)
-    drawn = max(range(run.count), key=lambda k: (kinds[looks[k]], -k))  # the most usual copy: the first one often lacks a gradient
-    shared = _outside(keyed, nesting)
-    repeat = Repeat(run.count, list(keyed[drawn].values()), copies)
+    prototype = max(range(run.count), key=lambda k: (kinds[looks[k]], -k))  # the most usual copy: the first one often lacks a gradient
+    common_values = _outside(copies_by_key, nesting)
+    repeat = Repeat(run.count, list(copies_by_key[prototype].values()), copies)
     number = len(folding.repeats)
-    for k, ops in enumerate(keyed):
+    for k, ops in enumerate(copies_by_key):
         for key, op in ops.items():
-            counterpart = keyed[drawn].get(key)
+            counterpart = copies_by_key[prototype].get(key)
             folding.place(op, number, k)
             for value in op.writes():
                 folding.place(value, number, k)
-            if counterpart is not None and k != drawn:
-                _represent(op, counterpart, shared, nesting, folding)
+            if counterpart is not None and k != prototype:
+                _represent(op, counterpart, common_values, nesting, folding)
         for value in (nesting.outer(value) for op in ops.values() for value in op.reads()):
-            if not value.writers and value not in shared:
+            if not value.writers and value not in common_values:
                 folding.place(value, number, k)
     repeat.differs, repeat.differing = _differences(copies)
     folding.repeats.append(repeat)
@@ -405,53 +405,53 @@ def _keyed(copy: Sequence[Op], followers: Mapping[Op, list[tuple[str, Op]]]) -> 
     ops_by_key: dict[object, Op] = {}
     for i, op in enumerate(copy):
         ops_by_key[i] = op
-        seen: Counter[str] = Counter()
-        for kind, other in followers.get(op, ()):
-            ops_by_key[i, kind, seen[kind]] = other
-            seen[kind] += 1
+        counts: Counter[str] = Counter()
+        for kind, follower in followers.get(op, ()):
+            ops_by_key[i, kind, counts[kind]] = follower
+            counts[kind] += 1
     return ops_by_key
 
 
 def _outside(keyed: Sequence[Mapping[object, Op]], nesting: Nesting) -> set[Value]:
     """Values given from outside that several copies read."""
     copy_of: dict[Value, int] = {}
-    shared = set()
+    common_values = set()
     for k, ops in enumerate(keyed):
         for op in ops.values():
             for value in map(nesting.outer, op.reads()):
                 if not value.writers and copy_of.setdefault(value, k) != k:
-                    shared.add(value)
-    return shared
+                    common_values.add(value)
+    return common_values
 
 
 def _represent(op: Op, counterpart: Op, shared: set[Value], nesting: Nesting, folding: Folding) -> None:
     """One operator is drawn for another, and so are its results and what it alone is given."""
     folding.representatives[op] = counterpart
     for slot, values in op.outputs.items():
-        for value, other in zip(values, counterpart.outputs.get(slot, ()), strict=False):
-            if value is not other and value not in folding.representatives and not is_absent(other):
-                folding.representatives[value] = other
+        for value, partner in zip(values, counterpart.outputs.get(slot, ()), strict=False):
+            if value is not partner and value not in folding.representatives and not is_absent(partner):
+                folding.representatives[value] = partner
     for slot, values in op.inputs.items():
-        others = counterpart.inputs.get(slot, ())
-        for value, other in zip(map(nesting.outer, values), map(nesting.outer, others), strict=False):
-            alone = not value.writers and value not in shared and not other.writers and other not in shared
-            if alone and value is not other and value not in folding.representatives:
-                folding.representatives[value] = other
+        partners = counterpart.inputs.get(slot, ())
+        for value, partner in zip(map(nesting.outer, values), map(nesting.outer, partners), strict=False):
+            alone = not value.writers and value not in shared and not partner.writers and partner not in shared
+            if alone and value is not partner and value not in folding.representatives:
+                folding.representatives[value] = partner
 
 
 def _differences(copies: Sequence[Sequence[Op]]) -> tuple[list[str], list[str]]:
     lines: list[str] = []
     names: dict[str, None] = {}
-    for same in zip(*copies, strict=True):
-        for name in same[0].attrs:
-            values = [op.attrs.get(name) for op in same]
+    for ops in zip(*copies, strict=True):
+        for name in ops[0].attrs:
+            values = [op.attrs.get(name) for op in ops]
             if not isinstance(values[0], Block) and not _is_name(name, values) and any(value != values[0] for value in values):
-                lines.append(f"{same[0].type}: {name} = {_listed(values)}")
+                lines.append(f"{ops[0].type}: {name} = {_listed(values)}")
                 names[name] = None
-        for i, result in enumerate(same[0].writes()):
-            types = [list(op.writes())[i].type for op in same]
+        for i, result in enumerate(ops[0].writes()):
+            types = [list(op.writes())[i].type for op in ops]
             if any(type != result.type for type in types):
-                lines.append(f"{same[0].type}: {_listed(types)}")
+                lines.append(f"{ops[0].type}: {_listed(types)}")
                 names["shapes"] = None
     return lines, list(names)
 

@@ -32,7 +32,7 @@ class Obstacles:
 
         Where there is room for less of it, it is only its last part: which branch it is.
         """
-        inner = [item for other in frame.inner for item in self.geometry.frames.get(other, ())]
+        inner = [item for child in frame.inner for item in self.geometry.frames.get(child, ())]
         left, top, _, _ = place
         for label in dict.fromkeys((frame.label, frame.label.split(": ")[-1])):
             width = text_width(label, FRAME_TEXT)
@@ -49,11 +49,14 @@ class Obstacles:
 
     def _outside(self, frame: Frame, place: Place, width: float) -> Point | None:
         left, top, right, bottom = place
-        others = [
-            item for other, places in self.geometry.frames.items() if other is not frame and frame not in other.inner for item in places
+        items = [
+            item
+            for neighbor, places in self.geometry.frames.items()
+            if neighbor is not frame and frame not in neighbor.inner
+            for item in places
         ]
         heights = (top - HIGH - 1, bottom + 2)
-        return next((at for high in heights if (at := self._in_row(left, right + width, high, width, others)) is not None), None)
+        return next((at for high in heights if (at := self._in_row(left, right + width, high, width, items)) is not None), None)
 
     def _in_row(self, start: float, end: float, high: float, width: float, inner: Sequence[Place]) -> Point | None:
         for low, far in sorted(chain(self._spans(high, high + HIGH), _sides((*self.taken, *inner), high, high + HIGH))):

@@ -83,10 +83,10 @@ def laid_out(
     sketches = [_Sketch(drawn, boxes, frames, lines, holds, options, column, cuts) for column in columns]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         geometries = list(pool.map(lambda column: _best_sides(column, options), sketches))
-    combined = Geometry(0, max(part.height for part in geometries))
+    result = Geometry(0, max(part.height for part in geometries))
     for geometry in geometries:
-        combined.add(geometry, combined.width + (GUTTER if combined.width else 0))
-    return combined
+        result.add(geometry, result.width + (GUTTER if result.width else 0))
+    return result
 
 
 def _best_sides(sketch: _Sketch, options: Options) -> Geometry:
@@ -177,8 +177,10 @@ class _Sketch:
     def _whole(self) -> Iterator[str]:
         limit = f"{LARGE / max(len(self.ids), LARGE):.3f}"
         effort = f" nslimit={limit} nslimit1={limit}" if len(self.ids) > LARGE else ""
-        framed = " compound=true newrank=true" if self.frames.all else ""  # frames do not keep nodes from being level with others outside
-        yield f"graph [rankdir={self.options.rankdir} nodesep=0.25 ranksep=0.36 pad=0{effort}{framed}]"
+        frame_options = (
+            " compound=true newrank=true" if self.frames.all else ""
+        )  # frames do not keep nodes from being level with others outside
+        yield f"graph [rankdir={self.options.rankdir} nodesep=0.25 ranksep=0.36 pad=0{effort}{frame_options}]"
         yield 'node [fixedsize=true shape=box label=""]'
         yield "edge [arrowsize=0.6]"
 
@@ -245,11 +247,11 @@ class _Sketch:
 
     def _levels(self) -> Iterator[str]:
         """Pairs at one height; among frames, the forward is on the left."""
-        framed = bool(self.frames.all)
+        has_frames = bool(self.frames.all)
         for a, b in self.drawn.levels:
             if a in self.ids and b in self.ids:
                 yield f"{{rank=same {self.ids[a]} {self.ids[b]}}}"
-                if isinstance(a, Op) and framed:
+                if isinstance(a, Op) and has_frames:
                     yield f"{self.ids[b]} -> {self.ids[a]} [style=invis weight={self.insistence}]"
 
 

@@ -105,5 +105,5 @@ def holds_of(drawn: Plan, frames: Frames) -> Iterator[Hold]:
             continue
         for region in regions:
             for i, node in enumerate(drawn.tops.get(region.graph, ())):
-                seen = i == 0 and len(regions) > 1
-                yield Hold(op, node, drawn.nesting.role(op), frames.of_region(region) if seen else None)
+                has_frame = i == 0 and len(regions) > 1
+                yield Hold(op, node, drawn.nesting.role(op), frames.of_region(region) if has_frame else None)

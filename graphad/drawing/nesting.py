@@ -139,10 +139,10 @@ class Nesting:
 def operands_of(op: Op) -> Iterator[Operand]:
     """What an operator passes to its graphs, in order."""
     inputs, loop = operands(op), LoopLike.of(op)
-    carried = range(0) if loop is None else loop.carried_at
+    places = range(0) if loop is None else loop.carried_at
     for i, outer in enumerate(inputs):
         inner = tuple(g.inputs[i] for g in op.graphs.values() if i < len(g.inputs))
-        results = [g.results[carried.index(i)] for g in op.graphs.values() if carried.index(i) < len(g.results)] if i in carried else []
+        results = [g.results[places.index(i)] for g in op.graphs.values() if places.index(i) < len(g.results)] if i in places else []
         yield Operand(outer, inner, results[0] if results else None)
 
 
@@ -226,8 +226,8 @@ class Ends:
         arrows = []
         for value in dict.fromkeys(n for n in self.nesting.in_order() if isinstance(n, Value) and not is_absent(n)):
             for end in self.tails.get(value, ()):
-                carried = end.node if isinstance(end.node, Value) else value
-                arrows.append(self._arrow(end.node, value, end, carried, tail_slot=end.slot))
+                source = end.node if isinstance(end.node, Value) else value
+                arrows.append(self._arrow(end.node, value, end, source, tail_slot=end.slot))
             for end in self.heads.get(value, ()):
                 arrows.append(self._arrow(value, end.node, end, value, head_slot=end.slot))
         return arrows
@@ -268,21 +268,21 @@ class Ends:
         decides = set(op.inputs.get(definition.condition, ()))
         for operand in operands_of(op):
             self._operand(op, operand, operand.outer in decides)
-        added = len(results_of(op)) - added_count(op)
+        first_added = len(results_of(op)) - added_count(op)
         for i, (outer, inner) in enumerate(outcomes_of(op)):
-            self._outcome(op, outer, inner, ADDED if i >= added else LEAVES)
+            self._outcome(op, outer, inner, ADDED if i >= first_added else LEAVES)
 
     def _operand(self, op: Op, operand: Operand, decides: bool) -> None:
         outer, result = self.nesting.outer(operand.outer), operand.result
-        used = [value for value in operand.inner if is_read(value)]
-        if not used and not decides and not is_absent(outer):
+        read_values = [value for value in operand.inner if is_read(value)]
+        if not read_values and not decides and not is_absent(outer):
             self._read(outer, End(op, op, _operand_text(op, operand.outer)))
         if result is None:
             return
         back = self.nesting.outer(result)
         if decides:
             self._read(back, End(op, op, sort=CARRIED))
-        for value in used:
+        for value in read_values:
             self._join(value, outer, op, ENTERS)
             self._join(value, back, op, CARRIED)
 
@@ -302,27 +302,29 @@ class Ends:
 def contracted(arrows: list[Arrow], folded: Iterable[Value]) -> list[Arrow]:
     """The arrows without the folded values: each arrow to one goes on along each arrow from it."""
     places: dict[Value, int] = {}
-    numbered = {i: (places.setdefault(a.head if isinstance(a.head, Value) else a.value, len(places)), a) for i, a in enumerate(arrows)}
+    arrows_by_number = {
+        i: (places.setdefault(a.head if isinstance(a.head, Value) else a.value, len(places)), a) for i, a in enumerate(arrows)
+    }
     into: dict[Node, dict[int, None]] = {}
     out_of: dict[Node, dict[int, None]] = {}
-    for i, (_, arrow) in numbered.items():
+    for i, (_, arrow) in arrows_by_number.items():
         out_of.setdefault(arrow.tail, {})[i] = None
         into.setdefault(arrow.head, {})[i] = None
-    fresh = len(numbered)
+    fresh = len(arrows_by_number)
     for value in folded:
         before, after = into.pop(value, {}), out_of.pop(value, {})
-        merged = [_joined(numbered[i][1], numbered[j][1], value) for i in before for j in after]
-        merged = [arrow for arrow in merged if arrow.tail is not arrow.head or isinstance(arrow.head, Op)]
+        joins = [_joined(arrows_by_number[i][1], arrows_by_number[j][1], value) for i in before for j in after]
+        joins = [arrow for arrow in joins if arrow.tail is not arrow.head or isinstance(arrow.head, Op)]
         for i in before:
-            del out_of[numbered.pop(i)[1].tail][i]
+            del out_of[arrows_by_number.pop(i)[1].tail][i]
         for j in after:
-            del into[numbered.pop(j)[1].head][j]
-        for arrow in merged:
-            numbered[fresh] = places.get(value, len(places)), arrow
+            del into[arrows_by_number.pop(j)[1].head][j]
+        for arrow in joins:
+            arrows_by_number[fresh] = places.get(value, len(places)), arrow
             out_of.setdefault(arrow.tail, {})[fresh] = None
             into.setdefault(arrow.head, {})[fresh] = None
             fresh += 1
-    return [arrow for _, arrow in sorted(numbered.values(), key=lambda placed: placed[0])]
+    return [arrow for _, arrow in sorted(arrows_by_number.values(), key=lambda placed: placed[0])]
 
 
 def _joined(first: Arrow, second: Arrow, value: Value) -> Arrow:

@@ -107,9 +107,9 @@ class Options:
                 raise InvalidValue(f"{name} is one of {', '.join(map(repr, choices))}, not {getattr(self, name)!r}")
         if not (self.title is None or isinstance(self.title, str)):
             raise InvalidType(f"title is a string, not {self.title!r}")
-        for name, what in (("highlight", "operators and values"), ("closed", "names of scopes")):
+        for name, content in (("highlight", "operators and values"), ("closed", "names of scopes")):
             if isinstance(getattr(self, name), str) or not isinstance(getattr(self, name), Collection):
-                raise InvalidType(f"{name} is a set of {what}, not {getattr(self, name)!r}")
+                raise InvalidType(f"{name} is a set of {content}, not {getattr(self, name)!r}")
         if not isinstance(self.highlight_means, str):
             raise InvalidType(f"highlight_means is a text for the legend, not {self.highlight_means!r}")
         if not isinstance(self.prefix, str) or not re.fullmatch(r"([A-Za-z_][\w-]*)?", self.prefix, re.ASCII):
@@ -166,10 +166,10 @@ def keys_of(node: Node) -> tuple[object, ...]:
 
 def checked_options(values: dict[str, object]) -> Options:
     """Options from keywords; TypeError for one that does not exist."""
-    known = [field.name for field in fields(Options)]
+    names = [field.name for field in fields(Options)]
     for name in values:
-        if name not in known:
-            raise InvalidType(f"a drawing has no option {name!r}; its options are {', '.join(known)}{did_you_mean(name, known)}")
+        if name not in names:
+            raise InvalidType(f"a drawing has no option {name!r}; its options are {', '.join(names)}{did_you_mean(name, names)}")
     return Options(**values)  # type: ignore[arg-type]  # each is checked there
 
 

@@ -114,8 +114,8 @@ def _named(graph: Graph, name: str, options: Options) -> dict[Node, float]:
     if name == "sent":
         return _sent(graph, options.batch)
     if options.measured is None:
-        what = "seconds by operator" if name == "time" else "arrays by the names of values, as a run fetched them"
-        raise InvalidType(f"overlay={name!r} shows what was measured: give it as measured=, {what}")
+        expected_values = "seconds by operator" if name == "time" else "arrays by the names of values, as a run fetched them"
+        raise InvalidType(f"overlay={name!r} shows what was measured: give it as measured=, {expected_values}")
     if name == "time":
         return numbers_by_node(graph, options.measured, "measured")
     look = _greatest if name == "range" else _share_not_finite
@@ -124,10 +124,10 @@ def _named(graph: Graph, name: str, options: Options) -> dict[Node, float]:
 
 def _costs(graph: Graph, name: str, batch: Sizes) -> dict[Node, float]:
     costs: dict[Node, float] = {}
-    waiting: list[Cost] = [estimated(graph, batch)]
-    while waiting:
-        cost = waiting.pop()
-        waiting += cost.nested.values()
+    stack: list[Cost] = [estimated(graph, batch)]
+    while stack:
+        cost = stack.pop()
+        stack += cost.nested.values()
         costs.update({op: float(op_cost.flops if name == "flops" else op_cost.moved) for op, op_cost in cost.ops.items()})
         if name == "bytes":
             costs.update({value: float(size) for value, size in cost.sizes.items() if size})
@@ -148,29 +148,29 @@ def _parts(graph: Graph) -> dict[Node, float]:
 
 def _sent(graph: Graph, batch: Sizes) -> dict[Node, float]:
     """The bytes that each collective is passed, in nested graphs too, at it and at what it reads."""
-    shapes, found = extents(graph, batch), dict[Node, float]()
+    shapes, bytes_by_node = extents(graph, batch), dict[Node, float]()
     for op in (op for subgraph in graph.tree() for op in subgraph.ops if op.definition is not None and op.definition.ordered):
         if travels(op.type, 1.0, 2).messages:  # a slice of what every rank has sends nothing
             size = float(sum(bytes_of(value, shapes) for value in op.reads()))
-            found.update(dict.fromkeys((op, *op.reads()), size))
-    return found
+            bytes_by_node.update(dict.fromkeys((op, *op.reads()), size))
+    return bytes_by_node
 
 
 def _alive(graph: Graph, batch: Sizes) -> dict[Node, float]:
     sizes, live = estimated(graph, batch).sizes, Liveness.of(graph)
     places = {op: place for place, op in enumerate(live.order)}
-    freed: dict[int, int] = {}
-    born: dict[int, int] = {}
+    decreases: dict[int, int] = {}
+    increases: dict[int, int] = {}
     for value, end in live.last.items():
         if value not in live.owner:
             start = places[value.writers[0]] if value.writers else 0
-            born[start] = born.get(start, 0) + sizes.get(value, 0)
-            freed[end + 1] = freed.get(end + 1, 0) + sizes.get(value, 0)
+            increases[start] = increases.get(start, 0) + sizes.get(value, 0)
+            decreases[end + 1] = decreases.get(end + 1, 0) + sizes.get(value, 0)
     times: dict[Node, float] = {}
-    alive = 0
+    total = 0
     for place, op in enumerate(live.order):
-        alive += born.get(place, 0) - freed.get(place, 0)
-        times[op] = float(alive)
+        total += increases.get(place, 0) - decreases.get(place, 0)
+        times[op] = float(total)
     return times
 
 
@@ -182,14 +182,14 @@ def numbers_by_node(graph: Graph, numbers: Measured, what: str = "overlay") -> d
         ValueError: no node of the graph is among those given.
     """
     keys = {key if isinstance(key, str) else id(key): number for key, number in numbers.items()}
-    found: dict[Node, float] = {}
+    result: dict[Node, float] = {}
     for node in (node for subgraph in graph.tree() for node in (*subgraph.ops, *subgraph.values)):
         number = next((keys[key] for key in keys_of(node) if key in keys), None)
         if number is not None:
-            found[node] = _number(number, what)
-    if not found and keys:
+            result[node] = _number(number, what)
+    if not result and keys:
         raise InvalidValue(f"{what} has no operator or value of this graph, but {', '.join(map(repr, list(numbers)[:3]))}")
-    return found
+    return result
 
 
 def _number(value: object, what: str) -> float:

@@ -32,10 +32,10 @@ def png_bytes(scene: Scene, dpi: float, timeout: float) -> bytes:
     """
     if all(map(_is_plain, scene.texts)):
         return paint(_dot_text(scene), "png", timeout, dpi)
-    converted = _by_rsvg(scene, "png", dpi, timeout) or _by_resvg(scene, dpi) or _by_dot(scene, "png", dpi, timeout)
-    if converted is None:
+    image = _by_rsvg(scene, "png", dpi, timeout) or _by_resvg(scene, dpi) or _by_dot(scene, "png", dpi, timeout)
+    if image is None:
         raise RenderError(_no_letters(scene, "PNG", f"install {RSVG} or Graphviz, or `pip install resvg-py`"))
-    return converted
+    return image
 
 
 def pdf_bytes(scene: Scene, timeout: float) -> bytes:
@@ -46,10 +46,10 @@ def pdf_bytes(scene: Scene, timeout: float) -> bytes:
     """
     if all(_is_western(text.text) for text in scene.texts):
         return _pdf(scene)
-    converted = _by_rsvg(scene, "pdf", 72, timeout) or _by_dot(scene, "pdf", 72, timeout)
-    if converted is None:
+    document = _by_rsvg(scene, "pdf", 72, timeout) or _by_dot(scene, "pdf", 72, timeout)
+    if document is None:
         raise RenderError(_no_letters(scene, "PDF", f"install {RSVG} or Graphviz"))
-    return converted
+    return document
 
 
 def _is_plain(text: Text) -> bool:
@@ -98,10 +98,10 @@ def _by_dot(scene: Scene, format: str, dpi: float, timeout: float) -> bytes | No
 
 def _converted(command: list[str], text: str, timeout: float) -> bytes | None:
     try:
-        done = subprocess.run(command, input=text.encode("utf-8", "replace"), capture_output=True, timeout=timeout, check=False)
+        process = subprocess.run(command, input=text.encode("utf-8", "replace"), capture_output=True, timeout=timeout, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 and done.stdout else None
+    return process.stdout if process.returncode == 0 and process.stdout else None
 
 
 # -- shapes as curves ------------------------------------------------------------------------------
@@ -193,14 +193,14 @@ def _pdf(scene: Scene) -> bytes:
         font.format("Helvetica").encode(),
         font.format("Helvetica-Bold").encode(),
     ]
-    written = b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n"
+    data = b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n"
     places = []
     for i, item in enumerate(objects, 1):
-        places.append(len(written))
-        written += f"{i} 0 obj\n".encode() + item + b"\nendobj\n"
+        places.append(len(data))
+        data += f"{i} 0 obj\n".encode() + item + b"\nendobj\n"
     table = "".join(f"{place:010d} 00000 n \n" for place in places)
     end = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\n"
-    return written + end.encode() + f"startxref\n{len(written)}\n%%EOF\n".encode()
+    return data + end.encode() + f"startxref\n{len(data)}\n%%EOF\n".encode()
 
 
 def _operators(scene: Scene) -> Iterator[str]:
@@ -226,8 +226,8 @@ def _painted(shape: Shape) -> str:
     if isinstance(shape, Curve):
         return f"{pen}{_bezier(list(shape.points))} S"
     fill = "" if shape.fill == "none" else f"{_rgb(shape.fill)} rg "
-    how = {(True, True): "b", (True, False): "f", (False, True): "s"}.get((bool(fill), bool(pen)), "n")
-    return f"{pen}{fill}{_bezier(outline(shape))} {how}"
+    operator = {(True, True): "b", (True, False): "f", (False, True): "s"}.get((bool(fill), bool(pen)), "n")
+    return f"{pen}{fill}{_bezier(outline(shape))} {operator}"
 
 
 def _bezier(points: list[Point]) -> str:

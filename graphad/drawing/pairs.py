@@ -83,16 +83,16 @@ class Pairs:
         forward, definition = _keeper(op), control_definition(op)
         if forward is None or definition is None or not definition.is_grad:
             return
-        inputs, ours = operands(forward), results_of(forward)
+        inputs, outputs = operands(forward), results_of(forward)
         cotangents, gradients = op.inputs.get(f"Out{GRAD}", ()), op.inputs.get("X", ())
-        carried = [_place(self.gradient_of(value), ours) for value in cotangents]
+        places = [_place(self.gradient_of(value), outputs) for value in cotangents]
         outer = self._nesting.outer
         results = [_place(outer(value), tuple(map(outer, inputs))) for value in gradients]
         if is_loop_gradient(op):
-            results = [*carried, *results]
+            results = [*places, *results]
         self._note(results_of(op), results, inputs)
         for graph, body in zip(op.graphs.values(), forward.graphs.values(), strict=False):
-            self._note(graph.inputs[len(gradients) :], carried, body.results)
+            self._note(graph.inputs[len(gradients) :], places, body.results)
             self._note(graph.results, results, body.inputs)
 
     def _note(self, gradients: Iterable[Value], places: list[int | None], values: tuple[Value, ...] | list[Value]) -> None:

@@ -51,12 +51,12 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str] | None 
     'tanh.svg'
     """
     target = checked_path(options.pop("path", None) if path is None else path)  # path= names the file, or after it a way through the graph
-    checked = checked_options(options)
+    settings = checked_options(options)
     graph = graph_of(program_or_graph)
     if target.suffix.lower() == ".dot":
-        replace_file(target, dot_text(graph, checked).encode())
+        replace_file(target, dot_text(graph, settings).encode())
     else:
-        replace_file(target, written(scene_of(graph, checked), target, checked))
+        replace_file(target, written(scene_of(graph, settings), target, settings))
     return target
 
 

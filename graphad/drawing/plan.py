@@ -97,7 +97,7 @@ def plan(graph: Graph, options: Options) -> Plan:
 
 
 def _folding(graph: Graph, options: Options) -> Folding:
-    if options.fold == "none" or (options.fold == "auto" and sum(len(nested.ops) for nested in graph.tree()) <= UNFOLDED_BUDGET):
+    if options.fold == "none" or (options.fold == "auto" and sum(len(subgraph.ops) for subgraph in graph.tree()) <= UNFOLDED_BUDGET):
         return Folding()
     return fold_repeats(graph, Nesting(graph, DEEPEST if options.nested != "none" else 0))
 
@@ -125,7 +125,7 @@ def _modes(graph: Graph, options: Options) -> tuple[str, ...]:
 
 
 def _depth(graph: Graph) -> int:
-    return max((1 + _depth(nested) for op in graph.controls for nested in op.graphs.values()), default=0)
+    return max((1 + _depth(subgraph) for op in graph.controls for subgraph in op.graphs.values()), default=0)
 
 
 def _too_much(graph: Graph, size: int, options: Options) -> str:
@@ -158,12 +158,12 @@ class _Planner:
         private = self._left_out() if self.options.values != "all" else set()
         inside = {value for value in values if value not in private and self._goes_inside(value)}
         self.result.sums = self._sums()
-        folded = {value: None for value in values if self._folds(value)}
-        hidden = folded.keys() | private | inside
+        folded_values = {value: None for value in values if self._folds(value)}
+        hidden = folded_values.keys() | private | inside
         self._add(self.nesting.in_order(), hidden)
         self._add(values, hidden)
         self.result.inside = inside
-        self.result.arrows = contracted(self._by_name(inside, folded), folded)
+        self.result.arrows = contracted(self._by_name(inside, folded_values), folded_values)
         self._gradients(self.pairs)
         if self.nesting.opened:
             self.result.arrows = [self._levelled(arrow, self.pairs) for arrow in self.result.arrows]
@@ -257,9 +257,9 @@ class _Planner:
 
     def _add(self, nodes: Iterable[Node], hidden: Collection[Node]) -> None:
         for node in nodes:
-            drawn = self.folding.of(node)
-            if drawn not in hidden and self._is_drawn(drawn) and (self.part is None or drawn in self.part):
-                self.result.nodes[drawn] = None
+            representative = self.folding.of(node)
+            if representative not in hidden and self._is_drawn(representative) and (self.part is None or representative in self.part):
+                self.result.nodes[representative] = None
 
     def _count(self, arrows: list[Arrow]) -> None:
         self.arrows = arrows
@@ -275,17 +275,17 @@ class _Planner:
     def _private(self) -> Iterable[Value]:
         """State that one optimizer operator alone keeps from run to run; scopes and the last condition of a loop if they are unused."""
         for op in self.nesting.root.ops:
-            own = {slot: values[0] for slot, values in op.inputs.items() if op.role == OPTIMIZE and _is_state_of(values, op)}
-            if not self.highlighted.isdisjoint(own.values()):
+            state = {slot: values[0] for slot, values in op.inputs.items() if op.role == OPTIMIZE and _is_state_of(values, op)}
+            if not self.highlighted.isdisjoint(state.values()):
                 continue
-            if own:
-                self.result.kept[op] = list(own)
-            names = {value.name for value in own.values()}
-            yield from own.values()
+            if state:
+                self.result.kept[op] = list(state)
+            names = {value.name for value in state.values()}
+            yield from state.values()
             yield from (v for v in op.writes() if v.name in names and not v.readers and v not in self.highlighted)
         for op in (op for graph in self.nesting.graphs() for op in graph.controls):
-            unread = (v for v in op.writes() if v not in self.out_of and v not in self.highlighted)
-            yield from (v for v in unread if _is_scopes(v) or (is_forward_loop(op) and v is results_of(op)[-1]))
+            unread_values = (v for v in op.writes() if v not in self.out_of and v not in self.highlighted)
+            yield from (v for v in unread_values if _is_scopes(v) or (is_forward_loop(op) and v is results_of(op)[-1]))
 
     def _folds(self, value: Value) -> bool:
         if self.options.values == "all" or value in self.highlighted:
@@ -335,12 +335,14 @@ class _Planner:
 
     def _by_name(self, inside: set[Value], folded: Collection[Value]) -> list[Arrow]:
         """The arrows, without those to operators that read a value by name."""
-        named = inside | {value for value in self.out_of if isinstance(value, Value) and self._is_much_read(value) and value not in folded}
+        named_values = inside | {
+            value for value in self.out_of if isinstance(value, Value) and self._is_much_read(value) and value not in folded
+        }
         left = []
         for arrow in self.arrows:
             if arrow.head in inside:
                 continue
-            if arrow.tail not in named or not isinstance(arrow.head, Op):
+            if arrow.tail not in named_values or not isinstance(arrow.head, Op):
                 left.append(arrow)
             elif arrow.value not in inside or self.nesting.role(arrow.head) != BACKWARD:
                 self.result.references.setdefault(arrow.head, []).append(Reference(arrow.head_slot, arrow.value))
@@ -395,8 +397,8 @@ class _Planner:
                 if order:
                     orders[node] = max(order, orders.get(node, 0))
             elif self.nesting.role(node) == BACKWARD:
-                read = (orders.get(self.nesting.outer(value), 0) for value in node.reads())
-                orders[node] = max(1, *read, *map(self._order, node.writes()))
+                operand_orders = (orders.get(self.nesting.outer(value), 0) for value in node.reads())
+                orders[node] = max(1, *operand_orders, *map(self._order, node.writes()))
                 for value in node.writes():
                     orders[value] = max(orders[node], orders.get(value, 0))
         for parts in self.boxes.values():

@@ -27,11 +27,11 @@ def find_renderer() -> str:
     Raises:
         RenderError: there is none; the message says what to install.
     """
-    asked = os.environ.get(VARIABLE)
-    if asked:
-        path = shutil.which(asked)
+    name = os.environ.get(VARIABLE)
+    if name:
+        path = shutil.which(name)
         if path is None:
-            raise RenderError(f"{VARIABLE} names {asked!r}, which is no program that can be run; unset it to use {RENDERER}")
+            raise RenderError(f"{VARIABLE} names {name!r}, which is no program that can be run; unset it to use {RENDERER}")
         return path
     beside = sysconfig.get_path("scripts")
     path = shutil.which(RENDERER, path=beside) or shutil.which(RENDERER) or shutil.which("dot")
@@ -51,16 +51,16 @@ def lay_out(dot: str, timeout: float) -> str:
         RenderError: no renderer, it failed, or it took too long.
     """
     program = find_renderer()
-    done = _run(program, dot, ("-Kdot", "-Tjson0"), timeout)
-    if done.returncode != 0 and "routesplines" in _said(done):
-        if done.stdout and _lacks_links_only(dot, done.stdout):
-            return done.stdout.decode("utf-8", "replace")
-        done = _run(program, dot, ("-Kdot", "-Tjson0", "-Gsplines=line"), timeout)
-    if done.returncode != 0 or not done.stdout:
-        raise RenderError(_failed(program, done.returncode, _said(done).strip()))
-    if not done.stdout.lstrip().startswith(b"{"):
-        raise RenderError(f"the renderer wrote no JSON, but {done.stdout[:80]!r}")
-    return done.stdout.decode("utf-8", "replace")
+    process = _run(program, dot, ("-Kdot", "-Tjson0"), timeout)
+    if process.returncode != 0 and "routesplines" in _said(process):
+        if process.stdout and _lacks_links_only(dot, process.stdout):
+            return process.stdout.decode("utf-8", "replace")
+        process = _run(program, dot, ("-Kdot", "-Tjson0", "-Gsplines=line"), timeout)
+    if process.returncode != 0 or not process.stdout:
+        raise RenderError(_failed(program, process.returncode, _said(process).strip()))
+    if not process.stdout.lstrip().startswith(b"{"):
+        raise RenderError(f"the renderer wrote no JSON, but {process.stdout[:80]!r}")
+    return process.stdout.decode("utf-8", "replace")
 
 
 def paint(dot: str, format: str, timeout: float, dpi: float) -> bytes:
@@ -70,10 +70,10 @@ def paint(dot: str, format: str, timeout: float, dpi: float) -> bytes:
         RenderError: no renderer, it failed, or it took too long.
     """
     program = find_renderer()
-    done = _run(program, dot, ("-Kneato", "-n2", f"-T{format}", f"-Gdpi={dpi:g}"), timeout)
-    if done.returncode != 0 or not done.stdout:
-        raise RenderError(_failed(program, done.returncode, _said(done).strip()))
-    return done.stdout
+    process = _run(program, dot, ("-Kneato", "-n2", f"-T{format}", f"-Gdpi={dpi:g}"), timeout)
+    if process.returncode != 0 or not process.stdout:
+        raise RenderError(_failed(program, process.returncode, _said(process).strip()))
+    return process.stdout
 
 
 def _run(program: str, dot: str, options: tuple[str, ...], timeout: float) -> subprocess.CompletedProcess[bytes]:
@@ -92,8 +92,8 @@ def _said(done: subprocess.CompletedProcess[bytes]) -> str:
 def _lacks_links_only(dot: str, output: bytes) -> bool:
     """Whether of all edges only such have no way as have no arrow: that say what a gradient is the gradient of."""
     edges = json.loads(output).get("edges", ())
-    drawn = {edge.get("id") for edge in edges if "pos" in edge}
-    return all(match[1] in drawn or "arrowhead=none" in match[0] for match in _EDGE.finditer(dot))
+    edge_ids = {edge.get("id") for edge in edges if "pos" in edge}
+    return all(match[1] in edge_ids or "arrowhead=none" in match[0] for match in _EDGE.finditer(dot))
 
 
 def _too_slow(program: str, timeout: float) -> str:
@@ -104,8 +104,8 @@ def _too_slow(program: str, timeout: float) -> str:
 
 
 def _failed(program: str, code: int, said: str) -> str:
-    told = f"{Path(program).name} failed (exit code {code}): {said or 'it said nothing'}"
-    return f"{told}\n  to_dot, or draw to a .dot file, shows what was to be laid out"
+    message = f"{Path(program).name} failed (exit code {code}): {said or 'it said nothing'}"
+    return f"{message}\n  to_dot, or draw to a .dot file, shows what was to be laid out"
 
 
 # -- side by side ----------------------------------------------------------------------------------

@@ -51,9 +51,9 @@ class _Sketch(Evaluation[Value]):
         return repr(value) if isinstance(value, Scalar) else value
 
     def apply(self, definition: OpDef, inputs: Slots[Value], attrs: Mapping[str, object]) -> Slots[Value]:
-        shown = ", ".join(f"{name}={value}" for name, value in attrs.items())
+        text = ", ".join(f"{name}={value}" for name, value in attrs.items())
         outputs = {slot.name: [self._fresh()] for slot in definition.outputs.values() if not slot.optional}
-        self.graph.add_op(f"{definition.type} {{{shown}}}" if shown else definition.type, inputs, outputs)
+        self.graph.add_op(f"{definition.type} {{{text}}}" if text else definition.type, inputs, outputs)
         return outputs
 
     def _fresh(self) -> Value:
@@ -90,7 +90,12 @@ def draw_rule(rule: PatternRule, path: str | os.PathLike[str], **options: Any) -
         ValueError: another ending than ``.svg``.
     """
     before, after = rule_graphs(rule)
-    where = f"where {' and '.join(map(repr, rule.conditions))}" if rule.conditions else ""
+    condition_text = f"where {' and '.join(map(repr, rule.conditions))}" if rule.conditions else ""
     return draw_pair(
-        before, after, path, titles=("\n".join([rule.name, *wrap(where, WIDTH)]), ""), legend=False, **{"values": "shared"} | options
+        before,
+        after,
+        path,
+        titles=("\n".join([rule.name, *wrap(condition_text, WIDTH)]), ""),
+        legend=False,
+        **{"values": "shared"} | options,
     )

@@ -79,12 +79,12 @@ def _is_inside(value: Value, folding: Folding) -> bool:
 def _shared_scope(scopes: Iterable[tuple[str, ...]]) -> int:
     """How many names scopes begin with in common."""
     scopes = list(scopes)
-    shared = 0
+    count = 0
     for names in zip(*scopes, strict=False):
         if any(name != names[0] for name in names):
             break
-        shared += 1
-    return shared
+        count += 1
+    return count
 
 
 # -- open ------------------------------------------------------------------------------------------
@@ -116,10 +116,10 @@ class Groups:
     def _home(self, value: Value, groups: Mapping[Node, Group]) -> Group | None:
         if value.writers:
             return groups.get(self.folding.of(value.writers[0]))
-        nested = value.graph.owner is not None
-        around = [groups.get(self.folding.of(op)) for op in value.readers if nested or op.role == FORWARD] or [None]
+        is_nested = value.graph.owner is not None
+        around = [groups.get(self.folding.of(op)) for op in value.readers if is_nested or op.role == FORWARD] or [None]
         group = around[0]
-        return group if group is not None and group.graph is value.graph and all(other is group for other in around) else None
+        return group if group is not None and group.graph is value.graph and all(member is group for member in around) else None
 
     def _group(self, op: Op) -> Group | None:
         group: Group | None = None
@@ -136,16 +136,16 @@ class Groups:
         """The scopes and repetitions around an operator, from outside in: what tells them apart, the label, the repetition."""
         scope = scope_of(op)
         owner = op.graph.owner
-        skipped = 0 if owner is None else _shared_scope([scope_of(owner), scope])
-        closed = op in self.folding.closed
-        parts: list[tuple[object, str, Repeat | None]] = [(name, name, None) for name in scope[: len(scope) - closed]]
+        start = 0 if owner is None else _shared_scope([scope_of(owner), scope])
+        is_closed = op in self.folding.closed
+        parts: list[tuple[object, str, Repeat | None]] = [(name, name, None) for name in scope[: len(scope) - is_closed]]
         parts = parts if self.scopes else []
         for repeat in reversed(self.folding.repeats_of.get(op, [])):
             scopes = [scope_of(member) for copy in repeat.copies for member in copy]
-            shared = _shared_scope(scopes) if self.scopes else 0
-            names = list(dict.fromkeys(item[shared] for item in scopes if len(item) > shared)) if self.scopes else []
-            if len(names) > 1 and len(parts) > shared:
-                parts[shared] = (id(repeat), f"{names[0]} … {names[-1]} {TIMES} {repeat.count}", repeat)
+            common = _shared_scope(scopes) if self.scopes else 0
+            names = list(dict.fromkeys(item[common] for item in scopes if len(item) > common)) if self.scopes else []
+            if len(names) > 1 and len(parts) > common:
+                parts[common] = (id(repeat), f"{names[0]} … {names[-1]} {TIMES} {repeat.count}", repeat)
             else:
-                parts.insert(min(shared, len(parts)), (id(repeat), f"{TIMES} {repeat.count}", repeat))
-        return parts[skipped:]
+                parts.insert(min(common, len(parts)), (id(repeat), f"{TIMES} {repeat.count}", repeat))
+        return parts[start:]

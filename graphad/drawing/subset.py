@@ -44,13 +44,15 @@ class Ways:
 
         No way leads through what very many operators read, unless it is ``named`` by the user, to start from.
         """
-        reached, border = set(start), set(start)
+        nodes, border = set(start), set(start)
         steps = 2 * radius + all(isinstance(node, Op) for node in start)
         for step in range(steps):
-            border = {other for node in border if (named and step == 0) or self._leads_on(node) for other in self._around(node)} - reached
-            reached |= border
-        ops = [node for node in reached if isinstance(node, Op)]
-        return reached | {other for op in ops for other in self._around(op)}
+            border = {
+                neighbor for node in border if (named and step == 0) or self._leads_on(node) for neighbor in self._around(node)
+            } - nodes
+            nodes |= border
+        ops = [node for node in nodes if isinstance(node, Op)]
+        return nodes | {neighbor for op in ops for neighbor in self._around(op)}
 
     def between(self, start: Sequence[Node], end: Sequence[Node]) -> set[Node]:
         """What is on a way from one of some nodes to one of others."""
@@ -84,10 +86,10 @@ def chosen_part(ways: Ways, options: Options) -> tuple[set[Node], set[Node]] | N
 
 
 def _reached(start: Sequence[Node], edges: Mapping[Node, Sequence[Node]]) -> set[Node]:
-    reached, border = set(start), list(start)
+    nodes, border = set(start), list(start)
     while border:
-        for other in edges.get(border.pop(), ()):
-            if other not in reached:
-                reached.add(other)
-                border.append(other)
-    return reached
+        for neighbor in edges.get(border.pop(), ()):
+            if neighbor not in nodes:
+                nodes.add(neighbor)
+                border.append(neighbor)
+    return nodes

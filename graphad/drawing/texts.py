@@ -94,7 +94,7 @@ def op_tooltip(op: Op) -> list[str]:
 
 def graph_text(name: str, graph: Graph) -> str:
     """A nested graph with its counts."""
-    ops, values = (sum(len(item) for item in counted) for counted in zip(*((g.ops, g.values) for g in graph.tree()), strict=True))
+    ops, values = (sum(len(item) for item in items) for items in zip(*((g.ops, g.values) for g in graph.tree()), strict=True))
     return f"{shown(name)}: {ops} operator{'s' * (ops != 1)}, {values} value{'s' * (values != 1)}"
 
 

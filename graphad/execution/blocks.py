@@ -86,11 +86,11 @@ class _Backwards:
         self.body = body
 
     def all(self) -> Iterator[Frame]:
-        every, count, starts = self.scopes.every, self.scopes.count, list(self.scopes.steps)
+        interval, count, starts = self.scopes.every, self.scopes.count, list(self.scopes.steps)
         # Checkpoints at equal distances: the last stretch first, each run again once.
-        while every and starts:
-            begin = (len(starts) - 1) * every
-            yield from self._stretch(starts.pop(), begin, min(begin + every, count))
+        while interval and starts:
+            begin = (len(starts) - 1) * interval
+            yield from self._stretch(starts.pop(), begin, min(begin + interval, count))
         if starts:
             yield from self._between(starts[0], 0, count, max(1, 2 * int(log2(count + 1))))
 
@@ -188,36 +188,36 @@ def _loop(run: Runner, op: Operator, definition: ControlDef, layout: Layout) -> 
     block: Block = op.attrs[definition.blocks[0]]
     body, condition = _Block(run, block, layout), op.input(definition.condition)[0]
     endless = not any(condition in written(inner) for inner in block.ops)
-    test, bounded = (depth(layout, condition), condition), run.max_iterations is not None
+    test, is_bounded = (depth(layout, condition), condition), run.max_iterations is not None
     scopes = [(depth(layout, name), name) for name in op.output(definition.scopes)]
-    every = run.checkpointed.get(block.idx)
+    interval = run.checkpointed.get(block.idx)
     around = [(depth(layout, name), name) for name in names_around(block, run.saved)]
-    carried = [(depth(layout, name), name) for name in op.output(definition.results)]
+    result_places = [(depth(layout, name), name) for name in op.output(definition.results)]
 
     def step(frames: Frames) -> None:
         frames_: list[Frame] = []
-        context = {} if every is None else _values(run, op, frames, around)
+        context = {} if interval is None else _values(run, op, frames, around)
         run.iterations.append(0)
         while _truth(run, op, frames, test):
             if endless:
                 message = f"operator {op.type!r}: its block never writes the condition {condition!r}, so it would not end"
                 raise ExecutionError(located(message, op.source))
-            if bounded:
+            if is_bounded:
                 run.count_iteration(op)
             inner: Frames = ({}, *frames)
-            # ``every`` 0 keeps the start alone: no other iteration is a multiple of the largest integer.
-            if every is not None and run.iterations[-1] % (every or sys.maxsize) == 0:
-                frames_.append({name: frames[at][name] for at, name in carried if name in frames[at]})
+            # ``interval`` 0 keeps the start alone: no other iteration is a multiple of the largest integer.
+            if interval is not None and run.iterations[-1] % (interval or sys.maxsize) == 0:
+                frames_.append({name: frames[at][name] for at, name in result_places if name in frames[at]})
             body.run(inner)
-            if body.saved and every is None:
+            if body.saved and interval is None:
                 frames_.append(body.keep(inner))
             run.iterations[-1] += 1
         count = run.iterations.pop()
         run.trips.add(count)
         for at, name in scopes:
-            plain = every is None
+            plain = interval is None
             frames[at][name] = (
-                StepScopes(frames_, count) if plain else Checkpoints(frames_, count, every or 0, context, tuple(run.iterations))
+                StepScopes(frames_, count) if plain else Checkpoints(frames_, count, interval or 0, context, tuple(run.iterations))
             )
 
     return step
@@ -274,19 +274,19 @@ class _Sums:
 
     def add(self, terms: Sequence[Tensor]) -> None:
         """Add what one iteration gives."""
-        totals, own = self.totals, self.own
+        totals, is_own = self.totals, self.own
         for i, term in enumerate(terms):
             if term is None:
                 continue
             # The first term is kept as it is, the second makes an array of our own, and from then on it is added in place.
-            if own[i]:
+            if is_own[i]:
                 total = totals[i]
                 np.add(total, term, total)
             elif totals[i] is None:
                 totals[i] = term
             else:
                 totals[i] = settled(totals[i] + term)
-                own[i] = isinstance(totals[i], np.ndarray)
+                is_own[i] = isinstance(totals[i], np.ndarray)
 
     def total(self, like: Sequence[Tensor]) -> list[Tensor]:
         """The totals; zeros where no iteration gave anything."""
@@ -312,11 +312,11 @@ def _branch(run: Runner, op: Operator, definition: ControlDef, layout: Layout) -
     scopes = [(depth(layout, name), name) for name in op.output(definition.scopes)]
 
     def step(frames: Frames) -> None:
-        which, residuals = branch_number(frames), {}
-        if which < len(blocks):
+        number, residuals = branch_number(frames), {}
+        if number < len(blocks):
             inner: Frames = ({}, *frames)
-            blocks[which].run(inner)
-            residuals = blocks[which].keep(inner)
+            blocks[number].run(inner)
+            residuals = blocks[number].keep(inner)
         for at, name in scopes:
             frames[at][name] = StepScopes([residuals], 1)
 
@@ -343,8 +343,8 @@ class _Inside:
 
     def __init__(self, run: Runner, op: Operator, definition: ControlDef, layout: Layout, which: int) -> None:
         block: Block = op.attrs[definition.blocks[which]]
-        saved = run.saved.get(block.parent_idx, frozenset()) - {*block.vars, *argument_names(op, which)}
-        self.body = run.body(block, (block.vars, saved))
+        residual_names = run.saved.get(block.parent_idx, frozenset()) - {*block.vars, *argument_names(op, which)}
+        self.body = run.body(block, (block.vars, residual_names))
         self.fetch, self.op = run.fetch, op
         self.x = _places(layout, op.input("X"))
         self.out_grad = _places(layout, op.input("Out@GRAD"))

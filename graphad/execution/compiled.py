@@ -110,7 +110,7 @@ class Function:
             "new_signals": new_signals,
             "together": None if run.threads is None else run.threads.together,
             "mark": lambda number: self.marked.append((number, perf_counter())),
-            **{name: getattr(thing, "call", thing) for name, thing in self.source.objects.items()},
+            **{name: getattr(item, "call", item) for name, item in self.source.objects.items()},
         }
         exec(compile(self.source.text, "<compiled program>", "exec"), names)
         return names["make"]()
@@ -158,23 +158,23 @@ class Function:
         start = perf_counter() if self.profile is not None else 0.0
         if self.context is None:
             with np.errstate(all="ignore"):
-                results, kept = self.function(*args)
+                results, new_states = self.function(*args)
         else:
-            results, kept = self.context.run(self.function, *args)
+            results, new_states = self.context.run(self.function, *args)
         if self.returned:
             self.results = [results[i] for i, _ in self.returned]
         if self.profile is not None:
             self.note(self.profile, start)
-        return results, kept
+        return results, new_states
 
     def note(self, profile: Profile, start: float) -> None:
         """Tell where the time went; in a loop over tiles an operator runs once for all of them."""
-        calls, tiled, marks = self.source.marks, set[int](), []
+        calls, tiled_numbers, marks = self.source.marks, set[int](), []
         for number, end in self.marked:
             call, first = calls[number]
-            marks.append((call.op, end, first and number not in tiled))
+            marks.append((call.op, end, first and number not in tiled_numbers))
             if call.tiles > 1:
-                tiled.add(number)
+                tiled_numbers.add(number)
         profile.marked(marks, start)
         self.marked.clear()
 
@@ -207,9 +207,9 @@ def _is(array: Tensor, kind: Tensor) -> bool:
 
 def _is_foreign(thing: Tensor) -> bool:
     """Whether something that a function calls may look at context variables, which have to be those of the run."""
-    described = getattr(thing, "described", None)
-    if described is not None:
-        definition = lookup(described[0])
+    description = getattr(thing, "described", None)
+    if description is not None:
+        definition = lookup(description[0])
         kernel = (getattr(definition, "forward", None) or definition).kernel
         return definition.ordered or _is_foreign(kernel)  # ordered: who the other ranks are
     return (
@@ -267,7 +267,7 @@ def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Tensor] | None
         assert variables is not None
     run.iterations = function.iterations
     try:
-        results, kept = function([*feeds.values(), *variables])
+        results, new_states = function([*feeds.values(), *variables])
     except Exception as error:
         _failed(candidates, function, error)
         run.again()
@@ -275,7 +275,7 @@ def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Tensor] | None
         return None
     run.trips = set(function.trips)
     run.iterations = []
-    function.commit(kept, run.scope)
+    function.commit(new_states, run.scope)
     run.last = (fetched, function)
     return list(results)
 
@@ -294,11 +294,11 @@ def run_again(run: Prepared, fetched: tuple[str, ...], feed: Mapping[str, Tensor
     args += variables
     del variables
     try:
-        results, kept = function(args)
+        results, new_states = function(args)
     except Exception:
         rewind()
         return None
-    function.commit(kept, scope)
+    function.commit(new_states, scope)
     return list(results)
 
 

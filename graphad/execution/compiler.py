@@ -68,7 +68,7 @@ class Compiler:
         """What the program does on such feeds and variables."""
         # Examples stand for all values of their types: what is read of an example beyond shape, dtype and layout has to be guarded.
         block = self.run.block
-        names = {name for each in block.program.blocks for op in each.ops for name in (*op.input_names(), *op.output_names())}
+        names = {name for inner in block.program.blocks for op in inner.ops for name in (*op.input_names(), *op.output_names())}
         fed_values = {name: _given(name, array) for name, array in feeds.items()}
         states = {
             name: _given(name, array) for name, array in stored.items() if name not in fed_values and (name in names or name in fetched)
@@ -94,8 +94,8 @@ class Compiler:
         shape, dtype = block.var_recursive(name).declared if block.has_var_recursive(name) else (None, None)
         if not isinstance(array, np.ndarray):
             return
-        fits = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
-        if not fits or (dtype is not None and array.dtype != dtype):
+        has_shape = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
+        if not has_shape or (dtype is not None and array.dtype != dtype):
             raise Unsupported(f"variable {name} is not of the declared type")
 
     # -- blocks --
@@ -107,8 +107,8 @@ class Compiler:
             raise Unsupported("blocks nested deep")
         # Examples are freed only in block 0: a nested block is traced several times, until its types settle.
         keep = self.run.keep | self.run.saved.get(block.idx, frozenset())
-        freed = last_uses(block, keep) if self.depth == 1 else [[]] * len(block.ops)
-        for op, names in zip(block.ops, freed, strict=True):
+        dead_names = last_uses(block, keep) if self.depth == 1 else [[]] * len(block.ops)
+        for op, names in zip(block.ops, dead_names, strict=True):
             before = len(self.trace.calls)
             self.operator(op, frames, layout)
             if self.depth == 1:
@@ -117,15 +117,15 @@ class Compiler:
 
     def let_go(self, frame: Frame, names: Sequence[str], before: int) -> None:
         """Let go of examples that nothing reads later: those of names that are dead after an operator, and of what else it made."""
-        done = [frame.pop(name) for name in names if name in frame]
+        candidates = [frame.pop(name) for name in names if name in frame]
         for node in self.trace.calls[before:]:
-            done.extend(writes_of(node))
-        alive = {*frame.values()}
-        unused = {value for value in done if value not in alive and value.static and value.nbytes > SMALL}
-        for value in unused:
+            candidates.extend(writes_of(node))
+        live_values = {*frame.values()}
+        garbage = {value for value in candidates if value not in live_values and value.static and value.nbytes > SMALL}
+        for value in garbage:
             value.let_go()
-        if unused:
-            self.trace.views = {key: value for key, value in self.trace.views.items() if value not in unused}
+        if garbage:
+            self.trace.views = {key: value for key, value in self.trace.views.items() if value not in garbage}
 
     def inner(self, work: Callable[[], None]) -> Body:
         """The calls of a nested block: what is made there is not there outside."""
@@ -153,8 +153,8 @@ class Compiler:
 
     def has_run(self, op: Operator, frames: Frames) -> bool:
         """Whether an initialization operator need not run, since what it writes has values."""
-        once = op.attrs.get("run_once") and not self.run.reinitialize
-        return bool(once) and all(name in frames[0] for name in op.output_names())
+        runs_once = op.attrs.get("run_once") and not self.run.reinitialize
+        return bool(runs_once) and all(name in frames[0] for name in op.output_names())
 
     def plain(self, op: Operator, definition: OpDef, frames: Frames, layout: Layout) -> None:
         """An operator without blocks."""
@@ -164,11 +164,11 @@ class Compiler:
             slot: [None if n == EMPTY else (home(layout, n) if len(layout) > 1 else 0, n) for n in names]
             for slot, names in op.outputs.items()
         }
-        places = {slot: each for slot, each in places.items() if any(each)}
+        places = {slot: outs for slot, outs in places.items() if any(outs)}
         # First as the calls of the kernel, then as one call of it: a kernel that looks at values is not traced.
         results = self.traced(op, definition, inputs, list(places))
         if results is None:
-            results = self.whole(op, definition, inputs, {slot: len(each) for slot, each in places.items()})
+            results = self.whole(op, definition, inputs, {slot: len(outs) for slot, outs in places.items()})
         for slot, targets in places.items():
             for place, value in zip(targets, results[slot], strict=True):
                 if place is not None:
@@ -190,17 +190,17 @@ class Compiler:
 
     def traced(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: list[str]) -> Tensor:
         """The values that an operator makes, as the calls of its kernel; None if it is not to be traced."""
-        values = [value for each in inputs.values() for value in each]
+        values = [value for group in inputs.values() for value in group]
         if definition.random or definition.ordered or any(value is None or not value.static or value.absent for value in values):
             return None
         trace, attrs = self.trace, {k: v for k, v in op.attrs.items() if k in definition.attrs}
         # A kernel may fail halfway, when it meets what a tracer cannot do: its calls so far are taken back.
         before = trace.mark()
-        tracers = {slot: [Traced(trace, value) for value in each if value is not None] for slot, each in inputs.items()}
+        tracers = {slot: [Traced(trace, value) for value in group if value is not None] for slot, group in inputs.items()}
         try:
             with np.errstate(all="ignore"):
                 results = self.by_formula(definition, tracers, attrs, wanted) or definition.run(tracers, attrs, wanted)
-                return {slot: [self.settled(each) for each in results[slot]] for slot in wanted}
+                return {slot: [self.settled(result) for result in results[slot]] for slot in wanted}
         except Exception:  # whatever a kernel does with what is no array
             trace.back_to(before)
             return None
@@ -223,8 +223,10 @@ class Compiler:
         self, definition: OpDef, given: Mapping[str, Sequence[Traced]], attrs: Mapping[str, Tensor], wanted: list[str]
     ) -> Tensor:
         """An elementwise operator by its arithmetic; None if it has none."""
-        operands = [each for values in given.values() for each in values]
-        formula = formula_of(definition, [each.dtype for each in operands], attrs) if definition.elementwise and len(wanted) == 1 else None
+        operands = [tracer for values in given.values() for tracer in values]
+        formula = (
+            formula_of(definition, [operand.dtype for operand in operands], attrs) if definition.elementwise and len(wanted) == 1 else None
+        )
         # Optional inputs are not in the formula: with one of them the kernel is traced instead.
         if formula is None or len([*given]) != len([slot for slot in definition.inputs.values() if not slot.optional]):
             return None
@@ -236,8 +238,8 @@ class Compiler:
 
     def whole(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: Mapping[str, int]) -> Tensor:
         """The values that an operator makes by one call of its kernel."""
-        values = [self.trace.constant(None) if value is None else value for each in inputs.values() for value in each]
-        attrs, counts = {k: v for k, v in op.attrs.items() if k in definition.attrs}, {slot: len(each) for slot, each in inputs.items()}
+        values = [self.trace.constant(None) if value is None else value for group in inputs.values() for value in group]
+        attrs, counts = {k: v for k, v in op.attrs.items() if k in definition.attrs}, {slot: len(group) for slot, group in inputs.items()}
         call = operation(op.type, counts, wanted, **attrs)
         name = self.trace.name(_Described(call, (op.type, counts, dict(wanted), attrs)), op.type)
         if definition.ordered:  # whose effects are not to happen while a program is compiled
@@ -245,11 +247,11 @@ class Compiler:
             bases = [inputs[definition.view][0] if definition.view else None] * len(examples)
         else:
             examples = self.examples(definition, call, values, sum(wanted.values()))
-            bases = [_shared_with(each, values) for each in examples]
+            bases = [_shared_with(example, values) for example in examples]
         if self.is_fixed(op, definition, values, examples):
-            fixed = iter(examples)
-            return {slot: [self.settled(next(fixed)) for _ in range(count)] for slot, count in wanted.items()}
-        results = tuple(Value(each, base=base) for each, base in zip(examples, bases, strict=True))
+            arrays = iter(examples)
+            return {slot: [self.settled(next(arrays)) for _ in range(count)] for slot, count in wanted.items()}
+        results = tuple(Value(example, base=base) for example, base in zip(examples, bases, strict=True))
         self.random |= definition.random
         helper = "present" if definition.partial or writes_old_array(op) else "given"
         args = [f"{helper}({{{i}}})" if value.absent else f"{{{i}}}" for i, value in enumerate(values)]
@@ -274,7 +276,7 @@ class Compiler:
     def is_fixed(self, op: Operator, definition: OpDef, values: Sequence[Value], examples: Sequence[Tensor]) -> bool:
         """Whether an operator makes the same arrays in every run: all that it reads are constants, such as extents."""
         effects = definition.random or definition.ordered or definition.side_effect or definition.partial or writes_old_array(op)
-        return not effects and all(value.constant for value in values) and all(isinstance(each, np.ndarray) for each in examples)
+        return not effects and all(value.constant for value in values) and all(isinstance(example, np.ndarray) for example in examples)
 
     def examples(self, definition: OpDef, call: Function, values: Sequence[Value], count: int) -> list[Tensor]:
         """What an operator makes of examples; nothing where they do not say it."""
@@ -335,36 +337,36 @@ class Compiler:
         block: Block = op.attrs[definition.blocks[0]]
         condition = op.input(definition.condition)[0]
         inner_layout = (block.vars, *layout)
-        places = dict.fromkeys((home(inner_layout, n) - 1, n) for each in block.ops for n in sorted(written(each)) if n != EMPTY)
-        carried = [(at, n) for at, n in places if at >= 0]
-        if (depth(layout, condition), condition) not in carried:
+        places = dict.fromkeys((home(inner_layout, n) - 1, n) for inner in block.ops for n in sorted(written(inner)) if n != EMPTY)
+        slots = [(at, n) for at, n in places if at >= 0]
+        if (depth(layout, condition), condition) not in slots:
             raise Unsupported("a loop whose condition does not change")
         # Python's variables take the place of block arguments: assigned before the loop, and again at the end of each iteration.
-        starts = [frames[at].get(n) for at, n in carried]
-        saved = self.saved(block, inner_layout)
+        starts = [frames[at].get(n) for at, n in slots]
+        residual_places = self.saved(block, inner_layout)
         keeps = bool(op.output(definition.scopes)) and block.idx in self.run.saved
         stack = Value(hint="residuals")
 
         def iteration(variables: Sequence[Value]) -> tuple[list[Value | None], Tensor]:
             # Frames are copied: an iteration is traced until its types settle, and only the last trace counts.
             local: tuple[Frame, ...] = ({}, *(dict(frame) for frame in frames))
-            for (at, name), variable in zip(carried, variables, strict=True):
+            for (at, name), variable in zip(slots, variables, strict=True):
                 local[at + 1][name] = variable
             self.body(block, local, inner_layout)
-            values = [local[at].get(name) for at, name in saved]
+            values = [local[at].get(name) for at, name in residual_places]
             if keeps:
                 residuals = tuple(self.trace.constant(ABSENT) if v is None else v for v in values)
-                stack.kept = Residuals(tuple(name for _, name in saved), residuals)
+                stack.kept = Residuals(tuple(name for _, name in residual_places), residuals)
                 self.trace.calls.append(Append(stack, residuals))
-            return [local[at + 1].get(name) for at, name in carried], local
+            return [local[at + 1].get(name) for at, name in slots], local
 
-        variables, body = self.fixed([n for _, n in carried], starts, iteration)
-        test = variables[carried.index((depth(layout, condition), condition))]
+        variables, body = self.fixed([n for _, n in slots], starts, iteration)
+        test = variables[slots.index((depth(layout, condition), condition))]
         if keeps:
             self.trace.calls.append(Call("[]", (), (stack,), pure=False))
         self.start(variables, starts)
         self.trace.calls.append(While(test, body, what=str(op)))
-        for (at, name), variable in zip(carried, variables, strict=True):
+        for (at, name), variable in zip(slots, variables, strict=True):
             frames[at][name] = variable
         for name in op.output(definition.scopes):
             frames[depth(layout, name)][name] = stack
@@ -398,7 +400,7 @@ class Compiler:
 
             body = self.inner(work)
             wider = [_widened(variable, end) for variable, end in zip(variables, ends, strict=True)]
-            if all(one is other for one, other in zip(wider, variables, strict=True)):
+            if all(new is old for new, old in zip(wider, variables, strict=True)):
                 return variables, body
             variables = wider
         raise Unsupported("a loop whose types do not settle")
@@ -409,13 +411,13 @@ class Compiler:
         stack = inside.scopes
         if stack.kept is None or not isinstance(stack.kept, Residuals):
             raise Unsupported(f"residuals from elsewhere {op}")
-        residuals, read = stack.kept, {}
+        residuals, cell = stack.kept, {}
         terms: list[Value | None] = []
 
         def iteration(variables: Sequence[Value]) -> tuple[list[Value | None], Tensor]:
-            unpacked = tuple(_copied(value, name) for name, value in zip(residuals.names, residuals.values, strict=True))
-            read["unpacked"] = unpacked
-            frame = {n: u for n, u in zip(residuals.names, unpacked, strict=True) if not (u.constant and u.example is ABSENT)}
+            copies = tuple(_copied(value, name) for name, value in zip(residuals.names, residuals.values, strict=True))
+            cell["unpacked"] = copies
+            frame = {n: u for n, u in zip(residuals.names, copies, strict=True) if not (u.constant and u.example is ABSENT)}
             results = inside.results(frame, variables)
             terms[:] = results[len(variables) :]
             sums[:] = [None if t is None else Value(t.example, static=t.in_order and not t.absent, hint="total") for t in terms]
@@ -435,7 +437,7 @@ class Compiler:
             if total is not None:
                 self.trace.calls.append(Zeros(total) if total.static else Assign((total,), (self.trace.constant(None),)))
         consumes = inside.is_last(op)
-        self.trace.calls.append(While(None, body, stack, read["unpacked"], consumes, what=str(op)))
+        self.trace.calls.append(While(None, body, stack, cell["unpacked"], consumes, what=str(op)))
         self.trace.calls.extend(Zeros(total, first) for total in sums if total is not None and total.static)
         totals = [self.zeros(total, x) for total, x in zip(sums, inside.outer, strict=False)]
         inside.write([*variables, *totals])
@@ -452,8 +454,8 @@ class Compiler:
         """A total, or zeros where nothing was added."""
         if total is not None and not total.static:
             zeros = Value(total.example, hint="total", absent=like is None or like.absent)
-            other = self.trace.constant(ABSENT) if like is None else like
-            self.trace.calls.append(Call("total_or_zeros({0}, {1})", (total, other), (zeros,), pure=False))
+            template = self.trace.constant(ABSENT) if like is None else like
+            self.trace.calls.append(Call("total_or_zeros({0}, {1})", (total, template), (zeros,), pure=False))
             self.trace.calls.append(Keep((total,)))
             return zeros
         if total is not None or like is None:
@@ -487,30 +489,30 @@ class Compiler:
         blocks: list[Block] = [op.attrs[name] for name in definition.blocks]
         stack = Value(hint="residuals")
         keeps = bool(op.output(definition.scopes)) and any(block.idx in self.run.saved for block in blocks)
-        kept: list[Residuals] = [Residuals((), ()) for _ in blocks]
+        residuals: list[Residuals] = [Residuals((), ()) for _ in blocks]
 
         def run(which: int, local: tuple[Frame, ...]) -> None:
             if which >= len(blocks):
                 return
             inner = (blocks[which].vars, *layout)
-            own: Frame = {}
-            self.body(blocks[which], (own, *local), inner)
+            frame: Frame = {}
+            self.body(blocks[which], (frame, *local), inner)
             if keeps:
-                values = [(name, (own, *local)[at].get(name)) for at, name in self.saved(blocks[which], inner)]
-                kept[which] = Residuals(
+                values = [(name, (frame, *local)[at].get(name)) for at, name in self.saved(blocks[which], inner)]
+                residuals[which] = Residuals(
                     tuple(n for n, _ in values), tuple(self.trace.constant(ABSENT) if v is None else v for _, v in values)
                 )
 
         # Known which block runs (a ``net``, or a condition on shapes): its calls are simply part of those around.
         if isinstance(test, int):
             run(test, frames)
-            stack.kept = kept  # type: ignore[assignment]
+            stack.kept = residuals  # type: ignore[assignment]
             if keeps:
-                self.keep(stack, kept[test].values if test < len(kept) else ())
+                self.keep(stack, residuals[test].values if test < len(residuals) else ())
             for name in op.output(definition.scopes):
                 frames[depth(layout, name)][name] = stack
             return
-        self.decided(test, run, frames, kept, stack if keeps else None, str(op))
+        self.decided(test, run, frames, residuals, stack if keeps else None, str(op))
         for name in op.output(definition.scopes):
             frames[depth(layout, name)][name] = stack
 
@@ -532,9 +534,9 @@ class Compiler:
         # The sides are traced one after the other, each on frames of its own: neither sees what the other writes.
         bodies = (self.inner(lambda: run(0, ends[0])), self.inner(lambda: run(1, ends[1])))
         if stack is not None:
-            every = [kept[i].values if i < len(kept) else () for i in range(2)]
+            residual_values = [kept[i].values if i < len(kept) else () for i in range(2)]
             for i, body in enumerate(bodies):
-                body.extend(_kept(stack, every[i]))
+                body.extend(_kept(stack, residual_values[i]))
             stack.kept = kept  # type: ignore[assignment]
         self.join(test, bodies, ends, frames, what)
 
@@ -548,16 +550,16 @@ class Compiler:
         residuals: list[Residuals] = [*stack.kept, Residuals((), ())]
         if isinstance(test, int):
             inside, names = branches[test], residuals[test].names
-            unpacked = self.unpacked(stack, residuals[test])
-            inside.write(inside.results(_present(names, unpacked), inside.outer_cotangents))
+            copies = self.unpacked(stack, residuals[test])
+            inside.write(inside.results(_present(names, copies), inside.outer_cotangents))
             return
         ends = [tuple(dict(frame) for frame in frames) for _ in range(2)]
 
         def work(i: int) -> None:
             if i >= len(branches):
                 raise Unsupported("the gradient of no branch")
-            unpacked = self.unpacked(stack, residuals[i])
-            results = branches[i].results(_present(residuals[i].names, unpacked), branches[i].outer_cotangents)
+            copies = self.unpacked(stack, residuals[i])
+            results = branches[i].results(_present(residuals[i].names, copies), branches[i].outer_cotangents)
             branches[i].write(results, ends[i])
 
         bodies = (self.inner(lambda: work(0)), self.inner(lambda: work(1)))
@@ -572,22 +574,22 @@ class Compiler:
 
     def join(self, test: Value, bodies: tuple[Body, Body], ends: Sequence[tuple[Frame, ...]], frames: Frames, what: str) -> None:
         """A branch, and variables for the names that the two sides leave with different values."""
-        joined: list[tuple[Value, Value, Value]] = []
+        merges: list[tuple[Value, Value, Value]] = []
         for at, frame in enumerate(frames):
             for name in dict.fromkeys([*ends[0][at], *ends[1][at]]):
-                one, other = ends[0][at].get(name), ends[1][at].get(name)
+                yes, no = ends[0][at].get(name), ends[1][at].get(name)
                 # Names that both sides leave with one value need no variable: no assignment, and what is known of the value stays known.
-                if one is other:
-                    if one is not None:  # both sides say so, whatever the name had before
-                        frame[name] = one
+                if yes is no:
+                    if yes is not None:  # both sides say so, whatever the name had before
+                        frame[name] = yes
                     continue
-                absent = self.trace.constant(ABSENT)
-                variable = _widened(_variable(name, one), other) if one is not None else _widened(_variable(name, other), one)
-                joined.append((variable, one or absent, other or absent))
+                hole = self.trace.constant(ABSENT)
+                variable = _widened(_variable(name, yes), no) if yes is not None else _widened(_variable(name, no), yes)
+                merges.append((variable, yes or hole, no or hole))
                 frame[name] = variable
         for i, body in enumerate(bodies):
-            if joined:
-                body.append(Assign(tuple(j[0] for j in joined), tuple(j[i + 1] for j in joined)))
+            if merges:
+                body.append(Assign(tuple(j[0] for j in merges), tuple(j[i + 1] for j in merges)))
         self.trace.calls.append(If(test, bodies, what=what))
 
 
@@ -621,7 +623,7 @@ class _Inside:
     def is_last(self, op: Operator) -> bool:
         """Whether no other operator reads the residuals."""
         # In the outermost block alone: there an operator runs once, so nothing reads the residuals a second time.
-        readers = [each for block in op.block.program.blocks for each in block.ops if self.scopes_name in each.input_names()]
+        readers = [reader for block in op.block.program.blocks for reader in block.ops if self.scopes_name in reader.input_names()]
         return len(readers) == 1 and op.block.idx == 0
 
     def results(self, kept: Frame, cotangents: Sequence[Value | None]) -> list[Value | None]:
@@ -674,11 +676,11 @@ def _widened(variable: Value, other: Value | None) -> Value:
     if other is None:
         return variable if variable.absent else Value(variable.example, hint=variable.hint, absent=True, static=False)
     # The join of two types in a small lattice: an array of one type, any array or aggregate, and each of them perhaps missing.
-    absent, static = variable.absent or other.absent, variable.static and variable.alike(other)
-    if (absent, static) == (variable.absent, variable.static) or other is variable:
+    may_be_absent, static = variable.absent or other.absent, variable.static and variable.alike(other)
+    if (may_be_absent, static) == (variable.absent, variable.static) or other is variable:
         return variable
     example = variable.example if static or not variable.absent else None
-    return Value(example if static else None, static=static, hint=variable.hint, absent=absent)
+    return Value(example if static else None, static=static, hint=variable.hint, absent=may_be_absent)
 
 
 def _copied(value: Value, name: str) -> Value:
@@ -705,7 +707,7 @@ def _computed(formula: Formula, operands: Sequence[Traced]) -> Traced:
     results: list[Traced] = []
     for call in formula.calls:
         args = [operands[a.number] if isinstance(a, Input) else results[a] if isinstance(a, int) else a.value for a in call.args]
-        tracer = next(each for each in (*args, *operands) if isinstance(each, Traced))
+        tracer = next(tracer for tracer in (*args, *operands) if isinstance(tracer, Traced))
         results.append(tracer.apply(call.function, args))
     return operands[formula.result.number] if isinstance(formula.result, Input) else results[formula.result]
 
@@ -719,13 +721,13 @@ def _inferred(
     definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], attrs: Mapping[str, Tensor], wanted: Mapping[str, int]
 ) -> list[TensorType] | None:
     """The types of an operator's results, if its inference says them; None if not."""
-    values = [value for each in inputs.values() for value in each]
+    values = [value for group in inputs.values() for value in group]
     if any(value is None or not value.static for value in values):
         return None
-    types = {slot: [TensorType(v.example.shape, v.example.dtype.name) for v in each if v is not None] for slot, each in inputs.items()}
+    types = {slot: [TensorType(v.example.shape, v.example.dtype.name) for v in group if v is not None] for slot, group in inputs.items()}
     try:
-        inferred = definition.infer_types(types, attrs)
-        result = [TensorType(tuple(t.shape), t.dtype) for slot in wanted for t in inferred[slot]]
+        types_by_slot = definition.infer_types(types, attrs)
+        result = [TensorType(tuple(t.shape), t.dtype) for slot in wanted for t in types_by_slot[slot]]
     except (GraphadError, KeyError, TypeError, AttributeError, ValueError):
         return None
     return result if len(result) == sum(wanted.values()) and not any(-1 in t.shape for t in result) else None

@@ -190,8 +190,8 @@ class Executor:
         self._lock = Lock()
 
     def __repr__(self) -> str:
-        given = {"check_finite": self.check_finite, "max_iterations": self.max_iterations, "passes": self.passes, "numba": self.numba}
-        return ", ".join([f"<Executor: {self.mode}", *(f"{name}={value}" for name, value in given.items() if value)]) + ">"
+        options = {"check_finite": self.check_finite, "max_iterations": self.max_iterations, "passes": self.passes, "numba": self.numba}
+        return ", ".join([f"<Executor: {self.mode}", *(f"{name}={value}" for name, value in options.items() if value)]) + ">"
 
     def run(
         self,
@@ -224,25 +224,25 @@ class Executor:
         scope = global_scope() if scope is None else scope
         # The short way, for programs that run again and again: no checks but whether all is as it was in the last run.
         if type(fetch_list) is list and type(scope) is Scope and not reinitialize and self.profile is None:
-            known = self._known.get((id(program), *map(id, fetch_list)))
-            results = None if known is None else self._again(known, {} if feed is None else feed, scope)
+            entry = self._known.get((id(program), *map(id, fetch_list)))
+            results = None if entry is None else self._again(entry, {} if feed is None else feed, scope)
             if results is not None:
                 return results
         return self._run(program, feed, fetch_list, scope, reinitialize)
 
     def _again(self, known: tuple[Any, ...], feed: Any, scope: Scope) -> list[Array] | None:
         """Run a program as it was run last; None if that is not possible."""
-        _, _, fetched, idle = known
+        _, _, names, idle = known
         if not idle or type(feed) is not dict:
             return None
         try:
-            prepared: Prepared = idle.pop()  # in one step: it then belongs to this thread
+            run: Prepared = idle.pop()  # in one step: it then belongs to this thread
         except IndexError:
             return None
-        results = run_again(prepared, fetched, feed, scope) if prepared.is_up_to_date() else None
+        results = run_again(run, names, feed, scope) if run.is_up_to_date() else None
         if results is not None:
-            self.trips = frozenset(prepared.last[1].trips) if prepared.has_loops and prepared.last is not None else NO_TRIPS
-        idle.append(prepared)
+            self.trips = frozenset(run.last[1].trips) if run.has_loops and run.last is not None else NO_TRIPS
+        idle.append(run)
         return results
 
     def _run(self, program: Program, feed: Mapping[str, Any] | None, fetch_list: Any, scope: Scope, reinitialize: bool) -> list[Array]:
@@ -250,10 +250,10 @@ class Executor:
         if not isinstance(program, Program) or not isinstance(scope, Scope):
             raise InvalidType(f"run takes a Program and a Scope, not {program!r} and {scope!r}")
         block = program.global_block()
-        fetched = fetch_names(block, fetch_list)
+        names = fetch_names(block, fetch_list)
         env = fed_values(block, feed or {})
         # What changes how a program is prepared. A prepared program holds its program, so the id stays taken.
-        key = (id(program), frozenset(fetched), reinitialize, self.check_finite, self.max_iterations)
+        key = (id(program), frozenset(names), reinitialize, self.check_finite, self.max_iterations)
         settings = (self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile, self.passes, self._threads, self.numba)
         run = self._taken(key) or Prepared(program, key[1], *settings)
         run.begin(env, scope)
@@ -263,10 +263,10 @@ class Executor:
             # The interpreter defines the meaning: what the compiler leaves, and what fails in a compiled run, it runs from the start, so
             # that errors are its.
             with np.errstate(all="ignore"):
-                results = run_compiled(run, tuple(fetched)) if self.mode == "compiled" and not self.check_finite else None
+                results = run_compiled(run, tuple(names)) if self.mode == "compiled" and not self.check_finite else None
                 if results is None:
                     run.operators()
-                    results = [own(run.fetch((run.env,), (0, name), None)) for name in fetched]
+                    results = [own(run.fetch((run.env,), (0, name), None)) for name in names]
                     run.commit()
             self.trips = frozenset(run.trips)
             if self.profile is not None:
@@ -276,7 +276,7 @@ class Executor:
                 if len(self._known) >= MOST_KNOWN:
                     self._known.clear()
                 idle = self._idle.setdefault(key, [])
-                self._known[(id(program), *map(id, fetch_list))] = (program, list(fetch_list), tuple(fetched), idle)
+                self._known[(id(program), *map(id, fetch_list))] = (program, list(fetch_list), tuple(names), idle)
         except RecursionError:
             raise ExecutionError(f"the blocks of {program.identity} are nested too deep for Python's recursion limit") from None
         finally:
@@ -289,12 +289,12 @@ class Executor:
         # A prepared program holds the values of one run, so it belongs to one thread at a time.
         with self._lock:
             idle = self._idle.get(key, [])
-            prepared = idle.pop() if idle else None
-        if prepared is None or prepared.is_up_to_date():
-            return prepared
+            run = idle.pop() if idle else None
+        if run is None or run.is_up_to_date():
+            return run
         with self._lock:
-            forgotten = self._idle.pop(key, None)
-            self._known = {ids: known for ids, known in self._known.items() if known[3] is not forgotten}
+            old_runs = self._idle.pop(key, None)
+            self._known = {ids: entry for ids, entry in self._known.items() if entry[3] is not old_runs}
         return None
 
     def _give_back(self, key: tuple[object, ...], prepared: Prepared) -> None:
@@ -306,8 +306,8 @@ class Executor:
             idle = self._idle[key] = self._idle.pop(key, [])
             idle.append(prepared)
             if len(self._idle) > KEPT:
-                forgotten = self._idle.pop(next(iter(self._idle)))
-                self._known = {ids: known for ids, known in self._known.items() if known[3] is not forgotten}
+                old_runs = self._idle.pop(next(iter(self._idle)))
+                self._known = {ids: entry for ids, entry in self._known.items() if entry[3] is not old_runs}
 
 
 class OneRun(Executor):
@@ -350,10 +350,12 @@ def _check_extents(block: Block, env: Env) -> None:
     for name, array in env.items():
         for extent, size in zip(block.vars[name].declared[0] or (), array.shape, strict=False):
             if type(extent) is Extent:
-                first, whose = checked_types.setdefault(extent.name, (size, name))
+                first, first_name = checked_types.setdefault(extent.name, (size, name))
                 if first != size:
-                    one, other = f"{extent}={first} in feed {whose!r}", f"{extent}={size} in feed {name!r}"
-                    raise InvalidValue(f"{one}, {list(env[whose].shape)}, and {other}, {list(array.shape)}: one name has one number")
+                    first_text, second_text = f"{extent}={first} in feed {first_name!r}", f"{extent}={size} in feed {name!r}"
+                    raise InvalidValue(
+                        f"{first_text}, {list(env[first_name].shape)}, and {second_text}, {list(array.shape)}: one name has one number"
+                    )
 
 
 def _fed_array(block: Block, name: str, value: object) -> Array:

@@ -105,12 +105,12 @@ class Prepared:
             return True
         self.comparisons += 1
         rarely = not self.comparisons & (self.comparisons - 1)  # since what hindered it once may do so for ever
-        unseen = watch(self.written) if self.last is not None and (rarely or self.mark is not None) else None
+        leftovers = watch(self.written) if self.last is not None and (rarely or self.mark is not None) else None
         mark = latest[0]  # before it is compared: a change of another thread in between is seen by the next run
-        same = unchanged(self.written, self.facts)
-        if same and unseen is not None:
-            self.mark, self.others, self.copies = mark, [thing for thing, _ in unseen], [copy for _, copy in unseen]
-        return same
+        is_unchanged = unchanged(self.written, self.facts)
+        if is_unchanged and leftovers is not None:
+            self.mark, self.others, self.copies = mark, [item for item, _ in leftovers], [copy for _, copy in leftovers]
+        return is_unchanged
 
     def begin(self, env: Env, scope: Scope) -> None:
         """Start a run on fed values."""
@@ -147,10 +147,10 @@ class Prepared:
             # A name is freed in the block that declares it; in block 0 every name is.
             free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _block_results(block))
             if len(layout) > 1 or any(control(op) for op in block.ops):
-                own = set(block.vars)
+                own_names = set(block.vars)
                 if len(layout) == 1:
-                    own.update(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
-                free = [[n for n in names if n in own] for names in free]
+                    own_names.update(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
+                free = [[n for n in names if n in own_names] for names in free]
             steps = [(self._timed(op, self._step(op, layout, names)), names) for op, names in zip(block.ops, free, strict=True)]
             known_body = self.bodies[key] = _body(steps), layout
         return known_body[0]
@@ -220,15 +220,15 @@ class Prepared:
             return array
         var = self.block.var_recursive(name) if self.block.has_var_recursive(name) else None
         shape, dtype = (None, None) if var is None else var.declared
-        fits = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
+        has_shape = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
         kind = dtype is None or array.dtype == dtype or (array.dtype.kind == "f" and dtype in FLOATS)
-        if not fits or not kind:
+        if not has_shape or not kind:
             type_text = f"{array.dtype}{list(array.shape)}"
             raise InvalidValue(located(f"the scope has {name!r} as {type_text}, but it is declared {var!r}", op.source if op else None))
         # Floats of another width are converted: a parameter saved in float64 can be read by a program in float32.
-        cast = array if dtype is None else array.astype(dtype, copy=False)
-        self.env[name] = self.given[name] = cast
-        return cast
+        value = array if dtype is None else array.astype(dtype, copy=False)
+        self.env[name] = self.given[name] = value
+        return value
 
     def _refuse_missing(self, name: str, op: Operator | None) -> NoReturn:
         reader = f"operator {op.type!r} reads" if op else "the fetch list has"
@@ -236,8 +236,8 @@ class Prepared:
         if name in self.persistable:
             raise InvalidValue(located(f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it", source))
         # Looked up only for the message: which of the reasons for a missing value it is.
-        writers = [other for block in self.block.program.blocks for other in block.ops if name in other.output_names()]
-        if any(control(other) or other.block.idx or _may_write_nothing(other) for other in writers):
+        writers = [writer for block in self.block.program.blocks for writer in block.ops if name in writer.output_names()]
+        if any(control(writer) or writer.block.idx or _may_write_nothing(writer) for writer in writers):
             raise NoValue(located(f"{reader} {name!r} before any operator wrote it: no block that writes it has run", source))
         if writers:
             raise InvalidValue(located(f"{reader} {name!r} before any operator wrote it", source))
@@ -254,8 +254,8 @@ class Prepared:
             array = self.env.get(name)
             # What was fed, or read from the scope, is not a new value.
             if array is not None and array is not self.given.get(name):
-                shared = isinstance(array, np.ndarray) and any(np.may_share_memory(array, fed) for fed in self.fed)
-                new[name] = array.copy() if shared else array
+                is_shared = isinstance(array, np.ndarray) and any(np.may_share_memory(array, feed) for feed in self.fed)
+                new[name] = array.copy() if is_shared else array
         self.scope.arrays.update(new)  # one step, as above
         self.scope.runs += 1
 
@@ -263,7 +263,7 @@ class Prepared:
 def _rewritten(program: Program, passes: Tensor, fetched: Collection[str]) -> Program:
     """A copy of a program after a pipeline, which leaves what is fetched and what outlives a run; the program is as it was."""
     block = program.global_block()
-    written_names = {name for each in program.blocks for op in each.ops for name in op.output_names()}
+    written_names = {name for inner in program.blocks for op in inner.ops for name in op.output_names()}
     graph = lower(program, sorted(name for name in fetched if name in block.vars and name in written_names))
     passes.run(graph)
     return schedule(graph)
@@ -303,7 +303,7 @@ def _block_results(block: Block) -> frozenset[str]:
     """The results of the block of a gradient, which the operator that runs it returns."""
     if block.idx == 0:
         return frozenset()
-    ops = (op for each in block.program.blocks for op in each.ops if block in blocks_of(op))
+    ops = (op for inner in block.program.blocks for op in inner.ops if block in blocks_of(op))
     return frozenset(name for op in ops for name in op.attrs.get("original_input_grad", ()))
 
 
@@ -339,11 +339,11 @@ def _misfit(op: Operator, definition: OpDef) -> str:
     is_grad = isinstance(definition, GradOpDef)
     for side, slots, names_by_slot in (("input", definition.inputs, op.inputs), ("output", definition.outputs, op.outputs)):
         for slot, names in names_by_slot.items():
-            known = slots.get(slot)
-            if known is None:
+            slot_definition = slots.get(slot)
+            if slot_definition is None:
                 if names and not (is_grad and side == "input"):
                     return f"has an {side} slot {slot}, which its definition does not have"
-            elif len(names) > 1 and not known.variadic:
+            elif len(names) > 1 and not slot_definition.variadic:
                 return f"has {len(names)} names in its {side} slot {slot}, which takes one"
     for slot in definition.single:
         if not op.inputs.get(slot):

@@ -83,8 +83,8 @@ def expression(call: Call) -> str:
     """A call for one element, as Python that numba compiles to the same bits; empty if there is none."""
     (result,) = call.results
     kinds = [_kind(value) for value in call.args]
-    if cast := _CAST.fullmatch(call.form):
-        return f"np.{cast[1]}({{0}})" if kinds[0] in (*_FLOATS, "bool") else ""
+    if cast_match := _CAST.fullmatch(call.form):
+        return f"np.{cast_match[1]}({{0}})" if kinds[0] in (*_FLOATS, "bool") else ""
     match = _FORM.fullmatch(call.form)
     if match is None:
         return ""
@@ -99,8 +99,8 @@ def expression(call: Call) -> str:
     if name == "where" and kinds[0] != "bool":
         return ""
     # One type throughout: numba and numpy differ in what float32 and float64 together become.
-    same = len(set(numbers)) == 1 and numbers[0] in _FLOATS and _kind(result) in (numbers[0], "bool")
-    return text if same else ""
+    has_one_type = len(set(numbers)) == 1 and numbers[0] in _FLOATS and _kind(result) in (numbers[0], "bool")
+    return text if has_one_type else ""
 
 
 @cache
@@ -113,7 +113,7 @@ def _extreme(name: str) -> str:
             zeros = np.zeros(count, dtype)
             for x, y in ((zeros, -zeros), (-zeros, zeros)):
                 signs = np.signbit(function(x, y))
-                sides |= {"first" if each else "second" for each in (signs == np.signbit(x)).tolist()}
+                sides |= {"first" if is_first else "second" for is_first in (signs == np.signbit(x)).tolist()}
     if len(sides) > 1:
         return ""
     return f"{{0}} if ({{0}} {sign}{'=' if sides == {'first'} else ''} {{1}}) | ({{0}} != {{0}}) else {{1}}"
@@ -209,16 +209,16 @@ def folder() -> Path | None:
 @cache
 def function_of(text: str) -> Function:
     """The compiled function of a loop's module: of this process, of the disk, or new."""
-    where = folder()
-    if where is None:
+    directory = folder()
+    if directory is None:
         names: dict[str, Tensor] = {}
         exec(compile(text.replace("{cached}", "False"), "<loop>", "exec"), names)
         return names["loop"]  # type: ignore[no-any-return]
     text = text.replace("{cached}", "True")
     name = f"loop_{hashlib.sha256(f'{np.__version__} {text}'.encode()).hexdigest()[:24]}"
-    path = where / f"{name}.py"
+    path = directory / f"{name}.py"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
-        with tempfile.NamedTemporaryFile("w", dir=where, suffix=".tmp", delete=False, encoding="utf-8") as file:
+        with tempfile.NamedTemporaryFile("w", dir=directory, suffix=".tmp", delete=False, encoding="utf-8") as file:
             file.write(text)
         os.replace(file.name, path)  # whole, or not at all: other processes may read it
     spec = spec_from_file_location(f"graphad_{name}", path)

@@ -151,17 +151,17 @@ def _nbytes(value: Value) -> int:
 def _laned(nodes: Sequence[Call | Group], count: int, cost: Callable[[Call | Group], float], model: Model) -> Body:
     """The nodes on lanes; as they are if that would not pay. Groups are divided if that ends earlier by a tenth."""
     alone = sum(map(cost, nodes))
-    best, found = alone * (1 - model.gain), Body(nodes)
+    best, body = alone * (1 - model.gain), Body(nodes)
     for spans in (False, True):
-        split = [
+        parts = [
             part for node in nodes for part in (_parts(node, count if spans else 1, model.divides) if isinstance(node, Group) else (node,))
         ]
-        needed = _needed(split)
-        lane_of, order, end = _scheduled(needed, list(map(cost, split)), count, model)
+        causes = _needed(parts)
+        lane_of, order, end = _scheduled(causes, list(map(cost, parts)), count, model)
         numbers = sorted(set(lane_of))
         if len(numbers) > 1 and end < best:
-            best, found = 0.9 * end, [_parallel(split, needed, [numbers.index(lane) for lane in lane_of], order, len(numbers))]
-    return found
+            best, body = 0.9 * end, [_parallel(parts, causes, [numbers.index(lane) for lane in lane_of], order, len(numbers))]
+    return body
 
 
 def _parts(group: Group, count: int, divides: bool) -> list[Call | Group]:
@@ -170,16 +170,16 @@ def _parts(group: Group, count: int, divides: bool) -> list[Call | Group]:
     of: dict[Value, list[Call]] = {}
     for call in group.calls:
         together = list({id(calls): calls for arg in call.args if (calls := of.get(arg)) is not None}.values())
-        joined = [*(each for calls in together for each in calls), call]
-        of.update((each.results[0], joined) for each in joined)
+        component = [*(member for calls in together for member in calls), call]
+        of.update((member.results[0], component) for member in component)
     pieces: list[Call | Group] = []
     for calls in {id(calls): calls for calls in of.values()}.values():
-        own = {call.results[0] for call in calls}
-        made, inside = (tuple(value for value in values if value in own) for values in (group.made, group.inside))
-        reads = dict.fromkeys(arg for call in calls for arg in call.args if arg not in own)
+        results = {call.results[0] for call in calls}
+        outputs, inside = (tuple(value for value in values if value in results) for values in (group.made, group.inside))
+        reads = dict.fromkeys(arg for call in calls for arg in call.args if arg not in results)
         calls.sort(key=group.calls.index)
         pieces += (
-            _spans(Group(calls, tuple(reads), made, inside, native=group.native), count if divides or _is_one_loop(group) else 1)
+            _spans(Group(calls, tuple(reads), outputs, inside, native=group.native), count if divides or _is_one_loop(group) else 1)
             if len(calls) > 1
             else calls
         )
@@ -201,14 +201,14 @@ def _spans(group: Group, count: int) -> list[Group]:
 def _needed(nodes: Sequence[Call | Group]) -> list[list[int]]:
     """For each node, those that make what it reads."""
     makers: dict[Value, list[int]] = {}
-    needed = []
+    causes = []
     for i, node in enumerate(nodes):
         # A view is ready when it is made, and its elements when its root is.
-        values = dict.fromkeys(each for value in reads_of(node) for each in (value, value.root))
-        needed.append(list(dict.fromkeys(j for value in values for j in makers.get(value, ()))))
+        values = dict.fromkeys(item for value in reads_of(node) for item in (value, value.root))
+        causes.append(list(dict.fromkeys(j for value in values for j in makers.get(value, ()))))
         for value in writes_of(node):
             makers.setdefault(value, []).append(i)
-    return needed
+    return causes
 
 
 def _scheduled(needed: Sequence[Sequence[int]], costs: Sequence[float], count: int, model: Model) -> tuple[list[int], list[int], float]:
@@ -233,22 +233,22 @@ def _waits(needed: Sequence[Sequence[int]], lane_of: Sequence[int], order: Seque
     """For each node, those of other lanes that its lane waits for: not where it has waited for one that ended later."""
     # Vector clocks (C. Fidge 1988, F. Mattern 1989): how much of each lane a lane knows to have ended. Waiting for a node tells it all that
     # the node's lane knew.
-    known = [[0] * count for _ in range(count)]
+    knowledge = [[0] * count for _ in range(count)]
     place, clock, length = [0] * len(order), [[0]] * len(order), [0] * count
     rank = {i: at for at, i in enumerate(order)}
     waits: list[list[int]] = [[] for _ in order]
     for i in order:
-        mine = known[lane_of[i]]
+        own_clock = knowledge[lane_of[i]]
         for j in sorted(needed[i], key=rank.__getitem__, reverse=True):
-            other = lane_of[j]
-            if other == lane_of[i] or mine[other] > place[j]:
+            sender = lane_of[j]
+            if sender == lane_of[i] or own_clock[sender] > place[j]:
                 continue
             waits[i].append(j)
-            mine[:] = map(max, mine, clock[j])
-            mine[other] = max(mine[other], place[j] + 1)
+            own_clock[:] = map(max, own_clock, clock[j])
+            own_clock[sender] = max(own_clock[sender], place[j] + 1)
         place[i] = length[lane_of[i]]
         length[lane_of[i]] += 1
-        clock[i] = list(mine)
+        clock[i] = list(own_clock)
     return waits
 
 
@@ -257,21 +257,21 @@ def _parallel(
 ) -> Parallel:
     """Lanes, with a signal after each node that others wait for."""
     waits = _waits(needed, lane_of, order, count)
-    waiting: dict[int, list[int]] = {}
+    readers: dict[int, list[int]] = {}
     for i in order:
         for j in waits[i]:
-            waiting.setdefault(j, []).append(i)
+            readers.setdefault(j, []).append(i)
     lanes: tuple[Body, ...] = tuple([] for _ in range(count))
     clocks: tuple[list[tuple[int, ...]], ...] = tuple([] for _ in range(count))
-    known = [[0] * count for _ in range(count)]
-    begun: list[tuple[int, int]] = []
+    knowledge = [[0] * count for _ in range(count)]
+    starts: list[tuple[int, int]] = []
     signals: dict[tuple[int, int], Signal] = {}
-    signalled: dict[Signal, tuple[int, int]] = {}
+    senders: dict[Signal, tuple[int, int]] = {}
 
     def put(lane: int, node: Tensor) -> None:
-        known[lane][lane] = len(lanes[lane])
-        clocks[lane].append(tuple(known[lane]))
-        begun.append((lane, len(lanes[lane])))
+        knowledge[lane][lane] = len(lanes[lane])
+        clocks[lane].append(tuple(knowledge[lane]))
+        starts.append((lane, len(lanes[lane])))
         lanes[lane].append(node)
 
     for i in order:
@@ -279,14 +279,14 @@ def _parallel(
         for j in waits[i]:
             signal = signals[j, i]
             put(lane, Wait(signal))
-            other, at = signalled[signal]
-            known[lane] = list(map(max, known[lane], clocks[other][at]))
+            sender, at = senders[signal]
+            knowledge[lane] = list(map(max, knowledge[lane], clocks[sender][at]))
         put(lane, nodes[i])
-        for reader in waiting.get(i, ()):
+        for reader in readers.get(i, ()):
             signal = signals[i, reader] = Signal()
-            signalled[signal] = lane, len(lanes[lane])
+            senders[signal] = lane, len(lanes[lane])
             put(lane, signal)
-    return Parallel(lanes, begun, clocks)
+    return Parallel(lanes, starts, clocks)
 
 
 # -- threads -------------------------------------------------------------------------------------
@@ -327,18 +327,18 @@ class Threads:
 
         with self._one:
             # All lanes have to end before the run does, also where one fails: the arrays they write to are the program's.
-            others = [self.pool().submit(run, number) for number in range(1, len(lanes))]
+            futures = [self.pool().submit(run, number) for number in range(1, len(lanes))]
             errors: list[BaseException | None] = []
             try:
                 run(0)
             except BaseException as error:
                 errors.append(error)
-            errors += [other.exception() for other in others]
-            failed = next((error for error in errors if error is not None), None)
-            if failed is not None:
-                for signal in (signal for each in signals for signal in each):
+            errors += [future.exception() for future in futures]
+            failure = next((error for error in errors if error is not None), None)
+            if failure is not None:
+                for signal in (signal for lane_signals in signals for signal in lane_signals):
                     signal.acquire(blocking=False)
-                raise failed
+                raise failure
 
 
 def new_signals(count: int) -> list[threading.Lock]:

@@ -114,10 +114,10 @@ class MemoryPlan:
             h = max(place.nbytes * up, 0.5)
             y = height - place.offset * up - h
             title = ", ".join(value.hint for value in place.values)
-            where = f'x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}"'
+            geometry = f'x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}"'
             look = f'fill="hsl({i * 47 % 360}, 45%, 70%)" stroke="#555" stroke-width="0.4"'
             title = f"{_escaped(title)}: {place.nbytes:,} bytes"
-            parts.append(f"<rect {where} {look}><title>{title}</title></rect>")
+            parts.append(f"<rect {geometry} {look}><title>{title}</title></rect>")
         return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -168,15 +168,15 @@ def updated_early(compiled: Compiled) -> None:
         if _is_update(node):
             at = max((ready.get(value, -1) for value in node.args), default=-1)
             latest[node.op] = max(latest.get(node.op, -1), at)
-        ready.update((value, at) for each in all_nodes([node]) for value in writes_of(each))
+        ready.update((value, at) for inner in all_nodes([node]) for value in writes_of(inner))
     after: dict[int, Body] = {}
     for at, node in enumerate(compiled.body):
         if _is_update(node):
             large = any(value.base is None and value.nbytes >= BIG for value in node.results)
-            own = max((ready.get(value, -1) for value in node.args), default=-1)
-            own = max(own, min(latest[node.op], at)) if large else own  # never later than it was: readers that stay come after it
-            ready.update(dict.fromkeys(node.results, own))
-            after.setdefault(own, []).append(node)
+            place = max((ready.get(value, -1) for value in node.args), default=-1)
+            place = max(place, min(latest[node.op], at)) if large else place  # never later than it was: readers that stay come after it
+            ready.update(dict.fromkeys(node.results, place))
+            after.setdefault(place, []).append(node)
         else:
             after.setdefault(at, []).insert(0, node)
     compiled.body[:] = [node for at in sorted(after) for node in after[at]]
@@ -199,17 +199,17 @@ def grouped(compiled: Compiled, native: bool = False) -> None:
     for node in all_nodes(compiled.body):
         for value in (*reads_of(node), *kept_by(node)):
             readers.setdefault(value, []).append(node)
-    asked = {*compiled.fetched, *compiled.kept.values()}
-    _group(compiled.body, lambda calls: _made_group(calls, readers, asked, native), NATIVE if native else LARGE)
+    outputs = {*compiled.fetched, *compiled.kept.values()}
+    _group(compiled.body, lambda calls: _made_group(calls, readers, outputs, native), NATIVE if native else LARGE)
 
 
 def _group(body: Body, made: Callable[[list[Call]], Group], least: int) -> None:
-    found: Body = []
+    nodes: Body = []
     run: list[Call] = []
 
     def close() -> None:
         for calls in [run] if not run or run[0].results[0].example.size >= LARGE else _native_parts(run):
-            found.extend([made(list(calls))] if len(calls) > 1 else calls)
+            nodes.extend([made(list(calls))] if len(calls) > 1 else calls)
         run.clear()
 
     for node in body:
@@ -222,9 +222,9 @@ def _group(body: Body, made: Callable[[list[Call]], Group], least: int) -> None:
         if isinstance(node, Call) and _tiles(node, least):
             run.append(node)
         else:
-            found.append(node)
+            nodes.append(node)
     close()
-    body[:] = found
+    body[:] = nodes
 
 
 def _native_parts(calls: Sequence[Call]) -> list[list[Call]]:
@@ -252,8 +252,8 @@ def _is_number(value: Value) -> bool:
 
 def _made_group(calls: list[Call], readers: dict[Value, list[Tensor]], asked: set[Value], native: bool) -> Group:
     results = [call.results[0] for call in calls]
-    own = set(map(id, calls))
-    inside = [v for v in results if v not in asked and all(id(reader) in own for reader in readers.get(v, ()))]
+    call_ids = set(map(id, calls))
+    inside = [v for v in results if v not in asked and all(id(reader) in call_ids for reader in readers.get(v, ()))]
     hidden = set(inside)
     reads = dict.fromkeys(arg for call in calls for arg in call.args if arg not in results)
     return Group(calls, tuple(reads), tuple(v for v in results if v not in hidden), tuple(inside), native=native)
@@ -262,8 +262,8 @@ def _made_group(calls: list[Call], readers: dict[Value, list[Tensor]], asked: se
 def tile_of(group: Group) -> int:
     """How many elements of a group's arrays are worked on at a time."""
     arrays = [v for v in (*group.reads, *group.made) if not _is_number(v)]
-    each = int(sum(v.example.itemsize for v in arrays)) + 2 * 8
-    return max(_LEAST, min(_MOST, 1 << ((TILE_BYTES // each).bit_length() - 1)))
+    element_bytes = int(sum(v.example.itemsize for v in arrays)) + 2 * 8
+    return max(_LEAST, min(_MOST, 1 << ((TILE_BYTES // element_bytes).bit_length() - 1)))
 
 
 # -- liveness ------------------------------------------------------------------------------------
@@ -291,8 +291,8 @@ class _Lives:
                 self.lanes(node, loops)
                 continue
             inner = (*loops, node) if isinstance(node, While) else loops
-            for each in bodies_of(node):
-                self.go(each, inner)
+            for inner_body in bodies_of(node):
+                self.go(inner_body, inner)
             if isinstance(node, While):
                 self.at += 1
                 self.ends[node] = self.at
@@ -318,7 +318,7 @@ class _Lives:
             node, moment = parallel.lanes[lane][index], Moment(parallel, lane, index)
             self.node(node, loops)
             self.on_lanes[self.at] = moment
-            for value in dict.fromkeys(each.root for each in (*reads_of(node), *writes_of(node))):
+            for value in dict.fromkeys(value.root for value in (*reads_of(node), *writes_of(node))):
                 self.touched.setdefault(value, []).append(moment)
 
     def finish(self) -> None:
@@ -339,13 +339,13 @@ def planned(compiled: Compiled, reuse: bool = True, given: bool = False) -> Memo
     lives = _Lives()
     lives.go(compiled.body, ())
     lives.finish()
-    asked = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
-    lives.kept.update(asked)
+    outputs = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
+    lives.kept.update(outputs)
     # Small arrays are not worth a parameter of the function.
-    own = {v for v in made_directly(compiled) if given and asked.count(v) == 1 and v.in_order and v.nbytes >= BIG}
-    spare = {name: v for name, v in compiled.kept.items() if v in own and name in compiled.states and v.alike(compiled.states[name])}
-    returned = {i: v for i, v in enumerate(compiled.fetched) if v in own}
-    owners = {*spare.values(), *returned.values()}
+    run_arrays = {v for v in made_directly(compiled) if given and outputs.count(v) == 1 and v.in_order and v.nbytes >= BIG}
+    spare = {name: v for name, v in compiled.kept.items() if v in run_arrays and name in compiled.states and v.alike(compiled.states[name])}
+    result_arrays = {i: v for i, v in enumerate(compiled.fetched) if v in run_arrays}
+    owners = {*spare.values(), *result_arrays.values()}
     kept_values = lives.kept - owners
     place_of: dict[Value, Place] = {}
     places: list[Place] = []
@@ -369,12 +369,14 @@ def planned(compiled: Compiled, reuse: bool = True, given: bool = False) -> Memo
     if len(places) > MANY_PLACES:
         _widened(places, lives)
     size = _offsets(places) if reuse else _one_after_the_other(places)
-    return MemoryPlan(places, size, _most_alive(places), lives.at, place_of, lives.last, spare, returned)
+    return MemoryPlan(places, size, _most_alive(places), lives.at, place_of, lives.last, spare, result_arrays)
 
 
 def made_directly(compiled: Compiled) -> Iterator[Value]:
     """The values that are made outside of loops and branches by calls that can write into an array."""
-    for node in (each for outer in compiled.body for each in (itertools.chain(*outer.lanes) if isinstance(outer, Parallel) else (outer,))):
+    for node in (
+        inner for outer in compiled.body for inner in (itertools.chain(*outer.lanes) if isinstance(outer, Parallel) else (outer,))
+    ):
         if isinstance(node, Group):
             yield from node.made
         elif isinstance(node, Call) and node.into and node.results[0].base is None:
@@ -415,8 +417,8 @@ def _is_over(place: Place, moment: Moment | None, but: bool = False) -> bool:
     """Whether all reads and writes of a place have ended when a node begins; ``but``: besides its own."""
     if moment is None:
         return True
-    here = (each for each in place.moments if each.parallel is moment.parallel and not (but and each == moment))
-    return all(each.before(moment) for each in here)
+    accesses = (access for access in place.moments if access.parallel is moment.parallel and not (but and access == moment))
+    return all(access.before(moment) for access in accesses)
 
 
 def _meet(one: Place, other: Place) -> bool:
@@ -448,16 +450,16 @@ def _offsets(places: list[Place]) -> int:
         return _offsets_in_order(places)
     # Greedy by size, as in Y. Pisarchyk and J. Lee, "Efficient memory management for deep neural net inference", 2020: near the lower bound
     # in practice, while the optimum is NP-hard.
-    done: list[Place] = []
+    placed_before: list[Place] = []
     size = 0
     for place in sorted(places, key=lambda place: (-place.nbytes, place.start)):
         offset = 0
-        for other in sorted((each for each in done if _meet(each, place)), key=lambda each: each.offset):
-            if other.offset - offset >= place.nbytes:
+        for neighbor in sorted((candidate for candidate in placed_before if _meet(candidate, place)), key=lambda each: each.offset):
+            if neighbor.offset - offset >= place.nbytes:
                 break
-            offset = max(offset, other.offset + other.nbytes)
+            offset = max(offset, neighbor.offset + neighbor.nbytes)
         place.offset = offset
-        done.append(place)
+        placed_before.append(place)
         size = max(size, offset + place.nbytes)
     return size
 
@@ -476,12 +478,12 @@ def _widened(places: Iterable[Place], lives: _Lives) -> None:
 
 def _offsets_in_order(places: list[Place]) -> int:
     """Linear scan (M. Poletto and V. Sarkar, "Linear Scan Register Allocation", 1999): the first free stretch that is large enough."""
-    alive: list[tuple[int, int, int]] = []  # a heap: when a place ends, its offset, its size
+    active: list[tuple[int, int, int]] = []  # a heap: when a place ends, its offset, its size
     free: list[tuple[int, int]] = []  # stretches up to ``size``: offset and size, in order, none next to another
     size = 0
     for place in sorted(places, key=lambda place: (place.start, -place.nbytes)):
-        while alive and alive[0][0] < place.start:
-            _, offset, nbytes = heapq.heappop(alive)
+        while active and active[0][0] < place.start:
+            _, offset, nbytes = heapq.heappop(active)
             _release(free, offset, nbytes)
         at = next((i for i, (_, nbytes) in enumerate(free) if nbytes >= place.nbytes), None)
         if at is not None:
@@ -490,7 +492,7 @@ def _offsets_in_order(places: list[Place]) -> int:
         else:
             place.offset = free.pop()[0] if free and sum(free[-1]) == size else size
             size = place.offset + place.nbytes
-        heapq.heappush(alive, (place.end, place.offset, place.nbytes))
+        heapq.heappush(active, (place.end, place.offset, place.nbytes))
     return size
 
 
@@ -516,10 +518,10 @@ def _one_after_the_other(places: list[Place]) -> int:
 def _most_alive(places: Sequence[Place]) -> int:
     # At one moment places begin before others end: what a call reads and writes is there together.
     changes = sorted([(p.start, 1, p.nbytes) for p in places] + [(p.end, 2, -p.nbytes) for p in places])
-    alive = most = 0
+    size = most = 0
     for _, _, change in changes:
-        alive += change
-        most = max(most, alive)
+        size += change
+        most = max(most, size)
     return most
 
 

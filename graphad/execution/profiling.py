@@ -106,25 +106,25 @@ class Profile:
     def note(self, op: Operator, start: float, seconds: float, own: float, times: int = 1) -> None:
         """Note that an operator ran."""
         with self._lock:
-            spent = self.operators.setdefault(op, Spent())
-            spent.seconds += own
-            spent.times += times
+            usage = self.operators.setdefault(op, Spent())
+            usage.seconds += own
+            usage.times += times
         self._remember(op, start, seconds)
 
     def marked(self, marks: Iterable[tuple[Operator | None, float, bool]], start: float) -> None:
         """Note the calls of a compiled run: whose each is, when it ended, and whether it is the first of its operator."""
-        began, last = start, None
+        event_start, last = start, None
         for op, end, first in marks:
             if op is not None:
                 with self._lock:
-                    spent = self.operators.setdefault(op, Spent())
-                    spent.seconds += end - start
-                    spent.times += first
+                    usage = self.operators.setdefault(op, Spent())
+                    usage.seconds += end - start
+                    usage.times += first
                 # Calls of one operator that follow each other are one event of the trace.
                 if op is last and self._events and len(self._events) < MOST_EVENTS:
-                    self._events[-1] = self._events[-1]._replace(seconds=end - began)
+                    self._events[-1] = self._events[-1]._replace(seconds=end - event_start)
                 else:
-                    began = start
+                    event_start = start
                     self._remember(op, start, end - start)
             last, start = op, end
 
@@ -135,18 +135,18 @@ class Profile:
             self.runs += 1
             self.seconds += seconds
             for op, (flops, bytes_moved) in costs.items():
-                spent = self.operators.get(op)
+                usage = self.operators.get(op)
                 # The costs are of one execution: in a loop an operator has as many as it ran in this run, without those before.
-                if spent is not None:
-                    times = spent.times - before.get(op, 0)
-                    spent.flops += flops * times
-                    spent.moved += bytes_moved * times
+                if usage is not None:
+                    times = usage.times - before.get(op, 0)
+                    usage.flops += flops * times
+                    usage.moved += bytes_moved * times
         self._remember(f"run of {program.identity}", start, seconds)
 
     def times(self) -> dict[Operator, int]:
         """How often each operator has run so far."""
         with self._lock:
-            return {op: spent.times for op, spent in self.operators.items()}
+            return {op: usage.times for op, usage in self.operators.items()}
 
     def _remember(self, what: Operator | str, start: float, seconds: float) -> None:
         if len(self._events) < MOST_EVENTS:
@@ -156,15 +156,15 @@ class Profile:
 
     def heat(self) -> dict[Operator, float]:
         """Seconds by operator, as ``measured`` of a drawing."""
-        return {op: spent.seconds for op, spent in self.operators.items()}
+        return {op: usage.seconds for op, usage in self.operators.items()}
 
     def by_line(self) -> dict[str, Spent]:
         """What each line of the user's has taken; of gradients the line of what they are the gradients of."""
-        return _summed((_place(op), spent) for op, spent in self.operators.items())
+        return _summed((_place(op), usage) for op, usage in self.operators.items())
 
     def by_type(self) -> dict[str, Spent]:
         """What each type of operator has taken."""
-        return _summed((op.type, spent) for op, spent in self.operators.items())
+        return _summed((op.type, usage) for op, usage in self.operators.items())
 
     def table(self, by: str = "operator", most: int = 30) -> Table:
         """What took longest first.
@@ -173,22 +173,22 @@ class Profile:
             by: "operator", "line" or "type".
             most: rows; the rest is one more.
         """
-        whole = sum(spent.seconds for spent in self.operators.values()) or 1.0
+        whole = sum(usage.seconds for usage in self.operators.values()) or 1.0
         rows: list[tuple[tuple[str, ...], Spent]]
         if by == "operator":
             names: tuple[str, ...] = ("operator", "writes", "at")
-            rows = [((op.type, ", ".join(op.output_names()[:2]), _place(op)), spent) for op, spent in self.operators.items()]
+            rows = [((op.type, ", ".join(op.output_names()[:2]), _place(op)), usage) for op, usage in self.operators.items()]
         else:
             names = (by,)
-            rows = [((key,), spent) for key, spent in (self.by_line() if by == "line" else self.by_type()).items()]
+            rows = [((key,), usage) for key, usage in (self.by_line() if by == "line" else self.by_type()).items()]
         rows.sort(key=lambda row: -row[1].seconds)
         if len(rows) > most:
             rest = Spent()
-            for _, spent in rows[most:]:
-                rest.add(spent)
+            for _, usage in rows[most:]:
+                rest.add(usage)
             rows = [*rows[:most], ((f"{len(rows) - most} more", *("" for _ in names[1:])), rest)]
         columns = (*names, "times", "ms", "share", "MB moved", "GFLOP", "GB/s", "GFLOP/s")
-        return Table(columns, tuple((*key, *_numbers(spent, whole)) for key, spent in rows), digits=3)
+        return Table(columns, tuple((*key, *_numbers(usage, whole)) for key, usage in rows), digits=3)
 
     def trace(self) -> dict[str, Any]:
         """The runs as Chrome's trace-event format, which https://ui.perfetto.dev opens: complete events with microseconds.
@@ -243,29 +243,29 @@ def _place(op: Operator) -> str:
 
 def _summed(pairs: Iterable[tuple[str, Spent]]) -> dict[str, Spent]:
     totals: dict[str, Spent] = {}
-    for key, spent in pairs:
-        totals.setdefault(key, Spent()).add(spent)
+    for key, usage in pairs:
+        totals.setdefault(key, Spent()).add(usage)
     return dict(sorted(totals.items(), key=lambda item: -item[1].seconds))
 
 
 def costs_of(program: Program, batch: int) -> Costs:
     """Floating-point operations and bytes of one run of each operator without blocks; nothing where the program cannot be lowered."""
     costs: Costs = {}
-    estimated = import_module("graphad.passes.analyses").estimated  # the passes are not read for programs that are run alone
+    estimate = import_module("graphad.passes.analyses").estimated  # the passes are not read for programs that are run alone
     with suppress(GraphadError):
-        waiting = [estimated(lower(program), batch)]
-        while waiting:
-            cost = waiting.pop()
-            waiting += cost.nested.values()
-            costs.update({op.operator: (each.flops, each.moved) for op, each in cost.ops.items() if op.operator and not op.graphs})
+        stack = [estimate(lower(program), batch)]
+        while stack:
+            cost = stack.pop()
+            stack += cost.nested.values()
+            costs.update({op.operator: (op_cost.flops, op_cost.moved) for op, op_cost in cost.ops.items() if op.operator and not op.graphs})
     return costs
 
 
 def batch_of(program: Program, shapes: Mapping[str, Sequence[int]]) -> int:
     """The size of the batch that was fed: the first extent of what is declared with -1 there; 1 if nothing is."""
     variables = program.global_block().vars
-    declared = ((variables[name].declared[0], shape) for name, shape in shapes.items() if name in variables)
-    return next((max(int(shape[0]), 1) for extents, shape in declared if extents and extents[0] == -1 and len(shape)), 1)
+    pairs = ((variables[name].declared[0], shape) for name, shape in shapes.items() if name in variables)
+    return next((max(int(shape[0]), 1) for extents, shape in pairs if extents and extents[0] == -1 and len(shape)), 1)
 
 
 __all__ = ["Costs", "Event", "Profile", "Spent", "batch_of", "costs_of"]

@@ -69,19 +69,19 @@ def to_python(program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor] |
     helpers = [name for name in HELPERS if re.search(rf"\b{name}\(|raise {name}", source.text)]
     lines, imports = [], {("graphad.execution.runtime", name, name) for name in helpers}
     # What the text names and does not define becomes an import where it has a module, and a line of its own where it is data.
-    for name, thing in source.objects.items():
-        if isinstance(thing, Operator):
-            lines.append(f"{name} = {stream_number(run, thing)}  # the stream of random numbers")
-        elif hasattr(thing, "described"):
-            lines.append(f"{name} = {_operation_text(*thing.described)}")
+    for name, item in source.objects.items():
+        if isinstance(item, Operator):
+            lines.append(f"{name} = {stream_number(run, item)}  # the stream of random numbers")
+        elif hasattr(item, "described"):
+            lines.append(f"{name} = {_operation_text(*item.described)}")
             imports.add(("graphad.execution.operation", "operation", "operation"))
-        elif thing is ABSENT:
+        elif item is ABSENT:
             imports.add(("graphad.execution.runtime", "ABSENT", name))
-        elif inspect.isfunction(thing) or isinstance(thing, np.ufunc):
-            imports.add((getattr(thing, "__module__", "numpy") or "numpy", thing.__name__, name))
+        elif inspect.isfunction(item) or isinstance(item, np.ufunc):
+            imports.add((getattr(item, "__module__", "numpy") or "numpy", item.__name__, name))
         else:
-            lines.append(f"{name} = {_constant_text(thing)}")
-    parts += [f"from {home} import {own}" + (f" as {name}" if name != own else "") for home, own, name in sorted(imports)]
+            lines.append(f"{name} = {_constant_text(item)}")
+    parts += [f"from {home} import {member}" + (f" as {name}" if name != member else "") for home, member, name in sorted(imports)]
     if compiled.random:
         parts += ["", _GENERATOR.format(seed=program.random_seed or 1)]
     text = source.text + ("\n\nmake.number = 0\n" if compiled.random else "")
@@ -109,11 +109,11 @@ def memory_plan(program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor]
 def _compiled(
     program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor] | None, scope: Scope | None
 ) -> tuple[Prepared, Compiled, MemoryPlan]:
-    fetched = fetch_names(program.global_block(), fetch_list)
-    run = Prepared(program, frozenset(fetched), check_finite=False, reinitialize=False)
-    feeds, stored = _examples(program, feed, scope)
+    names = fetch_names(program.global_block(), fetch_list)
+    run = Prepared(program, frozenset(names), check_finite=False, reinitialize=False)
+    feeds, arrays = _examples(program, feed, scope)
     try:
-        compiled, plan = compiled_program(run, feeds, stored, fetched)
+        compiled, plan = compiled_program(run, feeds, arrays, names)
     except Unsupported as reason:
         raise InvalidValue(f"{program.identity} cannot be written as Python: {reason}") from None
     return run, compiled, plan
@@ -122,9 +122,9 @@ def _compiled(
 def _examples(program: Program, feed: Mapping[str, Tensor] | None, scope: Scope | None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """What is fed, and the variables that outlive a run: as given, else ones of the declared types."""
     block = program.global_block()
-    stored = {} if scope is None else dict(scope.arrays)
+    arrays = {} if scope is None else dict(scope.arrays)
     if feed is not None:
-        return {name: fed_array(name, value, *block.var(name).declared) for name, value in feed.items()}, _declared(program, stored)
+        return {name: fed_array(name, value, *block.var(name).declared) for name, value in feed.items()}, _declared(program, arrays)
     # What is read before it is written has to be fed, in the order of the first reading.
     written_names: set[str] = set()
     feeds = {}
@@ -133,20 +133,20 @@ def _examples(program: Program, feed: Mapping[str, Tensor] | None, scope: Scope 
             if (
                 name in block.vars
                 and name not in written_names
-                and name not in stored
+                and name not in arrays
                 and not block.vars[name].persistable
                 and name not in feeds
             ):
                 feeds[name] = _example(program, name)
         written_names.update(op.output_names())
-    return feeds, _declared(program, stored)
+    return feeds, _declared(program, arrays)
 
 
 def _declared(program: Program, stored: dict[str, Tensor]) -> dict[str, Tensor]:
     block = program.global_block()
-    read_names = dict.fromkeys(name for each in program.blocks for op in each.ops for name in op.input_names())
-    missing = [name for name in read_names if name in block.vars and block.vars[name].persistable and name not in stored]
-    return {**stored, **{name: _example(program, name) for name in missing}}
+    read_names = dict.fromkeys(name for inner in program.blocks for op in inner.ops for name in op.input_names())
+    unset_names = [name for name in read_names if name in block.vars and block.vars[name].persistable and name not in stored]
+    return {**stored, **{name: _example(program, name) for name in unset_names}}
 
 
 def _example(program: Program, name: str) -> Tensor:

@@ -69,7 +69,7 @@ class Scope:
 
     def table(self) -> Table:
         """The values that there are: name, dtype, shape, and bytes."""
-        rows = tuple((name, str(each.dtype), str(list(each.shape)), each.nbytes) for name, each in self.arrays.items())
+        rows = tuple((name, str(array.dtype), str(list(array.shape)), array.nbytes) for name, array in self.arrays.items())
         return Table(("name", "dtype", "shape", "bytes"), rows)
 
     def set(self, name: str, array: object) -> None:
@@ -78,10 +78,10 @@ class Scope:
             raise InvalidType(f"a scope stores arrays by name, not by {name!r}")
         if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
             raise InvalidValue(f"{name!r} has masked elements, and a tensor has no mask; say what they are with .filled(...)")
-        stored = np.array(array)
-        if stored.dtype.kind not in "biuf":
-            raise InvalidType(f"a scope stores arrays of numbers, not of {stored.dtype} as for {name!r}")
-        self.arrays[name] = stored
+        copy = np.array(array)
+        if copy.dtype.kind not in "biuf":
+            raise InvalidType(f"a scope stores arrays of numbers, not of {copy.dtype} as for {name!r}")
+        self.arrays[name] = copy
 
     def get(self, name: str) -> Array:
         """The array of a name, read-only (change it with ``set``); ValueError if there is none."""
@@ -119,8 +119,8 @@ _guarded: ContextVar[Scope | None] = ContextVar("scope", default=None)
 
 def global_scope() -> Scope:
     """The scope that runs use if none is given: that of the innermost ``scope_guard``, else one for the whole process."""
-    guarded = _guarded.get()
-    return _of_process if guarded is None else guarded
+    scope = _guarded.get()
+    return _of_process if scope is None else scope
 
 
 @contextmanager

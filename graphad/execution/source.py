@@ -176,9 +176,9 @@ class _Writer:
         count_before = len(self.lines)
         for node in body:
             _WRITERS[type(node)](self, node, depth)
-            dead = [self.name(value) for value in self.dead.get(id(node), ()) if value not in self.at_bind]
-            if dead:
-                self.say(depth, f"{' = '.join(dead)} = None")
+            names = [self.name(value) for value in self.dead.get(id(node), ()) if value not in self.at_bind]
+            if names:
+                self.say(depth, f"{' = '.join(names)} = None")
         # Views of the plan's memory are made in ``make``: a body of nothing else is empty, which Python does not allow.
         if len(self.lines) == count_before and body:
             self.say(depth, "pass")
@@ -228,12 +228,12 @@ class _Writer:
             self.say(depth, f"while {self.truth(node.test)}:", node)
         else:
             assert node.residuals is not None
-            unpacked = "".join(f"{self.name(value) if not value.constant else '_'}, " for value in node.unpacked)
+            targets = "".join(f"{self.name(value) if not value.constant else '_'}, " for value in node.unpacked)
             stack = self.name(node.residuals)
             # Residuals are read from the last to the first; popped where nothing else reads them, so that their memory is free at once.
-            self.say(depth, f"while {stack}:" if node.consumes else f"for {unpacked or '_'} in reversed({stack}):")
+            self.say(depth, f"while {stack}:" if node.consumes else f"for {targets or '_'} in reversed({stack}):")
             if node.consumes:
-                self.say(depth + 1, f"{unpacked}{'= ' if unpacked else ''}{stack}.pop()")
+                self.say(depth + 1, f"{targets}{'= ' if targets else ''}{stack}.pop()")
         if forward and self.options.limit is not None:
             self.say(depth + 1, "count_iteration()")
         self.body(node.body, depth + 1)
@@ -259,27 +259,27 @@ class _Writer:
 
     def lanes(self, node: Parallel, depth: int) -> None:
         """A function for each lane; what it makes is the run's, as far as it is not in the plan."""
-        results = [[value for each in lane for value in writes_of(each)] for lane in node.lanes]
-        signals = [[self.signal(each) for each in lane if isinstance(each, Signal)] for lane in node.lanes]
-        for group in (each for lane in node.lanes for each in lane if isinstance(each, Group)):
+        results = [[value for step in lane for value in writes_of(step)] for lane in node.lanes]
+        signals = [[self.signal(step) for step in lane if isinstance(step, Signal)] for lane in node.lanes]
+        for group in (step for lane in node.lanes for step in lane if isinstance(step, Group)):
             self.allocated(group, depth)
         # Lanes are closures of the run: what one makes and another reads is a variable of the run, declared before them and ``nonlocal`` in
         # them.
         names, at = [self.fresh(f"lane_{i}") for i in range(len(results))], len(self.lines)
-        shared: list[str] = []
+        shared_names: list[str] = []
         for name, lane, values in zip(names, node.lanes, results, strict=True):
             self.say(depth, f"def {name}():")
             begin = len(self.lines)
             self.body(lane, depth + 1)
-            there = {*self.at_bind, *self.plan.place_of, *self.there}
-            own = [value for value in values if not value.constant and value not in there]
-            own_names = list(dict.fromkeys(map(self.name, own)))
+            bound_values = {*self.at_bind, *self.plan.place_of, *self.there}
+            new_values = [value for value in values if not value.constant and value not in bound_values]
+            own_names = list(dict.fromkeys(map(self.name, new_values)))
             if own_names:
                 self.insert(begin, depth + 1, f"nonlocal {', '.join(own_names)}")
-                shared += own_names
-        if shared:
-            self.insert(at, depth, f"{' = '.join(shared)} = None")
-        groups = "".join(f"({_items(each)}), " for each in signals)
+                shared_names += own_names
+        if shared_names:
+            self.insert(at, depth, f"{' = '.join(shared_names)} = None")
+        groups = "".join(f"({_items(lane_signals)}), " for lane_signals in signals)
         self.say(depth, f"together(({_items(names)}), ({groups}))")
 
     def insert(self, at: int, depth: int, text: str) -> None:
@@ -340,8 +340,8 @@ class _Writer:
         # The last tile is shorter, and its buffers are as long as what is read.
         if last % tile:
             short = {buffer: self.fresh(f"{buffer}_part") for buffer in dict.fromkeys(buffers.values())}
-            for buffer, shortened in short.items():
-                self.say(depth + 1, f"{shortened} = {buffer} if start + {tile} <= {total} else {buffer}[: {total % tile}]")
+            for buffer, view in short.items():
+                self.say(depth + 1, f"{view} = {buffer} if start + {tile} <= {total} else {buffer}[: {total % tile}]")
             buffers = {value: short[buffer] for value, buffer in buffers.items()}
         pieces.update(buffers)
         for part in parts:
@@ -419,8 +419,8 @@ def _across(group: Group, parts: Sequence[Call | list[Call]]) -> set[Value]:
     values = set(group.inside)
     for part in parts:
         if isinstance(part, list):
-            own = set(map(id, part))
-            later_reads = {arg for call in group.calls if id(call) not in own for arg in call.args}
+            call_ids = set(map(id, part))
+            later_reads = {arg for call in group.calls if id(call) not in call_ids for arg in call.args}
             values -= {call.results[0] for call in part if call.results[0] not in later_reads}
     return values
 
@@ -437,8 +437,8 @@ def _registers(group: Group, inside: set[Value]) -> dict[Value, tuple[str, int]]
     count: dict[str, int] = {}
     registers: dict[Value, tuple[str, int]] = {}
     for i, call in enumerate(group.calls):
-        done = [registers[arg] for arg in dict.fromkeys(call.args) if arg in registers and last[arg] == i]
-        for dtype, number in done if call.in_place else ():
+        ended_registers = [registers[arg] for arg in dict.fromkeys(call.args) if arg in registers and last[arg] == i]
+        for dtype, number in ended_registers if call.in_place else ():
             free.setdefault(dtype, []).append(number)
         (result,) = call.results
         if result in inside:
@@ -447,7 +447,7 @@ def _registers(group: Group, inside: set[Value]) -> dict[Value, tuple[str, int]]
                 free.setdefault(dtype, []).append(count.get(dtype, 0))
                 count[dtype] = count.get(dtype, 0) + 1
             registers[result] = (dtype, free[dtype].pop())
-        for dtype, number in () if call.in_place else done:
+        for dtype, number in () if call.in_place else ended_registers:
             free.setdefault(dtype, []).append(number)
     return registers
 
@@ -515,24 +515,24 @@ def _last_reads(compiled: Compiled, plan: MemoryPlan) -> dict[int, list[Value]]:
     last: dict[Value, int] = {}
     results: set[Value] = set()
     for node in compiled.body:
-        for each in all_nodes([node]):
-            touched = (*reads_of(each), *kept_by(each), *writes_of(each))
-            last.update(dict.fromkeys(touched, id(node)))
-            results.update(writes_of(each))
+        for inner in all_nodes([node]):
+            values = (*reads_of(inner), *kept_by(inner), *writes_of(inner))
+            last.update(dict.fromkeys(values, id(node)))
+            results.update(writes_of(inner))
     # What is in the plan is written to again in the next run, so letting go of its name frees nothing.
     stays = {*compiled.fetched, *compiled.kept.values(), *plan.place_of}
-    dead: dict[int, list[Value]] = {}
+    values_by_node: dict[int, list[Value]] = {}
     for value, at in last.items():
         if value in results and value not in stays and not value.constant and (not value.static or value.nbytes >= BIG):
-            dead.setdefault(at, []).append(value)
-    return dead
+            values_by_node.setdefault(at, []).append(value)
+    return values_by_node
 
 
 def _results(writer: _Writer, compiled: Compiled) -> str:
     """The tuple that a run returns: an array of the run's own as it is, any other as a copy."""
     run_arrays = set(made_directly(compiled))
     values = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
-    shown, feeds = [], {*compiled.feeds.values()}
+    texts, feeds = [], {*compiled.feeds.values()}
 
     def placed(value: Value) -> bool:
         """Whether it is an array that something else certainly has."""
@@ -540,16 +540,18 @@ def _results(writer: _Writer, compiled: Compiled) -> str:
 
     for value in compiled.fetched:
         # The caller may change what it gets: only an array that nothing else has is passed on without a copy.
-        own = value in run_arrays and values.count(value.root) == 1
+        is_own = value in run_arrays and values.count(value.root) == 1
         alone = values.count(value.root) == 1 and not value.constant
         helper = "own_or_taken" if alone else "own"
-        shown.append(writer.name(value) if own else f"{writer.name(value)}.copy()" if placed(value) else f"{helper}({writer.name(value)})")
+        texts.append(
+            writer.name(value) if is_own else f"{writer.name(value)}.copy()" if placed(value) else f"{helper}({writer.name(value)})"
+        )
     state_texts = []
     for value in compiled.kept.values():
         name = writer.name(value)
         alone = values.count(value.root) == 1 and not value.constant and value.root not in feeds
         state_texts.append(name if alone or value.absent else f"{name}.copy()" if value.static else f"copied({name})")
-    return f"({_items(shown)}), ({_items(state_texts)})"
+    return f"({_items(texts)}), ({_items(state_texts)})"
 
 
 def _items(texts: Sequence[str]) -> str:

@@ -79,31 +79,31 @@ def written(op: Operator) -> set[str]:
 
 def saved_names(program: Program) -> dict[int, frozenset[str]]:
     """For each block that has gradients, by its index, the names that they read of it."""
-    saved: dict[int, frozenset[str]] = {}
+    names_by_block: dict[int, frozenset[str]] = {}
     for op, definition in _controls(program):
         if definition.is_grad:
             for i, block in enumerate(blocks_of(op)):
                 names = _free(block).difference(argument_names(op, i))
-                saved[block.parent_idx] = saved.get(block.parent_idx, frozenset()) | names
-    return saved
+                names_by_block[block.parent_idx] = names_by_block.get(block.parent_idx, frozenset()) | names
+    return names_by_block
 
 
 def checkpointed(program: Program) -> dict[int, int]:
     """For each loop's block whose gradient wants checkpoints, by its index, how far they are apart; 0 if there is to be one alone."""
-    every: dict[int, int] = {}
+    intervals: dict[int, int] = {}
     plain: set[int] = set()
     for op, definition in _controls(program):
         if isinstance(definition, LoopDef) and definition.is_grad:
             home = op.attrs[definition.blocks[0]].parent_idx
             apart = op.attrs.get("checkpoint_every", 0)
             if op.attrs.get("recursive"):
-                every.setdefault(home, 0)
+                intervals.setdefault(home, 0)
             elif apart:
                 # Several gradients of one loop: the closest checkpoints serve all; one that wants every iteration turns them off.
-                every[home] = min(apart, every.get(home) or apart)
+                intervals[home] = min(apart, intervals.get(home) or apart)
             else:
                 plain.add(home)
-    return {home: apart for home, apart in every.items() if home not in plain}
+    return {home: apart for home, apart in intervals.items() if home not in plain}
 
 
 def names_around(block: Block, saved: Mapping[int, frozenset[str]]) -> list[str]:
@@ -180,11 +180,11 @@ def unchanged(program: Program, known: list[Facts]) -> bool:
     """Whether these are the facts of the program. Each run asks that, so that lists are compared whole."""
     if len(program.blocks) != len(known):
         return False
-    for block, then in zip(program.blocks, known, strict=True):
-        if block.ops != then.ops or list(map(_of_operator, block.ops)) != then.operators:
+    for block, record in zip(program.blocks, known, strict=True):
+        if block.ops != record.ops or list(map(_of_operator, block.ops)) != record.operators:
             return False
         # Whole lists are compared in C, which for programs of thousands of operators takes a fraction of a loop in Python.
-        if list(map(_of_variable, block.vars.values())) != then.variables or list(block.vars) != then.names:
+        if list(map(_of_variable, block.vars.values())) != record.variables or list(block.vars) != record.names:
             return False
     return True
 

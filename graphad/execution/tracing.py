@@ -71,8 +71,10 @@ class Value:
         """Whether both are arrays of one type, laid out in one way."""
         if not (self.static and other.static):
             return False
-        one, two = self.example, other.example
-        return bool(one.shape == two.shape and one.dtype == two.dtype and self.in_order and other.in_order)
+        own_example, other_example = self.example, other.example
+        return bool(
+            own_example.shape == other_example.shape and own_example.dtype == other_example.dtype and self.in_order and other.in_order
+        )
 
 
 @dataclass
@@ -146,9 +148,9 @@ class Trace:
         """Forget what has been noted since a mark."""
         del self.calls[mark[0] :]
         # Dictionaries are in the order of insertion, and entries are only added: the last ones are those since the mark.
-        for known, count in ((self.views, mark[1]), (self.small, mark[2])):
-            while len(known) > count:
-                known.popitem()
+        for table, count in ((self.views, mark[1]), (self.small, mark[2])):
+            while len(table) > count:
+                table.popitem()
 
     def constant(self, array: Tensor) -> Value:
         """A value that is the same in every run."""
@@ -167,14 +169,14 @@ class Trace:
         # Common subexpressions: views cost nothing to keep; of small results one is kept rather than computed twice. Large ones may be
         # computed twice, which needs less memory.
         key = (form, *map(id, args))
-        known = self.views if base is not None else self.small
-        if key in known:
-            return known[key]
+        table = self.views if base is not None else self.small
+        if key in table:
+            return table[key]
         result = Value(example, static=True, base=base)
         if base is not None:
             options = {}
         if base is not None or (example.nbytes <= SMALL and options.get("pure", True)):
-            known[key] = result
+            table[key] = result
         self.calls.append(Call(form, tuple(args), (result,), what=self.what, line=self.line, op=self.op, **options))
         return result
 
@@ -369,26 +371,28 @@ class Traced(Tracer):
             return self._into(ufunc, method, inputs, out, options)
         if ufunc.nout != 1 or method not in ("__call__", "reduce") or not set(options) <= {"axis", "dtype", "keepdims", "initial"}:
             raise Untraceable(f"{ufunc.__name__} with {method} or options")
-        options = {name: each for name, each in options.items() if each is not np._NoValue and not (name == "keepdims" and not each)}
-        values = [self.operand(each) for each in inputs]
+        options = {
+            name: option for name, option in options.items() if option is not np._NoValue and not (name == "keepdims" and not option)
+        }
+        values = [self.operand(operand) for operand in inputs]
         # x * 1.0 is x, bit for bit (IEEE 754); gradients make many such products.
         if method == "__call__" and ufunc.signature is None:
-            if (same := _unchanged(ufunc, values)) is not None:
-                return Traced(self.trace, same)
+            if (identity := _unchanged(ufunc, values)) is not None:
+                return Traced(self.trace, identity)
             values = _narrowed(ufunc, values)
         numbers = [value.example for value in values]
         if method == "reduce":
-            shown = "".join(f", {name}={_option_text(each)}" for name, each in options.items())
-            form, example = f"{functions_name(ufunc, self.trace)}.reduce({{0}}{shown}", ufunc.reduce(numbers[0], **options)
+            option_texts = "".join(f", {name}={_option_text(option)}" for name, option in options.items())
+            form, example = f"{functions_name(ufunc, self.trace)}.reduce({{0}}{option_texts}", ufunc.reduce(numbers[0], **options)
         elif options:
             raise Untraceable(f"{ufunc.__name__} with options")
         else:
             places = ", ".join(f"{{{i}}}" for i in range(len(values)))
             form, example = f"{functions_name(ufunc, self.trace)}({places}", ufunc(*numbers)
         # ``out=`` is possible where the plan's arrays, which are in order, are laid out as numpy would lay out the result.
-        ordered = self._ordered(values, np.asarray(example)) and not any(each is None for each in numbers)
+        is_ordered = self._ordered(values, np.asarray(example)) and not any(number is None for number in numbers)
         plain = method == "__call__" and ufunc.signature is None
-        return self.made(form + ")", values, example, into=form + ", out={out})" if ordered else "", in_place=plain, elementwise=plain)
+        return self.made(form + ")", values, example, into=form + ", out={out})" if is_ordered else "", in_place=plain, elementwise=plain)
 
     def _ordered(self, values: Sequence[Value], example: Array) -> bool:
         """Whether a new result is laid out in order, so that an array that is there can take its place."""
@@ -398,8 +402,8 @@ class Traced(Tracer):
         """An operation in place: on an array of the kernel's own that nothing else shows it is a new value under its name."""
         # In the trace there are no changes, only new values: that is right only if no view shows the old array, or nothing else has it.
         target = out[0] if isinstance(out, tuple) else out
-        shared = isinstance(target, Traced) and any(view.root is target.value.root for view in self.trace.views.values())
-        if not isinstance(target, Traced) or not target.fresh or shared:
+        is_shared = isinstance(target, Traced) and any(view.root is target.value.root for view in self.trace.views.values())
+        if not isinstance(target, Traced) or not target.fresh or is_shared:
             raise Untraceable("an operation in place")
         result = self.__array_ufunc__(ufunc, method, *inputs, **options)
         if result.dtype != target.dtype or result.shape != target.shape or result.value.in_order != target.value.in_order:
@@ -461,7 +465,7 @@ def _listed(numbers: Sequence[int]) -> str:
 
 def _index_text(part: Tensor) -> str:
     if isinstance(part, slice):
-        ends = [("" if each is None else str(int(each))) for each in (part.start, part.stop)]
+        ends = [("" if bound is None else str(int(bound))) for bound in (part.start, part.stop)]
         return ":".join(ends) + ("" if part.step is None else f":{int(part.step)}")
     return "..." if part is Ellipsis else "None" if part is None else str(int(part))
 
@@ -473,7 +477,7 @@ def _option_text(option: Tensor) -> str:
         return f"float('{option}')"
     if isinstance(option, np.dtype | type):
         return repr(np.dtype(option).name)
-    return repr(tuple(int(each) for each in option)) if isinstance(option, tuple | list) else repr(option)
+    return repr(tuple(int(number) for number in option)) if isinstance(option, tuple | list) else repr(option)
 
 
 def _reducing(ufunc: np.ufunc) -> Function:
@@ -494,8 +498,8 @@ def _reduced_extreme(ufunc: np.ufunc) -> Function:
 def _where(tracer: Traced, condition: Tensor, *others: Tensor) -> Tensor:
     if len(others) != 2:
         raise Untraceable("where of a condition alone")
-    values = [tracer.operand(each) for each in (condition, *others)]
-    numbers = [each.value.example if isinstance(each, Traced) else each for each in (condition, *others)]
+    values = [tracer.operand(part) for part in (condition, *others)]
+    numbers = [part.value.example if isinstance(part, Traced) else part for part in (condition, *others)]
     example = np.where(*numbers)
     # Two copies with a mask write into the output; ``np.where`` has no ``out=``.
     shapes = {value.example.shape for value in values if isinstance(value.example, np.ndarray) and value.example.ndim}
@@ -508,7 +512,7 @@ def _joining(function: Function) -> Function:
     def handler(tracer: Traced, arrays: Sequence[Tensor], axis: int = 0, **options: Tensor) -> Tensor:
         if options:
             raise Untraceable("options")
-        values = [tracer.operand(each) for each in arrays]
+        values = [tracer.operand(array) for array in arrays]
         example = function([value.example for value in values], axis=axis)
         places = ", ".join(f"{{{i}}}" for i in range(len(values)))
         form = f"np.{function.__name__}(({places},), axis={int(axis)}"
@@ -519,7 +523,7 @@ def _joining(function: Function) -> Function:
 
 
 def _dot(tracer: Traced, x: Tensor, y: Tensor) -> Tensor:
-    values = [tracer.operand(each) for each in (x, y)]
+    values = [tracer.operand(matrix) for matrix in (x, y)]
     if any(value.example.ndim != 2 for value in values):
         raise Untraceable("a product of other than matrices")
     example = np.dot(*(value.example for value in values))
@@ -530,16 +534,16 @@ def _dot(tracer: Traced, x: Tensor, y: Tensor) -> Tensor:
 def _clip(tracer: Traced, x: Tensor, low: Tensor = None, high: Tensor = None) -> Tensor:
     values = [tracer.operand(x)]
     texts = []
-    for each in (low, high):
-        if isinstance(each, Traced | np.ndarray | np.generic):
+    for bound in (low, high):
+        if isinstance(bound, Traced | np.ndarray | np.generic):
             texts.append(f"{{{len(values)}}}")
-            values.append(tracer.operand(each))
+            values.append(tracer.operand(bound))
         else:
-            texts.append(_option_text(each))
-    example = np.clip(*(each.value.example if isinstance(each, Traced) else each for each in (x, low, high)))
+            texts.append(_option_text(bound))
+    example = np.clip(*(bound.value.example if isinstance(bound, Traced) else bound for bound in (x, low, high)))
     form = f"np.clip({{0}}, {', '.join(texts)}"
-    ordered = bool(example.flags.c_contiguous)
-    return tracer.made(form + ")", values, example, into=form + ", out={out})" if ordered else "", in_place=True, elementwise=True)
+    is_ordered = bool(example.flags.c_contiguous)
+    return tracer.made(form + ")", values, example, into=form + ", out={out})" if is_ordered else "", in_place=True, elementwise=True)
 
 
 def _broadcast(tracer: Traced, x: Traced, shape: Tensor) -> Tensor:
@@ -566,8 +570,8 @@ def _moved(tracer: Traced, x: Traced, source: Tensor, destination: Tensor) -> Te
     sources = [int(s) % x.ndim for s in (source if isinstance(source, list | tuple) else [source])]
     targets = [int(t) % x.ndim for t in (destination if isinstance(destination, list | tuple) else [destination])]
     order = [i for i in range(x.ndim) if i not in sources]
-    for target, each in sorted(zip(targets, sources, strict=True)):
-        order.insert(target, each)
+    for target, axis in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, axis)
     return x.transpose(order)
 
 
