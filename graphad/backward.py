@@ -139,9 +139,9 @@ def _gradient_of(graph: Graph, grad_ops: GradOps, name: str) -> Value | None:
     gradient = grad_ops.gradient.get(source_value(graph, name))
     if gradient is None or not gradient.writers:
         return None
-    for other in graph.versions(gradient.name):
-        if other is not gradient:
-            graph.rename(other, graph.values.numbered(gradient.name, "{}_{}"))
+    for version in graph.versions(gradient.name):
+        if version is not gradient:
+            graph.rename(version, graph.values.numbered(gradient.name, "{}_{}"))
     return gradient
 
 
@@ -157,19 +157,19 @@ def _why_not(graph: Graph, name: str, loss: str, no_grad: Names) -> str:
     if not graph.versions(name):
         return "no operator reads it"
     start, target = source_value(graph, name), graph.value(loss)
-    if cut := _cut(start, no_grad):
-        return cut
+    if reason := _cut(start, no_grad):
+        return reason
     # What depends on the value and leads to the loss, as networkx sees the graph; along it the first cut is the reason.
     way = (nx.descendants(graph, start) | {start}) & (nx.ancestors(graph, target) | {target})
     if target not in way:
         return f"it is not on the path: no operator that reads it leads to {loss!r}"
     for op in (op for op in graph.ordered_ops() if op in way):
         for value in (v for v in op.reads() if v in way):
-            if cut := _cut_between(op, value, way):
-                return f"the way to the loss is cut by {cut}"
+            if reason := _cut_between(op, value, way):
+                return f"the way to the loss is cut by {reason}"
         for out in (v for v in op.writes() if v in way):
-            if cut := _cut(out, no_grad):
-                return f"the way to the loss is cut by {cut}"
+            if reason := _cut(out, no_grad):
+                return f"the way to the loss is cut by {reason}"
     return "the way to the loss is cut by operators without gradient"
 
 

@@ -92,20 +92,20 @@ class _Pairing:
         old_of = {new: old for y, x in partners.items() for old, new in _outputs(x, y)} | {new: old for old, new in _inputs(a, b)}
         self.difference.ops |= pairs
         self.difference.values |= {old: new for new, old in old_of.items()}
-        same = {y for y, x in partners.items() if _look(x) == _look(y) and [*x.reads()] == [old_of.get(value) for value in y.reads()]}
-        self.difference.removed += [x for x in a.ops if pairs.get(x) not in same]
-        self.difference.added += [y for y in b.ops if y not in same]
+        equal_ops = {y for y, x in partners.items() if _look(x) == _look(y) and [*x.reads()] == [old_of.get(value) for value in y.reads()]}
+        self.difference.removed += [x for x in a.ops if pairs.get(x) not in equal_ops]
+        self.difference.added += [y for y in b.ops if y not in equal_ops]
 
 
 def _inputs(a: Graph, b: Graph) -> Iterator[tuple[Value, Value]]:
     """The inputs of both: paired by name, the others in order where the types agree."""
     by_name = {value.name: value for value in b.inputs}
     left_a = [value for value in a.inputs if value.name not in by_name]
-    known = {value.name for value in a.inputs}
-    left_b = [value for value in b.inputs if value.name not in known]
+    names = {value.name for value in a.inputs}
+    left_b = [value for value in b.inputs if value.name not in names]
     yield from ((value, by_name[value.name]) for value in a.inputs if value.name in by_name)
     for value in left_a:
-        partner = next((other for other in left_b if other.type == value.type), None)
+        partner = next((candidate for candidate in left_b if candidate.type == value.type), None)
         if partner is not None:
             left_b.remove(partner)
             yield value, partner
@@ -136,18 +136,18 @@ def _paired(a: Graph, b: Graph) -> Iterator[tuple[Op, Op]]:
     # are paired by longest common subsequences: what was rewritten stays next to what it replaces.
     cones_a = _cones(a, {old: f"given {i}" for i, (old, _) in enumerate(_inputs(a, b))})
     cones_b = _cones(b, inputs)
-    waiting: dict[str, list[Op]] = {}
+    ops_by_cone: dict[str, list[Op]] = {}
     for op, cone in cones_b.items():
-        waiting.setdefault(cone, []).append(op)
-    left_a, taken = [], set()
+        ops_by_cone.setdefault(cone, []).append(op)
+    left_a, partners = [], set()
     for op, cone in cones_a.items():
-        if waiting.get(cone):
-            partner = waiting[cone].pop(0)
-            taken.add(partner)
+        if ops_by_cone.get(cone):
+            partner = ops_by_cone[cone].pop(0)
+            partners.add(partner)
             yield op, partner
         else:
             left_a.append(op)
-    yield from _in_sequence(left_a, [op for op in b.ops if op not in taken])
+    yield from _in_sequence(left_a, [op for op in b.ops if op not in partners])
 
 
 def _in_sequence(left: Sequence[Op], right: Sequence[Op]) -> Iterator[tuple[Op, Op]]:
@@ -157,8 +157,8 @@ def _in_sequence(left: Sequence[Op], right: Sequence[Op]) -> Iterator[tuple[Op, 
         matcher = difflib.SequenceMatcher(None, [key(op) for op in left], [key(op) for op in right], autojunk=False)
         pairs = [(left[i + k], right[j + k]) for i, j, n in matcher.get_matching_blocks() for k in range(n)]
         yield from pairs
-        matched = {op for pair in pairs for op in pair}
-        left, right = [op for op in left if op not in matched], [op for op in right if op not in matched]
+        pair_members = {op for pair in pairs for op in pair}
+        left, right = [op for op in left if op not in pair_members], [op for op in right if op not in pair_members]
 
 
 def _look(op: Op) -> str:
@@ -172,8 +172,8 @@ def _cones(graph: Graph, inputs: Mapping[Value, str]) -> dict[Op, str]:
     cones: dict[Op, str] = {}
     for op in graph.ordered_ops():
         reads = [digests.get(value, f"unpaired {value.name}") for value in op.reads()]
-        nested = [_body(inner) for inner in op.graphs.values()]
-        cones[op] = _digest([_look(op), *reads, *nested])
+        bodies = [_body(inner) for inner in op.graphs.values()]
+        cones[op] = _digest([_look(op), *reads, *bodies])
         for i, value in enumerate(op.writes()):
             digests[value] = f"{cones[op]} {i}"
     return cones

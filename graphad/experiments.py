@@ -158,7 +158,9 @@ def experiment(
         raise InvalidValue("experiment compares variants; there is none")
     setting = _Setting(program, feed, fetch_list, _started(program, startup, scope), repeat, executor)
     setups = {name: _made(name, variant, program, setting.names) for name, variant in variants.items()}
-    rows = {name: {text: setting.measured(text, graph, changed) for text in names} for name, (graph, changed, _) in setups.items()}
+    rows = {
+        name: {text: setting.measured(text, graph, program_after) for text in names} for name, (graph, program_after, _) in setups.items()
+    }
     return Experiment(rows, {name: report for name, (_, _, report) in setups.items()}, tuple(names))
 
 
@@ -167,8 +169,8 @@ def _made(
 ) -> tuple[Graph, Program, Report | None]:
     """The graph of a variant, its program, and what the pipeline did."""
     if callable(variant) and not isinstance(variant, Pass):
-        changed = variant(program)
-        return lower(changed, fetch), changed, None
+        result = variant(program)
+        return lower(result, fetch), result, None
     if not isinstance(variant, Pass | str | None):
         raise InvalidType(f"variant {name!r} is a pipeline, its text, a function or None, not {variant!r}")
     graph = lower(program, fetch)
@@ -208,8 +210,8 @@ class _Setting:
             raise InvalidValue("feed is arrays by name, or a list of at least one such minibatch")
         if repeat < 1:
             raise InvalidValue(f"repeat is 1 or more, not {repeat}")
-        requested = _requested(program) if fetch is None else [fetch] if isinstance(fetch, str | Variable) else list(fetch)
-        self.names = [variable.name if isinstance(variable, Variable) else str(variable) for variable in requested]
+        variables = _requested(program) if fetch is None else [fetch] if isinstance(fetch, str | Variable) else list(fetch)
+        self.names = [variable.name if isinstance(variable, Variable) else str(variable) for variable in variables]
         self.start, self.repeat, self.executor = start, repeat, executor
         sizes = [np.shape(array)[0] for array in self.feeds[0].values() if np.ndim(array)]
         self.batch = max(sizes, default=1)
@@ -249,8 +251,8 @@ class _Setting:
     def _memory(self, program: Program) -> float:
         executor = self.executor()
         self._run(program, executor)
-        traced = tracemalloc.is_tracing()
-        if not traced:
+        is_traced = tracemalloc.is_tracing()
+        if not is_traced:
             tracemalloc.start()
         try:
             tracemalloc.reset_peak()
@@ -258,7 +260,7 @@ class _Setting:
             self._run(program, executor)
             return tracemalloc.get_traced_memory()[1] - before
         finally:
-            if not traced:
+            if not is_traced:
                 tracemalloc.stop()
 
 

@@ -76,8 +76,8 @@ def embedding(
     (-1, 1, 4)
     """
     ids = checked_input("embedding", input)
-    kept = len(ids.shape) > 1 and ids.shape[-1] == 1
-    return layers.embedding(ids.unsqueeze(-1) if kept else ids, size, is_sparse, is_distributed, padding_idx, param_attr, dtype)
+    has_unit_axis = len(ids.shape) > 1 and ids.shape[-1] == 1
+    return layers.embedding(ids.unsqueeze(-1) if has_unit_axis else ids, size, is_sparse, is_distributed, padding_idx, param_attr, dtype)
 
 
 @layer
@@ -90,8 +90,8 @@ def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Va
     (-1, 1, 10)
     """
     labels = checked_input("one_hot", input)
-    kept = len(labels.shape) > 1 and labels.shape[-1] == 1
-    return layers.one_hot(labels.unsqueeze(-1) if kept else labels, depth, allow_out_of_range)
+    has_unit_axis = len(labels.shape) > 1 and labels.shape[-1] == 1
+    return layers.one_hot(labels.unsqueeze(-1) if has_unit_axis else labels, depth, allow_out_of_range)
 
 
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
@@ -137,10 +137,10 @@ class DataFeeder:
 
 
 def _stacked(var: Variable, values: list[object]) -> Array:
-    stacked = np.array(values, dtype=var.dtype)
-    one = tuple(var.shape[1:])
-    fits = -1 not in one and stacked.size == len(values) * int(np.prod(one))
-    return stacked.reshape(len(values), *one) if fits else stacked
+    array = np.array(values, dtype=var.dtype)
+    row_shape = tuple(var.shape[1:])
+    has_shape = -1 not in row_shape and array.size == len(values) * int(np.prod(row_shape))
+    return array.reshape(len(values), *row_shape) if has_shape else array
 
 
 # -- namespaces, spelt as Fluid spells them ------------------------------------------------------

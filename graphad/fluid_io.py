@@ -61,10 +61,10 @@ def _read_one(path: Path, data: bytes) -> Array:
 
 def _chosen(program: Program, vars: Sequence[Variable | str] | None = None, predicate: Chosen | None = None) -> Mapping[str, Variable]:
     if vars is not None:
-        found = [var if isinstance(var, Variable) else program.global_block().var(var) for var in vars]
-        return {var.name: var for var in found}
-    known = kept_variables(program)
-    return {name: var for name, var in known.items() if predicate is None or predicate(var)}
+        variables = [var if isinstance(var, Variable) else program.global_block().var(var) for var in vars]
+        return {var.name: var for var in variables}
+    candidates = kept_variables(program)
+    return {name: var for name, var in candidates.items() if predicate is None or predicate(var)}
 
 
 def _save(dirname: PathLike, chosen: Iterable[str], filename: str | None) -> None:
@@ -160,10 +160,10 @@ def save_inference_model(
 
 def _read_first(program: Program) -> Iterator[str]:
     """What the operators read that none before has written."""
-    written: set[str] = set()
+    results: set[str] = set()
     for op in program.global_block().ops:
-        yield from (name for name in op.input_names() if name not in written)
-        written.update(op.output_names())
+        yield from (name for name in op.input_names() if name not in results)
+        results.update(op.output_names())
 
 
 def load_inference_model(

@@ -75,9 +75,9 @@ def ensure_plugins() -> None:
 
 def _load(point: EntryPoint) -> bool:
     try:
-        loaded = point.load()
-        if not isinstance(loaded, ModuleType) and callable(loaded) and not isinstance(loaded, type):
-            loaded()
+        plugin = point.load()
+        if not isinstance(plugin, ModuleType) and callable(plugin) and not isinstance(plugin, type):
+            plugin()
     except Exception as error:
         warnings.warn(f"entry point {point.name} = {point.value} of {point.group} was not loaded: {error!r}", RuntimeWarning, stacklevel=4)
         return False

@@ -122,16 +122,16 @@ def train(
     program, run = cost.block.program, executor or Executor()
     _check_optimized(program, cost)
     names = _feed_names(program, feed_list)
-    shown = dict(metrics or {})
+    metrics_by_label = dict(metrics or {})
     run.run(program.startup or default_startup_program(), scope=scope)
-    history = History(metrics={label: [] for label in shown})
+    history = History(metrics={label: [] for label in metrics_by_label})
     start = perf_counter()
     with _progress(progress) as bar:
         for epoch in range(epochs):
             task = bar.add_task(f"epoch {epoch + 1}/{epochs}", total=_length(reader), status="")
             steps = len(history.cost)
             for feed in _feeds(reader, names):
-                values = run.run(program, feed=feed, fetch_list=[cost, *shown.values()], scope=scope)
+                values = run.run(program, feed=feed, fetch_list=[cost, *metrics_by_label.values()], scope=scope)
                 _note(history, values)
                 bar.update(task, advance=1, status=_status(history))
             bar.update(task, total=bar.tasks[task].completed)
@@ -159,11 +159,11 @@ def data_variables(program: Program) -> list[Variable]:
     """The variables a program is fed: read before any operator writes them, and not persistable; in the order of their making."""
     block = program.global_block()
     written_names: set[str] = set()
-    fed: set[str] = set()
+    read_names: set[str] = set()
     for op in block.ops:
-        fed.update(name for name in op.input_names() if name not in written_names)
+        read_names.update(name for name in op.input_names() if name not in written_names)
         written_names.update(op.output_names())
-    return [var for name, var in block.vars.items() if name in fed and not var.persistable]
+    return [var for name, var in block.vars.items() if name in read_names and not var.persistable]
 
 
 def _feeds(reader: Reader, names: Sequence[str]) -> Iterator[Mapping[str, object]]:
@@ -193,8 +193,8 @@ def _note(history: History, values: Sequence[Array]) -> None:
 
 
 def _status(history: History) -> str:
-    shown = {"cost": history.cost, **history.metrics}
-    return "  ".join(f"{label} {history.recent(values):.4f}" for label, values in shown.items())
+    series = {"cost": history.cost, **history.metrics}
+    return "  ".join(f"{label} {history.recent(values):.4f}" for label, values in series.items())
 
 
 def _progress(shown: bool) -> Progress:

@@ -47,9 +47,9 @@ class Extent(int):
     text: str
 
     def __new__(cls, name: str) -> Extent:
-        known = _EXTENTS.get(name)
-        if known is not None:
-            return known
+        existing = _EXTENTS.get(name)
+        if existing is not None:
+            return existing
         if not isinstance(name, str):
             raise InvalidType(f"the name of an extent is a string, not {name!r}")
         if not name:
@@ -184,8 +184,8 @@ def joined_shape(a: Shape, b: Shape) -> Shape | None:
     """
     if len(a) != len(b):
         return None
-    joined = tuple(map(joined_extent, a, b))
-    return None if None in joined else joined  # type: ignore[return-value]
+    extents = tuple(map(joined_extent, a, b))
+    return None if None in extents else extents  # type: ignore[return-value]
 
 
 def broadcast_extent(a: int, b: int) -> int | None:
@@ -208,8 +208,8 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     rank = max(map(len, shapes))
     result: Shape = (1,) * rank
     for shape in shapes:
-        padded = (1,) * (rank - len(shape)) + tuple(shape)
-        extents = [broadcast_extent(a, b) for a, b in zip(result, padded, strict=True)]
+        full_shape = (1,) * (rank - len(shape)) + tuple(shape)
+        extents = [broadcast_extent(a, b) for a, b in zip(result, full_shape, strict=True)]
         if None in extents:
             raise ShapeError("shapes " + " and ".join(str(list(s)) for s in shapes) + " do not broadcast together")
         result = tuple(e for e in extents if e is not None)

@@ -110,8 +110,8 @@ def arrays(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            return dict(stored)
+        with np.load(path, allow_pickle=False) as archive:
+            return dict(archive)
     except ValueError as error:
         raise InvalidValue(f"{path} holds no arrays that can be read: {error}") from None
 

@@ -73,7 +73,7 @@ def run_check(args: argparse.Namespace) -> int:
         return refused(error)
     try:
         with _stopped_by_signals():
-            checked = testing.check_pass(
+            report = testing.check_pass(
                 args.pipeline,
                 examples=args.examples,
                 seconds=args.seconds,
@@ -96,7 +96,7 @@ def run_check(args: argparse.Namespace) -> int:
     except KeyboardInterrupt as interrupt:
         print(f"{args.pipeline}: {getattr(interrupt, 'checked', 'interrupted')}")
         return INTERRUPTED
-    print(f"{args.pipeline}: {checked}")
+    print(f"{args.pipeline}: {report}")
     return FINE
 
 

@@ -96,10 +96,10 @@ class Gallery:
     def __call__(self, pass_: Pass, graph: Graph, step: Step) -> None:
         """Observe a pass."""
         self.steps.append(step)
-        now = set(graph.nodes)
-        new = set(graph.analyses[OpPath].ops) if not self.known else now - self.known
+        nodes = set(graph.nodes)
+        new = set(graph.analyses[OpPath].ops) if not self.known else nodes - self.known
         means = "new in this pass" if self.known else "on the way to the cost"
-        self.known = now
+        self.known = nodes
         if "optimize" not in step.name:
             self._draw(graph, step.name, new, means)
 

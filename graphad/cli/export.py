@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
     scope = Scope()
     for name, array in {**parameters, **arrays(args.params)}.items():
         scope.set(name, array)
-    missing = [var.name for var in program.all_parameters() if var.name not in scope.names()]
-    for name in missing:  # the function takes them; only their types count
+    unset = [var.name for var in program.all_parameters() if var.name not in scope.names()]
+    for name in unset:  # the function takes them; only their types count
         var = program.global_block().var(name)
         if var.shape is None or var.dtype is None or -1 in var.shape:
             raise InvalidValue(f"parameter {name!r} has no known shape: give it with --params")

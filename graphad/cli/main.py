@@ -57,8 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except GraphadError as error:
         print(f"graphad: {error}", file=sys.stderr)
     except UnicodeEncodeError as error:
-        shown = error.object[error.start : error.end]
-        print(f"graphad: standard output is {error.encoding}, which has no {shown!r}; PYTHONIOENCODING=utf-8 changes it", file=sys.stderr)
+        character = error.object[error.start : error.end]
+        print(
+            f"graphad: standard output is {error.encoding}, which has no {character!r}; PYTHONIOENCODING=utf-8 changes it", file=sys.stderr
+        )
     except BrokenPipeError:  # who reads the output has seen enough
         _forget_output()
     except OSError as error:

@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
 def last_rewrite(graph: Graph) -> str:
     """The number of rewrites, and the last one."""
     origin = graph.journal.origin
-    what = "" if origin is None else f"; the last: rule {origin.rule} on " + (", ".join(a.text for a in origin.ancestors) or "the graph")
-    return f"{graph.journal.rewrites} rewrites{what}"
+    suffix = "" if origin is None else f"; the last: rule {origin.rule} on " + (", ".join(a.text for a in origin.ancestors) or "the graph")
+    return f"{graph.journal.rewrites} rewrites{suffix}"
 
 
 def _say(text: str) -> None:

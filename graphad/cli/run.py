@@ -74,8 +74,8 @@ def _on_mpi(
 ) -> list[Array] | None:
     try:
         part = _parts(program, feed, executor.size)[executor.rank]
-        own = split_arrays(program, parameters, executor.size)[executor.rank]
-        results = executor.run(program, part, list(names), _filled(Scope(), own))
+        rank_parameters = split_arrays(program, parameters, executor.size)[executor.rank]
+        results = executor.run(program, part, list(names), _filled(Scope(), rank_parameters))
     except Exception as error:
         executor.abort(error)
         raise

@@ -52,13 +52,13 @@ def run(args: argparse.Namespace) -> int:
 
 def complaints(program: Program, allow_unknown: bool = False) -> Iterator[str]:
     """What is wrong, a line or a few each, in the order of the operators."""
-    known = True
+    all_known = True
     for block in program.blocks:
         for at, op in enumerate(block.ops):
             for name in _wrong(op, allow_unknown):
-                known = False
+                all_known = False
                 yield f"block {block.idx}, operator {at}, {name}"
-    if known:
+    if all_known:
         yield from _graph(program)
 
 
@@ -69,10 +69,10 @@ def _wrong(op: Operator, allow_unknown: bool) -> Iterator[str]:
         except GraphadError as error:
             yield str(error)
             return
-    missing = [name for name in (*op.input_names(), *op.output_names()) if name != EMPTY and not op.block.has_var_recursive(name)]
-    for name in dict.fromkeys(missing):
+    undeclared_names = [name for name in (*op.input_names(), *op.output_names()) if name != EMPTY and not op.block.has_var_recursive(name)]
+    for name in dict.fromkeys(undeclared_names):
         yield f"{op.type}: the variable {name!r} is not declared"
-    if not missing:
+    if not undeclared_names:
         yield from _wrong_types(op, op.block)
 
 
@@ -83,16 +83,16 @@ def _wrong_types(op: Operator, block: Block) -> Iterator[str]:
         return
     types: dict[str, list[TensorType]] = {}
     for slot, names in op.inputs.items():
-        declared = [block.var_recursive(name).tensor_type for name in names if name != EMPTY]
-        if None in declared:
+        types_declared = [block.var_recursive(name).tensor_type for name in names if name != EMPTY]
+        if None in types_declared:
             return
-        types[slot] = [type_ for type_ in declared if type_ is not None]
+        types[slot] = [type_ for type_ in types_declared if type_ is not None]
     try:
-        inferred = definition.infer_types(types, {k: v for k, v in op.attrs.items() if k in definition.attrs})
+        types_inferred = definition.infer_types(types, {k: v for k, v in op.attrs.items() if k in definition.attrs})
     except GraphadError as error:
         yield f"{op.type}: {error}"
         return
-    for slot, inferred_types in inferred.items():
+    for slot, inferred_types in types_inferred.items():
         for name, type in zip(op.outputs.get(slot, ()), inferred_types, strict=False):
             declared_type = None if name == EMPTY else block.var_recursive(name).tensor_type
             if declared_type is not None and not _agree(declared_type, type):

@@ -43,11 +43,11 @@ def run(args: argparse.Namespace) -> int:
     if args.watch and args.program == "-":
         raise InvalidValue("--watch needs the name of a file: standard input is read once")
     if args.watch:
-        shown = _attempt(args)
+        is_written = _attempt(args)
     else:
         _write(args)
-        shown = True
-    if args.open and shown:
+        is_written = True
+    if args.open and is_written:
         webbrowser.open(args.output.resolve().as_uri())
     if args.watch:
         watch(_files(args), lambda: _attempt(args), _ticks())
@@ -101,9 +101,9 @@ def watch(paths: Sequence[Path], build: Callable[[], object], ticks: Iterator[No
     """Build again at each tick before which one of the files was changed."""
     stamps = [_stamp(path) for path in paths]
     for _ in ticks:
-        now = [_stamp(path) for path in paths]
-        if now != stamps:
-            stamps = now
+        new_stamps = [_stamp(path) for path in paths]
+        if new_stamps != stamps:
+            stamps = new_stamps
             build()
 
 

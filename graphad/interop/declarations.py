@@ -30,7 +30,7 @@ def add_block(program: Program, depths: list[int], parent: int) -> Block:
 
 def check_blocks(program: Program) -> None:
     """Refuse operators that hold a block around them, or each other's blocks; and known ones without the blocks they need."""
-    nested: list[list[int]] = [[] for _ in program.blocks]
+    inner_blocks: list[list[int]] = [[] for _ in program.blocks]
     for block in program.blocks:
         around: set[int] = set()
         for op in block.ops:
@@ -41,8 +41,8 @@ def check_blocks(program: Program) -> None:
                 around = around or {ancestor.idx for ancestor in block.chain()}
                 if inner.idx in around:
                     raise ParseError(f"operator {op.type!r} in block {block.idx} holds block {inner.idx}, which it is in")
-                nested[block.idx].append(inner.idx)
-    _check_acyclic(nested)
+                inner_blocks[block.idx].append(inner.idx)
+    _check_acyclic(inner_blocks)
 
 
 def blocks_of(op: Operator) -> Iterator[Block]:
@@ -66,15 +66,15 @@ def _check_acyclic(nested: list[list[int]]) -> None:
     for idx, inner in enumerate(nested):
         for number in inner:
             holders[number].append(idx)
-    pending = [len(inner) for inner in nested]
-    ready = [idx for idx, count in enumerate(pending) if not count]
+    counts = [len(inner) for inner in nested]
+    ready = [idx for idx, count in enumerate(counts) if not count]
     for idx in ready:
         for holder in holders[idx]:
-            pending[holder] -= 1
-            if not pending[holder]:
+            counts[holder] -= 1
+            if not counts[holder]:
                 ready.append(holder)
     if len(ready) < len(nested):
-        knot = [idx for idx, count in enumerate(pending) if count]
+        knot = [idx for idx, count in enumerate(counts) if count]
         raise ParseError(f"blocks {knot} hold each other in a circle, through the attributes of their operators")
 
 
@@ -131,8 +131,8 @@ def declare(block: Block, name: str, details: Mapping[str, object]) -> Variable:
 def _parameter(block: Block, name: str, fields: Fields) -> Parameter:
     decay = fields["decay"]
     regularizer = None if decay is None else _DECAYS[decay[0]](float(decay[1]))
-    trained = (fields["trainable"], fields["learning_rate"], regularizer, fields["need_clip"])
-    return Parameter(block, name, fields["shape"], fields["dtype"], *trained)
+    options = (fields["trainable"], fields["learning_rate"], regularizer, fields["need_clip"])
+    return Parameter(block, name, fields["shape"], fields["dtype"], *options)
 
 
 def _check(fields: Fields) -> None:

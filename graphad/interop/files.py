@@ -85,9 +85,9 @@ def read_together(folder: Path, names: Sequence[str]) -> list[bytes]:
 def read_committed(folder: Path, name: str) -> bytes:
     """The contents of one file, as of the last commit; raises as ``read_together`` does."""
     while True:
-        token, logged = _read_log(folder)
+        token, names = _read_log(folder)
         target = _target(folder, name)
-        source = _temporary(target, token) if token is not None and name in logged else target
+        source = _temporary(target, token) if token is not None and name in names else target
         try:
             return (source if source.is_file() else target).read_bytes()
         except FileNotFoundError:
@@ -162,8 +162,8 @@ def _commit(folder: Path, targets: Mapping[str, Path], token: str) -> None:
         return
     log = folder / LOG
     _write(_temporary(log, token), json.dumps({"token": token, "files": list(targets)}).encode(), log)
-    for changed in sorted({target.parent for target in targets.values()} | {folder}):
-        _flush(changed)
+    for directory in sorted({target.parent for target in targets.values()} | {folder}):
+        _flush(directory)
     os.replace(_temporary(log, token), log)
 
 
@@ -192,10 +192,10 @@ def _finish(folder: Path) -> None:
         return
     targets = [_target(folder, name) for name in files]
     for target in targets:
-        if (waiting := _temporary(target, token)).is_file():
-            os.replace(waiting, target)
-    for changed in sorted({target.parent for target in targets}):
-        _flush(changed)
+        if (temporary := _temporary(target, token)).is_file():
+            os.replace(temporary, target)
+    for directory in sorted({target.parent for target in targets}):
+        _flush(directory)
     (folder / LOG).unlink()
 
 

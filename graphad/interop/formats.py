@@ -69,10 +69,10 @@ def read_program(source: PathLike, format: str | None = None, *, allow_unknown: 
 
 def program_from(data: bytes, source: PathLike, format: str | None = None, *, allow_unknown: bool | None = None) -> Program:
     """The program in the bytes of a file; raises as ``read_program`` does."""
-    known = _named(source, format)
+    format_name = _named(source, format)
     name = "standard input" if source == STREAM else os.fspath(source)
     try:
-        return FORMATS[known or recognized(data)].read(data, name, allow_unknown)
+        return FORMATS[format_name or recognized(data)].read(data, name, allow_unknown)
     except ParseError as error:
         raise ParseError(f"{name}: {error}") from None
 
@@ -96,17 +96,17 @@ def write_program(program: Program, target: PathLike, format: str | None = None)
 
 def program_bytes(program: Program, target: PathLike, format: str | None = None) -> bytes:
     """The bytes that a program's file is to hold; ValueError as ``write_program`` raises it."""
-    known = _named(target, format) or ("text" if target == STREAM else None)
-    if known is None:
+    format_name = _named(target, format) or ("text" if target == STREAM else None)
+    if format_name is None:
         suffixes = ", ".join(suffix for item in FORMATS.values() for suffix in item.suffixes)
         raise InvalidValue(f"the name {os.fspath(target)!r} does not say in which format to write: give it one of {suffixes}, or a format")
-    return FORMATS[known].write(program)
+    return FORMATS[format_name].write(program)
 
 
 def format_of(path: PathLike) -> str | None:
     """The format that the end of a file's name says, None if it says none."""
     name = PurePath(path).name.lower()
-    return next((known for known, item in FORMATS.items() if name.endswith(item.suffixes)), None)
+    return next((format_name for format_name, item in FORMATS.items() if name.endswith(item.suffixes)), None)
 
 
 def _named(path: PathLike, format: str | None) -> str | None:
@@ -121,7 +121,7 @@ def _check_format(format: str | None) -> None:
 
 def recognized(data: bytes) -> str:
     """The format that the first bytes of a file say; ParseError if they say none."""
-    for known, pattern in _FIRST_BYTES.items():
+    for format_name, pattern in _FIRST_BYTES.items():
         if pattern.match(data):
-            return known
+            return format_name
     raise ParseError("it is empty" if not data else f"{data[:12]!r} begins neither a program's text, nor its JSON, nor its protobuf")

@@ -49,8 +49,8 @@ def _block(block: Block) -> Json:
 
 def _variable(var: Variable) -> Json:
     fields = fields_of(var)
-    changed = differing(fields, dict(DEFAULTS))
-    return {"shape": fields["shape"], "dtype": fields["dtype"], **{name: _value(value) for name, value in changed.items()}}
+    differences = differing(fields, dict(DEFAULTS))
+    return {"shape": fields["shape"], "dtype": fields["dtype"], **{name: _value(value) for name, value in differences.items()}}
 
 
 def _operator(op: Operator) -> Json:

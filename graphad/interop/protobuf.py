@@ -65,8 +65,8 @@ def _pool(format: Format) -> Any:
     file = descriptor_pb2.FileDescriptorProto(name=f"graphad/{format.package}.proto", package=format.package, syntax="proto2")
     files: dict[str, Any] = {}
     for name in sorted(format.messages, key=lambda name: name.count(".")):
-        around, _, own = name.rpartition(".")
-        files[name] = (files[around].nested_type if around else file.message_type).add(name=own)
+        around, _, simple_name = name.rpartition(".")
+        files[name] = (files[around].nested_type if around else file.message_type).add(name=simple_name)
         for line in filter(None, map(str.split, format.messages[name].splitlines())):
             _add_field(format, files[name], *line)
     pool = descriptor_pool.DescriptorPool()

@@ -36,7 +36,7 @@ def refusals(program: Program) -> dict[str, int]:
     with suppress(GraphadError):
         program = in_own_form(program)
     ops = ((op, find(op.type)) for block in program.blocks for op in block.ops)
-    return _counted(f"{op.type}: {what}" for op, row in ops if row is not None for what in _refused(op, row))
+    return _counted(f"{op.type}: {refusal}" for op, row in ops if row is not None for refusal in _refused(op, row))
 
 
 def _counted(names: Iterator[str]) -> dict[str, int]:

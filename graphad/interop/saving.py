@@ -51,10 +51,10 @@ def save(program: Program, path: PathLike, scope: object = None) -> None:
     """
     if not isinstance(program, Program):
         raise InvalidType(f"save takes a Program, not {program!r}")
-    given = getattr(scope, "arrays", scope)
-    if not isinstance(given, Mapping | None):
+    values_by_name = getattr(scope, "arrays", scope)
+    if not isinstance(values_by_name, Mapping | None):
         raise InvalidType(f"the values to save are a dict from name to array, or a Scope, not {scope!r}")
-    arrays = {name: _checked(var, (given or {}).get(name)) for name, var in kept_variables(program).items()}
+    arrays = {name: _checked(var, (values_by_name or {}).get(name)) for name, var in kept_variables(program).items()}
     values = _values_path(path)
     if values.suffix == ".npz":
         data = _npz(arrays)
@@ -76,10 +76,10 @@ def load(path: PathLike) -> Saved:
     values = _values_path(path)
     text, data = read_together(values.parent, (Path(path).name, values.name))
     program = program_from(text, path)
-    known = kept_variables(program)
+    variables = kept_variables(program)
     try:
-        arrays = _from_npz(data, known) if values.suffix == ".npz" else read_tensors(data, sorted(known))
-        check_values(known, arrays)
+        arrays = _from_npz(data, variables) if values.suffix == ".npz" else read_tensors(data, sorted(variables))
+        check_values(variables, arrays)
     except (InvalidValue, InvalidType) as error:
         raise ParseError(f"{os.fspath(values)}: {error}") from None
     return Saved(program, arrays)
@@ -98,9 +98,9 @@ def check_values(known: Mapping[str, Variable], arrays: Mapping[str, Array]) -> 
 
 
 def _check_names(known: Mapping[str, Variable], names: Collection[str]) -> None:
-    missing, unknown = sorted(known.keys() - set(names)), sorted(set(names) - known.keys())
-    if missing or unknown:
-        raise ParseError(f"the program keeps other variables than there are values for: it lacks {missing}, and has {unknown} too many")
+    absentees, unknown = sorted(known.keys() - set(names)), sorted(set(names) - known.keys())
+    if absentees or unknown:
+        raise ParseError(f"the program keeps other variables than there are values for: it lacks {absentees}, and has {unknown} too many")
 
 
 def _holds_tensor(var: Variable) -> bool:
@@ -108,10 +108,10 @@ def _holds_tensor(var: Variable) -> bool:
 
 
 def _values_path(path: PathLike) -> Path:
-    known = format_of(path)
-    if known is None or not Path(path).suffix:
+    format_name = format_of(path)
+    if format_name is None or not Path(path).suffix:
         raise InvalidValue(f"{os.fspath(path)!r} ends in none of .txt, .json and .pdmodel, so that it does not say the format")
-    return Path(path).with_suffix(".pdiparams" if known == "protobuf" else ".npz")
+    return Path(path).with_suffix(".pdiparams" if format_name == "protobuf" else ".npz")
 
 
 def _checked(var: Variable, value: object) -> Array:
@@ -126,8 +126,8 @@ def _checked(var: Variable, value: object) -> Array:
 
 def _check_type(var: Variable, extents: Sequence[int], kind: np.dtype[np.generic]) -> None:
     shape, dtype = var.declared
-    fits = shape is None or (len(shape) == len(extents) and all(e in (-1, a) for e, a in zip(shape, extents, strict=True)))
-    if not fits or (dtype is not None and dtype != kind and not (dtype in FLOATS and kind.kind == "f")):
+    has_shape = shape is None or (len(shape) == len(extents) and all(e in (-1, a) for e, a in zip(shape, extents, strict=True)))
+    if not has_shape or (dtype is not None and dtype != kind and not (dtype in FLOATS and kind.kind == "f")):
         raise InvalidValue(f"the value of {var.name!r} is {kind}{list(extents)}, but it is declared {var!r}")
 
 
@@ -147,13 +147,13 @@ _LONGEST_NAME = 60_000  # bytes; a field of 16 bits holds it
 def _npz(arrays: Mapping[str, Array]) -> bytes:
     """The archive that ``numpy.load`` reads: the same bytes for the same arrays, under any names."""
     buffer = io.BytesIO()
-    quoted = not all(map(_is_plain, arrays))
+    has_quotes = not all(map(_is_plain, arrays))
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, array in arrays.items():
             content = io.BytesIO()
             npy.write_array(content, array, allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{_quote(name) if quoted else name}.npy"), content.getvalue())
-        archive.comment = _QUOTED if quoted else b""
+            archive.writestr(zipfile.ZipInfo(f"{_quote(name) if has_quotes else name}.npy"), content.getvalue())
+        archive.comment = _QUOTED if has_quotes else b""
     return buffer.getvalue()
 
 

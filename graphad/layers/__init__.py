@@ -441,16 +441,16 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
-    recorded = import_module(f"{__name__}.recorded")
+    recording = import_module(f"{__name__}.recorded")
     home = _HOMES.get(name)
-    layer = getattr(import_module(f"{__name__}.{home}"), name) if home is not None else recorded.operator_layer(name)
+    layer = getattr(import_module(f"{__name__}.{home}"), name) if home is not None else recording.operator_layer(name)
     if layer is None:
-        absent = unavailable(name)
-        if absent is not None:
-            why, instead = absent
+        reason_and_hint = unavailable(name)
+        if reason_and_hint is not None:
+            why, instead = reason_and_hint
             raise AttributeError(f"Fluid's layer {name!r} is not here ({why}): {instead}")
-        raise AttributeError(f"no layer or operator is named {name!r}{did_you_mean(name, [*recorded.names(), *__all__])}")
-    if home is not None or recorded.is_fixed(name):
+        raise AttributeError(f"no layer or operator is named {name!r}{did_you_mean(name, [*recording.names(), *__all__])}")
+    if home is not None or recording.is_fixed(name):
         globals()[name] = layer
     return layer
 

@@ -47,11 +47,11 @@ class Touched(NamedTuple):
 
 def touched_outside(blocks: Sequence[Block]) -> Touched:
     """The names around that blocks, and the blocks in them, read and write."""
-    touched = Touched({}, {})
+    names = Touched({}, {})
     for block in blocks:
         for op in block.ops:
-            _touch(op, block, touched)
-    return touched
+            _touch(op, block, names)
+    return names
 
 
 def _touch(op: Operator, block: Block, touched: Touched) -> None:
@@ -94,12 +94,12 @@ def append_holder(
     """
     definition = REGISTRY[op_type]
     assert isinstance(definition, ControlDef)
-    touched = touched_outside([*blocks.values()])
+    names = touched_outside([*blocks.values()])
     tests = dict.fromkeys(var.name for var in condition) if isinstance(definition, LoopDef) else {}
-    result_names = [*(name for name in results if name in touched.writes), *(name for name in touched.writes if name not in results)]
+    result_names = [*(name for name in results if name in names.writes), *(name for name in names.writes if name not in results)]
     result_names = [*(name for name in result_names if name not in tests), *tests]
-    reads = [name for name in touched.reads if name not in tests]
-    reads += [n for n in result_names if n not in touched.reads and n not in tests and n not in fresh and _has_value(around, n)]
+    reads = [name for name in names.reads if name not in tests]
+    reads += [n for n in result_names if n not in names.reads and n not in tests and n not in fresh and _has_value(around, n)]
     inputs = {definition.condition: list(condition), **({definition.operands: reads} if reads else {})}
     outputs = {
         **({definition.results: result_names} if result_names else {}),
@@ -116,11 +116,11 @@ def overwrite(block: Block, key: str, moves: Sequence[tuple[Variable, Variable]]
 
     One copy a pair in an order that needs no other; where values change places in a ring, one of them is put aside.
     """
-    pending = {target.name: source.name for target, source in moves if target.name != source.name}
-    while pending:
-        target = next((name for name in pending if name not in pending.values()), None)
+    sources = {target.name: source.name for target, source in moves if target.name != source.name}
+    while sources:
+        target = next((name for name in sources if name not in sources.values()), None)
         if target is None:
-            target = next(iter(pending))
+            target = next(iter(sources))
             aside = copied(block, key, block.var_recursive(target)).name
-            pending = {name: aside if source == target else source for name, source in pending.items()}
-        block.append_op("assign", {"X": pending.pop(target)}, {"Out": target})
+            sources = {name: aside if source == target else source for name, source in sources.items()}
+        block.append_op("assign", {"X": sources.pop(target)}, {"Out": target})

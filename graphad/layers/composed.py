@@ -51,9 +51,9 @@ def lstm_unit(
     """
     if cell_t_prev is None:
         return emitted("lstm_unit", [x_t, hidden_t_prev], name, forget_bias=float(forget_bias))  # type: ignore[no-any-return]
-    joined = emitted("concat", [[checked_input("lstm_unit", x_t), checked_input("lstm_unit", hidden_t_prev)]], axis=1)
+    features = emitted("concat", [[checked_input("lstm_unit", x_t), checked_input("lstm_unit", hidden_t_prev)]], axis=1)
     size = checked_input("lstm_unit", cell_t_prev).shape[1]
-    sums = fc(joined, 4 * size, param_attr=param_attr, bias_attr=bias_attr)
+    sums = fc(features, 4 * size, param_attr=param_attr, bias_attr=bias_attr)
     cell, hidden = emitted("lstm_unit", [sums, cell_t_prev], name, forget_bias=checked_float("forget_bias", forget_bias))
     return hidden, cell
 
@@ -134,9 +134,9 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
     probabilities = checked_input("dice_loss", input)
     truth: Variable = emitted("one_hot", [checked_input("dice_loss", label)], depth=probabilities.shape[-1], dtype=probabilities.dtype)
     axes = list(range(1, probabilities.ndim))
-    both = (probabilities * truth).sum(axes)
+    intersection = (probabilities * truth).sum(axes)
     either = probabilities.sum(axes) + truth.sum(axes)
-    share: Variable = both * 2.0 / (either + epsilon)
+    share: Variable = intersection * 2.0 / (either + epsilon)
     return emitted("scale", [share.mean()], name, scale=-1.0, bias=1.0)  # type: ignore[no-any-return]
 
 
@@ -194,8 +194,8 @@ def cumsum(
     """
     along = -1 if axis is None else checked_int("layers.cumsum: axis", axis)
     tensor = checked_input("cumsum", x)
-    counted = tensor.astype("int64") if tensor.dtype == "bool" else tensor
-    return emitted("cumsum", [counted], axis=along, flatten=flatten, exclusive=bool(exclusive), reverse=bool(reverse))  # type: ignore[no-any-return]
+    numbers = tensor.astype("int64") if tensor.dtype == "bool" else tensor
+    return emitted("cumsum", [numbers], axis=along, flatten=flatten, exclusive=bool(exclusive), reverse=bool(reverse))  # type: ignore[no-any-return]
 
 
 # -- constants -----------------------------------------------------------------------------------
@@ -243,8 +243,8 @@ def arange(
 ) -> Variable:
     """The numbers from ``start`` up to ``end`` (left out) in steps; from 0 if only one bound is given. int64 unless a bound is a float."""
     first, last = (0, start) if end is None else (start, end)
-    floating = any(isinstance(variable, float) for variable in (first, last, step))
-    return range_(first, last, step, dtype or ("float32" if floating else "int64"))
+    has_floats = any(isinstance(variable, float) for variable in (first, last, step))
+    return range_(first, last, step, dtype or ("float32" if has_floats else "int64"))
 
 
 @layer
@@ -325,8 +325,8 @@ def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
     axis = x.shape.index(3) if dim is None else checked_int("layers.cross: dim", dim)
     if not -x.ndim <= axis < x.ndim or x.shape[axis] != 3:
         raise ShapeError(f"layers.cross: dim={dim} is no axis of extent 3 of {x!r}")
-    turned = [[emitted("roll", [variable], shifts=[by], axis=[axis]) for by in (-1, -2)] for variable in (x, y)]
-    (x1, x2), (y1, y2) = turned
+    rotations = [[emitted("roll", [variable], shifts=[by], axis=[axis]) for by in (-1, -2)] for variable in (x, y)]
+    (x1, x2), (y1, y2) = rotations
     return x1 * y2 - x2 * y1  # type: ignore[no-any-return]
 
 
@@ -375,8 +375,8 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
         size = -(-checked_int("index_num", index_num, 1) // shards)
         if not 0 <= checked_int("shard_id", shard_id) < shards:
             raise InvalidValue(f"shard_id={shard_id} is not below nshards={shards}")
-    ours = x // size == shard_id
-    return emitted("where", [ours, x % size, emitted("fill_any_like", [x], value=checked_int("ignore_value", ignore_value))])  # type: ignore[no-any-return]
+    is_of_shard = x // size == shard_id
+    return emitted("where", [is_of_shard, x % size, emitted("fill_any_like", [x], value=checked_int("ignore_value", ignore_value))])  # type: ignore[no-any-return]
 
 
 @layer
@@ -396,9 +396,9 @@ def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Vari
     if images.ndim != 4 or min(images.shape[1:]) < 1 or images.shape[2] % size or images.shape[3] % size:
         raise ShapeError(f"layers.space_to_depth takes [batch, channels, height, width] that {size} divides, not {images!r}")
     _, channels, height, width = images.shape
-    cut = emitted("reshape", [images], shape=[-1, channels, height // size, size, width // size, size])
-    turned = emitted("transpose", [cut], axis=[0, 3, 5, 1, 2, 4])
-    return emitted("reshape", [turned], name, shape=[-1, channels * size * size, height // size, width // size])  # type: ignore[no-any-return]
+    blocks = emitted("reshape", [images], shape=[-1, channels, height // size, size, width // size, size])
+    places_first = emitted("transpose", [blocks], axis=[0, 3, 5, 1, 2, 4])
+    return emitted("reshape", [places_first], name, shape=[-1, channels * size * size, height // size, width // size])  # type: ignore[no-any-return]
 
 
 @layer

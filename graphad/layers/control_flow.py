@@ -79,18 +79,18 @@ def write_body(
     block: Block, helper: LayerHelper, cond: Function, body: Function, loop_vars: object, carried: list[Variable], condition: Variable
 ) -> None:
     """The body, the condition on its results, and the loop variables overwritten with them."""
-    declared = [var.declared for var in carried]
-    returned = body(*nest.pack(loop_vars, carried))
-    _declare_again(carried, declared)
+    declarations = [var.declared for var in carried]
+    outputs = body(*nest.pack(loop_vars, carried))
+    _declare_again(carried, declarations)
     with at_users_line("layers.while_loop"):
-        results = _results(block, helper, returned, loop_vars, carried)
+        results = _results(block, helper, outputs, loop_vars, carried)
     test = cond(*nest.pack(loop_vars, results))
     with at_users_line("layers.while_loop"):
-        again = one_boolean("cond returns", test)
-        if None not in (again.tensor_type, condition.tensor_type) and again.shape != condition.shape:
-            raise ShapeError(f"cond returns {described(condition)} before the loop, but {described(again)} after body")
-    overwrite(block, f"{helper.name}.tmp", [*zip(carried, results, strict=True), (condition, again)])
-    _declare_again(carried, declared)
+        next_condition = one_boolean("cond returns", test)
+        if None not in (next_condition.tensor_type, condition.tensor_type) and next_condition.shape != condition.shape:
+            raise ShapeError(f"cond returns {described(condition)} before the loop, but {described(next_condition)} after body")
+    overwrite(block, f"{helper.name}.tmp", [*zip(carried, results, strict=True), (condition, next_condition)])
+    _declare_again(carried, declarations)
 
 
 def _declare_again(carried: list[Variable], declared: list[tuple[Shape | None, str | None]]) -> None:
@@ -107,8 +107,8 @@ def _results(block: Block, helper: LayerHelper, results: Any, loop_vars: Any, ca
         results = [results]
     difference = nest.difference(loop_vars, results)
     if difference is not None:
-        path, ours, theirs = difference
-        raise InvalidValue(f"body returns {theirs}, but loop_vars has {ours}{' at ' if path else ''}{nest.subscripts(path)}")
+        path, expected, actual = difference
+        raise InvalidValue(f"body returns {actual}, but loop_vars has {expected}{' at ' if path else ''}{nest.subscripts(path)}")
     checked_values("what body returns", nest.flatten(results))
     pairs = list(nest.paired(structure, results))
     for path, var, value in pairs:
@@ -122,14 +122,14 @@ def _check_kept(path: nest.Path, var: Variable, value: object) -> None:
     is_array = isinstance(value, Variable) and value.type == TENSOR_ARRAY
     old, new = var.tensor_type, value_type(value, var.tensor_type)
     dtypes = {var.declared[1], value_dtype(value, old)} - {None}
-    fits = is_array or old is None or new is None or _holds(old.shape, new.shape)
-    if fits and len(dtypes) < 2 and is_array == (var.type == TENSOR_ARRAY):
+    has_shape = is_array or old is None or new is None or _holds(old.shape, new.shape)
+    if has_shape and len(dtypes) < 2 and is_array == (var.type == TENSOR_ARRAY):
         return
-    shown = f"{value.name!r}, {described(value)}" if isinstance(value, Variable) else f"{value!r}, {new}"
+    value_text = f"{value.name!r}, {described(value)}" if isinstance(value, Variable) else f"{value!r}, {new}"
     hint = ""
     if old is not None and new is not None and len(dtypes) == 1 and len(old.shape) == len(new.shape):
         hint = "; shape_invariants, or -1 in the shape it starts with, says that an extent may change"
-    raise ShapeError(f"loop variable {path[0]}{nest.subscripts(path[1:])} is {described(var)}, but body returns {shown}{hint}")
+    raise ShapeError(f"loop variable {path[0]}{nest.subscripts(path[1:])} is {described(var)}, but body returns {value_text}{hint}")
 
 
 def _holds(shape: Shape, other: Shape) -> bool:
@@ -181,8 +181,8 @@ def _built(program: Program, branch: Branch) -> _Built:
 def _check_structures(first: _Built, second: _Built) -> None:
     difference = nest.difference(first.result, second.result)
     if difference is not None:
-        path, ours, theirs = difference
-        raise InvalidValue(f"{first.label} returns {ours}, but {second.label} returns {theirs}{_at(path)}")
+        path, left, right = difference
+        raise InvalidValue(f"{first.label} returns {left}, but {second.label} returns {right}{_at(path)}")
     for side in (first, second):
         checked_values(f"what {side.label} returns", nest.flatten(side.result))
 
@@ -197,15 +197,15 @@ def _at(path: nest.Path) -> str:
 def _merged(helper: LayerHelper, around: Block, first: tuple[_Built, object], second: tuple[_Built, object], path: nest.Path) -> Variable:
     """A variable around the branches that each of them gives its value."""
     (_, a), (_, b) = first, second
-    a_type, b_type = (value_type(x, value_type(other)) for x, other in ((a, b), (b, a)))
-    kind, declared = _joined(a, b, a_type, b_type)
-    if declared is None:
+    a_type, b_type = (value_type(x, value_type(context)) for x, context in ((a, b), (b, a)))
+    kind, declaration = _joined(a, b, a_type, b_type)
+    if declaration is None:
         sides = (f"{side.label} returns {_shown(value, t)}" for (side, value), t in ((first, a_type), (second, b_type)))
         raise ShapeError(f"{', but '.join(sides)}{_at(path)}: both must have one shape and dtype")
-    out = around.create_var(helper.main.names.generate(f"{helper.name}.tmp"), dtype=declared[1], type=kind)
+    out = around.create_var(helper.main.names.generate(f"{helper.name}.tmp"), dtype=declaration[1], type=kind)
     for (side, value), t in ((first, a_type), (second, b_type)):
         _put(side.block, out, value, t)
-    out.declare(*declared)
+    out.declare(*declaration)
     return stopped_unless_float(out)
 
 
@@ -227,8 +227,8 @@ def _joined(
         return kinds[0], None
     dtype = dtypes[0] or dtypes[1]
     if a_type is None or b_type is None:
-        known = (a_type or b_type) if kinds[0] == TENSOR_ARRAY else None
-        return kinds[0], (known and known.shape, dtype)
+        element_type = (a_type or b_type) if kinds[0] == TENSOR_ARRAY else None
+        return kinds[0], (element_type and element_type.shape, dtype)
     shape = _either(a_type.shape, b_type.shape, exact=kinds[0] == TENSOR)
     return kinds[0], None if shape is None else (shape, dtype)
 
@@ -257,9 +257,9 @@ def _shown(value: object, type: TensorType | None) -> str:
 
 
 def _check_functions(**functions: object) -> None:
-    for what, function in functions.items():
+    for label, function in functions.items():
         if not callable(function):
-            raise InvalidType(f"{what} is {function!r}; a function is expected")
+            raise InvalidType(f"{label} is {function!r}; a function is expected")
 
 
 # -- loops ---------------------------------------------------------------------------------------
@@ -306,12 +306,12 @@ def while_loop(
         shapes = checked_invariants(shape_invariants, len(values))
         helper = LayerHelper("while_loop", name)
         around = helper.main.current_block()
-        carried = [start(around, helper, i, value, shape) for i, (value, shape) in enumerate(zip(values, shapes, strict=True))]
-    condition = first_condition(around, helper, cond, nest.pack(loop_vars, carried))
+        variables = [start(around, helper, i, value, shape) for i, (value, shape) in enumerate(zip(values, shapes, strict=True))]
+    condition = first_condition(around, helper, cond, nest.pack(loop_vars, variables))
     with new_block(helper.main) as block:
-        write_body(block, helper, cond, body, loop_vars, carried, condition)
-    append_holder(around, "while", [condition], {"sub_block": block}, [var.name for var in carried], attrs={"is_test": is_test})
-    return nest.pack(loop_vars, carried)
+        write_body(block, helper, cond, body, loop_vars, variables, condition)
+    append_holder(around, "while", [condition], {"sub_block": block}, [var.name for var in variables], attrs={"is_test": is_test})
+    return nest.pack(loop_vars, variables)
 
 
 # -- branches ------------------------------------------------------------------------------------
@@ -395,13 +395,13 @@ def _checked_pairs(pairs: object) -> list[tuple[Variable, Function]]:
 
 def _chosen(layer: str, branches: Sequence[tuple[Variable | None, Branch]], default: Function | None, name: str | None) -> Any:
     """The first branch whose test holds; the last one if none does and there is no default."""
-    *tested, (test, last) = branches if default is None else [*branches, (None, Branch("default", default))]
-    if not tested:
+    *tests, (test, last) = branches if default is None else [*branches, (None, Branch("default", default))]
+    if not tests:
         return last.function() if last.function else None
-    (test, first), *rest = tested
+    (test, first), *rest = tests
     assert test is not None
-    following = rest[0][1].label if rest else last.label
-    otherwise = Branch(following, partial(_chosen, layer, [*rest, (None, last)], None, name))
+    next_label = rest[0][1].label if rest else last.label
+    otherwise = Branch(next_label, partial(_chosen, layer, [*rest, (None, last)], None, name))
     return branched(layer, LayerHelper("cond", name), test, first, otherwise)
 
 

@@ -43,14 +43,14 @@ def iou_similarity(x: Variable, y: Variable, box_normalized: bool = True, name: 
     """
     first, second = _boxes("iou_similarity", x), _boxes("iou_similarity", y)
     pixel = 0.0 if checked_flag("layers.iou_similarity: box_normalized", box_normalized) else 1.0
-    ours, theirs = _corners(first), [emitted("transpose", [variable], axis=[1, 0]) for variable in _corners(second)]
+    first_corners, second_corners = _corners(first), [emitted("transpose", [variable], axis=[1, 0]) for variable in _corners(second)]
     sides = []
     for low, high in ((0, 2), (1, 3)):
-        start = emitted("elementwise_max", [ours[low], theirs[low]])
-        sides.append(emitted("relu", [emitted("elementwise_min", [ours[high], theirs[high]]) - start + pixel]))
-    both = sides[0] * sides[1]
-    areas = [(box[2] - box[0] + pixel) * (box[3] - box[1] + pixel) for box in (ours, theirs)]
-    return emitted("elementwise_div", [both, areas[0] + areas[1] - both], name)  # type: ignore[no-any-return]
+        start = emitted("elementwise_max", [first_corners[low], second_corners[low]])
+        sides.append(emitted("relu", [emitted("elementwise_min", [first_corners[high], second_corners[high]]) - start + pixel]))
+    intersections = sides[0] * sides[1]
+    areas = [(box[2] - box[0] + pixel) * (box[3] - box[1] + pixel) for box in (first_corners, second_corners)]
+    return emitted("elementwise_div", [intersections, areas[0] + areas[1] - intersections], name)  # type: ignore[no-any-return]
 
 
 @layer
@@ -165,10 +165,10 @@ def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
 def _extents(layer: str, **images: object) -> list[tuple[int, int]]:
     """Height and width of feature maps and images."""
     sizes = []
-    for what, value in images.items():
+    for label, value in images.items():
         shape = checked_input(layer, value).shape
         if len(shape) != 4 or min(shape[2:]) < 1:
-            raise ShapeError(f"layers.{layer}: {what} is [batch, channels, height, width] with known height and width, not {value!r}")
+            raise ShapeError(f"layers.{layer}: {label} is [batch, channels, height, width] with known height and width, not {value!r}")
         sizes.append((shape[2], shape[3]))
     return sizes
 
@@ -233,7 +233,7 @@ def _ratios(ratios_: list[float], flip: bool) -> list[float]:
     """1 and the ratios, each once."""
     ratios = [1.0]
     for item in ratios_:
-        if all(abs(item - known) >= 1e-6 for known in ratios):
+        if all(abs(item - ratio) >= 1e-6 for ratio in ratios):
             ratios += [item, 1.0 / item] if flip else [item]
     return ratios
 

@@ -133,7 +133,7 @@ class MultivariateNormalDiag:
         """How far the distribution is from another one, in nats."""
         if not isinstance(other, MultivariateNormalDiag):
             raise InvalidType(f"MultivariateNormalDiag.kl_divergence takes another one, not {other!r}")
-        ours, theirs = self._variances(), other._variances()
+        variances, other_variances = self._variances(), other._variances()
         away = other.loc - self.loc
-        parts = (ours / theirs).sum() + (away.square() / theirs).sum()
-        return (parts - float(self.width) + theirs.log().sum() - ours.log().sum()) * 0.5
+        parts = (variances / other_variances).sum() + (away.square() / other_variances).sum()
+        return (parts - float(self.width) + other_variances.log().sum() - variances.log().sum()) * 0.5

@@ -146,9 +146,9 @@ class IfElse:
             if not self._outputs[side]:
                 raise InvalidValue("Must set output inside block: call output(...) in true_block and in false_block")
         read_names = touched_outside([block]).reads
-        captured = [parts[side] for _, parts in self._parts.values() if parts[side].name in read_names]
+        parts_read = [parts[side] for _, parts in self._parts.values() if parts[side].name in read_names]
         if side:
-            condition, is_scalar = captured[0] if captured else self._split(self.cond)[side], False
+            condition, is_scalar = parts_read[0] if parts_read else self._split(self.cond)[side], False
         else:
             condition, is_scalar = self._has_rows_or_batch_is_empty(), True
         names = [out.name for out in self._outputs[side]]
@@ -216,7 +216,7 @@ class IfElse:
             if counts[0] != counts[1]:
                 raise InvalidValue(f"The output side must be same: true_block has {counts[0]} outputs, false_block {counts[1]}")
         with atomic():
-            return [self._merged(ours, theirs) for ours, theirs in zip(*self._outputs, strict=True)]
+            return [self._merged(true_out, false_out) for true_out, false_out in zip(*self._outputs, strict=True)]
 
     def _merged(self, ours: Variable, theirs: Variable) -> Variable:
         block, name = self._around.program.current_block(), self._generate("tmp")
@@ -401,8 +401,8 @@ class StaticRNN:
                     step = self._step = _Step(name, around, block, index)
                     yield
                     condition = self._complete(step)
-                carried = [*step.memories, index.name, *(array.name for array in step.outputs)]
-                append_holder(around, "while", [condition], {"sub_block": block}, carried, attrs={"is_test": False})
+                result_names = [*step.memories, index.name, *(array.name for array in step.outputs)]
+                append_holder(around, "while", [condition], {"sub_block": block}, result_names, attrs={"is_test": False})
                 results = [self._stacked(step, array) for array in step.outputs]
         finally:
             self._step = None
@@ -415,9 +415,9 @@ class StaticRNN:
                 raise InvalidValue("there is no step_input, so nothing says how many steps there are")
             if not step.outputs:
                 raise InvalidValue("RNN has no output")
-            still = [memory.name for memory, new in step.memories.values() if new is None]
-            if still:
-                raise InvalidValue(f"no update_memory says what the memory {still[0]!r} is in the next step")
+            memory_names = [memory.name for memory, new in step.memories.values() if new is None]
+            if memory_names:
+                raise InvalidValue(f"no update_memory says what the memory {memory_names[0]!r} is in the next step")
         length = constant(step.around, f"{step.name}.tmp", step.length, _SCALAR)
         condition = step.append(step.around, "tmp", "less_than", {"X": step.index, "Y": length})
         overwrite(step.block, f"{step.name}.tmp", [(memory, new) for memory, new in step.memories.values() if new is not None])
@@ -556,9 +556,9 @@ def _filled(step: _Step, shape: list[int], ref: Variable, value: float, at: int,
     around = step.around
     if -1 not in shape:
         return step.append(around, "mem", "fill_constant", {}, {"shape": shape, "value": float(value), "dtype": ref.dtype})
-    others = [axis for axis in range(len(ref.shape)) if axis != ref_at]
-    cut = {"axes": others, "starts": [0] * len(others), "ends": [1] * len(others)}
-    row = step.append(around, "tmp", "slice", {"Input": ref}, cut)
+    axes = [axis for axis in range(len(ref.shape)) if axis != ref_at]
+    bounds = {"axes": axes, "starts": [0] * len(axes), "ends": [1] * len(axes)}
+    row = step.append(around, "tmp", "slice", {"Input": ref}, bounds)
     row = step.append(around, "tmp", "fill_any_like", {"X": row}, {"value": float(value)})
     row = step.append(around, "tmp", "reshape", {"X": row}, {"shape": [-1 if axis == at else 1 for axis in range(len(shape))]})
     return step.append(around, "mem", "expand_v2", {"X": row}, {"shape": shape})

@@ -165,12 +165,12 @@ def binary_cross_entropy_with_logits(
         pos_weight: a factor on the part of labels that are 1.
         reduction: "mean", "sum" or "none".
     """
-    what = "binary_cross_entropy_with_logits"
-    logit, label = checked_input(what, logit), checked_input(what, label)
+    layer_name = "binary_cross_entropy_with_logits"
+    logit, label = checked_input(layer_name, logit), checked_input(layer_name, label)
     loss = emitted("sigmoid_cross_entropy_with_logits", [logit, label])
     if pos_weight is not None:
         loss = loss * (label * (pos_weight - 1.0) + 1.0)
-    return _reduced(what, _weighted(loss, weight), reduction, name)
+    return _reduced(layer_name, _weighted(loss, weight), reduction, name)
 
 
 # -- tensors -------------------------------------------------------------------------------------
@@ -198,8 +198,8 @@ def nansum(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | No
 @layer
 def nanmean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """The mean of the elements that are not nan, over all axes or those named."""
-    numbers, there = _without_nan("nanmean", x)
-    return _named(numbers.sum(axis, keepdim) / there.sum(axis, keepdim), name)
+    numbers, counts = _without_nan("nanmean", x)
+    return _named(numbers.sum(axis, keepdim) / counts.sum(axis, keepdim), name)
 
 
 @layer
@@ -217,11 +217,11 @@ def searchsorted(
     Raises:
         ShapeError: the sequence is not one vector.
     """
-    row, wanted = checked_input("searchsorted", sorted_sequence), checked_input("searchsorted", values)
+    row, queries = checked_input("searchsorted", sorted_sequence), checked_input("searchsorted", values)
     with at_users_line("layers.searchsorted"):
         if row.ndim != 1:
             raise ShapeError(f"sorted_sequence is a vector, not {row!r}")
-    column = wanted.unsqueeze(wanted.ndim)
+    column = queries.unsqueeze(queries.ndim)
     counts = (row <= column if right else row < column).sum(-1)
     return _named(counts.astype("int32") if out_int32 else counts, name)
 

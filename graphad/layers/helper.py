@@ -56,9 +56,9 @@ class LayerHelper:
         attr = as_param_attr(attr)
         name = attr.name or self.main.names.generate(f"{self.name}.{suffix}")
         block = self.main.global_block()
-        shared = block.has_var(name)
+        exists = block.has_var(name)
         param = block.create_parameter(name, shape, dtype, attr.trainable, attr.learning_rate, attr.regularizer, attr.need_clip)
-        if not shared:
+        if not exists:
             self.initialize(param, attr.initializer or default or Xavier())
         return param
 
@@ -144,14 +144,16 @@ def layer(function: Callable[P, R]) -> Callable[P, R]:
 
 def _misfit(function: Callable[..., object], options: Mapping[str, object], error: TypeError) -> str:
     """What is wrong with arguments that do not fit a layer's parameters."""
-    known = signature(function)
-    shown = str(
-        known.replace(parameters=[p.replace(annotation=p.empty) for p in known.parameters.values()], return_annotation=Signature.empty)
+    parameters_of = signature(function)
+    signature_text = str(
+        parameters_of.replace(
+            parameters=[p.replace(annotation=p.empty) for p in parameters_of.parameters.values()], return_annotation=Signature.empty
+        )
     )
-    unknown = [word for word in options if word not in known.parameters]
-    hint = did_you_mean(unknown[0], known.parameters) if unknown else ""
+    unknown = [word for word in options if word not in parameters_of.parameters]
+    hint = did_you_mean(unknown[0], parameters_of.parameters) if unknown else ""
     message = (str(error).partition("() ")[2] or str(error)).partition(". Did you mean ")[0]  # Python 3.13 has a hint of its own
-    return f"layers.{function.__name__}{shown}: {message}{hint}"
+    return f"layers.{function.__name__}{signature_text}: {message}{hint}"
 
 
 def emitted(op: str, inputs: Sequence[object], name: str | None = None, /, **attrs: object) -> Any:

@@ -228,8 +228,8 @@ def _pooled(
         x = checked_input(kind, input)
         last = checked_format("data_format", data_format, _FORMATS[axes])
         _checked_type(flags["pooling_type"])
-        for what in ("global_pooling", "ceil_mode", "exclusive"):
-            checked_flag(what, flags[what])
+        for flag in ("global_pooling", "ceil_mode", "exclusive"):
+            checked_flag(flag, flags[flag])
         if not flags["global_pooling"] and size in (-1, [-1] * axes):
             raise InvalidValue("pool_size is the extents of the window, or global_pooling=True pools over whole images")
         window = [1] * axes if flags["global_pooling"] and size == -1 else listed("pool_size", size, axes)
@@ -413,13 +413,13 @@ def layer_norm(
     """
     with at_users_line("layers.layer_norm"):
         x = checked_input("layer_norm", input)
-        scaled, shifted = checked_flag("scale", scale), checked_flag("shift", shift)
+        has_scale, has_shift = checked_flag("scale", scale), checked_flag("shift", shift)
         begin = checked_int("begin_norm_axis", begin_norm_axis)
         width = element_count(x.shape[begin:])
         if not 0 < begin < len(x.shape) or width < 1:
             raise InvalidValue(f"{x!r} has no known width from axis begin_norm_axis={begin} on")
     helper = LayerHelper("layer_norm", name)
-    inputs = _scaled(helper, x, width, param_attr if scaled else False, bias_attr if shifted else False)
+    inputs = _scaled(helper, x, width, param_attr if has_scale else False, bias_attr if has_shift else False)
     attrs = {"begin_norm_axis": begin, "epsilon": float(epsilon)}
     out, *_ = helper.append_all("layer_norm", inputs, ("Y", "Mean", "Variance"), attrs, stopped=("Mean", "Variance"))
     return helper.activate(out, act)
@@ -527,8 +527,8 @@ def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: flo
     helper = LayerHelper("spectral_norm", name)
     rows = x.shape[axis]
     columns = element_count(x.shape) // rows
-    turned = emitted("transpose", [x], axis=[axis, *(i for i in range(len(x.shape)) if i != axis)])
-    matrix = emitted("reshape", [turned], shape=[rows, columns])
+    axis_first = emitted("transpose", [x], axis=[axis, *(i for i in range(len(x.shape)) if i != axis)])
+    matrix = emitted("reshape", [axis_first], shape=[rows, columns])
     vectors = [helper.main.names.generate(f"{helper.name}.{word}") for word in "uv"]
     block = helper.main.global_block()
     u, v = (

@@ -74,18 +74,18 @@ def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, 
     >>> [executor.run(main, fetch_list=[steps], scope=scope)[0].item() for _ in range(3)]
     [1, 2, 3]
     """
-    for what, value in (("begin", begin), ("step", step)):
+    for label, value in (("begin", begin), ("step", step)):
         if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidType(f"{what} is a whole number, not {value!r}")
+            raise InvalidType(f"{label} is a whole number, not {value!r}")
     return _counter("@STEP_COUNTER@" if counter_name is None else counter_name, begin, step)
 
 
 def _counter(name: str, begin: int, step: int) -> Variable:
     helper = LayerHelper("global_step_counter")
     block = helper.main.global_block()
-    known = block.has_var(name)
+    exists = block.has_var(name)
     counter = block.create_var(name, [1], "int64", persistable=True, stop_gradient=True)
-    if not known:
+    if not exists:
         helper.initialize(counter, Constant(begin - step))
         block.append_op("increment", {"X": counter}, {"Out": counter}, {"step": float(step)})
     return counter
@@ -123,8 +123,8 @@ def _rate(value: object) -> float | Variable:
 def _cast(value: Variable, dtype: str) -> Variable:
     if value.dtype == dtype:
         return value
-    cast: Variable = lookup("cast")(value, in_dtype=value.dtype, out_dtype=dtype)
-    return cast
+    result: Variable = lookup("cast")(value, in_dtype=value.dtype, out_dtype=dtype)
+    return result
 
 
 def _step(begin: int = 0) -> Variable:
@@ -285,9 +285,9 @@ def linear_lr_warmup(learning_rate: object, warmup_steps: float, start_lr: float
     """
     start, end, count = _number("start_lr", start_lr), _number("end_lr", end_lr), _number("warmup_steps", warmup_steps, above=0)
     rate, step = _rate(learning_rate), _step()
-    rising = step / count * (end - start) + start
+    warmup = step / count * (end - start) + start
     after = rate if isinstance(rate, Variable) else _constant(rate)
-    return _result(lookup("where")(step < count, rising, after), dtype)
+    return _result(lookup("where")(step < count, warmup, after), dtype)
 
 
 @_schedule

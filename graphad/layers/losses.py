@@ -40,9 +40,9 @@ def center_loss(
     helper, attr = LayerHelper("center_loss"), as_param_attr(param_attr)
     name = attr.name or helper.main.names.generate(f"{helper.name}.w")
     block = helper.main.global_block()
-    shared = block.has_var(name)
+    exists = block.has_var(name)
     centers = block.create_var(name, [count, x.shape[1]], x.dtype, persistable=True, stop_gradient=True)
-    if not shared:
+    if not exists:
         helper.initialize(centers, attr.initializer or Xavier())
     ids = _labels("center_loss", label)
     away = x - emitted("gather", [centers, ids])
@@ -69,8 +69,8 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
     first, second = checked_input("npair_loss", anchor), checked_input("npair_loss", positive)
     rate = checked_float("layers.npair_loss: l2_reg", l2_reg)
     ids = emitted("reshape", [checked_input("npair_loss", labels)], shape=[-1, 1])
-    same = (ids == emitted("transpose", [ids], axis=[1, 0])).astype(first.dtype)
-    share = same / same.sum(1, keepdims=True)
+    is_same_label = (ids == emitted("transpose", [ids], axis=[1, 0])).astype(first.dtype)
+    share = is_same_label / is_same_label.sum(1, keepdims=True)
     decay = (first.square().sum(1).mean() + second.square().sum(1).mean()) * (0.25 * rate)
     likely = emitted("log_softmax", [emitted("matmul_v2", [first, second], trans_y=True)], axis=1)
     cost = -(share * likely).sum(1, keepdims=True)
@@ -98,9 +98,9 @@ def teacher_student_sigmoid_loss(
     sums = inside + beyond
     base = emitted("softplus", [sums])
     click = ((z >= -1.0) & (z < 0.0) | (z >= 1.0)).astype(x.dtype)
-    taught = (z >= 0.0).astype(x.dtype)
+    has_teacher = (z >= 0.0).astype(x.dtype)
     value = z - (z >= 1.0).astype(x.dtype)
-    return base - sums * click + taught * (base - sums * value)  # type: ignore[no-any-return]
+    return base - sums * click + has_teacher * (base - sums * value)  # type: ignore[no-any-return]
 
 
 # -- metrics ---------------------------------------------------------------------------------------
@@ -118,12 +118,12 @@ def mean_iou(input: Variable, label: Variable, num_classes: int) -> tuple[Variab
         One that is wrong counts for the class it was taken for and for its own.
     """
     count = checked_int("layers.mean_iou: num_classes", num_classes, 1)
-    taken, true = (
+    prediction, true = (
         emitted("one_hot_v2", [emitted("reshape", [checked_input("mean_iou", variable)], shape=[-1])], depth=count, dtype="float32")
         for variable in (input, label)
     )
-    right = (taken * true).sum(0)
-    wrong = (taken + true).sum(0) - right * 2.0
+    right = (prediction * true).sum(0)
+    wrong = (prediction + true).sum(0) - right * 2.0
     occurs = (right + wrong > 0.0).astype("float32")
     share = right / emitted("elementwise_max", [right + wrong, emitted("fill_any_like", [right], value=1.0)])
     mean = share.sum() / occurs.sum()
@@ -171,9 +171,9 @@ def auc(
 def _area(positives: Variable, negatives: Variable) -> Variable:
     """The area by trapezoids, thresholds from the highest down; 0 where there is one class only."""
     up, along = (emitted("cumsum", [variable.astype("float64")], axis=1, reverse=True) for variable in (positives, negatives))
-    own = positives.astype("float64"), negatives.astype("float64")
-    total = ((up - own[0] * 0.5) * own[1]).sum()
-    every = up[0, 0] * along[0, 0]
-    area = total / emitted("elementwise_max", [every, assign(np.array(1.0))])
+    increments = positives.astype("float64"), negatives.astype("float64")
+    total = ((up - increments[0] * 0.5) * increments[1]).sum()
+    pairs = up[0, 0] * along[0, 0]
+    area = total / emitted("elementwise_max", [pairs, assign(np.array(1.0))])
     area.stop_gradient = True
     return area  # type: ignore[no-any-return]

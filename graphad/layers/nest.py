@@ -56,13 +56,15 @@ def difference(first: object, second: object, path: Path = ()) -> tuple[Path, st
     >>> difference([1, (2, 3)], [4, 5])
     ((1,), 'a tuple of 2', '5')
     """
-    ours, theirs = _children(first), _children(second)
+    first_children, second_children = _children(first), _children(second)
     if _kind(first) != _kind(second) or (
-        ours is not None and theirs is not None and {key for key, _ in ours} != {key for key, _ in theirs}
+        first_children is not None
+        and second_children is not None
+        and {key for key, _ in first_children} != {key for key, _ in second_children}
     ):
         return path, describe(first), describe(second)
-    pairs = dict(theirs or ())
-    for key, child in ours or ():
+    pairs = dict(second_children or ())
+    for key, child in first_children or ():
         inner = difference(child, pairs[key], (*path, key))
         if inner is not None:
             return inner
@@ -72,10 +74,10 @@ def difference(first: object, second: object, path: Path = ()) -> tuple[Path, st
 def paired(first: Any, second: Any) -> Iterator[tuple[Path, Any, Any]]:
     """The leaves of two structures that do not differ, by path, in the order of the first."""
     for path, leaf in walk(first):
-        other = second
+        counterpart = second
         for key in path:
-            other = other[key]
-        yield path, leaf, other
+            counterpart = counterpart[key]
+        yield path, leaf, counterpart
 
 
 def describe(structure: object) -> str:

@@ -84,9 +84,9 @@ def _data_options(more: tuple[object, ...], options: dict[str, object]) -> dict[
         hint = did_you_mean(unknown[0], _DATA) if unknown else ""
         raise InvalidType(f"it takes name, shape, {', '.join(_DATA)}, not {', '.join(unknown) or f'{len(more)} more arguments'}{hint}")
     arguments = dict(zip(order, more, strict=False))
-    twice = [key for key in arguments if key in options]
-    if twice:
-        raise InvalidType(f"{twice[0]} is given twice")
+    repeats = [key for key in arguments if key in options]
+    if repeats:
+        raise InvalidType(f"{repeats[0]} is given twice")
     arguments |= options
     for key in ("append_batch_size", "stop_gradient"):
         checked_flag(key, arguments.get(key, True))
@@ -172,8 +172,8 @@ def dropout(
         checked_float("dropout_prob", dropout_prob)
         checked_flag("is_test", is_test)
         if dropout_implementation not in ("downgrade_in_infer", "upscale_in_train"):
-            known = "'downgrade_in_infer' or 'upscale_in_train'"
-            raise InvalidValue(f"dropout_implementation is {known}, not {dropout_implementation!r}")
+            choices = "'downgrade_in_infer' or 'upscale_in_train'"
+            raise InvalidValue(f"dropout_implementation is {choices}, not {dropout_implementation!r}")
     helper = LayerHelper("dropout", name)
     attrs = {"dropout_prob": float(dropout_prob), "is_test": is_test, "dropout_implementation": dropout_implementation}
     if seed:
@@ -364,8 +364,12 @@ def softmax_with_cross_entropy(
 ) -> Variable | tuple[Variable, Variable]:
     """Cross entropy of ``softmax(logits)``, computed without overflow; one value a row, and the softmax if requested."""
     with at_users_line("layers.softmax_with_cross_entropy"):
-        for what, flag in (("soft_label", soft_label), ("numeric_stable_mode", numeric_stable_mode), ("return_softmax", return_softmax)):
-            checked_flag(what, flag)
+        for flag_name, flag in (
+            ("soft_label", soft_label),
+            ("numeric_stable_mode", numeric_stable_mode),
+            ("return_softmax", return_softmax),
+        ):
+            checked_flag(flag_name, flag)
     helper = LayerHelper("softmax_with_cross_entropy")
     inputs = {"Logits": checked_input("softmax_with_cross_entropy", logits), "Label": checked_input("softmax_with_cross_entropy", label)}
     attrs = {"soft_label": soft_label, "ignore_index": ignore_index, "axis": axis}

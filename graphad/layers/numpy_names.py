@@ -103,18 +103,18 @@ def nan_to_num(
     """The elements, with numbers in place of nan and of both infinities (the largest and the smallest of the dtype)."""
     tensor = checked_input("nan_to_num", x)
     limits = np.finfo(tensor.dtype)
-    known = _chosen(emitted("isnan_v2", [tensor]), float(nan), tensor)
+    result = _chosen(emitted("isnan_v2", [tensor]), float(nan), tensor)
     infinite: Variable = emitted("isinf_v2", [tensor])
-    known = _chosen(infinite & (tensor > 0.0), float(limits.max) if posinf is None else float(posinf), known)
-    known = _chosen(infinite & (tensor < 0.0), float(limits.min) if neginf is None else float(neginf), known)
-    return _named(known, name)
+    result = _chosen(infinite & (tensor > 0.0), float(limits.max) if posinf is None else float(posinf), result)
+    result = _chosen(infinite & (tensor < 0.0), float(limits.min) if neginf is None else float(neginf), result)
+    return _named(result, name)
 
 
 def _chosen(condition: Variable, number: float, other: Variable) -> Variable:
     """A number where the condition holds, else the elements of a tensor."""
-    filled: Variable = emitted("fill_any_like", [other], value=number)
-    filled.stop_gradient = True
-    return emitted("where", [condition, filled, other])  # type: ignore[no-any-return]
+    numbers: Variable = emitted("fill_any_like", [other], value=number)
+    numbers.stop_gradient = True
+    return emitted("where", [condition, numbers, other])  # type: ignore[no-any-return]
 
 
 @layer
@@ -123,8 +123,8 @@ def masked_fill(x: Variable, mask: Variable, value: float, name: str | None = No
     tensor, mask_tensor = checked_input("masked_fill", x), checked_input("masked_fill", mask)
     if mask_tensor.shape != tensor.shape:
         mask_tensor = mask_tensor & emitted("fill_any_like", [tensor], value=1.0).astype("bool")
-    known = _chosen(mask_tensor, float(value), tensor)
-    return _named(known, name)
+    result = _chosen(mask_tensor, float(value), tensor)
+    return _named(result, name)
 
 
 # -- products ------------------------------------------------------------------------------------
@@ -165,26 +165,26 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
     """
     a, b = checked_input("tensordot", x), checked_input("tensordot", y)
     with at_users_line("layers.tensordot"):
-        ours, theirs = _summed_axes(axes, a.ndim, b.ndim)
+        axes_x, axes_y = _summed_axes(axes, a.ndim, b.ndim)
     letters = "abcdefghijklmnopqrstuvwxyz"
     first = list(letters[: a.ndim])
     second = list(letters[a.ndim : a.ndim + b.ndim])
-    for mine, other in zip(ours, theirs, strict=True):
-        second[other] = first[mine]
-    axes_left = [word for i, word in enumerate(first) if i not in ours] + [word for i, word in enumerate(second) if i not in theirs]
+    for axis, partner in zip(axes_x, axes_y, strict=True):
+        second[partner] = first[axis]
+    axes_left = [word for i, word in enumerate(first) if i not in axes_x] + [word for i, word in enumerate(second) if i not in axes_y]
     equation = f"{''.join(first)},{''.join(second)}->{''.join(axes_left)}"
     return emitted("einsum", [[a, b]], name, equation=equation)  # type: ignore[no-any-return]
 
 
 def _summed_axes(axes: Any, first: int, second: int) -> tuple[list[int], list[int]]:
     if isinstance(axes, int):
-        ours, theirs = list(range(first - axes, first)), list(range(axes))
+        axes_x, axes_y = list(range(first - axes, first)), list(range(axes))
     else:
         pair = [[item] if isinstance(item, int) else list(item) for item in axes]
-        ours, theirs = (pair[0], pair[0]) if len(pair) == 1 else (pair[0], pair[1])
-    if len(ours) != len(theirs) or any(not -first <= i < first for i in ours) or any(not -second <= i < second for i in theirs):
+        axes_x, axes_y = (pair[0], pair[0]) if len(pair) == 1 else (pair[0], pair[1])
+    if len(axes_x) != len(axes_y) or any(not -first <= i < first for i in axes_x) or any(not -second <= i < second for i in axes_y):
         raise InvalidValue(f"axes={axes!r} does not name as many axes of a tensor of {first} as of one of {second}")
-    return [i % first for i in ours], [i % second for i in theirs]
+    return [i % first for i in axes_x], [i % second for i in axes_y]
 
 
 # -- statistics ----------------------------------------------------------------------------------
@@ -243,9 +243,9 @@ def sum(
 
 def _place_of(kind: str, x: Variable, axis: int | None, keepdims: bool, dtype: object, name: str | None) -> Variable:
     along = -1 if axis is None else checked_int(f"layers.arg{kind}: axis", axis)
-    kept = checked_flag(f"layers.arg{kind}: keepdims", keepdims)
+    keep = checked_flag(f"layers.arg{kind}: keepdims", keepdims)
     tensor = checked_input(f"arg{kind}", x)
-    return emitted(f"arg_{kind}", [tensor], name, axis=along, flatten=axis is None, keepdims=kept, dtype=dtype_name(dtype))  # type: ignore[no-any-return]
+    return emitted(f"arg_{kind}", [tensor], name, axis=along, flatten=axis is None, keepdims=keep, dtype=dtype_name(dtype))  # type: ignore[no-any-return]
 
 
 @layer
@@ -273,13 +273,13 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, name: st
     """
     tensor = checked_input("median", x)
     whole = axis is None
-    lined = tensor.flatten() if whole else tensor
-    at = (0 if axis is None else checked_int("layers.median: axis", axis)) % lined.ndim
-    extent = lined.shape[at]
+    values = tensor.flatten() if whole else tensor
+    at = (0 if axis is None else checked_int("layers.median: axis", axis)) % values.ndim
+    extent = values.shape[at]
     if extent < 1:
-        raise ShapeError(f"layers.median takes an axis of a known extent, not axis {at} of {lined!r}")
-    ordered = lined.sort(at)
-    middle = emitted("slice", [ordered], axes=[at], starts=[(extent - 1) // 2], ends=[extent // 2 + 1])
+        raise ShapeError(f"layers.median takes an axis of a known extent, not axis {at} of {values!r}")
+    sorted_values = values.sort(at)
+    middle = emitted("slice", [sorted_values], axes=[at], starts=[(extent - 1) // 2], ends=[extent // 2 + 1])
     result = middle.mean(at, keepdim=keepdim and not whole)
     if whole and keepdim:
         result = result.reshape([1] * tensor.ndim)
@@ -289,15 +289,15 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, name: st
 @layer
 def count_nonzero(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """How many elements are not 0, along axes; int64."""
-    counted = (checked_input("count_nonzero", x) != 0).astype("int64").sum(axis, keepdim=keepdim)
-    return _named(counted, name)
+    counts = (checked_input("count_nonzero", x) != 0).astype("int64").sum(axis, keepdim=keepdim)
+    return _named(counts, name)
 
 
 @layer
 def sort(x: Variable, axis: int = -1, descending: bool = False, name: str | None = None) -> Variable:
     """The elements in order along an axis."""
-    axis, turned = checked_int("layers.sort: axis", axis), checked_flag("layers.sort: descending", descending)
-    return emitted("argsort", [checked_input("sort", x)], name, axis=axis, descending=turned)[0]  # type: ignore[no-any-return]
+    axis, is_descending = checked_int("layers.sort: axis", axis), checked_flag("layers.sort: descending", descending)
+    return emitted("argsort", [checked_input("sort", x)], name, axis=axis, descending=is_descending)[0]  # type: ignore[no-any-return]
 
 
 # -- shapes --------------------------------------------------------------------------------------
@@ -308,12 +308,12 @@ def moveaxis(x: Variable, source: int | Sequence[int], destination: int | Sequen
     """Axes moved to other places; the others keep their order."""
     tensor = checked_input("moveaxis", x)
     with at_users_line("layers.moveaxis"):
-        ours = [source] if isinstance(source, int) else list(source)
+        sources = [source] if isinstance(source, int) else list(source)
         places = [destination] if isinstance(destination, int) else list(destination)
-        if len(ours) != len(places) or any(not -tensor.ndim <= i < tensor.ndim for i in (*ours, *places)):
+        if len(sources) != len(places) or any(not -tensor.ndim <= i < tensor.ndim for i in (*sources, *places)):
             raise InvalidValue(f"source={source!r} and destination={destination!r} do not name axes of a tensor of {tensor.ndim}")
-    order = [i for i in range(tensor.ndim) if i not in {number % tensor.ndim for number in ours}]
-    for place, axis in sorted((place % tensor.ndim, axis % tensor.ndim) for place, axis in zip(places, ours, strict=True)):
+    order = [i for i in range(tensor.ndim) if i not in {number % tensor.ndim for number in sources}]
+    for place, axis in sorted((place % tensor.ndim, axis % tensor.ndim) for place, axis in zip(places, sources, strict=True)):
         order.insert(place, axis)
     return emitted("transpose", [tensor], name, axis=order)  # type: ignore[no-any-return]
 
@@ -321,8 +321,8 @@ def moveaxis(x: Variable, source: int | Sequence[int], destination: int | Sequen
 @layer
 def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Variable:
     """Two axes exchanged."""
-    swapped = checked_input("swapaxes", x).swapaxes(axis0, axis1)
-    return _named(swapped, name)
+    result = checked_input("swapaxes", x).swapaxes(axis0, axis1)
+    return _named(result, name)
 
 
 @layer
@@ -358,8 +358,8 @@ def diff(x: Variable, n: int = 1, axis: int = -1, name: str | None = None) -> Va
 @layer
 def repeat_interleave(x: Variable, repeats: int, axis: int | None = None, name: str | None = None) -> Variable:
     """Each element ``repeats`` times in a row along an axis, or those of ``x.flatten()``; numpy's ``repeat``."""
-    repeated = checked_input("repeat_interleave", x).repeat(repeats, axis=axis)
-    return _named(repeated, name)
+    result = checked_input("repeat_interleave", x).repeat(repeats, axis=axis)
+    return _named(result, name)
 
 
 @layer

@@ -51,13 +51,15 @@ def as_layer(form: Form) -> Function:
 def _tensors_alone(form: Form) -> int:
     """How many tensors are a whole call that means the same to the layer and to the operator; -1 if none are."""
     slots = [part.slot for part in form.positional if part.slot is not None and not part.slot.optional]
-    same = not _with_defaults(form, {}) and form.returned == tuple(s.name for s in form.definition.outputs.values() if not s.optional)
+    has_same_results = not _with_defaults(form, {}) and form.returned == tuple(
+        s.name for s in form.definition.outputs.values() if not s.optional
+    )
     in_order = [slot.name for slot in slots] == [s.name for s in form.definition.inputs.values() if not s.optional]
     leading = all(part.slot is not None for part in form.positional[: len(slots)])
-    required = any(not attr.has_default for attr in form.definition.attrs.values()) or any(slot.variadic for slot in slots)
+    needs_attributes = any(not attr.has_default for attr in form.definition.attrs.values()) or any(slot.variadic for slot in slots)
     if form.counts:
         return -1
-    return len(slots) if slots and same and in_order and leading and not required else -1
+    return len(slots) if slots and has_same_results and in_order and leading and not needs_attributes else -1
 
 
 def documented(form: Form) -> str:
@@ -101,9 +103,9 @@ def _arguments(form: Form, args: Sequence[object], options: Mapping[str, object]
         if part.name in arguments:
             raise InvalidType(f"{form} got {part.name!r} twice" + ("" if word == part.name else f", the second time as {word!r}"))
         arguments[part.name] = value
-    missing = [part.name for part in form.parts.values() if part.default is EMPTY and part.name not in arguments]
-    if missing:
-        raise InvalidType(f"{form} needs {' and '.join(map(repr, missing))}")
+    gaps = [part.name for part in form.parts.values() if part.default is EMPTY and part.name not in arguments]
+    if gaps:
+        raise InvalidType(f"{form} needs {' and '.join(map(repr, gaps))}")
     return arguments
 
 
@@ -240,8 +242,8 @@ def _activated(form: Form, results: object, act: object) -> Any:
     out_slots = [slot.name for slot in form.definition.outputs.values() if not slot.optional]
     if form.returned != tuple(out_slots):
         by_slot = dict(zip(out_slots, results if isinstance(results, tuple) else (results,), strict=True))
-        returned = tuple(by_slot[slot] for slot in form.returned)
-        results = returned[0] if len(returned) == 1 else returned
+        chosen_results = tuple(by_slot[slot] for slot in form.returned)
+        results = chosen_results[0] if len(chosen_results) == 1 else chosen_results
     if act is None:
         return results
     if isinstance(results, tuple | list):

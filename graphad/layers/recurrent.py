@@ -223,8 +223,8 @@ def rnn(
         steps = [emitted("flip", [x], axis=[0]) for x in steps]
         counts = None if counts is None else emitted("flip", [counts], axis=[0])
     outputs, states = _run(cell, nest.pack(inputs, steps), initial_states, counts, kwargs)
-    every = [emitted("flip", [item], axis=[0]) if backwards else item for item in nest.flatten(outputs)]
-    return nest.pack(outputs, [item if major else _swapped(item) for item in every]), states
+    sequences_out = [emitted("flip", [item], axis=[0]) if backwards else item for item in nest.flatten(outputs)]
+    return nest.pack(outputs, [item if major else _swapped(item) for item in sequences_out]), states
 
 
 def _swapped(x: Variable) -> Variable:
@@ -242,9 +242,9 @@ def _run(cell: RNNCell, inputs: object, initial: object, counts: Variable | None
     """The outputs of all steps, time first, and the last states."""
     network = StaticRNN()
     with network.step():
-        now = nest.pack(inputs, [network.step_input(x) for x in nest.flatten(inputs)])
+        step_inputs = nest.pack(inputs, [network.step_input(x) for x in nest.flatten(inputs)])
         before = [network.memory(init=item) for item in nest.flatten(initial)]
-        outputs, states = cell.call(now, nest.pack(initial, before), **kwargs)
+        outputs, states = cell.call(step_inputs, nest.pack(initial, before), **kwargs)
         after = nest.flatten(states)
         if counts is not None:
             keep = network.step_input(counts).unsqueeze(1)

@@ -77,8 +77,8 @@ def _drawn_classes(label: Variable, sampler: str, total: int, count: int, custom
         classes = emitted("cast", [emitted("floor", [samples * float(total)])], out_dtype="int64")
         return classes, lambda ids: emitted("fill_any_like", [ids], value=1.0 / total, dtype=dtype)
     if sampler == "log_uniform":
-        spread = emitted("exp", [samples * math.log(total + 1.0)])
-        classes = emitted("cast", [emitted("floor", [spread]) - 1.0], out_dtype="int64")
+        values = emitted("exp", [samples * math.log(total + 1.0)])
+        classes = emitted("cast", [emitted("floor", [values]) - 1.0], out_dtype="int64")
         table = np.log((np.arange(total) + 2.0) / (np.arange(total) + 1.0)) / math.log(total + 1.0)
     else:
         table = np.asarray(custom, dtype="float64").reshape(-1)
@@ -87,8 +87,8 @@ def _drawn_classes(label: Variable, sampler: str, total: int, count: int, custom
         edges = assign(np.cumsum(table / table.sum())[:-1].astype(samples.dtype).reshape(1, 1, -1))
         above = emitted("less_equal", [edges, emitted("unsqueeze", [samples], axes=[2])])
         classes = emitted("cast", [above], out_dtype="int64").sum(2)
-    known = assign(table.astype(dtype))
-    return classes, lambda ids: _rows(known, ids)
+    probabilities = assign(table.astype(dtype))
+    return classes, lambda ids: _rows(probabilities, ids)
 
 
 def _rows(table: Variable, ids: Variable) -> Variable:
@@ -203,13 +203,13 @@ def hsigmoid(
     else:
         ids = emitted("reshape", [truth], shape=[-1])
         nodes, turns = (emitted("gather", [assign(table), ids]) for table in _tree(count))
-    there = emitted("cast", [nodes >= 0], out_dtype=x.dtype)
+    is_node = emitted("cast", [nodes >= 0], out_dtype=x.dtype)
     places = emitted("elementwise_max", [nodes, emitted("fill_any_like", [nodes], value=0)])
     sums = emitted("einsum", [[_rows(weight, places), x]], equation="bdn,bn->bd")
     if bias is not None:
         sums = sums + emitted("squeeze", [_rows(bias, places)], axes=[2])
     sums = emitted("clip", [sums], min=-40.0, max=40.0)
-    sums = sums * there
+    sums = sums * is_node
     return (emitted("softplus", [sums]) - sums * emitted("cast", [turns], out_dtype=x.dtype)).sum(1, keepdim=True)  # type: ignore[no-any-return]
 
 
@@ -239,8 +239,8 @@ def sampled_softmax_with_cross_entropy(
     """
     with at_users_line("layers.sampled_softmax_with_cross_entropy"):
         x, truth = checked_input("sampled_softmax_with_cross_entropy", logits), checked_input("sampled_softmax_with_cross_entropy", label)
-        customized = customized_samples is not None and customized_probabilities is not None
-        if checked_flag("use_customized_samples", use_customized_samples) != customized:
+        has_samples = customized_samples is not None and customized_probabilities is not None
+        if checked_flag("use_customized_samples", use_customized_samples) != has_samples:
             raise InvalidValue("use_customized_samples=True comes with customized_samples and customized_probabilities, and they with it")
         true, count = checked_int("num_true", num_true, 1), checked_int("num_samples", num_samples, 1)
         if x.ndim != 2 or x.shape[1] < 1 or truth.shape[-1] != true:
@@ -262,9 +262,9 @@ def sampled_softmax_with_cross_entropy(
 
 def _hits(truth: Variable, classes: Variable, true: int, dtype: str) -> Variable:
     """Where a drawn class is one of the true ones: ones, zeros for the true ones themselves."""
-    same = emitted("equal", [emitted("unsqueeze", [classes], axes=[2]), emitted("unsqueeze", [truth], axes=[1])])
+    is_equal = emitted("equal", [emitted("unsqueeze", [classes], axes=[2]), emitted("unsqueeze", [truth], axes=[1])])
     sampled_classes = np.ones((1, classes.shape[1]))
     sampled_classes[0, :true] = 0.0
-    hit = emitted("cast", [emitted("reduce_any", [same], dim=[2])], out_dtype=dtype) * assign(sampled_classes.astype(dtype))
-    hit.stop_gradient = True
-    return hit  # type: ignore[no-any-return]
+    hits = emitted("cast", [emitted("reduce_any", [is_equal], dim=[2])], out_dtype=dtype) * assign(sampled_classes.astype(dtype))
+    hits.stop_gradient = True
+    return hits  # type: ignore[no-any-return]

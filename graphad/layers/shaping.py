@@ -284,9 +284,9 @@ def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None,
     if min is None and max is None:
         raise InvalidType("layers.clip needs 'min' or 'max'")
     if min is not None and max is not None:
-        both = operator_layer("clip")
-        assert both is not None
-        return both(x, min=min, max=max, name=name, act=act)  # type: ignore[no-any-return]
+        clip_layer = operator_layer("clip")
+        assert clip_layer is not None
+        return clip_layer(x, min=min, max=max, name=name, act=act)  # type: ignore[no-any-return]
     op, bound = ("elementwise_max", min) if max is None else ("elementwise_min", max)
     tensor = checked_input("clip", x)
     limit = bound if isinstance(bound, Variable) else constant(default_main_program().current_block(), "number", bound, tensor.tensor_type)

@@ -139,8 +139,8 @@ class Form:
     def __str__(self) -> str:
         if not self.positional:
             return f"layers.{self.name}"
-        shown = [part.name if part.default is EMPTY else f"{part.name}={part.default!r}" for part in self.positional]
-        return f"layers.{self.name}({', '.join(shown)})"
+        parameters = [part.name if part.default is EMPTY else f"{part.name}={part.default!r}" for part in self.positional]
+        return f"layers.{self.name}({', '.join(parameters)})"
 
 
 def snake(name: str) -> str:
@@ -157,12 +157,12 @@ def _own_parts(definition: OpDef) -> list[Part]:
     attr_names = {part.name for part in attrs}
     slots = [(snake(slot.name), slot) for slot in definition.inputs.values()]
     tensor_parts = [Part(f"{name}_tensor" if name in attr_names else name, None if slot.optional else EMPTY, slot) for name, slot in slots]
-    required = [part for part in attrs if part.default is EMPTY]
+    obligatory = [part for part in attrs if part.default is EMPTY]
     rest = [part for part in attrs if part.default is not EMPTY]
     optional = [Part(part.name, None, part.slot, keyword_only=bool(attrs)) for part in tensor_parts if part.slot and part.slot.optional]
     if not definition.inputs:
         return [replace(part, keyword_only=True) for part in attrs]
-    return [*(part for part in tensor_parts if part.default is EMPTY), *required, *rest, *optional]
+    return [*(part for part in tensor_parts if part.default is EMPTY), *obligatory, *rest, *optional]
 
 
 def _slots_for(definition: OpDef, attr: str) -> tuple[Slot | None, Slot | None]:

@@ -433,9 +433,9 @@ def range_(start: float | Variable, end: float | Variable, step: float | Variabl
     bounds = {"Start": start, "End": end, "Step": step}
     with at_users_line("layers.range"):
         dtype = dtype_name(dtype)
-        for what, value in bounds.items():
+        for slot_name, value in bounds.items():
             if not isinstance(value, Variable) and (not is_literal(value) or np.size(value) != 1):
-                raise InvalidType(f"{what.lower()} is a number or a Variable of one element, not {value!r}")
+                raise InvalidType(f"{slot_name.lower()} is a number or a Variable of one element, not {value!r}")
         inputs = {slot: _bound(helper, value, dtype) for slot, value in bounds.items()}
         length = None if any(isinstance(v, Variable) for v in bounds.values()) else _length(start, end, step, dtype)
     out = stopped_unless_float(helper.append("range", inputs))

@@ -232,7 +232,7 @@ class Optimizer:
         self, program: Program, startup: Program, loss: Variable, parameter_list: Named | None, no_grad_set: Named | None
     ) -> tuple[list[Operator], Pairs]:
         graph, block = lower(program), program.global_block()
-        known = _updates_for(block, loss)
+        updates_before = _updates_for(block, loss)
         gradients = build_backward(graph, loss, parameter_list, no_grad_set)
         pairs = list({param.name: (param, gradient) for param, gradient in gradients}.values())
         parameters = [param for param, _ in pairs]
@@ -241,7 +241,7 @@ class Optimizer:
         for param in parameters:
             if not isinstance(param, Parameter):
                 raise InvalidValue(f"{param!r} is no parameter: only those can be optimized")
-        _check_updated_once(known, loss, parameters)
+        _check_updated_once(updates_before, loss, parameters)
         program.startup = startup
         instance = self._free_instance(block, parameters)
         rate = self._declare_state(block, startup.global_block(), parameters, loss.dtype, instance)
@@ -262,8 +262,8 @@ class Optimizer:
     def pipeline(self, parameters: Sequence[Parameter], learning_rate: str, instance: int = 0) -> Pipeline:
         """The passes that turn gradients into updates: clip, decay, optimize."""
         names, factors = tuple(p.name for p in parameters), tuple(p.learning_rate for p in parameters)
-        own = tuple((p.name, attr, value) for p in parameters for attr, value in self.own_attrs(p).items())
-        update = OptimizeParameters(self.type, names, learning_rate, factors, tuple(self.attrs().items()), instance, own)
+        own_attrs = tuple((p.name, attr, value) for p in parameters for attr, value in self.own_attrs(p).items())
+        update = OptimizeParameters(self.type, names, learning_rate, factors, tuple(self.attrs().items()), instance, own_attrs)
         return Pipeline(*self._clip_passes(parameters), *self._decay_passes(parameters), update)
 
     def _clip_passes(self, parameters: Sequence[Parameter]) -> list[Pass]:
@@ -302,17 +302,17 @@ def _updates_for(block: Block, loss: Variable) -> dict[str, Operator]:
 
 
 def _check_updated_once(known: Mapping[str, Operator], loss: Variable, parameters: Sequence[Parameter]) -> None:
-    twice = [param.name for param in parameters if param.name in known]
-    if twice:
-        update = known[twice[0]]
-        message = f"minimize was called for {loss.name!r} before, and {update.type!r} updates {', '.join(twice)} already"
+    names = [param.name for param in parameters if param.name in known]
+    if names:
+        update = known[names[0]]
+        message = f"minimize was called for {loss.name!r} before, and {update.type!r} updates {', '.join(names)} already"
         raise InvalidValue(located(f"{message}: every step would update twice; minimize once, or other parameters", update.source))
 
 
 def declare_state(block: Block, startup: Block, name: str, shape: list[int], dtype: str, start: float) -> Variable:
     """Declare what is kept from step to step, and let the startup program begin with a number; one that is there stays."""
-    known = block.has_var(name)
+    exists = block.has_var(name)
     var = block.create_var(name, shape, dtype, persistable=True, stop_gradient=True)
-    if not known:
+    if not exists:
         Constant(start).append(startup, declare_in(startup, var))
     return var

@@ -242,12 +242,12 @@ class AdamW(_WithMoments):
         return {**super().attrs(), "coeff": self.weight_decay, "with_decay": True}
 
     def own_attrs(self, param: Parameter) -> dict[str, object]:
-        own: dict[str, object] = {}
+        attrs: dict[str, object] = {}
         if self.apply_decay_param_fun is not None and not self.apply_decay_param_fun(param.name):
-            own["with_decay"] = False
+            attrs["with_decay"] = False
         if self.lr_ratio is not None:
-            own["lr_ratio"] = number(f"lr_ratio of {param.name!r}", self.lr_ratio(param))
-        return own
+            attrs["lr_ratio"] = number(f"lr_ratio of {param.name!r}", self.lr_ratio(param))
+        return attrs
 
 
 class Lamb(_WithMoments):
@@ -283,5 +283,5 @@ class Lamb(_WithMoments):
         return {**super().attrs(), "weight_decay": self.lamb_weight_decay, "always_adapt": self.always_adapt}
 
     def own_attrs(self, param: Parameter) -> dict[str, object]:
-        excluded = self.exclude_from_weight_decay_fn is not None and self.exclude_from_weight_decay_fn(param)
-        return {"weight_decay": 0.0} if excluded else {}
+        is_excluded = self.exclude_from_weight_decay_fn is not None and self.exclude_from_weight_decay_fn(param)
+        return {"weight_decay": 0.0} if is_excluded else {}

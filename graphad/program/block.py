@@ -130,11 +130,11 @@ class Block:
         home = self.program.global_block()
         name = self.program.names.generate("param") if name is None else name
         with at_users_line(f"parameter {name!r}"):
-            known = home.vars.get(name) if isinstance(name, str) else None
-            if isinstance(known, Parameter):
-                home._redeclared(known, shape, dtype, True, TENSOR)
-                return known
-            if known is not None:
+            var = home.vars.get(name) if isinstance(name, str) else None
+            if isinstance(var, Parameter):
+                home._redeclared(var, shape, dtype, True, TENSOR)
+                return var
+            if var is not None:
                 raise InvalidValue(f"{name!r} is declared already, and not as a parameter")
             if shape is None:
                 raise InvalidValue(f"parameter {name!r} needs a shape and a dtype")
@@ -150,9 +150,9 @@ class Block:
             ("type", var.type, type),
             ("persistable", var.persistable, var.persistable if persistable is None else persistable),
         )
-        for what, old, new in declaration:
+        for property_name, old, new in declaration:
             if old is not None and old != new:
-                raise InvalidValue(f"variable {var.name!r} is declared with {what} {_plain(old)}, now with {_plain(new)}")
+                raise InvalidValue(f"variable {var.name!r} is declared with {property_name} {_plain(old)}, now with {_plain(new)}")
         var.declare(declaration[0][2], declaration[1][2])
         return var
 
@@ -202,10 +202,10 @@ class Block:
                 names_by_slot(f"inputs of operator {type!r}", self, inputs),
                 names_by_slot(f"outputs of operator {type!r}", self, outputs),
             )
-            checked = _checked_dict(type, attrs)
+            valid_attrs = _checked_dict(type, attrs)
         except (InvalidValue, InvalidType) as error:
             raise error.__class__(located(str(error), source)) from None
-        op = Operator(self, type, *slots, checked, role, source)
+        op = Operator(self, type, *slots, valid_attrs, role, source)
         check(op, definition)
         self.ops.insert(index, op)
         return op

@@ -200,11 +200,11 @@ def check_distinct(op: Operator) -> None:
     """Refuse an operator that writes one name twice: it would not say which of the two values the name is."""
     if len(op.outputs) == 1 and len(next(iter(op.outputs.values()))) == 1:
         return
-    reported: set[str] = {EMPTY}
+    names: set[str] = {EMPTY}
     for name in op.output_names():
-        if name in reported and name != EMPTY:
+        if name in names and name != EMPTY:
             raise InvalidValue(f"operator {op.type!r} writes {name!r} twice: every output needs a name of its own")
-        reported.add(name)
+        names.add(name)
 
 
 def _check_slots(op_type: str, side: str, arguments: Names, slots: Mapping[str, Slot]) -> None:
@@ -213,19 +213,19 @@ def _check_slots(op_type: str, side: str, arguments: Names, slots: Mapping[str, 
             _refuse_slot(op_type, side, slot, slots)
         if not slots[slot].variadic and len(names) > 1:
             raise InvalidValue(f"operator {op_type!r}: {side} slot {slot!r} takes one name, got {len(names)}: {', '.join(names)}")
-    for required in (slot.name for slot in slots.values() if not slot.optional):
-        if not arguments.get(required):
-            raise InvalidValue(f"operator {op_type!r}: {side} slot {required!r} is missing")
+    for name in (slot.name for slot in slots.values() if not slot.optional):
+        if not arguments.get(name):
+            raise InvalidValue(f"operator {op_type!r}: {side} slot {name!r} is missing")
 
 
 def _refuse_slot(op_type: str, side: str, slot: str, slots: Mapping[str, Slot]) -> NoReturn:
-    known = ", ".join(slots) or "none"
-    raise InvalidValue(f"operator {op_type!r} has no {side} slot {slot!r}; its {side} slots are {known}{did_you_mean(slot, slots)}")
+    names = ", ".join(slots) or "none"
+    raise InvalidValue(f"operator {op_type!r} has no {side} slot {slot!r}; its {side} slots are {names}{did_you_mean(slot, slots)}")
 
 
 def _refuse_attr(op_type: str, name: str, definition: OpDef) -> NoReturn:
-    known = ", ".join(definition.attrs) or "none"
-    raise InvalidValue(f"operator {op_type!r} has no attribute {name!r}; its attributes are {known}{did_you_mean(name, definition.attrs)}")
+    names = ", ".join(definition.attrs) or "none"
+    raise InvalidValue(f"operator {op_type!r} has no attribute {name!r}; its attributes are {names}{did_you_mean(name, definition.attrs)}")
 
 
 def _checked_attrs(op: Operator, definition: OpDef) -> Iterator[tuple[str, object]]:
@@ -285,14 +285,14 @@ def _block(op: Operator, definition: ControlDef, name: str, value: object) -> Bl
 
 def _infer(op: Operator, definition: OpDef) -> None:
     """Check that every output can be what inference says, then declare them: nothing is half-declared after an error."""
-    inferred = inferred_types(op, definition)
-    for slot, name, declared in [(slot, name, _joined(op, slot, name, t)) for slot, name, t in _paired(op, inferred)]:
+    types = inferred_types(op, definition)
+    for slot, name, declaration in [(slot, name, _joined(op, slot, name, t)) for slot, name, t in _paired(op, types)]:
         kind = _kind(op, definition, slot)
         if not op.block.has_var_recursive(name):
             op.block.create_var(name=name, type=kind)
         var = op.block.var_recursive(name)
         var.type = kind if var.type == TENSOR else var.type
-        var.declare(*declared)
+        var.declare(*declaration)
 
 
 def _kind(op: Operator, definition: OpDef, slot: str) -> str:
@@ -345,15 +345,15 @@ def _joined(op: Operator, slot: str, name: str, new: TensorType | None) -> tuple
         return shape, dtype
     # An extent that one side knows is known. Of an array of tensors the declaration is of any element, so extents that differ become
     # unknown.
-    joined = new.shape if shape is None else joined_shape(shape, new.shape)
-    if joined is None and var is not None and var.type == TENSOR_ARRAY and shape is not None and len(shape) == len(new.shape):
-        joined = tuple(map(common_extent, shape, new.shape))
-    if joined is not None and shape is not None and -1 in joined:  # a variable may be written again, with other extents
-        joined = tuple(common_extent(a, b) if j == -1 else j for j, a, b in zip(joined, shape, new.shape, strict=True))
-    if joined is None or (dtype is not None and dtype != new.dtype):
+    extents = new.shape if shape is None else joined_shape(shape, new.shape)
+    if extents is None and var is not None and var.type == TENSOR_ARRAY and shape is not None and len(shape) == len(new.shape):
+        extents = tuple(map(common_extent, shape, new.shape))
+    if extents is not None and shape is not None and -1 in extents:  # a variable may be written again, with other extents
+        extents = tuple(common_extent(a, b) if j == -1 else j for j, a, b in zip(extents, shape, new.shape, strict=True))
+    if extents is None or (dtype is not None and dtype != new.dtype):
         old = TensorType(new.shape if shape is None else shape, dtype or new.dtype)
         raise ShapeError(f"operator {op.type!r} writes {slot} = {name!r} as {new}, but it is declared as {old}\n  {described(op)}")
-    return joined, new.dtype
+    return extents, new.dtype
 
 
 def described(op: Operator) -> str:

@@ -64,8 +64,8 @@ def _gradients(program: Program) -> Iterator[Operator]:
 
 def _is_of_paddle(op: Operator) -> bool:
     """Whether the gradient of a loop finds values by name: it lists what the loop writes, and not what is passed in."""
-    own = ("original_input", "original_input_grad")
-    return bool(op.output(f"X{GRAD}")) and "Out" in op.inputs and not any(name in op.attrs for name in own)
+    own_attrs = ("original_input", "original_input_grad")
+    return bool(op.output(f"X{GRAD}")) and "Out" in op.inputs and not any(name in op.attrs for name in own_attrs)
 
 
 def _forward_block(program: Program, op: Operator) -> Block:
@@ -130,43 +130,43 @@ def _loop_gradient(op: Operator, forward: Block) -> Operator:
     block: Block = op.attrs["sub_block"]
     gradients = {x: g for x, g in zip(op.input("X"), op.output(f"X{GRAD}"), strict=False) if EMPTY not in (x, g)}
     outside, inside = op.input(f"Out{GRAD}"), list(op.attrs.get("original_output_grad") or op.input(f"Out{GRAD}"))
-    carried = [name.removesuffix(GRAD) for name in inside]
-    unknown = [name for name in gradients if name in op.input("Out") and name not in carried]
+    carried_names = [name.removesuffix(GRAD) for name in inside]
+    unknown = [name for name in gradients if name in op.input("Out") and name not in carried_names]
     if unknown or len(inside) != len(outside):
         raise InvalidValue(
             located(f"operator {op.type!r}: nothing says what the cotangent of {(unknown or inside)[0]!r} starts from", op.source)
         )
-    read = _read_first(block)
-    for name in [name for name in read if name in op.input("Out")]:
+    first_reads = _read_first(block)
+    for name in [name for name in first_reads if name in op.input("Out")]:
         _read_saved(block, forward, name, op)
     around = [n for n in _read_first(block) if n not in inside and n not in forward.vars and n not in block.vars]
-    captured = [name for name in gradients if name not in carried]
-    operands = list(dict.fromkeys([*captured, *around]))
-    written = {name for candidate in block.ops for name in candidate.output_names()}
+    captures = [name for name in gradients if name not in carried_names]
+    operands = list(dict.fromkeys([*captures, *around]))
+    written_names = {name for candidate in block.ops for name in candidate.output_names()}
     for name in (*operands, *inside):
         block.vars[name] = _argument(op.block, block, name)
-    results = [_next(block, name, op) if name in written else name for name in inside]
-    added = [name + GRAD if name + GRAD in written else _zeros(block, name, op) for name in captured]
+    results = [_next(block, name, op) if name in written_names else name for name in inside]
+    sums = [name + GRAD if name + GRAD in written_names else _zeros(block, name, op) for name in captures]
     slots = {"X": operands, "StepScopes": op.input("StepScopes"), f"Out{GRAD}": outside}
-    names = {"original_input": operands, "original_output_grad": inside, "original_input_grad": [*results, *added]}
-    cotangents = [*(gradients.get(name, EMPTY) for name in carried), *(gradients[name] for name in captured)]
+    names = {"original_input": operands, "original_output_grad": inside, "original_input_grad": [*results, *sums]}
+    cotangents = [*(gradients.get(name, EMPTY) for name in carried_names), *(gradients[name] for name in captures)]
     return _like(op, _LOOP_GRAD, slots, {f"X{GRAD}": cotangents}, sub_block=block, **names)
 
 
 def _read_saved(block: Block, forward: Block, name: str, op: Operator) -> None:
     """Let a gradient's block read what is carried as it was at the start of the iteration, of which the loop's block keeps a copy."""
-    first = next((i for i, each in enumerate(forward.ops) if name in each.output_names()), len(forward.ops))
-    if any(name in each.input_names() for each in forward.ops[first:]):
+    first = next((i for i, reader in enumerate(forward.ops) if name in reader.output_names()), len(forward.ops))
+    if any(name in reader.input_names() for reader in forward.ops[first:]):
         raise InvalidValue(
             located(f"operator {op.type!r}: its loop reads {name!r} again after writing it, so that it has no one value", op.source)
         )
-    saved = f"{name}@SAVED"
-    if saved not in forward.vars:
+    copy_name = f"{name}@SAVED"
+    if copy_name not in forward.vars:
         var = _argument(forward, forward, name)
-        forward.vars[saved] = Variable.trusted(forward, saved, var._shape, var._dtype, var.stop_gradient, var.type)
-        forward.ops.insert(first, Operator(forward, "assign", {"X": [name]}, {"Out": [saved]}, {}, op.role, op.source, op.made_by))
-    for each in block.ops:
-        each.inputs = {slot: [saved if n == name else n for n in names] for slot, names in each.inputs.items()}
+        forward.vars[copy_name] = Variable.trusted(forward, copy_name, var._shape, var._dtype, var.stop_gradient, var.type)
+        forward.ops.insert(first, Operator(forward, "assign", {"X": [name]}, {"Out": [copy_name]}, {}, op.role, op.source, op.made_by))
+    for reader in block.ops:
+        reader.inputs = {slot: [copy_name if n == name else n for n in names] for slot, names in reader.inputs.items()}
 
 
 def _next(block: Block, name: str, op: Operator) -> str:

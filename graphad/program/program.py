@@ -302,18 +302,18 @@ class Program:
         for old, new in zip(self.blocks, copy.blocks, strict=True):
             memo[id(old)] = new
             memo.update((id(var), new.vars[name]) for name, var in old.vars.items())
-            memo.update((id(op), other) for op, other in zip(old.ops, new.ops, strict=True))
+            memo.update((id(op), twin) for op, twin in zip(old.ops, new.ops, strict=True))
         copy.startup, copy._current = deepcopy(self.startup, memo), self._current
         return copy
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         """Blocks are pickled by number, so that nested ones are as deep as those that are not."""
-        own = {name: value for name, value in self.__dict__.items() if name != "blocks"}
-        return _blank, (type(self), len(self.blocks)), (own, [block.__dict__ for block in self.blocks])
+        state = {name: value for name, value in self.__dict__.items() if name != "blocks"}
+        return _blank, (type(self), len(self.blocks)), (state, [block.__dict__ for block in self.blocks])
 
     def __setstate__(self, state: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
-        own, contents = state
-        self.__dict__.update(own)
+        attributes, contents = state
+        self.__dict__.update(attributes)
         for block, content in zip(self.blocks, contents, strict=True):
             block.__dict__.update(content)
 
@@ -352,20 +352,20 @@ class Program:
                 live_names.difference_update(set(op.output_names()) - set(op.input_names()))
             live_names.update(op.input_names())
             live_names.update(*(_block_reads(sub) for sub in _sub_blocks(op)))
-        staying = set(map(id, ops))
-        dropped = {sub.idx for op in block.ops if id(op) not in staying for sub in _held(op)}
+        live_ids = set(map(id, ops))
+        indices = {sub.idx for op in block.ops if id(op) not in live_ids for sub in _held(op)}
         block.ops = ops[::-1]
-        copy.drop_blocks(dropped)
+        copy.drop_blocks(indices)
         copy._drop_unused(keep=names)
         return copy
 
     def drop_blocks(self, unused: set[int]) -> None:
         """Forget the blocks of some indices, which no operator holds any more, and renumber the others."""
-        remaining = [block for block in self.blocks if block.idx not in unused]
-        new = {block.idx: i for i, block in enumerate(remaining)}
-        for i, block in enumerate(remaining):
+        blocks = [block for block in self.blocks if block.idx not in unused]
+        new = {block.idx: i for i, block in enumerate(blocks)}
+        for i, block in enumerate(blocks):
             block.idx, block.parent_idx = i, new.get(block.parent_idx, -1)
-        self.blocks = remaining
+        self.blocks = blocks
         self._current = new.get(self._current, 0)
 
     def _target(self, target: object) -> list[str]:
@@ -412,8 +412,8 @@ def _used(blocks: list[Block], role: str | None = None) -> set[str]:
     names = {n for op in ops if role in (None, op.role) for n in (*op.input_names(), *op.output_names())}
     if role is None:
         return names
-    touched = {n for op in ops for n in (*op.input_names(), *op.output_names())}
-    return names | {v.name for block in blocks for v in block.vars.values() if v.name not in touched}
+    all_names = {n for op in ops for n in (*op.input_names(), *op.output_names())}
+    return names | {v.name for block in blocks for v in block.vars.values() if v.name not in all_names}
 
 
 # -- defaults --------------------------------------------------------------------------------------
@@ -446,9 +446,9 @@ def program_guard(main: Program, startup: Program | None = None) -> Iterator[Pro
     Raises:
         TypeError: something other than a Program is given.
     """
-    for what, program in (("main", main), ("startup", startup)):
-        if not isinstance(program, Program | None) or (what == "main" and program is None):
-            raise InvalidType(f"program_guard takes Programs; {what} is {program!r}")
+    for label, program in (("main", main), ("startup", startup)):
+        if not isinstance(program, Program | None) or (label == "main" and program is None):
+            raise InvalidType(f"program_guard takes Programs; {label} is {program!r}")
     before = variable.MAIN.set(main), variable.STARTUP.set(Program() if startup is None else startup)
     try:
         yield main

@@ -28,19 +28,19 @@ def random_streams(program: Program) -> dict[Operator, str]:
     Raises:
         ValueError: an operator's ``random_stream`` is not a name, or that of another one.
     """
-    unsaid: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     streams: dict[Operator, str] = {}
     owners: dict[str, Operator] = {}
     for op in _random_operators(program):
         stream = op.attrs.get(RANDOM_STREAM)
         if stream is None:
-            stream = _after_output(op, unsaid)
-            unsaid[_written_name(op)] += 1
+            stream = _after_output(op, counts)
+            counts[_written_name(op)] += 1
         if not isinstance(stream, str) or not stream:
             raise InvalidValue(located(f"operator {op.type!r}: {RANDOM_STREAM} is a name, not {stream!r}", op.source))
-        other = owners.setdefault(stream, op)
-        if other is not op:
-            raise InvalidValue(located(f"{op!r} and {other!r} would both draw from the random stream {stream!r}", op.source))
+        owner = owners.setdefault(stream, op)
+        if owner is not op:
+            raise InvalidValue(located(f"{op!r} and {owner!r} would both draw from the random stream {stream!r}", op.source))
         streams[op] = stream
     return streams
 
@@ -50,17 +50,17 @@ def settle_streams(program: Program, streams: Mapping[Operator, str | None]) -> 
 
     The attribute is set where the name that an operator writes says something else.
     """
-    reserved = {stream for stream in streams.values() if stream is not None}
-    unsaid: Counter[str] = Counter()
+    names = {stream for stream in streams.values() if stream is not None}
+    counts: Counter[str] = Counter()
     for op in _random_operators(program):
-        default, stream = _after_output(op, unsaid), streams.get(op)
-        if stream is None and default in reserved:
-            stream = _fresh(op, reserved)
+        default, stream = _after_output(op, counts), streams.get(op)
+        if stream is None and default in names:
+            stream = _fresh(op, names)
         if stream is not None and (stream != default or RANDOM_STREAM in op.attrs):
             op.attrs = {**op.attrs, RANDOM_STREAM: stream}
         else:
-            unsaid[_written_name(op)] += 1
-        reserved.add(stream or default)
+            counts[_written_name(op)] += 1
+        names.add(stream or default)
 
 
 def _random_operators(program: Program) -> Iterator[Operator]:

@@ -177,10 +177,10 @@ class Variable(Symbol):
 
     def _operands(self, x: Any, y: Any) -> tuple[Tensor, Tensor]:
         """Numbers and arrays as constants; integers and booleans beside a wider kind are cast to it; of two widths of floats neither is."""
-        other = unlisted(y if x is self else x, self)
-        if not isinstance(other, Variable):
-            like = self._beside(other) if is_literal(other) else self
-            constant = as_tensor(other, like)
+        operand = unlisted(y if x is self else x, self)
+        if not isinstance(operand, Variable):
+            like = self._beside(operand) if is_literal(operand) else self
+            constant = as_tensor(operand, like)
             return (like, constant) if x is self else (constant, like)
         if x.dtype == y.dtype or _width(x) == _width(y):
             return x, y
@@ -272,7 +272,7 @@ def _instead_of(name: str) -> str:
         return f": {INSTEAD[name]}"
     if name in REGISTRY:
         return f": layers.{name}(x)"
-    return did_you_mean(name, [*(each for each in dir(Variable) if not each.startswith("_")), *INSTEAD])
+    return did_you_mean(name, [*(attribute for attribute in dir(Variable) if not attribute.startswith("_")), *INSTEAD])
 
 
 def _is_counter(part: object) -> TypeGuard[Variable]:
@@ -292,10 +292,10 @@ def _width(var: Variable) -> int:
 
 def stands_for(block: Block, var: Variable) -> bool:
     """Whether a variable can be named in a block: it is of the same program, or of a copy of it that declares it the same way."""
-    theirs, ours = var.block.program, block.program
-    if theirs is ours:
+    var_program, program = var.block.program, block.program
+    if var_program is program:
         return True
-    if theirs.identity.family is not ours.identity.family:
+    if var_program.identity.family is not program.identity.family:
         return False
     return not block.has_var_recursive(var.name) or block.var_recursive(var.name).declared == var.declared
 
@@ -304,8 +304,8 @@ def name_in(what: str, block: Block, var: Variable) -> str:
     """The name of a variable that stands for one of a block's; ValueError if it is of another program, which the message names."""
     if stands_for(block, var):
         return var.name
-    known = f"; here the name is {block.var_recursive(var.name)!r}" if block.has_var_recursive(var.name) else ""
-    raise InvalidValue(f"{what}: {foreign(block.program, var)}{known}")
+    hint = f"; here the name is {block.var_recursive(var.name)!r}" if block.has_var_recursive(var.name) else ""
+    raise InvalidValue(f"{what}: {foreign(block.program, var)}{hint}")
 
 
 def foreign(program: Program, var: Variable) -> str:

@@ -42,9 +42,9 @@ def _reduced(self: Any, protocol: Any) -> Any:
     """Copies and pickles are of what the watched object is to everyone else."""
     kind = type(self)
     plain: Any = kind.__base__
-    reduced: Any = plain.__reduce_ex__(self, max(int(protocol), 2))
-    make, args, *rest = reduced
-    return _new if make is _NEW_OBJECT else make, tuple(plain if each is kind else each for each in args), *rest
+    parts: Any = plain.__reduce_ex__(self, max(int(protocol), 2))
+    make, args, *rest = parts
+    return _new if make is _NEW_OBJECT else make, tuple(plain if arg is kind else arg for arg in args), *rest
 
 
 _NEW_OBJECT = object().__reduce_ex__(2)[0]
@@ -134,21 +134,21 @@ def watch(program: Program) -> Unseen | None:
     """
     if not _known(program):
         return None
-    unseen: Unseen = []
+    leftovers: Unseen = []
     for places in (_inner_places, _outer_places):
-        _replace(places(program), unseen)
+        _replace(places(program), leftovers)
     if any(type(block.vars) is not WatchedDict for block in program.blocks):
         return None  # variables are not compared with ``==``, which makes operators
-    for thing in _objects(program):
-        if type(thing) in _WATCHED:  # setting the class of what is watched already would leave a mark, and others look again
-            thing.__class__ = _WATCHED[type(thing)]
-    return unseen
+    for item in _objects(program):
+        if type(item) in _WATCHED:  # setting the class of what is watched already would leave a mark, and others look again
+            item.__class__ = _WATCHED[type(item)]
+    return leftovers
 
 
 def _known(program: Program) -> bool:
     """Whether every class is graphad's own, and no attribute has parts of its own but lists."""
     kinds = {*_WATCHED, *_WATCHED.values()}
-    if any(type(thing) not in kinds for thing in _objects(program)):
+    if any(type(item) not in kinds for item in _objects(program)):
         return False
     return all(_is_plain(value) for block in program.blocks for op in block.ops for value in op.attrs.values())
 
@@ -179,21 +179,21 @@ def _outer_places(program: Program) -> list[_Place]:
     ]
     entries += [(block, name) for block in program.blocks for name in ("ops", "vars")]
     entries.append((program, "blocks"))
-    return [(getattr(thing, name), partial(setattr, thing, name)) for thing, name in entries]
+    return [(getattr(owner, name), partial(setattr, owner, name)) for owner, name in entries]
 
 
 def _replace(places: list[_Place], unseen: Unseen) -> None:
     """Put watched containers where nothing else refers to the container: its places do, as often ``places``, and twice the loop."""
     counts = Counter(id(container) for container, _ in places)
-    watched: dict[int, Any] = {}
-    for container, put in places:
+    replacements: dict[int, Any] = {}
+    for container, assign in places:
         if type(container) in (WatchedList, WatchedDict):
             continue
         times = counts[id(container)]
         # A container that something else refers to would be changed there without being watched: it is copied, and compared in each run.
-        if id(container) not in watched and sys.getrefcount(container) == 2 * times + 2:
-            watched[id(container)] = (WatchedList if isinstance(container, list) else WatchedDict)(container)
-        if id(container) in watched:
-            put(watched[id(container)])
+        if id(container) not in replacements and sys.getrefcount(container) == 2 * times + 2:
+            replacements[id(container)] = (WatchedList if isinstance(container, list) else WatchedDict)(container)
+        if id(container) in replacements:
+            assign(replacements[id(container)])
         else:
             unseen.append((container, container.copy()))

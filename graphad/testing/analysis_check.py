@@ -104,23 +104,23 @@ def check_analysis(
     """
     if not isinstance(analysis, Dataflow) or analysis.backward:
         raise InvalidType(f"check_analysis takes a forward Dataflow, not {analysis!r}")
-    checked = AnalysisChecked()
+    report = AnalysisChecked()
     for case in _cases(programs, seed):
         try:
-            wrong = _first_wrong(analysis, case, checked)
+            wrong = _first_wrong(analysis, case, report)
         except _Unfit:
-            checked.unfit += 1
-            if checked.unfit > UNFIT * (checked.examples + 1):
-                raise InvalidValue(f"{analysis}: the inputs of {checked.unfit} programs are not what it takes them to be") from None
+            report.unfit += 1
+            if report.unfit > UNFIT * (report.examples + 1):
+                raise InvalidValue(f"{analysis}: the inputs of {report.unfit} programs are not what it takes them to be") from None
             continue
         if wrong is not None:
             raise _Shrinking(analysis, case, wrong).smallest()
-        checked.examples += 1
-        if checked.examples >= examples:
+        report.examples += 1
+        if report.examples >= examples:
             break
-    if not checked.told:
-        raise InvalidValue(f"{analysis} says nothing of any of {checked.arrays} arrays, so that nothing was checked")
-    return checked
+    if not report.told:
+        raise InvalidValue(f"{analysis} says nothing of any of {report.arrays} arrays, so that nothing was checked")
+    return report
 
 
 def _cases(programs: Sequence[Program | Case] | Callable[[Choices], Case] | None, seed: int) -> Iterator[Case]:

@@ -73,14 +73,14 @@ def bisect(case: Case, what: Pass | str, prepare: str = "", tolerance: float | N
         full_run = _run(subject, case, targets, expected, None)
         if not full_run.wrong:
             return None
-        right, wrong, failing = 0, max(full_run.made, 1), full_run
+        right, wrong, failure = 0, max(full_run.made, 1), full_run
         while wrong - right > 1:
             middle = (right + wrong) // 2
-            tried = _run(subject, case, targets, expected, middle)
-            right, wrong, failing = (right, middle, tried) if tried.wrong else (middle, wrong, failing)
-        failing = _run(subject, case, targets, expected, wrong)
-    name = str(failing.last if failing.last is not None else subject.passes(case))
-    return Culprit(wrong, max(full_run.made, 1), name, failing.origin, failing.wrong or full_run.wrong)
+            attempt = _run(subject, case, targets, expected, middle)
+            right, wrong, failure = (right, middle, attempt) if attempt.wrong else (middle, wrong, failure)
+        failure = _run(subject, case, targets, expected, wrong)
+    name = str(failure.last if failure.last is not None else subject.passes(case))
+    return Culprit(wrong, max(full_run.made, 1), name, failure.origin, failure.wrong or full_run.wrong)
 
 
 def _run(subject: Subject, case: Case, targets: list[str], expected: Observed, limit: int | None) -> _Run:

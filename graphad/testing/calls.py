@@ -72,16 +72,16 @@ def other_value(choices: Choices, op: OpDef, number: int, name: str, constants: 
 def chosen_value(choices: Choices, op: OpDef, number: int, name: str, constants: Constants = NONE) -> int:
     """Which of the ``candidates_of`` an attribute to take: one of the constants every second time, if there are such."""
     candidates = candidates_of(op, number, name, constants)
-    preferred = _of_constants(op, number, name, constants) if constants != NONE else []
-    return choices.one_of(preferred) if preferred and choices.boolean() else choices.below(len(candidates))
+    indices = _of_constants(op, number, name, constants) if constants != NONE else []
+    return choices.one_of(indices) if indices and choices.boolean() else choices.below(len(candidates))
 
 
 @cache
 def _of_constants(op: OpDef, number: int, name: str, constants: Constants) -> list[int]:
     """Which candidates are made of constants."""
     current = current_value(op, number, name)
-    known = {repr(value) for value in _accepted(op.attrs[name], _hints(op.attrs[name], current, constants))}
-    return [i for i, value in enumerate(candidates_of(op, number, name, constants)) if repr(value) in known]
+    texts = {repr(value) for value in _accepted(op.attrs[name], _hints(op.attrs[name], current, constants))}
+    return [i for i, value in enumerate(candidates_of(op, number, name, constants)) if repr(value) in texts]
 
 
 def _hints(attr: Attr, current: Any, constants: Constants) -> Iterator[object]:
@@ -92,8 +92,8 @@ def _hints(attr: Attr, current: Any, constants: Constants) -> Iterator[object]:
     elif attr.kind in ("float", "int"):
         yield from (numbers if attr.kind == "float" else whole)
     elif attr.kind == "list[float]" or attr.kind.startswith("list[int]"):
-        listed = numbers if attr.kind == "list[float]" else whole
-        yield from ([number] * max(len(current or ()), 1) for number in listed)
+        elements = numbers if attr.kind == "list[float]" else whole
+        yield from ([number] * max(len(current or ()), 1) for number in elements)
 
 
 @cache
@@ -129,9 +129,9 @@ def canonical(op: OpDef, attrs: Mapping[str, object]) -> dict[str, object]:
 def candidates_of(op: OpDef, number: int, name: str, constants: Constants = NONE) -> list[object]:
     """Other values for an attribute of a sample: those of other samples, such as it may have, and some constants, as it takes them."""
     attr, current = op.attrs[name], current_value(op, number, name)
-    others = [sample.attrs[name] for sample in samples_of(op.type) if name in sample.attrs]
+    sample_values = [sample.attrs[name] for sample in samples_of(op.type) if name in sample.attrs]
     unique: dict[str, object] = {}
-    for value in _accepted(attr, (*others, *_values(attr, current), *_hints(attr, current, constants))):
+    for value in _accepted(attr, (*sample_values, *_values(attr, current), *_hints(attr, current, constants))):
         if value != current or type(value) is not type(current):
             unique.setdefault(repr(value), value)
     return list(unique.values())
@@ -146,11 +146,11 @@ def _accepted(attr: Attr, values: Iterable[object]) -> Iterator[object]:
     """Those of some values that an attribute may have, as programs hold them."""
     for value in values:
         try:
-            checked = checked_attr(attr, value)
+            attr_value = checked_attr(attr, value)
         except GraphadError:
             continue
-        if checked is not None:
-            yield checked
+        if attr_value is not None:
+            yield attr_value
 
 
 def _values(attr: Attr, current: Any) -> Iterator[object]:
@@ -176,8 +176,8 @@ def _int_lists(current: list[int]) -> Iterator[list[int]]:
     yield current[::-1]
     yield current[1:] + current[:1]
     for i, number in enumerate(current):
-        for other in (number + 1, number - 1, -1, 0, 1):
-            yield [*current[:i], other, *current[i + 1 :]]
+        for change in (number + 1, number - 1, -1, 0, 1):
+            yield [*current[:i], change, *current[i + 1 :]]
     yield from (current[:-1], [number + 1 for number in current], [0], [1], [-1], [0, 1], [1, 1], [2, 3], [0, 0, 1, 1], [])
 
 
@@ -283,8 +283,8 @@ def inferred(draft: Draft) -> Draft | None:
         outputs = draft.op.infer_types(types, draft.attrs)
     except Exception:  # whatever it raises: the operator does not take this
         return None
-    fixed = not any(type is not None and -1 in type.shape for listed in outputs.values() for type in listed)
-    return draft if fixed else draft._replace(fixed=False)
+    is_fixed = not any(type is not None and -1 in type.shape for types_of_slot in outputs.values() for type in types_of_slot)
+    return draft if is_fixed else draft._replace(fixed=False)
 
 
 def finite(value: Value) -> bool:
@@ -316,18 +316,18 @@ def draw_call(choices: Choices, op: OpDef, dtype: str, interest: Interest) -> Dr
     if not samples:
         return None
     number = choices.below(len(samples))
-    inputs, own = _sample(op, number)
-    attrs = own
+    inputs, sample_attrs = _sample(op, number)
+    attrs = sample_attrs
     for _ in range(choices.one_of((0, 1, 1, 2)) if op.attrs else 0):
         attrs = _other_attr(choices, op, number, attrs, interest)
     for name in dict.fromkeys((dtype, choices.one_of(("float32", "float64")))):
         for draft in (Draft(op, *parts, number) for parts in in_dtype(choices, op, inputs, attrs, name)):
-            resized = _resized(choices, draft.inputs, draft.attrs) if choices.chance(3) else ()
-            for other in (*(Draft(op, *parts, number) for parts in resized), draft):
-                accepted = inferred(other)
-                if accepted is not None:
-                    return accepted
-    return inferred(Draft(op, inputs, attrs, number)) or inferred(Draft(op, inputs, own, number))
+            drafts = _resized(choices, draft.inputs, draft.attrs) if choices.chance(3) else ()
+            for candidate in (*(Draft(op, *parts, number) for parts in drafts), draft):
+                call = inferred(candidate)
+                if call is not None:
+                    return call
+    return inferred(Draft(op, inputs, attrs, number)) or inferred(Draft(op, inputs, sample_attrs, number))
 
 
 def sampled(draft: Draft) -> Call | None:
@@ -354,9 +354,9 @@ def other_attr(choices: Choices, call: Call, interest: Interest) -> Call | None:
     """The call with one attribute changed; None if there is none to change."""
     for _ in range(2):
         attrs = _other_attr(choices, call.op, call.number, call.attrs, interest)
-        changed = None if attrs == call.attrs else call.with_attrs(attrs)
-        if changed is not None:
-            return changed
+        result = None if attrs == call.attrs else call.with_attrs(attrs)
+        if result is not None:
+            return result
     return None
 
 
@@ -366,10 +366,10 @@ def other_attr(choices: Choices, call: Call, interest: Interest) -> Call | None:
 def in_dtype(choices: Choices, op: OpDef, inputs: Slots, attrs: dict[str, object], dtype: str) -> Iterator[Written]:
     """The call with its numbers, but not its indices, in another dtype; or with another attribute ``dtype``."""
     main = _numbers_dtype(inputs)
-    typed = [a.name for a in op.attrs.values() if a.kind == "DType" and attrs.get(a.name, a.default) == (main or "float64")]
-    if typed and op.type != "cast":
-        attrs = {**attrs, **dict.fromkeys(typed, dtype)}
-    if main == dtype or (not main and typed):
+    dtype_attrs = [a.name for a in op.attrs.values() if a.kind == "DType" and attrs.get(a.name, a.default) == (main or "float64")]
+    if dtype_attrs and op.type != "cast":
+        attrs = {**attrs, **dict.fromkeys(dtype_attrs, dtype)}
+    if main == dtype or (not main and dtype_attrs):
         yield inputs, attrs
     elif main in FLOATS:
         convert = _cast if dtype in FLOATS else choices.one_of((_rounded, _above_zero))
@@ -409,26 +409,26 @@ def _above_zero(array: Array, dtype: np.dtype[np.generic]) -> Array:
 def _resized(choices: Choices, inputs: Slots, attrs: dict[str, Any]) -> Iterator[Written]:
     """The call with one extent replaced wherever it occurs, or along the first axis, or in one place; or with no axes at all."""
     places = [(s, i, axis) for s, values in inputs.items() for i, v in enumerate(values) for axis in range(rank_of(v))]
-    listed = [e for v in attrs.values() if isinstance(v, list) for e in v if type(e) is int and e > 0]
-    if not places and not listed:
+    sizes = [e for v in attrs.values() if isinstance(v, list) for e in v if type(e) is int and e > 0]
+    if not places and not sizes:
         return
     kind = choices.below(5)
     if kind == 4 and places:
         yield {s: [_first(v) for v in values] for s, values in inputs.items()}, attrs
         return
     slot, i, axis = choices.one_of(places) if places else ("", 0, 0)
-    old = inputs[slot][i].shape[axis] if places else choices.one_of(listed)
+    old = inputs[slot][i].shape[axis] if places else choices.one_of(sizes)
     new = choices.one_of(EXTENTS)
     if kind < 2:
         cuts = [(s, n, a) for s, n, a in places if inputs[s][n].shape[a] == old]
     else:
         cuts = [(s, n, a) for s, n, a in places if a == axis] if kind == 2 else [(slot, i, axis)][: len(places)]
-    recut = cut_to(inputs, cuts, new)
-    if any(np.size(v) > MOST_ELEMENTS for values in recut.values() for v in values):
+    new_inputs = cut_to(inputs, cuts, new)
+    if any(np.size(v) > MOST_ELEMENTS for values in new_inputs.values() for v in values):
         return
     if any(_has(value, old) for value in attrs.values()):
-        yield recut, {n: [new if e == old else e for e in v] if _has(v, old) else v for n, v in attrs.items()}
-    yield recut, attrs
+        yield new_inputs, {n: [new if e == old else e for e in v] if _has(v, old) else v for n, v in attrs.items()}
+    yield new_inputs, attrs
 
 
 def rank_of(value: Value) -> int:

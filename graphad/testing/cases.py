@@ -124,8 +124,8 @@ class Case:
         A name of which the first that happens is that it is overwritten stands for what is written, so it is not among them.
         """
         data = [name for name, array in self.feeds.items() if array.dtype.kind == "f"]
-        trained = [p.name for p in self.program.all_parameters() if p.trainable]
-        return [name for name in (*data, *trained) if not self._overwritten(name)]
+        parameters = [p.name for p in self.program.all_parameters() if p.trainable]
+        return [name for name in (*data, *parameters) if not self._overwritten(name)]
 
     def _overwritten(self, name: str) -> bool:
         for op in self.program.global_block().ops:
@@ -200,13 +200,13 @@ def fitted(case: Case, program: Program, values: Mapping[str, Array] = MappingPr
     ``values`` are arrays for names that nothing writes any more; what neither has is drawn. What is missing on purpose, since a block
     that would write it does not run, stays missing.
     """
-    missing = _missing(case) if case.program is not program else set()
+    missing_names = _missing(case) if case.program is not program else set()
     feeds: dict[str, Array] = {}
     params: dict[str, Array] = {}
     for value in lower(program).inputs:
-        if value.kind == TENSOR and value.shape is not None and value.name not in missing:
-            arrays, known = (params, case.params) if value.persistable else (feeds, case.feeds)
-            arrays[value.name] = _array(value.name, value.shape, value.dtype, {**values, **known}, seed)
+        if value.kind == TENSOR and value.shape is not None and value.name not in missing_names:
+            arrays, old_arrays = (params, case.params) if value.persistable else (feeds, case.feeds)
+            arrays[value.name] = _array(value.name, value.shape, value.dtype, {**values, **old_arrays}, seed)
     for name, var in program.global_block().vars.items():
         if var.persistable and name in case.params and name not in params:
             params[name] = _array(name, *var.declared, case.params, seed)

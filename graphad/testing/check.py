@@ -147,8 +147,8 @@ def _source(subject: Subject, programs: Programs | None) -> Callable[[Choices], 
         raise InvalidType(f"programs are a list of Programs or Cases, or a function of Choices, not {programs!r}")
     if not programs:
         raise InvalidValue("programs is empty: there is nothing to try the pass on")
-    known = list(programs)
-    return lambda choices: _with_arrays(known[choices.below(len(known))], choices)
+    candidates = list(programs)
+    return lambda choices: _with_arrays(candidates[choices.below(len(candidates))], choices)
 
 
 def _written_nowhere(case: Case) -> Case:
@@ -172,15 +172,15 @@ def _with_arrays(program: Program | Case, choices: Choices) -> Case:
 
 def _suitable(subject: Subject) -> Callable[[Choices], Case]:
     """Programs of the kinds that all passes on trial have something to do on."""
-    every, kinds_by_pass = _every_kind(subject), [pass_.on_trial.programs for pass_ in inner_passes(as_pass(subject.what, "loss"))]
+    any_kind, kinds_by_pass = _every_kind(subject), [pass_.on_trial.programs for pass_ in inner_passes(as_pass(subject.what, "loss"))]
     common = [name for name in kinds_by_pass[0] if all(name in names for names in kinds_by_pass)] if kinds_by_pass else []
     kinds = [KINDS[name][1] for name in common if name != ANY]
     if not kinds:
-        return every
+        return any_kind
 
     def program(choices: Choices) -> Case:
         if ANY in common and choices.boolean():
-            return every(choices)
+            return any_kind(choices)
         return choices.one_of(kinds)(choices, Interest())
 
     return program
@@ -197,14 +197,14 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     exact = all(rule.exact for rule in rules)
     is_about_gradients = interest.gradients and not subject.is_backward
     random.Random("rules").shuffle(rules)
-    others, turns = drawn(interest, subject.is_backward, subject.is_after_backward), itertools.count(step=PLANTED)
+    other_programs, turns = drawn(interest, subject.is_backward, subject.is_after_backward), itertools.count(step=PLANTED)
 
     def program(choices: Choices) -> Case:
         if rules and not choices.chance(3):
             first = choices.in_turn(len(rules), next(turns) % len(rules))
             case = planted_with_all(choices, [rules[(first + i) % len(rules)] for i in range(PLANTED)], exact)
         else:
-            case = others(choices)
+            case = other_programs(choices)
         if is_about_gradients and not choices.chance(FORWARD):
             case = differentiated(choices, case) or case
         return case if case.requested else replace(case, requested=requested_names(choices, case))
@@ -251,10 +251,10 @@ class _Search:
 
     def _is_enough(self, examples: int | None) -> bool:
         """Whether there were as many programs as there should; ten times as many while the pass has changed none."""
-        checked = self.checked
-        if examples is None or checked.examples < examples:
+        report = self.checked
+        if examples is None or report.examples < examples:
             return False
-        return bool(checked.changed) or self.subject.is_analysis or checked.examples >= PATIENCE * examples
+        return bool(report.changed) or self.subject.is_analysis or report.examples >= PATIENCE * examples
 
     def _cases(self) -> Iterator[tuple[RandomChoices, Case]]:
         for number in itertools.count():
@@ -273,8 +273,8 @@ class _Search:
         text = f"{self.seed} {number}"
         if not self.corpus or rng.randrange(MUTATED):
             return RandomChoices(text)
-        _, known = min((self.corpus[rng.randrange(len(self.corpus))] for _ in range(DRAWN)), key=itemgetter(0))
-        numbers = list(known)
+        _, choices = min((self.corpus[rng.randrange(len(self.corpus))] for _ in range(DRAWN)), key=itemgetter(0))
+        numbers = list(choices)
         for _ in range(rng.choice(CHANGES)):
             numbers[rng.randrange(len(numbers))] = rng.randrange(1 << 16)
         return RandomChoices(text, numbers if rng.randrange(3) else numbers[: rng.randrange(len(numbers)) + 1])
@@ -294,15 +294,15 @@ class _Search:
 
     def _checks(self) -> set[str]:
         """The checks to make on the next program: the expensive ones rarely."""
-        tried = self.checked.examples
-        return {kind for kind in ALL if tried % SELDOM.get(kind, 1) == 0 or (kind == "gradients" and self.subject.is_backward)}
+        count = self.checked.examples
+        return {kind for kind in ALL if count % SELDOM.get(kind, 1) == 0 or (kind == "gradients" and self.subject.is_backward)}
 
     def _is_new(self, trial: Trial) -> bool:
-        known = len(self.seen)
+        count = len(self.seen)
         if trial.changed:
             ops = (op for graph in trial.graph.tree() for op in graph.ops if op.made_by is not None)
             self.seen |= {f"{op.made_by} {op.origin.rule if op.origin is not None else ''} {op.type}" for op in ops}
-        return len(self.seen) > known
+        return len(self.seen) > count
 
     def _unfit(self) -> None:
         self.checked.unfit += 1

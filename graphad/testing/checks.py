@@ -79,18 +79,18 @@ def renamed_case(case: Case, prefix: str) -> Case:
     def prefixed(name: str) -> str:
         return name if name == EMPTY else prefix + name
 
-    known = {name for block in case.program.blocks for name in block.vars}
+    names = {name for block in case.program.blocks for name in block.vars}
     feeds, params = ({prefixed(name): array for name, array in arrays.items()} for arrays in (case.feeds, case.params))
     loss = prefixed(case.loss_name) if case.loss_name else ""
     program = case.program.clone()
-    _rename(program, known, prefixed)
+    _rename(program, names, prefixed)
     return replace(case, program=program, loss_name=loss, feeds=feeds, params=params, requested=tuple(map(prefixed, case.requested)))
 
 
 def restored(program: Program, prefix: str) -> Program:
     """The program without the prefixes; it is changed."""
-    known = {name for block in program.blocks for name in block.vars}
-    _rename(program, known, lambda name: name.replace(prefix, ""))
+    names = {name for block in program.blocks for name in block.vars}
+    _rename(program, names, lambda name: name.replace(prefix, ""))
     return program
 
 
@@ -133,13 +133,13 @@ LARGEST_CONSTANT, MOST_CONSTANTS = 64.0, 8  # of the numbers in a pass's code, t
 def own_functions(kind: type) -> list[FunctionType]:
     """The methods that a class and its bases outside graphad's framework define, and the functions of their files they use."""
     bases = [base for base in kind.__mro__ if base not in (*Pass.__mro__, *Rule.__mro__)]
-    pending = [f for base in bases for value in vars(base).values() if (f := _function(value)) is not None and _is_in_file_of(f, base)]
+    stack = [f for base in bases for value in vars(base).values() if (f := _function(value)) is not None and _is_in_file_of(f, base)]
     functions: dict[FunctionType, None] = {}
-    while pending:
-        function = pending.pop()
+    while stack:
+        function = stack.pop()
         if function not in functions and not function.__name__.startswith("__"):
             functions[function] = None
-            pending += _mentioned(function)
+            stack += _mentioned(function)
     return sorted(functions, key=lambda f: (f.__code__.co_filename, f.__code__.co_firstlineno))
 
 
@@ -204,10 +204,10 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
                 numbers.update(dict.fromkeys(_numbers(mentions)))
     interfaces = dict.fromkeys(interface for name, interface in INTERFACES.items() if name in names)
     words.update(dict.fromkeys(op_type for interface in interfaces for op_type in sorted(types_of(interface))))
-    mentioned = [word for word in words if word in REGISTRY]
-    types = tuple(sorted({_forward_type(word) for word in mentioned}))
+    op_types = [word for word in words if word in REGISTRY]
+    types = tuple(sorted({_forward_type(word) for word in op_types}))
     attributes = {name for definition in REGISTRY.values() for name in definition.attrs}
-    of_gradients = any(isinstance(REGISTRY[word], GradOpDef) for word in mentioned)
+    of_gradients = any(isinstance(REGISTRY[word], GradOpDef) for word in op_types)
     return Interest(
         types,
         tuple(sorted(word for word in words if word in attributes)),
@@ -257,8 +257,8 @@ def _numbers(values: Iterable[object], depth: int = 2) -> Iterator[float]:
     """The numbers of moderate size in numbers, and in collections of them; 0 and 1, which are everywhere, say nothing."""
     for value in values:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            known = USUAL if isinstance(value, int) else USUAL[:2]
-            yield from [float(value)] if abs(value) <= LARGEST_CONSTANT and value not in known else []
+            usual_numbers = USUAL if isinstance(value, int) else USUAL[:2]
+            yield from [float(value)] if abs(value) <= LARGEST_CONSTANT and value not in usual_numbers else []
         elif isinstance(value, tuple | list) and depth:
             yield from _numbers(value, depth - 1)
 
@@ -316,10 +316,10 @@ class Reach:
         self.arcs |= new
 
     def _applier(self, arcs: set[Arc]) -> Applier:
-        tracer, own = self._tracer(arcs), self.passes
+        tracer, watched_types = self._tracer(arcs), self.passes
 
         def apply(pass_: Pass, graph: Graph) -> bool:
-            if type(pass_) not in own:
+            if type(pass_) not in watched_types:
                 return pass_.apply(graph)
             before = sys.gettrace()
             sys.settrace(tracer)
@@ -351,14 +351,14 @@ class Reach:
 
     def unreached(self) -> list[Unreached]:
         """The lines that never ran, in order."""
-        ran = {(code.co_filename, line) for code, _, line in self.arcs}
-        missing: dict[tuple[str, int], Unreached] = {}
+        lines_run = {(code.co_filename, line) for code, _, line in self.arcs}
+        unreached_lines: dict[tuple[str, int], Unreached] = {}
         for code, name in self.names.items():
             for line in sorted({line for _, _, line in code.co_lines() if line and line != code.co_firstlineno}):
                 place = (code.co_filename, line)
-                if place not in ran:
-                    missing.setdefault(place, Unreached(name, line, linecache.getline(*place).strip()))
-        return [missing[place] for place in sorted(missing)]
+                if place not in lines_run:
+                    unreached_lines.setdefault(place, Unreached(name, line, linecache.getline(*place).strip()))
+        return [unreached_lines[place] for place in sorted(unreached_lines)]
 
 
 # -- checks ----------------------------------------------------------------------------------------
@@ -381,10 +381,10 @@ def _readable(trial: Trial) -> Finding | None:
     text = "the program"
     try:
         text = str(trial.after)
-        again = str(Program.parse(text))
+        second_text = str(Program.parse(text))
     except Exception as error:
         return Finding("text", f"{type(error).__name__}: {error}")
-    return None if again == text else Finding("text", f"written\n{text}read\n{again}")
+    return None if second_text == text else Finding("text", f"written\n{text}read\n{second_text}")
 
 
 def _typed(trial: Trial) -> Finding | None:
@@ -408,13 +408,13 @@ def _is_typed(program: Program) -> bool:
 def _values(trial: Trial, compiled: bool = False) -> Finding | None:
     if trial.runs_compiled and not compiled and _compiled_after(trial):
         return None
-    kind, expected, allowed = "compiled" if compiled else "values", trial.expected.without(trial.intended), trial.allowed
+    kind, expected, tolerance = "compiled" if compiled else "values", trial.expected.without(trial.intended), trial.allowed
     try:
         results = trial.observed_after(compiled=True) if compiled else trial.got
     except Exception as error:
         return _not_running(kind, "the program after the pass does not run", error)
-    text = observed_difference(expected, results, allowed, least=OF_TERMS if roundings(trial.before) else LEAST)
-    if text and allowed and _is_unstable(trial, allowed, UNSTABLE if _is_finite(results) else UNSTABLE_AT_ENDS):
+    text = observed_difference(expected, results, tolerance, least=OF_TERMS if roundings(trial.before) else LEAST)
+    if text and tolerance and _is_unstable(trial, tolerance, UNSTABLE if _is_finite(results) else UNSTABLE_AT_ENDS):
         return None
     text = text or observed_difference(trial.intended, results, _tolerance(trial), ("intended", "after"))
     return Finding(kind, text, "differ") if text else None
@@ -449,8 +449,8 @@ def _is_unstable(trial: Trial, tolerance: float, most: float = UNSTABLE) -> bool
     case, executor = trial.case, bounded_executor()
     if tolerance >= NARROW and not is_in_range(case, least=NORMAL, most=np.inf):
         return True
-    for up, other in ((tolerance, tolerance), (-tolerance, -tolerance), (tolerance, -tolerance)):
-        ways = itertools.cycle((up, other))
+    for up, down in ((tolerance, tolerance), (-tolerance, -tolerance), (tolerance, -tolerance)):
+        ways = itertools.cycle((up, down))
         feeds, params = ({name: _moved(array, next(ways)) for name, array in arrays.items()} for arrays in (case.feeds, case.params))
         try:
             results = observe(trial.before, replace(case, feeds=feeds, params=params), list(trial.expected.values), executor=executor)
@@ -520,8 +520,8 @@ def _marked(trial: Trial) -> Finding | None:
 def _exchanged(program: Program) -> set[str]:
     """What collectives write and an operator reads: it is compared as it is written, and may be overwritten after its last reader."""
     ops = program.global_block().ops
-    written = {name for op in ops if (definition := REGISTRY.get(op.type)) is not None and definition.ordered for name in op.output_names()}
-    return written.intersection(name for op in ops for name in op.input_names())
+    results = {name for op in ops if (definition := REGISTRY.get(op.type)) is not None and definition.ordered for name in op.output_names()}
+    return results.intersection(name for op in ops for name in op.input_names())
 
 
 def _expected(trial: Trial) -> Finding | None:
@@ -546,18 +546,18 @@ def _deterministic(trial: Trial) -> Finding | None:
     try:
         run_requesting_gradients(trial.subject.passes(case), graph, case)
         program = scheduled(graph, case)
-        other = text if program is None else str(restored(program, prefix))
+        second_text = text if program is None else str(restored(program, prefix))
     except Exception as error:
-        other = f"{type(error).__name__}: {error}\n"
-    return None if other == text else Finding("deterministic", f"first\n{text}then\n{other}")
+        second_text = f"{type(error).__name__}: {error}\n"
+    return None if second_text == text else Finding("deterministic", f"first\n{text}then\n{second_text}")
 
 
 def _idempotent(trial: Trial) -> Finding | None:
     if not getattr(trial.passes, "idempotent", False):
         return None
     text = str(trial.graph)
-    changed = trial.passes.run(trial.graph)
-    if not changed and str(trial.graph) == text:
+    has_changed = trial.passes.run(trial.graph)
+    if not has_changed and str(trial.graph) == text:
         return None
     return Finding("idempotent", "it says so itself" if str(trial.graph) == text else f"it is now\n{trial.graph}")
 
@@ -601,8 +601,8 @@ def _made_gradients(trial: Trial) -> Finding | None:
         values = trial.got.values
     except Exception as error:
         return _not_running("gradients", "the program with them does not run", error)
-    missing = {name: np.zeros_like(standard[name]) for name in sources if trial.made.get(name) not in values}
-    gradients = {name: missing[name] if name in missing else values[trial.made[name]] for name in sources}
+    zeros = {name: np.zeros_like(standard[name]) for name in sources if trial.made.get(name) not in values}
+    gradients = {name: zeros[name] if name in zeros else values[trial.made[name]] for name in sources}
     return _compared(trial, case.program, standard, gradients, ("of the standard backward", "made here"))
 
 
@@ -674,10 +674,10 @@ def _tolerance(trial: Trial) -> float:
 def _compared(trial: Trial, program: Program, expected: dict[str, Array], got: dict[str, Array], labels: tuple[str, str]) -> Finding | None:
     """The first gradient that differs from that of a program by more than rounding makes of it there."""
     tolerance, least = _tolerance(trial), OF_TERMS if roundings(trial.before) else LEAST
-    undefined = _has_special(trial.case)
+    has_special = _has_special(trial.case)
     for name, array in expected.items():
         gradient = got[name]
-        if undefined and np.shape(gradient) == array.shape:  # moved out of a branch that was not taken, 0 becomes 0 * nan
+        if has_special and np.shape(gradient) == array.shape:  # moved out of a branch that was not taken, 0 becomes 0 * nan
             gradient = np.where(np.isnan(gradient), array, gradient)
         text = difference(array, gradient, tolerance, labels, least)
         if text and not _is_rounding(program, trial.case, name, array, gradient):
@@ -762,8 +762,8 @@ def tried(
                 trial.before = subject.before(case, trial.graph)
                 trial.is_prepared = trial.before is not case.program or not trial.graph.journal.rewrites
             else:
-                referred = subject.referred(case)
-                trial.before, trial.referred = program_of(referred, case), [value.name for value in referred.targets]
+                reference_graph = subject.referred(case)
+                trial.before, trial.referred = program_of(reference_graph, case), [value.name for value in reference_graph.targets]
                 trial.is_prepared = trial.before is not case.program
         except (GraphadError, ArithmeticError) as error:
             raise Unfit(str(error)) from error
@@ -772,10 +772,10 @@ def tried(
             return trial, finding
         trial.check_rows()
         trial.runs_compiled = "compiled" in checks
-        unchanged = not trial.changed and str(trial.after) == str(trial.before)
+        is_unchanged = not trial.changed and str(trial.after) == str(trial.before)
         for kind, check in CHECKS.items():
-            skipped = kind not in checks or (unchanged and kind in OF_RESULTS) or (unchanged and kind == "gradients" and not trial.made)
-            if not skipped and (finding := _checked(check, trial)) is not None:
+            skips = kind not in checks or (is_unchanged and kind in OF_RESULTS) or (is_unchanged and kind == "gradients" and not trial.made)
+            if not skips and (finding := _checked(check, trial)) is not None:
                 return trial, finding
     return trial, None
 

@@ -34,10 +34,10 @@ _MOST_INFERRED = 1024
 
 def _inferred(op_type: str) -> dict[tuple[Any, ...], tuple[Shape | None, str | None]]:
     """What an operator writes, by types of inputs and attributes with which it was checked once: it is not checked again."""
-    known: dict[tuple[Any, ...], tuple[Shape | None, str | None]] = lookup(op_type).memory.setdefault(_inferred, {})
-    if len(known) > _MOST_INFERRED:
-        known.clear()
-    return known
+    memory: dict[tuple[Any, ...], tuple[Shape | None, str | None]] = lookup(op_type).memory.setdefault(_inferred, {})
+    if len(memory) > _MOST_INFERRED:
+        memory.clear()
+    return memory
 
 
 @dataclass
@@ -176,8 +176,8 @@ class Writer:
 
     def weight(self) -> str:
         """A matrix that does not make anything larger."""
-        known = [name for name in self.params if np.abs(self.params[name]).sum(-1).max() <= 1 and self.params[name].shape == (3, 3)]
-        return self.recent(known) if known and not self.rarely() else self.parameter((3, 3), 0.33)
+        names = [name for name in self.params if np.abs(self.params[name]).sum(-1).max() <= 1 and self.params[name].shape == (3, 3)]
+        return self.recent(names) if names and not self.rarely() else self.parameter((3, 3), 0.33)
 
     def operand(self, *shapes: Shape) -> str:
         """A tensor of one of the shapes, a new parameter if there is none."""
@@ -190,18 +190,18 @@ class Writer:
         """Append an operator that writes a name; return it."""
         block = self.scope.block
         names = {slot: list(value) if isinstance(value, list) else [value] for slot, value in inputs.items()}
-        types = tuple((slot, *(block.var_recursive(name).tensor_type for name in listed)) for slot, listed in names.items())
-        inferred, key = _inferred(op_type), (types, repr(attrs))
+        types = tuple((slot, *(block.var_recursive(name).tensor_type for name in slot_names)) for slot, slot_names in names.items())
+        memory, key = _inferred(op_type), (types, repr(attrs))
         variable = block.var_recursive(out) if block.has_var_recursive(out) else None
-        known = inferred.get(key)
-        if known is None or (variable is not None and variable.declared != known):
+        result_type = memory.get(key)
+        if result_type is None or (variable is not None and variable.declared != result_type):
             block.append_op(type=op_type, inputs=names, outputs={"Out": out}, attrs=attrs)
-            declared = block.var_recursive(out)
-            if declared.type == TENSOR and variable is None and None not in declared.declared:
-                inferred[key] = declared.declared
+            new_variable = block.var_recursive(out)
+            if new_variable.type == TENSOR and variable is None and None not in new_variable.declared:
+                memory[key] = new_variable.declared
             return out
         if variable is None:
-            block.vars[out] = Variable.trusted(block, out, *known)
+            block.vars[out] = Variable.trusted(block, out, *result_type)
         block.ops.append(Operator(block, op_type, names, {"Out": [out]}, dict(attrs)))
         return out
 
@@ -352,10 +352,10 @@ def _body(w: NestedWriter, first: Statement | None = None) -> None:
 
 def _hide(w: NestedWriter, name: str, shape: Shape) -> None:
     """Declare a name in the current block that is another variable outside."""
-    others = [other for other, its_shape in w.tensors().items() if other != name and its_shape == shape]
+    candidates = [candidate for candidate, its_shape in w.tensors().items() if candidate != name and its_shape == shape]
     w.scope.block.create_var(name=name, shape=shape, dtype="float64")
-    if others:
-        w.append("tanh", {"X": w.recent(others)}, name)
+    if candidates:
+        w.append("tanh", {"X": w.recent(candidates)}, name)
     else:
         w.append("fill_constant", {}, name, shape=list(shape), value=0.25, dtype="float64")
     w.wrote(name, shape)
@@ -439,8 +439,8 @@ def delay(w: NestedWriter) -> None:
     for name in line:
         w.one_of(*kinds)(w, name, shape)
         w.wrote(name, shape)
-    others = [name for name in w.tensors() if name not in line and (name in w.params or name not in w.fixed)]
-    _while(w, lambda inner: _pass_along(inner, line, shape, others), trips=count + w.choices.integer(0, 1))
+    sources = [name for name in w.tensors() if name not in line and (name in w.params or name not in w.fixed)]
+    _while(w, lambda inner: _pass_along(inner, line, shape, sources), trips=count + w.choices.integer(0, 1))
     w.wrote(line[0], shape)
     w.arrived = line[0]
 
@@ -454,12 +454,12 @@ def accumulate(w: NestedWriter) -> None:
         for name, its_shape in w.tensors().items()
         if its_shape == shape and name != total and (name in w.params or name not in w.fixed)
     ]
-    other = w.recent(alike) if alike else w.parameter(shape)
+    operand = w.recent(alike) if alike else w.parameter(shape)
     op_type = w.one_of(*ACCUMULATING)
     name = w.fresh(shape)
     w.append("assign", {"X": total}, name)
     w.wrote(name, shape)
-    _while(w, lambda inner: _add_up(inner, op_type, name, other, shape), trips=w.choices.integer(2, 3))
+    _while(w, lambda inner: _add_up(inner, op_type, name, operand, shape), trips=w.choices.integer(2, 3))
     w.wrote(name, shape)
     w.arrived = name
 
@@ -473,8 +473,8 @@ def _add_up(w: NestedWriter, op_type: str, name: str, other: str, shape: Shape) 
 def _pass_along(w: NestedWriter, line: list[str], shape: Shape, others: list[str]) -> None:
     if any(not w.outer(name) for name in line):  # the block has variables of its own under these names
         return
-    for name, following in itertools.pairwise(line):
-        w.append("assign", {"X": following}, name)
+    for name, next_name in itertools.pairwise(line):
+        w.append("assign", {"X": next_name}, name)
         w.wrote(name, shape)
     alike = [name for name in others if w.tensors().get(name) == shape and w.outer(name)]
     if alike and w.one_of(True, False):
@@ -530,31 +530,31 @@ def _if_else(w: NestedWriter) -> None:
     """Two blocks that write one or two new variables, and what is around them."""
     w.left -= 1
     condition = _condition(w)
-    promised = {w.promise(shape): shape for shape in w.choices.several(SHAPES, 0, 2)}
+    shapes = {w.promise(shape): shape for shape in w.choices.several(SHAPES, 0, 2)}
     blocks = []
     for _ in range(2):
         with w.inside() as block:
             _body(w)
-            for name, shape in promised.items():
+            for name, shape in shapes.items():
                 write_tensor(w, name, shape)
         blocks.append(block)
     _append(w, "if_else", "X", {"Cond": condition}, {"true_block": blocks[0], "false_block": blocks[1]})
-    w.scope.tensors.update(promised)
+    w.scope.tensors.update(shapes)
 
 
 def _conditional_block(w: NestedWriter) -> None:
     """A block that overwrites variables around it, or not."""
     w.left -= 1
-    tested: tuple[dict[str, object], bool]
+    test: tuple[dict[str, object], bool]
     if w.rarely(5):
         rows = [[0.5] * w.choices.integer(0, 1) for _ in range(w.choices.integer(1, 2))]
-        tested = {"Cond": [w.fed("r", row, "float64") for row in rows]}, False
+        test = {"Cond": [w.fed("r", row, "float64") for row in rows]}, False
     else:
-        tested = {"Cond": _condition(w)}, True
+        test = {"Cond": _condition(w)}, True
     with w.inside() as block:
         _body(w)
-    attrs = {"sub_block": block} if tested[1] else {"sub_block": block, "is_scalar_condition": False}
-    _append(w, "conditional_block", "Input", tested[0], attrs)
+    attrs = {"sub_block": block} if test[1] else {"sub_block": block, "is_scalar_condition": False}
+    _append(w, "conditional_block", "Input", test[0], attrs)
 
 
 def _select_input(w: NestedWriter) -> None:
@@ -578,13 +578,13 @@ def _select_input(w: NestedWriter) -> None:
 def _net(w: NestedWriter) -> None:
     """A block that runs once."""
     w.left -= 1
-    promised = {w.promise(shape): shape for shape in w.choices.several(SHAPES, 0, 1)}
+    shapes = {w.promise(shape): shape for shape in w.choices.several(SHAPES, 0, 1)}
     with w.inside() as block:
         _body(w)
-        for name, shape in promised.items():
+        for name, shape in shapes.items():
             write_tensor(w, name, shape)
     _append(w, "net", "X", {}, {"sub_block": block})
-    w.scope.tensors.update(promised)
+    w.scope.tensors.update(shapes)
 
 
 def _append(w: NestedWriter, op_type: str, slot: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> None:
@@ -601,9 +601,9 @@ def _append(w: NestedWriter, op_type: str, slot: str, inputs: dict[str, Any], at
 
 def _array(w: NestedWriter) -> None:
     """Write to an array of tensors, or read it. Its elements have one shape, and none is missing."""
-    known = w.arrays()
-    name = w.recent(list(known))
-    w.one_of(_written, _whole, _element)(w, name, known[name])
+    shapes = w.arrays()
+    name = w.recent(list(shapes))
+    w.one_of(_written, _whole, _element)(w, name, shapes[name])
 
 
 def _array_loop(w: NestedWriter) -> None:
@@ -623,13 +623,13 @@ def _written(w: NestedWriter, name: str, shape: Shape) -> None:
 
     What is written at the counter has to stay in the array: the next iteration appends to it.
     """
-    where = w.one_of(*(["index"] if w.scope.index and w.outer(name) else []), "end", "first")
-    if where == "end":
+    place = w.one_of(*(["index"] if w.scope.index and w.outer(name) else []), "end", "first")
+    if place == "end":
         at = w.append("lod_array_length", {"X": name}, w.unique("n"))
     else:
-        at = w.constant(0) if where == "first" else str(w.scope.index)
+        at = w.constant(0) if place == "first" else str(w.scope.index)
     x = w.operand(shape)
-    if where != "index" and w.rarely(6):
+    if place != "index" and w.rarely(6):
         copy = w.unique("a")
         w.append("write_to_array", {"X": x, "I": at, "Array": name}, copy)
         w.scope.arrays[copy] = shape

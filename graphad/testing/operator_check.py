@@ -56,13 +56,15 @@ def _list(value: object) -> list[Array]:
 def _check_types(
     definition: OpDef, slots: Mapping[str, Sequence[Array]], attrs: dict[str, object], outputs: Mapping[str, Sequence[Any]]
 ) -> None:
-    inferred = definition.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in arrays] for slot, arrays in slots.items()}, attrs)
+    types = definition.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in arrays] for slot, arrays in slots.items()}, attrs)
     for slot, arrays in outputs.items():
-        for array, type in zip(arrays, inferred[slot], strict=True):
+        for array, type in zip(arrays, types[slot], strict=True):
             if array is not None:
                 actual = TensorType(np.shape(array), np.asarray(array).dtype.name)
-                fits = len(actual.shape) == len(type.shape) and all(e in (-1, f) for e, f in zip(type.shape, actual.shape, strict=True))
-                assert fits and actual.dtype == type.dtype, (
+                has_shape = len(actual.shape) == len(type.shape) and all(
+                    e in (-1, f) for e, f in zip(type.shape, actual.shape, strict=True)
+                )
+                assert has_shape and actual.dtype == type.dtype, (
                     f"{definition.type}: {slot} is inferred as {type}, but the kernel gives {actual}"
                 )
 
@@ -90,10 +92,10 @@ def _check_derivatives(
         if total is None or not sources:
             return
         symbolic = gradients(total, sources)
-        reached = [(s, g) for s, g in zip(sources, symbolic, strict=True) if g is not None]
+        pairs = [(s, g) for s, g in zip(sources, symbolic, strict=True) if g is not None]
         for _ in range(DIRECTIONS):
-            _check_direction(program, total, reached, feed, f"{definition.type}, derivative of order {level}", tolerance, rng)
-        results = [g for _, g in reached]
+            _check_direction(program, total, pairs, feed, f"{definition.type}, derivative of order {level}", tolerance, rng)
+        results = [g for _, g in pairs]
 
 
 def _data(block: Block, slots: Mapping[str, Sequence[Array]]) -> tuple[dict[str, list[str]], dict[str, Array]]:

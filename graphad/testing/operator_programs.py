@@ -365,9 +365,9 @@ class CallProgram(CallWriter):
     def operands(self, draft: Draft) -> tuple[Call, Names] | None:
         """A call, and names for its inputs, every second one a known value of the type; None if not even the sample runs."""
         kind = self.choices.one_of(self.kinds)
-        other = draft if kind == "sample" or not draft.fixed else with_numbers(self.choices, draft, kind)
+        variant = draft if kind == "sample" or not draft.fixed else with_numbers(self.choices, draft, kind)
         names = {s: [self._known(value) if draft.fixed else None for value in values] for s, values in draft.inputs.items()}
-        inputs = {s: [v if n is None else self.values[n] for n, v in zip(names[s], vs, strict=True)] for s, vs in other.inputs.items()}
+        inputs = {s: [v if n is None else self.values[n] for n, v in zip(names[s], vs, strict=True)] for s, vs in variant.inputs.items()}
         call = checked(draft.op, inputs, draft.attrs, draft.number)
         if not self.accepts(call):
             names = {}
@@ -406,9 +406,9 @@ class CallProgram(CallWriter):
     def number_like(self, value: Array) -> str:
         """A constant of the shape and dtype of a value, all of whose elements are one number."""
         numbers: tuple[float, ...] = NUMBERS if value.dtype.kind == "f" else INTEGERS
-        own = [number for number in self.interest.constants.numbers if value.dtype.kind == "f" or number.is_integer()]
-        if own and value.dtype.kind in "fi" and self.choices.boolean():
-            numbers = tuple(own)
+        constants = [number for number in self.interest.constants.numbers if value.dtype.kind == "f" or number.is_integer()]
+        if constants and value.dtype.kind in "fi" and self.choices.boolean():
+            numbers = tuple(constants)
         number = self.choices.one_of(numbers)
         return self.constant(np.full(value.shape, abs(number) if value.dtype.kind == "u" else number, value.dtype))
 
@@ -430,12 +430,12 @@ class CallProgram(CallWriter):
         return names
 
     def _result(self, value: Value, counterpart: list[str], taken: set[str], overwrite: int) -> str:
-        known = [name for name in self.like(value) if name not in taken]
-        preferred = [name for name in counterpart if name in known]  # the name in Param for ParamOut, as updates have it
-        if preferred and self.choices.boolean():
-            name = preferred[0]
-        elif known and self.choices.chance(overwrite):
-            name = self.choices.one_of(known)
+        names = [name for name in self.like(value) if name not in taken]
+        counterparts = [name for name in counterpart if name in names]  # the name in Param for ParamOut, as updates have it
+        if counterparts and self.choices.boolean():
+            name = counterparts[0]
+        elif names and self.choices.chance(overwrite):
+            name = self.choices.one_of(names)
         else:
             name = self.unique("t")
             if self.choices.chance(self.stopped) and isinstance(value, np.ndarray):
@@ -524,9 +524,9 @@ def over(w: CallProgram, draft: Draft, name: str, beside: Sequence[str] = ()) ->
     rest = list(beside)
     for s, n in places:
         if (s, n) != (slot, i) and inputs[s][n].shape == old:
-            known = rest.pop(0) if rest else _beside(w, value)
-            names[s][n] = known
-            inputs[s][n] = w.values[known] if known else array_of(w.choices, value.shape, name_of(value.dtype))
+            operand = rest.pop(0) if rest else _beside(w, value)
+            names[s][n] = operand
+            inputs[s][n] = w.values[operand] if operand else array_of(w.choices, value.shape, name_of(value.dtype))
     call = checked(draft.op, inputs, draft.attrs, draft.number)
     return (call, w.named(call, names)) if call is not None and w.accepts(call) else None
 
@@ -536,8 +536,8 @@ def _beside(w: CallProgram, value: Array) -> str | None:
     kind = w.choices.below(8)
     if kind == 7 and value.size:
         return w.number_like(value)
-    known = w.like(value) if kind < 4 else []
-    return known[0] if known else None
+    names = w.like(value) if kind < 4 else []
+    return names[0] if names else None
 
 
 def twins(w: CallProgram) -> None:
@@ -562,18 +562,18 @@ def _identical(w: CallProgram, call: Call, inputs: Names) -> Again:
 
 def _now(w: CallProgram, call: Call, inputs: Names) -> Again:
     """The call on the values that the names have now."""
-    changed = call.with_inputs({s: [w.values[n] for n in names] for s, names in inputs.items()})
-    if changed is None or not w.accepts(changed):
+    new_call = call.with_inputs({s: [w.values[n] for n in names] for s, names in inputs.items()})
+    if new_call is None or not w.accepts(new_call):
         return None
-    return changed, {s: list(names) for s, names in inputs.items()}
+    return new_call, {s: list(names) for s, names in inputs.items()}
 
 
 def _other_attr(w: CallProgram, call: Call, inputs: Names) -> Again:
-    again = _now(w, call, inputs)
-    changed = other_attr(w.choices, again[0], w.interest) if again else None
-    if again is None or changed is None or not w.accepts(changed):
-        return again
-    return changed, again[1]
+    repeat = _now(w, call, inputs)
+    variant = other_attr(w.choices, repeat[0], w.interest) if repeat else None
+    if repeat is None or variant is None or not w.accepts(variant):
+        return repeat
+    return variant, repeat[1]
 
 
 def _exchanged(w: CallProgram, call: Call, inputs: Names) -> Again:
@@ -582,9 +582,9 @@ def _exchanged(w: CallProgram, call: Call, inputs: Names) -> Again:
     if len(places) < 2:
         return _other_attr(w, call, inputs)
     (s, i), (t, j) = w.choices.permutation(places)[:2]
-    other = {slot: list(names) for slot, names in inputs.items()}
-    other[s][i], other[t][j] = other[t][j], other[s][i]
-    return _now(w, call, other) or _now(w, call, inputs)
+    swap = {slot: list(names) for slot, names in inputs.items()}
+    swap[s][i], swap[t][j] = swap[t][j], swap[s][i]
+    return _now(w, call, swap) or _now(w, call, inputs)
 
 
 def _other_input(w: CallProgram, call: Call, inputs: Names) -> Again:
@@ -594,9 +594,9 @@ def _other_input(w: CallProgram, call: Call, inputs: Names) -> Again:
         return _other_attr(w, call, inputs)
     s, i = w.choices.one_of(places)
     old = w.values[inputs[s][i]]
-    known = [name for name in w.like(old) if name != inputs[s][i]]
-    other = known[0] if known and w.choices.boolean() else w.data(_another(w, old))
-    return _now(w, call, {**inputs, s: [*inputs[s][:i], other, *inputs[s][i + 1 :]]})
+    candidates = [name for name in w.like(old) if name != inputs[s][i]]
+    operand = candidates[0] if candidates and w.choices.boolean() else w.data(_another(w, old))
+    return _now(w, call, {**inputs, s: [*inputs[s][:i], operand, *inputs[s][i + 1 :]]})
 
 
 def _another(w: CallProgram, old: Array) -> Array:
@@ -613,8 +613,8 @@ def _overwritten(w: CallProgram, call: Call, inputs: Names) -> Again:
         return _other_attr(w, call, inputs)
     name = w.choices.one_of(names)
     value = w.values[name]
-    floating = value.dtype.kind == "f"
-    kind = w.choices.below(3) if floating else 2
+    is_float = value.dtype.kind == "f"
+    kind = w.choices.below(3) if is_float else 2
     if kind == 0:
         w.apply("scale", {"X": [name]}, {"scale": 0.3, "bias": 0.2}, name)
     elif kind == 1:
@@ -678,12 +678,12 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
         body: writes the body; it gets the name of the counter, which it may read.
         early: whether the counter goes on before the body rather than after it.
     """
-    fed, counting = w.choices.chance(3), w.choices.one_of(COUNTINGS)
+    is_fed, counting = w.choices.chance(3), w.choices.one_of(COUNTINGS)
     counter = w.constant(np.array([counting.start], "int64"), w.unique("i"))
     most = np.array([counting.limit(trips)], "int64")
-    limit = w.data(most) if fed else w.constant(most, w.unique("n"))
+    limit = w.data(most) if is_fed else w.constant(most, w.unique("n"))
     operands = {"X": [limit], "Y": [counter]} if counting.turned else {"X": [counter], "Y": [limit]}
-    bound = None if fed else w.block.ops[-1]
+    bound = None if is_fed else w.block.ops[-1]
     condition = w.apply(counting.test, operands, {}, w.unique("c")) or ""
     w.reserved |= {counter, limit, condition}
     w.counters.append(counter)
@@ -770,8 +770,8 @@ def _truth(w: CallProgram, holds: bool) -> str:
 def _made_condition(w: CallProgram, holds: bool) -> str:
     """A boolean that an operator of logic makes, one of interest before others: what a pass may see through."""
     op_type = w.choices.one_of([logic_type for logic_type in LOGIC if logic_type in w.interest.types] or list(LOGIC))
-    others = {"Y": [_truth(w, LOGIC[op_type])]} if op_type != "logical_not" else {}
-    name = w.apply(op_type, {"X": [_truth(w, holds if others else not holds)], **others}, {}, w.unique("b")) or ""
+    operands = {"Y": [_truth(w, LOGIC[op_type])]} if op_type != "logical_not" else {}
+    name = w.apply(op_type, {"X": [_truth(w, holds if operands else not holds)], **operands}, {}, w.unique("b")) or ""
     w.reserved.add(name)
     return name
 
@@ -787,9 +787,9 @@ LOGIC = {
 def _about_iteration(w: CallProgram, is_first: bool) -> str:
     """Whether this is the first iteration of the innermost loop, which is being written, or whether it is not."""
     counter = w.counters[-1]
-    now = w.values[counter]
-    assert isinstance(now, np.ndarray)
-    first = w.constant(now, w.unique("n"))
+    value = w.values[counter]
+    assert isinstance(value, np.ndarray)
+    first = w.constant(value, w.unique("n"))
     name = w.apply("equal" if is_first else "not_equal", {"X": [counter], "Y": [first]}, {}, w.unique("b")) or ""
     w.reserved |= {first, name}
     return name
@@ -899,8 +899,8 @@ def operator_program(choices: Choices, interest: Interest | None = None) -> Case
 
 
 def _block(w: CallProgram) -> None:
-    preferred = [write for op_type, write in BLOCKS.items() if op_type in w.interest.types]
-    w.choices.one_of(preferred or tuple(BLOCKS.values()))(w)
+    writers = [write for op_type, write in BLOCKS.items() if op_type in w.interest.types]
+    w.choices.one_of(writers or tuple(BLOCKS.values()))(w)
 
 
 # -- the loss ------------------------------------------------------------------------------------
@@ -957,10 +957,10 @@ def unknown_extent(choices: Choices, program: Program, feeds: dict[str, Array]) 
     if not choices.chance(6):
         return
     root = program.global_block()
-    declared = {name: root.vars[name].declared for name in feeds if feeds[name].ndim}
-    for name in declared if choices.boolean() else [*declared][:1]:
-        shape, dtype = declared[name]
+    types = {name: root.vars[name].declared for name in feeds if feeds[name].ndim}
+    for name in types if choices.boolean() else [*types][:1]:
+        shape, dtype = types[name]
         root.vars[name].declare((-1, *(shape or ())[1:]), dtype)
     if not type_checks(program):
-        for name, (shape, dtype) in declared.items():
+        for name, (shape, dtype) in types.items():
             root.vars[name].declare(shape, dtype)

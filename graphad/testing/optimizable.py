@@ -83,10 +83,10 @@ def _again(w: NestedWriter) -> None:
     op = w.one_of(*ops[::-1])
     inputs, attrs = {slot: list(names) for slot, names in op.inputs.items()}, dict(op.attrs)
     shape = op.block.var_recursive(op.output("Out")[0]).shape
-    how = w.choices.integer(0, 3)
-    if how == 2 and isinstance(attrs.get("scale"), float):
+    kind = w.choices.integer(0, 3)
+    if kind == 2 and isinstance(attrs.get("scale"), float):
         attrs["scale"] = attrs["scale"] * 0.5
-    if how == 3 and "Y" in inputs and _exchangeable(w, inputs):
+    if kind == 3 and "Y" in inputs and _exchangeable(w, inputs):
         inputs = {"X": inputs["Y"], "Y": inputs["X"]}
     try_known = all(name in w.tensors() for names in inputs.values() for name in names) or not inputs
     if try_known and _same_types(w, op.block, inputs):
@@ -109,7 +109,7 @@ def _exchangeable(w: NestedWriter, inputs: dict[str, list[str]]) -> bool:
 
 def _same_types(w: NestedWriter, block: Block, inputs: dict[str, list[str]]) -> bool:
     """Whether names have the types here that they have in a block around: one may be hidden by another variable of its name."""
-    names = [name for listed in inputs.values() for name in listed]
+    names = [name for slot_names in inputs.values() for name in slot_names]
     return all(w.scope.block.var_recursive(name).declared == block.var_recursive(name).declared for name in names)
 
 
@@ -140,8 +140,8 @@ def _identity(w: NestedWriter) -> None:
     elif kind == 3:
         _new(w, "scale", {"X": [_new(w, "scale", {"X": [x]}, shape, scale=-1.0)]}, shape, scale=-1.0)
     elif kind == 4 and len(shape) == 2:
-        turned = _new(w, "transpose2", {"X": [x]}, shape[::-1], axis=[1, 0])
-        _new(w, "transpose2", {"X": [turned]}, shape, axis=[1, 0])
+        transpose = _new(w, "transpose2", {"X": [x]}, shape[::-1], axis=[1, 0])
+        _new(w, "transpose2", {"X": [transpose]}, shape, axis=[1, 0])
     elif kind == 5:
         _new(w, "cast", {"X": [x]}, shape, out_dtype="float64")
     else:
@@ -166,8 +166,8 @@ def _folded(w: NestedWriter) -> None:
     """An operator over constants, and one that multiplies by 0 or 1."""
     x, shape = _any(w)
     constant = _constant(w, shape, w.one_of(0.0, 0.5, 1.0))
-    known = _new(w, w.one_of("tanh", "square", "sigmoid"), {"X": [constant]}, shape)
-    _bounded(w, _new(w, w.one_of("elementwise_mul", "elementwise_add", "elementwise_sub"), {"X": [x], "Y": [known]}, shape))
+    result = _new(w, w.one_of("tanh", "square", "sigmoid"), {"X": [constant]}, shape)
+    _bounded(w, _new(w, w.one_of("elementwise_mul", "elementwise_add", "elementwise_sub"), {"X": [x], "Y": [result]}, shape))
 
 
 # -- names overwritten ---------------------------------------------------------------------------
@@ -190,9 +190,9 @@ def _in_place(w: NestedWriter) -> None:
 def _state(w: NestedWriter) -> None:
     """A persistable variable that is read and written."""
     root = w.program.global_block()
-    known = [name for name in w.params if name.startswith("s")]
-    name = w.recent(known) if known else w.unique("s")
-    if not known:
+    names = [name for name in w.params if name.startswith("s")]
+    name = w.recent(names) if names else w.unique("s")
+    if not names:
         root.create_var(name=name, shape=[3], dtype="float64", persistable=True, stop_gradient=True)
         w.params[name] = w.array((3,), 1.0)
     w.append("scale", {"X": name}, name, scale=w.one_of(0.5, -1.0), bias=0.25)
@@ -214,15 +214,15 @@ def _idle_loop(w: NestedWriter) -> None:
         PLAIN[0](w)
         return
     x, shape = _any(w)
-    others = [name for name, item in w.tensors().items() if item == shape and name != x]
-    y = w.recent(others) if others else w.parameter(shape)
+    names = [name for name, item in w.tensors().items() if item == shape and name != x]
+    y = w.recent(names) if names else w.parameter(shape)
     trips, total = w.one_of(2, 0, 1, 3, 0 if w.depth else w.most_trips), _constant(w, shape, 0.0)
     last_value, i, limit = _constant(w, shape, 0.5), w.constant(0, name=w.unique("i")), w.constant(trips)
     condition = w.compare("less_than", i, limit, w.unique("c"))
     with w.inside() as block:
-        same = _new(w, w.one_of("sin", "square", "tanh"), {"X": [x]}, shape)
-        w.append(w.one_of("assign", "sin"), {"X": w.one_of(x, x, same)}, last_value)
-        w.append("elementwise_add", {"X": total, "Y": w.one_of(same, last_value, x)}, total)
+        invariant = _new(w, w.one_of("sin", "square", "tanh"), {"X": [x]}, shape)
+        w.append(w.one_of("assign", "sin"), {"X": w.one_of(x, x, invariant)}, last_value)
+        w.append("elementwise_add", {"X": total, "Y": w.one_of(invariant, last_value, x)}, total)
         w.append("elementwise_sub", {"X": total, "Y": y}, total)
         w.append("scale", {"X": total}, total, scale=0.5)
         if w.rarely(3):
@@ -265,10 +265,10 @@ def _special(w: NestedWriter) -> None:
     x, shape = _any(w)
     value = w.one_of(float("inf"), float("nan"), float("-inf"))
     constant = w.append("fill_constant", {}, w.unique("k"), shape=list(shape), value=value, dtype="float64")
-    mixed = w.append(w.one_of("elementwise_add", "elementwise_mul"), {"X": x, "Y": constant}, w.unique("n"))
+    result = w.append(w.one_of("elementwise_add", "elementwise_mul"), {"X": x, "Y": constant}, w.unique("n"))
     zero = w.append("fill_constant", {}, w.unique("k"), shape=list(shape), value=0.0, dtype="float64")
-    other = w.one_of(mixed, zero)
-    w.append(w.one_of("elementwise_sub", "elementwise_mul"), {"X": mixed, "Y": other}, w.unique("n"))
+    operand = w.one_of(result, zero)
+    w.append(w.one_of("elementwise_sub", "elementwise_mul"), {"X": result, "Y": operand}, w.unique("n"))
 
 
 def _narrow(w: NestedWriter) -> None:
@@ -277,9 +277,9 @@ def _narrow(w: NestedWriter) -> None:
     dtype = w.one_of("float32", "int64", "int32", "float32")
     narrow = w.append("cast", {"X": x}, w.unique("n"), out_dtype=dtype)
     w.append("cast", {"X": narrow}, w.unique("n"), out_dtype="float64")
-    doubled = w.append("elementwise_add", {"X": narrow, "Y": narrow}, w.unique("n"))
+    double = w.append("elementwise_add", {"X": narrow, "Y": narrow}, w.unique("n"))
     constant = w.append("fill_constant", {}, w.unique("k"), shape=list(shape), value=w.one_of(1.0, 3.0), dtype=dtype)
-    product = w.append(w.one_of("elementwise_mul", "elementwise_sub"), {"X": doubled, "Y": constant}, w.unique("n"))
+    product = w.append(w.one_of("elementwise_mul", "elementwise_sub"), {"X": double, "Y": constant}, w.unique("n"))
     back = w.append("cast", {"X": product}, w.unique("n"), out_dtype="float64")
     w.append("elementwise_sub", {"X": back, "Y": x}, w.unique("n"))
 

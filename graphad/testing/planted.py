@@ -32,8 +32,8 @@ def planted_program(choices: Choices, rules: Sequence[Rule]) -> Case:
     Args:
         rules: of those made with ``@rewrite``, at least one.
     """
-    known = [rule for rule in rules if isinstance(rule, PatternRule)]
-    return planted_with_all(choices, [choices.one_of(known)], exact=all(rule.exact for rule in known))
+    patterns = [rule for rule in rules if isinstance(rule, PatternRule)]
+    return planted_with_all(choices, [choices.one_of(patterns)], exact=all(rule.exact for rule in patterns))
 
 
 def planted_with_all(choices: Choices, rules: Sequence[PatternRule], exact: bool) -> Case:
@@ -148,11 +148,11 @@ class _Planting(Evaluation[str]):
 
     def case(self) -> Case:
         """The program, with a loss over what is floating-point; for exact rules mostly all results are requested, since means hide much."""
-        floating = [name for name in dict.fromkeys(self.finals) if self._var(name).dtype in FLOATS[1:]]
-        means = [self._append("mean", {"X": [n]}, {}) for n in floating if self._var(n).dtype == self._var(floating[0]).dtype]
+        floats = [name for name in dict.fromkeys(self.finals) if self._var(name).dtype in FLOATS[1:]]
+        means = [self._append("mean", {"X": [n]}, {}) for n in floats if self._var(n).dtype == self._var(floats[0]).dtype]
         loss = self._append("sum", {"X": means}, {}) if means else ""
-        requested = () if not self.exact or self.choices.chance(4) else tuple(dict.fromkeys([*self.finals, *([loss] if loss else [])]))
-        return Case(self.program, loss, self.feeds, {}, requested)
+        names = () if not self.exact or self.choices.chance(4) else tuple(dict.fromkeys([*self.finals, *([loss] if loss else [])]))
+        return Case(self.program, loss, self.feeds, {}, names)
 
     # -- as an evaluation ------------------------------------------------------------------------
 
@@ -203,8 +203,8 @@ class _Planting(Evaluation[str]):
 
     def _data(self, array: Array) -> str:
         name = self._fresh()
-        floating = array.dtype.name in FLOATS
-        self.root.create_var(name=name, shape=list(array.shape), dtype=array.dtype.name, stop_gradient=not floating)
+        is_float = array.dtype.name in FLOATS
+        self.root.create_var(name=name, shape=list(array.shape), dtype=array.dtype.name, stop_gradient=not is_float)
         self.feeds[name] = np.array(array)
         return name
 

@@ -140,14 +140,14 @@ def differentiated(choices: Choices, case: Case) -> Case | None:
     kind = choices.below(6)
     try:
         first = _first(choices, twin, names)
-        twice = kind < 2 and _size(twin.program) <= MOST_ONCE
-        if first and twice:
+        is_twice = kind < 2 and _size(twin.program) <= MOST_ONCE
+        if first and is_twice:
             _second(twin.program, first, names)
         if first and kind == 2 and (total := _sum_of_squares(twin.program, first)):
             return replace(twin, loss_name=total)
     except GraphadError:
         return None
-    return replace(twin, forward=case, order=1 + twice) if first else None
+    return replace(twin, forward=case, order=1 + is_twice) if first else None
 
 
 def case_with_gradients(case: Case, order: int) -> Case | None:

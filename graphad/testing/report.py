@@ -53,13 +53,13 @@ class Counterexample(AssertionError):
     def __init__(self, subject: Subject, finding: Finding, case: Case, graph: Graph, folder: Path | None = None, examples: int = 1) -> None:
         self.subject, self.finding, self.case, self.graph = subject, finding, case, graph
         self.examples = examples
-        prepared = _prepared(subject, case)
-        self.before = _before(subject, case, prepared)
+        graph_before = _prepared(subject, case)
+        self.before = _before(subject, case, graph_before)
         self.after = _program(graph)
         self.snippet = snippet(subject, case, graph)
         self.file = _saved(self.snippet, folder)
         home = self.file.parent
-        before = lower(self.before) if subject.reference else prepared
+        before = lower(self.before) if subject.reference else graph_before
         self.pictures = _pictures(before, graph, _titles(subject), home)
         self.page = _page(subject, case, home / "page.html")
         super().__init__(self._said())
@@ -73,8 +73,8 @@ class Counterexample(AssertionError):
             "pictures": "\n".join(map(str, self.pictures)) or "none: it cannot be drawn",
             "rewrite by rewrite": "" if self.page is None else str(self.page),
         }
-        shown = "\n".join(f"{title}:\n{_indented(text)}" for title, text in parts.items() if text)
-        return f"{self.subject}: {self.finding}\n\n{shown}\nto see it again, python {self.file}:\n\n{self.snippet}"
+        sections = "\n".join(f"{title}:\n{_indented(text)}" for title, text in parts.items() if text)
+        return f"{self.subject}: {self.finding}\n\n{sections}\nto see it again, python {self.file}:\n\n{self.snippet}"
 
 
 def _program(graph: Graph) -> Program | None:
@@ -184,9 +184,9 @@ def changed_operators(before: Graph, after: Graph) -> tuple[list[Op], list[Op]]:
     [['tanh'], ['sin']]
     """
     difference = compare(before, after)
-    own = dict(zip(_operators(difference.before), _operators(before), strict=True))
-    own |= dict(zip(_operators(difference.after), _operators(after), strict=True))
-    return [own[op] for op in difference.removed], [own[op] for op in difference.added]
+    originals = dict(zip(_operators(difference.before), _operators(before), strict=True))
+    originals |= dict(zip(_operators(difference.after), _operators(after), strict=True))
+    return [originals[op] for op in difference.removed], [originals[op] for op in difference.added]
 
 
 def _operators(graph: Graph) -> Iterator[Op]:
@@ -263,15 +263,15 @@ class Checked:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        stopped = " before it was interrupted" if self.interrupted else ""
-        programs = f"{self.examples} programs, of which it changed {self.changed}{stopped}"
+        suffix = " before it was interrupted" if self.interrupted else ""
+        programs = f"{self.examples} programs, of which it changed {self.changed}{suffix}"
         yield f"nothing wrong on {programs}; {self.seconds:.1f} s of processor time"
         if self.unfit:
             yield f"unfit: {self.unfit} more programs, which the preparation refuses"
         yield from _counts("rewrites", self.rewrites)
         yield from _counts("operators", self.operators)
-        twice = sum(len(values) > 1 for values in self.attributes.values())
-        yield f"attributes: {len(self.attributes)}, of which {twice} with two values or more"
+        count = sum(len(values) > 1 for values in self.attributes.values())
+        yield f"attributes: {len(self.attributes)}, of which {count} with two values or more"
         yield from _counts("dtypes", self.dtypes)
         yield from _counts("extents", self.extents)
         yield from _counts("trips of loops", self.trips)
@@ -289,9 +289,9 @@ def _short(value: object) -> str:
 def _counts(title: str, counts: Mapping[Any, int]) -> Iterator[str]:
     """One line: how many there are, and those that occurred most often."""
     if counts:
-        ordered = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))
-        more = f" and {len(ordered) - MOST} more" if len(ordered) > MOST else ""
-        yield f"{title}: {', '.join(f'{name} {count}' for name, count in ordered[:MOST])}{more}"
+        items = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))
+        more = f" and {len(items) - MOST} more" if len(items) > MOST else ""
+        yield f"{title}: {', '.join(f'{name} {count}' for name, count in items[:MOST])}{more}"
 
 
 def _rewrites(trial: Trial) -> set[str]:

@@ -67,8 +67,8 @@ def _undeclare_written(program: Program) -> None:
 
 
 def _mend(program: Program) -> None:
-    while unused := _unheld(program):
-        program.drop_blocks(unused)
+    while indices := _unheld(program):
+        program.drop_blocks(indices)
     for block in program.blocks[:0:-1]:
         _hand_in(block)
     for block in program.blocks[::-1]:
@@ -79,8 +79,8 @@ def _mend(program: Program) -> None:
 
 def _unheld(program: Program) -> set[int]:
     """The blocks that no operator holds, and those inside them."""
-    nested = {inner.idx for block in program.blocks for op in block.ops for inner in blocks_of(op)}
-    free = {block.idx for block in program.blocks if block.idx and block.idx not in nested}
+    inner_indices = {inner.idx for block in program.blocks for op in block.ops for inner in blocks_of(op)}
+    free = {block.idx for block in program.blocks if block.idx and block.idx not in inner_indices}
     return {block.idx for block in program.blocks if any(around.idx in free for around in block.chain())}
 
 
@@ -107,9 +107,13 @@ def _mend_slots(op: Operator) -> None:
     if not isinstance(definition, ControlDef) or definition.is_grad:
         return
     blocks, decides = blocks_of(op), op.input(definition.condition)
-    looped = decides if isinstance(definition, LoopDef) else []
+    condition_names = decides if isinstance(definition, LoopDef) else []
     _fill(op.inputs, definition.operands, [name for name in outside_reads(*blocks) if name not in decides])
-    _fill(op.outputs, definition.results, list(dict.fromkeys([*(n for n in outside_writes(*blocks) if n not in looped), *looped])))
+    _fill(
+        op.outputs,
+        definition.results,
+        list(dict.fromkeys([*(n for n in outside_writes(*blocks) if n not in condition_names), *condition_names])),
+    )
 
 
 def _fill(slots: dict[str, list[str]], slot: str, names: list[str]) -> None:
@@ -148,14 +152,14 @@ def inlined(place: Place, which: int) -> Edit:
     def edit(program: Program) -> None:
         block, index = program.blocks[place[0]], place[1]
         inner = blocks_of(block.ops[index])[which]
-        renamed = {name: _free_name(block, name) for name in inner.vars}
+        new_names = {name: _free_name(block, name) for name in inner.vars}
         for name, var in inner.vars.items():
-            var.name = renamed[name]
+            var.name = new_names[name]
             block.vars[var.name] = var.copy_to(block)
-        for other in program.blocks:
-            if inner in other.chain():
-                for op in other.ops:
-                    op.inputs, op.outputs = _renamed(op.inputs, renamed), _renamed(op.outputs, renamed)
+        for owner in program.blocks:
+            if inner in owner.chain():
+                for op in owner.ops:
+                    op.inputs, op.outputs = _renamed(op.inputs, new_names), _renamed(op.outputs, new_names)
         for op in inner.ops:
             op.block = block
             for sub in blocks_of(op):
@@ -198,10 +202,10 @@ def simpler_attrs(program: Program) -> Iterator[Edit]:
 
 
 def _edits_simpler(value: float) -> list[float]:
-    known = [0.0, 1.0]
-    if value in known:
-        return known[: known.index(value)]
-    return [*known, value // 2] if math.isfinite(value) and abs(value) > 3 and value == int(value) else known
+    numbers = [0.0, 1.0]
+    if value in numbers:
+        return numbers[: numbers.index(value)]
+    return [*numbers, value // 2] if math.isfinite(value) and abs(value) > 3 and value == int(value) else numbers
 
 
 def _with_attr(place: Place, name: str, value: object = None) -> Edit:
@@ -242,9 +246,9 @@ def _without_name(place: Place, slots: str, slot: str, index: int) -> Edit:
 def fewer_variables(program: Program) -> Iterator[Edit]:
     """Without the persistable variables that no operator touches: all of them, or one."""
     used_names = _used(program)
-    unused = [name for name, var in program.global_block().vars.items() if var.persistable and name not in used_names]
-    if unused:
-        yield from map(_without_variables, (unused, *([name] for name in unused)))
+    names = [name for name, var in program.global_block().vars.items() if var.persistable and name not in used_names]
+    if names:
+        yield from map(_without_variables, (names, *([name] for name in names)))
 
 
 def _without_variables(names: Collection[str]) -> Edit:
@@ -263,8 +267,8 @@ def bypasses(program: Program) -> Iterator[Edit]:
         if isinstance(REGISTRY.get(op.type), ControlDef) or len(op.output_names()) != 1:
             continue
         for name in dict.fromkeys(op.input_names()):
-            known = [word for word in (name, *op.output_names()) if block.has_var_recursive(word)]
-            if len({*known}) == 2 and block.var_recursive(known[0]).declared == block.var_recursive(known[1]).declared:
+            operands = [word for word in (name, *op.output_names()) if block.has_var_recursive(word)]
+            if len({*operands}) == 2 and block.var_recursive(operands[0]).declared == block.var_recursive(operands[1]).declared:
                 yield _bypassed(place, name)
 
 
@@ -395,7 +399,7 @@ def _fewer_blocks(search: _Search) -> None:
 
 def _inlinings(program: Program) -> Iterator[Edit]:
     for place in places(program):
-        yield from (inlined(place, which) for which in range(len(_held(program, place))))
+        yield from (inlined(place, number) for number in range(len(_held(program, place))))
 
 
 def _held(program: Program, place: Place) -> list[object]:
@@ -511,9 +515,9 @@ def simplify_arrays(case: Case, is_bad: Callable[[Case], bool]) -> Case:
     """The case with simpler arrays, as far as that leaves it bad: 0, 1 or -1 everywhere, 1, 2, 3...; then element by element."""
     for name in (*case.feeds, *case.params):
         for array in _simpler_arrays(_arrays(case)[name]):
-            changed = _with_array(case, name, array)
-            if is_bad(changed):
-                case = changed
+            candidate = _with_array(case, name, array)
+            if is_bad(candidate):
+                case = candidate
                 break
         else:
             case = _simplify_elements(case, name, is_bad)
@@ -526,9 +530,9 @@ def _simplify_elements(case: Case, name: str, is_bad: Callable[[Case], bool]) ->
         for number in _simpler_numbers(array.flat[place]):
             simpler = _arrays(case)[name].copy()
             simpler.flat[place] = number
-            changed = _with_array(case, name, simpler)
-            if is_bad(changed):
-                case = changed
+            candidate = _with_array(case, name, simpler)
+            if is_bad(candidate):
+                case = candidate
                 break
     return case
 
@@ -544,8 +548,8 @@ def _with_array(case: Case, name: str, array: Array) -> Case:
 
 
 def _simpler_arrays(array: Array) -> Iterator[Array]:
-    counted = np.arange(1, array.size + 1).reshape(array.shape).astype(array.dtype)
-    candidates = [np.zeros_like(array), np.ones_like(array), counted]
+    numbers = np.arange(1, array.size + 1).reshape(array.shape).astype(array.dtype)
+    candidates = [np.zeros_like(array), np.ones_like(array), numbers]
     if array.dtype.kind in "fi":
         candidates.insert(2, -np.ones_like(array))
     return (operand for operand in candidates if not np.array_equal(operand, array))

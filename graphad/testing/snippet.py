@@ -191,8 +191,8 @@ def functions_of(value: object) -> Iterator[FunctionType]:
     elif isinstance(value, property):
         yield from (f for item in (value.fget, value.fset) if item is not None for f in functions_of(item))
     elif isinstance(value, type):
-        own = [function for item in vars(value).values() if not isinstance(item, type) for function in functions_of(item)]
-        yield from (function for function in own if function.__code__.co_qualname.startswith(f"{value.__qualname__}."))
+        functions = [function for item in vars(value).values() if not isinstance(item, type) for function in functions_of(item)]
+        yield from (function for function in functions if function.__code__.co_qualname.startswith(f"{value.__qualname__}."))
 
 
 def codes_of(value: object) -> Iterator[CodeType]:
@@ -228,15 +228,17 @@ def free_names(source: str) -> list[str]:
     """
     names: dict[str, None] = {}
     table = symtable.symtable(source, "<source>", "exec")
-    own = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()}
-    pending = [table]
-    while pending:
-        inner = pending.pop(0)
+    definitions = {
+        symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+    }
+    tables = [table]
+    while tables:
+        inner = tables.pop(0)
         for symbol in inner.get_symbols():
             if symbol.is_referenced() and (inner is table or symbol.is_global() or inner.get_type() == "class"):
                 names[symbol.get_name()] = None
-        pending += inner.get_children()
-    return [name for name in names if name not in own and not hasattr(builtins, name)]
+        tables += inner.get_children()
+    return [name for name in names if name not in definitions and not hasattr(builtins, name)]
 
 
 def bound(name: str, scope: Scope) -> Binding | None:
@@ -526,7 +528,7 @@ class Definitions:
     def require(self, value: object, module: str) -> bool:
         """Import or write down the global of a module that is this object; whether there is one."""
         scope = Scope(module, texts_of(module))
-        name = next((name for name, other in scope.globals.items() if other is value and name != "_"), None)
+        name = next((name for name, item in scope.globals.items() if item is value and name != "_"), None)
         if name is not None:
             self._name(name, scope)
         return name is not None
@@ -567,10 +569,10 @@ class Definitions:
 
     def _check_same(self, name: str, value: object) -> None:
         """A file has one meaning for each name; the passes of a pipeline may come from several."""
-        known = self._names[name]
-        is_known = value is not UNKNOWN and known is not UNKNOWN and value is not known
-        if is_known and not (_is_small(value) and _is_small(known) and value == known):
-            self._missing(name, f"it is {_short(known)} in one place and {_short(value)} in another")
+        definition = self._names[name]
+        is_known = value is not UNKNOWN and definition is not UNKNOWN and value is not definition
+        if is_known and not (_is_small(value) and _is_small(definition) and value == definition):
+            self._missing(name, f"it is {_short(definition)} in one place and {_short(value)} in another")
 
     def _imported(self, name: str, binding: Binding) -> bool:
         """Whether the name comes from elsewhere, and can be imported from there."""
@@ -714,14 +716,14 @@ def snippet(subject: Subject, case: Case, after: Graph | None = None) -> str:
 
 def _call(definitions: Definitions, subject: Subject, case: Case) -> str:
     """The call that tries the pass; a user's own condition is what check_pass takes."""
-    what = _pass(definitions, subject.what, case)
+    pass_text = _pass(definitions, subject.what, case)
     passes = (("prepare", subject.prepare or None), ("reference", subject.reference))
     options = [f"{name}={_pass(definitions, item, case)}" for name, item in passes if item is not None]
     options += [] if subject.tolerance is None else [f"tolerance={subject.tolerance!r}"]
     if subject.expect is None:
-        return f"check_case({', '.join([what, 'case', *options])})"
+        return f"check_case({', '.join([pass_text, 'case', *options])})"
     expect = definitions.expression(subject.expect, "expect")
-    return f"check_pass({', '.join([what, 'examples=1', 'programs=[case]', *options, f'expect={expect}'])})"
+    return f"check_pass({', '.join([pass_text, 'examples=1', 'programs=[case]', *options, f'expect={expect}'])})"
 
 
 def _escaped(text: str) -> str:
@@ -744,10 +746,10 @@ def _missing(missing: Mapping[str, str]) -> Sequence[str]:
 def _pass(definitions: Definitions, what: Pass | str, case: Case) -> str:
     """How to write a pass: as text if it was text or comes with graphad, else as what makes it."""
     inner = inner_passes(as_pass(what, case.loss_name))
-    others = [step_ for step_ in inner if not type(step_).__module__.startswith(OWN)]
+    own_passes = [step_ for step_ in inner if not type(step_).__module__.startswith(OWN)]
     if isinstance(what, Pass):
-        return definitions.expression(what) if others else repr(str(what))
-    for pass_ in others:
+        return definitions.expression(what) if own_passes else repr(str(what))
+    for pass_ in own_passes:
         definitions.reference(type(pass_))
     return repr(what)
 

@@ -89,8 +89,8 @@ class Writer:
 
     def data(self, stop_gradient: bool) -> None:
         name, shape = f"x{len(self.feeds)}", self.one_of(*SHAPES)
-        declared = (-1, *shape[1:]) if shape and self.rarely() else shape
-        self.block.create_var(name=name, shape=declared, dtype="float64", stop_gradient=stop_gradient)
+        declared_shape = (-1, *shape[1:]) if shape and self.rarely() else shape
+        self.block.create_var(name=name, shape=declared_shape, dtype="float64", stop_gradient=stop_gradient)
         self.values[name] = self.feeds[name] = self.array(shape)
 
     def parameter(self, shape: Sequence[int], trainable: bool = True) -> str:
@@ -129,8 +129,8 @@ class Writer:
     def output(self, array: Array, taken: set[str]) -> str:
         """A name to write: mostly a fresh one, else one that has been written or read before; it is added to ``taken``."""
         shapes = {n: self.block.var(n).declared[0] for n in self.values if n not in taken}
-        known = [n for n, shape in shapes.items() if shape == array.shape == self.values[n].shape]
-        name = str(self.one_of(*known)) if known and self.choices.integer(0, 2) == 2 else self.fresh()
+        names = [n for n, shape in shapes.items() if shape == array.shape == self.values[n].shape]
+        name = str(self.one_of(*names)) if names and self.choices.integer(0, 2) == 2 else self.fresh()
         taken.add(name)
         return name
 
@@ -158,8 +158,8 @@ def harmless(array: Array) -> bool:
 
 def computed(writer: Writer, call: Call) -> dict[str, list[Array]]:
     """What an operator gives on the values its inputs have so far."""
-    known = {**writer.values, **writer.indices}
-    inputs = {slot: [known[name] for name in names] for slot, names in call.inputs.items()}
+    arrays = {**writer.values, **writer.indices}
+    inputs = {slot: [arrays[name] for name in names] for slot, names in call.inputs.items()}
     results = lookup(call.type).run(inputs, call.attrs, call.slots)
     return {slot: [np.asarray(a) for a in results[slot]] for slot in call.slots}
 

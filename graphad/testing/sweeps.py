@@ -98,9 +98,9 @@ def _chain(w: CallProgram, types: list[str], dtype: str) -> list[str]:
         tensors = [name for name in names if isinstance(w.values[name], np.ndarray)]
         names = append_over(w, op_type, w.choices.one_of(tensors), 8) if tensors else []
     written_names = names + written_names
-    for known in (sources, written_names[len(names) :]):
-        if names and known and w.choices.chance(3):
-            written_names += append_over(w, w.choices.one_of(("tanh", "scale", types[0])), w.choices.one_of(known), 8)
+    for operands in (sources, written_names[len(names) :]):
+        if names and operands and w.choices.chance(3):
+            written_names += append_over(w, w.choices.one_of(("tanh", "scale", types[0])), w.choices.one_of(operands), 8)
     return written_names
 
 
@@ -110,22 +110,24 @@ def _diamond(w: CallProgram, types: list[str], dtype: str) -> list[str]:
     names = w.append(*first, overwrite=NEVER) if first is not None else []
     if first is None or not names or not isinstance(w.values[names[0]], np.ndarray):
         return names
-    again = w.append(_related(w, first[0]), first[1], overwrite=NEVER)
+    repeats = w.append(_related(w, first[0]), first[1], overwrite=NEVER)
     return (
-        append_over(w, types[-1], names[0], NEVER, [name for name in again[:1] if isinstance(w.values[name], np.ndarray)]) + again + names
+        append_over(w, types[-1], names[0], NEVER, [name for name in repeats[:1] if isinstance(w.values[name], np.ndarray)])
+        + repeats
+        + names
     )
 
 
 def _related(w: CallProgram, call: Call) -> Call:
     """A call on the same inputs that differs in an attribute, which perhaps is what another attribute is in the first call."""
-    known = call.op.attrs
-    names = [name for name in w.interest.attrs if name in known] or list(known)
-    pairs = [(to, of) for to, of in itertools.permutations(names, 2) if known[to].kind == known[of].kind and call.attrs.get(of) is not None]
-    other = None
+    attrs = call.op.attrs
+    names = [name for name in w.interest.attrs if name in attrs] or list(attrs)
+    pairs = [(to, of) for to, of in itertools.permutations(names, 2) if attrs[to].kind == attrs[of].kind and call.attrs.get(of) is not None]
+    variant = None
     if pairs and w.choices.boolean():
         to, of = w.choices.one_of(pairs)
-        other = call.with_attrs({**call.attrs, to: call.attrs[of]})
-    return other or other_attr(w.choices, call, w.interest) or call
+        variant = call.with_attrs({**call.attrs, to: call.attrs[of]})
+    return variant or other_attr(w.choices, call, w.interest) or call
 
 
 def _first(w: CallProgram, op_type: str, dtype: str) -> list[str]:
@@ -142,12 +144,12 @@ def _first_call(w: CallProgram, op_type: str, dtype: str) -> tuple[Call, Names] 
     call = call if chooses and w.choices.boolean() else converted(call, dtype)
     if w.non_finite or w.choices.chance(3):
         call = renumbered(w.choices, call, w.choices.one_of(w.kinds if _has_floats(call) else OF_INTEGERS))
-    known = {slot: [_known(w, value) for value in values] for slot, values in call.inputs.items()}
-    pairs = {slot: list(zip(values, known[slot], strict=True)) for slot, values in call.inputs.items()}
-    other = call.with_inputs(
+    operands = {slot: [_known(w, value) for value in values] for slot, values in call.inputs.items()}
+    pairs = {slot: list(zip(values, operands[slot], strict=True)) for slot, values in call.inputs.items()}
+    call_on_known = call.with_inputs(
         {slot: [value if name is None else w.values[name] for value, name in value_names] for slot, value_names in pairs.items()}
     )
-    return (call, w.named(call, {})) if other is None else (other, w.named(other, known))
+    return (call, w.named(call, {})) if call_on_known is None else (call_on_known, w.named(call_on_known, operands))
 
 
 def _has_floats(call: Call) -> bool:
@@ -270,11 +272,11 @@ def gradient_sweep(choices: Choices, interest: Interest, start: int) -> Case:
 
 def _again(w: CallProgram, call: Call, names: Names) -> list[str]:
     """The call once more, its operands exchanged if it takes that."""
-    known = {id(value): name for slot, values in call.inputs.items() for value, name in zip(values, names[slot], strict=True)}
+    names_by_id = {id(value): name for slot, values in call.inputs.items() for value, name in zip(values, names[slot], strict=True)}
     for inputs in exchanged(call.inputs):
-        other = call.with_inputs(inputs)
-        if other is not None:
-            return w.append(other, {s: [known[id(v)] for v in values] for s, values in inputs.items()}, overwrite=NEVER)
+        swap = call.with_inputs(inputs)
+        if swap is not None:
+            return w.append(swap, {s: [names_by_id[id(v)] for v in values] for s, values in inputs.items()}, overwrite=NEVER)
     return []
 
 
@@ -341,8 +343,8 @@ class _Variants:
     def at(self, turn: int) -> Call | None:
         while len(self.moving) <= turn and (call := next(self.left, None)) is not None:
             self._note(call)
-        known = list((self.moving or self.still).values())
-        return known[turn % len(known)] if known else None
+        calls = list((self.moving or self.still).values())
+        return calls[turn % len(calls)] if calls else None
 
     def _note(self, call: Call) -> None:
         key = _numbers(call)
@@ -353,8 +355,8 @@ class _Variants:
             smooth = call if kind == "sample" else renumbered(choices, call, kind)
             slopes = _slopes(choices, smooth)
             if slopes is not None:
-                known = self.moving if any(np.any(slope) for slope in slopes) else self.still
-                known[key] = smooth
+                table = self.moving if any(np.any(slope) for slope in slopes) else self.still
+                table[key] = smooth
                 return
 
 
@@ -375,11 +377,11 @@ def _in_float64(op: OpDef) -> Iterator[Call]:
     changes = [(call, {name: value}) for call in calls for name in op.attrs for value in candidates_of(op, call.number, name)]
     random.Random(op.type).shuffle(changes)
     changes.sort(key=lambda change: any(op.attrs[name].kind in WORDS for name in change[1]))
-    drafts = [(call, {**call.attrs, **changed}) for call, changed in (*((call, {}) for call in calls), *changes)]
+    drafts = [(call, {**call.attrs, **change}) for call, change in (*((call, {}) for call in calls), *changes)]
     for call, attrs in _in_rounds(drafts):
-        other = call if attrs == call.attrs else call.with_attrs(attrs)
-        if other is not None and other.finite and _is_of_floats(other) and not other.attrs.get(STRAIGHT_THROUGH):
-            yield other
+        variant = call if attrs == call.attrs else call.with_attrs(attrs)
+        if variant is not None and variant.finite and _is_of_floats(variant) and not variant.attrs.get(STRAIGHT_THROUGH):
+            yield variant
 
 
 def _in_rounds(drafts: list[tuple[Call, dict[str, object]]]) -> list[tuple[Call, dict[str, object]]]:
@@ -395,7 +397,7 @@ def _in_rounds(drafts: list[tuple[Call, dict[str, object]]]) -> list[tuple[Call,
 
 def _is_of_floats(call: Call) -> bool:
     """Whether all are tensors, and those of floating point are float64, with elements in one that has a slope."""
-    values = [value for slots in (call.inputs, call.outputs) for listed in slots.values() for value in listed]
+    values = [value for slots in (call.inputs, call.outputs) for slot_values in slots.values() for value in slot_values]
     if not all(isinstance(value, np.ndarray) and (value.dtype.kind != "f" or _is_wide(value)) for value in values):
         return False
     return any(_is_wide(v) and np.size(v) and has_slope(call.op, slot) for slot, values in call.inputs.items() for v in values)
@@ -413,8 +415,8 @@ def _slopes(choices: Choices, call: Call) -> list[Array] | None:
     if any([v.shape for v in result or ()] != [v.shape for v in results[0] or ()] for result in results):
         return None
     slopes = list[Array]()
-    for below, there, above in zip(*(result or () for result in results), strict=True):
-        left, right = (there - below) / STEP, (above - there) / STEP
+    for below, middle, above in zip(*(result or () for result in results), strict=True):
+        left, right = (middle - below) / STEP, (above - middle) / STEP
         if not (np.abs(right - left) <= BENT * (1 + np.abs(right))).all() or not (np.abs(right) <= STEEPEST).all():
             return None
         slopes.append(right)
@@ -428,8 +430,8 @@ def _is_wide(value: Value) -> bool:
 def _moved(call: Call, ways: dict[str, list[Any]], distance: float) -> list[Array] | None:
     """The floating-point results where the inputs are moved some way; None if they cannot be computed."""
     inputs = {s: [v if way is None else v + distance * way for v, way in zip(vs, ways[s], strict=True)] for s, vs in call.inputs.items()}
-    there = call.with_inputs(inputs)
-    return None if there is None else [v for values in there.outputs.values() for v in values if _is_wide(v)]
+    shifted_call = call.with_inputs(inputs)
+    return None if shifted_call is None else [v for values in shifted_call.outputs.values() for v in values if _is_wide(v)]
 
 
 # -- swept twins -----------------------------------------------------------------------------------
@@ -461,26 +463,26 @@ class Variation(NamedTuple):
 @cache
 def variations(definitions: tuple[OpDef, ...]) -> tuple[Variation, ...]:
     """The attributes and inputs of some operators, common and random ones first, in an order that has neighbors far apart."""
-    known = [Variation(op, "attr", name) for op in definitions for name in op.attrs]
-    known += [Variation(op, kind, a.name) for op in definitions for a in op.attrs.values() if a.kind == "float" for kind in NUMBERS]
-    known += [Variation(op, "input", slot) for op in definitions for slot in op.inputs]
-    known += [Variation(op, "order") for op in definitions if len(op.inputs) > 1 or any(s.variadic for s in op.inputs.values())]
-    known += [Variation(op, "tied") for op in definitions for _ in range(TIMES) if op.grads and len(op.inputs) > 1]
-    known += [Variation(op, "again") for op in definitions if op.random]
-    random.Random("variations").shuffle(known)
-    return tuple(sorted(known, key=lambda variation: variation.op.type not in COMMON and variation.kind != "again"))
+    result = [Variation(op, "attr", name) for op in definitions for name in op.attrs]
+    result += [Variation(op, kind, a.name) for op in definitions for a in op.attrs.values() if a.kind == "float" for kind in NUMBERS]
+    result += [Variation(op, "input", slot) for op in definitions for slot in op.inputs]
+    result += [Variation(op, "order") for op in definitions if len(op.inputs) > 1 or any(s.variadic for s in op.inputs.values())]
+    result += [Variation(op, "tied") for op in definitions for _ in range(TIMES) if op.grads and len(op.inputs) > 1]
+    result += [Variation(op, "again") for op in definitions if op.random]
+    random.Random("variations").shuffle(result)
+    return tuple(sorted(result, key=lambda variation: variation.op.type not in COMMON and variation.kind != "again"))
 
 
 def twin_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """Operators twice, with one attribute or input changed; ``start`` says where in the order of all variations."""
     w = CallProgram(choices, interest)
-    tied: list[str] = []
+    loss_terms: list[str] = []
     for variation, turn in _pairs(tuple(map(lookup, types_of(interest)))).piece(start * TWINS, TWINS):
         pair = _pair(variation, turn)
         if pair is not None:
             written_names = _write_pair(w, variation.kind, *pair)
-            tied += written_names if variation.kind == "tied" else []
-    return Case(w.program, loss_of(w, tied), w.feeds, w.params)
+            loss_terms += written_names if variation.kind == "tied" else []
+    return Case(w.program, loss_of(w, loss_terms), w.feeds, w.params)
 
 
 class _Pairs:
@@ -516,10 +518,10 @@ def _write_pair(w: CallProgram, kind: str, one: Call, other: Call) -> list[str]:
     if kind == "tied":
         input_names = {slot: [w.data(v) if isinstance(v, np.ndarray) else None for v in values] for slot, values in one.inputs.items()}
     first = w.named(one, input_names)
-    known = {id(value): name for slot, names in first.items() for value, name in zip(one.inputs[slot], names, strict=True)}
-    same = {slot: [known.get(id(value)) for value in values] for slot, values in other.inputs.items()}
+    names_by_id = {id(value): name for slot, names in first.items() for value, name in zip(one.inputs[slot], names, strict=True)}
+    twin_names = {slot: [names_by_id.get(id(value)) for value in values] for slot, values in other.inputs.items()}
     results: list[str] = []
-    for call, names in ((one, first), (other, w.named(other, same))):
+    for call, names in ((one, first), (other, w.named(other, twin_names))):
         written_names = w.append(call, names, overwrite=NEVER)
         results += written_names
         if kind == "zero" and written_names and isinstance(value := w.values[written_names[0]], np.ndarray):
@@ -543,15 +545,15 @@ def _pair(variation: Variation, turn: int) -> tuple[Call, Call] | None:
         return next(filter(None, map(_tied, known_calls(variation.op))), None)
     for call in known_calls(variation.op):
         call = converted(call, TWIN_DTYPES[turn]) if turn else call
-        one = call.with_attrs({**call.attrs, variation.name: 0.0}) if variation.kind == "zero" else call
-        if one is None:
+        base = call.with_attrs({**call.attrs, variation.name: 0.0}) if variation.kind == "zero" else call
+        if base is None:
             continue
-        for other in _others(one, variation):
-            if other is None or not _differ(one, other, variation.kind == "zero"):
+        for variant in _others(base, variation):
+            if variant is None or not _differ(base, variant, variation.kind == "zero"):
                 continue
-            if _shapes(one) == _shapes(other):
-                return one, other
-            pairs.append((one, other))
+            if _shapes(base) == _shapes(variant):
+                return base, variant
+            pairs.append((base, variant))
     return pairs[0] if pairs else None
 
 
@@ -575,11 +577,11 @@ def _tied(call: Call) -> tuple[Call, Call] | None:
     """The call with one number in two inputs, and with these exchanged, if the gradients of the two differ then."""
     slots = [slot for slot, values in call.inputs.items() if len(values) == 1 and isinstance(values[0], np.ndarray)]
     for s, t in itertools.combinations(slots, 2):
-        one, like = call.inputs[s][0], call.inputs[t][0]
-        if one.shape != like.shape or one.dtype != like.dtype:
+        first, like = call.inputs[s][0], call.inputs[t][0]
+        if first.shape != like.shape or first.dtype != like.dtype:
             continue
-        other = one.copy()
-        pair = [call.with_inputs({**call.inputs, s: [a], t: [b]}) for a, b in ((one, other), (other, one))]
+        second = first.copy()
+        pair = [call.with_inputs({**call.inputs, s: [a], t: [b]}) for a, b in ((first, second), (second, first))]
         if pair[0] is not None and pair[1] is not None and _gradients_differ(pair[0], s, t):
             return pair[0], pair[1]
     return None
@@ -602,11 +604,11 @@ def _changed(inputs: Slots, slot: str) -> Iterator[Slots]:
     """The inputs with another value in a slot: other numbers, or the same in another order."""
     for i, value in enumerate(inputs.get(slot, ())):
         if isinstance(value, np.ndarray) and value.size:
-            others: list[Value] = [np.ascontiguousarray(value[..., ::-1]) if value.ndim else value, np.roll(value, 1)]
+            variants: list[Value] = [np.ascontiguousarray(value[..., ::-1]) if value.ndim else value, np.roll(value, 1)]
             if value.dtype.kind == "f":
-                others.insert(0, np.abs(random_like(value, np.random.default_rng(5))).astype(value.dtype))
-            for other in others:
-                yield {**inputs, slot: [*inputs[slot][:i], other, *inputs[slot][i + 1 :]]}
+                variants.insert(0, np.abs(random_like(value, np.random.default_rng(5))).astype(value.dtype))
+            for variant in variants:
+                yield {**inputs, slot: [*inputs[slot][:i], variant, *inputs[slot][i + 1 :]]}
 
 
 def _differ(one: Call, other: Call, signs: bool) -> bool:
@@ -617,10 +619,10 @@ def _differ(one: Call, other: Call, signs: bool) -> bool:
 def _unlike(one: np.ndarray, other: np.ndarray, signs: bool) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return True
-    floating = one.dtype.kind == "f"
-    if not np.array_equal(one, other, equal_nan=floating):
+    is_float = one.dtype.kind == "f"
+    if not np.array_equal(one, other, equal_nan=is_float):
         return True
-    return signs and floating and not np.array_equal(np.signbit(one), np.signbit(other))
+    return signs and is_float and not np.array_equal(np.signbit(one), np.signbit(other))
 
 
 def _outputs(call: Call) -> list[np.ndarray]:
@@ -653,8 +655,8 @@ def _reads_numbers(op_type: str) -> bool:
     call = next((call for call in known_calls(lookup(op_type)) if call.inputs), None)
     if call is None:
         return False
-    other = renumbered(RandomChoices(op_type), call, "kinks")
-    return any(not np.array_equal(a, b) for slot in call.outputs for a, b in zip(call.outputs[slot], other.outputs[slot], strict=False))
+    variant = renumbered(RandomChoices(op_type), call, "kinks")
+    return any(not np.array_equal(a, b) for slot in call.outputs for a, b in zip(call.outputs[slot], variant.outputs[slot], strict=False))
 
 
 def value_sweep(choices: Choices, interest: Interest, start: int) -> Case:
@@ -716,33 +718,35 @@ def _operands(w: CallProgram, call: Call) -> tuple[Call, Names]:
     inputs = {slot: list(values) for slot, values in call.inputs.items()}
     for slot, values in inputs.items():
         for i, value in enumerate(values):
-            known = names.get(id(value))
-            if known is None and isinstance(value, np.ndarray) and value.size and w.choices.chance(CONSTANT):
-                known = w.number_like(value)
-            name = known or (w.data(value) if isinstance(value, np.ndarray) else w.new(value))
+            operand = names.get(id(value))
+            if operand is None and isinstance(value, np.ndarray) and value.size and w.choices.chance(CONSTANT):
+                operand = w.number_like(value)
+            name = operand or (w.data(value) if isinstance(value, np.ndarray) else w.new(value))
             names[id(value)] = name
             names_of_slots.setdefault(slot, []).append(name)
             values[i] = w.values[name]
-    other = call.with_inputs(inputs)
-    return (other, names_of_slots) if other is not None else (call, {s: [w.new(v) for v in values] for s, values in call.inputs.items()})
+    new_call = call.with_inputs(inputs)
+    return (
+        (new_call, names_of_slots) if new_call is not None else (call, {s: [w.new(v) for v in values] for s, values in call.inputs.items()})
+    )
 
 
 def _with_one_operand(call: Call) -> Call:
     """The call with the first of two inputs of one type in both places, if there are such and the operator takes it."""
-    for one, other in _alike(call):
-        inputs = {slot: [one if value is other else value for value in values] for slot, values in call.inputs.items()}
-        changed = call.with_inputs(inputs)
-        if changed is not None:
-            return changed
+    for first, second in _alike(call):
+        inputs = {slot: [first if value is second else value for value in values] for slot, values in call.inputs.items()}
+        new_call = call.with_inputs(inputs)
+        if new_call is not None:
+            return new_call
     return call
 
 
 def _alike(call: Call) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     tensors = [value for values in call.inputs.values() for value in values if isinstance(value, np.ndarray)]
-    for i, one in enumerate(tensors):
-        for other in tensors[i + 1 :]:
-            if one is not other and one.shape == other.shape and one.dtype == other.dtype:
-                yield one, other
+    for i, first in enumerate(tensors):
+        for second in tensors[i + 1 :]:
+            if first is not second and first.shape == second.shape and first.dtype == second.dtype:
+                yield first, second
 
 
 # -- sweep -----------------------------------------------------------------------------------------
@@ -801,24 +805,24 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
     Returns:
         A function of choices; which sweep comes next is not left to them.
     """
-    everything = replace(interest, types=(), attrs=())
-    interest = everything if 2 * len(interest.types) > len(operators()) else interest
+    any_interest = replace(interest, types=(), attrs=())
+    interest = any_interest if 2 * len(interest.types) > len(operators()) else interest
     are_few = 0 < len(interest.types) <= FEW
-    led, others = _led(interest, are_few), SWEEPS
+    leading, rest = _led(interest, are_few), SWEEPS
     if is_backward:
-        led = others = AFTER_BACKWARDS if after_backward else OF_BACKWARDS
-    others = (*others, *(steep_sweep,) * 3) if interest.kinds == SHORT else others
-    kinds = [*((sweep, interest) for sweep in led * (2 if are_few else 1)), *((sweep, everything) for sweep in others)]
+        leading = rest = AFTER_BACKWARDS if after_backward else OF_BACKWARDS
+    rest = (*rest, *(steep_sweep,) * 3) if interest.kinds == SHORT else rest
+    kinds = [*((sweep, interest) for sweep in leading * (2 if are_few else 1)), *((sweep, any_interest) for sweep in rest)]
     random.Random("kinds").shuffle(kinds)
     turns = Counter[tuple[Sweep, Interest]]()
     numbers = itertools.count()
 
     def program(choices: Choices) -> Case:
         kind = kinds[choices.in_turn(len(kinds), next(numbers) % len(kinds))]
-        sweep, leaning = kind
+        sweep, emphasis = kind
         start = choices.in_turn(turns[kind] + 1, turns[kind])
         turns[kind] += start == turns[kind]
-        case = sweep(choices, leaning, start)
+        case = sweep(choices, emphasis, start)
         unknown_extent(choices, case.program, case.feeds)
         return case
 
@@ -827,5 +831,5 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
 
 def drawn(interest: Interest, is_backward: bool = False, after_backward: bool = False) -> Callable[[Choices], Case]:
     """A source of programs of which four of five are sweeps, and the others random ones of any kind; see ``sweeps``."""
-    swept = sweeps(interest, is_backward, after_backward)
-    return lambda choices: swept(choices) if choices.below(SWEPT[1]) < SWEPT[0] else any_program(choices, interest)
+    sweep = sweeps(interest, is_backward, after_backward)
+    return lambda choices: sweep(choices) if choices.below(SWEPT[1]) < SWEPT[0] else any_program(choices, interest)

@@ -121,15 +121,15 @@ def _never(w: CallProgram, body: Callable[[], None]) -> None:
 
 def _read_missing(w: CallProgram, twin: _Twin) -> None:
     """What a block that did not run would have written, is read in another one."""
-    value, missing = w.values[twin.name], w.unique("u")
+    value, name = w.values[twin.name], w.unique("u")
     assert isinstance(value, np.ndarray)
-    w.root.vars[missing] = Variable.trusted(w.root, missing, value.shape, name_of(value.dtype))
-    write_conditional(w, False, lambda: w.apply("tanh", {"X": [twin.name]}, {}, missing))
+    w.root.vars[name] = Variable.trusted(w.root, name, value.shape, name_of(value.dtype))
+    write_conditional(w, False, lambda: w.apply("tanh", {"X": [twin.name]}, {}, name))
     result = w.constant(np.zeros_like(value), w.unique("o"))
 
     def read() -> None:
-        w.values[missing] = value
-        exponential = w.apply("exp", {"X": [missing]}, {})
+        w.values[name] = value
+        exponential = w.apply("exp", {"X": [name]}, {})
         w.apply("elementwise_add", {"X": [result], "Y": [exponential or result]}, {}, result)
 
     _never(w, read)
@@ -151,8 +151,8 @@ def _read_far(w: CallProgram) -> None:
             w.apply("assign", {"X": results[:1]}, {}, result)
 
     _never(w, read)
-    fed = {name for listed in names.values() for name in listed if name in w.feeds}
-    for name in [name for name in fed if w.feeds[name].dtype.kind == "i"]:
+    feed_names = {name for slot_names in names.values() for name in slot_names if name in w.feeds}
+    for name in [name for name in feed_names if w.feeds[name].dtype.kind == "i"]:
         w.feeds[name] = w.feeds[name] + FAR
         w.reserved.add(name)
 
@@ -217,10 +217,10 @@ class _Twin:
         w = self.w
         value = next((v for values in self.call.outputs.values() for v in values if isinstance(v, np.ndarray)), None)
         for _ in range(2 if value is not None else 0):
-            known = [name for name in w.like(value) if name not in (self.name, *self.kept)]
+            names = [name for name in w.like(value) if name not in (self.name, *self.kept)]
             kind = w.choices.below(5)
-            if kind > 2 and known:
-                self.kept.append(known[0])
+            if kind > 2 and names:
+                self.kept.append(names[0])
             else:
                 self.kept.append(w.data(np.zeros_like(value)) if kind == 0 else w.constant(np.zeros_like(value), w.unique("o")))
 
@@ -254,15 +254,15 @@ class _Twin:
     def overwrite(self, result: str = "") -> None:
         """Give the name another value: a function of its own, or what the operator gave."""
         w, value = self.w, self.w.values[self.name]
-        fits = bool(result) and _alike(w.values[result], value)
-        kind = w.choices.below(6 if fits else 4)
+        has_type = bool(result) and _alike(w.values[result], value)
+        kind = w.choices.below(6 if has_type else 4)
         if kind == 0:
             w.apply("scale", {"X": [self.name]}, {"scale": 0.5, "bias": 0.25}, self.name)
         elif kind == 1:
             w.apply("tanh", {"X": [self.name]}, {}, self.name)
         elif kind == 2:
-            other = w.choices.one_of([name for name in w.like(value) if name not in w.reserved] or [self.name])
-            w.apply("elementwise_sub", {"X": [self.name], "Y": [other]}, {}, self.name)
+            operand = w.choices.one_of([name for name in w.like(value) if name not in w.reserved] or [self.name])
+            w.apply("elementwise_sub", {"X": [self.name], "Y": [operand]}, {}, self.name)
         elif kind == 3 and isinstance(value, np.ndarray):
             w.constant(np.full_like(value, 0.75), self.name)
         elif kind == 4:
@@ -274,22 +274,22 @@ class _Twin:
         """The body of a block: the operator, and before or after it the name is overwritten."""
         w = self.w
         self._begin()
-        copied = w.choices.below(4)
-        if copied == 0:
+        copy_kind = w.choices.below(4)
+        if copy_kind == 0:
             self._read_copy()
         if role in ("early", "both"):
             self.overwrite()
         into = w.choices.one_of(self.kept) if self.kept and w.choices.chance(4) else ""
         results = self.read(into)
-        again = self.read() if w.choices.chance(4) else []
-        tensors = [name for name in (*results[:1], *again[:1]) if isinstance(w.values[name], np.ndarray)]
+        repeats = self.read() if w.choices.chance(4) else []
+        tensors = [name for name in (*results[:1], *repeats[:1]) if isinstance(w.values[name], np.ndarray)]
         if counter and tensors and w.choices.chance(3):
             tensors = [self._counted(tensors[0], counter), *tensors[1:]]
         if role in ("late", "both"):
             self.overwrite(tensors[0] if tensors else "")
         if role == "late" and w.choices.chance(3):
             tensors += self.read()[:1]
-        if copied > 1:
+        if copy_kind > 1:
             self._read_copy()
         for name, target in zip(dict.fromkeys(tensors), self.kept, strict=False):
             if name != target and _alike(w.values[name], w.values[target]):
@@ -316,15 +316,15 @@ class _Twin:
         """Two or three names around the blocks change places; mostly those that did before."""
         w, line = self.w, self.line
         if not line or (w.block is not w.root and w.choices.chance(3)):
-            known = [name for name in w.like(w.values[self.name]) if name not in w.reserved]
-            names = [name for name in known if w.block is w.root or name not in w.block.vars]
+            names_alike = [name for name in w.like(w.values[self.name]) if name not in w.reserved]
+            names = [name for name in names_alike if w.block is w.root or name not in w.block.vars]
             line = w.choices.permutation(names)[: w.choices.integer(2, 3)]
         if w.block is w.root:
             self.line = line
         aside = w.apply("assign", {"X": line[:1]}, {}) if len(line) > 1 else None
         if aside:
-            for name, following in itertools.pairwise(line):
-                w.apply("assign", {"X": [following]}, {}, name)
+            for name, next_name in itertools.pairwise(line):
+                w.apply("assign", {"X": [next_name]}, {}, name)
             w.apply("assign", {"X": [aside]}, {}, line[-1])
 
     def _hide(self) -> None:
@@ -341,11 +341,11 @@ class _Twin:
     def alternatives(self) -> tuple[Callable[[], object], Callable[[], object]]:
         """Two bodies that look alike: one attribute of the operator differs, or two results change places."""
         tries = (other_attr(self.w.choices, self.call, Interest()) for _ in range(TRIES))
-        other = next((call for call in tries if call is not None and _differ(call, self.call)), None)
+        variant = next((call for call in tries if call is not None and _differ(call, self.call)), None)
         first, second = self.kept[0], self.kept[-1]
-        if other is not None and self.w.choices.boolean():
-            changed = _Twin(self.w, other, self.names, self.name)
-            return lambda: self.read(first), lambda: changed.read(first)
+        if variant is not None and self.w.choices.boolean():
+            twin = _Twin(self.w, variant, self.names, self.name)
+            return lambda: self.read(first), lambda: twin.read(first)
         return lambda: self._both(first, second), lambda: self._both(second, first)
 
     def _both(self, first: str, other: str) -> None:

@@ -44,9 +44,9 @@ SHAPES = ("as it is", "as it is", "as it is", "flat", "flat", "empty", "single",
 @cache
 def in_order(types: tuple[str, ...]) -> tuple[str, ...]:
     """Some operators in an order that has neighbors far apart, the common ones first."""
-    shuffled = list(types)
-    random.Random("operators").shuffle(shuffled)
-    return tuple(sorted(shuffled, key=lambda op_type: op_type not in COMMON))
+    order = list(types)
+    random.Random("operators").shuffle(order)
+    return tuple(sorted(order, key=lambda op_type: op_type not in COMMON))
 
 
 def types_of(interest: Interest) -> tuple[str, ...]:
@@ -95,8 +95,8 @@ def varied(choices: Choices, op_type: str, interest: Interest) -> Call | None:
 
 @lru_cache(maxsize=KEPT)
 def _with_attr(call: Call, name: str, constants: Constants, index: int) -> Call:
-    other = call.with_attrs({**call.attrs, name: candidates_of(call.op, call.number, name, constants)[index]})
-    return other if other is not None and other.finite else call
+    variant = call.with_attrs({**call.attrs, name: candidates_of(call.op, call.number, name, constants)[index]})
+    return variant if variant is not None and variant.finite else call
 
 
 # -- other dtypes, shapes and numbers --------------------------------------------------------------
@@ -106,9 +106,9 @@ def _with_attr(call: Call, name: str, constants: Constants, index: int) -> Call:
 def converted(call: Call, dtype: str) -> Call:
     """The call on numbers of a dtype, if the operator takes them; else as it is."""
     for inputs, attrs in in_dtype(RandomChoices(dtype), call.op, call.inputs, call.attrs, dtype):
-        other = checked(call.op, inputs, attrs, call.number)
-        if other is not None:
-            return other
+        variant = checked(call.op, inputs, attrs, call.number)
+        if variant is not None:
+            return variant
     return call
 
 
@@ -142,8 +142,8 @@ def renumbered(choices: Choices, call: Call, kind: str) -> Call:
     """
     tensors = [value for values in call.inputs.values() for value in values if isinstance(value, np.ndarray)]
     kinds = "f" if any(value.dtype.kind == "f" for value in tensors) else "iu"
-    accepted = inferred(Draft(call.op, call.inputs, call.attrs))
-    if accepted is None or not accepted.fixed:
+    draft = inferred(Draft(call.op, call.inputs, call.attrs))
+    if draft is None or not draft.fixed:
         return call
 
     def other(value: Value) -> Value:
@@ -158,11 +158,11 @@ def exchanged(inputs: Slots) -> Iterator[Slots]:
     """The inputs with two of one type exchanged."""
     places = [(slot, i) for slot, values in inputs.items() for i, value in enumerate(values) if isinstance(value, np.ndarray)]
     for (s, i), (t, j) in itertools.combinations(places, 2):
-        one, other = inputs[s][i], inputs[t][j]
-        if one.shape == other.shape and one.dtype == other.dtype:
-            changed = {slot: list(values) for slot, values in inputs.items()}
-            changed[s][i], changed[t][j] = other, one
-            yield changed
+        first, second = inputs[s][i], inputs[t][j]
+        if first.shape == second.shape and first.dtype == second.dtype:
+            swap = {slot: list(values) for slot, values in inputs.items()}
+            swap[s][i], swap[t][j] = second, first
+            yield swap
 
 
 def append_over(w: CallProgram, op_type: str, name: str, overwrite: int, beside: Sequence[str] = ()) -> list[str]:
@@ -184,12 +184,12 @@ AXES = ("axis", "axes", "dim")  # attributes that say along which axes an operat
 def _along_the_same(w: CallProgram, call: Call, name: str) -> Call:
     """The call along the axis that the operator works along which wrote a name, if both work along one: where pieces meet, say."""
     writer = next((op for op in reversed(w.block.ops) if name in op.output_names()), None)
-    known = [] if writer is None else _axes(lookup(writer.type), writer.attrs)
-    if len(known) != 1 or len(_axes(call.op, call.attrs)) != 1:
+    axes = [] if writer is None else _axes(lookup(writer.type), writer.attrs)
+    if len(axes) != 1 or len(_axes(call.op, call.attrs)) != 1:
         return call
-    own = next(attr for attr in AXES if attr in call.op.attrs)
-    value = known[0] if call.op.attrs[own].kind == "int" else known
-    return call.with_attrs({**call.attrs, own: value}) or call
+    axis_attr = next(attr for attr in AXES if attr in call.op.attrs)
+    value = axes[0] if call.op.attrs[axis_attr].kind == "int" else axes
+    return call.with_attrs({**call.attrs, axis_attr: value}) or call
 
 
 def _axes(op: OpDef, attrs: Mapping[str, object]) -> list[object]:
@@ -227,8 +227,10 @@ def _cancels(w: CallProgram, names: list[str]) -> bool:
 
 def loss_of(w: CallProgram, names: list[str], terms: int = TERMS) -> str:
     """The sum of weighted sums over the first so many results of one dtype; empty if none is fit for a loss."""
-    fit = [name for name in [*dict.fromkeys(names)][:terms] if isinstance(w.values[name], np.ndarray) and w.values[name].dtype.kind == "f"]
-    parts = [part for name in fit if w.values[name].dtype == w.values[fit[0]].dtype for part in _part_of_loss(w, name)]
+    float_names = [
+        name for name in [*dict.fromkeys(names)][:terms] if isinstance(w.values[name], np.ndarray) and w.values[name].dtype.kind == "f"
+    ]
+    parts = [part for name in float_names if w.values[name].dtype == w.values[float_names[0]].dtype for part in _part_of_loss(w, name)]
     if len(parts) < 2 or _cancels(w, parts):
         return "".join(parts[:1])
     return w.apply("sum", {"X": parts}, {}) or ""

@@ -65,13 +65,13 @@ class Network:
 
     def attr(self) -> ParamAttr | None:
         """How a parameter is trained: mostly as all others, sometimes frozen, faster, or with a decay of its own."""
-        own: tuple[dict[str, Any], ...] = (
+        options: tuple[dict[str, Any], ...] = (
             {"trainable": False},
             {"learning_rate": 0.3},
             {"regularizer": L2Decay(0.2)},
             {"need_clip": False},
         )
-        return ParamAttr(**self.choices.one_of(own)) if self.choices.chance(5) else None
+        return ParamAttr(**self.choices.one_of(options)) if self.choices.chance(5) else None
 
     def matrix(self, hidden: Variable) -> Parameter:
         """A square parameter of the width of a layer."""
@@ -92,8 +92,8 @@ def _rectified(net: Network, hidden: Variable) -> Variable:
 
 def _twice(net: Network, hidden: Variable) -> Variable:
     """A layer's output times a function of itself, which is computed twice."""
-    twice: Variable = layers.elementwise_mul(layers.tanh(hidden), layers.elementwise_add(hidden, layers.tanh(hidden)))
-    return twice
+    product: Variable = layers.elementwise_mul(layers.tanh(hidden), layers.elementwise_add(hidden, layers.tanh(hidden)))
+    return product
 
 
 def _shared(net: Network, hidden: Variable) -> Variable:
@@ -117,10 +117,8 @@ def normalized_product(net: Network, hidden: Variable) -> Variable:
     """A product, mostly with a bias, and a batch norm of it, mostly by running statistics."""
     bias = net.choices.one_of((None, False))
     product = net.choices.one_of((_image_product, _row_product))(net, hidden, bias)
-    normalized: Variable = layers.batch_norm(
-        product, is_test=not net.choices.chance(4), momentum=0.7, epsilon=net.choices.one_of((1e-5, 1e-2))
-    )
-    return layers.reshape(normalized, shape=[-1, normalized.shape[1]]) if len(normalized.shape) > 2 else normalized
+    result: Variable = layers.batch_norm(product, is_test=not net.choices.chance(4), momentum=0.7, epsilon=net.choices.one_of((1e-5, 1e-2)))
+    return layers.reshape(result, shape=[-1, result.shape[1]]) if len(result.shape) > 2 else result
 
 
 def _row_product(net: Network, hidden: Variable, bias: AttrLike) -> Variable:

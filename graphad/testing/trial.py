@@ -131,8 +131,8 @@ def observe_on_ranks(program: Program, case: Case, names: Sequence[str], like: O
     feeds = {name: array for name, array in case.feeds.items() if name in variables}
     parts = declared_parts(program)
     if parts:  # what is fed and written before it is read has become a part under its old name
-        given = {value.name for value in lower(program).inputs}
-        feeds = {name: array for name, array in feeds.items() if name in given}
+        input_names = {value.name for value in lower(program).inputs}
+        feeds = {name: array for name, array in feeds.items() if name in input_names}
     group = LocalGroup(ranks)
     group.executors = [OneRun(max_iterations=ITERATIONS) for _ in range(ranks)]
     for scope, params in zip(group.scopes, split_arrays(program, case.params, ranks), strict=True):
@@ -142,12 +142,14 @@ def observe_on_ranks(program: Program, case: Case, names: Sequence[str], like: O
         by_rank = group.run(program, split_arrays(program, feeds, ranks) if parts else split_feed(feeds, ranks), list(names))
     values: dict[str, Any] = {}
     for i, name in enumerate(names):
-        own, part = [results[i] for results in by_rank], parts.get(name)
-        values[name] = _together(own, like.values.get(name)) if part is None else joined(own, part.shape, part.spec, part.mesh)
-    shared = {name: _together([s.arrays[name] for s in group.scopes], like.scope.get(name)) for name in like.scope}
+        results_by_rank, part = [results[i] for results in by_rank], parts.get(name)
+        values[name] = (
+            _together(results_by_rank, like.values.get(name)) if part is None else joined(results_by_rank, part.shape, part.spec, part.mesh)
+        )
+    common_state = {name: _together([s.arrays[name] for s in group.scopes], like.scope.get(name)) for name in like.scope}
     whole = whole_state(program, group.scopes)
-    kept = {**shared, **{name: array for name, array in whole.items() if name in parts or f"{name}@SHARD" in group.scopes[0].arrays}}
-    return Observed(values, kept, group.executors[0].trips)
+    state = {**common_state, **{name: array for name, array in whole.items() if name in parts or f"{name}@SHARD" in group.scopes[0].arrays}}
+    return Observed(values, state, group.executors[0].trips)
 
 
 def _together(parts: Sequence[Any], like: Any) -> Any:
@@ -181,8 +183,8 @@ def difference(one: Any, other: Any, tolerance: float = 0.0, labels: tuple[str, 
         return "" if one is other else f"{_shown(one)} {labels[0]}, {_shown(other)} {labels[1]}"
     if one.dtype != other.dtype or one.shape != other.shape:
         return f"{one.dtype}{list(one.shape)} {labels[0]}, {other.dtype}{list(other.shape)} {labels[1]}"
-    same = _same(one, other, tolerance, least)
-    return "" if same.all() else _located(one, other, ~same, tolerance, labels)
+    is_same = _same(one, other, tolerance, least)
+    return "" if is_same.all() else _located(one, other, ~is_same, tolerance, labels)
 
 
 def _list_difference(one: object, other: object, tolerance: float, labels: tuple[str, str], least: float) -> str:
@@ -227,12 +229,12 @@ def observed_difference(
     before: Observed, after: Observed, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after"), least: float = LEAST
 ) -> str:
     """What differs between two runs, by name; empty if nothing does. What had no value before may have any; see ``difference``."""
-    for what, one, other in (("", before.values, after.values), ("persistable ", before.scope, after.scope)):
-        for name, value in one.items():
-            missing = f"{_shown(value)} {labels[0]}, no value {labels[1]}"
-            text = difference(value, other[name], tolerance, labels, least) if name in other else missing
+    for prefix, old, new in (("", before.values, after.values), ("persistable ", before.scope, after.scope)):
+        for name, value in old.items():
+            gap = f"{_shown(value)} {labels[0]}, no value {labels[1]}"
+            text = difference(value, new[name], tolerance, labels, least) if name in new else gap
             if text:
-                return f"{what}{name}: {text}"
+                return f"{prefix}{name}: {text}"
     return ""
 
 
@@ -278,9 +280,9 @@ def gradients_in(graph: Graph, sources: Iterable[str]) -> dict[str, Value]:
     """The values that are the gradients of some names, as far as passes have made them; each is the only value of its name then."""
     gradients = {name: value for name in sources if (value := _gradient_in(graph, name)) is not None and value.writers}
     for value in gradients.values():
-        for other in graph.versions(value.name):
-            if other is not value:
-                graph.rename(other, graph.values.numbered(value.name, "{}_{}"))
+        for version in graph.versions(value.name):
+            if version is not value:
+                graph.rename(version, graph.values.numbered(value.name, "{}_{}"))
     return gradients
 
 
@@ -317,10 +319,10 @@ class GradientProgram:
         twin = program.clone()
         block = twin.global_block()
         differentiable = Case(program, case.loss_name, case.feeds, case.params).sources
-        there = [name for name in sources if block.has_var(name) and name in differentiable]
+        names = [name for name in sources if block.has_var(name) and name in differentiable]
         with verification(False), claims_checked(False):
-            results = gradients([block.var(case.loss_name)], [block.var(name) for name in there])
-        return cls(twin, case, {source: g.name for source, g in zip(there, results, strict=True) if g is not None})
+            results = gradients([block.var(case.loss_name)], [block.var(name) for name in names])
+        return cls(twin, case, {source: g.name for source, g in zip(names, results, strict=True) if g is not None})
 
     def on(self, feeds: dict[str, Array], params: dict[str, Array]) -> dict[str, Array]:
         """The gradients where the arrays are these; a name without one is left out."""
@@ -350,17 +352,22 @@ def rounding_noise(program: Program, case: Case, source: str) -> Iterator[float]
     if source not in with_gradients.names:
         yield 0.0
         return
-    here = with_gradients.on(case.feeds, case.params).get(source)
+    base = with_gradients.on(case.feeds, case.params).get(source)
     for way in (1, -1):
         noise = 0.0
         for units in ROUNDED_UNITS:
             feeds, params = ({name: _scaled(array, way * units) for name, array in arrays.items()} for arrays in (case.feeds, case.params))
             try:
-                there = with_gradients.on(feeds, params).get(source)
+                moved_gradient = with_gradients.on(feeds, params).get(source)
             except GraphadError:
-                there = None
-            finite = here is not None and there is not None and there.shape == here.shape and bool(np.isfinite(there).all())
-            noise = max(noise, float(np.abs(there - here).max(initial=0.0)) if finite else np.inf)  # type: ignore[operator]
+                moved_gradient = None
+            finite = (
+                base is not None
+                and moved_gradient is not None
+                and moved_gradient.shape == base.shape
+                and bool(np.isfinite(moved_gradient).all())
+            )
+            noise = max(noise, float(np.abs(moved_gradient - base).max(initial=0.0)) if finite else np.inf)  # type: ignore[operator]
         yield noise
 
 
@@ -404,8 +411,8 @@ def can_difference(program: Program) -> bool:
 
 
 def _can_difference(block: Block, op: Operator) -> bool:
-    definition, stopped = lookup(op.type), _stopped(block, op)
-    if stopped and (block.idx or any(block.var(name).type != TENSOR for name in stopped)):
+    definition, stopped_names = lookup(op.type), _stopped(block, op)
+    if stopped_names and (block.idx or any(block.var(name).type != TENSOR for name in stopped_names)):
         return False
     if isinstance(definition, ControlDef):
         return True
@@ -442,8 +449,8 @@ def frozen(case: Case) -> Case:
     block = case.program.global_block()
     if not any(_stopped(block, op) for op in block.ops):
         return case
-    noted, names = _with_each_stopped(case.program, noting=True)
-    values = observe(noted, case, names).values
+    recording, names = _with_each_stopped(case.program, noting=True)
+    values = observe(recording, case, names).values
     return replace(case, program=_with_each_stopped(case.program, noting=False)[0], feeds={**case.feeds, **values})
 
 
@@ -498,14 +505,14 @@ def is_in_range(case: Case, least: float = 1 / FAR, most: float = FAR) -> bool:
 
 def _loss_at(executor: Executor, case: Case, direction: dict[str, Array], distance: float) -> float:
     arrays = {name: array + distance * direction[name] for name, array in {**case.feeds, **case.params}.items() if name in direction}
-    there = Case(
+    moved_case = Case(
         case.program,
         case.loss_name,
         {**case.feeds, **{n: a for n, a in arrays.items() if n in case.feeds}},
         {**case.params, **{n: a for n, a in arrays.items() if n in case.params}},
     )
     try:
-        value = observe(case.program, there, [case.loss_name], executor=executor).values.get(case.loss_name)
+        value = observe(case.program, moved_case, [case.loss_name], executor=executor).values.get(case.loss_name)
     except GraphadError:  # what was moved is a label, or another number that has to be one of a few
         return float("nan")
     return float("nan") if value is None else float(np.sum(value))
@@ -603,14 +610,17 @@ class Subject:
         """
         if self.tolerance is not None:
             return self.tolerance
-        others = [] if self.reference is None else [self.reference]
-        others += [self.prepare] if self.prepare and not is_prepared else []
-        passes = [self.passes(case), *(as_pass(other, case.loss_name) for other in others)]
+        pass_texts = [] if self.reference is None else [self.reference]
+        pass_texts += [self.prepare] if self.prepare and not is_prepared else []
+        passes = [self.passes(case), *(as_pass(item, case.loss_name) for item in pass_texts)]
         inner = [
-            pass_ for one in passes for pass_ in inner_passes(one) if not (isinstance(pass_, ExpandGradOps) and is_forward(case.program))
+            pass_
+            for outer in passes
+            for pass_ in inner_passes(outer)
+            if not (isinstance(pass_, ExpandGradOps) and is_forward(case.program))
         ]
-        claimed = max((pass_.tolerance for pass_ in inner), default=0.0)
-        return max(claimed, roundings(case.program)) if claimed else claimed
+        tolerance = max((pass_.tolerance for pass_ in inner), default=0.0)
+        return max(tolerance, roundings(case.program)) if tolerance else tolerance
 
     @property
     def is_analysis(self) -> bool:
@@ -620,7 +630,7 @@ class Subject:
     @cached_property
     def is_backward(self) -> bool:
         """Whether a backward is built, by the passes on trial or before them."""
-        passes = [pass_ for what in (self.prepare, self.what) if what for pass_ in inner_passes(as_pass(what, "loss"))]
+        passes = [pass_ for text in (self.prepare, self.what) if text for pass_ in inner_passes(as_pass(text, "loss"))]
         return any(isinstance(pass_, FindOpPath) for pass_ in passes)
 
     @cached_property
@@ -630,7 +640,7 @@ class Subject:
 
     def differentiates(self, case: Case) -> bool:
         """Whether the passes build the whole backward of the case's loss: no input chosen, none left out."""
-        passes = [pass_ for what in (self.prepare, self.what) if what for pass_ in inner_passes(as_pass(what, case.loss_name))]
+        passes = [pass_ for text in (self.prepare, self.what) if text for pass_ in inner_passes(as_pass(text, case.loss_name))]
         paths = {(pass_.targets, pass_.inputs, pass_.no_grad) for pass_ in passes if isinstance(pass_, FindOpPath)}
         return paths == {((case.loss_name,), (), ())} and any(isinstance(pass_, CreateGradOps) for pass_ in passes)
 
@@ -654,7 +664,7 @@ def _parsed(text: str, known: tuple[type[Pass], ...]) -> Pass:
 def inner_passes(pass_: Any) -> list[Pass]:
     """The passes that a pass runs: those of a pipeline or a fixpoint, or itself."""
     inner = getattr(pass_, "passes", None) or getattr(getattr(pass_, "inner", None), "passes", None)
-    return [pass_] if inner is None else [innermost for one in inner for innermost in inner_passes(one)]
+    return [pass_] if inner is None else [innermost for part in inner for innermost in inner_passes(part)]
 
 
 def claimed_tolerance(pass_: Pass) -> float:
@@ -667,10 +677,10 @@ def claimed_tolerance(pass_: Pass) -> float:
 
 def followed(what: Pass | str) -> Pass | str:
     """A pass with those after it that let what it does show; others, and pipelines, as they are."""
-    following = as_pass(what, "loss").on_trial.followed_by
-    if not following:
+    followers = as_pass(what, "loss").on_trial.followed_by
+    if not followers:
         return what
-    return f"{what}, {following}" if isinstance(what, str) else Pipeline(what, Pipeline.parse(following))
+    return f"{what}, {followers}" if isinstance(what, str) else Pipeline(what, Pipeline.parse(followers))
 
 
 def standard_preparation(what: Pass | str) -> str:
@@ -715,7 +725,7 @@ def run_requesting_gradients(passes: Pass, graph: Graph, case: Case, watched: bo
     parts = passes.passes if type(passes) is Pipeline else (passes,)
     if len(parts) > 1:
         check_order(parts, graph)
-    changed = False
+    has_changed = False
     for part in parts:
         before = str(graph) if watched else ""
         try:
@@ -726,9 +736,9 @@ def run_requesting_gradients(passes: Pass, graph: Graph, case: Case, watched: bo
             raise
         if not did and before and str(graph) != before:
             raise HiddenChange(str(part))
-        changed |= did
+        has_changed |= did
         request_gradients(graph, case)
-    return changed
+    return has_changed
 
 
 def request_gradients(graph: Graph, case: Case) -> dict[str, str]:
@@ -738,11 +748,11 @@ def request_gradients(graph: Graph, case: Case) -> dict[str, str]:
     """
     if SINGLE_WRITER not in graph.properties or not case.loss_name:
         return {}
-    known: dict[str, str] = graph.journal.memory.setdefault(request_gradients, {})
+    names: dict[str, str] = graph.journal.memory.setdefault(request_gradients, {})
     gradients = gradients_in(graph, case.sources)
     graph.targets.update(dict.fromkeys(gradients.values()))
-    known.update({source: value.name for source, value in gradients.items()})
-    return {source: name for source, name in known.items() if graph.versions(name)}
+    names.update({source: value.name for source, value in gradients.items()})
+    return {source: name for source, name in names.items() if graph.versions(name)}
 
 
 def scheduled(graph: Graph, case: Case) -> Program | None:
@@ -761,10 +771,10 @@ def program_of(graph: Graph, case: Case) -> Program:
 def finished(graph: Graph) -> bool:
     """Whether a graph is one that can be scheduled; where the standard passes can complete its backward, they do it here."""
     if SINGLE_WRITER not in graph.properties and GradOps in graph.analyses:
-        ran = {type(past) for past in graph.journal.history}
+        types = {type(past) for past in graph.journal.history}
         with verification(False), claims_checked(False):
             for pass_ in _FINISHING:
-                if type(pass_) not in ran:
+                if type(pass_) not in types:
                     pass_.run(graph)
         verify(graph)
     return SINGLE_WRITER in graph.properties
@@ -900,7 +910,7 @@ class Trial:
         assert self.after is not None
         old, new = _fetched(self.before), _fetched(self.after)
         pairs = zip(old, new, strict=True) if len(old) == len(new) else ()
-        return {one: other for one, other in pairs if one != other and one not in self.case.targets}
+        return {old_name: new_name for old_name, new_name in pairs if old_name != new_name and old_name not in self.case.targets}
 
     def _requested_by_both(self) -> list[str]:
         """The targets that the reference adds to the case's, and the pass too."""
@@ -914,9 +924,11 @@ class Trial:
         if all(type(pass_).intended is Pass.intended for pass_ in inner_passes(self.passes)):
             return Observed({}, {})
         gradients = [f"{p.name}{GRAD}" for p in program.all_parameters() if program.global_block().has_var(f"{p.name}{GRAD}")]
-        known = observe(program, case, [*self.expected.values, *gradients])
-        intended = self.passes.intended(program, {**known.scope, **known.values})
-        return Observed({n: a for n, a in intended.items() if n in known.values}, {n: a for n, a in intended.items() if n in known.scope})
+        observation = observe(program, case, [*self.expected.values, *gradients])
+        results = self.passes.intended(program, {**observation.scope, **observation.values})
+        return Observed(
+            {n: a for n, a in results.items() if n in observation.values}, {n: a for n, a in results.items() if n in observation.scope}
+        )
 
     @property
     def allowed(self) -> float:

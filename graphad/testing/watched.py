@@ -35,13 +35,13 @@ def watch(graph: Graph, case: Case, see: See) -> None:
     scope, variables = Scope(), graph.block.vars
     for name, array in case.params.items():
         scope.set(name, array)
-    fed = {name: fed_array(name, array, *variables[name].declared) for name, array in case.feeds.items() if name in variables}
+    feeds = {name: fed_array(name, array, *variables[name].declared) for name, array in case.feeds.items() if name in variables}
     for value in graph.inputs:
-        initial = fed.get(value.name, case.params.get(value.name))
+        initial = feeds.get(value.name, case.params.get(value.name))
         if initial is not None:
             see(value, initial)
     run = _Watched(graph, see)
-    run.begin(dict(fed), scope)
+    run.begin(dict(feeds), scope)
     with np.errstate(all="ignore"), suppress(GraphadError, ArithmeticError, RecursionError):
         run.operators()
 

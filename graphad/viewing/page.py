@@ -52,8 +52,8 @@ class Page:
         return Page(self.html, target, self.hash)
 
     def _repr_html_(self) -> str:
-        shown = html.escape(self.html, quote=True)
-        return f'<iframe title="graphad" style="width:100%;height:{HEIGHT}px;border:1px solid #8884" srcdoc="{shown}"></iframe>'
+        source = html.escape(self.html, quote=True)
+        return f'<iframe title="graphad" style="width:100%;height:{HEIGHT}px;border:1px solid #8884" srcdoc="{source}"></iframe>'
 
     def __repr__(self) -> str:
         return f"<Page of {len(self.html):,} characters{'' if self.path is None else f' in {self.path}'}>"
@@ -119,7 +119,7 @@ def record(
     """The same of a graph itself, which the passes change. ``rewrite``: which of all rewrites the page's ``hash`` leads to."""
     recorder, values = Recorder(graph, batch), Statistics()
     colors = [
-        {"title": name, "numbers": {recorder.states.numbers[node]: _finite(x) for node, x in each.items()}} for name, each in overlays
+        {"title": name, "numbers": {recorder.states.numbers[node]: _finite(x) for node, x in numbers.items()}} for name, numbers in overlays
     ]
     try:
         values = values.joined(statistics(graph, feed, recorder.states.numbers))
@@ -129,8 +129,8 @@ def record(
         values = values.joined(_after(recorder, feed) if passes is not None else Statistics())
     except Exception as error:
         if path is not None and len(recorder.frames) > 1:
-            saved = Page(page_of(recorder, title, values, watched, colors)).save(path)
-            _mention(error, f"the page up to the failure: {saved.path}")
+            partial_page = Page(page_of(recorder, title, values, watched, colors)).save(path)
+            _mention(error, f"the page up to the failure: {partial_page.path}")
         raise
     page = Page(page_of(recorder, title, values, watched, colors), hash="" if rewrite is None else recorder.place(rewrite))
     return page if path is None else page.save(path)
@@ -214,7 +214,7 @@ def _part(name: str) -> str:
 
 
 def _frame(frame: Frame, recorder: Recorder) -> dict[str, Json]:
-    shown: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "name": frame.name,
         "text": frame.text,
         "doc": frame.doc,
@@ -228,6 +228,6 @@ def _frame(frame: Frame, recorder: Recorder) -> dict[str, Json]:
         "costs": frame.costs,
         "totals": frame.totals,
     }
-    return shown | {
+    return fields | {
         "rewrites": [[recorder.tables.text(rewrite.rule), rewrite.seen, rewrite.line, rewrite.delta.stored()] for rewrite in frame.rewrites]
     }

@@ -114,11 +114,11 @@ class Recorder:
 
     def _complete(self) -> None:
         """Say of the rewrite before what it changed; of those that are not shown one by one, the end of the pass says it."""
-        touched = self.graph.journal.touched or []
-        start = self.seen if self.seen <= len(touched) else 0  # the list was started again
-        self.seen = len(touched)
+        touched_nodes = self.graph.journal.touched or []
+        start = self.seen if self.seen <= len(touched_nodes) else 0  # the list was started again
+        self.seen = len(touched_nodes)
         if self.rewrites and self.count == len(self.rewrites):
-            self.rewrites[-1].delta = self.states.around(touched[start:])
+            self.rewrites[-1].delta = self.states.around(touched_nodes[start:])
 
     # -- passes ----------------------------------------------------------------------------------
 
@@ -181,7 +181,9 @@ class Recorder:
             cost = estimated(self.graph, self.batch)
         except Exception:  # between passes of the backward a graph has values without types and with several writers
             return {}, ()
-        costs: dict[int, Record] = {self.states.number(op): (one.flops, one.read, one.written) for op, one in _all_costs(cost)}
+        costs: dict[int, Record] = {
+            self.states.number(op): (op_cost.flops, op_cost.read, op_cost.written) for op, op_cost in _all_costs(cost)
+        }
         new = {number: item for number, item in costs.items() if self.costs.get(number) != item}
         self.costs |= new
         return new, (cost.total.flops, cost.total.read, cost.total.written, cost.peak)

@@ -187,8 +187,8 @@ class States:
         if control_definition(op) is None:
             return ()
         loop = LoopLike.of(op)
-        carried = range(0) if loop is None else loop.carried_at
-        return (*([self.number(value) for value in part] for part in (operands(op), results_of(op))), [carried.start, len(carried)])
+        places = range(0) if loop is None else loop.carried_at
+        return (*([self.number(value) for value in part] for part in (operands(op), results_of(op))), [places.start, len(places)])
 
     def _slots(self, slots: Slots) -> list[Json]:
         return [part for slot, values in slots.items() for part in (self.tables.text(slot), [self.number(value) for value in values])]
@@ -233,10 +233,10 @@ class States:
         definition = op.definition
         if not isinstance(definition, GradOpDef) or definition.forward is None:
             return find_forward_op(op) if op.graphs else None
-        written = self._written(op.graph)
+        writers = self._written(op.graph)
         for value in op.reads():
             stem, mark, _ = value.name.partition(GRAD)
-            forward = written.get((definition.forward.type, stem)) if mark else None
+            forward = writers.get((definition.forward.type, stem)) if mark else None
             if forward is not None:
                 return forward
         return None

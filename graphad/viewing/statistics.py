@@ -54,7 +54,7 @@ def statistics(graph: Graph, feed: Mapping[str, object] | None, numbers: Mapping
     if feed is None:
         return Statistics()
     copy = graph.clone()
-    drawn, scope, inputs = _given(copy, feed)
+    random_names, scope, inputs = _given(copy, feed)
     watcher = _Watcher(_marked(graph, copy), numbers)
     program = schedule(copy)
     variables = program.global_block().vars
@@ -69,8 +69,8 @@ def statistics(graph: Graph, feed: Mapping[str, object] | None, numbers: Mapping
     if perf_counter() - start < LONG_RUN:
         watcher.only_time()  # the first run pays for what numpy sets up
         executor.run(program, data, [], scope)
-    note = f"Drawn at random, since the feed does not have them: {', '.join(drawn)}." if drawn else ""
-    return Statistics({number: seen.summary() for number, seen in watcher.values.items()}, watcher.spent(), note)
+    note = f"Drawn at random, since the feed does not have them: {', '.join(random_names)}." if random_names else ""
+    return Statistics({number: summary_of.summary() for number, summary_of in watcher.values.items()}, watcher.spent(), note)
 
 
 # -- watching a run --------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class _Watcher(Profile):
 
     def spent(self) -> dict[int, float]:
         """Seconds by the number of an operator."""
-        pairs = [(self.ops.get(id(op.source)), own.seconds) for op, own in self.operators.items()]
+        pairs = [(self.ops.get(id(op.source)), usage.seconds) for op, usage in self.operators.items()]
         return {self.numbers[op]: seconds for op, seconds in pairs if op is not None}
 
 
@@ -210,7 +210,9 @@ class _Seen:
         """The ranges, of as many stretches of the times as are shown; null where nothing is finite."""
         bounds = np.linspace(0, self.times, min(self.times, MOST_RANGES) + 1).astype(int)
         stretches = [[ends for ends in self.ranges[a:b] if ends is not None] for a, b in pairwise(bounds)]
-        return [[_short(min(low for low, _ in each)), _short(max(high for _, high in each))] if each else None for each in stretches]
+        return [
+            [_short(min(low for low, _ in ranges)), _short(max(high for _, high in ranges))] if ranges else None for ranges in stretches
+        ]
 
 
 # -- what it runs on -------------------------------------------------------------------------------
@@ -218,19 +220,19 @@ class _Seen:
 
 def _given(graph: Graph, feed: Mapping[str, object]) -> tuple[list[str], Scope, dict[str, Array]]:
     """The parameters drawn at random, the scope with all parameters, and the arrays of all inputs."""
-    known = {value.name for value in graph.inputs}
+    names = {value.name for value in graph.inputs}
     for name in feed:
-        if name not in known:
-            raise InvalidValue(f"the feed has {name!r}, which is no input of the program{did_you_mean(name, known)}")
-    rng, scope, drawn = np.random.default_rng(_SEED), Scope(), []
+        if name not in names:
+            raise InvalidValue(f"the feed has {name!r}, which is no input of the program{did_you_mean(name, names)}")
+    rng, scope, random_names = np.random.default_rng(_SEED), Scope(), []
     arrays = {name: np.asarray(array) for name, array in feed.items()}
     for value in graph.inputs:
         if value.persistable:
             if value.name not in arrays:
                 arrays[value.name] = _random(value, rng)
-                drawn.append(value.name)
+                random_names.append(value.name)
             scope.set(value.name, arrays[value.name])
-    return drawn, scope, arrays
+    return random_names, scope, arrays
 
 
 def _random(value: Value, rng: np.random.Generator) -> Array:

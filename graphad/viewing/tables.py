@@ -86,16 +86,16 @@ class Tables:
         """The tables as they are written into the page. Lines of source come with the lines around them."""
         files: dict[str, dict[int, str]] = {}
         for source in self.lines.items:
-            shown = files.setdefault(source.file, {})
+            texts = files.setdefault(source.file, {})
             for number in range(max(source.line - AROUND, 1), source.line + AROUND + 1):
                 text = linecache.getline(source.file, number)
                 if text:
-                    shown[number] = text.rstrip("\n")
+                    texts[number] = text.rstrip("\n")
         return {
             "texts": self.texts.items,
             "attributes": self.attributes.items,
             "lines": [[_shown(source.file), source.line] for source in self.lines.items],
-            "files": {_shown(file): dict(sorted(shown.items())) for file, shown in files.items()},
+            "files": {_shown(file): dict(sorted(texts.items())) for file, texts in files.items()},
             "origins": self.origins,
         }
 

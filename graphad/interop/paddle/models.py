@@ -72,8 +72,8 @@ def save_inference_model(
     Raises:
         ValueError: a parameter has no value, or what is fed or fetched is no variable of the program.
     """
-    known = kept_variables(model.program)
-    check_values(known, model.parameters)
+    variables = kept_variables(model.program)
+    check_values(variables, model.parameters)
     for name in (*model.feed_names, *model.fetch_names):
         if not model.program.global_block().has_var(name):
             raise InvalidValue(f"the model feeds or fetches {name!r}, which is no variable of its program")
@@ -133,15 +133,12 @@ def _program_path(folder: Path, name: str | None) -> Path:
 def _parameters(program: Path, name: str | None, known: Mapping[str, Variable]) -> dict[str, Array]:
     folder = program.parent
     usual = [program.with_suffix(".pdiparams"), folder / "__params__", folder / "params"]
-    combined = folder / name if name is not None else next((path for path in usual if path.is_file()), None)
+    file = folder / name if name is not None else next((path for path in usual if path.is_file()), None)
     try:
-        if combined is None:
-            arrays = {name: _own_file(folder, name) for name in known}
-        else:
-            arrays = read_tensors(read_bytes(combined), sorted(known))
+        arrays = {name: _own_file(folder, name) for name in known} if file is None else read_tensors(read_bytes(file), sorted(known))
         check_values(known, arrays)
     except (InvalidValue, InvalidType) as error:
-        raise ParseError(f"{combined or folder}: {error}") from None
+        raise ParseError(f"{file or folder}: {error}") from None
     return arrays
 
 
@@ -165,7 +162,7 @@ def _columns(program: Program, op_type: str) -> list[str]:
 def _drop(program: Program, types: set[str]) -> None:
     """Take operators away, and the variables that only they touch."""
     block = program.global_block()
-    dropped = {n for op in block.ops if op.type in types for n in (*op.input_names(), *op.output_names())}
+    names = {n for op in block.ops if op.type in types for n in (*op.input_names(), *op.output_names())}
     block.ops = [op for op in block.ops if op.type not in types]
     touched_names = {n for ancestor in program.blocks for op in ancestor.ops for n in (*op.input_names(), *op.output_names())}
-    block.vars = {name: var for name, var in block.vars.items() if name in touched_names or name not in dropped}
+    block.vars = {name: var for name, var in block.vars.items() if name in touched_names or name not in names}

@@ -254,16 +254,16 @@ def write_value(message: Desc, value: Any, definition: OpDef | None) -> None:
     spec = definition.attrs.get(message.name) if definition is not None else None
     if spec is not None and spec.kind == "DType":
         value = NUMBER_OF_DTYPE.get(value, -1) if isinstance(value, str) else value
-    known = KINDS[message.type] if message.HasField("type") else None
-    if known is None or not _holds(known, value):
-        known = KINDS[_NUMBER[_kind_for(message.name, value, spec.kind if spec is not None else "")]]
+    form = KINDS[message.type] if message.HasField("type") else None
+    if form is None or not _holds(form, value):
+        form = KINDS[_NUMBER[_kind_for(message.name, value, spec.kind if spec is not None else "")]]
     name = message.name
     message.Clear()
-    message.name, message.type = name, _NUMBER[known.name]
-    if known.many:
-        getattr(message, known.field).extend(map(_stored, value))
+    message.name, message.type = name, _NUMBER[form.name]
+    if form.many:
+        getattr(message, form.field).extend(map(_stored, value))
     else:
-        setattr(message, known.field, _stored(value))
+        setattr(message, form.field, _stored(value))
 
 
 def _stored(item: object) -> object:
@@ -385,23 +385,23 @@ def _own(content: bytes) -> Mapping[str, object]:
 
 def write_variable(desc: Desc, var: Variable, scalars: bool) -> None:
     """Fill a message from a variable; where it was read from one, only what has changed is written again."""
-    now = fields_of(var)
+    fields = fields_of(var)
     if var.stored is not None:
         desc.CopyFrom(message("VarDesc").FromString(var.stored))
-    changed = now if var.stored is None else differing(now, read_fields(desc, scalars))
-    if not changed:
+    differences = fields if var.stored is None else differing(fields, read_fields(desc, scalars))
+    if not differences:
         return
     desc.name = var.name
     for name in _FLAGS:
-        if name in changed:
-            setattr(desc, name, now[name])
-    if "parameter" in changed and (now["parameter"] or desc.is_parameter):
-        desc.is_parameter = now["parameter"]
-    if "type" in changed:
-        desc.type.type = NUMBER_OF_KIND[now["type"]]
-    if "shape" in changed or "dtype" in changed:
-        _write_tensor(desc.type, now)
-    _write_own(desc, now, scalars)
+        if name in differences:
+            setattr(desc, name, fields[name])
+    if "parameter" in differences and (fields["parameter"] or desc.is_parameter):
+        desc.is_parameter = fields["parameter"]
+    if "type" in differences:
+        desc.type.type = NUMBER_OF_KIND[fields["type"]]
+    if "shape" in differences or "dtype" in differences:
+        _write_tensor(desc.type, fields)
+    _write_own(desc, fields, scalars)
 
 
 def _write_tensor(kind: Desc, now: Fields) -> None:
@@ -536,16 +536,16 @@ def _write_attrs(desc: Desc, op: Operator) -> None:
     definition = find(op.type)
     raw = _values(desc, op.block.program)
     was = _shown(op.type, raw)
-    now = {name: list(value) if isinstance(value, tuple) else value for name, value in op.attrs.items()}
-    same = {name for name, value in was.items() if name in now and print_value(now[name]) == print_value(value)}
-    if op.type == "fill_constant" and "value" not in same:
-        now = _with_text(now, "str_value" in raw)
-    if op.role != _role(raw) or (op.stored is None and _ROLE not in now):
-        now = {**now, _ROLE: _ROLE_BITS[op.role]}
-    for name in (name for name in now if name not in same):
+    attrs = {name: list(value) if isinstance(value, tuple) else value for name, value in op.attrs.items()}
+    equal_names = {name for name, value in was.items() if name in attrs and print_value(attrs[name]) == print_value(value)}
+    if op.type == "fill_constant" and "value" not in equal_names:
+        attrs = _with_text(attrs, "str_value" in raw)
+    if op.role != _role(raw) or (op.stored is None and _ROLE not in attrs):
+        attrs = {**attrs, _ROLE: _ROLE_BITS[op.role]}
+    for name in (name for name in attrs if name not in equal_names):
         for attr in [attr for attr in desc.attrs if attr.name == name] or [desc.attrs.add(name=name)]:
-            write_value(attr, now[name], definition)
-    _remove(desc.attrs, {name for name in was if name not in now})
+            write_value(attr, attrs[name], definition)
+    _remove(desc.attrs, {name for name in was if name not in attrs})
 
 
 def _remove(attrs: list[Desc], names: set[str]) -> None:

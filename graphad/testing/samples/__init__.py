@@ -26,8 +26,8 @@ def _library() -> dict[str, list[Sample]]:
     modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     library: dict[str, list[Sample]] = {}
     for samples in (getattr(module, "SAMPLES", {}) for module in modules):
-        for op_type, listed in samples.items():
-            library[op_type] = library.get(op_type, []) + listed
+        for op_type, sample_list in samples.items():
+            library[op_type] = library.get(op_type, []) + sample_list
     return library
 
 
@@ -54,8 +54,8 @@ def samples_of(op_type: str) -> tuple[Sample, ...]:
 
 @cache
 def _samples(op: OpDef) -> tuple[Sample, ...]:
-    own = tuple(op.samples() if callable(op.samples) else op.samples)
-    return own or tuple(SAMPLES.get(op.type, ())) or tuple(sample for sample in _from_signature(op) if runs(op, sample))
+    declared_samples = tuple(op.samples() if callable(op.samples) else op.samples)
+    return declared_samples or tuple(SAMPLES.get(op.type, ())) or tuple(sample for sample in _from_signature(op) if runs(op, sample))
 
 
 def _from_signature(op: OpDef) -> Iterator[Sample]:

@@ -35,11 +35,11 @@ def computed(op: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Outputs |
 def outputs_of(op: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Outputs | None:
     """The outputs of a call by slot; None if the operator does not take it, or they are not of the types that are inferred."""
     try:
-        inferred = op.infer_types({slot: [type_of(value) for value in values] for slot, values in inputs.items()}, attrs)
+        types_by_slot = op.infer_types({slot: [type_of(value) for value in values] for slot, values in inputs.items()}, attrs)
     except Exception:  # as above
         return None
     outputs = computed(op, inputs, attrs)
-    if outputs is None or not all(_as_inferred(outputs[slot], types) for slot, types in inferred.items()):
+    if outputs is None or not all(_as_inferred(outputs[slot], types) for slot, types in types_by_slot.items()):
         return None
     return outputs
 
