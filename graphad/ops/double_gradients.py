@@ -35,6 +35,7 @@ from graphad.ops.elementwise import (
 )
 from graphad.ops.like import fill_any_like, fill_zeros_like
 from graphad.ops.linalg import matmul, matmul_v2, mul
+from graphad.ops.normalization import batch_norm, instance_norm
 from graphad.ops.padding import pad3d
 from graphad.ops.pooling import pool2d
 from graphad.ops.registry import REGISTRY
@@ -45,6 +46,14 @@ from graphad.types import Tensor, TensorType
 # What Paddle 2.4 and later call the slots of operators with one input; ``X@GRAD`` and ``Out@GRAD`` are outputs.
 _SPELLINGS = {
     "x": "X",
+    "x@GRAD": "DX",
+    "fwd_scale": "Scale",
+    "fwd_scale@GRAD": "DScale",
+    "saved_mean": "SavedMean",
+    "saved_variance": "SavedVariance",
+    "grad_y": "DY",
+    "grad_scale@GRAD": "DDScale",
+    "grad_bias@GRAD": "DDBias",
     "grad_x": "DX",
     "grad_x@GRAD": "DDX",
     "grad_y@GRAD": "DDY",
@@ -61,6 +70,7 @@ _LATER_INPUT = "X grad_out grad_x@GRAD -> X@GRAD? grad_out@GRAD?"
 _PRODUCT = "X Y DOut DDX? DDY? -> DX? DY? DDOut?"
 _ELEMENTS = "X Y DOut DDX? DDY? -> DX? DY? X@GRAD? Y@GRAD? DDOut?"
 _CONVOLUTION = "Input Filter DOutput DDInput? DDFilter? -> DInput? DFilter? DDOutput?"
+_NORMALIZED = "X Scale? SavedMean? SavedVariance? %s DDX? DDScale? DDBias? DY -> DX? DScale? DDY?"
 _SIGNATURES: dict[OpDef, str] = {
     tanh: "Out DOut DDX -> DOutNew? DDOut?",
     sigmoid: "Out DOut DDX -> DOutNew? DDOut?",
@@ -85,9 +95,16 @@ _SIGNATURES: dict[OpDef, str] = {
     conv3d: _CONVOLUTION,
     depthwise_conv2d: _CONVOLUTION,
     conv2d_transpose: _CONVOLUTION,
+    batch_norm: _NORMALIZED % "Mean? Variance?",
+    instance_norm: _NORMALIZED % "",
 }
+_SAME_AS = {"MeanOut": "Mean", "VarianceOut": "Variance"}  # read by rules, and passed in with use_global_stats alone, where they are equal
 _LATER_CONVOLUTION = "Input Filter grad_out grad_input@GRAD? grad_filter@GRAD? -> Input@GRAD? Filter@GRAD? grad_out@GRAD?"
+_LATER_NORMALIZED = (
+    "x fwd_scale? saved_mean? saved_variance? grad_y grad_x@GRAD? grad_scale@GRAD? grad_bias@GRAD? -> x@GRAD? fwd_scale@GRAD? grad_y@GRAD?"
+)
 _LATER: dict[OpDef, tuple[str, str]] = {
+    instance_norm: ("instance_norm_double_grad", _LATER_NORMALIZED),
     tanh: ("tanh_grad_grad", "Out grad_out grad_x@GRAD -> Out@GRAD? grad_out@GRAD?"),
     sigmoid: ("sigmoid_grad_grad", "Out fwd_grad_out grad_x@GRAD -> Out@GRAD? fwd_grad_out@GRAD?"),
     relu: ("relu_grad_grad", "Out grad_x@GRAD -> grad_out@GRAD?"),
@@ -133,7 +150,8 @@ class DoubleGradOpDef(GradOpDef):
             if slot in known_tensors
         }
         like = next(iter(starts.values())) if f"D{self._result}" not in known_tensors else known_tensors[f"D{self._result}"]
-        stand_ins = {slot: starts.get(slot, known_tensors.get(f"D{slot}", like)) for slot in self._rules if slot not in known}
+        absent = [slot for slot in self._rules if slot not in known and (slot in starts or not self._forward_definition.inputs[slot].optional)]
+        stand_ins = {slot: starts.get(slot, known_tensors.get(f"D{slot}", like)) for slot in absent}
         start = self._cotangent(known_tensors, known, stand_ins, like, attrs)
         names = [*known, ""]
 
@@ -180,6 +198,7 @@ class DoubleGradOpDef(GradOpDef):
     def _apply(self, rule: GradRule, known: Mapping[str, object], stand_ins: Mapping[str, object], attrs: Mapping[str, object]) -> Tensor:
         """A rule of the forward operator, which computes the result if that is not given."""
         values = {**stand_ins, **known, f"{self._result}{GRAD}": known[""]}
+        values.update({slot: values.get(other) for slot, other in _SAME_AS.items() if slot not in values})
         if self._result in rule.reads and self._result not in values:
             values[self._result] = self._forward_definition(
                 *(values.get(slot) for slot in self._forward_definition.inputs), **{a: self.attr(a, attrs) for a in self.attrs}

@@ -125,19 +125,21 @@ def _loop_gradient(op: Operator, forward: Block) -> Operator:
     """Cotangents of what the loop carries come first, in pairs; then those of what it only reads, which add up over the iterations.
 
     A block of Paddle's has one name for the cotangent that comes in and for the one that goes out, and reads what a loop carries as it
-    was at the start of the iteration.
+    was at the start of the iteration; a counter that it counts back comes in and goes out, too.
     """
     block: Block = op.attrs["sub_block"]
     gradients = {x: g for x, g in zip(op.input("X"), op.output(f"X{GRAD}"), strict=False) if EMPTY not in (x, g)}
-    outside, inside = op.input(f"Out{GRAD}"), list(op.attrs.get("original_output_grad") or op.input(f"Out{GRAD}"))
+    outside, inside = list(op.input(f"Out{GRAD}")), list(op.attrs.get("original_output_grad") or op.input(f"Out{GRAD}"))
+    counted = [name for name in op.input("Out") if _is_counted_back(forward, block, name)]
+    gradients.update(zip(counted, counted, strict=True))
+    outside, inside = [*outside, *counted], [*inside, *counted]
     carried_names = [name.removesuffix(GRAD) for name in inside]
     unknown = [name for name in gradients if name in op.input("Out") and name not in carried_names]
     if unknown or len(inside) != len(outside):
         raise InvalidValue(
             located(f"operator {op.type!r}: nothing says what the cotangent of {(unknown or inside)[0]!r} starts from", op.source)
         )
-    first_reads = _read_first(block)
-    for name in [name for name in first_reads if name in op.input("Out")]:
+    for name in [name for name in _read_first(block) if name in op.input("Out") and name not in counted]:
         _read_saved(block, forward, name, op)
     around = [n for n in _read_first(block) if n not in inside and n not in forward.vars and n not in block.vars]
     captures = [name for name in gradients if name not in carried_names]
@@ -151,6 +153,15 @@ def _loop_gradient(op: Operator, forward: Block) -> Operator:
     names = {"original_input": operands, "original_output_grad": inside, "original_input_grad": [*results, *sums]}
     cotangents = [*(gradients.get(name, EMPTY) for name in carried_names), *(gradients[name] for name in captures)]
     return _like(op, _LOOP_GRAD, slots, {f"X{GRAD}": cotangents}, sub_block=block, **names)
+
+
+def _is_counted_back(forward: Block, block: Block, name: str) -> bool:
+    """Whether a loop counts in place what its gradient's block counts back: Paddle keeps no copy of that for the iterations.
+
+    Its value goes through the iterations of the gradient as a cotangent does, from the one that it has where the gradient runs.
+    """
+    in_place = [op for op in forward.ops if name in op.input_names() and name in op.output_names()]
+    return bool(in_place) and any(name in op.input_names() and name in op.output_names() for op in block.ops)
 
 
 def _read_saved(block: Block, forward: Block, name: str, op: Operator) -> None:

@@ -12,7 +12,7 @@ from graphad.ir.verify import verify
 from tests.interop.stored import after, cases
 from tests.interop.test_paddle_branches import STEP, gradients, ran
 
-NAMES = ["while_nested", "while_power_3", "while_rnn", "while_with_cond_inside", "while_zero_iterations"]
+NAMES = ["while_nested", "while_power_3", "while_rnn", "while_tensor_array", "while_with_cond_inside", "while_zero_iterations"]
 EACH = pytest.mark.parametrize("name", NAMES)
 
 
@@ -45,9 +45,22 @@ def test_the_graph_is_valid_and_can_be_scheduled(name: str) -> None:
 
 
 def test_loops_without_one_value_for_a_name_are_refused_with_it() -> None:
-    program = load_program(after("while_tensor_array"))
-    with pytest.raises(ga.errors.InvalidValue, match=r"its loop reads 'fill_constant_\d\.tmp_0' again after writing it"):
+    program = load_program(after("while_power_3"))
+    block = next(op for op in program.global_block().ops if op.type == "while").attrs["sub_block"]
+    name = "assign_0.tmp_0"
+    assert any(name in op.output_names() for op in block.ops)
+    block.append_op("tanh", {"X": name}, {"Out": "late"})
+    with pytest.raises(ga.errors.InvalidValue, match=rf"its loop reads '{name}' again after writing it"):
         ga.lower(program)
+
+
+def test_a_counter_that_the_gradient_counts_back_is_what_it_was_before_the_loop() -> None:
+    case, program = cases()["while_tensor_array"], load_program(after("while_tensor_array"))
+    given = {**case.group("param"), **case.group("feed")}
+    loop = next(op for op in program.global_block().ops if op.type == "while")
+    (counter,) = {n for op in loop.attrs["sub_block"].ops if op.type == "increment" for n in op.output_names()}
+    (count,) = ran(program, case, given, [counter])
+    assert count.tolist() == [0]
 
 
 def test_it_can_be_differentiated_again() -> None:

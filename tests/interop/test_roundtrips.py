@@ -136,6 +136,15 @@ def test_what_protobuf_cannot_hold_is_refused(value: Any) -> None:
         dump_program(holding({"a": value}))
 
 
+def test_a_slot_that_paddle_calls_otherwise_is_called_so_in_its_file() -> None:
+    line = "read_from_array(X=a, I=i, Like=x) -> (Out=y)"
+    program = ga.Program.parse(f"program {{ block 0 {{ var x: float32[2] var i: int64[1] var a: float32[2] LOD_TENSOR_ARRAY {line} }} }}")
+    data = dump_program(program)
+    assert b"X_W" in data
+    assert b"Like" not in data
+    assert str(load_program(data)) == str(program)
+
+
 def test_the_json_is_standard_and_says_its_version() -> None:
     doc = json.loads(to_json(ga.Program.parse(EDGES)), parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
     assert (doc["format"], doc["version"], doc["random_seed"]) == ("graphad.program", 1, 7)

@@ -430,6 +430,7 @@ def _write_own(desc: Desc, now: Fields, scalars: bool) -> None:
 Attrs = dict[str, object]
 
 _ROLE, _ROLE_BITS = "op_role", {FORWARD: 0, BACKWARD: 1, OPTIMIZE: 2}
+_SLOTS_THERE = {"read_from_array": {"Like": "X_W"}}  # input slots by what Paddle calls them
 _FRAME = re.compile(r'\s*File "(.+)", line (\d{1,9})')
 _WHOLE = re.compile(r"\s*[-+]?\d{1,400}\s*")
 
@@ -437,8 +438,8 @@ _WHOLE = re.compile(r"\s*[-+]?\d{1,400}\s*")
 def read_operator(block: Block, desc: Desc) -> Operator:
     """The operator of a message; its type need not be known."""
     attrs = _values(desc, block.program)
-    inputs, outputs = _slots("input", desc.inputs), _slots("output", desc.outputs)
     op_type, source = text(desc.type), _source(attrs.get("op_callstack"))
+    inputs, outputs = _called(op_type, _slots("input", desc.inputs), here=True), _slots("output", desc.outputs)
     op = Operator(block, op_type, inputs, outputs, _shown(op_type, attrs), _role(attrs), source, stored=desc.SerializeToString())
     check_distinct(op)
     return op
@@ -466,6 +467,13 @@ def _slots(side: str, messages: Iterable[Desc]) -> dict[str, list[str]]:
         if names:
             slots[slot] = names
     return slots
+
+
+def _called(op_type: str, inputs: dict[str, list[str]], here: bool) -> dict[str, list[str]]:
+    """The input slots as they are called here, or in Paddle."""
+    there = _SLOTS_THERE.get(op_type, {})
+    names = {name: slot for slot, name in there.items()} if here else there
+    return {names.get(slot, slot): values for slot, values in inputs.items()}
 
 
 def _shown(op_type: str, attrs: Attrs) -> Attrs:
@@ -524,7 +532,7 @@ def write_operator(desc: Desc, op: Operator) -> None:
         desc.CopyFrom(message("OpDesc").FromString(op.stored))
     if not desc.HasField("type") or desc.type != op.type:
         desc.type = op.type
-    for slots, messages in ((op.inputs, desc.inputs), (op.outputs, desc.outputs)):
+    for slots, messages in ((_called(op.type, op.inputs, here=False), desc.inputs), (op.outputs, desc.outputs)):
         if {item.parameter: list(item.arguments) for item in messages if item.arguments} != {s: n for s, n in slots.items() if n}:
             del messages[:]
             for slot, names in slots.items():
