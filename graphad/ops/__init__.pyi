@@ -104,6 +104,7 @@ barrier: OpDef
 barrier_grad: GradOpDef
 batch_norm: OpDef
 batch_norm_grad: GradOpDef
+batch_norm_grad_grad: DoubleGradOpDef
 bce_loss: OpDef
 bce_loss_grad: GradOpDef
 bernoulli: OpDef
@@ -359,7 +360,9 @@ index_sample_grad: GradOpDef
 index_select: OpDef
 index_select_grad: GradOpDef
 instance_norm: OpDef
+instance_norm_double_grad: DoubleGradOpDef
 instance_norm_grad: GradOpDef
+instance_norm_grad_grad: DoubleGradOpDef
 inverse: OpDef
 inverse_grad: GradOpDef
 isclose: OpDef

@@ -150,7 +150,9 @@ class DoubleGradOpDef(GradOpDef):
             if slot in known_tensors
         }
         like = next(iter(starts.values())) if f"D{self._result}" not in known_tensors else known_tensors[f"D{self._result}"]
-        absent = [slot for slot in self._rules if slot not in known and (slot in starts or not self._forward_definition.inputs[slot].optional)]
+        absent = [
+            slot for slot in self._rules if slot not in known and (slot in starts or not self._forward_definition.inputs[slot].optional)
+        ]
         stand_ins = {slot: starts.get(slot, known_tensors.get(f"D{slot}", like)) for slot in absent}
         start = self._cotangent(known_tensors, known, stand_ins, like, attrs)
         names = [*known, ""]
