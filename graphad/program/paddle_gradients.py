@@ -130,16 +130,16 @@ def _loop_gradient(op: Operator, forward: Block) -> Operator:
     block: Block = op.attrs["sub_block"]
     gradients = {x: g for x, g in zip(op.input("X"), op.output(f"X{GRAD}"), strict=False) if EMPTY not in (x, g)}
     outside, inside = list(op.input(f"Out{GRAD}")), list(op.attrs.get("original_output_grad") or op.input(f"Out{GRAD}"))
-    counted = [name for name in op.input("Out") if _is_counted_back(forward, block, name)]
-    gradients.update(zip(counted, counted, strict=True))
-    outside, inside = [*outside, *counted], [*inside, *counted]
+    counters = [name for name in op.input("Out") if _is_counted_back(forward, block, name)]
+    gradients.update(zip(counters, counters, strict=True))
+    outside, inside = [*outside, *counters], [*inside, *counters]
     carried_names = [name.removesuffix(GRAD) for name in inside]
     unknown = [name for name in gradients if name in op.input("Out") and name not in carried_names]
     if unknown or len(inside) != len(outside):
         raise InvalidValue(
             located(f"operator {op.type!r}: nothing says what the cotangent of {(unknown or inside)[0]!r} starts from", op.source)
         )
-    for name in [name for name in _read_first(block) if name in op.input("Out") and name not in counted]:
+    for name in [name for name in _read_first(block) if name in op.input("Out") and name not in counters]:
         _read_saved(block, forward, name, op)
     around = [n for n in _read_first(block) if n not in inside and n not in forward.vars and n not in block.vars]
     captures = [name for name in gradients if name not in carried_names]
