@@ -39,9 +39,9 @@ class Builder:
         # Rules read ``shape`` and ``dtype`` as of arrays, so what is unknown is taken for a float number; ``infer_types`` sees the same.
         types = {slot: [TensorType(v.shape or (), v.dtype or "float32") for v in values] for slot, values in slots.items()}
         outputs: dict[str, list[Value]] = {}
-        for slot, inferred in definition.infer_types(types, attrs).items():
+        for slot, slot_types in definition.infer_types(types, attrs).items():
             if not definition.outputs[slot].optional:
-                outputs[slot] = [self._fresh(t, self._kind(definition, slot, slots)) for t in inferred]
+                outputs[slot] = [self._fresh(t, self._kind(definition, slot, slots)) for t in slot_types]
         options = {name: value for name, value in attrs.items() if not _left_out(value, definition.attrs[name].default)}
         self.graph.add_op(definition.type, slots, outputs, options, self.before, self.role, self.forward)
         results = [[*map(self.symbol, v)] if definition.outputs[slot].variadic else self.symbol(v[0]) for slot, v in outputs.items()]

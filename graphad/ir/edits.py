@@ -73,13 +73,13 @@ def copy_into(
 
 def copy_op(op: Op, around: Graph, mapping: ValueMap) -> Op:
     """A copy of an operator over the copies of its values, not yet linked into the graph ``around``."""
-    copied = Op(around, op.type, mapping.slots(op.inputs), mapping.slots(op.outputs), op.attrs)
-    copied.role, copied.made_by, copied.source = op.role, op.made_by, op.source
-    copied.origin, copied.stream = op.origin, op.stream
-    copied.forward = None if op.forward is None else mapping.ops.get(op.forward, op.forward)
-    copied.graphs = clone_regions(op.graphs, around, mapping) if op.graphs else op.graphs
-    mapping.ops[op] = copied
-    return copied
+    twin = Op(around, op.type, mapping.slots(op.inputs), mapping.slots(op.outputs), op.attrs)
+    twin.role, twin.made_by, twin.source = op.role, op.made_by, op.source
+    twin.origin, twin.stream = op.origin, op.stream
+    twin.forward = None if op.forward is None else mapping.ops.get(op.forward, op.forward)
+    twin.graphs = clone_regions(op.graphs, around, mapping) if op.graphs else op.graphs
+    mapping.ops[op] = twin
+    return twin
 
 
 def clone_ops(ops: Sequence[Op], around: Graph, values: ValueMap | None = None, before: Op | None = None) -> ValueMap:
@@ -108,9 +108,9 @@ def clone_ops(ops: Sequence[Op], around: Graph, values: ValueMap | None = None, 
             # What none of the copied operators writes is read where it is. Those before in the list have put their copies here.
             mapping.values.setdefault(value, value)
         mapping.values.update((value, fresh_like(around, value)) for value in op.writes())
-        copied = copy_op(op, around, mapping)
-        _draw_anew(copied)
-        around.link(copied, before)
+        twin = copy_op(op, around, mapping)
+        _draw_anew(twin)
+        around.link(twin, before)
     for op in ops:
         note([mapping.ops[op]])
     return mapping
@@ -234,15 +234,15 @@ def inline(op: Op, name: str | None = None) -> list[Op]:
     grads = gradients_of(op)
     if is_loop(op) or definition_of(op).is_grad or grads is None:
         raise InvalidGraph(f"{op!r} cannot be inlined: it is a loop, or a gradient, or its residuals are read")
-    which = 0 if name is None else names.index(name)
+    place = 0 if name is None else names.index(name)
     graph, mapping = op.graph, ValueMap()
-    _copied_out(op, op.graphs[names[which]], operands(op), mapping)
+    _copied_out(op, op.graphs[names[place]], operands(op), mapping)
     ops = list(mapping.ops.values())
-    values = [mapping.values[value] for value in op.graphs[names[which]].residuals]
+    values = [mapping.values[value] for value in op.graphs[names[place]].residuals]
     # A gradient is inlined too: its residuals are values beside it now, or residuals of the graph around where it is nested in a gradient
     # itself.
     for grad in grads:
-        inner, around = list(grad.graphs.values())[which], grad.graph
+        inner, around = list(grad.graphs.values())[place], grad.graph
         _copied_out(grad, inner, [*operands(grad), *(as_read_in(around, value) for value in values)], mapping)
         around.remove_op(grad)
     graph.remove_op(op)
@@ -257,10 +257,10 @@ def gradients_of(op: Op) -> list[Op] | None:
         return []
     # The residuals are one value to the graph around. Inlining takes it away, so nothing but gradients of the same form may read it.
     values, grads = list(readings(scopes)), gradient_ops(op)
-    fits = all(len(grad.graphs) == len(op.graphs) and not is_loop(grad) for grad in grads)
+    has_same_form = all(len(grad.graphs) == len(op.graphs) and not is_loop(grad) for grad in grads)
     escapes = any(value in value.graph.results or value in value.graph.targets for value in values)
-    others = any(reader not in grads for value in values for reader in value.readers)
-    return grads if fits and not escapes and not others else None
+    has_other_readers = any(reader not in grads for value in values for reader in value.readers)
+    return grads if has_same_form and not escapes and not has_other_readers else None
 
 
 def _onto(op: Op, nested: Graph) -> dict[Value, Value]:
@@ -268,8 +268,8 @@ def _onto(op: Op, nested: Graph) -> dict[Value, Value]:
     onto: dict[Value, Value] = {}
     for out, result in zip(results_of(op), nested.results, strict=True):
         # A copy writes the result itself where gradients flow through both or through neither, else ``substitute`` settles it.
-        same = out.stop_gradient == result.stop_gradient or not (out.dtype is None or out.dtype in FLOATS)
-        if result.writers and same and out.name != EMPTY:
+        has_same_flow = out.stop_gradient == result.stop_gradient or not (out.dtype is None or out.dtype in FLOATS)
+        if result.writers and has_same_flow and out.name != EMPTY:
             onto.setdefault(result, out)
     return onto
 
@@ -306,13 +306,13 @@ def outline(ops: Sequence[Op]) -> Op:
     reads = [value for op in ops for value in op.reads() if not any(w in inside for w in value.writers)]
     inputs = list(dict.fromkeys(reads))
     out = [v for op in ops for v in op.writes() if graph.is_observed(v) or any(r not in inside for r in v.readers)]
-    nested, mapping = graph.nested(), ValueMap(graphs={graph: graph})
-    nested.inputs = [input_like(nested, value) for value in inputs]
-    mapping.values.update(zip(inputs, nested.inputs, strict=True))
+    net_graph, mapping = graph.nested(), ValueMap(graphs={graph: graph})
+    net_graph.inputs = [input_like(net_graph, value) for value in inputs]
+    mapping.values.update(zip(inputs, net_graph.inputs, strict=True))
     for op in ops:
-        _copy_in(op, nested, mapping)
-    nested.results = [mapping.values[value] for value in out]
-    net = add_region_op(graph, CALL, [nested], inputs, out, before=ops[-1].next, role=ops[0].role)
+        _copy_in(op, net_graph, mapping)
+    net_graph.results = [mapping.values[value] for value in out]
+    net = add_region_op(graph, CALL, [net_graph], inputs, out, before=ops[-1].next, role=ops[0].role)
     net.source = ops[0].source
     # Readers first: a value goes with the last operator that it is connected to.
     for op in reversed(ops):
@@ -322,15 +322,15 @@ def outline(ops: Sequence[Op]) -> Op:
 
 def _check_together(ops: Sequence[Op], inside: set[Op]) -> None:
     """Refuse operators of which one waits for an operator in between that waits for another one."""
-    # ``waiting``: operators between, not among them, that depend on one of them. If one of them depends on such an operator, the net would
-    # wait for itself.
-    waiting, op = set[Op](), ops[0]
+    # ``dependents``: operators between, not among them, that depend on one of them. If one of them depends on such an operator, the
+    # net would wait for itself.
+    dependents, op = set[Op](), ops[0]
     while op is not ops[-1] and op.next is not None:
         op = op.next
         for writer in (writer for value in op.reads() for writer in value.writers):
-            if op not in inside and (writer in inside or writer in waiting):
-                waiting.add(op)
-            elif op in inside and writer in waiting:
+            if op not in inside and (writer in inside or writer in dependents):
+                dependents.add(op)
+            elif op in inside and writer in dependents:
                 raise InvalidGraph(f"{op!r} and what it waits for are to be in one net, but {writer!r} between them is left out")
 
 
@@ -698,10 +698,10 @@ def peel(op: Op, runs: bool = False) -> list[Op]:
     with recorded(op.graph, "peel", op):
         if runs:
             copies = copy_into(body, op.graph, loop.operands, before=op)
-            ops, carried = note(copies.ops.values()), [copies.values[result] for result in body.results]
+            ops, starts = note(copies.ops.values()), [copies.values[result] for result in body.results]
         else:
-            ops, carried = _first_if_any(loop, body)
-    _start_from(loop, carried)
+            ops, starts = _first_if_any(loop, body)
+    _start_from(loop, starts)
     return ops
 
 
@@ -732,12 +732,12 @@ def unroll(op: Op, factor: int) -> Op:
     (body,), count = op.graphs.values(), len(loop.results)
     with recorded(op.graph, "unroll", op):
         longer = _with_inputs(op.graph, body)
-        carried, captured = longer.inputs[:count], longer.inputs[count:]
+        states, constants = longer.inputs[:count], longer.inputs[count:]
         for _ in range(factor):
-            copies = copy_into(body, longer, [*carried, *captured])
-            carried = [copies.values[result] for result in body.results]
+            copies = copy_into(body, longer, [*states, *constants])
+            states = [copies.values[result] for result in body.results]
             note(copies.ops.values())
-        longer.results = carried
+        longer.results = states
         new_op = op.graph.add_op(op.type, op.inputs, op.outputs, op.attrs, before=op, role=op.role, graphs={loop.name: longer})
     new_op.source, new_op.forward = op.source, op.forward
     op.graph.remove_op(op)
@@ -834,30 +834,30 @@ def _with_inputs(around: Graph, like: Graph) -> Graph:
 def _first_if_any(loop: LoopLike, body: Graph) -> tuple[list[Op], list[Value]]:
     """A branch before a loop that runs its first iteration if the condition holds; with its results."""
     op, graph = loop.op, loop.op.graph
-    then, other = _with_inputs(graph, body), _with_inputs(graph, body)
-    copies = copy_into(body, then, then.inputs)
+    yes, no = _with_inputs(graph, body), _with_inputs(graph, body)
+    copies = copy_into(body, yes, yes.inputs)
     note(copies.ops.values())
-    then.results = [copies.values[result] for result in body.results]
-    other.results = other.inputs[: len(body.results)]
+    yes.results = [copies.values[result] for result in body.results]
+    no.results = no.inputs[: len(body.results)]
     results = [fresh_like(graph, value) for value in loop.results]
-    branch = add_region_op(graph, BRANCH, [then, other], loop.operands, results, loop.condition, before=op, role=op.role)
+    branch = add_region_op(graph, BRANCH, [yes, no], loop.operands, results, loop.condition, before=op, role=op.role)
     branch.source = op.source
     return [branch], results
 
 
 def _at_most(loop: LoopLike, body: Graph, count: int) -> None:
     """Let a loop end after some iterations, if it has not ended before: it counts them, and goes on as long as both say so."""
-    op, graph, (holds,), again = loop.op, loop.op.graph, loop.condition, body.results[-1]
+    op, graph, (holds,), condition = loop.op, loop.op.graph, loop.condition, body.results[-1]
     number, most = _filled(graph, "count", 0, op), _filled(graph, "most", count, op)
     # The new condition is carried last. The old one stays a carried value: the second loop starts from it.
     start = _both(graph, holds, number, most, op)
-    counted, go, limit = (input_like(body, value) for value in (number, start, most))
+    counter, go, limit = (input_like(body, value) for value in (number, start, most))
     body.inputs.append(limit)
     graph.set_inputs(op, loop.definition.operands, [*loop.operands, most])
-    raised = body.add_value("count", (1,), "int64")
-    body.add_op("increment", {"X": [counted]}, {"Out": [raised]}, {"step": 1.0}, role=op.role)
+    next_count = body.add_value("count", (1,), "int64")
+    body.add_op("increment", {"X": [counter]}, {"Out": [next_count]}, {"step": 1.0}, role=op.role)
     ends = [graph.add_value("count", (1,), "int64"), graph.add_value("go", start.shape, "bool")]
-    insert_carried(op, [number, start], [counted, go], [raised, _both(body, again, raised, limit, None)], ends, last=True)
+    insert_carried(op, [number, start], [counter, go], [next_count, _both(body, condition, next_count, limit, None)], ends, last=True)
 
 
 def _filled(graph: Graph, name: str, number: int, before: Op) -> Value:
@@ -868,10 +868,10 @@ def _filled(graph: Graph, name: str, number: int, before: Op) -> Value:
 
 def _both(graph: Graph, holds: Value, number: Value, most: Value, before: Op | None) -> Value:
     """Whether a condition holds and a number is below another one."""
-    fewer, both = graph.add_value("fewer", (1,), "bool"), graph.add_value("go", (1,), "bool")
+    fewer, result = graph.add_value("fewer", (1,), "bool"), graph.add_value("go", (1,), "bool")
     graph.add_op("less_than", {"X": [number], "Y": [most]}, {"Out": [fewer]}, before=before)
-    graph.add_op("logical_and", {"X": [holds], "Y": [fewer]}, {"Out": [both]}, before=before)
-    return both
+    graph.add_op("logical_and", {"X": [holds], "Y": [fewer]}, {"Out": [result]}, before=before)
+    return result
 
 
 # -- splitting -------------------------------------------------------------------------------------
@@ -884,21 +884,21 @@ def split_writers(graph: Graph, shared: Sequence[Value], part: Callable[[Value],
     All values and all writers are taken at once: one by one, an operator that writes very many of them would be looked through for each.
     """
     writers = {value: dict.fromkeys(value.writers) for value in shared}
-    touched = dict.fromkeys(op for ops in writers.values() for op in ops)
-    times = {op: Counter(value for value in op.writes() if value in writers) for op in touched}
+    ops_written = dict.fromkeys(op for ops in writers.values() for op in ops)
+    times = {op: Counter(value for value in op.writes() if value in writers) for op in ops_written}
     parts: dict[Value, list[Value]] = {}
-    replaced: dict[Op, dict[Value, Iterator[Value]]] = {op: {} for op in touched}
+    parts_by_op: dict[Op, dict[Value, Iterator[Value]]] = {op: {} for op in ops_written}
     for value, ops in writers.items():
         parts[value], value.writers = [], []
         for op in ops:
-            own = [part(value) for _ in range(times[op][value])]
-            replaced[op][value] = iter(own)
-            parts[value] += own
-    for op, places in replaced.items():
+            op_parts = [part(value) for _ in range(times[op][value])]
+            parts_by_op[op][value] = iter(op_parts)
+            parts[value] += op_parts
+    for op, places in parts_by_op.items():
         for slot, values in op.outputs.items():
             op.outputs[slot] = tuple([_written(next(places[v]), op) if v in places else v for v in values])
     graph.journal.edits += 1
-    graph.journal.touch(*touched)
+    graph.journal.touch(*ops_written)
     return parts
 
 

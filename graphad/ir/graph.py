@@ -159,22 +159,22 @@ def _sorted(ops: list[Op]) -> list[Op]:
     keep their order among themselves, unless what they read is against it.
     """
     writers = {value: len(value.writers) for op in ops for value in op.writes()}
-    chained = dict.fromkeys(op for op in ops if has_ordered_effects(op))
+    effects = dict.fromkeys(op for op in ops if has_ordered_effects(op))
     early: list[int] = []  # of these, those that are ready before it is their turn
-    missing = {op: sum(value in writers for value in dict.fromkeys(op.reads())) for op in ops}
-    ready = [op.order for op in ops if not missing[op]]
+    counts = {op: sum(value in writers for value in dict.fromkeys(op.reads())) for op in ops}
+    ready = [op.order for op in ops if not counts[op]]
     heapify(ready)
     result = []
     while ready or early:
-        forced = not ready  # what they read wants another order
-        op = ops[heappop(early if forced else ready)]
-        if op in chained:
+        is_forced = not ready  # what they read wants another order
+        op = ops[heappop(early if is_forced else ready)]
+        if op in effects:
             # An effect that is ready too early waits in ``early``. When the one before it has run, all that waited compete again with the
             # rest, so that the order stays the lexicographically first one.
-            if not forced and op is not next(iter(chained)):
+            if not is_forced and op is not next(iter(effects)):
                 heappush(early, op.order)
                 continue
-            del chained[op]
+            del effects[op]
             ready += early
             heapify(ready)
             early.clear()
@@ -182,8 +182,8 @@ def _sorted(ops: list[Op]) -> list[Op]:
         for value in op.writes():
             writers[value] -= 1
             for reader in value.readers if not writers[value] else ():
-                missing[reader] -= 1
-                if not missing[reader]:
+                counts[reader] -= 1
+                if not counts[reader]:
                     heappush(ready, reader.order)
     return result
 
@@ -414,9 +414,9 @@ class Graph(OldNames, PlainResults):
         """Say what a value is, and that its variable is declared so: the ranks of a group have parts of what one process has."""
         self.set_type(value, shape, dtype)
         if value.var is not None:
-            declared = value.var.copy_to(value.var.block)
-            declared._shape, declared._dtype = shape, dtype
-            value.var = self.redeclared[value.name] = declared
+            variable = value.var.copy_to(value.var.block)
+            variable._shape, variable._dtype = shape, dtype
+            value.var = self.redeclared[value.name] = variable
 
     def add_op(
         self,
@@ -492,14 +492,14 @@ class Graph(OldNames, PlainResults):
         if not isinstance(op, Op):
             raise InvalidType(f"remove_op takes an operator, not the value {op!r}; it goes with its last writer and reader")
         self.ops.unlink(op)
-        touched = self.journal.touched
+        log = self.journal.touched
         for values in op.inputs.values():
             for value in values:
                 value.readers.pop(op, None)
                 # What wrote an operand may be dead now. An input has no writer: its other readers are told, since rules ask whether a value
                 # has one reader only, unless they are many.
-                if touched is not None:
-                    touched += value.writers or (value.readers if len(value.readers) <= _FEW else ())
+                if log is not None:
+                    log += value.writers or (value.readers if len(value.readers) <= _FEW else ())
                 if not value.readers and not value.writers:
                     self._drop_if_unused(value)
         for values in op.outputs.values():
@@ -521,9 +521,9 @@ class Graph(OldNames, PlainResults):
         fill_slot(op.inputs, slot, values)
         self.journal.touch(op)
         # A value that left this slot may fill another slot of the operator as well.
-        still = set(op.reads())
+        reads = set(op.reads())
         for value in before:
-            if value not in still:
+            if value not in reads:
                 value.readers.pop(op, None)
                 if value.writers:
                     self.journal.touch(value.writers[0])

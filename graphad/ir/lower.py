@@ -167,12 +167,12 @@ class _Lowering:
         else:
             around = [{n for n in final if not _shadows(g, n)} for g, final in zip(graphs.values(), finals, strict=True)]
             names = [*reads, *(n for n in results if n not in reads and _needs_old(operator, n, current, around))]
-        for nested, final in zip(graphs.values(), finals, strict=True):
-            arguments = _give(nested, operator.block, names, final)
-            _check_own(operator, nested, len(names))
+        for subgraph, final in zip(graphs.values(), finals, strict=True):
+            arguments = _give(subgraph, operator.block, names, final)
+            _check_own(operator, subgraph, len(names))
             # At the end of the block a name means what was written last; one that the block never writes, its argument.
-            visible = {**arguments, **{name: value for name, value in final.items() if not _shadows(nested, name)}}
-            nested.results = [visible.get(n) or _undefined(nested, operator.block, n, _shadows(nested, n)) for n in results]
+            visible = {**arguments, **{name: value for name, value in final.items() if not _shadows(subgraph, name)}}
+            subgraph.results = [visible.get(n) or _undefined(subgraph, operator.block, n, _shadows(subgraph, n)) for n in results]
         # Operands are read before the results are made, so a loop that writes ``h`` starts from the version before.
         inputs = {
             slot: _reading(graph, operator.block, names_in_slot, current)
@@ -190,33 +190,33 @@ class _Lowering:
         inputs = {slot: _reading(graph, operator.block, names, current) for slot, names in operator.inputs.items()}
         count = len(operator.input("X")), len(operator.input("Out@GRAD")), len(operator.output("X@GRAD"))
         graphs = {}
-        for which, name in enumerate(definition.blocks):
+        for place, name in enumerate(definition.blocks):
             block: Block = operator.attrs[name]
             primals, cotangents, results = (
-                operator.attrs[attr][which * n : (which + 1) * n]
+                operator.attrs[attr][place * n : (place + 1) * n]
                 for attr, n in zip(("original_input", "original_output_grad", "original_input_grad"), count, strict=True)
             )
-            nested = graphs[name] = self.fill(graph.nested(block), block)
+            subgraph = graphs[name] = self.fill(graph.nested(block), block)
             final, forward = self.final[block.idx], self.final.get(block.parent_idx, {})
-            _set_arguments(nested, block, [*primals, *cotangents], final)
-            nested.results = [final.get(n) or _undefined(nested, block, n) for n in results]
+            _set_arguments(subgraph, block, [*primals, *cotangents], final)
+            subgraph.results = [final.get(n) or _undefined(subgraph, block, n) for n in results]
             # What the block reads besides its arguments are names of the forward block. They are matched later, when all graphs exist.
-            _check_residuals(operator, block, nested.inputs[count[0] + count[1] :], forward)
-            self.reads[nested] = operator, {v.name: v for v in nested.inputs[count[0] + count[1] :]}
-            nested.inputs = nested.inputs[: count[0] + count[1]]
+            _check_residuals(operator, block, subgraph.inputs[count[0] + count[1] :], forward)
+            self.reads[subgraph] = operator, {v.name: v for v in subgraph.inputs[count[0] + count[1] :]}
+            subgraph.inputs = subgraph.inputs[: count[0] + count[1]]
         _link(graph, operator, inputs, operator.outputs, current, graphs)
 
     def pass_residuals(self) -> None:
         """Make what gradients read by name of a forward block its residuals, and match them by position: the outer gradients first."""
-        pending = sorted(self.reads, key=_depth)
+        gradients = sorted(self.reads, key=_depth)
         # A gradient nested in a gradient reads residuals of a graph whose own residuals have to be known: outer levels first.
-        for _, level in groupby(pending, _depth):
-            pairs = [(nested, self._forward_graph(nested)) for nested in level]
-            residuals = [(nested, forward, self._kept(nested, forward)) for nested, forward in pairs if forward is not None]
+        for _, level in groupby(gradients, _depth):
+            pairs = [(gradient, self._forward_graph(gradient)) for gradient in level]
+            residuals = [(gradient, forward, self._kept(gradient, forward)) for gradient, forward in pairs if forward is not None]
             for _, forward, reads in residuals:
                 forward.residuals = list(dict.fromkeys([*forward.residuals, *reads]))
-            for nested, forward, reads in residuals:
-                take_residuals(nested, forward, reads)
+            for gradient, forward, reads in residuals:
+                take_residuals(gradient, forward, reads)
 
     def _forward_graph(self, nested: Graph) -> Graph | None:
         """The forward graph of a gradient's graph, which is that of its forward block: of the operator that keeps what it reads."""
@@ -272,8 +272,8 @@ def _written_outside(operator: Operator, definition: ControlDef, blocks: Iterabl
 def _read_outside(operator: Operator, definition: ControlDef, graphs: Iterable[Graph]) -> list[str]:
     """The names around that the blocks read, in the operator's order."""
     names = dict.fromkeys(name for name in operator.input(definition.operands) if name != EMPTY)
-    for nested in graphs:
-        names.update(dict.fromkeys(v.name for v in nested.inputs if not _shadows(nested, v.name)))
+    for subgraph in graphs:
+        names.update(dict.fromkeys(v.name for v in subgraph.inputs if not _shadows(subgraph, v.name)))
     return list(names)
 
 
@@ -306,8 +306,8 @@ def _is_lazy(op: Operator, slot: str) -> bool:
 
 def _give(nested: Graph, around: Block, names: list[str], final: Current) -> Current:
     """Make the values of the names around a nested graph its first inputs, in this order; others follow. Return them by name."""
-    own = [value for value in nested.inputs if _shadows(nested, value.name)]
-    arguments = {value.name: value for value in nested.inputs if value not in own}
+    own_values = [value for value in nested.inputs if _shadows(nested, value.name)]
+    arguments = {value.name: value for value in nested.inputs if value not in own_values}
     for name in names:
         # Not read in this graph, but the operator passes it: a loop carries it, or the other branch reads it.
         if name not in arguments:
@@ -315,7 +315,7 @@ def _give(nested: Graph, around: Block, names: list[str], final: Current) -> Cur
             if not _shadows(nested, name):
                 final.setdefault(name, arguments[name])
     leading = {name: arguments.pop(name) for name in names}
-    nested.inputs = [*leading.values(), *arguments.values(), *own]
+    nested.inputs = [*leading.values(), *arguments.values(), *own_values]
     return leading
 
 

@@ -44,7 +44,7 @@ def reduced_graph(graph: Graph) -> _Reduced:
     numbering = _numbering(root)
     if graph is not root:
         return _graph_at, (root, numbering.numbers[graph])
-    sizes = [(len(each.values), len(each.ops)) for each in numbering.graphs]
+    sizes = [(len(member.values), len(member.ops)) for member in numbering.graphs]
     return _blank, (type(graph), sizes), _state(numbering)
 
 
@@ -60,12 +60,12 @@ def reduced_node(node: Node) -> _Reduced:
 
 
 def _numbering(root: Graph) -> _Numbering:
-    known = root.journal.memory.get(_Numbering)
-    if known is None or known.edits != root.journal.edits:
+    numbering = root.journal.memory.get(_Numbering)
+    if numbering is None or numbering.edits != root.journal.edits:
         graphs = list(root.tree())
         nodes = [node for graph in graphs for part in (graph.values, graph.ops) for node in part]
-        known = root.journal.memory[_Numbering] = _numbered(root.journal.edits, graphs, nodes)
-    return known
+        numbering = root.journal.memory[_Numbering] = _numbered(root.journal.edits, graphs, nodes)
+    return numbering
 
 
 def _numbered(edits: int, graphs: list[Graph], nodes: list[Node]) -> _Numbering:
@@ -109,7 +109,7 @@ def _graph_record(graph: Graph, numbers: Mapping[Graph | Node, int]) -> dict[str
         "marked": graph.marked == graph.journal.edits,
         "analyses": {kind: result for kind, result in graph.analyses.items() if type(result) is kind},
         "graph": graph.graph,
-        "attributes": {numbers[node]: given for node, given in graph._node.attributes.items() if len(given) > 1},
+        "attributes": {numbers[node]: attributes for node, attributes in graph._node.attributes.items() if len(attributes) > 1},
     }
 
 
@@ -150,13 +150,13 @@ def _blank_nodes(values: int, ops: int) -> Iterator[Node]:
 
 def fill(root: Graph, state: Any) -> None:
     """Fill the graph that ``_blank`` made."""
-    records, (properties, history, requested, edits, typings) = state
+    records, (properties, history, request, edits, typings) = state
     journal = root.journal
     numbering: _Numbering = journal.memory[_Numbering]
-    journal.properties, journal.history, journal.requested = properties, history, requested
+    journal.properties, journal.history, journal.requested = properties, history, request
     rest = iter(numbering.nodes)
-    filled = [_fill_values(graph, record, rest, numbering) for graph, record in zip(numbering.graphs, records, strict=True)]
-    for graph, record, ops in zip(numbering.graphs, records, filled, strict=True):
+    ops_by_graph = [_fill_values(graph, record, rest, numbering) for graph, record in zip(numbering.graphs, records, strict=True)]
+    for graph, record, ops in zip(numbering.graphs, records, ops_by_graph, strict=True):
         for op, fields in zip(ops, record["ops"], strict=True):
             _fill_op(graph, op, fields, numbering)
     journal.edits, journal.typings = edits, typings
@@ -174,10 +174,10 @@ def _fill_values(graph: Graph, record: Mapping[str, Any], rest: Iterator[Any], n
 
     graph.block = record["block"]
     graph.values.reserved = {} if graph.block is None else graph.block.vars
-    for name, shape, dtype, var, kind, given, gradient_of in record["values"]:
+    for name, shape, dtype, var, kind, is_given, gradient_of in record["values"]:
         value: Value = next(rest)
         Value.__init__(value, graph, name, shape, dtype, var)
-        value.kind, value.given = kind, given
+        value.kind, value.given = kind, is_given
         value.grad_of = None if gradient_of is None else nodes[gradient_of]
         graph.values.add(value)
     graph.inputs, graph.results, graph.residuals = (several(record[part]) for part in ("inputs", "results", "residuals"))
@@ -185,7 +185,7 @@ def _fill_values(graph: Graph, record: Mapping[str, Any], rest: Iterator[Any], n
     graph.redeclared, graph.lost_operators = record["redeclared"], record["lost_operators"]
     graph.analyses = record["analyses"]
     graph.graph.update(record["graph"])
-    graph._node.attributes.update((nodes[number], given) for number, given in record["attributes"].items())
+    graph._node.attributes.update((nodes[number], is_given) for number, is_given in record["attributes"].items())
     return [next(rest) for _ in record["ops"]]
 
 

@@ -31,8 +31,8 @@ def _lines(graph: Graph) -> Iterator[str]:
     yield f"({', '.join(_inputs(graph))}) {{"
     for op in graph.ops:
         yield f"  {print_op(op)}"
-        for name, nested in op.graphs.items():
-            head, *rest = _lines(nested)
+        for name, subgraph in op.graphs.items():
+            head, *rest = _lines(subgraph)
             yield f"    {name} {head}"
             yield from (f"    {line}" for line in rest)
     yield "}" + _listed(" -> ", graph.results) + _listed(", residuals ", graph.residuals)
@@ -61,5 +61,5 @@ def print_value(value: Value) -> str:
 
 
 def _written(slots: Slots) -> str:
-    shown = {slot: ", ".join(map(print_value, values)) for slot, values in slots.items()}
-    return ", ".join(f"{slot}={text}" if len(slots[slot]) == 1 else f"{slot}=[{text}]" for slot, text in shown.items())
+    texts = {slot: ", ".join(map(print_value, values)) for slot, values in slots.items()}
+    return ", ".join(f"{slot}={text}" if len(slots[slot]) == 1 else f"{slot}=[{text}]" for slot, text in texts.items())

@@ -49,8 +49,8 @@ def origin_of(author: str | None, rule: str, ops: Sequence[Op]) -> Origin:
         return _made_by_same(ops[0], author, rule) or _from([_ancestor(ops[0])], rule)
     ancestors: dict[object, Ancestor] = {}
     for op in ops:
-        known = _made_by_same(op, author, rule)
-        for ancestor in [_ancestor(op)] if known is None else known.ancestors:
+        origin = _made_by_same(op, author, rule)
+        for ancestor in [_ancestor(op)] if origin is None else origin.ancestors:
             ancestors.setdefault((ancestor.text, ancestor.made_by, id(ancestor.origin)), ancestor)
     return _from(list(ancestors.values())[:_MOST_ANCESTORS], rule)
 
@@ -75,10 +75,10 @@ def recorded(graph: Graph, rule: str, *ops: Op) -> Iterator[None]:
 
 def note(ops: Iterable[Op]) -> list[Op]:
     """Record of copies who made them, and from what; return them."""
-    marked = list(ops)
-    for op in marked:
+    copies = list(ops)
+    for op in copies:
         op.made_by, op.origin = op.graph.journal.author, op.graph.journal.origin
-    return marked
+    return copies
 
 
 def _from(ancestors: Sequence[Ancestor], rule: str) -> Origin:
@@ -106,19 +106,19 @@ def chain(node: Node) -> str:
 
 
 def _lines(node: Node) -> Iterator[str]:
-    seen: Seen = set()
+    origins: Seen = set()
     if isinstance(node, Value):
         yield from _value_lines(node)
         for writer in node.writers:
-            yield from (_INDENT + line for line in _op_lines(writer, seen))
+            yield from (_INDENT + line for line in _op_lines(writer, origins))
     else:
-        yield from _op_lines(node, seen)
+        yield from _op_lines(node, origins)
 
 
 def _value_lines(value: Value) -> Iterator[str]:
     of = f", the gradient of {value.grad_of!r}" if value.grad_of is not None else ""
-    where = ", given from outside" if value.given else ", which nothing writes" if not value.writers else ""
-    yield f"{print_value(value)}{of}{where}"
+    suffix = ", given from outside" if value.given else ", which nothing writes" if not value.writers else ""
+    yield f"{print_value(value)}{of}{suffix}"
 
 
 def _op_lines(op: Op, seen: Seen) -> Iterator[str]:
@@ -132,12 +132,12 @@ def _op_lines(op: Op, seen: Seen) -> Iterator[str]:
 
 
 def _made(made_by: str | None, origin: Origin | None, source: SourceLine | None, seen: Seen) -> Iterator[str]:
-    again = id(origin) in seen
+    is_repeat = id(origin) in seen
     if made_by is not None:
-        yield f"made by {made_by}" + (f", rule {origin.rule}" if origin is not None else "") + (", as above" if again else "")
+        yield f"made by {made_by}" + (f", rule {origin.rule}" if origin is not None else "") + (", as above" if is_repeat else "")
     if origin is None and source is not None:
         yield f"written at {source}"
-    if origin is None or again:
+    if origin is None or is_repeat:
         return
     seen.add(id(origin))
     for ancestor in origin.ancestors:

@@ -103,9 +103,9 @@ def _slot(op: Op, gradient: bool) -> str | None:
 
 def _counterpart(owner: Op, graph: Graph, other: Op) -> Graph | None:
     """The graph of another operator that is in the place of a graph of its owner."""
-    which = next((i for i, subgraph in enumerate(owner.graphs.values()) if subgraph is graph), None)
+    place = next((i for i, subgraph in enumerate(owner.graphs.values()) if subgraph is graph), None)
     graphs = list(other.graphs.values())
-    return graphs[which] if which is not None and which < len(graphs) else None
+    return graphs[place] if place is not None and place < len(graphs) else None
 
 
 # -- from a forward operator to its gradients ----------------------------------------------------
@@ -176,8 +176,8 @@ def take_residuals(gradient: Graph, forward: Graph, reads: Mapping[Value, Value]
         forward: the graph that it is the backward of.
         reads: the values of ``forward`` that it reads, and the inputs made for them. They become residuals if they are none yet.
     """
-    known = set(forward.residuals)
-    for value in [value for value in reads if value not in known]:
+    residuals = set(forward.residuals)
+    for value in [value for value in reads if value not in residuals]:
         add_residual(forward, value)
     gradient.inputs += [reads[value] if value in reads else input_like(gradient, value) for value in forward.residuals]
 
@@ -201,11 +201,11 @@ def drop_unread_residuals(graph: Graph) -> bool:
     live: set[Value] = set()
     for gradient_graph in gradient_graphs(graph):
         inputs = gradient_graph.inputs[-len(graph.residuals) :]
-        live.update(value for value, reading in zip(graph.residuals, inputs, strict=True) if is_read(reading))
-    unread = [value for value in graph.residuals if value not in live]
-    if unread:
-        drop_residuals(graph, unread)
-    return bool(unread)
+        live.update(value for value, reader_input in zip(graph.residuals, inputs, strict=True) if is_read(reader_input))
+    dead_values = [value for value in graph.residuals if value not in live]
+    if dead_values:
+        drop_residuals(graph, dead_values)
+    return bool(dead_values)
 
 
 def drop_all_unread_residuals(graph: Graph) -> bool:

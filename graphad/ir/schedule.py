@@ -156,20 +156,20 @@ def settle_body(graph: Graph, inputs: Sequence[str], results: Sequence[str], rol
     # First the inputs get the names around them; then nothing else may write a name that is only read, and variables of the block's own
     # give way to results; at the end each result is under its name, by a copy where it has another one.
     _merge_repeated(graph, inputs)
-    untouched = {*_untouched(graph, inputs, results), *_undefined(graph, results)}
+    free_names = {*_untouched(graph, inputs, results), *_undefined(graph, results)}
     for value, name in zip(graph.inputs, inputs, strict=True):
-        if name in untouched:
+        if name in free_names:
             _rename(graph, value)
         else:
             _name_first(graph, value, name)
-    _keep_off(graph, set(inputs) - set(results) - untouched)
-    _keep_own_apart(graph, set(results) - untouched)
+    _keep_off(graph, set(inputs) - set(results) - free_names)
+    _keep_own_apart(graph, set(results) - free_names)
     for i, (value, name) in enumerate(zip(list(graph.results), results, strict=True)):
-        if name in untouched:
+        if name in free_names:
             continue
         if value.name != name or graph.values.last(name) is not value or graph.results.count(value) > 1:
             graph.results[i] = _copied_to(graph, value, name, role)
-    return {*inputs, *results} - untouched
+    return {*inputs, *results} - free_names
 
 
 def _untouched(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> Iterator[str]:
@@ -177,11 +177,11 @@ def _untouched(graph: Graph, inputs: Sequence[str], results: Sequence[str]) -> I
     values = set(graph.residuals)
     # A name is untouched if its input is read by nothing, and the result of that name, if any, is the input itself, and only once.
     out = dict(zip(results, graph.results, strict=True))
-    touched = set()
+    used_names = set()
     for name, value in zip(inputs, graph.inputs, strict=True):
         if value.readers or value in values or out.get(name, value) is not value or graph.results.count(value) > (name in out):
-            touched.add(name)
-    yield from (name for name in inputs if name not in touched)
+            used_names.add(name)
+    yield from (name for name in inputs if name not in used_names)
 
 
 def _undefined(graph: Graph, results: Sequence[str]) -> Iterator[str]:
@@ -215,13 +215,13 @@ def settle_gradient(graph: Graph, names: Mapping[Value, str]) -> None:
     for value, name in names.items():
         _name_first(graph, value, name)
     _keep_off(graph, set(names.values()))
-    reserved = set(names.values())
+    used_names = set(names.values())
     for value in graph.inputs:
         if value in names:
             continue
-        if value.name in reserved:
+        if value.name in used_names:
             _rename(graph, value)
-        reserved.add(value.name)
+        used_names.add(value.name)
 
 
 def _merge_repeated(graph: Graph, inputs: Sequence[str]) -> None:
@@ -334,8 +334,8 @@ class _Schedule:
             graph = graph.clone()
             drop_all_unread_residuals(graph)
         self.fill(block, graph, ())
-        if unused := before - self.used:
-            self.program.drop_blocks(unused)
+        if indices := before - self.used:
+            self.program.drop_blocks(indices)
         if self.streams:
             settle_streams(self.program, self.streams)
 
@@ -347,10 +347,10 @@ class _Schedule:
         A block that ``works_on_names`` has its inputs from there; to any other they are given. ``unread`` are those that another
         gradient of the same operator reads.
         """
-        ordered = graph.ordered_ops()
+        all_ops = graph.ordered_ops()
         plan = planned(graph)
-        silent = {op: None for op in ordered if is_silent(op) and (graph.parent is not None or _may_be_fed(op, plan))}
-        ops = [op for op in ordered if op not in silent]
+        silent = {op: None for op in all_ops if is_silent(op) and (graph.parent is not None or _may_be_fed(op, plan))}
+        ops = [op for op in all_ops if op not in silent]
         origin = graph.block
         self.home[graph] = block.idx
         if origin is not None and origin is not block:
@@ -408,8 +408,8 @@ def _held(block: Block) -> Iterator[int]:
 def _drop_leftovers(block: Block, before: Sequence[Operator]) -> None:
     """Forget the variables that only removed operators touched."""
     live_names = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
-    touched = {n for op in before for n in (*op.input_names(), *op.output_names())} - live_names
-    block.vars = {name: var for name, var in block.vars.items() if var.persistable or name not in touched}
+    dead_names = {n for op in before for n in (*op.input_names(), *op.output_names())} - live_names
+    block.vars = {name: var for name, var in block.vars.items() if var.persistable or name not in dead_names}
 
 
 class _Writer:
@@ -424,13 +424,13 @@ class _Writer:
 
     def plain_operators(self, ops: list[Op]) -> list[Operator]:
         """The operators where every value keeps its own name, which is nearly always."""
-        declared, result = self.block.vars, []
+        variables, result = self.block.vars, []
         for op in ops:
             outputs = {}
             for slot, values in op.outputs.items():
                 names = outputs[slot] = [values[0].name] if len(values) == 1 else [v.name for v in values]
                 for i, name in enumerate(names):
-                    if name not in declared:
+                    if name not in variables:
                         self.declare(name, values[i])
             inputs = {slot: [v[0].name] if len(v) == 1 else [x.name for x in v] for slot, v in op.inputs.items()}
             result.append(self._operator(op, inputs, outputs, op.attrs))
@@ -478,11 +478,11 @@ class _Writer:
     ) -> Operator:
         """The operator of the program that the graph was lowered from, where that is written back and it is the same; else a new one."""
         if old is not None and self.schedule.reuse:
-            same = (old.type, old.block, old.inputs, old.outputs, old.attrs) == (op_type, self.block, inputs, outputs, attrs)
-            if same:
+            is_same = (old.type, old.block, old.inputs, old.outputs, old.attrs) == (op_type, self.block, inputs, outputs, attrs)
+            if is_same:
                 return old
-        stored = None if old is None or old.type != op_type else old.stored
-        return Operator(self.block, op_type, inputs, outputs, dict(attrs), op.role, op.source, op.made_by, stored)
+        stored_desc = None if old is None or old.type != op_type else old.stored
+        return Operator(self.block, op_type, inputs, outputs, dict(attrs), op.role, op.source, op.made_by, stored_desc)
 
     def _role_of_copy(self, op: Op, value: Value) -> str:
         """The role of a copy made before an operator overwrites a value: backward if only gradients read it."""
@@ -512,19 +512,19 @@ class _Writer:
         if definition.is_grad:
             yield self._gradient(op, definition)
             return
-        captured = self.plan.captured.get(op, {})
+        names_inside = self.plan.captured.get(op, {})
         values, results = list(operands(op)), [self.plan.name(v) for v in results_of(op)]
-        names = [captured.get(v) or self.plan.read(op, v) for v in values]
+        names = [names_inside.get(v) or self.plan.read(op, v) for v in values]
         loop = is_forward_loop(op)
         if loop:
-            carried = carried_count(op)
-            sources = [self.plan.read(op, v) for v in values[:carried]]
-            missing = {name: v.writers[0] for name, v in zip(results, values, strict=False) if v.writers and is_silent(v.writers[0])}
-            starts = [name if name in missing else source for name, source in zip(results, sources, strict=True)]
+            count = carried_count(op)
+            sources = [self.plan.read(op, v) for v in values[:count]]
+            silent_writers = {name: v.writers[0] for name, v in zip(results, values, strict=False) if v.writers and is_silent(v.writers[0])}
+            starts = [name if name in silent_writers else source for name, source in zip(results, sources, strict=True)]
             # Inside the block an operand has the name of the result that it becomes, so the starts have to be under those names.
             yield from self._parallel_copies(results, starts, results_of(op), op.role)
-            yield from self._left_without(missing, dict(zip(results, sources, strict=True)))
-            names = [*results, *names[carried:]]
+            yield from self._left_without(silent_writers, dict(zip(results, sources, strict=True)))
+            names = [*results, *names[count:]]
         inputs, outputs = self._reads(op), self._writes(op)
         inputs[definition.operands] = names
         if loop:
@@ -557,18 +557,18 @@ class _Writer:
         """Bring sources under other names as if all at once: none is overwritten before it is copied."""
         # A copy is safe if nothing left reads its name. Where none is, the copies that are left form cycles: one source moves aside, which
         # opens its cycle (L. Rideau, B. Serpette and X. Leroy, "Tilting at windmills with Coq", 2008).
-        pending = {name: (source, value) for name, source, value in zip(names, sources, values, strict=True) if name != source}
-        while pending:
-            source_names = [source for source, _ in pending.values()]
-            free = next((name for name in pending if name not in source_names), None)
+        moves = {name: (source, value) for name, source, value in zip(names, sources, values, strict=True) if name != source}
+        while moves:
+            source_names = [source for source, _ in moves.values()]
+            free = next((name for name in moves if name not in source_names), None)
             if free is not None:
-                source, value = pending.pop(free)
+                source, value = moves.pop(free)
                 yield self._copy(source, free, value, role)
                 continue
-            name, (source, value) = next(iter(pending.items()))
+            name, (source, value) = next(iter(moves.items()))
             aside = self.program_name(f"{source}@SAVED")
             yield self._copy(source, aside, value, role)
-            pending[name] = (aside, value)
+            moves[name] = (aside, value)
 
     def _left_without(self, missing: dict[str, Op], sources: dict[str, str]) -> Iterator[Operator]:
         """Take the value from the names of what a loop starts without, where it has another name: what had the name before may be there."""
@@ -618,8 +618,8 @@ class _Writer:
         inputs = {slot: names for slot, names in inputs.items() if names}
         old = op.operator
         if old is not None and old.type == op_type:
-            ignored = set() if definition.is_grad else results
-            if set(inputs.get(definition.operands, ())) - ignored == set(old.inputs.get(definition.operands, ())) - ignored:
+            exempt = set() if definition.is_grad else results
+            if set(inputs.get(definition.operands, ())) - exempt == set(old.inputs.get(definition.operands, ())) - exempt:
                 inputs = {slot: old.inputs[slot] if slot == definition.operands else inputs.get(slot, []) for slot in old.inputs}
             if results == set(old.outputs.get(definition.results, ())) and not definition.is_grad:
                 outputs = {**{slot: outputs[slot] for slot in old.outputs}, **outputs}

@@ -53,8 +53,8 @@ class WideSlots:
 
     def settle(self, op: Op) -> None:
         """Make the replacements in an operator's slots that were put off."""
-        for slot, indexed in self._deferred.pop(op, {}).items():
-            indexed.values = op.inputs[slot] = tuple(indexed.items)
+        for slot, index in self._deferred.pop(op, {}).items():
+            index.values = op.inputs[slot] = tuple(index.items)
 
     def replace(self, op: Op, old: Value, new: Value) -> None:
         """Make an operator read ``new`` in every place of ``old``."""
@@ -65,26 +65,26 @@ class WideSlots:
                 op.inputs[slot] = tuple([new if v is old else v for v in values])
 
     def _replaced(self, op: Op, slot: str, old: Value, new: Value) -> tuple[Value, ...]:
-        indexed = self._deferred.get(op, {}).get(slot) or self._slots.pop((op, slot), None)
+        index = self._deferred.get(op, {}).get(slot) or self._slots.pop((op, slot), None)
         # Tuples are never changed in place, so identity says that nothing else has set the slot since.
-        if indexed is None or indexed.values is not op.inputs[slot]:
-            indexed = _indexed(op.inputs[slot])
-        self._slots[op, slot] = indexed
+        if index is None or index.values is not op.inputs[slot]:
+            index = _indexed(op.inputs[slot])
+        self._slots[op, slot] = index
         if len(self._slots) > _INDEXED:
             del self._slots[next(iter(self._slots))]
-        places = indexed.places.pop(old, None)
+        places = index.places.pop(old, None)
         if places:
             for place in places:
-                indexed.items[place] = new
+                index.items[place] = new
             # ``new`` may fill other places of the slot already; those of ``old`` join them.
-            known = indexed.places.setdefault(new, places)
-            if known is not places:
-                known += places
+            new_places = index.places.setdefault(new, places)
+            if new_places is not places:
+                new_places += places
             if self._deferring and not op.graphs:
-                self._deferred.setdefault(op, {})[slot] = indexed
+                self._deferred.setdefault(op, {})[slot] = index
             else:
-                indexed.values = tuple(indexed.items)
-        return indexed.values
+                index.values = tuple(index.items)
+        return index.values
 
 
 def _indexed(values: tuple[Value, ...]) -> _Slot:
@@ -113,16 +113,16 @@ class OpList:
         op = self.first
         while op is not None:
             # Read before the operator is yielded, since the loop over it may remove it.
-            following = op.next
+            next_op = op.next
             yield op
-            op = following
+            op = next_op
 
     def __reversed__(self) -> Iterator[Op]:
         op = self.last
         while op is not None:
-            following = op.previous
+            next_op = op.previous
             yield op
-            op = following
+            op = next_op
 
     def insert(self, op: Op, before: Op | None) -> None:
         """Link an operator in before another one, or last."""

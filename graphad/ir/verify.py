@@ -37,7 +37,7 @@ def linked(graph: Graph) -> Iterator[Complaint]:
     """Operators and values agree on who reads and writes what."""
     edges = 0
     # Only between two passes of the backward has a value several writers, perhaps thousands: a set for those.
-    shared = {value: set(value.writers) for value in graph.values if len(value.writers) > 1}
+    writer_sets = {value: set(value.writers) for value in graph.values if len(value.writers) > 1}
     for op in graph.ops:
         for values in op.inputs.values():
             for value in values:
@@ -47,7 +47,7 @@ def linked(graph: Graph) -> Iterator[Complaint]:
         for values in op.outputs.values():
             edges += len(values)
             for value in values:
-                if op not in shared.get(value, value.writers):
+                if op not in writer_sets.get(value, value.writers):
                     yield op, f"it writes {value!r}, which does not know it as a writer"
     # Each operator is known to what it reads and writes. Equal sums then rule out that a value knows an operator which is not
     # there: only where they differ are all values gone through.
@@ -121,7 +121,7 @@ def slots_filled(graph: Graph) -> Iterator[Complaint]:
         definition = REGISTRY.get(op.type)
         if definition is not None:
             for side, slots, values_by_slot in (("input", definition.inputs, op.inputs), ("output", definition.outputs, op.outputs)):
-                filled = 0
+                count = 0
                 for name, values in values_by_slot.items():
                     slot = slots.get(name)
                     if slot is None:
@@ -129,11 +129,11 @@ def slots_filled(graph: Graph) -> Iterator[Complaint]:
                     elif len(values) != 1 and not (slot.variadic and values):
                         yield op, f"{side} slot {name} holds {len(values)} values"
                     elif not slot.optional:
-                        filled += 1
+                        count += 1
                 # Counted first: the names of missing slots are looked up only for the complaint.
-                if filled < definition.required[side]:
-                    missing = [s.name for s in slots.values() if not s.optional and s.name not in values_by_slot]
-                    yield op, f"{side} slot {', '.join(missing)} is empty"
+                if count < definition.required[side]:
+                    names = [s.name for s in slots.values() if not s.optional and s.name not in values_by_slot]
+                    yield op, f"{side} slot {', '.join(names)} is empty"
 
 
 def typed(graph: Graph) -> Iterator[Complaint]:
@@ -226,8 +226,8 @@ def verify(graph: Graph, rules: tuple[Rule, ...] = RULES) -> None:
 
 
 def _message(rule: Rule, node: Node, complaint: str) -> str:
-    what = f"operator {node.type}" if isinstance(node, Op) else f"value {node!r}"
+    subject = f"operator {node.type}" if isinstance(node, Op) else f"value {node!r}"
     near = [node] if isinstance(node, Op) else [*node.writers, *node.readers]
-    shown = "\n".join(f"  {print_op(op)}" + (f"    made by {op.made_by}" if op.made_by else "") for op in near[:6])
+    context = "\n".join(f"  {print_op(op)}" + (f"    made by {op.made_by}" if op.made_by else "") for op in near[:6])
     source = next((op.source for op in near if op.source is not None), None)
-    return located(f"{rule.__name__}: {what}: {complaint}\n{shown}", source)
+    return located(f"{rule.__name__}: {subject}: {complaint}\n{context}", source)

@@ -57,18 +57,18 @@ def cached(graph: Graph, kind: type, compute: Callable[[Graph], T]) -> T:
     """What is kept about a graph under a class, if the graph has not changed since; else what ``compute`` says, which is then kept."""
     # Invalidation by counting: any edit, and any change of a type, makes entries stale; nothing has to be told.
     entry: _CacheEntry | None = graph.analyses.get(kind)
-    now = graph.journal.edits, graph.journal.typings
-    if entry is not None and entry[:2] == now:
+    state = graph.journal.edits, graph.journal.typings
+    if entry is not None and entry[:2] == state:
         return entry.result  # type: ignore[no-any-return]
     result = compute(graph)
-    graph.analyses[kind] = _CacheEntry(*now, result)
+    graph.analyses[kind] = _CacheEntry(*state, result)
     return result
 
 
 def drop_stale(graph: Graph) -> None:
     """Forget the analyses that were computed before the graph's last change: no pass can preserve what is not true any more."""
-    now = graph.journal.edits, graph.journal.typings
-    graph.analyses = {kind: entry for kind, entry in graph.analyses.items() if not isinstance(entry, _CacheEntry) or entry[:2] == now}
+    state = graph.journal.edits, graph.journal.typings
+    graph.analyses = {kind: entry for kind, entry in graph.analyses.items() if not isinstance(entry, _CacheEntry) or entry[:2] == state}
 
 
 def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type, object], who: str) -> None:
@@ -77,9 +77,9 @@ def keep_preserved(graph: Graph, preserved: tuple[type, ...], before: dict[type,
     Raises:
         PassError: within ``claims_checked``, an analysis that is said to be preserved is not what it was.
     """
-    now, checking = graph.analyses, SETTINGS.check_claims
+    analyses, checking = graph.analyses, SETTINGS.check_claims
     # The entry from before the pass, where there was one: what the pass computed in between is of a graph halfway.
-    graph.analyses = {kind: before.get(kind, now[kind]) for kind in preserved if kind in now}
+    graph.analyses = {kind: before.get(kind, analyses[kind]) for kind in preserved if kind in analyses}
     for kind, entry in list(graph.analyses.items()):
         if isinstance(entry, _CacheEntry):
             if checking:

@@ -140,9 +140,9 @@ class Dataflow(ABC, Generic[F]):
         solver.line_up(ops)
         # Edges of the new operators from values outside enter with the facts those have; unknown ones count as top.
         solver.place = {op: i for i, op in enumerate(solver.ops)}
-        own = {graph for op in ops for nested in op.graphs.values() for graph in nested.tree()}
-        saved = (edge.source for edges in solver.edges.values() for edge in edges if edge.source.graph not in own)
-        for value in (*saved, *(value for op in ops for value in op.reads())):
+        own_graphs = {graph for op in ops for subgraph in op.graphs.values() for graph in subgraph.tree()}
+        sources = (edge.source for edges in solver.edges.values() for edge in edges if edge.source.graph not in own_graphs)
+        for value in (*sources, *(value for op in ops for value in op.reads())):
             if value not in facts and not any(op in solver.place for op in value.writers):
                 facts[value] = self.top
         solver.settled()
@@ -227,8 +227,8 @@ class _Solver(ABC, Generic[F]):
                 self.ways[start].append((edge, end))
                 if edge.kind == BACK:
                     self.rounds[end] = 0
-            for nested in op.graphs.values():
-                self.enter(nested)
+            for subgraph in op.graphs.values():
+                self.enter(subgraph)
 
     def put(self, new_facts: Mapping[Value, F]) -> None:
         """Join facts with what is known of their values."""
@@ -308,9 +308,9 @@ class _Forward(_Solver[F]):
         for edge in edges:
             if self.analysis.follows(edge, self.facts):
                 self.raise_to(edge.target, self.analysis.along(edge, self.facts[edge.source]))
-        reached = {edge.target for edge in edges}
+        targets = {edge.target for edge in edges}
         for value in op.writes():
-            if value not in reached:
+            if value not in targets:
                 self.raise_to(value, self.analysis.top)
 
 

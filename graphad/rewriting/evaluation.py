@@ -85,10 +85,10 @@ class Evaluation(ABC, Generic[T]):
             return list(self.leaves(term))
         if isinstance(term, Constant) and not self.knows(term):
             # A number has no dtype of its own, as a Python number beside an array has none.
-            others = [t for terms in call.inputs.values() for t in terms if not isinstance(t, Constant)]
-            if not others:
+            neighbors = [t for terms in call.inputs.values() for t in terms if not isinstance(t, Constant)]
+            if not neighbors:
                 raise InvalidType(f"what {term!r} is to be beside is not said in {call!r}; ops.fill_any_like(x, value=...) is")
-            return [self.filled(self.scalar(term.number), self.of(others[0]))]
+            return [self.filled(self.scalar(term.number), self.of(neighbors[0]))]
         return [self.of(term)]
 
     def knows(self, constant: Constant) -> bool:
@@ -257,13 +257,13 @@ def _static(value: Value) -> TensorType:
 
 def _keeps_unknown(before: Sequence[Result], after: Sequence[Term], match: Match) -> bool:
     values = _matched(match)
-    known = {value: type for value in values if value.kind == TENSOR and (type := value.type) is not None}
-    if len(known) < len(values):
+    types = {value: type for value in values if value.kind == TENSOR and (type := value.type) is not None}
+    if len(types) < len(values):
         return match.fail(lambda: "the shape or the dtype of something is not known")
     # Unknown extents cannot be compared, so both sides are inferred with several choices of numbers for them.
     open_ended = dict.fromkeys(_owner(value, extent) for value in values for extent in value.shape or () if extent == -1)
     try:
-        return all(_keeps(before, after, match, known, *item) for item in _trials([*open_ended]))
+        return all(_keeps(before, after, match, types, *item) for item in _trials([*open_ended]))
     except _REFUSED as error:
         reason = str(error)
         return match.fail(lambda: f"what comes after does not fit: {reason}")

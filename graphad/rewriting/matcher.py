@@ -36,18 +36,18 @@ class Choices:
     def choose(self, count: int) -> int:
         """One of so many possibilities: the planned one, else the first."""
         place = len(self.made)
-        which = min(self.planned[place], count - 1) if place < len(self.planned) else 0
-        self.made.append((which, count))
-        return which
+        choice = min(self.planned[place], count - 1) if place < len(self.planned) else 0
+        self.made.append((choice, count))
+        return choice
 
     def next(self) -> Choices | None:
         """The next way, None after the last."""
         # Counting with the last choice as the lowest digit; choices after it are made again, as they may be others.
         decisions = list(self.made)
         while decisions:
-            which, count = decisions.pop()
-            if which + 1 < count:
-                return Choices([*(number for number, _ in decisions), which + 1])
+            choice, count = decisions.pop()
+            if choice + 1 < count:
+                return Choices([*(number for number, _ in decisions), choice + 1])
         return None
 
 
@@ -113,9 +113,9 @@ def _untyped(term: Term) -> TensorType:
 def match_op(call: Call, op: Op, match: Match) -> bool:
     """Whether an operator is a call; if so, the match knows what is in it."""
     # A call that occurs twice in a pattern is one operator, as a tensor that occurs twice is one value.
-    known = match.ops.get(call.key)
-    if known is not None:
-        return known is op or match.fail(lambda: f"{op!r} would have to be {known!r}")
+    earlier_op = match.ops.get(call.key)
+    if earlier_op is not None:
+        return earlier_op is op or match.fail(lambda: f"{op!r} would have to be {earlier_op!r}")
     if op.type != call.definition.type:
         return match.fail(lambda: f"expected {call.definition.type}, found {op!r}")
     if len(op.inputs) != len(call.inputs):
@@ -136,8 +136,8 @@ def match_op(call: Call, op: Op, match: Match) -> bool:
 def match_value(term: Term, value: Value, match: Match) -> bool:
     """Whether a value is what a term describes."""
     if type(term) is Unknown:
-        known = match.values.setdefault(term, value)
-        return known is value or match.fail(lambda: f"{term!r} is {known!r}, so it cannot be {value!r}")
+        earlier_value = match.values.setdefault(term, value)
+        return earlier_value is value or match.fail(lambda: f"{term!r} is {earlier_value!r}, so it cannot be {value!r}")
     if type(term) is Result:
         if not value.writers:
             return match.fail(lambda: f"expected {term.call.definition.type} to write {value!r}, which is given from outside")
@@ -166,8 +166,8 @@ def _match_number(term: Constant, value: Value, match: Match) -> bool:
 
 def _bind(expected: object, actual: object, match: Match, what: str) -> bool:
     if isinstance(expected, Attribute):
-        known = match.attrs.setdefault(expected.name, actual)
-        return same_number(known, actual) or match.fail(lambda: f"{expected.name} is {known!r}, but {what} is {actual!r}")
+        earlier_value = match.attrs.setdefault(expected.name, actual)
+        return same_number(earlier_value, actual) or match.fail(lambda: f"{expected.name} is {earlier_value!r}, but {what} is {actual!r}")
     if isinstance(expected, Scalar):
         match.later = (*match.later, Check(expected, actual, what))
         return True
@@ -229,12 +229,12 @@ def _may_be(term: Term, value: Value) -> bool:
 def _match_several(first: Several, rest: Sequence[Term], values: Sequence[Value], match: Match, start: int) -> bool:
     # The last list of a pattern takes all values that are left. Each earlier one may have any length: ``choices`` enumerates them, and the
     # caller matches again for the next choice, which is backtracking with the choices kept in one place.
-    known = match.lists.get(first)
+    earlier_list = match.lists.get(first)
     spare = len(values) - start - sum(not isinstance(term, Several) for term in rest)
     if spare < 0:
         return False
     is_last = not any(isinstance(term, Several) for term in rest)
-    end = start + (len(known) if known is not None else spare if is_last else match.choices.choose(spare + 1))
+    end = start + (len(earlier_list) if earlier_list is not None else spare if is_last else match.choices.choose(spare + 1))
     if match.trace is None and rest and end < len(values) and not _may_be(rest[0], values[end]):
         return False  # before a list is made
     head = match.lists.setdefault(first, tuple(values[start:end]))

@@ -94,10 +94,10 @@ def _transpose(facts: Facts, x: Grid, *, axis: Sequence[int], **_: object) -> li
 
 
 def _flip(facts: Facts, x: Grid, *, axis: Sequence[int]) -> list[Grid]:
-    turned = [_axis(a, x.rank) for a in axis]
-    if len(set(turned)) != len(turned):
+    axes = [_axis(a, x.rank) for a in axis]
+    if len(set(axes)) != len(axes):
         raise Unsupported("an axis twice")
-    return [Grid(x.extents, lambda places: x.at([x.extents[i] - 1 - p if i in turned else p for i, p in enumerate(places)]))]
+    return [Grid(x.extents, lambda places: x.at([x.extents[i] - 1 - p if i in axes else p for i, p in enumerate(places)]))]
 
 
 def _concat(facts: Facts, *grids: Grid, axis: int = 0, **_: object) -> list[Grid]:
@@ -206,8 +206,8 @@ def _slice(facts: Facts, x: Grid, *, axes: Sequence[int], starts: Sequence[objec
 
 def _within(bound: Element, size: Element) -> Element:
     """A bound of a slice as Python takes it: counted from the end if negative, and moved into the tensor."""
-    counted = z3.If(bound < 0, bound + size, bound)
-    return z3.If(counted < 0, 0, z3.If(counted > size, size, counted))
+    place = z3.If(bound < 0, bound + size, bound)
+    return z3.If(place < 0, 0, z3.If(place > size, size, place))
 
 
 # What one operator each means to the solver. Its numpy kernel cannot say that: it needs extents that are numbers, and here they are terms.
@@ -281,15 +281,15 @@ def why_not_moved(rule: PatternRule, timeout: float) -> str | None:
     strange = sorted({call.definition.type for term in (*rule.before, *rule.after) for call in calls_in(term)} - set(MOVES))
     if strange:
         return f"unsupported: {', '.join(strange)}: neither elementwise, nor a move of elements"
-    deadline, applied = perf_counter() + timeout, 0
+    deadline, count = perf_counter() + timeout, 0
     for choice in _choices(rule):
         if perf_counter() > deadline:
             return "time is over"
         applies, reason = _tried(rule, choice)
         if reason is not None:
             return reason
-        applied += applies
-    return None if applied else "unsupported: it applies to no choice of ranks and axes that was tried"
+        count += applies
+    return None if count else "unsupported: it applies to no choice of ranks and axes that was tried"
 
 
 def _tried(rule: PatternRule, choice: _Choice) -> tuple[bool, str | None]:

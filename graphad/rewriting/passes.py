@@ -295,12 +295,12 @@ def _files(pass_: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: 
     files["trace.txt"] = "".join(traceback.format_exception(error))
     if graph.parent is not None or graph.block is None:
         return {**files, "graph.txt": str(graph)}
-    requested = graph.journal.requested
-    fetch = "" if requested is None else f" --fetch {shlex.quote(','.join(requested))}"
+    names = graph.journal.requested
+    fetch = "" if names is None else f" --fetch {shlex.quote(','.join(names))}"
     unknown = " --allow-unknown" if _has_unknown(graph.block.program) else ""
     # The program stands for the graph: passes are deterministic, so running those before again gives the graph as it was.
     files["program.txt"] = str(graph.block.program)
-    files["before.txt"] = _before(graph.block.program, requested, history, run)
+    files["before.txt"] = _before(graph.block.program, names, history, run)
     files["command.txt"] = f"graphad opt program.txt{unknown}{fetch} -p {shlex.quote(pipeline)}\n"
     return files
 
@@ -374,14 +374,14 @@ def run_pass(pass_: Pass, graph: Graph) -> bool:
         journal.author, journal.origin = pass_.name, None
         start = perf_counter()
         try:
-            changed = pass_.apply(graph) if applier is None else applier(pass_, graph)
+            has_changed = pass_.apply(graph) if applier is None else applier(pass_, graph)
         finally:
             journal.author = author
         seconds = perf_counter() - start
         # A pass that does not count rewrites is one if it changed the graph, so that bisection has a step to stop at.
         if journal.rewrites == rewrites:
-            journal.rewrites, journal.origin = (rewrites + 1, Origin(pass_.name, ())) if changed else (rewrites, last)
-        _update_claims(pass_, graph, changed, before)
+            journal.rewrites, journal.origin = (rewrites + 1, Origin(pass_.name, ())) if has_changed else (rewrites, last)
+        _update_claims(pass_, graph, has_changed, before)
         if verifying:
             _verify_after(pass_, graph)
     # What a reproducer has to run again: passes on nested graphs run within one that is listed.
@@ -390,10 +390,10 @@ def run_pass(pass_: Pass, graph: Graph) -> bool:
     observers = _observers.get()
     if observers and not is_replaying():
         counts = (ops, len(graph.ops)), (values, len(graph.values))
-        step = Step(pass_.name, str(pass_), changed, seconds, *counts, journal.rewrites - rewrites)
+        step = Step(pass_.name, str(pass_), has_changed, seconds, *counts, journal.rewrites - rewrites)
         for observer in observers:
             observer(pass_, graph, step)
-    return changed
+    return has_changed
 
 
 # -- what passes claim ---------------------------------------------------------------------------
@@ -401,9 +401,9 @@ def run_pass(pass_: Pass, graph: Graph) -> bool:
 
 def _missing(pass_: Pass, available: Iterable[Claim]) -> Claim | None:
     """The first requirement of a pass that does not hold; analyses are computed on request."""
-    there = set(available)
-    required = (w for w in pass_.requires if w not in there and not (isinstance(w, type) and issubclass(w, Analysis | Dataflow)))
-    return next(required, None)
+    claims = set(available)
+    requirements = (w for w in pass_.requires if w not in claims and not (isinstance(w, type) and issubclass(w, Analysis | Dataflow)))
+    return next(requirements, None)
 
 
 def _name(claim: Claim) -> str:
@@ -431,8 +431,8 @@ def check_order(passes: tuple[Pass, ...], graph: Graph) -> None:
         if claim is not None:
             later = next((p.name for p in passes[place:] if claim in p.establishes), None)
             hint = f"; {later}, which does, comes after it" if later else ""
-            where = f"{pass_.name}, pass {place} of the {len(passes)} in the pipeline,"
-            raise PassError(f"{where} requires {_name(claim)}, which the graph does not have and no pass before it establishes{hint}")
+            place_text = f"{pass_.name}, pass {place} of the {len(passes)} in the pipeline,"
+            raise PassError(f"{place_text} requires {_name(claim)}, which the graph does not have and no pass before it establishes{hint}")
         # What a pass claims is taken at its word here; ``run_pass`` verifies it when the pass has run.
         available -= set(pass_.clears)
         available |= set(pass_.establishes)
@@ -453,13 +453,13 @@ def _update_claims(pass_: Pass, graph: Graph, changed: bool, before: dict[type, 
 
 def _verify_after(pass_: Pass, graph: Graph) -> None:
     """Hold the graph against the rules that a change since the last verification can break, whatever the pass says it did."""
-    now = _Verified(graph.journal.edits, graph.journal.typings, frozenset(graph.properties))
+    verified = _Verified(graph.journal.edits, graph.journal.typings, frozenset(graph.properties))
     last: _Verified | None = graph.analyses.get(_Verified)
     try:
-        verify(graph, _rules_to_check(last, now))
+        verify(graph, _rules_to_check(last, verified))
     except InvalidGraph as error:
         raise InvalidGraph(f"after pass {pass_}: {error}") from None
-    graph.analyses[_Verified] = now
+    graph.analyses[_Verified] = verified
 
 
 def _rules_to_check(last: _Verified | None, now: _Verified) -> tuple[Rule, ...]:
@@ -605,11 +605,10 @@ class Pass(ABC):
         if cls.name:
             if not cls.__module__.startswith("graphad."):
                 import_module("graphad.passes")  # so that a name that graphad has is refused here, not when its own pass is loaded
-            other = PASSES.defined.setdefault(cls.name, cls)
-            if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise InvalidValue(
-                    f"two passes are named {cls.name!r}: {other.__module__}.{other.__qualname__} and {cls.__module__}.{cls.__qualname__}"
-                )
+            first_class = PASSES.defined.setdefault(cls.name, cls)
+            if (first_class.__module__, first_class.__qualname__) != (cls.__module__, cls.__qualname__):
+                first_name, name = (f"{kind.__module__}.{kind.__qualname__}" for kind in (first_class, cls))
+                raise InvalidValue(f"two passes are named {cls.name!r}: {first_name} and {name}")
             PASSES[cls.name] = cls
 
     @abstractmethod
@@ -695,9 +694,9 @@ class Pipeline(Pass):
         ops, values, timings = len(graph.ops), len(graph.values), Timings()
         start = perf_counter()
         with paused_collector(ops), observing(timings):
-            changed = self.apply(graph)
+            has_changed = self.apply(graph)
         seconds = perf_counter() - start
-        return Report(changed, tuple(timings.steps), seconds, (ops, len(graph.ops)), (values, len(graph.values)))
+        return Report(has_changed, tuple(timings.steps), seconds, (ops, len(graph.ops)), (values, len(graph.values)))
 
     @property
     def group(self) -> int:
@@ -851,14 +850,14 @@ def _built(call: Call) -> Pass:
         raise AssertionError
     if call.inner:
         call.fail(f"pass {call.name} takes no passes in parentheses")
-    known = {f.name: f for f in options_of(kind)}
+    options_by_name = {f.name: f for f in options_of(kind)}
     for option in call.options:
-        if option not in known:
-            call.fail(f"pass {call.name} has no option {option!r}; it has {', '.join(known) or 'none'}")
+        if option not in options_by_name:
+            call.fail(f"pass {call.name} has no option {option!r}; it has {', '.join(options_by_name) or 'none'}")
     hints = get_type_hints(kind)
     for option, value in call.options.items():
         if not _fits(value, hints[option]):
-            call.fail(f"option {option} of pass {call.name} is {known[option].type}, not {print_option(value)}")
+            call.fail(f"option {option} of pass {call.name} is {options_by_name[option].type}, not {print_option(value)}")
     try:
         return kind(**{name: _option(value) for name, value in call.options.items()})
     except (TypeError, ValueError) as error:

@@ -102,8 +102,8 @@ _infix("or", "or", either)
 def compute(function: Callable[..., object], *parts: object) -> Any:
     """A scalar that a function computes of others: ``compute(max, a, b)``."""
     name = getattr(function, "__name__", "function")
-    shown = "f" if name == "<lambda>" else name
-    return Scalar(f"{shown}({', '.join(map(repr, parts))})", function, parts)
+    label = "f" if name == "<lambda>" else name
+    return Scalar(f"{label}({', '.join(map(repr, parts))})", function, parts)
 
 
 def is_float(*terms: Term) -> Any:
@@ -267,10 +267,10 @@ class Result(Term):
         self.index = index
 
     def __repr__(self) -> str:
-        shown = repr(self.call)
+        text = repr(self.call)
         slots = [name for name, slot in self.call.definition.outputs.items() if not slot.optional]
-        shown = shown if len(slots) == 1 and self.slot == slots[0] else f"{shown}.{self.slot}"
-        return f"{shown}[{self.index}]" if self.call.definition.outputs[self.slot].variadic else shown
+        text = text if len(slots) == 1 and self.slot == slots[0] else f"{text}.{self.slot}"
+        return f"{text}[{self.index}]" if self.call.definition.outputs[self.slot].variadic else text
 
 
 def called(definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
@@ -365,10 +365,10 @@ def check_terms(name: str, before: Sequence[Term], after: Sequence[Term], condit
     for condition in conditions:
         if not isinstance(condition, Scalar):
             raise InvalidType(f"a condition of rule {name} is made of attributes, shapes and dtypes, not {condition!r}")
-    known = {leaf for term in before for leaf in leaves(term)}
+    leaves_before = {leaf for term in before for leaf in leaves(term)}
     for term in after:
-        _check_after(name, term, known)
-    _check_scalars(name, before, [*conditions, *_scalars(before), *_scalars(after)], known)
+        _check_after(name, term, leaves_before)
+    _check_scalars(name, before, [*conditions, *_scalars(before), *_scalars(after)], leaves_before)
 
 
 def _check_after(name: str, term: Term, known: set[Term]) -> None:

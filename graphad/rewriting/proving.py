@@ -143,16 +143,16 @@ class _Prover:
     def _settings(self, dtype: str) -> Iterator[Setting]:
         """Types that the rule applies to, with all values of the attributes that are not numbers."""
         for shape, dtypes in product(SHAPES if self._has_pow() else SHAPES[:1], self.inputs.dtypes_of(dtype)):
-            seen = set()
+            keys = set()
             for _ in range(SETTINGS if self.inputs.has_choices else 1):
                 self.inputs.budget = 500
                 setting = self.inputs.setting((shape,) * len(dtypes), dtypes)
                 for variant in self._variants(setting) if setting is not None else ():
                     key = repr((variant.attrs if not self._numbers() else self._fixed(variant), variant.lists, variant.values))
-                    if key not in seen:
-                        seen.add(key)
+                    if key not in keys:
+                        keys.add(key)
                         yield variant
-            if seen:
+            if keys:
                 return
 
     def _has_pow(self) -> bool:
@@ -239,8 +239,8 @@ def _solved(claim: object, seconds: float) -> tuple[Element, str | None]:
 
 def _type_in(setting: Setting, term: Term) -> TensorType:
     """The type of the tensors in a list: that of those there, or of another tensor."""
-    others = [*setting.values.values(), *(t for types in setting.lists.values() for t in types)]
-    return next(iter([*setting.lists[term], *others]), TensorType((2, 3), "float64"))
+    more_types = [*setting.values.values(), *(t for types in setting.lists.values() for t in types)]
+    return next(iter([*setting.lists[term], *more_types]), TensorType((2, 3), "float64"))
 
 
 def _drawn(model: Element, setting: Setting, elements: Elements, numbers: Mapping[str, Element]) -> Drawn:

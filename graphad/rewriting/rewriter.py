@@ -246,8 +246,8 @@ class RuleSet(Sequence[Rule]):
 
 
 def _description(rule: Rule) -> str:
-    shown = getattr(rule, "text", None)
-    return shown or (rule.__doc__ or "").strip().split("\n", 1)[0]
+    text = getattr(rule, "text", None)
+    return text or (rule.__doc__ or "").strip().split("\n", 1)[0]
 
 
 class _Table:
@@ -265,7 +265,9 @@ class _Table:
         candidates = self.known.get(types)
         if candidates is None:
             of = dict(zip(self.places, types, strict=True))
-            fitting = ((rule, root) for rule, root in self.roots if all(of[place] in accepted for place, accepted in root.writers))
+            fitting = (
+                (rule, root) for rule, root in self.roots if all(of[place] in types_accepted for place, types_accepted in root.writers)
+            )
             candidates = self.known[types] = tuple((rule, root.variant) for rule, root in fitting)
         return candidates
 
@@ -280,12 +282,12 @@ def timed(rule: Rule, op: Op, variant: object, running: tuple[RuleTimings, ...])
     if not running:
         return rule.rewrite_as(op, variant)
     start = perf_counter()
-    applied = rule.rewrite_as(op, variant)
+    has_applied = rule.rewrite_as(op, variant)
     seconds = perf_counter() - start
     for times in running:
         time = times.setdefault(rule.name, RuleTime())
-        time.tried, time.applied, time.seconds = time.tried + 1, time.applied + applied, time.seconds + seconds
-    return applied
+        time.tried, time.applied, time.seconds = time.tried + 1, time.applied + has_applied, time.seconds + seconds
+    return has_applied
 
 
 # -- triggers --------------------------------------------------------------------------------------
@@ -317,8 +319,8 @@ class Triggers:
 
     def _add(self, rule: Rule) -> None:
         for distance, types in rule.dependencies():
-            for changed in (ANY,) if types is None else types:
-                self.up.setdefault((changed, distance), set()).update((ANY,) if rule.types is None else rule.types)
+            for op_type in (ANY,) if types is None else types:
+                self.up.setdefault((op_type, distance), set()).update((ANY,) if rule.types is None else rule.types)
 
     def roots(self, op: Op) -> Iterator[Op]:
         """The possible roots of rules that depend on this operator."""
@@ -341,9 +343,9 @@ class Triggers:
     def _beside(self, op: Op, levels: int) -> Iterator[Op]:
         """Operators that read or write what this one and those around it read: where rules with several results can start."""
         for value in op.reads():
-            for other in (*value.writers, *value.readers):
-                yield other
-                yield from _readers(other, self.depth - 1)
+            for neighbor in (*value.writers, *value.readers):
+                yield neighbor
+                yield from _readers(neighbor, self.depth - 1)
             for writer in value.writers if levels > 0 else ():
                 yield from self._beside(writer, levels - 1)
         for reader in _readers(op, self.depth - 1):
@@ -382,16 +384,16 @@ def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
     """
     work = _Worklist(graph, rules, follower)
     last: deque[str] = deque(maxlen=_SHOWN)
-    count, size, running = 0, operator_count(graph), clocks.get()
+    count, size, timings = 0, operator_count(graph), clocks.get()
     for op in work:
-        applied = _first_that_applies(rules, op, running)
-        if applied is not None:
+        rule = _first_that_applies(rules, op, timings)
+        if rule is not None:
             count += 1
-            last.append(applied.name)
+            last.append(rule.name)
             # Termination is the author's claim: each rewrite should make something smaller. Rules that undo each other show here.
             if count > _FEW + _MANY * size:
-                again = ", ".join(sorted(set(last)))
-                raise PassError(f"rules still apply after {count} rewrites of {size} operators, again and again: {again}")
+                names = ", ".join(sorted(set(last)))
+                raise PassError(f"rules still apply after {count} rewrites of {size} operators, again and again: {names}")
             # The operator may be a root once more; what the rewrite made and touched comes back through the journal.
             erase_if_dead(op)
             work.again(op)
@@ -408,14 +410,14 @@ def _first_that_applies(rules: RuleSet, op: Op, running: tuple[RuleTimings, ...]
 def erase_if_dead(op: Op) -> None:
     """Remove an operator if it is dead, and the operators that die with it."""
     # A stack, not recursion: a chain of dead operators may be longer than Python's stack.
-    pending = [op]
-    while pending:
-        op = pending.pop()
+    stack = [op]
+    while stack:
+        op = stack.pop()
         graph = op.graph
         if in_graph(op) and graph.is_dead(op):
             writers = [value.writers[0] for value in op.reads() if value.writers]
             graph.remove_op(op)
-            pending += dict.fromkeys(writers)
+            stack += dict.fromkeys(writers)
 
 
 class _Worklist:
@@ -425,18 +427,18 @@ class _Worklist:
         self.cursor = ChangeCursor(who, graph)
         self.triggers = Triggers.of(rules)
         self.journal = graph.journal
-        changed = self.cursor.changed_ops()
-        self.queue: deque[Op] = deque(op for subgraph in graph.tree() for op in subgraph.ops) if changed is None else deque()
+        changed_ops = self.cursor.changed_ops()
+        self.queue: deque[Op] = deque(op for subgraph in graph.tree() for op in subgraph.ops) if changed_ops is None else deque()
         self.queued = set(self.queue)
-        self.take(changed or [])
+        self.take(changed_ops or [])
 
     def __iter__(self) -> Iterator[Op]:
-        touched, place = self.cursor.touched, len(self.cursor.touched)
+        log, place = self.cursor.touched, len(self.cursor.touched)
         while True:
             # Changes since the last look come first into the queue, so that an operator is in it at most once however often it changed.
-            if place < len(touched):
-                self.take(list(dict.fromkeys(touched[place:])))
-                place = len(touched)
+            if place < len(log):
+                self.take(list(dict.fromkeys(log[place:])))
+                place = len(log)
             if not self.queue:
                 break
             op = self.queue.popleft()

@@ -114,8 +114,8 @@ def _with_defaults(call: Call, attrs: Mapping[str, object]) -> dict[str, object]
 def _in_order(terms: Sequence[Term]) -> list[Call]:
     """The operators of terms, each before those that it reads from."""
     # ``calls_in`` goes from results to leaves with repetitions; an operator read by several comes after the last of them.
-    walked = [call for term in terms for call in calls_in(term)]
-    return list(reversed(list(dict.fromkeys(reversed(walked)))))
+    calls = [call for term in terms for call in calls_in(term)]
+    return list(reversed(list(dict.fromkeys(reversed(calls)))))
 
 
 # -- rule check ------------------------------------------------------------------------------------
@@ -174,13 +174,13 @@ class Evidence:
 
     def __str__(self) -> str:
         lines = [f"{self.compared} inputs, {self.elements} elements, gradients on {self.gradients}"]
-        tried: Mapping[str, Mapping[Any, int]] = {
+        tables: Mapping[str, Mapping[Any, int]] = {
             "shapes": self.shapes,
             "dtypes": self.dtypes,
             "contents": self.contents,
             **self.attributes,
         }
-        for title, counts in tried.items():
+        for title, counts in tables.items():
             lines.append(f"{title}: {', '.join(f'{key} ({count})' for key, count in counts.items())}")
         for title, counts in (("not applicable to", self.unsuited), ("not computed", self.failed)):
             if counts:
@@ -276,15 +276,15 @@ def _refuse_forgotten(rule: PatternRule) -> None:
     """Refuse a rule that reads an attribute of an operator, and has that operator after it with the attribute's default instead."""
     attrs_after = [call.attrs.values() for term in rule.after for call in calls_in(term)]
     # By identity: equal scalars of two attributes are two, and ``==`` of scalars builds a condition.
-    known = {id(part) for values in (*attrs_after, rule.conditions) for value in values for part in parts_of(value)}
+    ids = {id(part) for values in (*attrs_after, rule.conditions) for value in values for part in parts_of(value)}
     constants = {
         id(part) for call in (c for t in rule.after for c in calls_in(t)) for ts in call.inputs.values() for t in ts for part in _number(t)
     }
     after = {call.definition.type: call for term in rule.after for call in calls_in(term) if call not in _calls(rule.before)}
     for call in _calls(rule.before):
         for name, value in call.attrs.items():
-            forgotten = isinstance(value, Scalar) and id(value) not in known | constants
-            if forgotten and call.definition.type in after and name not in after[call.definition.type].attrs:
+            is_forgotten = isinstance(value, Scalar) and id(value) not in ids | constants
+            if is_forgotten and call.definition.type in after and name not in after[call.definition.type].attrs:
                 raise InvalidValue(
                     f"rule {rule.name} is wrong: {rule.text}{_place(rule)}\n"
                     f"  {name}={value!r} of {call.definition.type} before may be anything, "
@@ -332,30 +332,30 @@ class _Trial:
 
     def on_hard_inputs(self) -> None:
         """Try it on every choice of shapes and dtypes that it applies to."""
-        accepted: dict[str, list[tuple[str, ...]]] = {}
+        dtypes_by_kind: dict[str, list[tuple[str, ...]]] = {}
         misses: Counter[str] = Counter()
         profiles = self.inputs.profiles()
         for i, shapes in enumerate(profiles):
-            missed, applied = list[str](), False
+            unfit_dtypes, has_applied = list[str](), False
             for dtype in DTYPES:
-                if dtype not in accepted and accepted and (i >= len(profiles) // 2 or misses[dtype] >= MISSES):
+                if dtype not in dtypes_by_kind and dtypes_by_kind and (i >= len(profiles) // 2 or misses[dtype] >= MISSES):
                     continue
-                settings = self.settings(shapes, accepted.get(dtype) or list(self.inputs.dtypes_of(dtype)))
+                settings = self.settings(shapes, dtypes_by_kind.get(dtype) or list(self.inputs.dtypes_of(dtype)))
                 if settings:
-                    applied = True
-                    accepted.setdefault(dtype, list(dict.fromkeys(d for d, _ in settings))[:2])
+                    has_applied = True
+                    dtypes_by_kind.setdefault(dtype, list(dict.fromkeys(d for d, _ in settings))[:2])
                     for _, setting in settings[:3]:
                         self.on_contents(setting)
                 else:
                     self.evidence.unsuited[dtype] += 1
-                    missed.append(dtype)
+                    unfit_dtypes.append(dtype)
             # Shapes that the rule applies to in no dtype say nothing about dtypes.
-            misses.update(missed if applied else ())
+            misses.update(unfit_dtypes if has_applied else ())
 
     def settings(self, shapes: tuple[Any, ...], options: Sequence[tuple[str, ...]]) -> list[tuple[tuple[str, ...], Setting]]:
         """For some shapes the dtypes that the rule applies to with some attributes, twice if it has any."""
-        again = range(2 if self.inputs.has_choices else 1)
-        return [(d, s) for d in options for _ in again if (s := self.inputs.setting(shapes, d)) is not None]
+        rounds = range(2 if self.inputs.has_choices else 1)
+        return [(d, s) for d in options for _ in rounds if (s := self.inputs.setting(shapes, d)) is not None]
 
     def on_contents(self, setting: Setting) -> None:
         """Try it on arrays of a choice of types; with attributes, on several choices of those, each with some kinds of content."""
@@ -364,8 +364,8 @@ class _Trial:
         kinds = contents_of(main, self.exact)
         # A third of the contents for each choice of types, other ones for the next: together all are tried, and rules with one tensor get
         # half.
-        every = 2 if len(setting.values) + len(setting.lists) < 2 and not setting.attrs else 3
-        for i in range(self.case % every, len(kinds), every):
+        stride = 2 if len(setting.values) + len(setting.lists) < 2 and not setting.attrs else 3
+        for i in range(self.case % stride, len(kinds), stride):
             self.on(self.inputs.arrays(setting, kinds[i], self.case + i), kinds[i], main)
         self.case += 1
 
@@ -414,11 +414,11 @@ class _Trial:
         """Whether two results differ by rounding alone, or where something is not finite or out of range."""
         ends = np.finfo(old.dtype)
         # A fast rule claims nothing where the pattern overflows, nor where the replacement does on its way, nor about denormal numbers.
-        counted = np.isfinite(old)
+        mask = np.isfinite(old)
         if content not in ("ordinary", "positive", "example"):
-            counted &= ~_out_of_range(before, old.shape, float(ends.tiny), infinite=False)
-            counted &= ~_out_of_range(after, old.shape, float(ends.tiny), infinite=True)
-        if not counted.any():
+            mask &= ~_out_of_range(before, old.shape, float(ends.tiny), infinite=False)
+            mask &= ~_out_of_range(after, old.shape, float(ends.tiny), infinite=True)
+        if not mask.any():
             return True
         largest = max([_largest(a) for a in _arrays_of(sample)], default=0.0)
         numbers = [abs(v) for v in sample.attrs.values() if isinstance(v, int | float)]
@@ -426,8 +426,8 @@ class _Trial:
             [largest, *(largest * n for n in numbers), *(_largest(a) for s in before.done.values() for v in s.values() for a in v)]
         )
         # Relative to the largest number on the way, not to the result: cancellation makes the result small and keeps the error.
-        bound = ROUNDING * (float(ends.eps) * max(largest, float(np.max(np.abs(old[counted])))) + float(ends.tiny))
-        return bool(np.all(np.abs(new[counted].astype(float) - old[counted]) <= bound))
+        bound = ROUNDING * (float(ends.eps) * max(largest, float(np.max(np.abs(old[mask])))) + float(ends.tiny))
+        return bool(np.all(np.abs(new[mask].astype(float) - old[mask]) <= bound))
 
     def on_gradients(self, sample: Drawn, before: _Computed, after: _Computed, old: Sequence[Array]) -> None:
         """Compare the gradients of both sides, where those before are finite."""
@@ -438,18 +438,18 @@ class _Trial:
             return
         try:
             # A pattern that cannot be differentiated may be replaced by anything; the other way round the rule would break the backward.
-            was = Gradients(self.rule.before, before, seeds)
+            gradients_before = Gradients(self.rule.before, before, seeds)
         except NoGradient:
             return
         try:
-            now = Gradients(self.rule.after, after, seeds)
+            gradients_after = Gradients(self.rule.after, after, seeds)
         except NoGradient as error:
             raise InvalidValue(
                 f"rule {self.rule.name} is wrong: {self.rule.text}{_place(self.rule)}\n"
                 f"  the pattern can be differentiated, the replacement cannot: {error}"
             ) from None
         for leaf in leaves:
-            for i, (a, b) in enumerate(zip(was.of(leaf), now.of(leaf), strict=True)):
+            for i, (a, b) in enumerate(zip(gradients_before.of(leaf), gradients_after.of(leaf), strict=True)):
                 if not _near_gradient(a, b):
                     name = f"{leaf!r}[{i}]" if isinstance(leaf, Several) else repr(leaf)
                     self.refuse(sample, a, b, f"the gradient of {name}, where that of the result is {shown(seeds[0])},")
@@ -472,8 +472,8 @@ class _Trial:
 
 
 def _same(old: Array, new: Array) -> bool:
-    same = old == new
-    return bool(np.all(same if old.dtype.kind != "f" else same | ((old != old) & (new != new))))
+    is_equal = old == new
+    return bool(np.all(is_equal if old.dtype.kind != "f" else is_equal | ((old != old) & (new != new))))
 
 
 def _arrays_of(sample: Drawn) -> list[Array]:
@@ -494,8 +494,8 @@ def _out_of_range(side: _Computed, shape: tuple[int, ...], tiny: float, infinite
     for array in (a for slots in side.done.values() for arrays in slots.values() for a in arrays):
         if isinstance(array, np.ndarray | np.generic) and array.dtype.kind == "f":
             size = np.abs(array)
-            here = ((size > 0) & (size < tiny)) | (np.isinf(array) if infinite else False)
-            out = out | (here if array.shape == shape else here.any())
+            mask = ((size > 0) & (size < tiny)) | (np.isinf(array) if infinite else False)
+            out = out | (mask if array.shape == shape else mask.any())
     return out
 
 

@@ -192,11 +192,11 @@ def _ordinary() -> list[float]:
 def _around(numbers: Iterable[float], dtype: np.dtype[Any]) -> Iterator[float]:
     """Numbers, and their neighbors on both sides."""
     for number in dict.fromkeys(float(n) for n in numbers):
-        here = dtype.type(number)
-        yield here
+        center = dtype.type(number)
+        yield center
         if number:
-            yield np.nextafter(here, dtype.type(np.inf))
-            yield np.nextafter(here, dtype.type(-np.inf))
+            yield np.nextafter(center, dtype.type(np.inf))
+            yield np.nextafter(center, dtype.type(-np.inf))
 
 
 @lru_cache(maxsize=1024)
@@ -204,9 +204,11 @@ def kinks_of(numbers: tuple[float, ...]) -> tuple[float, ...]:
     """The numbers at which operators with such attributes may bend: these, their negatives, quotients and differences."""
     # ``relu(a * x + b)`` bends at -b / a, a clip of a difference at a sum of both numbers: candidates from pairs are few and cover
     # compositions of two.
-    own = [n for n in dict.fromkeys(map(float, numbers)) if np.isfinite(n) and abs(n) < 1e6][:6]
-    derived = [n for a in own for b in own if a != b for n in (*((-b / a, (1 - b) / a) if a else ()), a - b, a + b)]
-    return tuple(dict.fromkeys([*own, *(-n for n in own), *derived[:24]]))
+    finite_numbers = [n for n in dict.fromkeys(map(float, numbers)) if np.isfinite(n) and abs(n) < 1e6][:6]
+    combinations = [
+        n for a in finite_numbers for b in finite_numbers if a != b for n in (*((-b / a, (1 - b) / a) if a else ()), a - b, a + b)
+    ]
+    return tuple(dict.fromkeys([*finite_numbers, *(-n for n in finite_numbers), *combinations[:24]]))
 
 
 # -- attributes ----------------------------------------------------------------------------------
@@ -229,7 +231,7 @@ def numbers_for(kind: str, rank: int, default: Any, extra: tuple[Any, ...], exac
         options = [[n] * max(rank, 1) for n in (1.0, 2.5, 0.5)] + [[2.5, -0.7, 1 / 3, 3.0][:rank]]
     else:
         options = [default]
-    return tuple(keyed.value for keyed in dict.fromkeys(map(_Keyed, options)))
+    return tuple(key.value for key in dict.fromkeys(map(_Keyed, options)))
 
 
 class _Keyed:
@@ -316,18 +318,18 @@ class Inputs:
         alike = [(shape,) * count for shape in SHAPES]
         if count < 2 or all(isinstance(leaf, Constant) for leaf in self.leaves[1:]):
             return alike
-        mixed = [tuple(part(shape, i) for i in range(count)) for shape in SHAPES if shape for part in _BROADCAST]
+        broadcasts = [tuple(part(shape, i) for i in range(count)) for shape in SHAPES if shape for part in _BROADCAST]
         open_ended = [shapes for shapes in PAIRS if len(shapes) == count]
-        return list(dict.fromkeys([*alike[:6], *open_ended[:12], *alike[6:12], *mixed[::5], *alike[12:], *mixed[1::5]]))
+        return list(dict.fromkeys([*alike[:6], *open_ended[:12], *alike[6:12], *broadcasts[::5], *alike[12:], *broadcasts[1::5]]))
 
     def dtypes_of(self, dtype: str) -> Iterator[tuple[str, ...]]:
         """Dtypes for the leaves: all alike, or some of another dtype, as conditions and indices are."""
         count = len(self.leaves)
         yield (dtype,) * count
-        for other in () if dtype == "bool" else ("bool", "int64") if dtype in FLOATS else ("bool",):
+        for second_dtype in () if dtype == "bool" else ("bool", "int64") if dtype in FLOATS else ("bool",):
             for places in [*((i,) for i in range(count)), *((i, j) for i in range(count) for j in range(i))]:
-                if other != dtype and len(places) < count:
-                    yield tuple(other if i in places else dtype for i in range(count))
+                if second_dtype != dtype and len(places) < count:
+                    yield tuple(second_dtype if i in places else dtype for i in range(count))
 
     def setting(self, shapes: tuple[Shape, ...], dtypes: tuple[str, ...]) -> Setting | None:
         """Attributes with which the rule applies to tensors of some types; None if none are found."""
@@ -384,10 +386,10 @@ class Inputs:
         for place, call in enumerate(calls):
             try:
                 types = [t for terms in call.inputs.values() for t in terms if not isinstance(t, Several)]
-                known = [setting.type_of(t) for t in types if not isinstance(t, Constant) or t in setting.values]
+                types_known = [setting.type_of(t) for t in types if not isinstance(t, Constant) or t in setting.values]
             except Exception:
                 return False
-            shape = known[0].shape if known else next((ts[0].shape for ts in setting.lists.values() if ts), (2, 3))
+            shape = types_known[0].shape if types_known else next((ts[0].shape for ts in setting.lists.values() if ts), (2, 3))
             # If the first operator takes nothing, other attributes of later ones will not help: the choice of types is given up.
             if not self._bind_call(setting, call, shape):
                 setting.is_hopeless = place == 0
@@ -402,8 +404,8 @@ class Inputs:
         choices = [self._options(kind, shape, len(setting.attrs) + i) for i, kind in enumerate(unbound.values())]
         # Lists have many forms that do not fit; numbers nearly always do, or none does.
         most = INFERENCES if any(kind.startswith("list") for kind, _ in unbound.values()) else 6
-        for tried, values in enumerate(product(*choices) if len(choices) == 1 else _diagonal(choices)):
-            if tried > most or self.budget <= 0:
+        for count, values in enumerate(product(*choices) if len(choices) == 1 else _diagonal(choices)):
+            if count > most or self.budget <= 0:
                 break
             self.budget -= 1
             setting.attrs.update(zip(unbound, values, strict=True))

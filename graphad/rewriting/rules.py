@@ -69,8 +69,8 @@ class PatternRule(Rule):
         return f"<rule {self.name}: {self.text}>"
 
     def _repr_html_(self) -> str:
-        tested = "" if self.evidence is None else f"<br>tested on {self.evidence.compared} inputs"
-        return f"<div><b>{escape(self.name)}</b> <code>{escape(self.text)}</code><br>{escape(self.__doc__ or '')}{tested}</div>"
+        suffix = "" if self.evidence is None else f"<br>tested on {self.evidence.compared} inputs"
+        return f"<div><b>{escape(self.name)}</b> <code>{escape(self.text)}</code><br>{escape(self.__doc__ or '')}{suffix}</div>"
 
     def __init__(self, name: str, doc: str, before: Sequence[Result], after: Sequence[Term], conditions: Sequence[Scalar]) -> None:
         self.name = name
@@ -83,8 +83,8 @@ class PatternRule(Rule):
         # A condition on how often an operand is read depends on operators that are not in the pattern: one level more.
         self.depth = max(map(_depth, self.before)) + any(_counts_readers(item) for item in self.conditions)
         self.multi_root = len(self.variants[0].calls) > 1
-        where = f" where {' and '.join(map(repr, self.conditions))}" if self.conditions else ""
-        self.text = f"{_listed(self.before)} ⇒ {_listed(self.after)}{where}"
+        suffix = f" where {' and '.join(map(repr, self.conditions))}" if self.conditions else ""
+        self.text = f"{_listed(self.before)} ⇒ {_listed(self.after)}{suffix}"
 
     def match(self, op: Op, trace: Trace | None = None) -> Match | None:
         """The bindings of the rule's tensors and attributes at an operator; None if it does not apply there."""
@@ -104,11 +104,11 @@ class PatternRule(Rule):
 
     def _satisfies(self, variant: Variant, op: Op, match: Match) -> bool:
         try:
-            fits = compare_later(match) and self._holds(match) and keeps_types(self.before, self.after, match)
+            is_match = compare_later(match) and self._holds(match) and keeps_types(self.before, self.after, match)
         except UnknownType as error:
             reason = str(error)
             return match.fail(lambda: reason)
-        return fits and self._is_possible(variant, op, match)
+        return is_match and self._is_possible(variant, op, match)
 
     def roots(self) -> Iterable[Root]:
         return [Root(variant.writers, variant) for variant in self.variants]
@@ -187,17 +187,17 @@ def _would_wait(match: Match, variant: Variant) -> bool:
     """Whether something that goes in is computed from something that comes out."""
     # Roots that are side by side become one operator, which may not depend on its own results.
     roots = {match.ops[call.key] for call in variant.calls}
-    pending = [value for term, value in match.values.items()] + [value for values in match.lists.values() for value in values]
-    seen: set[Value] = set()
-    while pending:
-        value = pending.pop()
-        if value in seen:
+    stack = [value for term, value in match.values.items()] + [value for values in match.lists.values() for value in values]
+    visits: set[Value] = set()
+    while stack:
+        value = stack.pop()
+        if value in visits:
             continue
-        seen.add(value)
+        visits.add(value)
         for writer in value.writers:
             if writer in roots:
                 return True
-            pending += writer.reads()
+            stack += writer.reads()
     return False
 
 
@@ -290,9 +290,9 @@ def _variants(results: Sequence[Result]) -> Iterator[Variant]:
     # 2 ** n variants of n commutative operators: patterns are small, and the decision table of the set tries only those that fit the
     # writers.
     for swaps in itertools.product((False, True), repeat=len(swappable)):
-        swapped = {call for call, swap in zip(swappable, swaps, strict=True) if swap}
+        calls_swapped = {call for call, swap in zip(swappable, swaps, strict=True) if swap}
         copies: dict[Call, Call] = {}
-        calls = tuple(dict.fromkeys(_ordered(r.call, swapped, copies) for r in results))
+        calls = tuple(dict.fromkeys(_ordered(r.call, calls_swapped, copies) for r in results))
         yield Variant(
             calls, tuple(_writers(calls[0])), len(calls) == 1 and not any(isinstance(t, Several) for r in results for t in leaves(r))
         )

@@ -60,8 +60,8 @@ class Report:
     def table(self) -> Table:
         """A row a pass, and one for all."""
         rows = [_row(s.text, s.changed, s.seconds, s.ops, s.values, s.rewrites) for s in self.steps]
-        every = _row("all", self.changed, self.seconds, self.ops, self.values, self.rewrites)
-        return Table(("pass", "changed", "ms", "operators", "values", "rewrites"), (*rows, every), digits=3)
+        total = _row("all", self.changed, self.seconds, self.ops, self.values, self.rewrites)
+        return Table(("pass", "changed", "ms", "operators", "values", "rewrites"), (*rows, total), digits=3)
 
     def __bool__(self) -> bool:
         return self.changed
@@ -79,10 +79,10 @@ class Report:
 
     def __repr__(self) -> str:
         count = sum(step.changed for step in self.steps)
-        what = f"changed by {count} of" if self.changed else "nothing changed by"
+        summary = f"changed by {count} of" if self.changed else "nothing changed by"
         rewrites = f"{self.rewrites} rewrite{'' if self.rewrites == 1 else 's'}, " if self.changed else ""
         passes = f"{len(self.steps)} pass{'' if len(self.steps) == 1 else 'es'}"
-        return f"<Report: {what} {passes}, {rewrites}{arrow(self.ops)} operators>"
+        return f"<Report: {summary} {passes}, {rewrites}{arrow(self.ops)} operators>"
 
     def __str__(self) -> str:
         return str(self.table())

@@ -62,9 +62,9 @@ class Functions:
         if key in self._results:
             return self._results[key], False
         result = self._results[key] = z3.FreshConst(sort, name)
-        for other, before, known in self.applied:
-            if other == name and before[0].sort() == arguments[0].sort():
-                self.facts.append(z3.Implies(z3.And(*(a == b for a, b in zip(before, arguments, strict=True))), known == result))
+        for function_name, before, earlier_result in self.applied:
+            if function_name == name and before[0].sort() == arguments[0].sort():
+                self.facts.append(z3.Implies(z3.And(*(a == b for a, b in zip(before, arguments, strict=True))), earlier_result == result))
         self.applied.append((name, arguments, result))
         return result, True
 
@@ -107,12 +107,12 @@ def number(value: object, dtype: str) -> Element:
         return _converted(value, dtype, sort)
     try:
         with np.errstate(all="ignore"):
-            converted = np.dtype(dtype).type(value).item()
+            element = np.dtype(dtype).type(value).item()
     except (OverflowError, ValueError, TypeError):
         raise Unsupported(f"{value!r} is no {dtype}") from None
     if dtype == "bool":
-        return z3.BoolVal(converted)
-    return literal(converted, sort) if dtype.startswith("float") else z3.BitVecVal(converted, sort)
+        return z3.BoolVal(element)
+    return literal(element, sort) if dtype.startswith("float") else z3.BitVecVal(element, sort)
 
 
 def literal(value: float, sort: object) -> Element:

@@ -74,8 +74,8 @@ def _some_sum(x: Element, y: Element) -> Element:
     if minus_x:  # -x + y = -(x - y), but for the sign of a sum that is zero, which another function gives
         x, y, minus_y = neg(x), (neg(y) if minus_y else y), False
     y = neg(y) if minus_y else y
-    flipped = x.decl().kind() == z3.Z3_OP_FPA_NEG
-    a, b = (x.arg(0), neg(y)) if flipped else (x, y)
+    is_flipped = x.decl().kind() == z3.Z3_OP_FPA_NEG
+    a, b = (x.arg(0), neg(y)) if is_flipped else (x, y)
     result, is_new = current().apply("sum", a.sort(), a, b)
     if is_new:
         # What is known of any sum: nan spreads, and 0 adds nothing. Rounding, and infinities, are left open.
@@ -85,7 +85,7 @@ def _some_sum(x: Element, y: Element) -> Element:
             z3.Implies(z3.And(z3.fpIsZero(a), z3.Not(z3.fpIsZero(b))), result == b),
             z3.Implies(z3.And(z3.fpIsZero(a), z3.fpIsZero(b)), z3.fpIsZero(result)),
         ]
-    if not flipped:
+    if not is_flipped:
         return result
     zero, _ = current().apply("zero of a sum", a.sort(), a, b)
     return z3.If(z3.fpIsZero(result), z3.If(z3.fpIsZero(zero), zero, literal(0.0, a.sort())), neg(result))
@@ -128,8 +128,8 @@ def _some_product(x: Element, y: Element) -> Element:
     x, y = sorted((x, y), key=lambda factor: factor.get_id())
     result, is_new = current().apply("product", x.sort(), x, y)
     if is_new:
-        bounded = [z3.Not(z3.Or(z3.fpIsNaN(f), z3.fpIsInf(f))) for f in (x, y)]
-        zero = z3.Or(z3.And(z3.fpIsZero(x), bounded[1]), z3.And(z3.fpIsZero(y), bounded[0]))
+        is_finite = [z3.Not(z3.Or(z3.fpIsNaN(f), z3.fpIsInf(f))) for f in (x, y)]
+        zero = z3.Or(z3.And(z3.fpIsZero(x), is_finite[1]), z3.And(z3.fpIsZero(y), is_finite[0]))
         current().facts += [
             z3.Implies(z3.Or(z3.fpIsNaN(x), z3.fpIsNaN(y)), z3.fpIsNaN(result)),
             z3.Implies(zero, z3.fpIsZero(result)),

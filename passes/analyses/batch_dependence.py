@@ -181,8 +181,8 @@ def _quotient(op: Op, kinds: Kinds) -> str:
 def _matrix_product(op: Op, kinds: Kinds) -> str:
     x, y = op.input("X"), op.input("Y")
     # The rows of X are those of the result, unless X is transposed. With batches of matrices the rows are the batches, on both sides.
-    turned = any(bool(op.attrs.get(name)) for name in ("trans_x", "transpose_X")) and _rank(x) < 3
-    if kinds[x] != ROWS or turned or _rank(x) < 2:
+    is_transposed = any(bool(op.attrs.get(name)) for name in ("trans_x", "transpose_X")) and _rank(x) < 3
+    if kinds[x] != ROWS or is_transposed or _rank(x) < 2:
         return MIXED
     if kinds[y] == WHOLE:
         return ROWS if op.type == "mul" or 0 < _rank(y) < max(_rank(x), 3) else MIXED
@@ -204,8 +204,8 @@ def _are_rows_of(op: Op, kinds: Kinds, rows: Collection[str]) -> bool:
 
 
 def _fixed_statistics(op: Op, kinds: Kinds) -> str:
-    fixed = _attr(op, "is_test") or _attr(op, "use_global_stats")
-    return ROWS if fixed and _are_rows_of(op, kinds, ("X",)) else MIXED
+    is_fixed = _attr(op, "is_test") or _attr(op, "use_global_stats")
+    return ROWS if is_fixed and _are_rows_of(op, kinds, ("X",)) else MIXED
 
 
 def _is_inside(op: Op, axes: object) -> bool:

@@ -69,15 +69,15 @@ def _names(graph: Graph) -> set[str]:
 
 
 def _sizes(graph: Graph, batch: Sizes) -> _Sizes:
-    named = dict(batch) if isinstance(batch, Mapping) else {}
-    sizes = _Sizes(named.get("batch", 1) if isinstance(batch, Mapping) else batch, tuple(sorted(named.items())))
+    sizes_by_name = dict(batch) if isinstance(batch, Mapping) else {}
+    sizes = _Sizes(sizes_by_name.get("batch", 1) if isinstance(batch, Mapping) else batch, tuple(sorted(sizes_by_name.items())))
     for name, size in [("a batch", sizes.batch), *sizes.named]:
         if size < 1:
             raise InvalidValue(f"{name} has 1 sample at least, not {size}")
-    known = _names(graph) if named else set()
-    unknown = [name for name in named if name not in known and name != "batch"]
+    names = _names(graph) if sizes_by_name else set()
+    unknown = [name for name in sizes_by_name if name not in names and name != "batch"]
     if unknown:
-        raise InvalidValue(f"no extent has the name {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+        raise InvalidValue(f"no extent has the name {unknown[0]!r}{did_you_mean(unknown[0], names)}")
     return sizes
 
 
@@ -136,12 +136,12 @@ class Extents(Dataflow[Shape | None]):
 
     def transfer(self, op: Op, facts: Facts[Shape | None]) -> dict[Value, Shape | None]:
         # Declared shapes are cheaper than inference, and right: only what depends on the batch is inferred.
-        known = not any(value.shape is None or -1 in value.shape for value in op.writes())
-        inferred = {} if known else _inferred(op, facts)
+        is_known = not any(value.shape is None or -1 in value.shape for value in op.writes())
+        types_by_slot = {} if is_known else _inferred(op, facts)
         beside = [(v.shape, shape) for v in op.reads() if v.shape is not None and (shape := facts[v]) is not None]
         output_shapes: dict[Value, Shape | None] = {}
         for slot, values in op.outputs.items():
-            types: Sequence[TensorType | None] = inferred.get(slot) or [None] * len(values)
+            types: Sequence[TensorType | None] = types_by_slot.get(slot) or [None] * len(values)
             for value, type in zip(values, types, strict=False):
                 output_shapes[value] = _filled(value.shape if type is None else type.shape, self.sizes, beside)
         return output_shapes
@@ -150,17 +150,17 @@ class Extents(Dataflow[Shape | None]):
 def _inferred(op: Op, facts: Facts[Shape | None]) -> dict[str, list[TensorType]]:
     """What the definition says, empty if it says nothing about these inputs."""
     definition = op.definition
-    known = {
+    input_types = {
         slot: [TensorType(shape, v.dtype) for v in values if (shape := facts[v]) is not None and v.dtype is not None]
         for slot, values in op.inputs.items()
     }
-    if definition is None or any(len(known[slot]) < len(values) for slot, values in op.inputs.items()):
+    if definition is None or any(len(input_types[slot]) < len(values) for slot, values in op.inputs.items()):
         return {}
     attrs = {name: value for name, value in op.attrs.items() if name in definition.attrs}
     try:
-        types = definition.infer_types(known, attrs)
+        types = definition.infer_types(input_types, attrs)
         if isinstance(definition, GradOpDef):
-            types |= _cotangents(definition, known, attrs, [slot for slot in op.outputs if slot not in types])
+            types |= _cotangents(definition, input_types, attrs, [slot for slot in op.outputs if slot not in types])
         return types
     except GraphadError:
         return {}
@@ -172,9 +172,9 @@ def _filled(shape: Shape | None, given: _Sizes, beside: Sequence[tuple[Shape, Sh
         return shape
     sizes = []
     for axis, extent in enumerate(shape):
-        others = (known[axis] for declared, known in beside if axis < len(declared) and declared[axis] == -1)
-        named = given.of(extent)
-        sizes.append(named or next(others, given.batch) if extent == -1 else extent)
+        candidates = (new[axis] for old, new in beside if axis < len(old) and old[axis] == -1)
+        number = given.of(extent)
+        sizes.append(number or next(candidates, given.batch) if extent == -1 else extent)
     return tuple(sizes)
 
 
@@ -342,8 +342,8 @@ class _Estimate:
             return self.blocks(op)
         if op.definition is not None and op.definition.view:
             return OpCost()
-        read = sum(self.bytes(value) for value in dict.fromkeys(op.reads()))
-        return OpCost(flops_of(op, self.shape), read, sum(self.bytes(value) for value in op.writes()))
+        bytes_read = sum(self.bytes(value) for value in dict.fromkeys(op.reads()))
+        return OpCost(flops_of(op, self.shape), bytes_read, sum(self.bytes(value) for value in op.writes()))
 
     def blocks(self, op: Op) -> OpCost:
         """What an operator with blocks costs: its body times the trip count, or the more expensive of its branches."""
@@ -351,13 +351,13 @@ class _Estimate:
         self.unknown += sum(cost.unknown for cost in inner)
         totals = [cost.total for cost in inner]
         # Each maximum by itself, so an upper bound: the branch with most operations need not move most bytes.
-        flops, read, written = max(t.flops for t in totals), max(t.read for t in totals), max(t.written for t in totals)
+        flops, bytes_read, bytes_written = max(t.flops for t in totals), max(t.read for t in totals), max(t.written for t in totals)
         if not is_loop(op):
-            return OpCost(flops, read, written)
+            return OpCost(flops, bytes_read, bytes_written)
         trips = trip_count(op)
         self.unknown += trips is None
         times = 1 if trips is None else trips
-        return OpCost(flops * times, read * times, written * times, trips)
+        return OpCost(flops * times, bytes_read * times, bytes_written * times, trips)
 
     def block(self, graph: Graph) -> Cost:
         """One run of a nested graph."""
@@ -393,11 +393,11 @@ class _Estimate:
             if value not in self.live.owner and not value.given:
                 ends[end] += sizes[value]
         # A sweep over the schedule: an operator's results come before its operands go.
-        now = most = input_bytes
+        size = most = input_bytes
         for place, op in enumerate(self.live.order):
-            now += sum(sizes[value] for value in op.writes())
-            most = max(most, now + max((self.inside(graph) for graph in op.graphs.values()), default=0))
-            now -= ends[place]
+            size += sum(sizes[value] for value in op.writes())
+            most = max(most, size + max((self.inside(graph) for graph in op.graphs.values()), default=0))
+            size -= ends[place]
         return most
 
     def inside(self, graph: Graph) -> int:

@@ -137,29 +137,29 @@ class KnownValues:
 
 
 def _next_iteration(body: Graph, env: dict[Value, Array], count: int) -> dict[Value, Array]:
-    captured = {v: env[v] for v in body.inputs[count:] if v in env}
-    carried = {v: env[result] for v, result in zip(body.inputs[:count], body.results, strict=True) if result in env}
-    return captured | carried
+    constants = {v: env[v] for v in body.inputs[count:] if v in env}
+    results = {v: env[result] for v, result in zip(body.inputs[:count], body.results, strict=True) if result in env}
+    return constants | results
 
 
 def _what_decides(body: Graph) -> list[Op] | None:
     """The operators that a loop's condition depends on, in order; None if it cannot be computed."""
-    pending, seen = [body.results[-1]], set[Value]()
+    stack, values = [body.results[-1]], set[Value]()
     deciding: set[Op] = set()
-    while pending:
-        value = pending.pop()
-        if value in seen:
+    while stack:
+        value = stack.pop()
+        if value in values:
             continue
-        seen.add(value)
+        values.add(value)
         # What an argument is in the next iteration is what the body yields for it; a captured one (no result) stays.
         if value.given:
             i = body.inputs.index(value)
-            pending += body.results[i : i + 1]
+            stack += body.results[i : i + 1]
         elif value.writer is None or not is_plain(value.writer) or not _is_single(value):
             return None
         else:
             deciding.add(value.writer)
-            pending += value.writer.reads()
+            stack += value.writer.reads()
     return [op for op in body.ordered_ops() if op in deciding]
 
 

@@ -43,7 +43,7 @@ class Indices:
     """The indices of the operators of a graph as it was, with those nested in it: a partition changes it while it looks at it."""
 
     def __init__(self, graph: Graph) -> None:
-        self.shapes = {op: (shapes_of(op.inputs), shapes_of(op.outputs)) for each in graph.tree() for op in each.ops}
+        self.shapes = {op: (shapes_of(op.inputs), shapes_of(op.outputs)) for subgraph in graph.tree() for op in subgraph.ops}
         self.found: dict[Op, Dimensions | None] = {}
 
     def __getitem__(self, op: Op) -> Dimensions | None:
@@ -60,8 +60,8 @@ class Indices:
         attrs = {name: value for name, value in op.attrs.items() if name in definition.attrs}
         if not isinstance(definition, GradOpDef):
             return dimensions(definition, inputs, outputs, attrs)
-        known = self.shapes.get(op.forward, (None, None)) if op.forward is not None else (None, None)
-        return dimensions(definition, inputs, outputs, attrs, (known[0] or {}, known[1] or {}))
+        forward_shapes = self.shapes.get(op.forward, (None, None)) if op.forward is not None else (None, None)
+        return dimensions(definition, inputs, outputs, attrs, (forward_shapes[0] or {}, forward_shapes[1] or {}))
 
 
 # -- annotations ---------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class Indices:
 
 def annotation_ops(graph: Graph) -> list[Op]:
     """The annotations of a graph and of those nested in it."""
-    return [op for each in graph.tree() for op in each.ops if op.type == ANNOTATION and op.attrs.get("shape") is None]
+    return [op for subgraph in graph.tree() for op in subgraph.ops if op.type == ANNOTATION and op.attrs.get("shape") is None]
 
 
 def mesh_of(graph: Graph) -> ProcessMesh | None:
@@ -80,8 +80,8 @@ def mesh_of(graph: Graph) -> ProcessMesh | None:
     """
     ops_by_mesh = {str(ProcessMesh.parse(op.attrs["mesh"])): op for op in annotation_ops(graph)}
     if len(ops_by_mesh) > 1:
-        (one, _), (other, op) = list(ops_by_mesh.items())[:2]
-        raise InvalidGraph(located(f"a program lies on one mesh, but it is annotated with {one} and with {other}", op.source))
+        (first_mesh, _), (second_mesh, op) = list(ops_by_mesh.items())[:2]
+        raise InvalidGraph(located(f"a program lies on one mesh, but it is annotated with {first_mesh} and with {second_mesh}", op.source))
     return ProcessMesh.parse(next(iter(ops_by_mesh))) if ops_by_mesh else None
 
 
@@ -131,21 +131,23 @@ class _Propagation(Dataflow[Spec]):
             return ()
         dims = tuple(() if extent in (0, 1) else axes for extent, axes in zip(shape, spec, strict=True))
         if value in self.fixed:
-            fixed = self.fixed[value]
-            used = {axis for own in fixed for axis in own or ()}
-            dims = tuple(own if own is not None else tuple(a for a in axes if a not in used) for own, axes in zip(fixed, dims, strict=True))
+            annotation = self.fixed[value]
+            axes_used = {axis for dim in annotation for axis in dim or ()}
+            dims = tuple(
+                dim if dim is not None else tuple(a for a in axes if a not in axes_used) for dim, axes in zip(annotation, dims, strict=True)
+            )
         return dims if any(dims) else ()
 
     def derived(self, values: Sequence[Value], labels: Sequence[Labels], axes: Mapping[object, tuple[str, ...]]) -> dict[Value, Spec]:
         """What follows for values from the axes of the indices, an axis cutting the first dimension that it can."""
         specs: dict[Value, Spec] = {}
-        for value, own in zip(values, labels, strict=True):
+        for value, value_labels in zip(values, labels, strict=True):
             # One axis cuts one dimension: of x in a product with itself both may have its index.
-            used: set[str] = set()
+            axes_used: set[str] = set()
             dims = []
-            for label in own:
-                dims.append(tuple(axis for axis in axes.get(label, ()) if axis not in used))
-                used.update(dims[-1])
+            for label in value_labels:
+                dims.append(tuple(axis for axis in axes.get(label, ()) if axis not in axes_used))
+                axes_used.update(dims[-1])
             if spec := self.allowed(value, tuple(dims)):
                 specs[value] = spec
         return specs
@@ -154,8 +156,8 @@ class _Propagation(Dataflow[Spec]):
         """The axes that cut each index, by the values that are said to be cut along it."""
         axes_by_label: dict[object, tuple[str, ...]] = {}
         for values, labels in sides:
-            for value, own in zip(values, labels, strict=True):
-                for label, axes in zip(own, facts[value], strict=False):
+            for value, value_labels in zip(values, labels, strict=True):
+                for label, axes in zip(value_labels, facts[value], strict=False):
                     if label is not None:
                         axes_by_label[label] = tuple(sorted({*axes_by_label.get(label, ()), *axes}, key=self.mesh.names.index))
         return axes_by_label
@@ -183,13 +185,16 @@ class _Backwards(_Propagation):
 def _priority(dims: Dimensions) -> int:
     """When facts go through an operator: first where everything has the same indices, then where some are broadcast."""
     labels = [
-        {label for label in own if label is not None} for side in (dims.inputs, dims.outputs) for each in side.values() for own in each
+        {label for label in value_labels if label is not None}
+        for side in (dims.inputs, dims.outputs)
+        for slot_labels in side.values()
+        for value_labels in slot_labels
     ]
     if dims.reduced:
-        result_labels = [label for each in dims.outputs.values() for own in each for label in own]
+        result_labels = [label for slot_labels in dims.outputs.values() for value_labels in slot_labels for label in value_labels]
         if any(label not in result_labels for label in dims.reduced):
             return REDUCED
-    return SAME if all(own == labels[0] for own in labels) else BROADCAST
+    return SAME if all(value_labels == labels[0] for value_labels in labels) else BROADCAST
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,8 +227,8 @@ class Sharding(Analysis):
         mesh = mesh_of(graph)
         if mesh is None:
             return cls(graph, None, {})
-        fixed = _fixed(graph, mesh)
-        return cls(graph, mesh, propagated(graph, mesh, Indices(graph), fixed), frozenset(fixed))
+        dims_annotated = _fixed(graph, mesh)
+        return cls(graph, mesh, propagated(graph, mesh, Indices(graph), dims_annotated), frozenset(dims_annotated))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sharding) and (self.mesh, self.specs) == (other.mesh, other.specs)
@@ -241,12 +246,12 @@ class Sharding(Analysis):
         for value in graph.values:
             if spec := self.specs.get(value):
                 shape = value.shape or ()
-                noted = "  annotated" if value in self.annotated else ""
-                yield f"{indent}{value.name}  {list(shape)}  {spec_text(spec)}  -> {list(local_shape(shape, spec, self.mesh))}{noted}"
+                suffix = "  annotated" if value in self.annotated else ""
+                yield f"{indent}{value.name}  {list(shape)}  {spec_text(spec)}  -> {list(local_shape(shape, spec, self.mesh))}{suffix}"
         for op in graph.controls:
-            for name, nested in op.graphs.items():
+            for name, subgraph in op.graphs.items():
                 yield f"{indent}{op.type} {name}:"
-                yield from self._lines(nested, indent + "  ")
+                yield from self._lines(subgraph, indent + "  ")
 
 
 def propagated(graph: Graph, mesh: ProcessMesh, indices: Indices, fixed: Mapping[Value, Fixed]) -> dict[Value, Spec]:
@@ -255,16 +260,16 @@ def propagated(graph: Graph, mesh: ProcessMesh, indices: Indices, fixed: Mapping
     Args:
         fixed: by value what is said of its dimensions: the axes that cut it, or None where propagation may.
     """
-    known: dict[Value, Spec] = {value: spec for value, dims in fixed.items() if any(spec := tuple(axes or () for axes in dims))}
+    specs: dict[Value, Spec] = {value: spec for value, dims in fixed.items() if any(spec := tuple(axes or () for axes in dims))}
     for priority in (SAME, BROADCAST, REDUCED):
         # Facts are joined with what is known, and no axis is taken away again, so this ends.
         before = None
-        while before != known:
-            before = dict(known)
+        while before != specs:
+            before = dict(specs)
             for kind in (_Propagation, _Backwards):
-                known = dict(kind(mesh, indices, fixed, known, priority).solve(graph).items())
-                _persist(graph, mesh, fixed, known)
-    return {value: spec for value, spec in known.items() if used_axes(spec)}
+                specs = dict(kind(mesh, indices, fixed, specs, priority).solve(graph).items())
+                _persist(graph, mesh, fixed, specs)
+    return {value: spec for value, spec in specs.items() if used_axes(spec)}
 
 
 def _persist(graph: Graph, mesh: ProcessMesh, fixed: Mapping[Value, Fixed], known: dict[Value, Spec]) -> None:
@@ -273,10 +278,10 @@ def _persist(graph: Graph, mesh: ProcessMesh, fixed: Mapping[Value, Fixed], know
         last = graph.versions(first.name)[-1]
         if not first.persistable or last is first or first.shape != last.shape:
             continue
-        both = merged(known.get(first, ()), known.get(last, ()), mesh)
+        spec = merged(known.get(first, ()), known.get(last, ()), mesh)
         for value in (first, last):
-            if both and value not in fixed:
-                known[value] = both
+            if spec and value not in fixed:
+                known[value] = spec
 
 
 __all__ = ["ANNOTATION", "Indices", "Sharding", "annotation_ops", "mesh_of", "propagated", "shapes_of"]

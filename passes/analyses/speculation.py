@@ -69,16 +69,16 @@ def may_run_early(op: Op) -> bool:
 def _types(op: Op, definition: OpDef, forward: OpDef) -> dict[Value, TensorType] | None:
     """The types of what the operator reads, with a number for each unknown extent; None if it may fail for some."""
     reads = list(dict.fromkeys(op.reads()))
-    known = {value: value.type for value in reads}
-    types = {value: type for value, type in known.items() if type is not None}
-    if len(types) < len(known):
+    types_of_reads = {value: value.type for value in reads}
+    types = {value: type for value, type in types_of_reads.items() if type is not None}
+    if len(types) < len(types_of_reads):
         return None
     if all(-1 not in type.shape for type in types.values()):
         return types if forward.speculatable else None
     # With unknown extents inference decides for operators that fail by types alone; their gradients have no inference that says as much.
     if forward.speculatable != "always" and (forward is not definition or forward.speculatable != "types"):
         return None
-    sizes, named = iter(_SIZES), dict[str, int]()
+    sizes, numbers = iter(_SIZES), dict[str, int]()
     if sum(type.shape.count(-1) for type in types.values()) > len(_SIZES):
         return None
 
@@ -86,9 +86,9 @@ def _types(op: Op, definition: OpDef, forward: OpDef) -> dict[Value, TensorType]
         """Extents of one name are one number."""
         if not isinstance(extent, Extent):
             return next(sizes) if extent == -1 else extent
-        if extent.name not in named:
-            named[extent.name] = next(sizes)
-        return named[extent.name]
+        if extent.name not in numbers:
+            numbers[extent.name] = next(sizes)
+        return numbers[extent.name]
 
     return {v: TensorType(tuple(map(size, t.shape)), t.dtype) for v, t in types.items()}
 

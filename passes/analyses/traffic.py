@@ -73,14 +73,14 @@ def sends(graph: Graph, mesh: Mesh, shapes: Mapping[Value, Shape]) -> Iterator[t
         definition = op.definition
         if definition is None or not definition.ordered:
             continue
-        own = sum(bytes_of(value, shapes) for value in op.reads())
+        size = sum(bytes_of(value, shapes) for value in op.reads())
         type = "c_reducescatter" if op.type == "c_shard" and op.attrs.get("reduce") else op.type
-        yield op, type, own, travels(type, own, mesh.ring(op))
+        yield op, type, size, travels(type, size, mesh.ring(op))
 
 
 def sent_by(graph: Graph, mesh: Mesh, batch: Sizes) -> dict[Op, Traveled]:
     """What each collective of a graph sends, unknown extents being ``batch``."""
-    return {op: sent for op, _, _, sent in sends(graph, mesh, extents(graph, batch))}
+    return {op: traveled for op, _, _, traveled in sends(graph, mesh, extents(graph, batch))}
 
 
 def roofline(cost: OpCost, mesh: Mesh) -> float:

@@ -48,9 +48,9 @@ class TripCounts(Analysis):
 
     @classmethod
     def compute(cls, graph: Graph) -> TripCounts:
-        known = KnownValues(graph)
+        known_values = KnownValues(graph)
         loops = [op for subgraph in graph.tree() for op in subgraph.controls if LoopLike.of(op) is not None]
-        return cls({op: count for op in loops if (count := count_trips(op, known)) is not None})
+        return cls({op: count for op in loops if (count := count_trips(op, known_values)) is not None})
 
 
 def trip_count(op: Op) -> int | None:

@@ -54,8 +54,8 @@ class Certain(Analysis):
 
     @classmethod
     def compute(cls, graph: Graph) -> Certain:
-        there = _There().solve(graph)
-        return cls(frozenset(value for subgraph in graph.tree() for value in subgraph.values if there[value]))
+        facts = _There().solve(graph)
+        return cls(frozenset(value for subgraph in graph.tree() for value in subgraph.values if facts[value]))
 
 
 @dataclass(frozen=True)

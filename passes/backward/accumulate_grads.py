@@ -34,14 +34,14 @@ class AccumulateGrads(Pass):
 def accumulate(grad_ops: GradOps) -> bool:
     """Sum shared gradients in one graph, and in those nested in its grad operators; return whether there were any."""
     graph = grad_ops.adjoints.graph
-    changed = any([accumulate(grad_ops.inner[inner]) for op in grad_ops.ops for inner in op.graphs.values()])
-    shared = [value for value in grad_ops.gradient.values() if len(value.writers) > 1]
-    if not shared:
-        return changed
+    has_changed = any([accumulate(grad_ops.inner[inner]) for op in grad_ops.ops for inner in op.graphs.values()])
+    totals = [value for value in grad_ops.gradient.values() if len(value.writers) > 1]
+    if not totals:
+        return has_changed
     for i, op in enumerate(graph.ops):
         op.order = i
-    forward = {value: value.writers[0].forward for value in shared}  # ``split_writers`` leaves them without writers
-    for total, parts in split_writers(graph, shared, _part).items():
+    forward = {value: value.writers[0].forward for value in totals}  # ``split_writers`` leaves them without writers
+    for total, parts in split_writers(graph, totals, _part).items():
         first_reader = min(total.readers, key=_order, default=None)
         graph.add_op("sum", {"X": parts}, {"Out": [total]}, before=first_reader, role=BACKWARD, forward=forward[total])
     return True

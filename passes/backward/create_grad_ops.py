@@ -133,19 +133,19 @@ def _region_grad(grad_ops: GradOps, op: Op) -> Op:
     definition, adjoints, path = definition_of(op), grad_ops.adjoints, grad_ops.path
     gradient = lookup(definition.gradient)
     assert isinstance(gradient, ControlDef)
-    carried, values = path.carried[op], operands(op)
+    places, values = path.carried[op], operands(op)
     first = first_captured(op)
     # The results of the gradient: one cotangent for each carried value, in the place of the cotangent of what the iteration made of it;
     # then the gradients of loop-invariant operands, which are sums over the iterations. A branch has only the latter (``first`` is 0).
-    summed = [i for i in range(first, len(values)) if any(g.inputs[i] in path.inner[g].active for g in op.graphs.values())]
+    sum_places = [i for i in range(first, len(values)) if any(g.inputs[i] in path.inner[g].active for g in op.graphs.values())]
     # ``starts``: the inputs of the forward graph whose gradients the backward graph returns.
-    starts = [*carried, *summed] if first else summed
-    inner = [_backward_graph(adjoints.graph, graph, path.inner[graph], carried, starts, first) for graph in op.graphs.values()]
-    arguments = _share_arguments(inner, summed, len(carried))
+    starts = [*places, *sum_places] if first else sum_places
+    inner = [_backward_graph(adjoints.graph, graph, path.inner[graph], places, starts, first) for graph in op.graphs.values()]
+    arguments = _share_arguments(inner, sum_places, len(places))
     inputs = {gradient.condition: adjoints.read_all(op.inputs[definition.condition])} if gradient.condition else {}
     inputs |= {"X": adjoints.read_all(tuple(values[i] for i in arguments))} if arguments else {}
     inputs[gradient.scopes] = (adjoints.read(_scopes(op)),)
-    inputs[f"Out{GRAD}"] = adjoints.of_all(tuple(results_of(op)[k] for k in carried))
+    inputs[f"Out{GRAD}"] = adjoints.of_all(tuple(results_of(op)[k] for k in places))
     outputs = {f"X{GRAD}": adjoints.written(tuple(values[i] for i in starts))} if starts else {}
     attrs = {name: value for name, value in op.attrs.items() if name == "is_scalar_condition"}
     graphs = {name: nested_ops.adjoints.graph for name, nested_ops in zip(gradient.blocks, inner, strict=True)}

@@ -25,10 +25,10 @@ class CreateGradVars(Pass):
 
     def apply(self, graph: Graph) -> bool:
         grad_ops: GradOps = graph.analyses[GradOps]
-        changed = declare(grad_ops)
-        requested = [grad_ops.gradient.get(source) for source in grad_ops.path.sources]
-        graph.targets |= dict.fromkeys([*grad_ops.path.targets, *(g for g in requested if g is not None and g.writers)])
-        return changed
+        has_changed = declare(grad_ops)
+        source_gradients = [grad_ops.gradient.get(source) for source in grad_ops.path.sources]
+        graph.targets |= dict.fromkeys([*grad_ops.path.targets, *(g for g in source_gradients if g is not None and g.writers)])
+        return has_changed
 
 
 def declare(grad_ops: GradOps) -> bool:
@@ -36,13 +36,13 @@ def declare(grad_ops: GradOps) -> bool:
     graph = grad_ops.adjoints.graph
     op: Op | None = grad_ops.first or graph.ops.first
     # By ``grad_of`` alone: a gradient has the type of its value, so nothing is inferred.
-    changed = any([declare(grad_ops.inner[inner]) for member in grad_ops.ops for inner in member.graphs.values()])
+    has_changed = any([declare(grad_ops.inner[inner]) for member in grad_ops.ops for inner in member.graphs.values()])
     while op is not None:
         for values in op.outputs.values():
             for value in values:
                 of = value.grad_of
                 if value.shape is None and of is not None and of.shape is not None:
                     graph.set_type(value, of.shape, of.dtype)
-                    changed = True
+                    has_changed = True
         op = op.next
-    return changed
+    return has_changed

@@ -60,9 +60,9 @@ def _tape_of_loop(forward: Op, op: Op) -> Value:
     end = _next(start)
     around.add_op("create_tape", {}, {"Out": [start]}, before=forward, role=BACKWARD)
     start_value = _like(body, start, start.name, is_input=True)
-    pushed = _next(start_value)
-    _push(body, start_value, pushed, inner)
-    insert_carried(forward, [start], [start_value], [pushed], [end])
+    next_tape = _next(start_value)
+    _push(body, start_value, next_tape, inner)
+    insert_carried(forward, [start], [start_value], [next_tape], [end])
     return end
 
 
@@ -72,10 +72,10 @@ def _tape_of_branches(forward: Op, op: Op) -> Value:
     end = _tape(forward.graph, forward)
     for graph, inner in zip(forward.graphs.values(), op.graphs.values(), strict=True):
         start = _tape(graph, forward)
-        pushed = _next(start)
+        next_tape = _next(start)
         graph.add_op("create_tape", {}, {"Out": [start]}, role=BACKWARD)
-        _push(graph, start, pushed, inner)
-        ends.append([pushed])
+        _push(graph, start, next_tape, inner)
+        ends.append([next_tape])
     insert_results(forward, [end], ends)
     return end
 
@@ -107,39 +107,39 @@ def _pop(graph: Graph, tape: Value) -> Value:
     """Pop the residuals that the graph reads from the tape; return the rest of the tape."""
     residuals, rest = residual_inputs(graph), _next(tape)
     # What is popped takes the place of the inputs for residuals: the same values, now with a writer.
-    popped = list(_reads(graph)) or [graph.add_value(f"{tape.name}@MARK", (), "float32")]
+    values = list(_reads(graph)) or [graph.add_value(f"{tape.name}@MARK", (), "float32")]
     graph.inputs = [value for value in graph.inputs if value not in residuals]
     for value in residuals:
         value.given = False
-        if value not in popped:
+        if value not in values:
             graph.drop(value)
-    outputs = {"Out": [rest], "X": popped}
-    graph.add_op("pop_tape", {"Scopes": [tape]}, outputs, {"count": len(popped)}, before=graph.ops.first, role=BACKWARD)
+    outputs = {"Out": [rest], "X": values}
+    graph.add_op("pop_tape", {"Scopes": [tape]}, outputs, {"count": len(values)}, before=graph.ops.first, role=BACKWARD)
     return rest
 
 
 def _loop(op: Op, tape: Value) -> None:
     """A loop that pops the residuals of each iteration, the last one first, and sums the gradients of operands."""
     graph, (inner,) = op.graph, op.graphs.values()
-    carried, inputs = len(op.inputs[f"Out{GRAD}"]), list(op.inputs.get("X", ()))
+    carried_total, inputs = len(op.inputs[f"Out{GRAD}"]), list(op.inputs.get("X", ()))
     count = len(inputs)
-    summed = inputs[: len(results_of(op)) - carried]
+    sum_operands = inputs[: len(results_of(op)) - carried_total]
     outs = _not_empty(graph, results_of(op), inner.results)
     condition = _condition(graph, tape, op)
-    totals = [_zeros(graph, value, op) for value in summed]
+    totals = [_zeros(graph, value, op) for value in sum_operands]
     # It is no longer the graph of the program's block: ``schedule`` gives it a block of its own.
     inner.block = None
-    cotangents, constants = inner.inputs[count : count + carried], inner.inputs[:count]
+    cotangents, constants = inner.inputs[count : count + carried_total], inner.inputs[:count]
     top, holds = _like(inner, tape, tape.name, is_input=True), _like(inner, condition, condition.name, is_input=True)
     rest = _pop(inner, top)
-    sums = [_like(inner, value, f"{value.name}@SUM", is_input=True) for value in summed]
-    terms = [_added(inner, a, b) for a, b in zip(sums, inner.results[carried:], strict=True)]
+    sums = [_like(inner, value, f"{value.name}@SUM", is_input=True) for value in sum_operands]
+    terms = [_added(inner, a, b) for a, b in zip(sums, inner.results[carried_total:], strict=True)]
     more = _next(holds)
     inner.add_op("tape_has_more", {"Scopes": [rest]}, {"Out": [more]}, role=op.role)
     # Carried, in this order: the tape, the cotangents, the running sums, the condition. Loop-invariant operands follow. The tape is empty
     # when all iterations of the forward loop were popped, so it stands in for the trip count.
     inner.inputs = [top, *cotangents, *sums, holds, *constants]
-    inner.results = [rest, *inner.results[:carried], *terms, more]
+    inner.results = [rest, *inner.results[:carried_total], *terms, more]
     reads = [tape, *op.inputs[f"Out{GRAD}"], *totals, condition, *inputs]
     writes = [_like(graph, tape, tape.name) if tape.given else _next(tape), *outs, _next(condition)]
     _replace(op, definition_of(op).ordinary, {"X": reads, "Condition": [condition]}, {"Out": writes}, {"sub_block": inner})
@@ -233,9 +233,9 @@ def expand_all(graph: Graph) -> bool:
 
 def _expand_one(op: Op) -> bool:
     """Expand an operator, if it is a gradient, and everything in its nested graphs."""
-    changed = any([expand_all(graph) for graph in op.graphs.values()])
+    has_changed = any([expand_all(graph) for graph in op.graphs.values()])
     if not is_grad_op(op):
-        return changed
+        return has_changed
     if op.graphs:
         expand_region(op)
     else:

@@ -64,14 +64,14 @@ class FindOpPath(Pass):
     def apply(self, graph: Graph) -> bool:
         targets = tuple(map(graph.value, self.targets))
         # All versions of a name: what the user excludes is a variable of the program, not one of its values.
-        blocked = {v for subgraph in graph.tree() for name in self.no_grad for v in subgraph.versions(name)}
+        barriers = {v for subgraph in graph.tree() for name in self.no_grad for v in subgraph.versions(name)}
         starts = (
             [source_value(graph, name) for name in self.inputs]
             if self.inputs
             else [v for v in graph.inputs if not v.stop_gradient and v.dtype in FLOATS]
         )
-        sources = tuple(v for v in starts if v not in blocked and v.dtype in FLOATS)
-        varied = Varied(frozenset(sources), frozenset(blocked)).solve(graph)
+        sources = tuple(v for v in starts if v not in barriers and v.dtype in FLOATS)
+        varied = Varied(frozenset(sources), frozenset(barriers)).solve(graph)
         path = _path(graph, varied, Useful(varied, targets).solve(graph), targets)
         graph.analyses[OpPath] = replace(path, sources=sources)
         return False

@@ -36,20 +36,20 @@ from graphad.types import TENSOR
 
 def keep_shapes_only(op: Op) -> bool:
     """Do so for the graphs nested in a gradient operator; return whether anything changed."""
-    changed = False
+    has_changed = False
     for inner in op.graphs.values():
         for value, residual in residual_inputs(inner).items():
             if value.kind != TENSOR or not _read_for_shape(value):
                 continue
-            changed = True
+            has_changed = True
             # A shape known before the run needs no residual; an unknown one is kept as a placeholder of each run.
             if value.shape is None or -1 in value.shape:
                 _keep_shape(inner, value, residual)
             else:
                 _pass_in_shape(op, inner, value)
-    for forward in forward_op(op).graphs.values() if changed else ():
+    for forward in forward_op(op).graphs.values() if has_changed else ():
         drop_unread_residuals(forward)
-    return changed
+    return has_changed
 
 
 def _read_for_shape(value: Value) -> bool:
@@ -78,11 +78,11 @@ def _pass_in_shape(op: Op, inner: Graph, value: Value) -> None:
     attrs = {"shape": list(value.shape or ()), "dtype": value.dtype}
     graph.add_op("stand_in", {}, {"Out": [result]}, attrs, before=op, role=op.role, forward=op.forward)
     for subgraph in op.graphs.values():
-        own = subgraph.add_input(subgraph.values.fresh(value.name), value.shape, value.dtype)
+        argument = subgraph.add_input(subgraph.values.fresh(value.name), value.shape, value.dtype)
         subgraph.inputs.pop()
         if subgraph is inner:  # the operand keeps the name; the new input, which is unread, takes its place among the residuals
-            subgraph.inputs[subgraph.inputs.index(value)] = own
-        subgraph.inputs.insert(len(inputs), value if subgraph is inner else own)
+            subgraph.inputs[subgraph.inputs.index(value)] = argument
+        subgraph.inputs.insert(len(inputs), value if subgraph is inner else argument)
     graph.set_inputs(op, "X", [*inputs, result])
 
 
@@ -106,22 +106,22 @@ def prune(grad_ops: GradOps) -> bool:
     graph, active = grad_ops.adjoints.graph, grad_ops.path.active
     # The operators are in the order in which cotangents flow. What a removed one would have written has no writer when its readers are
     # looked at, so one visit finds all that have nothing left to do.
-    survivors, narrow, fill, changed = [], [], [], False
+    survivors, narrow, fill, has_changed = [], [], [], False
     for op in grad_ops.ops:
-        written, missing = _gradients_read(op, active)
-        needed, useless = _gradients_written(op, active)
+        written_count, missing_count = _gradients_read(op, active)
+        needed_count, useless = _gradients_written(op, active)
         # A gradient operator without cotangents would compute zeros, and one without active results is trivially dead.
-        if needed == 0 or (missing and not written):
+        if needed_count == 0 or (missing_count and not written_count):
             _remove(graph, op)
             continue
         survivors.append(op)
         if useless:
             narrow.append(op)
-        if missing:
+        if missing_count:
             fill.append(op)
         for inner in op.graphs.values():
-            changed |= prune(grad_ops.inner[inner])
-    changed |= len(survivors) < len(grad_ops.ops) or bool(narrow or fill)
+            has_changed |= prune(grad_ops.inner[inner])
+    has_changed |= len(survivors) < len(grad_ops.ops) or bool(narrow or fill)
     grad_ops.ops = survivors
     # After all removals: an output is narrowed by what is active, and zeros are filled only for survivors.
     for op in narrow:
@@ -130,8 +130,8 @@ def prune(grad_ops: GradOps) -> bool:
         _fill(grad_ops, op)
     for op in survivors:
         if op.graphs:
-            changed |= _tidy(graph, op, grad_ops)
-    return changed
+            has_changed |= _tidy(graph, op, grad_ops)
+    return has_changed
 
 
 def _remove(graph: Graph, op: Op) -> None:
@@ -144,15 +144,15 @@ def _remove(graph: Graph, op: Op) -> None:
 
 def _gradients_read(op: Op, active: frozenset[Value]) -> tuple[int, int]:
     """How many of the gradients that the operator reads are written, and how many are not, or will not be in the end."""
-    written = missing = 0
+    written_count = missing_count = 0
     for slot, _ in ((f"Out{GRAD}", ""),) if op.graphs else _gradient_definition(op).cotangents:
         for value in op.inputs.get(slot, ()):
             # A gradient of a value that is not active has a writer only until that is pruned.
             if value.given or (value.writers and value.grad_of in active):
-                written += 1
+                written_count += 1
             else:
-                missing += 1
-    return written, missing
+                missing_count += 1
+    return written_count, missing_count
 
 
 def _cotangents(op: Op) -> tuple[str, ...]:
@@ -162,14 +162,14 @@ def _cotangents(op: Op) -> tuple[str, ...]:
 
 def _gradients_written(op: Op, active: frozenset[Value]) -> tuple[int, int]:
     """How many of the gradients that the operator writes are of active values, and how many are not."""
-    needed = useless = 0
+    needed_count = useless = 0
     for values in op.outputs.values():
         for value in values:
             if value.grad_of in active:
-                needed += 1
+                needed_count += 1
             else:
                 useless += 1
-    return needed, useless
+    return needed_count, useless
 
 
 def _narrow(graph: Graph, op: Op, active: frozenset[Value]) -> None:
@@ -202,12 +202,12 @@ def _rules(op: Op) -> list[GradRule]:
 
 def _fill(grad_ops: GradOps, op: Op) -> None:
     """Fill in zeros for gradients that the operator reads and that have no writer. An optional slot is left out instead."""
-    missing = [slot for slot in _cotangents(op) if not all(v.writers or v.given for v in op.inputs.get(slot, ()))]
-    for slot in missing:
+    slots = [slot for slot in _cotangents(op) if not all(v.writers or v.given for v in op.inputs.get(slot, ()))]
+    for slot in slots:
         values = op.inputs[slot]
         # An optional cotangent is taken for zero by the rule itself, which is cheaper than an array of zeros.
-        unread = not op.graphs and all(slot in rule.optional or slot not in rule.reads for rule in _rules(op))
-        if unread and not any(v.writers or v.given for v in values):
+        is_optional = not op.graphs and all(slot in rule.optional or slot not in rule.reads for rule in _rules(op))
+        if is_optional and not any(v.writers or v.given for v in values):
             grad_ops.adjoints.graph.set_inputs(op, slot, ())
             continue
         for value in values:
@@ -234,25 +234,25 @@ def _zero(adjoints: Adjoints, gradient: Value, before: Op | None) -> None:
 
 def _tidy(graph: Graph, op: Op, grad_ops: GradOps) -> bool:
     """Fill in zeros that nested graphs return, and drop their unused inputs."""
-    graphs, changed = list(op.graphs.values()), False
+    graphs, has_changed = list(op.graphs.values()), False
     for inner in graphs:
         adjoints = grad_ops.inner[inner].adjoints
         for value in dict.fromkeys(inner.results):
             if not value.writers and not value.given:
                 _zero(adjoints, value, None)
-                changed = True
-    changed |= _drop_unread(graph, op, graphs)
-    return keep_shapes_only(op) or changed
+                has_changed = True
+    has_changed |= _drop_unread(graph, op, graphs)
+    return keep_shapes_only(op) or has_changed
 
 
 def _drop_unread(graph: Graph, op: Op, graphs: list[Graph]) -> bool:
     """Drop unused arguments and residuals. Operands whose gradients are summed over iterations stay: their zeros are made like them."""
     inputs = op.inputs.get("X", ())
-    dropped = [i for i in range(added_count(op), len(inputs)) if not any(is_read(inner.inputs[i]) for inner in graphs)]
+    places = [i for i in range(added_count(op), len(inputs)) if not any(is_read(inner.inputs[i]) for inner in graphs)]
     for inner in graphs:
-        for value in [inner.inputs[i] for i in dropped]:
+        for value in [inner.inputs[i] for i in places]:
             inner.drop(value)
-    if dropped:
-        graph.set_inputs(op, "X", [value for i, value in enumerate(inputs) if i not in dropped])
-    unread = [drop_unread_residuals(forward) for forward in forward_op(op).graphs.values()]
-    return bool(dropped) or any(unread)
+    if places:
+        graph.set_inputs(op, "X", [value for i, value in enumerate(inputs) if i not in places])
+    has_dropped = [drop_unread_residuals(forward) for forward in forward_op(op).graphs.values()]
+    return bool(places) or any(has_dropped)

@@ -37,9 +37,9 @@ class CanonicalOrder(Pass):
         changed_ops = cursor.changed_ops()
         ops = [op for subgraph in graph.tree() for op in subgraph.ops] if changed_ops is None else _with_readers(changed_ops)
         order = _Order()
-        changed = any([order.put(op) for op in ops if is_commutative(op.type)])
+        has_changed = any([order.put(op) for op in ops if is_commutative(op.type)])
         cursor.catch_up()
-        return changed
+        return has_changed
 
 
 def is_commutative(op_type: str) -> bool:

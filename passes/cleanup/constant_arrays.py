@@ -45,8 +45,8 @@ def constant_for(array: Array, shape: tuple[int, ...]) -> tuple[str, dict[str, o
     >>> constant_for(np.array([1, 2]), (2,))
     ('assign_value', {'shape': [2], 'dtype': 'int64', 'int64_values': [1, 2]})
     """
-    filled = _filled(array, shape)
-    return filled or (_listed(array) if array.size and array.shape == shape else None)
+    fill = _filled(array, shape)
+    return fill or (_listed(array) if array.size and array.shape == shape else None)
 
 
 def _filled(array: Array, shape: tuple[int, ...]) -> tuple[str, dict[str, object]] | None:
@@ -75,10 +75,12 @@ def _listed(array: Array) -> tuple[str, dict[str, Any]] | None:
 def _checked(op_type: str, attrs: Mapping[str, object], array: Array) -> tuple[str, dict[str, object]] | None:
     """The operator if it makes exactly the array: the same bits, but for those that tell one nan from another."""
     try:
-        again = lookup(op_type).run({}, attrs, ("Out",))["Out"][0]
+        result = lookup(op_type).run({}, attrs, ("Out",))["Out"][0]
     except Exception:
         return None
-    same = again.dtype == array.dtype and again.shape == array.shape and np.array_equal(again, array, equal_nan=array.dtype.kind == "f")
-    if same and array.dtype.kind == "f":
-        same = bool(np.all(np.isnan(array) | (np.signbit(again) == np.signbit(array))))
-    return (op_type, dict(attrs)) if same else None
+    is_same = (
+        result.dtype == array.dtype and result.shape == array.shape and np.array_equal(result, array, equal_nan=array.dtype.kind == "f")
+    )
+    if is_same and array.dtype.kind == "f":
+        is_same = bool(np.all(np.isnan(array) | (np.signbit(result) == np.signbit(array))))
+    return (op_type, dict(attrs)) if is_same else None

@@ -78,9 +78,9 @@ class Fold(Rule):
         return constant is not None and constant[0] == "fill_constant" and _replaced(op, {value: constant})
 
     def _folded_by_shape(self, op: Op, definition: OpDef) -> bool:
-        values, (result, *others) = list(op.reads()), list(op.writes())
+        values, (result, *rest) = list(op.reads()), list(op.writes())
         if (
-            others
+            rest
             or not takes_required(definition, op.inputs)
             or any(v.kind != TENSOR or v.type is None or -1 in v.type.shape for v in values)
         ):
@@ -108,15 +108,15 @@ class Fold(Rule):
     def _computed(self, op: Op, definition: OpDef) -> dict[Value, tuple[str, dict[str, object]]] | None:
         """The constants that an operator's outputs are, None if one cannot be written as such."""
         # An output that is unused need not be a constant that can be written down.
-        requested = {
+        places = {
             value: (slot, i)
             for slot, values in op.outputs.items()
             for i, value in enumerate(values)
             if bool(value.readers) or value.graph.is_observed(value)
         }
-        if any(value.kind != TENSOR for value in requested):
+        if any(value.kind != TENSOR for value in places):
             return None
-        counts = [element_count(value.shape) for value in op.reads()] + _written_counts(op, definition, requested)
+        counts = [element_count(value.shape) for value in op.reads()] + _written_counts(op, definition, places)
         # Too large to run: but if all inputs are filled with one number each and the operator gives equal elements for equal ones, one
         # element says it.
         small = any(count is None or count > self.limit for count in counts)
@@ -125,7 +125,7 @@ class Fold(Rule):
         outputs = _run(op, definition, small)
         if outputs is None:
             return None
-        constants = {value: _constant(outputs[slot][i], value, small) for value, (slot, i) in requested.items()}
+        constants = {value: _constant(outputs[slot][i], value, small) for value, (slot, i) in places.items()}
         return None if None in constants.values() else constants  # type: ignore[return-value]
 
 
@@ -133,16 +133,16 @@ def _written_counts(op: Op, definition: OpDef, requested: Mapping[Value, tuple[s
     """How many elements outputs will have; None where that is not known."""
     if op.type == "range":
         return [_range_length(op)]
-    declared = [element_count(value.shape) for value in requested]
-    if None not in declared:
-        return declared
+    declared_counts = [element_count(value.shape) for value in requested]
+    if None not in declared_counts:
+        return declared_counts
     try:
         counts = definition.infer_types(
             {slot: [value.type for value in values if value.type] for slot, values in op.inputs.items()}, op.attrs
         )
         return [element_count(counts[slot][i].shape) for slot, i in requested.values()]
     except Exception:
-        return declared
+        return declared_counts
 
 
 def _range_length(op: Op) -> int | None:

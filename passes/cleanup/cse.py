@@ -68,13 +68,13 @@ class Captures:
 
     def around(self, ops: Iterable[Op]) -> list[Op]:
         """The operators that others are nested in, the innermost first."""
-        found: dict[Op, None] = {}
+        owners: dict[Op, None] = {}
         for op in ops:
             owner = self.owners.get(op.graph)
-            while owner is not None and owner not in found:
-                found[owner] = None
+            while owner is not None and owner not in owners:
+                owners[owner] = None
                 owner = self.owners.get(owner.graph)
-        return list(found)
+        return list(owners)
 
     def has(self, value: Value, graph: Graph) -> bool:
         """Whether a graph captures a value of a graph around it."""
@@ -134,12 +134,12 @@ class Cse(Pass):
         # decide.
         search = _Search(graph, tables[graph], in_order=changed_ops is None)
         with nullcontext() if graph.journal.watcher else graph.wide.deferred():
-            changed = search.merge(_all(graph) if changed_ops is None else _with_nested(changed_ops))
+            has_changed = search.merge(_all(graph) if changed_ops is None else _with_nested(changed_ops))
             # A merge makes readers equal that were not: to a fixpoint, each round over what the last one touched.
-            while again := cursor.changed_ops():
+            while new_changes := cursor.changed_ops():
                 search.in_order = False
-                changed |= search.merge(_with_nested([*again, *search.captures.around(again)]))
-        return changed
+                has_changed |= search.merge(_with_nested([*new_changes, *search.captures.around(new_changes)]))
+        return has_changed
 
 
 def _all(graph: Graph) -> Iterator[Op]:
@@ -166,27 +166,27 @@ class _Search:
 
     def merge(self, ops: Iterable[Op]) -> bool:
         """Merge operators with those known; return whether any was."""
-        changed = False
+        has_changed = False
         for op in ops:
             if in_graph(op) and comparable(op):
                 op.graph.wide.settle(op)
-                changed |= self._look_up(op)
-        return changed
+                has_changed |= self._look_up(op)
+        return has_changed
 
     def _look_up(self, op: Op) -> bool:
-        nested = op.graph is not self.root
+        is_nested = op.graph is not self.root
         # Hash-consing: operators with one key compute the same (J. Cocke, "Global common subexpression elimination", 1970). Captured
         # values count as what they are equal to outside, so equal operators at different depths have one key.
-        key = key_of(op, self.captures.origin if nested else None)
-        known = self.table.setdefault(op.graph, {})
-        first = known.get(key)
+        key = key_of(op, self.captures.origin if is_nested else None)
+        table = self.table.setdefault(op.graph, {})
+        first = table.get(key)
         if first is not None and first is not op and self._valid(first, key):
             if not self.in_order and self._precedes(op, first):
                 op, first = first, op
-                known[key] = first
+                table[key] = first
             return _merged(op, first)
-        known[key] = op
-        return nested and self._look_around(op, key)
+        table[key] = op
+        return is_nested and self._look_around(op, key)
 
     def _valid(self, op: Op, key: Key) -> bool:
         op.graph.wide.settle(op)

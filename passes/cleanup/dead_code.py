@@ -152,13 +152,15 @@ class Needed:
 
     def _kept(self, op: Op) -> tuple[list[int], list[int]]:
         """The places of the operands and of the results that stay."""
-        inputs, written = range(len(operands(op))), range(len(results_of(op)))
+        inputs, result_places = range(len(operands(op))), range(len(results_of(op)))
         if op in self.frozen:
-            return [*inputs], [*written]
-        results = [i for i in written if results_of(op)[i] in self.values]
-        carried = written if is_forward_loop(op) else ()
+            return [*inputs], [*result_places]
+        results = [i for i in result_places if results_of(op)[i] in self.values]
+        carried_places = result_places if is_forward_loop(op) else ()
         # A carried operand goes with its result, a captured one with the last reader in any of the graphs.
-        reads = [i for i in inputs if (i in results if i in carried else any(g.inputs[i] in self.values for g in op.graphs.values()))]
+        reads = [
+            i for i in inputs if (i in results if i in carried_places else any(g.inputs[i] in self.values for g in op.graphs.values()))
+        ]
         return reads, results
 
     def trim(self) -> None:
@@ -176,7 +178,7 @@ class Needed:
             self._trim_slots(op, reads, results)
 
     def _trim_slots(self, op: Op, reads: list[int], results: list[int]) -> None:
-        definition, inputs, written = definition_of(op), operands(op), results_of(op)
+        definition, inputs, all_results = definition_of(op), operands(op), results_of(op)
         for graph in op.graphs.values():
             stays = {graph.inputs[i] for i in reads}
             for value in [v for v in graph.inputs[: len(inputs)] if v not in stays] if len(reads) < len(inputs) else ():
@@ -184,8 +186,8 @@ class Needed:
             drop_residuals(graph, self._spare_residuals(graph))
         if len(reads) < len(inputs):
             op.graph.set_inputs(op, definition.operands, [inputs[i] for i in reads])
-        if len(results) < len(written):
-            op.graph.set_outputs(op, definition.results, [written[i] for i in results])
+        if len(results) < len(all_results):
+            op.graph.set_outputs(op, definition.results, [all_results[i] for i in results])
 
 
 def without_dead_values(op: Op) -> bool:
@@ -221,22 +223,22 @@ class DeadCode(Pass):
     keep: tuple[str, ...] = ()
 
     def apply(self, graph: Graph) -> bool:
-        requested = self._request(graph)
+        has_new_targets = self._request(graph)
         cursor = ChangeCursor(self, graph)
         changed_ops = cursor.changed_ops()
-        pending = list(graph.ops) if requested or changed_ops is None else _outermost(graph, changed_ops)
-        changed = _swept(pending)
+        stack = list(graph.ops) if has_new_targets or changed_ops is None else _outermost(graph, changed_ops)
+        has_changed = _swept(stack)
         cursor.catch_up()
-        return changed or requested
+        return has_changed or has_new_targets
 
     def _request(self, graph: Graph) -> bool:
         """Make ``keep`` the targets; return whether they were others."""
         if not self.keep or graph.parent is not None:
             return False
-        requested: dict[Value, None] = dict.fromkeys(graph.given(name) for name in self.keep)
-        if requested == graph.targets or not graph.allows("keep"):
+        targets: dict[Value, None] = dict.fromkeys(graph.given(name) for name in self.keep)
+        if targets == graph.targets or not graph.allows("keep"):
             return False
-        graph.targets = requested
+        graph.targets = targets
         graph.journal.requested = self.keep
         graph.journal.edits += 1
         return True
@@ -259,7 +261,7 @@ def _outermost(graph: Graph, changed_ops: list[Op]) -> list[Op]:
 
 def _swept(pending: list[Op]) -> bool:
     """Go through operators from the last on, and through those that may die with them; return whether anything went."""
-    changed = False
+    has_changed = False
     uses = _Uses()
     while pending:
         op = pending.pop()
@@ -268,9 +270,9 @@ def _swept(pending: list[Op]) -> bool:
             continue
         writers = [value.writers[0] for values in op.inputs.values() for value in values if value.writers]
         if in_graph(op) and _shrunk(op):
-            changed = True
+            has_changed = True
             pending += writers
-    return changed
+    return has_changed
 
 
 class _Uses:

@@ -35,11 +35,13 @@ def frozen_attrs(definition: OpDef, attrs: Any) -> Hashable:
     if not attrs:
         return ()
     # ``memory`` belongs to the definition: a table by type would outlive a plugin's operator that is registered again.
-    known = definition.memory.get(frozen)
-    if known is None:
-        known = definition.memory[frozen] = {name: frozen(attr.default) for name, attr in definition.attrs.items()}
+    defaults = definition.memory.get(frozen)
+    if defaults is None:
+        defaults = definition.memory[frozen] = {name: frozen(attr.default) for name, attr in definition.attrs.items()}
     items = [(name, frozen(value)) for name, value in attrs.items()]
-    return tuple(sorted((name, value) for name, value in items if known.get(name) != value)) if len(items) > 1 else _other(items, known)
+    return (
+        tuple(sorted((name, value) for name, value in items if defaults.get(name) != value)) if len(items) > 1 else _other(items, defaults)
+    )
 
 
 def _other(items: list[tuple[str, Hashable]], known: dict[str, Hashable]) -> Hashable:

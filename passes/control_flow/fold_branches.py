@@ -60,8 +60,8 @@ class SelectInput(_Choice):
     types = frozenset(("select_input",))
 
     def rewrite(self, op: Op) -> bool:
-        which = self.number(op, "Mask")
-        return which is not None and 0 <= which < len(op.inputs["X"]) and self.put(op, op.inputs["X"][which])
+        number = self.number(op, "Mask")
+        return number is not None and 0 <= number < len(op.inputs["X"]) and self.put(op, op.inputs["X"][number])
 
 
 class SelectOutput(_Choice):
@@ -71,20 +71,20 @@ class SelectOutput(_Choice):
     types = frozenset(("select_output",))
 
     def rewrite(self, op: Op) -> bool:
-        which, x, outs = self.number(op, "Mask"), op.input("X"), op.outputs["Out"]
-        if which is None or not 0 <= which < len(outs) or (outs[which].stop_gradient and not x.stop_gradient):
+        number, x, outs = self.number(op, "Mask"), op.input("X"), op.outputs["Out"]
+        if number is None or not 0 <= number < len(outs) or (outs[number].stop_gradient and not x.stop_gradient):
             return False
         graph = op.graph
         if not graph.allows(self.name, op):
             return False
         # The gradient of ``select_input``: what was not selected has a gradient of zeros.
         for i, (out, like) in enumerate(zip(outs, op.inputs["Like"], strict=True)):
-            if i != which:
+            if i != number:
                 zeros = graph.add_version(graph.values.fresh(out.name), out.shape, out.dtype)
                 zeros.kind = out.kind
                 graph.add_op("fill_zeros_like", {"X": [like]}, {"Out": [zeros]}, before=op, role=op.role, forward=op.forward)
                 graph.substitute(out, zeros)
-        graph.substitute(outs[which], x)
+        graph.substitute(outs[number], x)
         return True
 
 
@@ -284,12 +284,12 @@ class _SameResults(Rule):
 
 def _passed_through(op: Op) -> list[tuple[int, Value]]:
     inputs, pairs = operands(op), []
-    first, other = op.graphs.values()
+    first, second = op.graphs.values()
     place = {value: i for i, value in enumerate(first.inputs)}
-    for k, results in enumerate(zip(first.results, other.results, strict=True)):
+    for k, results in enumerate(zip(first.results, second.results, strict=True)):
         a, b = map(_copied, results)
         i = place.get(a)
-        if i is not None and other.inputs[i] is b:
+        if i is not None and second.inputs[i] is b:
             pairs.append((k, inputs[i]))
     return pairs
 

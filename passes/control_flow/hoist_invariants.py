@@ -43,28 +43,28 @@ class HoistInvariants(Pass):
 
 def _emptied(op: Op, body: Graph, certain: set[Value]) -> bool:
     """Move what is invariant in front of a loop: first what is in its body itself, then what that leaves in branches."""
-    changed = False
+    has_changed = False
     while True:
-        known = _unchanging(op, body)
-        changed |= _Hoist(op, body, certain, known).run()
+        invariants = _unchanging(op, body)
+        has_changed |= _Hoist(op, body, certain, invariants).run()
         if not _out_of_branches(body, set(_unchanging(op, body)), certain):
-            return changed
-        changed = True
+            return has_changed
+        has_changed = True
 
 
 def _out_of_branches(graph: Graph, invariant: set[Value], certain: set[Value]) -> bool:
     """Move what is invariant out of the branches and nets of a loop's body, in front of them."""
-    changed = False
+    has_changed = False
     for op in list(graph.controls):
         call = CallLike.of(op)
         if is_grad_op(op) or not (BranchLike.of(op) or (call is not None and not call.is_fused)):
             continue
         for region in op.graphs.values():
-            known = {inner: value for inner, value in zip(region.inputs, operands(op), strict=False) if value in invariant}
-            if known:
-                changed |= _out_of_branches(region, set(known), certain)
-                changed |= _Hoist(op, region, certain, known).run()
-    return changed
+            invariants = {inner: value for inner, value in zip(region.inputs, operands(op), strict=False) if value in invariant}
+            if invariants:
+                has_changed |= _out_of_branches(region, set(invariants), certain)
+                has_changed |= _Hoist(op, region, certain, invariants).run()
+    return has_changed
 
 
 @dataclass
@@ -107,8 +107,8 @@ class _Hoist:
         return bool(op.inputs) and may_run_early(op)
 
     def _constants_of(self, op: Op) -> Iterator[Op]:
-        missing = (self.constants[value] for value in op.reads() if value not in self.mapping.values)
-        yield from dict.fromkeys(missing)
+        constants = (self.constants[value] for value in op.reads() if value not in self.mapping.values)
+        yield from dict.fromkeys(constants)
 
     def _move(self, op: Op) -> None:
         """Put a copy of an operator in front of the loop."""
@@ -117,9 +117,9 @@ class _Hoist:
 
     def _pass_in(self, hoisted: list[Op]) -> None:
         """Let the operators left in the loop read the hoisted values, and remove the moved operators."""
-        going = set(hoisted)
+        removals = set(hoisted)
         results = [value for op in hoisted for value in op.writes()]
-        live = [v for v in results if self.body.is_observed(v) or any(reader not in going for reader in v.readers)]
+        live = [v for v in results if self.body.is_observed(v) or any(reader not in removals for reader in v.readers)]
         regions = list(self.op.graphs.values())
         inside = add_operands(self.op, [self.mapping.values[v] for v in live])
         for region, inner_values in zip(regions, inside, strict=True):
@@ -137,6 +137,6 @@ def _unchanging(op: Op, body: Graph) -> dict[Value, Value]:
     loop = LoopLike.of(op)
     assert loop is not None
     inputs, at = loop.operands, loop.carried_at
-    carried = () if loop.is_gradient else at
-    same = {body.inputs[i]: inputs[i] for i in carried if body.results[i] is body.inputs[i]}
-    return same | {body.inputs[i]: value for i, value in enumerate(inputs) if i not in at}
+    places = () if loop.is_gradient else at
+    arguments = {body.inputs[i]: inputs[i] for i in places if body.results[i] is body.inputs[i]}
+    return arguments | {body.inputs[i]: value for i, value in enumerate(inputs) if i not in at}

@@ -159,15 +159,15 @@ class _Outlining:
         self.ops = self.graph.ordered_ops()
         numbers: dict[object, int] = {}
         self.tokens = [numbers.setdefault(_kind(op), len(numbers)) if self._may_move(op) else _ALONE for op in self.ops]
-        changed, most, repeats = False, len(self.ops), Repeats(self.tokens)
+        has_changed, most, repeats = False, len(self.ops), Repeats(self.tokens)
         # Longest first. Where no stretch of a length can be outlined (its operators are wired differently each time), shorter ones are
         # tried, an eighth shorter at a time: all lengths would be quadratic.
         while (length := repeats.longest(most)) >= self.min_ops:
             any_cut = any([self._cut(places, length) for places in repeats.groups(length)])
-            changed |= any_cut
+            has_changed |= any_cut
             repeats = Repeats(self.tokens) if any_cut else repeats
             most = length if any_cut else length - max(1, length // 8)
-        return changed
+        return has_changed
 
     def _may_move(self, op: Op) -> bool:
         definition = op.definition
@@ -183,13 +183,13 @@ class _Outlining:
         stretch = self.tokens[start : start + length]
         if _ALONE in stretch:
             return False
-        repeated = period(stretch)
+        period_length = period(stretch)
         # A stretch that repeats itself, as layers of one kind do: outline the period, taken at its first occurrence.
-        if 2 * repeated <= length:
-            while start and self.tokens[start - 1] != _ALONE and self.tokens[start - 1] == self.tokens[start - 1 + repeated]:
+        if 2 * period_length <= length:
+            while start and self.tokens[start - 1] != _ALONE and self.tokens[start - 1] == self.tokens[start - 1 + period_length]:
                 start -= 1
             # The fewest whole periods that make a net of ``min_ops`` operators.
-            length = repeated * -(-self.min_ops // repeated)
+            length = period_length * -(-self.min_ops // period_length)
             places = list(_occurrences(self.tokens, self.tokens[start : start + length], start))
         return self._outline_alike([place for place in places if _ALONE not in self.tokens[place : place + length]], length)
 
@@ -200,15 +200,15 @@ class _Outlining:
             ops = self.ops[place : place + length]
             if _is_connected(ops):
                 alike.setdefault(_wiring(ops), []).append(place)
-        changed = False
-        for place in (place for same in alike.values() if len(same) > 1 for place in same):
+        has_changed = False
+        for place in (place for group in alike.values() if len(group) > 1 for place in group):
             ops = self.ops[place : place + length]
             if self.graph.allows("outline", *ops):
                 outline(ops)
                 # Outlined operators match nothing any more, and the numbers of those after them stay what they are.
                 self.tokens[place : place + length] = [_ALONE] * length
-                changed = True
-        return changed
+                has_changed = True
+        return has_changed
 
 
 def _occurrences(tokens: list[int], pattern: list[int], start: int) -> Iterator[int]:
@@ -244,11 +244,11 @@ def _wiring(ops: Sequence[Op]) -> Hashable:
 
 def _is_connected(ops: Sequence[Op]) -> bool:
     """Whether operators are connected by the values that they pass to each other."""
-    inside, seen, pending = set(ops), {ops[0]}, [ops[0]]
-    while pending:
-        op = pending.pop()
+    inside, members, stack = set(ops), {ops[0]}, [ops[0]]
+    while stack:
+        op = stack.pop()
         near = [*(w for v in op.reads() for w in v.writers), *(r for v in op.writes() for r in v.readers)]
-        fresh = [member for member in dict.fromkeys(near) if member in inside and member not in seen]
-        seen.update(fresh)
-        pending += fresh
-    return len(seen) == len(inside)
+        fresh = [member for member in dict.fromkeys(near) if member in inside and member not in members]
+        members.update(fresh)
+        stack += fresh
+    return len(members) == len(inside)

@@ -48,21 +48,21 @@ class UnrollWhile(Pass):
 
     def apply(self, graph: Graph) -> bool:
         stays: set[Op] = set()
-        changed = False
+        has_changed = False
         while self._round(graph, stays):
-            changed = True
-        return changed
+            has_changed = True
+        return has_changed
 
     def _round(self, graph: Graph, stays: set[Op]) -> bool:
         """Try every loop, the innermost first; return whether one was unrolled, so that more may be known of others."""
-        known, changed = KnownValues(graph), False
-        pending = [op for subgraph in graph.tree() for op in subgraph.controls if is_forward_loop(op) and op not in stays]
-        while pending:
-            op = pending.pop()
-            new_loops = self._unrolled(op, known, stays)
-            changed |= new_loops is not None
-            pending += new_loops or ()
-        return changed
+        known_values, has_changed = KnownValues(graph), False
+        stack = [op for subgraph in graph.tree() for op in subgraph.controls if is_forward_loop(op) and op not in stays]
+        while stack:
+            op = stack.pop()
+            new_loops = self._unrolled(op, known_values, stays)
+            has_changed |= new_loops is not None
+            stack += new_loops or ()
+        return has_changed
 
     def _unrolled(self, op: Op, known: KnownValues, stays: set[Op]) -> list[Op] | None:
         """The loops in what a loop has become, None if it stays as it is; ``stays`` gets a loop that does several iterations in one."""

@@ -174,10 +174,10 @@ def _written_out(
 
 
 def _between(op: Op, end: Op | None) -> Iterator[Op]:
-    following = op.next
-    while following is not None and following is not end:
-        yield following
-        following = following.next
+    op_between = op.next
+    while op_between is not None and op_between is not end:
+        yield op_between
+        op_between = op_between.next
 
 
 def _carrying(ops: Sequence[Op], varied: set[Value]) -> list[Op]:
@@ -265,8 +265,8 @@ def _is_symmetric(definition: OpDef) -> bool:
     if definition.symmetric:
         return True
     # The Jacobian of an elementwise operator of one input is diagonal, hence symmetric: vjp and jvp are one function.
-    required = [slot for slot in definition.inputs.values() if not slot.optional]
-    rule = (definition.grads or {}).get(required[0].name) if len(required) == 1 and not required[0].variadic else None
+    slots = [slot for slot in definition.inputs.values() if not slot.optional]
+    rule = (definition.grads or {}).get(slots[0].name) if len(slots) == 1 and not slots[0].variadic else None
     return definition.elementwise and rule is not None and len(rule.reads) > 1
 
 
@@ -304,10 +304,10 @@ def _passed_on(tangents: Tangents, op: Op, moving: Sequence[str]) -> Value | Non
     values = list(op.reads())
     carriers = [v for v in values if v in tangents.tangent]
     # Without a known type the operand could have been broadcast, and its tangent would lack an axis.
-    still = [v.shape for v in values if v not in tangents.tangent]
+    constant_shapes = [v.shape for v in values if v not in tangents.tangent]
     out = op.output("Out")
-    known = carriers[0].kind == out.kind and carriers[0].type is not None and not any(s is None or -1 in s for s in still)
-    return tangents.tangent[carriers[0]] if len(carriers) == 1 and known and carriers[0].type == out.type else None
+    is_known = carriers[0].kind == out.kind and carriers[0].type is not None and not any(s is None or -1 in s for s in constant_shapes)
+    return tangents.tangent[carriers[0]] if len(carriers) == 1 and is_known and carriers[0].type == out.type else None
 
 
 # -- bilinear and symmetric ----------------------------------------------------------------------
@@ -358,7 +358,7 @@ def _through_loop(jvp: Tangents, op: Op, path: OpPath) -> None:
     moving, first = path.carried[op], carried_count(op)
     inputs, outs = operands(op), results_of(op)
     starts = [jvp.of(inputs[k], op) for k in moving]
-    carried = [jvp.given(body.inputs[k]) for k in moving]
+    arguments = [jvp.given(body.inputs[k]) for k in moving]
     # Only then the body, which reads the tangents of its arguments.
     tangents = _pass_in(jvp, op, path, first)
     follow(jvp, path.inner[body])
@@ -366,7 +366,7 @@ def _through_loop(jvp: Tangents, op: Op, path: OpPath) -> None:
     values = [jvp.new(outs[k]) for k in moving]
     slot = definition_of(op).operands
     op.graph.set_inputs(op, slot, [*inputs, *tangents])
-    insert_carried(op, starts, carried, ends, values)
+    insert_carried(op, starts, arguments, ends, values)
     for k, tangent in zip(moving, values, strict=True):
         jvp.keep(outs[k], tangent)
 
@@ -394,12 +394,12 @@ def _pass_in(tangents: Tangents, op: Op, path: OpPath, first: int) -> list[Value
         if tangent is None or not any(graph.inputs[i] in path.inner[graph].active for graph in op.graphs.values()):
             continue
         # Operands that are one value have one tangent, which is passed in once.
-        again = first_with.setdefault(tangent, i)
+        first_place = first_with.setdefault(tangent, i)
         for graph in op.graphs.values():
-            if again == i:
+            if first_place == i:
                 graph.inputs = [*graph.inputs, tangents.given(graph.inputs[i])]
             else:
-                tangents.tangent[graph.inputs[i]] = tangents.tangent[graph.inputs[again]]
+                tangents.tangent[graph.inputs[i]] = tangents.tangent[graph.inputs[first_place]]
     return list(first_with)
 
 
@@ -487,8 +487,8 @@ def _needs(op: Op, value: Value) -> bool:
 
 
 def _named_start(graph: Graph, value: Value, name: str) -> Value:
-    declared = graph.block is not None and graph.block.has_var_recursive(name)
-    start = graph.given(name) if declared or name in graph.values.by_name else graph.add_input(name, value.shape, value.dtype)
+    is_declared = graph.block is not None and graph.block.has_var_recursive(name)
+    start = graph.given(name) if is_declared or name in graph.values.by_name else graph.add_input(name, value.shape, value.dtype)
     check_start(value, start)
     return start
 
@@ -508,8 +508,8 @@ def _ask_for(graph: Graph, tangents: Tangents, target: Value) -> None:
     """Make the tangent of a target, under a name of its own, a target as well."""
     tangent = tangents.of(target, None)
     if tangent.given or tangent.persistable or tangent in graph.targets or tangent.name != f"{target.name}{TANGENT}":
-        named = tangents.new(target)
-        graph.add_op("assign", {"X": [tangent]}, {"Out": [named]}, forward=target.writer)
-        tangent = named
+        result = tangents.new(target)
+        graph.add_op("assign", {"X": [tangent]}, {"Out": [result]}, forward=target.writer)
+        tangent = result
     tangents.tangent[target] = tangent
     graph.targets |= {target: None, tangent: None}

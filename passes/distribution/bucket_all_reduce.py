@@ -49,18 +49,18 @@ class BucketAllReduce(Pass):
             raise InvalidValue(f"a bucket has 1 byte at least, not bytes={self.bytes}")
 
     def apply(self, graph: Graph) -> bool:
-        changed = False
+        has_changed = False
         for bucket in list(buckets(graph, self.bytes)):
             if len(bucket) > 1 and graph.allows("bucket", *bucket):
                 _reduce_together(graph, bucket)
-                changed = True
-        return changed
+                has_changed = True
+        return has_changed
 
 
 def size_of(value: Value) -> int:
     """The bytes of a value; -1 if its extents are not known."""
-    known = value.shape is not None and -1 not in value.shape and value.dtype is not None
-    return prod(value.shape or ()) * np.dtype(value.dtype).itemsize if known else -1
+    is_known = value.shape is not None and -1 not in value.shape and value.dtype is not None
+    return prod(value.shape or ()) * np.dtype(value.dtype).itemsize if is_known else -1
 
 
 def buckets(graph: Graph, most: int) -> Iterator[list[Op]]:
@@ -72,13 +72,13 @@ def buckets(graph: Graph, most: int) -> Iterator[list[Op]]:
         # An all-reduce that needs a result of the bucket cannot be in it; the bucket is closed before.
         depends = any(value in needs for value in op.reads())
         if op.type == TYPE:
-            own = size_of(op.input("X"))
-            if bucket and (depends or own < 0 or size + own > most or _kind(op) != _kind(bucket[0])):
+            op_size = size_of(op.input("X"))
+            if bucket and (depends or op_size < 0 or size + op_size > most or _kind(op) != _kind(bucket[0])):
                 yield bucket
                 bucket, needs, size, depends = [], set(), 0, False
-            if own >= 0:
+            if op_size >= 0:
                 bucket.append(op)
-                size += own
+                size += op_size
                 needs.update(op.writes())
         elif depends:
             needs.update(op.writes())

@@ -83,7 +83,7 @@ class DataParallel(Pass):
         starts, parameter_gradients = seeds(graph, data, self.loss), gradients(graph)
         if not parameter_gradients:
             raise Refused("no parameter has a gradient: build the backward before data-parallel")
-        requested = self._requested(graph, data)
+        requested_kinds = self._requested(graph, data)
         self._check_requested(graph, data, {*parameter_gradients, *(seed.op.output("Out") for seed in starts)})
         if self.ranks == 1 or not graph.allows("share out", *(seed.op for seed in starts)):
             return False
@@ -95,7 +95,7 @@ class DataParallel(Pass):
             _begin(seed, share)
         for value in parameter_gradients:
             self._reduce(graph, value)
-        for value, kind in requested.items():
+        for value, kind in requested_kinds.items():
             part, _ = own_part(value)
             # The rank goes on with what it has computed of its part; only who requested the value sees that of the whole batch.
             readers = list(value.readers)
@@ -140,9 +140,9 @@ def _begin(seed: Seed, share: Share) -> None:
     value = seed.op.output("Out")
     readers = list(value.readers)
     build = Builder(seed.op.graph, value.name, before=seed.op.next, role=BACKWARD, forward=seed.op)
-    scaled = share.of(build, build.symbol(value)).value
+    share_value = share.of(build, build.symbol(value)).value
     for op in readers:
-        read_instead(op, value, scaled)
+        read_instead(op, value, share_value)
 
 
 __all__ = ["DataParallel"]

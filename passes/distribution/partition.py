@@ -77,11 +77,11 @@ class Partition(Pass):
         return ProcessMesh.parse(self.mesh).size if self.mesh else 1
 
     def apply(self, graph: Graph) -> bool:
-        for op in (op for each in graph.tree() for op in each.ops if op.definition is not None and op.definition.ordered):
+        for op in (op for subgraph in graph.tree() for op in subgraph.ops if op.definition is not None and op.definition.ordered):
             raise Refused(located(f"{op!r} is a collective already: partition takes the program of one process", op.source))
-        for op in (op for each in graph.tree() for op in each.ops if op.type == ANNOTATION):
-            other = self.mesh and str(ProcessMesh.parse(op.attrs["mesh"])) != str(ProcessMesh.parse(self.mesh))
-            if other or op.attrs.get("shape") is not None:
+        for op in (op for subgraph in graph.tree() for op in subgraph.ops if op.type == ANNOTATION):
+            disagrees = self.mesh and str(ProcessMesh.parse(op.attrs["mesh"])) != str(ProcessMesh.parse(self.mesh))
+            if disagrees or op.attrs.get("shape") is not None:
                 raise Refused(located(f"{op!r} says how a tensor lies on the mesh {op.attrs['mesh']} already", op.source))
         if self.mesh:
             Shard(self.mesh, self.spec).apply(graph)
@@ -105,11 +105,11 @@ class _Partition:
     def __init__(self, graph: Graph, mesh: ProcessMesh, sharding: Sharding) -> None:
         self.graph, self.mesh = graph, mesh
         self.indices = Indices(graph)
-        self.shape: dict[Value, Shape] = {v: v.shape for each in graph.tree() for v in each.values if v.shape is not None}
-        self.wanted: dict[Value, Spec] = {v: sharding[v] for each in graph.tree() for v in each.values}
+        self.shape: dict[Value, Shape] = {v: v.shape for subgraph in graph.tree() for v in subgraph.values if v.shape is not None}
+        self.wanted: dict[Value, Spec] = {v: sharding[v] for subgraph in graph.tree() for v in subgraph.values}
         self.spec: dict[Value, Spec] = {}
         self.laid: dict[tuple[Value, Spec], Value] = {}
-        self.names = {value.name for each in graph.tree() for value in each.values}
+        self.names = {value.name for subgraph in graph.tree() for value in subgraph.values}
         for value in [*graph.targets, *(v for v in graph.values if v.persistable and graph.is_observed(v))]:
             self.wanted[value] = self._kept(value, sharding)
 
@@ -128,11 +128,11 @@ class _Partition:
             self.settle(value, self.wanted[value])
         self.block(graph)
         # Only when all is cut: until then a sum may still get another reader.
-        for each in graph.tree():
-            for op in each.ordered_ops():
+        for subgraph in graph.tree():
+            for op in subgraph.ordered_ops():
                 _reduce_later(op)
         self.redeclare()
-        for value in (value for each in graph.tree() for value in each.values):
+        for value in (value for subgraph in graph.tree() for value in subgraph.values):
             if value.grad_of is not None and value.grad_of.shape != value.shape:
                 value.grad_of = None  # a rank may have the whole of one and a part of the other
         for value in list(graph.inputs):
@@ -152,7 +152,7 @@ class _Partition:
     def redeclare(self) -> None:
         """Declare variables as a rank has them. Values of one name that lie in different ways get names of their own."""
         by_variable: dict[tuple[object, str], list[Value]] = {}
-        for value in (value for each in self.graph.tree() for value in each.values if value.var is not None):
+        for value in (value for subgraph in self.graph.tree() for value in subgraph.values if value.var is not None):
             assert value.var is not None
             by_variable.setdefault((value.var.block, value.name), []).append(value)
         for values in by_variable.values():
@@ -210,7 +210,9 @@ class _Partition:
         dims, cuts = plan.found, plan.cuts
         for slot, values in list(op.inputs.items()):
             read_labels = dims.inputs[slot] if dims is not None else [()] * len(values)
-            self.read(op, slot, [self.operand(op, value, own, plan) for value, own in zip(values, read_labels, strict=True)])
+            self.read(
+                op, slot, [self.operand(op, value, value_labels, plan) for value, value_labels in zip(values, read_labels, strict=True)]
+            )
         for name, labels in dims.shapes.items() if dims is not None and cuts else ():
             sizes = op.attrs.get(name)
             if isinstance(sizes, list | tuple) and len(sizes) == len(labels):
@@ -219,9 +221,9 @@ class _Partition:
                 op.graph.set_attr(op, name, local)
         for slot, values in list(op.outputs.items()):
             labels_of_slot = dims.outputs[slot] if dims is not None else [()] * len(values)
-            for value, own in zip(values, labels_of_slot, strict=True):
+            for value, value_labels in zip(values, labels_of_slot, strict=True):
                 if value.name != EMPTY:
-                    self.write(op, value, self.lies(value, own, cuts), plan.reduced(own), plan.scale)
+                    self.write(op, value, self.lies(value, value_labels, cuts), plan.reduced(value_labels), plan.scale)
 
     def plan(self, op: Op) -> _Plan:
         """How an operator is cut."""
@@ -231,17 +233,23 @@ class _Partition:
             return _Plan(None, {}, {}, 1.0)
         tensors = _tensors(op, dims)
         extents: dict[Label, set[int]] = {}
-        for value, own in tensors:
-            for label, extent in zip(own, self.shape[value], strict=True):
+        for value, value_labels in tensors:
+            for label, extent in zip(value_labels, self.shape[value], strict=True):
                 extents.setdefault(label, set()).add(extent)
         cuts = self.chosen(op, dims, extents)
         scale = 1.0
         for label in (label for label in cuts if dims.reduced.get(label) == "mean"):
             parts, extent = self.mesh.parts(cuts[label]), max(extents[label])
             scale *= 1.0 / parts if extent == -1 else local_extent(extent, parts) / extent  # a part's mean counts its padding
-        padded = {label: max(extents[label]) for label in cuts if any(e % self.mesh.parts(cuts[label]) for e in extents[label] if e != -1)}
-        lacking = {label for label in padded if any(label not in own for each in dims.outputs.values() for own in each)}
-        return _Plan(dims, cuts, {label: padded[label] for label in lacking}, scale)
+        padded_extents = {
+            label: max(extents[label]) for label in cuts if any(e % self.mesh.parts(cuts[label]) for e in extents[label] if e != -1)
+        }
+        lacking = {
+            label
+            for label in padded_extents
+            if any(label not in value_labels for slot_labels in dims.outputs.values() for value_labels in slot_labels)
+        }
+        return _Plan(dims, cuts, {label: padded_extents[label] for label in lacking}, scale)
 
     def lies(self, value: Value, labels: Labels, cuts: Cuts) -> Spec:
         """How a value lies whose dimensions are cut as their indices are."""
@@ -278,9 +286,22 @@ class _Partition:
 
     def along(self, op: Op, dims: Dimensions, axis: str) -> list[Label]:
         """The indices that an axis cuts in what an operator reads, or in what its results are to be."""
-        specs = [(self.spec[v], own) for slot, values in op.inputs.items() for v, own in zip(values, dims.inputs[slot], strict=True)]
-        specs += [(self.wanted[v], own) for slot, values in op.outputs.items() for v, own in zip(values, dims.outputs[slot], strict=True)]
-        labels = [label for spec, own in specs for axes, label in zip(spec, own, strict=True) if axis in axes and label is not None]
+        specs = [
+            (self.spec[v], value_labels)
+            for slot, values in op.inputs.items()
+            for v, value_labels in zip(values, dims.inputs[slot], strict=True)
+        ]
+        specs += [
+            (self.wanted[v], value_labels)
+            for slot, values in op.outputs.items()
+            for v, value_labels in zip(values, dims.outputs[slot], strict=True)
+        ]
+        labels = [
+            label
+            for spec, value_labels in specs
+            for axes, label in zip(spec, value_labels, strict=True)
+            if axis in axes and label is not None
+        ]
         return list(dict.fromkeys(labels))
 
     def _may_cut(self, dims: Dimensions, extents: set[int], label: Label, axes: tuple[str, ...]) -> bool:
@@ -296,11 +317,11 @@ class _Partition:
         """The bytes that an operator moves on each rank if an axis cuts it along an index, and those of work that is not shared."""
         bytes_moved, parts = 0.0, self.mesh.parts([axis])
         for slot, values in op.inputs.items():
-            for value, own in zip(values, dims.inputs[slot], strict=True):
-                bytes_moved += self.size(value) * _gathered(self.spec[value], axis, own, label, parts)
+            for value, value_labels in zip(values, dims.inputs[slot], strict=True):
+                bytes_moved += self.size(value) * _gathered(self.spec[value], axis, value_labels, label, parts)
         for slot, values in op.outputs.items():
-            for value, own in zip(values, dims.outputs[slot], strict=True):
-                bytes_moved += self.size(value) * self._finished(value, axis, own, label, dims)
+            for value, value_labels in zip(values, dims.outputs[slot], strict=True):
+                bytes_moved += self.size(value) * self._finished(value, axis, value_labels, label, dims)
         return bytes_moved + (sum(self.size(value) for value, _ in _tensors(op, dims)) if label is None else 0)
 
     def _finished(self, value: Value, axis: str, labels: Labels, label: Label | None, dims: Dimensions) -> float:
@@ -311,8 +332,8 @@ class _Partition:
             return (1 - 1 / parts) * (1 if axis in used_axes(target) else 2)
         if label is None or label not in labels:
             return 0.0
-        own = tuple((axis,) if each == label else () for each in labels)
-        return _gathered(own, axis, [i for i in range(len(target))], _place(target, axis), parts)
+        spec = tuple((axis,) if item == label else () for item in labels)
+        return _gathered(spec, axis, [i for i in range(len(target))], _place(target, axis), parts)
 
     def size(self, value: Value) -> int:
         """The bytes of a tensor in one process."""
@@ -359,51 +380,58 @@ class _Partition:
         interpose(value, part, symbol.value)
 
     def reduce(
-        self, build: Builder, made: Tensor, shape: Shape, spec: Spec, wanted: Spec, partial: Mapping[str, str]
+        self, build: Builder, tensor: Tensor, shape: Shape, spec: Spec, target: Spec, partial: Mapping[str, str]
     ) -> tuple[Tensor, Spec]:
         """The sum, or the greatest or the least, of parts: in parts, where it is to be cut along the same axes."""
         rest = {axis for axis, kind in partial.items() if kind == "sum"}
-        for dim, axes in enumerate(wanted):
+        for dim, axes in enumerate(target):
             # Scattered is a dimension that lies as it is to but for axes along which there is a sum to make anyway.
-            added = axes[len(spec[dim]) :]
-            if not added or spec[dim] != axes[: len(spec[dim])] or not rest.issuperset(added) or not self._is_even(shape[dim], axes):
+            new_axes = axes[len(spec[dim]) :]
+            if not new_axes or spec[dim] != axes[: len(spec[dim])] or not rest.issuperset(new_axes) or not self._is_even(shape[dim], axes):
                 continue
-            made = lookup("c_reducescatter")(made, axis=dim, nranks=self.mesh.parts(added), ring_id=self.mesh.ring(added))
+            tensor = lookup("c_reducescatter")(tensor, axis=dim, nranks=self.mesh.parts(new_axes), ring_id=self.mesh.ring(new_axes))
             spec = (*spec[:dim], axes, *spec[dim + 1 :])
-            rest -= set(added)
+            rest -= set(new_axes)
         for kind in ("sum", "max", "min"):
             axes_left = [axis for axis in self.mesh.names if partial.get(axis) == kind and (kind != "sum" or axis in rest)]
             if axes_left:
-                made = lookup(f"c_allreduce_{kind}")(made, ring_id=self.mesh.ring(axes_left))
-        return made, spec
+                tensor = lookup(f"c_allreduce_{kind}")(tensor, ring_id=self.mesh.ring(axes_left))
+        return tensor, spec
 
     def _is_even(self, extent: int, *cuts: Sequence[str]) -> bool:
         return extent == -1 or all(extent % self.mesh.parts(axes) == 0 for axes in cuts)
 
-    def move(self, build: Builder, made: Tensor, shape: Shape, spec: Spec, wanted: Spec) -> Tensor:
+    def move(self, build: Builder, tensor: Tensor, shape: Shape, spec: Spec, target: Spec) -> Tensor:
         """A tensor that lies in one way comes to lie in another one: slices, then all-to-alls, all-gathers, slices."""
-        steps = [self._steps(extent, one, other) for extent, one, other in zip(shape, spec, wanted, strict=True)]
+        steps = [self._steps(extent, old_axes, goal_axes) for extent, old_axes, goal_axes in zip(shape, spec, target, strict=True)]
         gathered = {axis for away, _ in steps for axis in away}
-        now = list(spec)
+        position = list(spec)
         # Slices move nothing and make what follows smaller, so they come first, but for axes that another dimension has to give up.
-        for dim, (away, added) in enumerate(steps):
-            if added and not away and not gathered.intersection(added):
-                made = self._split(build, made, dim, shape[dim], added, now[dim])
-                now[dim] = wanted[dim]
+        for dim, (away, new_axes) in enumerate(steps):
+            if new_axes and not away and not gathered.intersection(new_axes):
+                tensor = self._split(build, tensor, dim, shape[dim], new_axes, position[dim])
+                position[dim] = target[dim]
         for dim, (away, _) in enumerate(steps):
             # An axis that goes from one dimension to another: an all-to-all moves 1 / n of what an all-gather would.
-            other = next((d for d, (gone, added) in enumerate(steps) if away and added == away and not gone and now[d] != wanted[d]), None)
-            if other is not None and self._is_even(shape[dim], spec[dim]) and self._is_even(shape[other], wanted[other]):
-                attrs = {"split_axis": other, "concat_axis": dim, "nranks": self.mesh.parts(away), "ring_id": self.mesh.ring(away)}
-                made = lookup("c_recut")(made, **attrs)
-                now[other], now[dim] = wanted[other], now[dim][: -len(away)]
+            partner = next(
+                (
+                    d
+                    for d, (lost_axes, new_axes) in enumerate(steps)
+                    if away and new_axes == away and not lost_axes and position[d] != target[d]
+                ),
+                None,
+            )
+            if partner is not None and self._is_even(shape[dim], spec[dim]) and self._is_even(shape[partner], target[partner]):
+                attrs = {"split_axis": partner, "concat_axis": dim, "nranks": self.mesh.parts(away), "ring_id": self.mesh.ring(away)}
+                tensor = lookup("c_recut")(tensor, **attrs)
+                position[partner], position[dim] = target[partner], position[dim][: -len(away)]
             elif away:
-                made = self._gather(build, made, dim, shape[dim], away)
-                now[dim] = now[dim][: -len(away)]
-        for dim, (_, added) in enumerate(steps):
-            if added and now[dim] != wanted[dim]:
-                made = self._split(build, made, dim, shape[dim], added, now[dim])
-        return made
+                tensor = self._gather(build, tensor, dim, shape[dim], away)
+                position[dim] = position[dim][: -len(away)]
+        for dim, (_, new_axes) in enumerate(steps):
+            if new_axes and position[dim] != target[dim]:
+                tensor = self._split(build, tensor, dim, shape[dim], new_axes, position[dim])
+        return tensor
 
     def _steps(self, extent: int, one: Sequence[str], other: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The axes along which a dimension is gathered, and those along which it is then cut."""
@@ -414,33 +442,33 @@ class _Partition:
             common = 0  # padding lies between the parts
         return tuple(one[common:]), tuple(other[common:])
 
-    def _split(self, build: Builder, made: Tensor, dim: int, extent: int, axes: Sequence[str], before: Sequence[str]) -> Tensor:
+    def _split(self, build: Builder, tensor: Tensor, dim: int, extent: int, axes: Sequence[str], before: Sequence[str]) -> Tensor:
         parts = self.mesh.parts(axes)
         if extent != -1 and not before and extent % parts:
-            missing = local_extent(extent, parts) * parts - extent
-            amounts = [amount for d in range(len(made.shape)) for amount in (0, missing if d == dim else 0)]
-            made = lookup("pad")(made, paddings=amounts)
-        return lookup("c_split")(made, axis=dim, nranks=parts, ring_id=self.mesh.ring(axes))
+            padding = local_extent(extent, parts) * parts - extent
+            amounts = [amount for d in range(len(tensor.shape)) for amount in (0, padding if d == dim else 0)]
+            tensor = lookup("pad")(tensor, paddings=amounts)
+        return lookup("c_split")(tensor, axis=dim, nranks=parts, ring_id=self.mesh.ring(axes))
 
-    def _gather(self, build: Builder, made: Tensor, dim: int, extent: int, axes: Sequence[str]) -> Tensor:
+    def _gather(self, build: Builder, tensor: Tensor, dim: int, extent: int, axes: Sequence[str]) -> Tensor:
         parts = self.mesh.parts(axes)
-        padded = made.shape[dim] * parts
-        made = lookup("c_allgather")(made, axis=dim, nranks=parts, ring_id=self.mesh.ring(axes))
-        return lookup("slice")(made, axes=[dim], starts=[0], ends=[extent]) if -1 != extent < padded else made
+        padded_extent = tensor.shape[dim] * parts
+        tensor = lookup("c_allgather")(tensor, axis=dim, nranks=parts, ring_id=self.mesh.ring(axes))
+        return lookup("slice")(tensor, axes=[dim], starts=[0], ends=[extent]) if -1 != extent < padded_extent else tensor
 
     # -- operators with blocks -------------------------------------------------------------------
 
     def control(self, op: Op) -> None:
         """An operator with blocks: what goes in, round and out lies as the analysis says of the block arguments and results."""
         loop, graphs = LoopLike.of(op), list(op.graphs.values())
-        carried = list(loop.carried_at) if loop is not None else []
+        places = list(loop.carried_at) if loop is not None else []
         count, outs = len(operands(op)), list(results_of(op))
         arguments = [self.wanted[value] for value in graphs[0].inputs[:count]]
-        yielded = [arguments[carried[k]] if k < len(carried) else self.wanted[out] for k, out in enumerate(outs)]
+        yielded = [arguments[places[k]] if k < len(places) else self.wanted[out] for k, out in enumerate(outs)]
         if loop is not None and loop.is_gradient:  # what no iteration adds to is zeros in the shape of the operand
-            for k, operand in enumerate(op.inputs.get(definition_of(op).operands, ()), len(carried)):
+            for k, operand in enumerate(op.inputs.get(definition_of(op).operands, ()), len(places)):
                 if k < len(outs) and self.shape.get(outs[k]) == self.shape.get(operand):
-                    yielded[k] = arguments[k - len(carried)]
+                    yielded[k] = arguments[k - len(places)]
         self._operands(op, arguments)
         for graph in graphs:
             for value, spec in zip(graph.inputs, arguments, strict=False):

@@ -238,25 +238,25 @@ class _Step:
 
     def _task(self, ops: Sequence[Op], i: int, local: dict[Value, Value], before: Op | None) -> None:
         """One part, forward or backward: receive what earlier tasks of other stages have, compute, and send."""
-        own, stage = self.graph, self.options.stage
+        graph, stage = self.graph, self.options.stage
         # Receives in the order in which their writers run, as the peer sends: messages between two ranks match by order, not by name.
         for op in ops:
             for value in op.writes() if self.stage[op] != stage else ():
                 if self._readers(value) & {stage}:
                     local[value] = self._new(value, i)
                     attrs = {"peer": self.stage[op], "out_shape": list(value.shape or ()), "dtype": value.dtype or "float32"}
-                    own.add_op("recv_v2", {}, {"Out": [local[value]]}, attrs, before, op.role, op)
+                    graph.add_op("recv_v2", {}, {"Out": [local[value]]}, attrs, before, op.role, op)
         for op in (op for op in ops if self.stage[op] == stage):
             inputs = {slot: [local.get(value, value) for value in values] for slot, values in op.inputs.items()}
             for value in op.writes():
                 local[value] = value if value.name == EMPTY else self._new(value, i)
             outputs = {slot: [local[value] for value in values] for slot, values in op.outputs.items()}
-            copy = own.add_op(op.type, inputs, outputs, op.attrs, before, op.role)
+            copy = graph.add_op(op.type, inputs, outputs, op.attrs, before, op.role)
             copy.source = op.source
         for op in (op for op in ops if self.stage[op] == stage):
             for value in op.writes():
                 for peer in sorted(self._readers(value) - {stage}):
-                    own.add_op("send_v2", {"X": [local[value]]}, {}, {"peer": peer}, before, op.role, op)
+                    graph.add_op("send_v2", {"X": [local[value]]}, {}, {"peer": peer}, before, op.role, op)
 
     def _readers(self, value: Value) -> set[int]:
         """The stages that read a value."""

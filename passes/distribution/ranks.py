@@ -61,10 +61,10 @@ def _kind(kind: str, loss: Value, assumed: str) -> str:
     if assumed:
         return MEAN if assumed == "mean" else TOTAL
     writer = loss.writer
-    where = "" if writer is None else located("", writer.source)
+    suffix = "" if writer is None else located("", writer.source)
     raise Refused(
         f"it does not follow from the operators that the loss {loss.name!r} is a mean or a sum over the batch (a loop, random numbers, or"
-        f" statistics of the batch are on the way): say which with loss=mean or loss=sum{where}"
+        f" statistics of the batch are on the way): say which with loss=mean or loss=sum{suffix}"
     )
 
 
@@ -81,7 +81,7 @@ def gradients(graph: Graph) -> list[Value]:
     made of one of them, as with decay, is none.
     """
     parameters = [value for value in graph.inputs if value.persistable]
-    names, known = {f"{value.name}{GRAD}" for value in parameters}, set(parameters)
+    names, known_parameters = {f"{value.name}{GRAD}" for value in parameters}, set(parameters)
     results: list[Value] = []
     made_of_one: set[Value] = set()
     for op in graph.ordered_ops():
@@ -91,7 +91,7 @@ def gradients(graph: Graph) -> list[Value]:
             continue
         for value in op.writes() if op.role == BACKWARD else ():
             is_update = any(reader.role == OPTIMIZE for reader in value.readers)
-            if value.writers[-1] is op and (value.name in names or value.grad_of in known or is_update):
+            if value.writers[-1] is op and (value.name in names or value.grad_of in known_parameters or is_update):
                 results.append(value)
                 made_of_one.add(value)
     return results
@@ -181,13 +181,13 @@ def with_rows(graph: Graph, data: Sequence[Value], ranks: int) -> bool:
     rows = [shape[0] for shape in shapes if shape]
     if all(count == -1 for count in rows):
         return False
-    fixed = {count for count in rows if count != -1}
-    if any(count < ranks for count in fixed):
-        raise Refused(f"{min(fixed)} rows cannot be shared out to {ranks} ranks")
-    if len(fixed) > 1:
-        raise Refused(f"the data have {sorted(fixed)} rows: name those that are cut with inputs=[...]")
+    counts = {count for count in rows if count != -1}
+    if any(count < ranks for count in counts):
+        raise Refused(f"{min(counts)} rows cannot be shared out to {ranks} ranks")
+    if len(counts) > 1:
+        raise Refused(f"the data have {sorted(counts)} rows: name those that are cut with inputs=[...]")
     # Parts of different sizes have no static number of rows.
-    rows_each = fixed.pop() // ranks if all(count % ranks == 0 for count in fixed) else -1
+    rows_each = counts.pop() // ranks if all(count % ranks == 0 for count in counts) else -1
     for value in data:
         assert value.shape is not None
         graph.redeclare(value, (rows_each, *value.shape[1:]), value.dtype)
@@ -207,18 +207,18 @@ def _types(op: Op) -> Iterator[tuple[Value, TensorType | None]]:
     definition = op.definition
     if definition is None or op.graphs:
         return
-    known = {slot: [v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
+    operand_types = {slot: [v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
     try:
-        inferred = definition.infer_types(known, {k: v for k, v in op.attrs.items() if k in definition.attrs})
+        types = definition.infer_types(operand_types, {k: v for k, v in op.attrs.items() if k in definition.attrs})
     except GraphadError as error:
         raise Refused(located(f"{op!r} does not fit the part of the batch that a rank has: {error}", op.source)) from error
     for slot, values in op.outputs.items():
         for i, value in enumerate(values):
-            own = inferred.get(slot)
+            slot_types = types.get(slot)
             if isinstance(definition, GradOpDef) and value.grad_of is not None:
                 yield value, value.grad_of.type
-            elif own and i < len(own):
-                yield value, own[i]
+            elif slot_types and i < len(slot_types):
+                yield value, slot_types[i]
 
 
 def check_ranks(what: str, ranks: int) -> None:

@@ -66,12 +66,12 @@ class Shard(Pass):
         if not self.spec:
             data = [value for value in data_of(graph, ()) if value.shape and value.shape[0] not in (0, 1) and _is_read(value)]
             words_by_value = {value: " ".join([mesh.names[0], *[OPEN] * (len(value.shape or ()) - 1)]) for value in data}
-        changed = False
+        has_changed = False
         for value, words in words_by_value.items():
             if graph.allows("annotate", *value.readers):
                 annotate(graph, value, mesh, words)
-                changed = True
-        return changed
+                has_changed = True
+        return has_changed
 
 
 def _is_read(value: Value) -> bool:
@@ -107,7 +107,7 @@ def _matches(graph: Graph, name: str, words: str) -> Iterator[tuple[Value, str]]
         value = versions[0] if versions and versions[0].given else graph.value(name)
         yield value, words
         return
-    names = [each for each in dict.fromkeys(value.name for value in graph.values) if fnmatchcase(each, name)]
+    names = [candidate for candidate in dict.fromkeys(value.name for value in graph.values) if fnmatchcase(candidate, name)]
     values = [versions[0] if versions[0].given else versions[-1] for versions in map(graph.versions, names)]
     fitting = [value for value in values if value.shape is not None and len(value.shape) == len(words.split())]
     if not fitting:

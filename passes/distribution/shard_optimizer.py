@@ -72,12 +72,12 @@ class ShardOptimizer(Pass):
             return False
         for op in updates:
             _check(op)
-        changed = False
+        has_changed = False
         for op in updates:
             if graph.allows("shard", op):
                 self._shard(graph, op)
-                changed = True
-        return changed
+                has_changed = True
+        return has_changed
 
     def _shard(self, graph: Graph, op: Op) -> None:
         """Let an update work on shards."""

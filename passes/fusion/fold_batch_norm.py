@@ -91,8 +91,8 @@ def _matched(op: Op) -> _Match | None:
 
 
 def _attributes(op: Op) -> BatchNorm:
-    known = {option.name for option in fields(BatchNorm)}
-    return BatchNorm(**{name: value for name, value in op.attrs.items() if name in known})
+    names = {option.name for option in fields(BatchNorm)}
+    return BatchNorm(**{name: value for name, value in op.attrs.items() if name in names})
 
 
 def _is_replaceable(op: Op) -> bool:
@@ -146,12 +146,12 @@ def _fold(op: Op, match: _Match) -> None:
     if match.shift is not None:
         shift = builder.symbol(match.shift.input("Y")) * factor + shift
     result = _product(match, builder, factor)
-    folded = ops.elementwise_add(result, _with_own_bias(match, builder, factor, shift), axis=match.axis)
+    total = ops.elementwise_add(result, _with_own_bias(match, builder, factor, shift), axis=match.axis)
     for slot in ("MeanOut", "SavedMean"):
         _replace_statistic(op, slot, op.input("Mean"))
     _replace_statistic(op, "VarianceOut", op.input("Variance"))
     _replace_statistic(op, "SavedVariance", inverse.value)
-    graph.substitute(y, folded.value)
+    graph.substitute(y, total.value)
 
 
 def _product(match: _Match, builder: Builder, factor: object) -> GraphSymbol:

@@ -48,18 +48,20 @@ class FuseElementwise(Pass):
 
     def apply(self, graph: Graph) -> bool:
         graphs = list(graph.tree())
-        fused = {inner for subgraph in graphs for op in subgraph.controls if op.type == FUSED_ELEMENTWISE for inner in op.graphs.values()}
+        inner_graphs = {
+            inner for subgraph in graphs for op in subgraph.controls if op.type == FUSED_ELEMENTWISE for inner in op.graphs.values()
+        }
         if graph.owner is not None and graph.owner.type == FUSED_ELEMENTWISE:
             return False
-        return any([self._fuse(subgraph) for subgraph in graphs if subgraph not in fused])
+        return any([self._fuse(subgraph) for subgraph in graphs if subgraph not in inner_graphs])
 
     def _fuse(self, graph: Graph) -> bool:
-        changed = False
+        has_changed = False
         for group in _groups(graph.ordered_ops(), self.smallest):
             if len(group) >= self.least and graph.allows(self.name, *group):
                 _Fusion(graph, group).run()
-                changed = True
-        return changed
+                has_changed = True
+        return has_changed
 
 
 # -- which operators -----------------------------------------------------------------------------
@@ -127,8 +129,8 @@ def _class_of(op: Op, smallest: int) -> _Class | None:
     count = element_count(out.shape)
     if count in (0, 1) or 0 < count < smallest:
         return None
-    fits = all(value.kind == TENSOR and value.type is not None and _fits(value.shape or (), out.shape) for value in op.reads())
-    return (out.shape, op.role) if fits and any(value.shape == out.shape for value in op.reads()) else None
+    is_fusable = all(value.kind == TENSOR and value.type is not None and _fits(value.shape or (), out.shape) for value in op.reads())
+    return (out.shape, op.role) if is_fusable and any(value.shape == out.shape for value in op.reads()) else None
 
 
 def _fits(shape: Shape, common: Shape) -> bool:
@@ -164,9 +166,9 @@ class _Fusion:
         self.graph.add_op(
             FUSED_ELEMENTWISE, slots, {"Out": outs}, before=place, role=first.role, forward=first.forward, graphs={"sub_block": self.inner}
         ).source = first.source
-        needed = set(outs)
+        results = set(outs)
         for op in self.group:
-            self.detach(op, needed)
+            self.detach(op, results)
             self.graph.remove_op(op)
 
     def tell_apart(self, outs: Sequence[Value]) -> None:
@@ -194,8 +196,8 @@ class _Fusion:
     def copy(self, op: Op) -> None:
         """The operator in the inner graph."""
         for value in op.writes():
-            copied = self.inside[value] = self.inner.add_version(value.name, value.shape, value.dtype, value.var)
-            copied.kind = value.kind
+            twin = self.inside[value] = self.inner.add_version(value.name, value.shape, value.dtype, value.var)
+            twin.kind = value.kind
         inputs, outputs = (dict(self.slots(side)) for side in (op.inputs, op.outputs))
         self.inner.add_op(op.type, inputs, outputs, dict(op.attrs), role=op.role, forward=op.forward).source = op.source
 

@@ -74,16 +74,16 @@ class AnnotateCost(Pass):
 
 def _on_mesh(graph: Graph, cost: Cost, mesh: Mesh, batch: int) -> None:
     """What a rank of a mesh computes and sends, in seconds."""
-    sent = sent_by(graph, mesh, batch)
+    travels = sent_by(graph, mesh, batch)
     totals = {"compute": 0.0, "communicate": 0.0, "messages": 0, "bytes_sent": 0.0}
     for op, op_cost in cost.ops.items():
         attributes = graph.nodes[op]
-        if op in sent:
-            seconds = sent[op].seconds(mesh)
-            attributes.update({"messages": sent[op].messages, "bytes_sent": sent[op].bytes, "seconds": seconds})
+        if op in travels:
+            seconds = travels[op].seconds(mesh)
+            attributes.update({"messages": travels[op].messages, "bytes_sent": travels[op].bytes, "seconds": seconds})
             totals["communicate"] += seconds
-            totals["messages"] += sent[op].messages
-            totals["bytes_sent"] += sent[op].bytes
+            totals["messages"] += travels[op].messages
+            totals["bytes_sent"] += travels[op].bytes
         else:
             attributes["seconds"] = roofline(op_cost, mesh)
             totals["compute"] += attributes["seconds"]

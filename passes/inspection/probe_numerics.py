@@ -72,8 +72,8 @@ def probe(value: Value, kind: str, before: Op | None) -> Probe:
     add = _Adding(graph, name, before, value.writers[0])
     result_name = name if graph.parent is None else f"{name}@NOW"
     if kind in _QUESTIONS:
-        requested = add.op(_QUESTIONS[kind], [value], value.shape, "bool", name + "@ELEMENTS")
-        numbers = add.op("cast", [requested], value.shape, "int64", name + "@ELEMENTS", {"out_dtype": "int64"})
+        flags = add.op(_QUESTIONS[kind], [value], value.shape, "bool", name + "@ELEMENTS")
+        numbers = add.op("cast", [flags], value.shape, "int64", name + "@ELEMENTS", {"out_dtype": "int64"})
         return Probe(name, kind, add.op("reduce_sum", [numbers], (), "int64", result_name, {"reduce_all": True}))
     # A minimum of no elements is an error in numpy: where there may be none, one number is added that is neutral for the minimum.
     elements = value if -1 not in (value.shape or ()) else add.with_one_more(value, _EMPTY[kind])
@@ -123,9 +123,9 @@ class _Adding:
     def with_one_more(self, value: Value, number: float) -> Value:
         """The elements of a value that may have none, and a number that does not change their extremum."""
         flat = self.op("reshape", [value], (-1,), value.dtype, self.name + "@ELEMENTS", {"shape": [-1]})
-        filled = {"shape": [1], "value": number, "dtype": value.dtype}
-        other = self.op("fill_constant", [], (1,), value.dtype, self.name + "@ELEMENTS", filled)
-        return self.op("concat", [flat, other], (-1,), value.dtype, self.name + "@ELEMENTS", {"axis": 0})
+        attrs = {"shape": [1], "value": number, "dtype": value.dtype}
+        neutral = self.op("fill_constant", [], (1,), value.dtype, self.name + "@ELEMENTS", attrs)
+        return self.op("concat", [flat, neutral], (-1,), value.dtype, self.name + "@ELEMENTS", {"axis": 0})
 
 
 # -- the pass --------------------------------------------------------------------------------------
@@ -164,10 +164,12 @@ class ProbeNumerics(Pass):
     def apply(self, graph: Graph) -> bool:
         watch = _Watch(self.kinds, frozenset(self.values), frozenset(v.name for v in graph.values if MARK in v.name))
         watch.look(graph)
-        missing = [name for name in self.values if name not in watch.found]
-        if missing:
-            known = [repr(value) for subgraph in graph.tree() for value in subgraph.values if value.writers]
-            raise InvalidValue(f"no operator writes a value {missing[0]!r} of floating point{did_you_mean(missing[0], known)}")
+        missing_names = [name for name in self.values if name not in watch.found]
+        if missing_names:
+            candidates = [repr(value) for subgraph in graph.tree() for value in subgraph.values if value.writers]
+            raise InvalidValue(
+                f"no operator writes a value {missing_names[0]!r} of floating point{did_you_mean(missing_names[0], candidates)}"
+            )
         return any([self._probe(graph, watch, op) for op in watch.roots])
 
     def _probe(self, graph: Graph, watch: _Watch, op: Op) -> bool:
@@ -217,9 +219,9 @@ class _Watch:
     def _is_chosen(self, value: Value, sure: bool) -> bool:
         if value.dtype not in FLOATS or value.shape is None or value.kind != TENSOR or MARK in value.name or value.name == EMPTY:
             return False
-        requested = self.names.intersection((stem(value), repr(value)))
-        self.found.update(requested)
-        return bool(requested or (sure and not self.names)) and bool(self.left(value))
+        names = self.names.intersection((stem(value), repr(value)))
+        self.found.update(names)
+        return bool(names or (sure and not self.names)) and bool(self.left(value))
 
     def left(self, value: Value) -> list[str]:
         """The kinds of probes that a value does not have yet."""
@@ -231,11 +233,11 @@ class _Watch:
     def insert_probes(self, op: Op) -> list[Probe]:
         """Insert the probes after an operator, those of its nested graphs included."""
         before = op.next
-        own = [probe(value, kind, before) for value in self.values.get(op, ()) for kind in self.left(value)]
+        probes = [probe(value, kind, before) for value in self.values.get(op, ()) for kind in self.left(value)]
         inner = {graph: list(self._inner(graph)) for graph in op.graphs.values() if graph in self.inside}
         if not any(inner.values()):
-            return own
-        return [*own, *(_loop(op, *inner.values()) if is_forward_loop(op) else _branches(op, inner))]
+            return probes
+        return [*probes, *(_loop(op, *inner.values()) if is_forward_loop(op) else _branches(op, inner))]
 
     def _inner(self, graph: Graph) -> Iterator[Probe]:
         for op in self.inside[graph]:

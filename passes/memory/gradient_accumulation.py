@@ -45,10 +45,10 @@ class Training:
     def __init__(self, graph: Graph, data: Sequence[Value]) -> None:
         self.graph = graph
         self.data = list(data)
-        ordered = graph.ordered_ops()
+        ops = graph.ordered_ops()
         self.kinds = BatchDependence(frozenset(data)).of(graph)
         self.inside = [
-            op for op in ordered if op.role == BACKWARD or (op.role == FORWARD and any(self.kinds[value] != WHOLE for value in op.writes()))
+            op for op in ops if op.role == BACKWARD or (op.role == FORWARD and any(self.kinds[value] != WHOLE for value in op.writes()))
         ]
         if not data:
             raise Refused("nothing is given that could be cut into parts: every input is persistable")
@@ -57,7 +57,7 @@ class Training:
         for op in self.inside:
             _check_repeatable(op)
             self._check_shape(op)
-        self._check_order(ordered)
+        self._check_order(ops)
         self.loss = self._kind_of_loss()
 
     def _check_order(self, ordered: Sequence[Op]) -> None:
@@ -108,8 +108,8 @@ class Training:
     def _why(self, value: Value) -> str:
         """The first operator on the way to a value that does more than the rows allow."""
         for op in self.inside:
-            mixed = [v for v in op.writes() if self.kinds.get(v) not in (MEAN, TOTAL, WHOLE, "rows", None)]
-            if mixed:
+            values = [v for v in op.writes() if self.kinds.get(v) not in (MEAN, TOTAL, WHOLE, "rows", None)]
+            if values:
                 statistics = ", which uses statistics of the batch" if op.type == "batch_norm" else ""
                 return located(f"{op!r}{statistics} is no operation on each row", op.source)
         return f"it is {value!r}, row by row" if self.kinds.get(value) == "rows" else "nothing sums it over the batch"
@@ -186,21 +186,21 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
     more = _written(graph, "less_than", {"X": [number], "Y": [limit]}, "parts@MORE", _FLAG, net)
     starts = [_zeros(graph, value, net) for value in results]
     arrays = [_in_parts(graph, value, count, net) for value in data]
-    carried = [_input(body, value) for value in (*starts, number, more)]
+    carried_values = [_input(body, value) for value in (*starts, number, more)]
     inner_arrays, inner_limit = [_input(body, value) for value in arrays], _input(body, limit)
     # Inside: the parts by their number in the place of the data, then the new totals and the next number.
     first = body.ops.first
     for value, array in zip(data, inner_arrays, strict=True):
-        _read_part(body, body.inputs[inputs.index(value)], array, carried[-2], first)
-    fixed = [v for v, outside in zip(body.inputs, inputs, strict=True) if outside not in data]
-    staying = set(fixed)
-    for value in [v for v in body.inputs if v not in staying]:
+        _read_part(body, body.inputs[inputs.index(value)], array, carried_values[-2], first)
+    constants = [v for v, outside in zip(body.inputs, inputs, strict=True) if outside not in data]
+    survivors = set(constants)
+    for value in [v for v in body.inputs if v not in survivors]:
         body.drop(value)
     _retype(body)
-    totals = [_next(body, "sum", {"X": [total, value]}, total) for total, value in zip(carried, body.results, strict=False)]
-    index = _next(body, "increment", {"X": [carried[-2]]}, carried[-2])
-    body.results = [*totals, index, _next(body, "less_than", {"X": [index], "Y": [inner_limit]}, carried[-1])]
-    body.inputs = [*carried, *fixed, *inner_arrays, inner_limit]
+    totals = [_next(body, "sum", {"X": [total, value]}, total) for total, value in zip(carried_values, body.results, strict=False)]
+    index = _next(body, "increment", {"X": [carried_values[-2]]}, carried_values[-2])
+    body.results = [*totals, index, _next(body, "less_than", {"X": [index], "Y": [inner_limit]}, carried_values[-1])]
+    body.inputs = [*carried_values, *constants, *inner_arrays, inner_limit]
     reads = [*starts, number, more, *(v for v in inputs if v not in data), *arrays, limit]
     loop = _replaced(net, body, reads)
     # A mean is that of the parts' means, since the parts are of one size.
@@ -214,11 +214,11 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
 
 def _replaced(net: Op, body: Graph, reads: Sequence[Value]) -> Op:
     """The loop before the net, which has no graphs any more."""
-    graph, carried = net.graph, reads[: len(body.results)]
+    graph, starts = net.graph, reads[: len(body.results)]
     # The body moves from the net to the loop: a graph has one owner.
     net.graphs = {}
     graph.controls.pop(net, None)
-    outs = [graph.add_version(value.name, value.shape, value.dtype) for value in carried]
+    outs = [graph.add_version(value.name, value.shape, value.dtype) for value in starts]
     return add_region_op(graph, LOOP, [body], reads, outs, before=net, role=BACKWARD)
 
 
@@ -248,8 +248,8 @@ def _in_parts(graph: Graph, value: Value, count: int, before: Op) -> Value:
     dtype = value.dtype or "float32"
     # (rows, ...) as (parts, rows / parts, ...): consecutive rows, so a reshape and views instead of copies.
     type = TensorType((count, size, *rest), dtype)
-    cut = _written(graph, "reshape", {"X": [value]}, f"{value.name}@CUT", type, before, shape=[count, size, *rest])
-    array = _written(graph, "tensor_to_tensor_array", {"X": [cut]}, f"{value.name}@PARTS", TensorType((size, *rest), dtype), before)
+    pieces = _written(graph, "reshape", {"X": [value]}, f"{value.name}@CUT", type, before, shape=[count, size, *rest])
+    array = _written(graph, "tensor_to_tensor_array", {"X": [pieces]}, f"{value.name}@PARTS", TensorType((size, *rest), dtype), before)
     array.kind = TENSOR_ARRAY
     return array
 
@@ -284,11 +284,11 @@ def _retype(body: Graph) -> None:
         definition = op.definition
         if definition is None or op.type == "read_from_array":
             continue
-        known = {slot: [v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
-        inferred = definition.infer_types(known, op.attrs)
+        operand_types = {slot: [v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
+        types = definition.infer_types(operand_types, op.attrs)
         for slot, values in op.outputs.items():
             for i, value in enumerate(values):
-                type = inferred[slot][i] if slot in inferred else _gradient_type(body, value)
+                type = types[slot][i] if slot in types else _gradient_type(body, value)
                 if value.name != EMPTY and type is not None and type != value.type:
                     body.set_type(value, *type)
                     value.var = None

@@ -50,9 +50,9 @@ class ForwardPart:
     def __init__(self, graph: Graph, bytes_of: Callable[[Value], int]) -> None:
         self.graph = graph
         self.bytes_of = bytes_of
-        ordered = graph.ordered_ops()
-        self.ops = [op for op in ordered if op.role == FORWARD]
-        self.rest = [op for op in ordered if op.role != FORWARD]
+        ops = graph.ordered_ops()
+        self.ops = [op for op in ops if op.role == FORWARD]
+        self.rest = [op for op in ops if op.role != FORWARD]
         values_read = (value for op in self.rest for slot, values in op.inputs.items() if slot not in shapes_read(op) for value in values)
         self.needed = dict.fromkeys(value for value in values_read if is_forward(value) and not self.is_there(value))
 
@@ -91,23 +91,23 @@ def kept_by_cut(part: ForwardPart) -> Kept:
     # Each value is two nodes, whose edge weighs its bytes; all other edges weigh infinitely much, so that only values are cut through
     # (L. R. Ford and D. R. Fulkerson, "Maximal flow through a network", 1956).
     network.add_nodes_from(("source", "sink"))
-    pending, seen = list(part.needed), set(part.needed)
+    stack, candidates = list(part.needed), set(part.needed)
     for value in part.needed:
         network.add_edge((value, "out"), "sink")
-    while pending:
-        value = pending.pop()
+    while stack:
+        value = stack.pop()
         network.add_edge((value, "in"), (value, "out"), capacity=part.bytes_of(value))
         for source in _made_from(value):
             if source is None:
                 network.add_edge("source", (value, "in"))
             elif not part.is_there(source):
                 network.add_edge((source, "out"), (value, "in"))
-                if source not in seen:
-                    seen.add(source)
-                    pending.append(source)
-    _, (reached, _) = nx.minimum_cut(network, "source", "sink", flow_func=nx.algorithms.flow.boykov_kolmogorov)
+                if source not in candidates:
+                    candidates.add(source)
+                    stack.append(source)
+    _, (source_side, _) = nx.minimum_cut(network, "source", "sink", flow_func=nx.algorithms.flow.boykov_kolmogorov)
     # A value is kept if the cut goes between its two nodes.
-    return frozenset(value for value in seen if (value, "in") in reached and (value, "out") not in reached)
+    return frozenset(value for value in candidates if (value, "in") in source_side and (value, "out") not in source_side)
 
 
 def _made_from(value: Value) -> Iterator[Value | None]:
@@ -131,11 +131,11 @@ def kept_by_segments(part: ForwardPart, count: int) -> Kept:
     ops = part.ops
     # Between two cuts nothing is kept, so a value is kept if its live range, writer to last forward reader, contains a cut.
     place = {op: i for i, op in enumerate(ops)}
-    alive = [v for op in ops for v in op.writes() if not part.is_there(v)]
-    ends = {v: max((place[r] for r in v.readers if r in place), default=-1) for v in alive}
-    cuts = _cuts([sum(map(part.bytes_of, op.writes())) for op in ops], _live(part, alive, place, ends), count)
+    values = [v for op in ops for v in op.writes() if not part.is_there(v)]
+    ends = {v: max((place[r] for r in v.readers if r in place), default=-1) for v in values}
+    cuts = _cuts([sum(map(part.bytes_of, op.writes())) for op in ops], _live(part, values, place, ends), count)
     return frozenset(
-        v for v in alive if not can_repeat(v.writers[0]) or bisect_right(cuts, ends[v]) > bisect_right(cuts, place[v.writers[0]])
+        v for v in values if not can_repeat(v.writers[0]) or bisect_right(cuts, ends[v]) > bisect_right(cuts, place[v.writers[0]])
     )
 
 
@@ -218,19 +218,19 @@ class Recompute(Pass):
 
     def _best(self, graph: Graph, before: int) -> tuple[int, Recomputed] | None:
         """The number of segments to make (0: the minimum cut), and its results; None if nothing helps."""
-        tried = []
+        attempts = []
         # The minimum cut comes first, since it recomputes only cheap operators; then segments, from few to many.
         for segments in self._segments(graph):
-            tried.append((segments, self._tried(graph, before, segments)))
-            if self.budget and tried[-1][1].after <= self.budget:
+            attempts.append((segments, self._tried(graph, before, segments)))
+            if self.budget and attempts[-1][1].after <= self.budget:
                 break
         # Of those that fit, the one that computes the least again.
-        fitting = [item for item in tried if item[1].after <= (self.budget or before - 1)]
+        fitting = [item for item in attempts if item[1].after <= (self.budget or before - 1)]
         if fitting:
             return min(fitting, key=lambda item: item[1].flops)
         if not self.budget:
             return None
-        least = min(candidate.after for _, candidate in tried)
+        least = min(candidate.after for _, candidate in attempts)
         raise Refused(f"the graph needs {before} bytes at once, with recompute {least} at least: not the {self.budget} of the budget")
 
     def _segments(self, graph: Graph) -> Iterator[int]:
@@ -300,16 +300,16 @@ class _Copies:
 
     def _again(self, value: Value, before: Op) -> Value:
         """The value recomputed from kept ones, with all operators that this takes."""
-        pending = [value]
+        stack = [value]
         # Depth first, without recursion: a chain of recomputed operators may be as long as the program.
-        while pending:
-            writer = pending[-1].writer
+        while stack:
+            writer = stack[-1].writer
             assert writer is not None
-            missing = [v for v in writer.reads() if self._is_lost(v) and v not in self.copies]
-            if missing:
-                pending += missing
+            operands = [v for v in writer.reads() if self._is_lost(v) and v not in self.copies]
+            if operands:
+                stack += operands
                 continue
-            if pending.pop() not in self.copies:
+            if stack.pop() not in self.copies:
                 self._repeat(writer, before)
         return self.copies[value]
 

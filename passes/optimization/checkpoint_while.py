@@ -44,7 +44,7 @@ class CheckpointWhile(Pass):
 
     def _mark(self, op: Op) -> bool:
         attrs = {"checkpoint_every": 0 if self.recursive else self.every, "recursive": self.recursive}
-        changed = {name: value for name, value in attrs.items() if op.attrs.get(name, 0) != value}
-        for name, value in changed.items():
+        new_attrs = {name: value for name, value in attrs.items() if op.attrs.get(name, 0) != value}
+        for name, value in new_attrs.items():
             op.graph.set_attr(op, name, value)
-        return bool(changed)
+        return bool(new_attrs)

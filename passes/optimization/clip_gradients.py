@@ -73,8 +73,8 @@ class ClipGradients(Pass):
 
     def _clipped(self, gradient: GraphSymbol, factor: GraphSymbol | None) -> GraphSymbol:
         if self.kind == "value":
-            bounded: GraphSymbol = lookup("clip")(gradient, min=-self.bound if self.low is None else self.low, max=self.bound)
-            return bounded
+            result: GraphSymbol = lookup("clip")(gradient, min=-self.bound if self.low is None else self.low, max=self.bound)
+            return result
         return gradient * (self._factor([gradient]) if factor is None else factor)
 
     def _factor(self, gradients: list[GraphSymbol]) -> GraphSymbol:

@@ -114,9 +114,9 @@ class OptimizeParameters(Pass):
         strangers = [parameter for parameter, _, _ in self.own if parameter not in names]
         if strangers:
             raise InvalidValue(f"attributes are given for {strangers[0]!r}, which is none of the parameters {', '.join(names)}")
-        required = [attr.name for attr in lookup(self.type).attrs.values() if not attr.has_default and attr.name not in dict(self.attrs)]
-        if required:
-            raise InvalidValue(f"{self.type} needs a value for {', '.join(required)}: attrs=[[{required[0]}, ...]]")
+        attr_names = [attr.name for attr in lookup(self.type).attrs.values() if not attr.has_default and attr.name not in dict(self.attrs)]
+        if attr_names:
+            raise InvalidValue(f"{self.type} needs a value for {', '.join(attr_names)}: attrs=[[{attr_names[0]}, ...]]")
         self._check_state(graph, names)
         updates = updates_of(graph, names)
         for name, factor in zip(names, factors, strict=True):
@@ -147,14 +147,14 @@ class OptimizeParameters(Pass):
         names, definition = {"Param": name, **self._state(name)}, lookup(self.type)
         state = {slot: [values[word]] for slot, word in names.items()}
         outputs = definition.run({**state, "Grad": [gradient], "LearningRate": [rate]}, attrs, list(definition.outputs))
-        updated = {name: outputs["ParamOut"][0]}
+        new_values = {name: outputs["ParamOut"][0]}
         # A state that the operator only reads (a power of beta) is advanced by a factor after the step.
         for slot, _, output, factor in definition.state or ():
             if factor:
-                updated[names[slot]] = values[names[slot]] * np.asarray(definition.attr(factor, attrs), values[names[slot]].dtype)
+                new_values[names[slot]] = values[names[slot]] * np.asarray(definition.attr(factor, attrs), values[names[slot]].dtype)
             elif output in outputs:
-                updated[names[slot]] = outputs[output][0]
-        return updated
+                new_values[names[slot]] = outputs[output][0]
+        return new_values
 
     def _update(self, graph: Graph, name: str, factor: float, gradient: Value) -> None:
         state = {"Param": graph.versions(name)[-1]}

@@ -95,11 +95,11 @@ def _is_start(op: Op) -> bool:
 def _scaled(graph: Graph, starts: Sequence[Op]) -> dict[Value, None]:
     """The values of the backward part that are multiplied by the factor when the gradient of the loss is."""
     # One pass in order is enough: the backward part has no cycle, and gradients of loops are single operators here.
-    scaled = dict.fromkeys(value for op in starts for value in op.writes())
+    values = dict.fromkeys(value for op in starts for value in op.writes())
     for op in graph.ops:
-        if any(value in scaled for value in op.reads()) and _keeps(op, scaled):
-            scaled.update(dict.fromkeys(value for value in op.writes() if value.name != EMPTY))
-    return scaled
+        if any(value in values for value in op.reads()) and _keeps(op, values):
+            values.update(dict.fromkeys(value for value in op.writes() if value.name != EMPTY))
+    return values
 
 
 def _keeps(op: Op, scaled: Container[Value]) -> bool:
@@ -150,17 +150,17 @@ def _unscale(graph: Graph, value: Value, factor: float, keeping: Sequence[Op]) -
     """Let the writer of a gradient write a scaled one, which ``keeping`` read, and make the gradient of that."""
     writer = value.writers[0]
     # The gradient keeps its name, for those that read it as it was; the scaled one is new.
-    scaled = _scaled_twin(value, keeping)
-    graph.add_op("scale", {"X": [scaled]}, {"Out": [value]}, {"scale": factor}, before=writer.next, role=BACKWARD, forward=writer)
-    _write_instead(writer, value, scaled)
+    twin = _scaled_twin(value, keeping)
+    graph.add_op("scale", {"X": [twin]}, {"Out": [value]}, {"scale": factor}, before=writer.next, role=BACKWARD, forward=writer)
+    _write_instead(writer, value, twin)
 
 
 def _scaled_twin(value: Value, readers: Sequence[Op]) -> Value:
     """A new value for a gradient times the scale, which these operators read instead."""
-    scaled = value.graph.add_value(f"{value.name}@SCALED", value.shape, value.dtype)
-    scaled.grad_of = value.grad_of
-    _read_instead(readers, value, scaled)
-    return scaled
+    twin = value.graph.add_value(f"{value.name}@SCALED", value.shape, value.dtype)
+    twin.grad_of = value.grad_of
+    _read_instead(readers, value, twin)
+    return twin
 
 
 def _read_instead(readers: Sequence[Op], old: Value, new: Value) -> None:
@@ -202,25 +202,27 @@ class _Dynamic:
         """Scale the loss, check what leaves the backward part; False if there is nothing to check."""
         graph, starts = self.graph, _starts(self.graph)
         _check_unscaled(starts, "dynamically")
-        leaving = _leaving(graph, scaled := _scaled(graph, starts))
+        leaving = _leaving(graph, scaled_values := _scaled(graph, starts))
         seeds = {op.output("Out"): op for op in starts}
         # What the backward part itself reads unscaled, gradients of gradients, is divided only: no check can be before all it checks.
-        inner = {value: [op for op in _by_value(value) if op.role == BACKWARD and not _keeps(op, scaled)] for value in leaving}
-        checked = [v for v in leaving if v not in seeds and (graph.is_observed(v) or len(leaving[v]) + len(inner[v]) < len(_by_value(v)))]
-        others = [op for value in checked for op in _by_value(value) if op not in leaving[value] and op not in inner[value]]
-        after = _reached(others)
-        if any(value.writers[0] in after for value in checked):
+        inner = {value: [op for op in _by_value(value) if op.role == BACKWARD and not _keeps(op, scaled_values)] for value in leaving}
+        checked_values = [
+            v for v in leaving if v not in seeds and (graph.is_observed(v) or len(leaving[v]) + len(inner[v]) < len(_by_value(v)))
+        ]
+        other_readers = [op for value in checked_values for op in _by_value(value) if op not in leaving[value] and op not in inner[value]]
+        after = _reached(other_readers)
+        if any(value.writers[0] in after for value in checked_values):
             raise Refused("the loss cannot be scaled dynamically: one gradient is computed from what another one has updated")
-        if not checked or not graph.allows("scale-loss", *starts):
+        if not checked_values or not graph.allows("scale-loss", *starts):
             return False
         for value, start in seeds.items():
-            self._scale(value, start, [op for op in _by_value(value) if _keeps(op, scaled)])
+            self._scale(value, start, [op for op in _by_value(value) if _keeps(op, scaled_values)])
         twins = {value: _scaled_twin(value, leaving[value]) for value in leaving if value not in seeds}
         writers = {value: value.writers[0] for value in twins}
         for value, twin in twins.items():
             if inner[value]:
                 self._divide(value, twin, writers[value], inner[value])
-        self._check({value: twins[value] for value in checked}, after)
+        self._check({value: twins[value] for value in checked_values}, after)
         for value, writer in writers.items():
             _write_instead(writer, value, twins[value])
         return True
@@ -235,8 +237,8 @@ class _Dynamic:
 
     def _in(self, build: Builder, dtype: str | None) -> GraphSymbol:
         scale = build.symbol(self.scale)
-        cast: GraphSymbol = scale if self.scale.dtype == dtype else lookup("cast")(scale, out_dtype=dtype)
-        return cast
+        result: GraphSymbol = scale if self.scale.dtype == dtype else lookup("cast")(scale, out_dtype=dtype)
+        return result
 
     def _divide(self, value: Value, twin: Value, writer: Op, readers: Sequence[Op]) -> None:
         build = Builder(self.graph, value.name, writer.next, BACKWARD, writer)
@@ -248,20 +250,20 @@ class _Dynamic:
         graph, options = self.graph, self.options
         last = [op for op in graph.ordered_ops() if any(v in op.writes() for v in twins)][-1]
         unscaled = [graph.add_value(f"{value.name}@UNSCALED", value.shape, value.dtype) for value in twins]
-        found = graph.add_value(f"{self.scale.name}@FOUND_INFINITE", (1,), "bool")
+        flag = graph.add_value(f"{self.scale.name}@FOUND_INFINITE", (1,), "bool")
         inputs = {"X": [*twins.values()], "Scale": [self.scale]}
-        here: Any = {"before": last.next, "role": BACKWARD, "forward": last}
-        graph.add_op("check_finite_and_unscale", inputs, {"Out": unscaled, "FoundInfinite": [found]}, **here)
+        placement: Any = {"before": last.next, "role": BACKWARD, "forward": last}
+        graph.add_op("check_finite_and_unscale", inputs, {"Out": unscaled, "FoundInfinite": [flag]}, **placement)
         counts = {"PrevLossScaling": [self.scale], "InGoodSteps": [self.good], "InBadSteps": [self.bad]}
         next_ones = [graph.add_version(v.name, v.shape, v.dtype, v.var) for v in (self.scale, self.good, self.bad)]
-        written = dict(zip(("LossScaling", "OutGoodSteps", "OutBadSteps"), ([v] for v in next_ones), strict=True))
+        outputs = dict(zip(("LossScaling", "OutGoodSteps", "OutBadSteps"), ([v] for v in next_ones), strict=True))
         attrs = {name: getattr(options, name) for name in GROWTH}
-        inputs = {"X": unscaled, "FoundInfinite": [found], **counts}
-        graph.add_op("update_loss_scaling", inputs, {"Out": [*twins], **written}, attrs, **here)
+        inputs = {"X": unscaled, "FoundInfinite": [flag], **counts}
+        graph.add_op("update_loss_scaling", inputs, {"Out": [*twins], **outputs}, attrs, **placement)
         for op in after:
             if op.definition is not None and SKIP in op.definition.inputs and not op.inputs.get(SKIP):
-                graph.set_inputs(op, SKIP, [found])
-                self._hold_back(op, found)
+                graph.set_inputs(op, SKIP, [flag])
+                self._hold_back(op, flag)
 
     def _hold_back(self, update: Op, found: Value) -> None:
         """Let what another operator advances after an update (powers of beta) stay too where that skips the step."""
@@ -280,13 +282,13 @@ class _Dynamic:
 
 def _reached(ops: Sequence[Op]) -> dict[Op, None]:
     """The operators, and all that depend on them, in this order."""
-    found, waiting = dict.fromkeys(ops), [*ops]
-    while waiting:
-        for reader in [reader for value in waiting.pop().writes() for reader in value.readers]:
-            if reader not in found:
-                found[reader] = None
-                waiting.append(reader)
-    return found
+    result, stack = dict.fromkeys(ops), [*ops]
+    while stack:
+        for reader in [reader for value in stack.pop().writes() for reader in value.readers]:
+            if reader not in result:
+                result[reader] = None
+                stack.append(reader)
+    return result
 
 
 # -- the pass --------------------------------------------------------------------------------------
@@ -343,16 +345,20 @@ class MixedPrecision(Pass):
         check_growth(*(getattr(self, name) for name in GROWTH))
 
     def apply(self, graph: Graph) -> bool:
-        scaled = (
+        has_scaled = (
             self._scale_dynamically(graph) if self.dynamic_loss_scale else self.loss_scale != 1.0 and scale_loss(graph, self.loss_scale)
         )
-        return any([_Narrowing(subgraph, self).run() for subgraph in graph.tree()]) or scaled
+        return any([_Narrowing(subgraph, self).run() for subgraph in graph.tree()]) or has_scaled
 
     def _scale_dynamically(self, graph: Graph) -> bool:
         names = (self.loss_scaling, self.good_steps, self.bad_steps)
-        missing = [name for name in names if not graph.versions(name) and (graph.block is None or not graph.block.has_var_recursive(name))]
-        if missing:
-            raise Refused(f"the loss cannot be scaled dynamically: the program declares no {missing[0]!r}; optimizer.decorate declares it")
+        absentees = [
+            name for name in names if not graph.versions(name) and (graph.block is None or not graph.block.has_var_recursive(name))
+        ]
+        if absentees:
+            raise Refused(
+                f"the loss cannot be scaled dynamically: the program declares no {absentees[0]!r}; optimizer.decorate declares it"
+            )
         scale, good, bad = map(graph.given, names)
         # Idempotent: what a first run has scaled ends in a new scale.
         return not scale.writers and _Dynamic(graph, self, scale, good, bad).run()
@@ -370,7 +376,7 @@ class _Narrowing:
 
     def run(self) -> bool:
         """Go through the operators in order; casts that are unused in the end are removed."""
-        changed = False
+        has_changed = False
         # Forward in order: whether an operator follows depends on what its operands have become.
         for op in self.graph.ordered_ops():
             if op.type == "cast":
@@ -379,10 +385,10 @@ class _Narrowing:
                 if not self.graph.allows("narrow", op):
                     break
                 self._narrow(op)
-                changed = True
+                has_changed = True
         for op in reversed(self.made):
             erase_if_dead(op)
-        return changed
+        return has_changed
 
     def _remember(self, op: Op) -> None:
         """A cast that is there already widens a value."""

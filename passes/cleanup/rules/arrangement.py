@@ -238,5 +238,5 @@ def added(first, second):
 
 @exact(example=with_attributes((2, 3), s=[1], t=[1], a=[1]))
 def roll_of_roll(x, *, s, t, a):
-    both = ops.roll(x, shifts=compute(added, s, t), axis=a)
-    return ops.roll(ops.roll(x, shifts=s, axis=a), shifts=t, axis=a), both, compute(len, a) > 0
+    roll = ops.roll(x, shifts=compute(added, s, t), axis=a)
+    return ops.roll(ops.roll(x, shifts=s, axis=a), shifts=t, axis=a), roll, compute(len, a) > 0

@@ -34,8 +34,8 @@ def add_to_scaled(x, *, a):
 
 @fast
 def scaled_twice(x, *, a, b):
-    both = ops.elementwise_add(ops.scale(x, scale=a), ops.scale(x, scale=b))
-    return both, ops.scale(x, scale=a + b), is_float(x)
+    total = ops.elementwise_add(ops.scale(x, scale=a), ops.scale(x, scale=b))
+    return total, ops.scale(x, scale=a + b), is_float(x)
 
 
 @fast

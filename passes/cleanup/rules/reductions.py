@@ -86,9 +86,9 @@ def mean_of_scaled(x, *, a, b):
 
 @fast(example=lambda rng: {"x": rng.normal(size=(2, 3)), "d": [1], "k": False, "r": False, "a": 2.5})
 def sum_of_scaled_elements(x, *, a, d, k, r):
-    scaled = ops.scale(x, scale=a)
-    reduced = ops.scale(ops.reduce_sum(x, dim=d, keep_dim=k, reduce_all=r), scale=a)
-    return ops.reduce_sum(scaled, dim=d, keep_dim=k, reduce_all=r), reduced, is_float(x) & (scaled.uses == 1)
+    product = ops.scale(x, scale=a)
+    total = ops.scale(ops.reduce_sum(x, dim=d, keep_dim=k, reduce_all=r), scale=a)
+    return ops.reduce_sum(product, dim=d, keep_dim=k, reduce_all=r), total, is_float(x) & (product.uses == 1)
 
 
 def joined(first, second):
@@ -105,8 +105,8 @@ def counted_from_front(first, second):
 @fast(example=lambda rng: {"x": rng.normal(size=(2, 3)), "d": [1], "e": [0]})
 def sum_of_sums(x, *, d, e):
     inner = ops.reduce_sum(x, dim=d, keep_dim=True)
-    both = ops.reduce_sum(x, dim=compute(joined, d, e), keep_dim=True)
-    return ops.reduce_sum(inner, dim=e, keep_dim=True), both, is_float(x) & compute(counted_from_front, d, e)
+    total = ops.reduce_sum(x, dim=compute(joined, d, e), keep_dim=True)
+    return ops.reduce_sum(inner, dim=e, keep_dim=True), total, is_float(x) & compute(counted_from_front, d, e)
 
 
 # -- products of matrices ------------------------------------------------------------------------
@@ -179,6 +179,6 @@ def mul_by_identity(x, *, n, d):
 
 @fast(example=lambda rng: {"x": rng.normal(size=(2, 3)), "y": rng.normal(size=(3, 2)), "a": 2.5, "s": False, "t": False})
 def matmul_of_scaled(x, y, *, a, s, t):
-    scaled = ops.scale(x, scale=a)
+    product = ops.scale(x, scale=a)
     after = ops.matmul(x, y, transpose_X=s, transpose_Y=t, alpha=a)
-    return ops.matmul(scaled, y, transpose_X=s, transpose_Y=t), after, is_float(x) & (scaled.uses == 1)
+    return ops.matmul(product, y, transpose_X=s, transpose_Y=t), after, is_float(x) & (product.uses == 1)
