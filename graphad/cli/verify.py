@@ -88,7 +88,7 @@ def _wrong_types(op: Operator, block: Block) -> Iterator[str]:
             return
         types[slot] = [type_ for type_ in types_declared if type_ is not None]
     try:
-        types_inferred = definition.infer_types(types, {k: v for k, v in op.attrs.items() if k in definition.attrs})
+        types_inferred = definition.infer_types(types, definition.own_attrs(op.attrs))
     except GraphadError as error:
         yield f"{op.type}: {error}"
         return

@@ -193,7 +193,7 @@ class Compiler:
         values = [value for group in inputs.values() for value in group]
         if definition.random or definition.ordered or any(value is None or not value.static or value.absent for value in values):
             return None
-        trace, attrs = self.trace, {k: v for k, v in op.attrs.items() if k in definition.attrs}
+        trace, attrs = self.trace, definition.own_attrs(op.attrs)
         # A kernel may fail halfway, when it meets what a tracer cannot do: its calls so far are taken back.
         before = trace.mark()
         tracers = {slot: [Traced(trace, value) for value in group if value is not None] for slot, group in inputs.items()}
@@ -239,7 +239,7 @@ class Compiler:
     def whole(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: Mapping[str, int]) -> Tensor:
         """The values that an operator makes by one call of its kernel."""
         values = [self.trace.constant(None) if value is None else value for group in inputs.values() for value in group]
-        attrs, counts = {k: v for k, v in op.attrs.items() if k in definition.attrs}, {slot: len(group) for slot, group in inputs.items()}
+        attrs, counts = definition.own_attrs(op.attrs), {slot: len(group) for slot, group in inputs.items()}
         call = operation(op.type, counts, wanted, **attrs)
         name = self.trace.name(_Described(call, (op.type, counts, dict(wanted), attrs)), op.type)
         if definition.ordered:  # whose effects are not to happen while a program is compiled

@@ -228,7 +228,7 @@ def step_of(run: Reader, op: Operator, definition: OpDef, layout: Layout) -> Ste
     reads, writes = _places(op, layout)
     if writes_old_array(op):
         reads = reads | {"Array": [(depth(layout, n), n) for n in op.output("Out")]}
-    attrs = {k: v for k, v in op.attrs.items() if k in definition.attrs}
+    attrs = definition.own_attrs(op.attrs)
     partial = definition.partial or writes_old_array(op)
     slots = list(writes)
     names = {slot: [n for _, n in places] for slot, places in reads.items()}

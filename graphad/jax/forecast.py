@@ -183,7 +183,7 @@ class Forecast:
             self.forget(op, frames, layout)
             return
         out_slots = [slot for slot, names in op.outputs.items() if any(name != EMPTY for name in names)]
-        attrs = {k: v for k, v in op.attrs.items() if k in definition.attrs}
+        attrs = definition.own_attrs(op.attrs)
         try:
             with np.errstate(all="ignore"):
                 results = definition.run(inputs, attrs, out_slots)

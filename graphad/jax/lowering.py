@@ -150,7 +150,7 @@ class Lowering:
     def plain(self, op: Operator, definition: OpDef, frames: Frames, layout: Layout) -> None:
         """An operator without blocks."""
         inputs = self.inputs(op, definition, frames, layout)
-        attrs = {k: v for k, v in op.attrs.items() if k in definition.attrs}
+        attrs = definition.own_attrs(op.attrs)
         slots = [slot for slot, names in op.outputs.items() if any(n != EMPTY for n in names)]
         before, self.op = self.op, op
         try:

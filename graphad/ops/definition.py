@@ -226,6 +226,10 @@ class OpDef(Traits):
         """The attribute's value: as given, else its default."""
         return attrs[name] if name in attrs else self.attrs[name].default
 
+    def own_attrs(self, attrs: Mapping[str, object]) -> dict[str, Any]:
+        """Of the attributes of an operator, those that it declares: not ``op_role`` or ``inplace``, which any may carry."""
+        return {name: value for name, value in attrs.items() if name in self.attrs}
+
     def run(self, inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
         """Compute the output slots (at least the wanted ones) from arrays; each slot is a list."""
         result = self.kernel(*self.arguments(inputs), **attrs)
@@ -237,7 +241,7 @@ class OpDef(Traits):
         return [_argument(slot, inputs.get(slot.name)) for slot in self.inputs.values()]
 
     def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
-        """The types of the outputs, slot by slot; ``ShapeError`` where the inputs do not fit."""
+        """The types of the outputs, slot by slot; ``ShapeError`` where the inputs do not fit. ``attrs`` are ``own_attrs``."""
         result = self.infer(*self.arguments(inputs), **attrs)
         types = result if len(self.outputs) != 1 else (result,)
         return {slot.name: list(t) if slot.variadic else [t] for slot, t in zip(self.outputs.values(), types, strict=True)}

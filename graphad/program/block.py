@@ -237,7 +237,7 @@ class Block:
         if variadic:
             types = {s: _types(v) for s, v in slots.items()}
             with at_users_line(f"operator {definition.type!r}"):
-                count = sum(map(len, definition.infer_types(types, {k: v for k, v in attrs.items() if k in definition.attrs}).values()))
+                count = sum(map(len, definition.infer_types(types, definition.own_attrs(attrs)).values()))
         return [self.program.names.generate(f"{stem}.tmp") for _ in range(count)]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Block:

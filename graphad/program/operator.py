@@ -309,7 +309,7 @@ def inferred_types(op: Operator, definition: OpDef) -> dict[str, list[TensorType
     if types is None:
         return {}
     try:
-        return definition.infer_types(types, {k: v for k, v in op.attrs.items() if k in definition.attrs})
+        return definition.infer_types(types, definition.own_attrs(op.attrs))
     except ShapeError as error:
         raise ShapeError(f"operator {op.type!r}: {error}\n  {described(op)}") from None
 

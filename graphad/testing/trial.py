@@ -596,8 +596,17 @@ class Subject:
         """Raise ValueError if the passes need what a case has not: a loss where a text names it, types where gradients get them."""
         if not case.loss_name and any(isinstance(text, str) and LOSS in text for text in (self.what, self.prepare, self.reference)):
             raise InvalidValue(f"{self} needs a loss")
+        if self.names_loss_later and case.loss_name not in case.targets:
+            raise InvalidValue(f"{self} names the loss {case.loss_name!r}, which a pass before may remove: it is not requested")
         if self.is_backward and any(var.type == TENSOR and var.declared[1] is None for var in case.program.list_vars()):
             raise InvalidValue("a tensor of the program has no type, so that its gradient can have none")
+
+    @cached_property
+    def names_loss_later(self) -> bool:
+        """Whether another pass runs before the first one that names the loss."""
+        texts = [str(what) for what in (self.prepare, self.what) if what]
+        before, found, _ = ", ".join(texts).partition(LOSS)
+        return bool(found) and "," in before
 
     def allowed(self, case: Case, is_prepared: bool = True) -> float:
         """The tolerance: the largest one that the passes need, if none is given; what may round rounds more in float32.

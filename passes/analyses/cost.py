@@ -156,7 +156,7 @@ def _inferred(op: Op, facts: Facts[Shape | None]) -> dict[str, list[TensorType]]
     }
     if definition is None or any(len(input_types[slot]) < len(values) for slot, values in op.inputs.items()):
         return {}
-    attrs = {name: value for name, value in op.attrs.items() if name in definition.attrs}
+    attrs = definition.own_attrs(op.attrs)
     try:
         types = definition.infer_types(input_types, attrs)
         if isinstance(definition, GradOpDef):

@@ -177,7 +177,9 @@ def computed(op: Op, known: dict[Value, Array]) -> dict[Value, Array]:
     assert definition is not None
     try:
         with np.errstate(all="ignore"):
-            slots = definition.run({slot: [known[v] for v in values] for slot, values in op.inputs.items()}, op.attrs, tuple(op.outputs))
+            slots = definition.run(
+                {slot: [known[v] for v in values] for slot, values in op.inputs.items()}, definition.own_attrs(op.attrs), tuple(op.outputs)
+            )
     except Exception:
         return {}
     pairs = ((v, x) for slot, values in op.outputs.items() for v, x in zip(values, slots[slot], strict=True))

@@ -57,7 +57,7 @@ class Indices:
         definition = op.definition
         if definition is None or inputs is None or outputs is None or op.graphs or has_ordered_effects(op):
             return None
-        attrs = {name: value for name, value in op.attrs.items() if name in definition.attrs}
+        attrs = definition.own_attrs(op.attrs)
         if not isinstance(definition, GradOpDef):
             return dimensions(definition, inputs, outputs, attrs)
         forward_shapes = self.shapes.get(op.forward, (None, None)) if op.forward is not None else (None, None)

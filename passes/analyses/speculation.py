@@ -95,7 +95,7 @@ def _types(op: Op, definition: OpDef, forward: OpDef) -> dict[Value, TensorType]
 
 def _fits(op: Op, definition: OpDef, types: dict[Value, TensorType]) -> bool:
     try:
-        definition.infer_types({slot: [types[v] for v in values] for slot, values in op.inputs.items()}, op.attrs)
+        definition.infer_types({slot: [types[v] for v in values] for slot, values in op.inputs.items()}, definition.own_attrs(op.attrs))
     except (GraphadError, ValueError, TypeError, IndexError):
         return False
     return True

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphad.ir import Graph, Op, Value
-from graphad.ir.regions import SAVED, Edge, is_grad_op, operands
+from graphad.ir.regions import Edge, operands
 from graphad.ir.residuals import residual_of
+from graphad.program import EMPTY
 from graphad.rewriting import Analysis
 from graphad.rewriting.dataflow import Dataflow, Facts
 
@@ -80,9 +81,8 @@ class _There(Dataflow[bool]):
         return not fact or array is not None
 
     def along(self, edge: Edge, fact: bool) -> bool:
-        """A cotangent may be missing, and what is made of it: of what a gradient's graph reads only the rest is certain."""
-        is_certain = not is_grad_op(edge.op) or edge.kind == SAVED or edge.source in edge.op.inputs.get("X", ())
-        return fact and is_certain
+        """A cotangent that is left out is nowhere in a gradient's graph."""
+        return fact and edge.source.name != EMPTY
 
 
 def _writes_surely(op: Op, there: Facts[bool]) -> bool:

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from graphad.ir import Graph, Op, Value
 from graphad.ops import REGISTRY
+from graphad.ops.out_kernels import INPLACE
 from graphad.passes.cleanup.constant_arrays import is_source
 from graphad.passes.cleanup.operator_keys import frozen_attrs
 from graphad.rewriting import ChangeCursor, Pass
@@ -53,6 +54,12 @@ def _with_readers(changed_ops: list[Op]) -> list[Op]:
     return list(dict.fromkeys(op for member in changed_ops for op in (member, *(r for value in member.writes() for r in value.readers))))
 
 
+def _tells_inputs_apart(op: Op) -> bool:
+    """Whether attributes may mean one input and not another: an axis of Y, the memory of X."""
+    definition = REGISTRY[op.type]
+    return INPLACE in op.attrs or bool(frozen_attrs(definition, definition.own_attrs(op.attrs)))
+
+
 class _Order:
     """Where values are defined. Operators and given values are counted when the first question about their graph comes."""
 
@@ -66,7 +73,7 @@ class _Order:
         if graph not in self.numbered:
             self._number(graph)
         values = [value for slot in op.inputs.values() for value in slot]
-        if self._are_ordered(values) or (op.attrs and frozen_attrs(REGISTRY[op.type], op.attrs)) or not graph.allows("order-inputs", op):
+        if self._are_ordered(values) or (op.attrs and _tells_inputs_apart(op)) or not graph.allows("order-inputs", op):
             return False
         rest = iter(sorted(values, key=self._place))
         op.inputs = {slot: tuple([next(rest) for _ in before]) for slot, before in op.inputs.items()}  # who reads what stays as it is

@@ -101,7 +101,7 @@ class Fold(Rule):
         inputs = {
             slot: [lookup("stand_in").kernel(None, shape=v.shape, dtype=v.dtype) for v in values] for slot, values in op.inputs.items()
         }
-        ((array,),) = definition.run(inputs, op.attrs, tuple(op.outputs)).values()
+        ((array,),) = definition.run(inputs, definition.own_attrs(op.attrs), tuple(op.outputs)).values()
         constant = constant_for(array, array.shape)
         return constant is not None and _replaced(op, {result: constant})
 
@@ -138,7 +138,7 @@ def _written_counts(op: Op, definition: OpDef, requested: Mapping[Value, tuple[s
         return declared_counts
     try:
         counts = definition.infer_types(
-            {slot: [value.type for value in values if value.type] for slot, values in op.inputs.items()}, op.attrs
+            {slot: [value.type for value in values if value.type] for slot, values in op.inputs.items()}, definition.own_attrs(op.attrs)
         )
         return [element_count(counts[slot][i].shape) for slot, i in requested.values()]
     except Exception:
@@ -161,7 +161,7 @@ def _run(op: Op, definition: OpDef, small: bool) -> Any:
         return None
     try:
         with np.errstate(all="ignore"):
-            return definition.run(inputs, op.attrs, tuple(op.outputs))
+            return definition.run(inputs, definition.own_attrs(op.attrs), tuple(op.outputs))
     except Exception:
         return None
 

@@ -249,7 +249,7 @@ class _Step:
         for op in (op for op in ops if self.stage[op] == stage):
             inputs = {slot: [local.get(value, value) for value in values] for slot, values in op.inputs.items()}
             for value in op.writes():
-                local[value] = value if value.name == EMPTY else self._new(value, i)
+                local[value] = self.graph.add_version(EMPTY) if value.name == EMPTY else self._new(value, i)
             outputs = {slot: [local[value] for value in values] for slot, values in op.outputs.items()}
             copy = graph.add_op(op.type, inputs, outputs, op.attrs, before, op.role)
             copy.source = op.source

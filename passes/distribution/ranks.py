@@ -209,7 +209,7 @@ def _types(op: Op) -> Iterator[tuple[Value, TensorType | None]]:
         return
     operand_types = {slot: [v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
     try:
-        types = definition.infer_types(operand_types, {k: v for k, v in op.attrs.items() if k in definition.attrs})
+        types = definition.infer_types(operand_types, definition.own_attrs(op.attrs))
     except GraphadError as error:
         raise Refused(located(f"{op!r} does not fit the part of the batch that a rank has: {error}", op.source)) from error
     for slot, values in op.outputs.items():

@@ -143,7 +143,7 @@ def is_by_element(op: Op) -> bool:
         if values and prod(values[0].shape or ()) == 1 and values[0].shape != op.input("Param").shape
     ]
     inputs = {slot: numbers.uniform(0.5, 1.0, 1 if slot in scalars else 6) for slot, values in op.inputs.items() if values}
-    attrs = {name: value for name, value in op.attrs.items() if name in definition.attrs}
+    attrs = definition.own_attrs(op.attrs)
 
     def updated(begin: int, end: int) -> Array:
         slots = {slot: [array if slot in scalars else array[begin:end]] for slot, array in inputs.items()}

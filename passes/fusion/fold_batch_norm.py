@@ -161,7 +161,7 @@ def _product(match: _Match, builder: Builder, factor: object) -> GraphSymbol:
     weights = ops.elementwise_mul(builder.symbol(product.input(match.weight)), factor, axis=match.along)
     slots = [slot for slot in definition.inputs if slot in product.inputs and slot != "Bias"]
     inputs = [weights if slot == match.weight else builder.symbol(product.input(slot)) for slot in slots]
-    result: GraphSymbol = definition(*inputs, **{name: value for name, value in product.attrs.items() if name in definition.attrs})
+    result: GraphSymbol = definition(*inputs, **definition.own_attrs(product.attrs))
     return result
 
 

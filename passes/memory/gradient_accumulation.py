@@ -285,7 +285,7 @@ def _retype(body: Graph) -> None:
         if definition is None or op.type == "read_from_array":
             continue
         operand_types = {slot: [v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
-        types = definition.infer_types(operand_types, op.attrs)
+        types = definition.infer_types(operand_types, definition.own_attrs(op.attrs))
         for slot, values in op.outputs.items():
             for i, value in enumerate(values):
                 type = types[slot][i] if slot in types else _gradient_type(body, value)

@@ -17,8 +17,10 @@ from typing import Any
 
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
-from graphad.ops import GradOpDef, OpDef, lookup
+from graphad.ir.regions import LoopLike, definition_of, operands, results_of
+from graphad.ops import GRAD, GradOpDef, OpDef, lookup
 from graphad.ops.loss_scaling import check_growth
+from graphad.passes.analyses.uninitialized import Certain
 from graphad.program import BACKWARD, EMPTY
 from graphad.rewriting import Pass, erase_if_dead
 from graphad.rewriting.constants import uniform_number
@@ -94,35 +96,94 @@ def _is_start(op: Op) -> bool:
 
 def _scaled(graph: Graph, starts: Sequence[Op]) -> dict[Value, None]:
     """The values of the backward part that are multiplied by the factor when the gradient of the loss is."""
-    # One pass in order is enough: the backward part has no cycle, and gradients of loops are single operators here.
-    values = dict.fromkeys(value for op in starts for value in op.writes())
+    scaled = dict.fromkeys(value for op in starts for value in op.writes())
+    certain = Certain.of(graph).values
+    # One pass in order is enough: the backward part has no cycle, and loops are single operators here.
     for op in graph.ops:
-        if any(value in values for value in op.reads()) and _keeps(op, values):
-            values.update(dict.fromkeys(value for value in op.writes() if value.name != EMPTY))
-    return values
+        results = _scaled_results(op, scaled)
+        # What may have no value cannot be divided afterwards, nor its gradient: the operator reads gradients as they were.
+        if all(value in certain or value.grad_of in certain for value in results):
+            scaled.update(dict.fromkeys(results))
+    return scaled
 
 
 def _keeps(op: Op, scaled: Container[Value]) -> bool:
-    """Whether what an operator of the backward part writes is multiplied by what the scaled values among its inputs are.
+    """Whether an operator reads scaled gradients as they are, once it is known which values are scaled."""
+    return any(value in scaled for value in op.writes())
 
-    It is where it is linear in all of them together, and in nothing else that counts, or in the only one of a product.
-    """
-    if op.role != BACKWARD:
-        return False
+
+def _scaled_results(op: Op, scaled: Container[Value]) -> list[Value]:
+    """What an operator writes that is multiplied by what the scaled values among its inputs are; none if it has to read them unscaled."""
+    if op.role != BACKWARD or not any(value in scaled for value in op.reads()):
+        return []
+    if op.graphs and not definition_of(op).is_grad:
+        return _scaled_by_graphs(op, scaled)
+    return [value for value in op.writes() if value.name != EMPTY] if _is_linear(op, scaled) else []
+
+
+def _is_linear(op: Op, scaled: Container[Value]) -> bool:
+    """Whether an operator is linear in all scaled values together, and in nothing else that counts, or in the only one of a product."""
     definition = op.definition
-    if definition is None or op.graphs:
-        return True
-    if definition.of_shape:
+    if definition is None or definition.of_shape:
         return False
     slots = [slot for slot, values in op.inputs.items() if any(value in scaled for value in values)]
     if definition.bilinear:
         return len(slots) == 1 and slots[0] in definition.bilinear
     # Gradients are linear in the cotangents together: with only some of them scaled, the others have to be zero.
-    linear = {slot for slot, _ in definition.cotangents} if isinstance(definition, GradOpDef) else definition.linear
-    is_safe = all(
-        value in scaled or value.name == EMPTY or uniform_number(value) == 0.0 for slot in linear for value in op.inputs.get(slot, ())
-    )
+    linear = _linear_slots(op, definition)
+    is_safe = all(_is_scaled_or_zero(value, scaled) for slot in linear for value in op.inputs.get(slot, ()))
     return is_safe and all(slot in linear or slot in _of_shape(definition) for slot in slots) and not op.attrs.get(definition.offset)
+
+
+def _linear_slots(op: Op, definition: OpDef) -> Collection[str]:
+    if op.graphs:
+        return {slot for slot in op.inputs if slot.endswith(GRAD)}
+    return {slot for slot, _ in definition.cotangents} if isinstance(definition, GradOpDef) else definition.linear
+
+
+def _is_scaled_or_zero(value: Value, scaled: Container[Value]) -> bool:
+    return value in scaled or value.name == EMPTY or uniform_number(value) == 0.0
+
+
+def _scaled_by_graphs(op: Op, scaled: Container[Value]) -> list[Value]:
+    """The results of a loop or branch that are multiplied: those that are in each of its graphs, where all readers keep them so."""
+    found = {}
+    for graph in op.graphs.values():
+        inside = _scaled_inside(op, graph, scaled)
+        if inside is None:
+            return []
+        for out, result in zip(results_of(op), graph.results, strict=True):
+            found.setdefault(out, []).append((result in inside, _is_scaled_or_zero(result, inside)))
+    mixed = [out for out, ways in found.items() if any(is_scaled for is_scaled, _ in ways) and not all(fits for _, fits in ways)]
+    return [] if mixed else [out for out, ways in found.items() if any(is_scaled for is_scaled, _ in ways)]
+
+
+def _scaled_inside(op: Op, graph: Graph, scaled: Container[Value]) -> dict[Value, None] | None:
+    """The scaled values of a loop's body or of a branch; None if something there would have to read them unscaled.
+
+    A carried value of a loop is scaled if it starts so, or at zero, and each iteration keeps it so: the greatest fixpoint.
+    """
+    loop = LoopLike.of(op)
+    carried = {graph.inputs[at]: graph.results[k] for k, at in enumerate(loop.carried_at)} if loop is not None else {}
+    starts = dict(zip(graph.inputs, operands(op), strict=False))
+    arguments = [v for v, start in starts.items() if start in scaled or (v in carried and _is_scaled_or_zero(start, scaled))]
+    inside = _spread(graph, arguments)
+    while lost := [v for v in arguments if v in carried and not _is_scaled_or_zero(carried[v], inside)]:
+        arguments = [v for v in arguments if v not in lost]
+        inside = _spread(graph, arguments)
+    if any(starts[v] in scaled and v not in inside for v in starts):
+        return None
+    # Residuals are factors of gradients of this one.
+    kept = all(_keeps(reader, inside) for value in inside for reader in _by_value(value)) and not any(v in inside for v in graph.residuals)
+    return inside if kept else None
+
+
+def _spread(graph: Graph, arguments: Sequence[Value]) -> dict[Value, None]:
+    """The values of a nested graph that are scaled if these arguments are."""
+    scaled = dict.fromkeys(arguments)
+    for op in graph.ops:
+        scaled.update(dict.fromkeys(_scaled_results(op, scaled)))
+    return scaled
 
 
 def _by_value(value: Value) -> list[Op]:

@@ -108,7 +108,7 @@ class Job:
 
 def _jobs(definition: OpDef, sample: Sample) -> Iterator[Job]:
     slots = sample.slots()
-    attrs = {k: v for k, v in sample.attrs.items() if k in definition.attrs}
+    attrs = definition.own_attrs(sample.attrs)
     with np.errstate(all="ignore"):
         made = definition.run(slots, attrs, list(definition.outputs))
     wanted = [slot for slot in definition.outputs if all(value is not None for value in made[slot])]

@@ -11,7 +11,9 @@ import graphad as ga
 from graphad.errors import PassError
 from graphad.ir import Graph
 from graphad.passes.precision import MixedPrecision
-from graphad.testing import check_pass
+from graphad.testing import check_case, check_pass
+from graphad.testing.cases import random_case
+from graphad.testing.programs import case_with_gradients
 from tests.graphs import types
 
 layers: Any = ga.layers
@@ -216,6 +218,58 @@ def test_a_gradient_of_a_gradient_is_not_scaled_twice_nor_left_scaled() -> None:
     gradient, product = ga.Executor().run(ga.schedule(graph), feed, ["gx@GRAD", "p@GRAD"])
     assert gradient.tolist() == [2.0, 4.0, 6.0]
     assert product.tolist() == [1.0, 1.0, 1.0]
+
+
+BRANCH = """program { block 0 { param w: float32[2] param b: float32[2] var c: bool[1] var h: float32[2] var loss: float32[]
+if_else(Cond=c, X=[w, b]) -> (Out=h) {true_block=block(1), false_block=block(2)} tanh(X=h) -> (Out=h) mean(X=h) -> (Out=loss) }
+block 1 in 0 { elementwise_mul(X=w, Y=b) -> (Out=h) } block 2 in 0 { assign(X=w) -> (Out=h) } }"""
+
+LOOP = """program { block 0 { param w: float32[2] var h: float32[2] var i: float32[1] var n: float32[1] var c: bool[1] var loss: float32[]
+fill_constant() -> (Out=i) {shape=[1], value=0.0} fill_constant() -> (Out=n) {shape=[1], value=3.0}
+elementwise_mul(X=w, Y=w) -> (Out=h) less_than(X=i, Y=n) -> (Out=c)
+while(X=[h, i, c, w, n], Condition=c) -> (Out=[h, i, c]) {sub_block=block(1)} mean(X=h) -> (Out=loss) }
+block 1 in 0 { elementwise_mul(X=h, Y=w) -> (Out=h) sin(X=h) -> (Out=h)
+increment(X=i) -> (Out=i) {step=1.0} less_than(X=i, Y=n) -> (Out=c) } }"""
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("text", [BRANCH, LOOP], ids=["branch", "loop"])
+def test_gradients_of_loops_and_branches_are_scaled_where_they_are_linear(text: str, order: int) -> None:
+    """What a gradient of gradients multiplies them with is a residual of the first backward, which is not scaled then."""
+    case = random_case(ga.Program.parse(text), loss_name="loss")
+    differentiated = case_with_gradients(case, order)
+    assert differentiated is not None
+    check_case("mixed-precision{loss_scale=8.0}", differentiated)
+    graph = ga.lower(differentiated.program, differentiated.targets)
+    MixedPrecision(loss_scale=8.0).run(graph)
+    assert any("@SCALED" in value.name for value in graph.values)
+
+
+def test_the_first_backward_of_a_loop_reads_scaled_gradients() -> None:
+    program = ga.Program.parse(LOOP)
+    with ga.program_guard(program):
+        ga.append_backward(program.global_block().var("loss"))
+    graph = ga.lower(program, ["w@GRAD"])
+    MixedPrecision(loss_scale=8.0).run(graph)
+    (scale,) = (op for op in graph.ops if op.type == "scale")
+    assert [value.name for value in scale.reads()] == ["w@GRAD@SCALED"]
+
+
+def test_what_may_have_no_value_is_not_divided() -> None:
+    """``select_output`` writes nothing where ``Like`` has none: here what the branch not taken leaves as it was."""
+    program = ga.Program.parse(
+        """program { block 0 { var x: float32[1] var c: bool[1] var y: float32[1] var n: int32[1]
+        var t@GRAD: float32[1] var a@GRAD: float32[1] var y@GRAD: float32[1]
+        if_else(Cond=c, X=x) -> (Out=y) {true_block=block(1), false_block=block(2)}
+        fill_any_like(X=x) -> (Out=t@GRAD) {value=1.0} backward
+        select_output(X=t@GRAD, Mask=n, Like=[x, y]) -> (Out=[a@GRAD, y@GRAD]) backward }
+        block 1 in 0 { assign(X=x) -> (Out=y) } block 2 in 0 { } }"""
+    )
+    graph = ga.lower(program, ["a@GRAD", "y@GRAD"])
+    MixedPrecision(loss_scale=8.0).run(graph)
+    feed = {"x": np.ones(1, "float32"), "c": np.array([False]), "n": np.zeros(1, "int32")}
+    (gradient,) = ga.Executor().run(ga.schedule(graph), feed, ["a@GRAD"])
+    assert gradient.tolist() == [1.0]
 
 
 def test_refusals() -> None:
