@@ -13,7 +13,7 @@ moved by each period; the way that copies read one another is compared as in has
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,6 +27,7 @@ from graphad.program import FORWARD, Block
 LEAST_SAVED = 4  # operators: a repetition that spares fewer is drawn as it is
 MOST_PERIODS, MOST_TRIED, MOST_TURNS = 4000, 400, 64
 LEVELS = 3
+NOTABLE = 0.1  # of the operators: what another order has to spare to be worth it
 
 
 @dataclass
@@ -51,19 +52,20 @@ class Repeat:
 class Folding:
     """What is drawn once: for each node that is not drawn its representative, and by repetition the copy that each node is in.
 
-    ``closed`` are operators that stand for a whole scope, with how many; ``hidden`` is what is only seen inside one.
+    ``given`` are drawn values that an operator outside of the copies gives to each copy. ``closed`` are operators that stand for a whole scope, with how many; ``hidden`` is what is only seen inside one.
     """
 
     representatives: dict[Node, Node] = field(default_factory=dict)
     places: dict[Node, dict[int, int]] = field(default_factory=dict)
     repeats: list[Repeat] = field(default_factory=list)
     repeats_of: dict[Op, list[Repeat]] = field(default_factory=dict)
+    given: set[Value] = field(default_factory=set)
     hidden: set[Node] = field(default_factory=set)
     closed: dict[Op, int] = field(default_factory=dict)
 
     def copy(self) -> Folding:
         """The same, to which operators that stand for scopes may be added."""
-        return Folding(dict(self.representatives), self.places, self.repeats, self.repeats_of, set(self.hidden), dict(self.closed))
+        return replace(self, representatives=dict(self.representatives), hidden=set(self.hidden), closed=dict(self.closed))
 
     def of(self, node: Node) -> Node:
         """The node that is drawn for a node."""
@@ -74,6 +76,8 @@ class Folding:
     def arrows(self, arrows: Iterable[Arrow]) -> list[Arrow]:
         """The arrows between the drawn nodes; those between copies go around, as what a loop carries does."""
         arrows_by_ends: dict[tuple[object, ...], Arrow] = {}
+        arrows = list(arrows)
+        merged = self._merged_slots(arrows)
         for arrow in arrows:
             tail, head = self.of(arrow.tail), self.of(arrow.head)
             if (
@@ -84,13 +88,38 @@ class Folding:
                 or self._is_doubled(arrow, tail, head)
             ):
                 continue
-            slots = ("" if tail in self.closed else arrow.tail_slot), ("" if head in self.closed else arrow.head_slot)
+            slots = (
+                "" if tail in self.closed else merged.get((tail, head, arrow.tail_slot), arrow.tail_slot),
+                "" if head in self.closed else merged.get((tail, head, arrow.head_slot), arrow.head_slot),
+            )
             arrow_ = Arrow(tail, head, self._op(arrow.op), self.value(arrow.value), *slots, arrow.sort, arrow.backward, arrow.up)
             if self._is_between_copies(arrow):
                 arrow_ = arrow_._replace(sort=CARRIED, up=not arrow.backward, next=True)
             key = (tail, head, *slots, arrow_.next)
             arrows_by_ends.setdefault(key, arrow_)
         return list(arrows_by_ends.values())
+
+    def _merged_slots(self, arrows: Iterable[Arrow]) -> dict[tuple[Node, Node, str], str]:
+        """What slots are called in which one operator reads, or writes, values of several copies: ``X[0]``, ``X[1]`` are ``X[0:2]``.
+
+        By the nodes that are drawn at both ends, and the slot.
+        """
+        places: dict[tuple[Node, Node, str], set[int]] = {}
+        moved = set()
+        for arrow in arrows:
+            tail, head = self.of(arrow.tail), self.of(arrow.head)
+            for slot in (arrow.tail_slot, arrow.head_slot):
+                name, index = _indexed(slot)
+                if index is not None:
+                    places.setdefault((tail, head, name), set()).add(index)
+                    if tail is not arrow.tail or head is not arrow.head:
+                        moved.add((tail, head, name))
+        return {
+            (tail, head, f"{name}[{index}]"): f"{name}[{_span(indices)}]"
+            for (tail, head, name), indices in places.items()
+            if len(indices) > 1 and (tail, head, name) in moved
+            for index in indices
+        }
 
     def _returns(self, tail: Node, head: Node) -> bool:
         """Whether a value of a closed scope is read there as well, while others read it, too."""
@@ -120,6 +149,22 @@ class Folding:
     def place(self, node: Node, repeat: int, copy: int) -> None:
         """Note which copy a node is in."""
         self.places.setdefault(node, {})[repeat] = copy
+
+
+def _indexed(slot: str) -> tuple[str, int | None]:
+    """The name of a slot, and which of its values: ``X[3]``."""
+    name, bracket, index = slot.partition("[")
+    return name, int(index[:-1]) if bracket else None
+
+
+def _span(indices: Collection[int]) -> str:
+    """Indices as a slice, if they are one.
+
+    >>> _span({2, 1, 3}), _span({1, 5})
+    ('1:4', '…')
+    """
+    low, high = min(indices), max(indices)
+    return f"{low}:{high + 1}" if high - low + 1 == len(indices) else "…"
 
 
 @dataclass(frozen=True)
@@ -172,7 +217,7 @@ def _fold_graph(main: list[Op], ops: Sequence[Op], pairs: Pairs, nesting: Nestin
     followers = _followers(main, ops, pairs, nesting)
     before = len(folding.repeats)
     for _ in range(LEVELS):
-        runs = list(_runs(main))
+        runs, main = _best_runs(main)
         if not runs:
             break
         for run in runs:
@@ -238,6 +283,47 @@ def _fold_source(value: Value, drawn: Value, op: Op, folding: Folding) -> None:
 
 
 # -- finding ---------------------------------------------------------------------------------------
+
+
+def _best_runs(ops: list[Op]) -> tuple[list[_Run], list[Op]]:
+    """The runs to fold, and the order that they are in: that of the program, or branch by branch if that spares more.
+
+    Branches that are written side by side, all first operators before all second ones, follow upon one another in the second order:
+
+        a0 a1 a2 b0 b1 b2      ⇒      a0 b0 a1 b1 a2 b2
+    """
+    runs = list(_runs(ops))
+    saved = sum(run.saved for run in runs)
+    if len(runs) < 2 and saved > len(ops) / 2:
+        return runs, ops
+    branches = _by_branches(ops)
+    others = list(_runs(branches)) if branches != ops else []
+    gain = sum(run.saved for run in others) - saved
+    is_better = gain > len(ops) * NOTABLE or (gain >= 0 and len(others) < len(runs))
+    return (others, branches) if is_better else (runs, ops)
+
+
+def _by_branches(ops: Sequence[Op]) -> list[Op]:
+    """The operators in an order in which each comes after what it reads, and otherwise right after the last one that it reads of."""
+    known = set(ops)
+    sources = {op: {value.writers[0] for value in op.reads() if value.writers and value.writers[0] in known} for op in ops}
+    waiting = {op: len(found) for op, found in sources.items()}
+    readers: dict[Op, list[Op]] = {}
+    for op, found in sources.items():
+        for source in found:
+            readers.setdefault(source, []).append(op)
+    ordered: list[Op] = []
+    ready = [op for op in reversed(ops) if not waiting[op]]
+    while ready:
+        op = ready.pop()
+        ordered.append(op)
+        fresh = []
+        for reader in readers.get(op, ()):
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                fresh.append(reader)
+        ready += reversed(fresh)
+    return ordered
 
 
 def _runs(ops: Sequence[Op]) -> Iterator[_Run]:
@@ -381,6 +467,7 @@ def _fold(main: Sequence[Op], run: _Run, followers: Mapping[Op, list[tuple[str, 
     kinds = Counter(looks)
     prototype = max(range(run.count), key=lambda k: (kinds[looks[k]], -k))  # the most usual copy: the first one often lacks a gradient
     common_values = _outside(copies_by_key, nesting)
+    own = [set(ops.values()) for ops in copies_by_key]
     repeat = Repeat(run.count, list(copies_by_key[prototype].values()), copies)
     number = len(folding.repeats)
     for k, ops in enumerate(copies_by_key):
@@ -391,6 +478,7 @@ def _fold(main: Sequence[Op], run: _Run, followers: Mapping[Op, list[tuple[str, 
                 folding.place(value, number, k)
             if counterpart is not None and k != prototype:
                 _represent(op, counterpart, common_values, nesting, folding)
+                _represent_given(op, counterpart, (own[k], own[prototype]), folding)
         for value in (nesting.outer(value) for op in ops.values() for value in op.reads()):
             if not value.writers and value not in common_values:
                 folding.place(value, number, k)
@@ -437,6 +525,23 @@ def _represent(op: Op, counterpart: Op, shared: set[Value], nesting: Nesting, fo
             alone = not value.writers and value not in shared and not partner.writers and partner not in shared
             if alone and value is not partner and value not in folding.representatives:
                 folding.representatives[value] = partner
+
+
+def _represent_given(op: Op, counterpart: Op, copies: tuple[set[Op], set[Op]], folding: Folding) -> None:
+    """What one operator gives to each copy, and nothing else reads, is drawn once: the gradients of terms, the parts of a split."""
+    for slot, values in op.inputs.items():
+        for value, other in zip(values, counterpart.inputs.get(slot, ()), strict=False):
+            if value is other or value in folding.representatives or not _come_from_one_slot(value, other):
+                continue
+            if value.writers[0] not in copies[0] and all(copies[k].issuperset(each.readers) for k, each in enumerate((value, other))):
+                folding.representatives[value] = other
+                folding.given.add(other)
+
+
+def _come_from_one_slot(value: Value, other: Value) -> bool:
+    """Whether one operator writes two values in one slot."""
+    writer = value.writer
+    return writer is not None and any(value in values and other in values for values in writer.outputs.values())
 
 
 def _differences(copies: Sequence[Sequence[Op]]) -> tuple[list[str], list[str]]:

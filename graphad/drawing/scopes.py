@@ -114,10 +114,10 @@ class Groups:
         return groups
 
     def _home(self, value: Value, groups: Mapping[Node, Group]) -> Group | None:
-        if value.writers:
+        if value.writers and value not in self.folding.given:
             return groups.get(self.folding.of(value.writers[0]))
-        is_nested = value.graph.owner is not None
-        around = [groups.get(self.folding.of(op)) for op in value.readers if is_nested or op.role == FORWARD] or [None]
+        every = value.graph.owner is not None or any(op.role != FORWARD for op in value.writers)
+        around = [groups.get(self.folding.of(op)) for op in value.readers if every or op.role == FORWARD] or [None]
         group = around[0]
         return group if group is not None and group.graph is value.graph and all(member is group for member in around) else None
 

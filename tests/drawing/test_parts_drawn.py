@@ -17,6 +17,7 @@ from graphad.drawing.plan import Plan, plan
 from graphad.drawing.scene import mixed
 from graphad.drawing.theme import scale_color
 from graphad.errors import InvalidType, InvalidValue, RenderError
+from graphad.ir import Op, Value
 from tests.drawing.test_drawing import chain, forward_program, groups, label_of, labels, texts, tooltip_of
 from tests.drawing.test_files_drawn import fake_renderer
 
@@ -60,6 +61,52 @@ def test_what_goes_from_a_copy_to_the_next_goes_around() -> None:
     assert told
     assert all(text.endswith("to the next copy") for text in told)
     assert "to the next copy" in texts(to_svg(layers(12), fold="repeats"))
+
+
+def fan_out(count: int, side_by_side: bool = False) -> ga.Program:
+    """A value that so many chains read, whose sum is differentiated; chain by chain, or operator by operator."""
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = ga.layers.data("x", [8], stop_gradient=False)
+        if side_by_side:
+            firsts = [ga.layers.tanh(x) for _ in range(count)]
+            terms = [ga.layers.scale(first, float(i)) for i, first in enumerate(firsts)]
+        else:
+            terms = [ga.layers.scale(ga.layers.tanh(x), float(i)) for i in range(count)]
+        ga.append_backward(ga.layers.mean(ga.layers.sums(terms)))
+    return program
+
+
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_equal_readers_of_one_value_are_drawn_once_with_their_gradients(side_by_side: bool) -> None:
+    found = planned(fan_out(50, side_by_side), values="all")
+    (repeat,) = found.folding.repeats
+    assert (repeat.count, repeat.differing) == (50, ["scale"])
+    assert sorted(op.type for op in found.nodes if isinstance(op, Op)) == sorted(
+        ["tanh", "scale", "sum", "mean", "fill_constant", "mean_grad", "sum_grad", "scale_grad", "tanh_grad", "sum"]
+    )
+    assert sum("@GRAD@RENAME@" in value.name for value in found.nodes if isinstance(value, Value)) == 1
+    slots = [arrow.head_slot for arrow in found.arrows if isinstance(arrow.head, Op) and arrow.head.type == "sum_grad"]
+    assert sorted(slots) == ["Out@GRAD", "X[0:50]"]
+    scale_grad = next(op for op in found.nodes if isinstance(op, Op) and op.type == "scale_grad")
+    (term,) = (arrow.tail for arrow in found.arrows if arrow.head is scale_grad)
+    assert found.groups[term] is found.groups[scale_grad], "each chain has a gradient of its own, which sum_grad gives it"
+
+
+def test_parts_that_one_operator_gives_to_equal_chains_are_drawn_once() -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        parts = ga.layers.split(ga.layers.data("x", [8, 6], append_batch_size=False), 4, dim=0)
+        ga.layers.concat([ga.layers.relu(ga.layers.tanh(part)) for part in parts], axis=1)
+    found = planned(program, fold="repeats", values="all")
+    assert [op.type for op in found.nodes if isinstance(op, Op)] == ["split", "tanh", "relu", "concat"]
+    read_twice = ga.Program()
+    with ga.program_guard(read_twice):
+        parts = ga.layers.split(ga.layers.data("x", [8, 6], append_batch_size=False), 4, dim=0)
+        ga.layers.concat([ga.layers.relu(ga.layers.tanh(part)) for part in parts] + [ga.layers.exp(parts[1])], axis=1)
+    found = planned(read_twice, fold="repeats", values="all")
+    exp = next(op for op in found.nodes if isinstance(op, Op) and op.type == "exp")
+    assert next(iter(exp.reads())) in found.nodes, "a part that something else reads as well is not folded away"
 
 
 def test_folding_sets_in_above_sixty_operators() -> None:
