@@ -52,7 +52,8 @@ class Repeat:
 class Folding:
     """What is drawn once: for each node that is not drawn its representative, and by repetition the copy that each node is in.
 
-    ``given`` are drawn values that an operator outside of the copies gives to each copy. ``closed`` are operators that stand for a whole scope, with how many; ``hidden`` is what is only seen inside one.
+    ``given`` are drawn values that an operator outside of the copies gives to each copy. ``closed`` are operators that stand for a
+    whole scope, with how many; ``hidden`` is what is only seen inside one.
     """
 
     representatives: dict[Node, Node] = field(default_factory=dict)
