@@ -55,4 +55,17 @@ def repeated(count: int = 60) -> tuple[ga.Program, str]:
     return program, str(ga.backward_pipeline((cost.name,)))
 
 
+def fan_out(count: int = 40) -> tuple[ga.Program, str]:
+    """A value that many equal chains read, and the backward; then layers in scopes of their own."""
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = layers.data("x", [8], stop_gradient=False)
+        h = layers.sums([layers.scale(layers.tanh(x), float(i)) for i in range(count)])
+        for i in range(4):
+            with ga.name_scope(f"block_{i}"):
+                h = layers.fc(h, 8 + i, act="relu")
+        cost = layers.mean(h)
+    return program, str(ga.backward_pipeline((cost.name,)))
+
+
 PROGRAMS = {"training": training, "loop": loop, "branches": branches, "repeated": repeated}

@@ -14,7 +14,7 @@ import pytest
 import graphad as ga
 from graphad.rewriting import Pass, Step, observing
 from tests.viewing.browser import Window, launched
-from tests.viewing.programs import PROGRAMS
+from tests.viewing.programs import PROGRAMS, fan_out
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -326,6 +326,8 @@ def test_arrows_end_in_the_direction_that_they_go(page: Page) -> None:
     paths = graph(page).locator("path.arrow:not(.saved)").evaluate_all(f"(paths) => paths.map({end})")
     assert len(paths) > 5
     assert all(down > abs(across) for across, down in paths)
+    drawn = graph(page).locator("path.arrow").evaluate_all("(paths) => paths.map((path) => path.getAttribute('d'))")
+    assert not any(re.search(r"(?<![\d.])([\d.]+)V\1(?![\d.])", path) for path in drawn), "a head at the end of nothing has no direction"
 
 
 def test_partners_are_highlighted_together(page: Page) -> None:
@@ -376,6 +378,18 @@ def test_enter_again_takes_the_next_match_and_escape_leaves(page: Page) -> None:
     assert box.input_value() == ""
     page.keyboard.press("ArrowRight")
     assert selected(page) == "simplify"
+
+
+def test_after_a_match_was_taken_keys_zoom_until_something_is_typed(window: Window, page: Page) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type("tanh")
+    page.keyboard.press("Enter")
+    before = scale(page)
+    page.keyboard.press("+")
+    window.settled()
+    assert scale(page) > before
+    page.keyboard.type("_grad-")
+    assert page.get_by_role("searchbox").input_value() == "tanh_grad-"
 
 
 def test_nothing_found_is_said(page: Page) -> None:
@@ -518,6 +532,45 @@ def test_repeated_layers_are_drawn_once(window: Window, pages: dict[str, Path]) 
     assert graph(page).locator("g.turn.backward.open").count() == 1
 
 
+def test_equal_readers_and_equal_scopes_are_drawn_once_forward_and_backward(window: Window, tmp_path: Path) -> None:
+    program, pipeline = fan_out()
+    page = window.open(ga.view(program, pipeline, tmp_path / "page.html").path or tmp_path, "#pass=5")
+    assert titles(page, "g.repeat.forward") == ["40 \N{MULTIPLICATION SIGN} tanh, scale", "4 \N{MULTIPLICATION SIGN} block_0 … block_3"]
+    assert sorted(titles(page, "g.repeat.backward")) == [
+        "4 \N{MULTIPLICATION SIGN} block_0 … block_3",
+        "40 \N{MULTIPLICATION SIGN} scale_grad, tanh_grad",
+    ]
+    readers = graph(page).locator("path.arrow.flow").evaluate_all("(paths) => paths.length")
+    assert readers < 20, "what forty operators in one box read is one arrow"
+    graph(page).locator("g.repeat.forward").nth(1).click()
+    said = details(page).inner_text()
+    assert re.search(r"mul: types\s+float32\[-1, 8\], float32\[-1, 9\]", said)
+    page.locator(".line", has_text="scale=7.0").first.click()
+    assert graph(page).locator("g.turn.open").count() == 1, "what is selected elsewhere is brought into sight"
+
+
+def titles(page: Page, selector: str) -> list[str]:
+    return graph(page).locator(f"{selector} > text.title").all_text_contents()
+
+
+def test_lines_to_the_backward_pass_around_boxes_and_titles(window: Window, pages: dict[str, Path]) -> None:
+    page = window.open(pages["loop"], "#pass=5")
+    crossed = page.evaluate(
+        """() => {
+            const rect = (e) => e.getBoundingClientRect();
+            const boxes = [...document.querySelectorAll("g.shape:not(.open) > rect.body:not(.under), g.open > text.title")].map(rect);
+            return [...document.querySelectorAll("path.arrow.saved")].filter((path) => {
+                const m = path.getScreenCTM(), length = path.getTotalLength();
+                const at = (l) => { const p = path.getPointAtLength(l); return [m.a * p.x + m.e, m.d * p.y + m.f]; };
+                const points = Array.from({ length: 200 }, (_, i) => at(4 + (i * (length - 8)) / 200));
+                return boxes.some((b) => points.some(([x, y]) => x > b.left + 2 && x < b.right - 2 && y > b.top + 2 && y < b.bottom - 2));
+            }).length;
+        }"""
+    )
+    assert graph(page).locator("path.arrow.saved").count() > 5
+    assert crossed == 0
+
+
 def test_name_scopes_are_groups(window: Window, tmp_path: Path) -> None:
     program = ga.Program()
     with ga.program_guard(program):
@@ -603,6 +656,26 @@ def test_the_picture_is_saved_as_svg(page: Page, tmp_path: Path) -> None:
     assert {"tanh", "softmax_with_cross_entropy"} <= set(texts)
     boxes = [element for element in root.iter("{http://www.w3.org/2000/svg}rect") if element.get("stroke")]
     assert len({box.get("stroke") for box in boxes}) >= 4, "each box has the colors that it has on the page"
+
+
+def test_all_of_a_large_drawing_is_saved_and_not_what_is_in_sight_alone(window: Window, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    kinds = [ga.layers.tanh, ga.layers.exp, ga.layers.relu, ga.layers.sigmoid, ga.layers.square, ga.layers.abs, ga.layers.floor]
+    program = ga.Program()
+    with ga.program_guard(program):
+        values = [ga.layers.data("x", [4])]
+        for kind in rng.integers(len(kinds), size=600):
+            values.append(kinds[kind](values[-1 - int(rng.integers(min(len(values), 4)))]))
+    page = window.open(ga.view(program, None, tmp_path / "page.html").path or tmp_path)
+    page.keyboard.press("f")
+    window.settled()
+    assert graph(page).locator("g.shape").count() < 100, "from afar boxes are drawn as a few paths"
+    with page.expect_download() as download:
+        page.keyboard.press("s")
+    download.value.save_as(tmp_path / "saved.svg")
+    saved = [element.text for element in ElementTree.parse(tmp_path / "saved.svg").getroot().iter("{http://www.w3.org/2000/svg}text")]
+    assert sum(text in {kind.__name__ for kind in kinds} for text in saved) > 400
+    assert graph(page).locator("g.shape").count() < 100
 
 
 # -- sizes and schemes -----------------------------------------------------------------------------

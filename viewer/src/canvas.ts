@@ -56,6 +56,7 @@ export class Canvas {
   private looked: Focus = NO_FOCUS;
   private pending = 0;
   private isNew = true; // nothing of the scene is in the document yet
+  private isWhole = false; // all of the scene is in the document, for a moment
   private hasMoved = false;
 
   constructor(private readonly listener: Listener) {
@@ -195,12 +196,24 @@ export class Canvas {
     else if (this.pending === 0) this.pending = requestAnimationFrame(() => this.fillSight());
   }
 
+  /** Do something while all of the scene is in the document, as it is seen from near by. */
+  whole<T>(run: (canvas: SVGSVGElement) => T): T {
+    this.svg.classList.remove("far", "farther");
+    this.isWhole = true;
+    this.fillSight();
+    const result = run(this.svg as SVGSVGElement);
+    this.isWhole = false;
+    this.refresh();
+    this.fillSight();
+    return result;
+  }
+
   /** Put into the document what came into sight, and take out what is far from it. */
   private fillSight(): void {
     this.pending = 0;
     this.isNew = false;
     const { w, h } = this.size;
-    const margin = this.scene.shapes.size <= ALL ? Infinity : 0.4;
+    const margin = this.isWhole || this.scene.shapes.size <= ALL ? Infinity : 0.4;
     const [left, top] = [(-w * margin - this.view.x) / this.view.scale, (-h * margin - this.view.y) / this.view.scale];
     const [right, bottom] = [(w * (1 + margin) - this.view.x) / this.view.scale, (h * (1 + margin) - this.view.y) / this.view.scale];
     const isNear = (l: number, t: number, r: number, b: number): boolean => margin === Infinity || (r >= left && l <= right && b >= top && t <= bottom);
@@ -295,7 +308,7 @@ export class Canvas {
     this.layers.afar.replaceChildren();
     if (this.scene.shapes.size < MAPPED) return;
     const { w, h } = this.size;
-    const [width, height] = [Math.min(140, w / 4), Math.min(Math.max(this.scene.height / this.scene.width, 0.4) * 140, 0.45 * h)];
+    const [width, height] = [Math.min(120, w / 5), Math.min(Math.max(this.scene.height / this.scene.width, 0.4) * 120, 0.32 * h)];
     this.map.style.width = `${width}px`;
     this.map.style.height = `${height}px`;
     this.map.setAttribute("preserveAspectRatio", "none");
@@ -442,7 +455,8 @@ function labels(shape: Shape, isFrame: boolean): SVGElement[] {
 
 /** A path through points, from rank to rank; ``isSideways``: from side to side, over all that is between. */
 export function curve(points: Point[], isSideways = false): string {
-  const [first, ...rest] = points as [Point, ...Point[]];
+  // A part without length has no direction, which the head at its end would need.
+  const [first, ...rest] = points.filter((point, i) => i === 0 || Math.hypot(point.x - points[i - 1]!.x, point.y - points[i - 1]!.y) > 0.05) as [Point, ...Point[]];
   let [d, at] = [`M${first.x.toFixed(1)} ${first.y.toFixed(1)}`, first];
   for (const to of rest) {
     const middle = (at.y + to.y) / 2;
@@ -450,6 +464,7 @@ export function curve(points: Point[], isSideways = false): string {
     const c1 = isSideways ? { x: reach, y: at.y } : { x: at.x, y: middle };
     const c2 = isSideways ? { x: reach, y: to.y } : { x: to.x, y: middle };
     if (Math.abs(at.x - to.x) < 0.5) d += `V${to.y.toFixed(1)}`;
+    else if (isSideways && Math.abs(at.y - to.y) < 0.5) d += `H${to.x.toFixed(1)}`;
     else d += `C${c1.x.toFixed(1)} ${c1.y.toFixed(1)} ${c2.x.toFixed(1)} ${c2.y.toFixed(1)} ${to.x.toFixed(1)} ${to.y.toFixed(1)}`;
     at = to;
   }

@@ -6,7 +6,7 @@ import { html, svg } from "./elements";
 import { milliseconds, placeOf } from "./passes";
 import { quantity } from "./overlay";
 import { type History, type Op, reads, shown, type Slot, type State, type Value, writes } from "./state";
-import type { Group, Tree } from "./tree";
+import { type Group, mostUsual, type Tree } from "./tree";
 
 export interface Context {
   history: History;
@@ -217,19 +217,25 @@ export class DetailsPane {
     );
   }
 
-  /** In what the layers that repeat differ: attributes of operators in the same place. */
+  /** In what the layers that repeat differ: attributes of operators in the same place, and types of what they write. */
   private differences(group: Group): Part {
-    const turns = group.children.map((item) => ("ops" in item ? item.ops : item.op ? [item.op.id] : []));
+    const all = group.children.map((item) => ("ops" in item ? item.ops : item.op ? [item.op.id] : []));
+    const usual = mostUsual(all, (ops) => String(ops.length)).length;
+    const turns = all.filter((ops) => ops.length === usual);
     const found = new Map<string, string[]>();
+    if (turns.length < all.length) found.set("operators", [`${turns.length} layers have ${usual}`, `${all.length - turns.length} have more or fewer`]);
     const { tree, history } = this.context;
     turns[0]?.forEach((first, place) => {
-      const rows = turns.map((ops) => new Map(history.attributes(tree.op(ops[place] ?? first).attributes)));
+      const same = turns.map((ops) => tree.op(ops[place] ?? first));
+      const rows = same.map((op) => new Map(history.attributes(op.attributes)));
       for (const name of rows[0]!.keys()) {
         const values = [...new Set(rows.map((row) => row.get(name) ?? ""))];
-        if (values.length > 1) found.set(`${tree.op(first).type}.${name}`, values);
+        if (values.length > 1 && !name.startsWith("op_")) found.set(`${tree.op(first).type}.${name}`, values);
       }
+      const types = [...new Set(same.map((op) => writes(op).map((value) => tree.stateOf(op).values.get(value)?.type ?? "?").join(" ")))];
+      if (types.length > 1) found.set(`${tree.op(first).type}: types`, types);
     });
-    const named = html("p", { class: "note" }, "The layers have the same operators, in the same arrangement, of the same types.");
+    const named = html("p", { class: "note" }, "The layers have the same operators, in the same arrangement.");
     if (found.size === 0) return this.section("What differs", named);
     return this.section("What differs", named, table([...found].slice(0, 8).map(([name, values]) => [name, values.slice(0, 6).join(", ")])));
   }

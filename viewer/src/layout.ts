@@ -132,18 +132,18 @@ class Layers {
   // -- positions ----------------------------------------------------------------------------------
 
   placement(): Placement {
-    let offset = 0;
+    const reached = new Array<number>(Math.max(...this.ranks) + 1).fill(-Infinity); // by rank, how far the sides before go to the right
     for (const side of [...new Set(this.sides)].sort((a, b) => a - b)) {
       const nodes = this.ranks.map((_, node) => node).filter((node) => this.sides[node] === side);
       const layers = this.ordered(nodes);
       this.spread(layers);
-      offset = this.shift(nodes, offset) + GAP_SIDE;
+      this.shift(nodes, reached);
     }
     const { tops, heights } = this.rows();
     const corner = (node: number): Point => ({ x: this.x[node]! - this.widths[node]! / 2, y: tops[this.ranks[node]!]! + this.drop(node, heights) });
     const boxes = this.boxes.map((_, node) => corner(node));
     const routes = this.links.map((link, i) => this.route(link, i, boxes, tops, heights));
-    return { boxes, routes, width: offset - GAP_SIDE, height: tops.at(-1)! + heights.at(-1)! };
+    return { boxes, routes, width: Math.max(...reached), height: tops.at(-1)! + heights.at(-1)! };
   }
 
   /** By how much a box is below the top of its row: it is in the middle. */
@@ -166,10 +166,17 @@ class Layers {
     return { tops, heights };
   }
 
-  private shift(nodes: number[], offset: number): number {
+  /** Move a side next to those before: as near as the rows, and those above and below them, leave room. */
+  private shift(nodes: number[], reached: number[]): void {
     const left = nodes.reduce((least, node) => Math.min(least, this.x[node]! - this.widths[node]! / 2), Infinity);
-    for (const node of nodes) this.x[node]! += offset - left;
-    return nodes.reduce((most, node) => Math.max(most, this.x[node]! + this.widths[node]! / 2), offset);
+    let offset = -left;
+    for (const node of nodes) {
+      const rank = this.ranks[node]!;
+      const taken = Math.max(reached[rank - 1] ?? -Infinity, reached[rank]!, reached[rank + 1] ?? -Infinity);
+      offset = Math.max(offset, taken + GAP_SIDE - (this.x[node]! - this.widths[node]! / 2));
+    }
+    for (const node of nodes) this.x[node]! += offset;
+    for (const node of nodes) reached[this.ranks[node]!] = Math.max(reached[this.ranks[node]!]!, this.x[node]! + this.widths[node]! / 2);
   }
 
   // -- order within ranks -------------------------------------------------------------------------

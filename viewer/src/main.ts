@@ -17,6 +17,8 @@ import { History, type Op } from "./state";
 import { type Overlay, overlaysOf } from "./overlay";
 import { isGroup, Tree } from "./tree";
 
+const ON_TAKEN = new Set(["+", "-", "?"]); // keys that mean in the search box, once a match was taken, what they mean elsewhere
+
 class Page {
   private readonly history: History;
   private readonly address: Address = read(location.hash);
@@ -25,6 +27,7 @@ class Page {
   private readonly program: ProgramPane;
   private readonly details: DetailsPane;
   private readonly help: Help;
+  private readonly bound: Map<string, () => void>; // what keys do
   private readonly search = html("input", { type: "search", role: "searchbox", placeholder: "Search  /", "aria-label": "search operators and values", autocomplete: "off", spellcheck: "false" });
   private readonly hits = html("ol", { class: "hits", "aria-label": "matches" });
   private readonly tabs = html("nav", { class: "tabs" });
@@ -32,6 +35,7 @@ class Page {
   private readonly status = html("div", { class: "status", role: "status" });
   private found: Hit[] = [];
   private hit = 0;
+  private isTaken = false; // the best match was taken, and nothing typed since
   private tree!: Tree;
   private writing = 0;
 
@@ -53,7 +57,9 @@ class Page {
       (value) => this.select(`v${value}`, true),
       (key) => this.toggle(key),
     );
-    this.help = new Help(this.keys());
+    const keys = this.keys();
+    this.help = new Help(keys);
+    this.bound = new Map(keys.flatMap(({ keys, run }) => keys.map((key): [string, () => void] => [key, run])));
     this.build();
     this.address.pass = Math.min(Math.max(this.address.pass, 0), data.frames.length - 1);
     this.address.step = Math.min(this.address.step, data.frames[this.address.pass]!.rewrites.length - 1);
@@ -302,6 +308,7 @@ class Page {
   // -- search -------------------------------------------------------------------------------------
 
   private lookFor(query: string): void {
+    this.isTaken = false;
     this.found = find(this.history, this.tree.after, query);
     this.hit = 0;
     const items = this.found.slice(0, 12).map((hit, i) => {
@@ -318,8 +325,12 @@ class Page {
       this.search.value = "";
       this.lookFor("");
       this.search.blur();
+    } else if (this.isTaken && ON_TAKEN.has(event.key)) {
+      event.preventDefault();
+      this.bound.get(event.key)!();
     } else if (event.key === "Enter") {
       this.take(this.hit);
+      this.isTaken = this.found.length > 0;
       this.hit = this.found.length ? (this.hit + 1) % this.found.length : 0; // Enter again takes the next one
       this.hits.replaceChildren();
     } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
@@ -369,15 +380,12 @@ class Page {
     ];
   }
 
-  private readonly bound = new Map<string, () => void>();
-
   private key(event: KeyboardEvent): void {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     const target = event.target instanceof HTMLElement ? event.target : document.body;
     if (target.tagName === "INPUT" && (target as HTMLInputElement).type !== "checkbox") return;
     if ((event.key === "Enter" || event.key === " ") && (target.tagName === "BUTTON" || target.tagName === "INPUT")) return;
     if (this.help.dialog.open && event.key !== "?") return;
-    if (this.bound.size === 0) for (const { keys, run } of this.keys()) for (const key of keys) this.bound.set(key, run);
     const inList = target.getAttribute("role") === "listbox" && (event.key === "ArrowUp" || event.key === "ArrowDown");
     const run = inList ? (): void => this.neighbor(event.key === "ArrowUp" ? -1 : 1) : this.bound.get(event.key);
     if (run === undefined) return;
@@ -413,8 +421,7 @@ class Page {
   }
 
   private export(): void {
-    const canvas = this.canvas.pane.querySelector<SVGSVGElement>("svg.canvas")!;
-    const text = exported(canvas, this.canvas.scene, getComputedStyle(document.body).backgroundColor);
+    const text = this.canvas.whole((canvas) => exported(canvas, this.canvas.scene, getComputedStyle(document.body).backgroundColor));
     saved(text, `${this.data.title.replace(/[^\w.-]+/g, "-")}-${this.data.frames[this.address.pass]!.name}.svg`, "image/svg+xml");
   }
 

@@ -1,9 +1,10 @@
 // Where everything is: boxes with their labels and arrows between them, from the groups that are open.
 
+import { type Area, Corridors } from "./corridors";
 import { FORWARD } from "./data";
 import { type Box, layered, type Link, type Point } from "./layout";
 import { type Op, push, reads, shown, type State } from "./state";
-import { type Group, isGroup, isNamed, type Item, outermostClosed, type Tree } from "./tree";
+import { type Group, isGroup, isParameter, type Item, mostUsual, outermostClosed, type Tree } from "./tree";
 
 export const TITLE = 13; // sizes of letters
 export const SMALL = 11;
@@ -13,6 +14,7 @@ const PAD = 7;
 const FRAME = 14; // between the frame of an open group and what is in it
 const HEAD = 26; // height of its heading
 const MOST_ROWS = 4;
+const MOST_LINES = 14; // that say what is in a layer
 
 export interface Label {
   text: string;
@@ -92,7 +94,8 @@ class Builder {
     this.connect();
     const size = this.arrange(this.tree.root, false);
     this.put(this.tree.root, 0, 0);
-    for (const [key, { source, target, values }] of this.across) this.arrows.push(this.acrossAll(key, source, target, values));
+    const corridors = new Corridors(this.areas());
+    for (const [key, { source, target, values }] of this.across) this.arrows.push(this.acrossAll(key, source, target, values, corridors));
     return { shapes: this.shapes, arrows: this.arrows, width: size.w, height: size.h };
   }
 
@@ -145,7 +148,7 @@ class Builder {
   }
 
   private flow(state: State, value: number, target: Item, kind: Kind = "flow"): void {
-    if (isNamed(state, value) && !this.tree.inputs.has(value)) return;
+    if (this.tree.isNamed(state, value) && !this.tree.inputs.has(value)) return;
     for (const source of this.sources(state, value)) if (source !== target) this.wire(source, target, value, kind);
   }
 
@@ -312,12 +315,21 @@ class Builder {
     return { ...wire, key: `${group.key} ${wire.value} ${wire.from} ${wire.to}`, points, box: boxAround(points) };
   }
 
-  /** One curve from side to side, over all that is between. */
-  private acrossAll(key: string, source: Item, target: Item, values: Set<number>): Arrow {
+  /** What lines from side to side pass around: boxes with what is written above them, and titles of frames. */
+  private areas(): Area[] {
+    return [...this.shapes.values()].map(({ item, x, y, w, h, title }) => {
+      if (isGroup(item) && item.isOpen) return { left: x, top: y, right: x + 40 + widthOf(title, TITLE) * BOLD, bottom: y + HEAD - 2 };
+      const isMarked = item.op !== null ? this.tree.changes.ops.has(item.op.id) : isGroup(item) && changesIn(this.tree, item).size > 0;
+      return { left: x, top: y - (isMarked ? SMALL + 4 : 0), right: x + w, bottom: y + h };
+    });
+  }
+
+  /** A line from side to side, around all that is between. */
+  private acrossAll(key: string, source: Item, target: Item, values: Set<number>, corridors: Corridors): Arrow {
     const [a, b] = [this.shapes.get(source.key)!, this.shapes.get(target.key)!];
     const isRight = b.x + b.w / 2 >= a.x + a.w / 2;
     const side = (shape: Shape, isRightEnd: boolean): Point => ({ x: shape.x + (isRightEnd ? shape.w : 0), y: shape.y + shape.h / 2 });
-    const points = [side(a, isRight), side(b, !isRight)];
+    const points = corridors.way(side(a, isRight), side(b, !isRight));
     return { key, values, kind: "saved", points, box: boxAround(points), sources: new Set([source.key]), targets: new Set([target.key]) };
   }
 
@@ -334,7 +346,7 @@ class Builder {
   }
 
   private rows(item: Item): Label[] {
-    if (isGroup(item)) return item.isOpen ? [] : [{ text: `${item.ops.length} operators`, value: -1 }];
+    if (isGroup(item)) return item.isOpen ? [] : [{ text: `${item.ops.length} operators${this.layer(item).length ? " in all" : ""}`, value: -1 }, ...this.layer(item), ...this.readBy(item)];
     if (item.op === null) return [{ text: extentsOf(this.stateAround(item.value).values.get(item.value)?.type ?? "?"), value: item.value }];
     const state = this.tree.stateOf(item.op);
     const [first, ...others] = item.op.outputs.flatMap((slot) => slot.values);
@@ -347,9 +359,34 @@ class Builder {
   /** What an operator reads that no arrow comes from, by name. */
   private named(op: Op, state: State): Label[] {
     const rows = op.inputs.flatMap(({ values }) =>
-      values.filter((value) => !this.tree.inputs.has(value) && isNamed(state, value)).map((id) => ({ text: `◂ ${shortened(shown(state.values.get(id)), 26)}`, value: id })),
+      values.filter((value) => !this.tree.inputs.has(value) && this.tree.isNamed(state, value)).map((id) => ({ text: `◂ ${shortened(shown(state.values.get(id)), 26)}`, value: id })),
     );
     return rows.length <= MOST_ROWS ? rows : [...rows.slice(0, MOST_ROWS - 1), { text: `◂ and ${rows.length - MOST_ROWS + 1} more`, value: -1 }];
+  }
+
+  /** Of a repetition of more than two operators, what is in one copy: a line each, in the backward from below to above. */
+  private layer(group: Group): Label[] {
+    const turns = group.kind === "repeat" ? group.children.filter((item): item is Group => isGroup(item) && item.kind === "turn") : [];
+    const typesOf = (turn: Group): string[] => turn.children.map((item) => (isGroup(item) ? item.title : item.op!.type));
+    const types = turns.length ? typesOf(mostUsual(turns, (turn) => typesOf(turn).join())) : [];
+    if (types.length < 3) return [];
+    const lines = types.length <= MOST_LINES ? types : [...types.slice(0, MOST_LINES - 1), `… ${types.length} in all`];
+    return (group.role === FORWARD ? lines : lines.reverse()).map((text) => ({ text, value: -1 }));
+  }
+
+  /** What very many boxes read, as far as a closed group does: at most two. */
+  private readBy(group: Group): Label[] {
+    const values = new Set<number>();
+    const own = new Set(group.ops);
+    for (const id of own) {
+      const op = this.tree.op(id);
+      const state = this.tree.stateOf(op);
+      for (const value of reads(op)) {
+        const isNamed = !this.tree.inputs.has(value) && !isParameter(state, value) && this.tree.isNamed(state, value);
+        if (isNamed && !own.has(state.writers(value)[0] ?? -1)) values.add(value);
+      }
+    }
+    return [...values].slice(0, 2).map((id) => ({ text: `◂ ${shortened(shown(this.stateAround(id).values.get(id)), 26)}`, value: id }));
   }
 
   private measured(item: Item): { w: number; h: number } {

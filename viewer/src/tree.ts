@@ -4,6 +4,7 @@
 import type { Changes } from "./changes";
 import { FORWARD, GIVEN, PERSISTABLE } from "./data";
 import { withGhosts } from "./lines";
+import { folded, type Unit } from "./repeats";
 import { type Op, push, reads, type State, writes } from "./state";
 
 export type GroupKind = "root" | "region" | "branch" | "scope" | "repeat" | "turn";
@@ -30,9 +31,13 @@ export interface Group {
 }
 
 export type Item = Leaf | Group;
+type Foldable = number | Group; // an operator, or the group of a scope
+const opsOf = (item: Foldable): number[] => (typeof item === "number" ? [item] : item.ops);
 export const isGroup = (item: Item): item is Group => "children" in item;
 
 const FEW = 60; // operators that are shown without folding anything
+const SCOPE = 4; // operators that the box of a name scope counts for, where it is folded with others
+const MANY_READERS = 12; // a value that more boxes read is named inside them instead of being drawn
 const SOME = 150; // operators up to which the graphs of loops and branches are open
 
 /** A graph before and after a step, in groups. ``choices`` are the groups that the user opened or closed. */
@@ -42,6 +47,7 @@ export class Tree {
   private readonly items = new Map<number, Item>(); // by operator, its own box or frame
   readonly inputs = new Map<number, Leaf>(); // by value, the pill that stands for it
   readonly groups = new Map<string, Group>();
+  private readonly named = new Map<State, Map<number, boolean>>(); // of what many operators read, whether it is named in them
   private readonly total: number;
 
   constructor(
@@ -101,94 +107,158 @@ export class Tree {
 
   /** Operators of a graph by the next part of their name scopes; those of one scope and one role are one group. */
   private fillScopes(group: Group, order: number[], path: string[]): void {
-    const plain: (number | Group)[] = [];
-    const inner = new Map<string, number[]>();
+    const items: Foldable[] = [];
+    const inner = new Map<Group, number[]>();
     for (const id of order) {
       const op = this.op(id);
       const part = op.scope.split("/").filter(Boolean)[path.length];
       if (part === undefined) {
-        plain.push(id);
+        items.push(id);
         continue;
       }
       const key = `s${group.graph}:${[...path, part].join("/")}:${op.role}`;
-      if (!inner.has(key)) {
-        const scope = this.group("scope", key, part, null, group.graph, group);
-        scope.role = this.roleOf(op);
-        plain.push(scope);
-      }
-      push(inner, key, id);
+      const scope = this.groups.get(key) ?? this.group("scope", key, part, null, group.graph, group);
+      if (!inner.has(scope)) items.push(scope);
+      push(inner, scope, id);
     }
-    this.fillRepeats(group, plain);
-    for (const [key, ops] of inner) {
-      const scope = this.groups.get(key)!;
+    for (const [scope, ops] of inner) {
       this.fillScopes(scope, ops, [...path, scope.title]);
       this.finish(scope, this.total <= FEW);
     }
+    this.fold(group, items);
   }
 
   private roleOf(op: Op): number {
     return this.stateOf(op).role(op);
   }
 
-  private fillRepeats(group: Group, items: (number | Group)[]): void {
-    let run: number[] = [];
-    const flush = (): void => {
-      this.fold(group, run);
-      run = [];
-    };
-    for (const item of items) {
-      if (typeof item === "number") run.push(item);
-      else {
-        flush();
-        group.children.push(item);
-      }
-    }
-    flush();
+  // -- what repeats -------------------------------------------------------------------------------
+
+  /** Put operators and groups of scopes into a group: those that repeat once, and what the backward made of them with them. */
+  private fold(group: Group, items: Foldable[]): void {
+    const main = items.filter((item) => this.roleOfItem(item) === FORWARD);
+    const runs = this.foldAlone(group, main);
+    this.foldAlong(group, items.filter((item) => this.roleOfItem(item) !== FORWARD), main, runs);
   }
 
-  private fold(group: Group, order: number[]): void {
-    const found = this.total > FEW ? bestRepetition(this.tokens(order)) : null;
-    if (found === null) {
-      for (const id of order) this.place(group, id);
-      return;
+  private roleOfItem(item: Foldable): number {
+    return typeof item === "number" ? this.roleOf(this.op(item)) : item.role;
+  }
+
+  /** Fold what repeats in a sequence; return the copies of each repetition. */
+  private foldAlone(group: Group, given: Foldable[]): Foldable[][][] {
+    const { run, order } = this.total > FEW ? folded(this.units(given)) : { run: null, order: [] };
+    if (run === null) {
+      for (const item of given) this.put(group, item);
+      return [];
     }
-    const { start, period, count } = found;
-    this.fold(group, order.slice(0, start));
-    const turns = Array.from({ length: count }, (_, i) => order.slice(start + i * period, start + (i + 1) * period));
-    const repeat = this.group("repeat", `x${turns[0]![0]}`, `${count} × ${this.summary(turns[0]!)}`, null, group.graph, group);
-    for (const [i, ops] of turns.entries()) {
-      const turn = this.group("turn", `y${ops[0]}`, `${i + 1} of ${count}`, null, group.graph, repeat);
-      if (period === 1) this.place(repeat, ops[0]!);
-      else {
-        for (const id of ops) this.place(turn, id);
-        this.finish(turn, false);
-        repeat.children.push(turn);
-      }
+    const items = order.map((place) => given[place]!);
+    const { start, period, count } = run;
+    const before = this.foldAlone(group, items.slice(0, start));
+    const turns = Array.from({ length: count }, (_, i) => items.slice(start + i * period, start + (i + 1) * period));
+    this.repeat(group, turns);
+    return [...before, turns, ...this.foldAlone(group, items.slice(start + count * period))];
+  }
+
+  /** Fold what belongs to the copies of repetitions in the forward; what belongs to none is a sequence of its own. */
+  private foldAlong(group: Group, items: Foldable[], main: Foldable[], runs: Foldable[][][]): void {
+    const known = new Set(main.flatMap(opsOf));
+    const copies = new Map<number, [run: number, copy: number]>();
+    runs.forEach((turns, run) => turns.forEach((turn, copy) => turn.flatMap(opsOf).forEach((id) => copies.set(id, [run, copy]))));
+    const owned = new Map<string, Foldable[][]>(); // by repetition and role, what belongs to each copy
+    const alone: Foldable[] = [];
+    for (const item of items) {
+      const owner = this.owner(item, known);
+      const [run, copy] = copies.get(owner) ?? [-1, -1];
+      if (owner < 0) alone.push(item);
+      else if (run < 0) this.put(group, item);
+      if (run < 0) continue;
+      const key = `${run} ${this.roleOfItem(item)}`;
+      if (!owned.has(key)) owned.set(key, runs[run]!.map(() => []));
+      owned.get(key)![copy]!.push(item);
+    }
+    for (const turns of owned.values()) {
+      if (turns.filter((turn) => turn.length > 0).length > 1) this.repeat(group, turns);
+      else for (const item of turns.flat()) this.put(group, item);
+    }
+    this.foldAlone(group, alone);
+  }
+
+  /** The operator of the forward that an item belongs to: its own, or by what it computes or reads the gradient of. */
+  private owner(item: Foldable, known: Set<number>): number {
+    for (const id of opsOf(item)) {
+      const op = this.op(id);
+      const state = this.stateOf(op);
+      const sources = [...writes(op), ...reads(op)].map((value) => state.values.get(value)?.gradientOf ?? -1).filter((value) => value >= 0);
+      const around = sources.flatMap((value) => {
+        const readers = state.readers(value).filter((reader) => known.has(reader));
+        return [...state.writers(value), ...(readers.length === 1 ? readers : [])];
+      });
+      const isGradient = op.type === `${this.before.ops.get(op.forward)?.type ?? this.after.ops.get(op.forward)?.type}_grad`;
+      const found = (isGradient ? [op.forward, ...around] : [...around, op.forward]).find((each) => known.has(each));
+      if (found !== undefined) return found;
+    }
+    return -1;
+  }
+
+  /** A group of copies; a copy of one item is that item. Copies without items are left out. */
+  private repeat(group: Group, turns: Foldable[][]): void {
+    const filled = turns.filter((turn) => turn.length > 0);
+    const first = filled[0]![0]!;
+    const key = typeof first === "number" ? String(first) : `s${first.ops[0]}`;
+    const nameOf = (item: Foldable): string => (typeof item === "number" ? this.op(item).type : item.title);
+    const names = mostUsual(filled, (turn) => turn.map(nameOf).join()).map(nameOf);
+    const isSingle = filled.every((turn) => turn.length === 1);
+    const repeat = this.group("repeat", `x${key}`, `${filled.length} × ${this.summary(filled, names)}`, null, group.graph, group);
+    for (const [i, items] of turns.entries()) {
+      const isTurn = !isSingle && items.length > 0;
+      const id = typeof items[0] === "number" ? items[0] : `s${items[0]?.ops[0]}`;
+      const turn = isTurn ? this.group("turn", `y${id}`, `${i + 1} of ${turns.length}`, null, group.graph, repeat) : repeat;
+      for (const item of items) this.put(turn, item);
+      if (!isTurn) continue;
+      this.finish(turn, false);
+      repeat.children.push(turn);
     }
     this.finish(repeat, false);
     group.children.push(repeat);
-    this.fold(group, order.slice(start + count * period));
   }
 
-  /** What operators look like to one another: the same for those in the same place of layers that repeat. */
-  private tokens(order: number[]): string[] {
-    const places = new Map(order.map((id, i) => [id, i]));
-    return order.map((id, i) => {
-      const op = this.op(id);
-      const state = this.stateOf(op);
-      const from = reads(op).map((value) => {
-        const writer = state.writers(value)[0];
-        const place = writer === undefined ? undefined : places.get(writer);
-        return writer === undefined ? "given" : place === undefined || this.op(writer).role !== op.role ? "other" : i - place < 64 ? i - place : "far";
-      });
-      const types = writes(op).map((value) => state.values.get(value)?.type);
-      return `${op.type} ${op.role} ${this.changes.ops.get(id) ?? ""} ${from.join(",")} ${types.join(",")}`;
+  private summary(turns: Foldable[][], names: string[]): string {
+    const last = turns.at(-1)![0]!;
+    if (names.length === 1 && typeof last !== "number") return `${(turns[0]![0] as Group).title} … ${last.title}`;
+    return names.length <= 2 ? names.join(", ") : `${names.length} operators`;
+  }
+
+  private units(items: Foldable[]): Unit[] {
+    const places = new Map(items.flatMap((item, i) => opsOf(item).map((id): [number, number] => [id, i])));
+    return items.map((item, i) => {
+      if (typeof item === "number") return { token: this.token(item), weight: 1, sources: this.sources(item, places) };
+      const sources = item.ops.flatMap((id) => this.sources(id, places)).filter((source) => source !== i);
+      return { token: item.ops.map((id) => this.token(id)).join("|"), weight: SCOPE, sources: [...new Set(sources)] };
     });
   }
 
-  private summary(ops: number[]): string {
-    const types = ops.map((id) => this.op(id).type);
-    return types.length <= 2 ? types.join(", ") : `(${types.slice(0, 2).map((type) => (type.length > 14 ? `${type.slice(0, 12)}…` : type)).join(", ")}, … ${types.length})`;
+  /** Which items the operands of an operator come from. */
+  private sources(id: number, places: Map<number, number>): number[] {
+    const op = this.op(id);
+    const state = this.stateOf(op);
+    return reads(op).map((value) => places.get(state.writers(value)[0] ?? -1) ?? -1);
+  }
+
+  /** What an operator has in common with those in the same place of layers that repeat: not the extents, nor the values of attributes. */
+  private token(id: number): string {
+    const op = this.op(id);
+    const state = this.stateOf(op);
+    const slots = [...op.inputs, ...op.outputs].map(({ name, values }) => `${name}${values.length}`);
+    const kinds = writes(op).map((value) => kindOf(state.values.get(value)?.type ?? "?"));
+    const nested = op.graphs.map(({ graph }) => state.order(graph).length);
+    return [op.type, op.role, this.changes.ops.get(id) ?? "", slots, kinds, nested].join(" ");
+  }
+
+  private put(group: Group, item: Foldable): void {
+    if (typeof item === "number") return this.place(group, item);
+    item.parent = group;
+    group.children.push(item);
   }
 
   /** Put an operator into a group; one with nested graphs is a group itself. */
@@ -226,6 +296,17 @@ export class Tree {
 
   // -- values with a place of their own -----------------------------------------------------------
 
+  /** Whether no arrows come from a value: parameters, and what very many boxes read, are named inside those instead. */
+  isNamed(state: State, value: number): boolean {
+    if (isParameter(state, value)) return true;
+    const readers = state.readers(value);
+    if (readers.length <= MANY_READERS) return false;
+    const known = this.named.get(state) ?? new Map<number, boolean>();
+    this.named.set(state, known);
+    if (!known.has(value)) known.set(value, new Set(readers.map((id) => this.visible(id)?.key)).size > MANY_READERS);
+    return known.get(value)!;
+  }
+
   /** Pills for data, and for the arguments of nested graphs that something reads. */
   private addInputs(): void {
     for (const group of [...this.groups.values()]) {
@@ -233,7 +314,7 @@ export class Tree {
       if (group.kind === "region" && group.op!.graphs.length > 1) continue;
       const state = this.after.graphs.has(group.graph) ? this.after : this.before;
       const inputs = state.graphs.get(group.graph)?.inputs ?? [];
-      const pills = inputs.filter((value) => state.readers(value).length > 0 && (group.kind !== "root" || !isNamed(state, value)));
+      const pills = inputs.filter((value) => state.readers(value).length > 0 && (group.kind !== "root" || !this.isNamed(state, value)));
       const leaves = pills.map((value): Leaf => ({ kind: "value", key: `v${value}`, op: null, value, parent: group }));
       for (const leaf of leaves) this.inputs.set(leaf.value, leaf);
       group.children.unshift(...leaves);
@@ -241,63 +322,28 @@ export class Tree {
   }
 }
 
-export const MANY_READERS = 12; // a value with more is named inside its readers instead of being drawn
-
-/** Whether no arrows come from a value: parameters, and what very many operators read, are named inside those instead. */
-export function isNamed(state: State, value: number): boolean {
+/** Whether a value is given and kept from run to run. */
+export function isParameter(state: State, value: number): boolean {
   const marks = state.values.get(value)?.marks ?? 0;
-  return ((marks & GIVEN) !== 0 && (marks & PERSISTABLE) !== 0) || state.readers(value).length > MANY_READERS;
+  return (marks & GIVEN) !== 0 && (marks & PERSISTABLE) !== 0;
+}
+
+/** Of several things the one that there are most of that look the same, by a text; the first of those. */
+export function mostUsual<T>(things: T[], lookOf: (thing: T) => string): T {
+  const counts = new Map<string, number>();
+  const looks = things.map(lookOf);
+  for (const look of looks) counts.set(look, (counts.get(look) ?? 0) + 1);
+  return things[looks.indexOf([...counts].reduce((most, each) => (each[1] > most[1] ? each : most))[0])]!;
+}
+
+/** A type without its extents: how many there are. */
+function kindOf(type: string): string {
+  const at = type.indexOf("[");
+  return at < 0 ? type : `${type.slice(0, at)}${type.endsWith("[]") ? 0 : type.split(",").length}`;
 }
 
 export function outermostClosed(group: Group): Group | null {
   let found: Group | null = null;
   for (let each: Group | null = group; each !== null; each = each.parent) if (!each.isOpen) found = each;
   return found;
-}
-
-interface Repetition {
-  start: number;
-  period: number;
-  count: number;
-}
-
-/** The stretch of equal neighbors that folds most; of several with as much, the shortest period. */
-export function bestRepetition(tokens: string[]): Repetition | null {
-  const known = new Map<string, number>();
-  const codes = Int32Array.from(tokens, (token) => known.get(token) ?? (known.set(token, known.size), known.size - 1));
-  let best: Repetition | null = null;
-  let saved = 7; // it has to be worth a group
-  for (const period of periods(codes)) {
-    for (let i = 0, length = 0; i + period <= codes.length; i++) {
-      if (i + period < codes.length && codes[i] === codes[i + period]) {
-        length++;
-        continue;
-      }
-      const count = Math.floor(length / period) + 1;
-      const gain = (count - 1) * period;
-      if (count > 1 && gain > saved && (period > 1 || count > 3)) {
-        saved = gain;
-        best = { start: i - length, period, count };
-      }
-      length = 0;
-    }
-  }
-  return best;
-}
-
-const NEAR = 12; // equal tokens that one is compared with
-const CANDIDATES = 120;
-
-/** Distances at which the same comes again most often, the shortest first. */
-function periods(codes: Int32Array): number[] {
-  const places = new Map<number, number[]>();
-  const counts = new Map<number, number>();
-  codes.forEach((code, i) => {
-    const earlier = places.get(code) ?? [];
-    for (const place of earlier.slice(-NEAR)) counts.set(i - place, (counts.get(i - place) ?? 0) + 1);
-    earlier.push(i);
-    places.set(code, earlier);
-  });
-  const often = [...counts].filter(([period, count]) => count >= Math.min(period, 4)).sort((a, b) => b[1] - a[1]);
-  return often.slice(0, CANDIDATES).map(([period]) => period).sort((a, b) => a - b);
 }

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
+import { Corridors } from "../src/corridors";
 import { type Box, layered, type Link } from "../src/layout";
 
 function random(seed: number): () => number {
@@ -58,8 +59,8 @@ test("the backward is beside the forward, its arrows go up, and partners are in 
     const middle = (i: number): number => placed.boxes[i]!.y + boxes[i]!.h / 2;
     for (let i = 0; i < count; i++) assert.ok(Math.abs(middle(i) - middle(i + count)) < 0.5, `partners ${i}`);
     for (const { from, to } of links.filter((link) => link.from >= count)) assert.ok(middle(from) > middle(to));
-    const right = Math.max(...placed.boxes.slice(0, count).map((place, i) => place.x + boxes[i]!.w));
-    assert.ok(placed.boxes.slice(count).every((place) => place.x > right));
+    const near = (i: number, k: number): boolean => placed.boxes[i]!.y < placed.boxes[k]!.y + boxes[k]!.h && placed.boxes[k]!.y < placed.boxes[i]!.y + boxes[i]!.h;
+    for (let i = 0; i < count; i++) for (let k = count; k < 2 * count; k++) assert.ok(!near(i, k) || placed.boxes[k]!.x > placed.boxes[i]!.x + boxes[i]!.w + 50);
   }
 });
 
@@ -93,4 +94,18 @@ test("2,000 boxes are laid out within seconds", () => {
   const start = performance.now();
   layered(boxes, links);
   assert.ok(performance.now() - start < 10_000); // a quarter of a second on a machine with nothing else to do
+});
+
+test("lines from side to side pass around what is between, each on its own", () => {
+  const areas = Array.from({ length: 8 }, (_, i) => ({ left: 100 + 80 * i, top: 40, right: 150 + 80 * i, bottom: 80 }));
+  const corridors = new Corridors(areas);
+  assert.deepEqual(corridors.way({ x: 50, y: 200 }, { x: 900, y: 220 }).length, 2);
+  const ways = [0, 1, 2].map(() => corridors.way({ x: 50, y: 60 }, { x: 900, y: 60 }));
+  const heights = ways.map((way) => way[1]!.y);
+  assert.equal(new Set(heights).size, 3);
+  for (const way of ways) {
+    assert.equal(way[1]!.y, way[2]!.y);
+    assert.ok(way[1]!.y < 40 || way[1]!.y > 80);
+    assert.deepEqual([way[0], way.at(-1)], [{ x: 50, y: 60 }, { x: 900, y: 60 }]);
+  }
 });

@@ -7,7 +7,7 @@ import { changesBetween } from "../src/changes";
 import type { Data, Frame } from "../src/data";
 import { find } from "../src/search";
 import { History } from "../src/state";
-import { bestRepetition } from "../src/tree";
+import { bestRepetition, byBranches, folded, type Unit } from "../src/repeats";
 
 const frame = (parts: Partial<Frame>): Frame => ({
   name: "", text: "", doc: "", ms: 0, line: -1, ops: [0, 0], values: [0, 0], count: 0, error: "", delta: {}, costs: {}, totals: [], rewrites: [], ...parts,
@@ -51,13 +51,39 @@ test("changes are those of operators, not of names", () => {
   assert.deepEqual(marks(3), {}, "a value got another name and number");
 });
 
+/** Operators named by letters, each of which reads the one so many places before, or nothing (0). */
+const chained = (tokens: string[], back: (i: number) => number[] = () => [1]): Unit[] =>
+  tokens.map((token, i) => ({ token, weight: 1, sources: back(i).map((distance) => (distance > 0 && distance <= i ? i - distance : -1)) }));
+
 test("the longest repetition is found", () => {
   const layer = ["a", "b", "b", "c", "d", "e"];
   const tokens = ["x", ...layer, ...layer, ...layer, ...layer, "y"];
-  assert.deepEqual(bestRepetition(tokens), { start: 1, period: 6, count: 4 });
-  assert.deepEqual(bestRepetition(Array.from({ length: 20 }, () => "s")), { start: 0, period: 1, count: 20 });
-  assert.equal(bestRepetition(["a", "b", "c", "a", "b", "d"]), null);
+  assert.deepEqual(bestRepetition(chained(tokens)), { start: 1, period: 6, count: 4 });
+  assert.deepEqual(bestRepetition(chained(Array.from({ length: 20 }, () => "s"))), { start: 0, period: 1, count: 20 });
+  assert.equal(bestRepetition(chained(["a", "b", "c", "a", "b", "d"])), null);
   assert.equal(bestRepetition([]), null);
+});
+
+test("copies that read one another differently are not folded", () => {
+  const tokens = Array.from({ length: 6 }, () => ["a", "b", "c"]).flat();
+  assert.deepEqual(bestRepetition(chained(tokens)), { start: 0, period: 3, count: 6 });
+  assert.equal(bestRepetition(chained(tokens, (i) => [1, (i * 7) % 5])), null);
+});
+
+test("a repetition begins where the fewest values go from one layer to the next", () => {
+  const layer = ["norm", "mul", "add", "relu", "add"]; // the last one reads what the norm reads, too
+  const units = chained(["x", ...layer, ...layer, ...layer, ...layer, ...layer.slice(0, 4)], (i) => (i % 5 === 0 ? [1, 5] : [1]));
+  assert.deepEqual(bestRepetition(units), { start: 1, period: 5, count: 4 });
+});
+
+test("branches side by side are folded as if they were one after the other", () => {
+  const count = 12;
+  const sources = [[], ...Array.from({ length: count }, () => [0]), ...Array.from({ length: count }, (_, i) => [1 + i]), Array.from({ length: count }, (_, i) => count + 1 + i)];
+  const units = sources.map((from, i): Unit => ({ token: i === 0 ? "x" : i <= count ? "tanh" : i <= 2 * count ? "exp" : "sum", weight: 1, sources: from }));
+  assert.deepEqual(byBranches(units).slice(0, 5), [0, 1, 13, 2, 14]);
+  const { run, order } = folded(units);
+  assert.deepEqual([run!.start, run!.period, run!.count], [1, 2, 12]);
+  assert.deepEqual(order, byBranches(units));
 });
 
 test("search finds operators first by type, and values by name and shape", () => {
