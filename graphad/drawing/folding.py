@@ -298,10 +298,10 @@ def _best_runs(ops: list[Op]) -> tuple[list[_Run], list[Op]]:
     if len(runs) < 2 and saved > len(ops) / 2:
         return runs, ops
     branches = _by_branches(ops)
-    others = list(_runs(branches)) if branches != ops else []
-    gain = sum(run.saved for run in others) - saved
-    is_better = gain > len(ops) * NOTABLE or (gain >= 0 and len(others) < len(runs))
-    return (others, branches) if is_better else (runs, ops)
+    by_branch = list(_runs(branches)) if branches != ops else []
+    gain = sum(run.saved for run in by_branch) - saved
+    is_better = gain > len(ops) * NOTABLE or (gain >= 0 and len(by_branch) < len(runs))
+    return (by_branch, branches) if is_better else (runs, ops)
 
 
 def _by_branches(ops: Sequence[Op]) -> list[Op]:
@@ -531,18 +531,18 @@ def _represent(op: Op, counterpart: Op, shared: set[Value], nesting: Nesting, fo
 def _represent_given(op: Op, counterpart: Op, copies: tuple[set[Op], set[Op]], folding: Folding) -> None:
     """What one operator gives to each copy, and nothing else reads, is drawn once: the gradients of terms, the parts of a split."""
     for slot, values in op.inputs.items():
-        for value, other in zip(values, counterpart.inputs.get(slot, ()), strict=False):
-            if value is other or value in folding.representatives or not _come_from_one_slot(value, other):
+        for value, partner in zip(values, counterpart.inputs.get(slot, ()), strict=False):
+            if value is partner or value in folding.representatives or not _come_from_one_slot(value, partner):
                 continue
-            if value.writers[0] not in copies[0] and all(copies[k].issuperset(each.readers) for k, each in enumerate((value, other))):
-                folding.representatives[value] = other
-                folding.given.add(other)
+            if value.writers[0] not in copies[0] and all(copies[k].issuperset(each.readers) for k, each in enumerate((value, partner))):
+                folding.representatives[value] = partner
+                folding.given.add(partner)
 
 
-def _come_from_one_slot(value: Value, other: Value) -> bool:
+def _come_from_one_slot(value: Value, partner: Value) -> bool:
     """Whether one operator writes two values in one slot."""
     writer = value.writer
-    return writer is not None and any(value in values and other in values for values in writer.outputs.values())
+    return writer is not None and any(value in values and partner in values for values in writer.outputs.values())
 
 
 def _differences(copies: Sequence[Sequence[Op]]) -> tuple[list[str], list[str]]:
