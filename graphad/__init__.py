@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from graphad import errors, initializer, layers, ops, program
 from graphad.execution import Executor, Scope, global_scope, memory_plan, scope_guard, to_python
 from graphad.ir import Graph, lower, schedule
+from graphad.ops import operator
 from graphad.ops.definition import did_you_mean
 from graphad.plugins import load_plugins
 from graphad.program import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from graphad import drawing as drawing
     from graphad import edit as edit
     from graphad import interop, optimizer, passes
+    from graphad import nets as nets
     from graphad import rewriting as rewriting
     from graphad.backward import append_backward, backward_pipeline, gradients
     from graphad.distribution import LocalGroup, MpiExecutor
@@ -77,6 +79,7 @@ _PARTS = (
     "graph",
     "interop",
     "jax",
+    "nets",
     "optimizer",
     "passes",
     "rewriting",
@@ -219,6 +222,7 @@ __all__ = [
     "name_scope",
     "nested",
     "one_hot",
+    "operator",
     "ops",
     "optimize",
     "optimizer",

@@ -87,6 +87,8 @@ class Experiment:
         """
         measure_name = self.measure[0] if measure is None else measure
         if measure_name not in self.measure:
+            if measure_name.endswith(".svg"):
+                raise InvalidValue(f"{measure_name!r} is a file, and no measure: plot(path={measure_name!r}), or plot(measure, path)")
             raise InvalidValue(
                 f"{measure_name!r} was not measured{did_you_mean(measure_name, self.measure)}; it is one of {', '.join(self.measure)}"
             )

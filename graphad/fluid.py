@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -29,7 +30,6 @@ INSTEAD = {
     "create_random_int_lodtensor": "sequences are padded here, [batch, time, ...], with layers.sequence_mask",
     "cuda_places": "an Executor computes with numpy",
     "enable_dygraph": "there is no eager mode: layers append operators to a program",
-    "nets": "layers.conv2d, layers.pool2d and layers.fc, one after another",
     "profiler": "Executor(profile=True) measures each operator",
     "transpiler": "graphad.LocalGroup and graphad.MpiExecutor run a program on several ranks; the passes of distribution split it",
 }
@@ -179,3 +179,11 @@ io = SimpleNamespace(
     save_persistables=fluid_io.save_persistables,
     save_vars=fluid_io.save_vars,
 )
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of the module's
+
+    def __getattr__(name: str) -> NoReturn:
+        """Say where Fluid's names are."""
+        hint = "" if name.startswith("_") else ": import graphad as fluid has Fluid's names"
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

@@ -32,6 +32,12 @@ class History:
     metrics: dict[str, list[float]] = field(default_factory=dict)
     seconds: float = 0.0
 
+    def __len__(self) -> int:
+        return len(self.cost)
+
+    def __bool__(self) -> bool:
+        return True  # of no step, too
+
     def recent(self, values: Sequence[float], steps: int = 20) -> float:
         """The mean over the last steps."""
         return float(np.mean(values[-steps:])) if values else float("nan")

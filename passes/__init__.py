@@ -7,6 +7,9 @@ graphs are in ``graphad.ir.edits``, and what an operator promises to passes is i
 if __name__ != "graphad.passes":
     raise ImportError("import this package as graphad.passes, not as passes: else every pass would exist twice")
 
+from typing import TYPE_CHECKING, NoReturn
+
+from graphad.ops.definition import did_you_mean
 from graphad.passes.backward import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
 from graphad.passes.cleanup import CanonicalOrder, ConstantFolding, Cse, DeadCode, Simplify
 from graphad.passes.control_flow import FoldBranches, HoistInvariants, InlineNet, OutlineRepeated, UnrollWhile
@@ -55,3 +58,11 @@ __all__ = [
     "Simplify",
     "UnrollWhile",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of the module's
+
+    def __getattr__(name: str) -> NoReturn:
+        """Say which pass may be meant."""
+        hint = "" if name.startswith("_") else did_you_mean(name, __all__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

@@ -35,6 +35,7 @@ LAYERS = (
     "optimizer viewing",
     "training",
     "experiments",
+    "nets",
     "fluid_io",
     "fluid",
     "testing",

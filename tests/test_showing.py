@@ -15,6 +15,7 @@ import graphad as ga
 from graphad import layers as L
 from graphad.rewriting import Report
 from graphad.showing import Table, bars, curves, ticks
+from graphad.training import History
 
 TABLE = Table(("name", "count", "share"), (("a<b", 12345, 0.123456), ("c", 7, math.nan)))
 
@@ -200,3 +201,35 @@ def test_a_program_that_runs_again_shows_its_variables_as_before() -> None:
     for _ in range(5):
         executor.run(main, {"x": np.ones((2, 4), "float32")}, [loss], scope=scope)
     assert [repr(var) for var in main.list_vars()] == before
+
+
+def test_reports_pipelines_and_histories_are_sequences() -> None:
+    main, _ = network()
+    pipeline = ga.Pipeline.parse("cse, dead-code")
+    report = pipeline.run(ga.lower(main))
+    assert [len(pipeline), len(report)] == [2, 2]
+    assert [*pipeline] == [pipeline[0], pipeline[1]]
+    assert [step.name for step in report] == ["cse", "dead-code"]
+    assert report[-1].name == "dead-code"
+    assert report.csv().startswith("pass,changed,ms,operators,values,rewrites\ncse,")
+    assert bool(ga.Pipeline())
+    assert not len(ga.Pipeline())
+    history = History(cost=[2.0, 1.0])
+    assert len(history) == 2
+    assert bool(History())
+
+
+def test_a_plot_is_told_from_its_file() -> None:
+    main, _ = network()
+    found = ga.experiment(main, {"plain": None}, {"x": np.ones((2, 4), "float32")}, ["operators"])
+    with pytest.raises(ValueError, match=r"'a.svg' is a file, and no measure: plot\(path='a.svg'\)"):
+        found.plot("a.svg")
+
+
+def test_mistyped_names_get_a_suggestion() -> None:
+    for owner, name, hint in (ga.passes, "DeadCod", "'DeadCode'"), (ga.fluid, "Program2", "import graphad as fluid"):
+        with pytest.raises(AttributeError, match=hint):
+            getattr(owner, name)
+    main, loss = network()
+    with pytest.raises(ValueError, match="did you mean 'x'"):
+        ga.Executor().run(main, feed={"X": np.ones((2, 4), "float32")}, fetch_list=[loss])

@@ -11,6 +11,11 @@ import pytest
 
 import graphad as ga
 from graphad import layers as L
+from graphad.ops import array_functions
+from graphad.ops.tensor_methods import INSTEAD
+
+# What is about the memory of arrays.
+MEMORY = {"byteswap", "ctypes", "dump", "dumps", "flags", "getfield", "setfield", "setflags", "to_device"}
 
 REFUSED: list[tuple[str, Callable[[Any], Any], str]] = [
     ("float(x)", float, r"no value before the program runs, so it is no Python number: executor.run\(program, feed, fetch_list=\['x'\]\)"),
@@ -35,6 +40,11 @@ REFUSED: list[tuple[str, Callable[[Any], Any], str]] = [
     ("np.array(x)", np.array, r"so it is no array: executor.run"),
     ("math.sqrt(x)", math.sqrt, "no Python number"),
     ("x.numpy()", lambda x: x.numpy(), r"executor.run\(program, feed, fetch_list=\['x'\]\) returns its value as an array"),
+    ("f'{x:.2f}'", lambda x: f"{x:.2f}", r"'.2f' cannot format it: executor.run"),
+    ("np.ndim(x)", np.ndim, "use x.ndim"),
+    ("np.zeros_like(x)", np.zeros_like, "use layers.zeros_like"),
+    ("np.var(x)", np.var, "use layers.var"),
+    ("x.reshape(3, -1, order='F')", lambda x: x.reshape(3, -1, order="F"), "row by row, order='C', not 'F'"),
     ("-(x > 0)", lambda x: -(x > 0.0), "~x is the opposite"),
     ("x << 1", lambda x: x << 1, "integers are shifted"),
     ("x * [[1], [2, 3]]", lambda x: x * [[1.0], [2.0, 3.0]], "whose rows differ in length"),
@@ -147,3 +157,20 @@ def test_integers_divide_as_in_python() -> None:
     expected = np.array([[0.5, 1, 1.5], [1, 0.5, 1 / 3], [0, 1, 1], [1, 0, 1], [-1, -1, -2]])
     for result, each in zip(got, expected, strict=True):
         np.testing.assert_allclose(result, each, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in dir(np.ndarray) if not name.startswith("_")])
+def test_what_arrays_have_is_there_or_something_takes_its_place(name: str) -> None:
+    with ga.program_guard(ga.Program()):
+        x = L.data("x", [2, 3], append_batch_size=False)
+        if name in MEMORY or name in INSTEAD:
+            with pytest.raises(AttributeError, match=f"no attribute {name!r}" + (": " if name in INSTEAD else "")):
+                getattr(x, name)
+        else:
+            getattr(x, name)
+
+
+def test_the_layers_that_take_the_place_of_functions_of_numpy_are_there() -> None:
+    for name in array_functions._LAYERS:
+        assert callable(getattr(L, name)), name
+        assert callable(getattr(np, name, None) or getattr(L, name))

@@ -48,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status: 0, 1 for a failure, 2 for a wrong command line. Without a command it is the help."""
-    args = _parser().parse_args(argv)
+    args = _parser().parse_args(_asked(sys.argv[1:] if argv is None else list(argv)))
     try:
         status = int(args.command(args))
         if sys.stdout is not None:
@@ -69,6 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1
 
 
+def _asked(words: list[str]) -> list[str]:
+    """``graphad help draw`` as ``graphad draw --help``."""
+    return [*words[1:], "--help"] if words[:1] == ["help"] else words
+
+
 def _help(parser: argparse.ArgumentParser, _: argparse.Namespace) -> int:
     parser.print_help()
     return 0
@@ -84,7 +89,7 @@ def _forget_output() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="graphad", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.set_defaults(command=partial(_help, parser))
-    parser.add_argument("--version", action="version", version=f"graphad {import_module('graphad').__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"graphad {import_module('graphad').__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="train a convolutional net on handwritten digits, drawing its graphs")

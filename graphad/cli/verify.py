@@ -46,8 +46,13 @@ def run(args: argparse.Namespace) -> int:
         if complaints_:
             status = DIFFERENT
         else:
-            print(f"{path}: {len(program.blocks)} blocks, {sum(len(b.ops) for b in program.blocks)} operators, nothing is wrong")
+            blocks, operators = len(program.blocks), sum(len(block.ops) for block in program.blocks)
+            print(f"{path}: {_counted(blocks, 'block')}, {_counted(operators, 'operator')}, nothing is wrong")
     return status
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def complaints(program: Program, allow_unknown: bool = False) -> Iterator[str]:

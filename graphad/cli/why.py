@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from graphad.cli.arguments import add_fetch, add_format, add_pipeline, add_program, lowered
+from graphad.errors import InvalidValue
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -21,6 +23,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    if args.program == "-" and Path(args.value).is_file():
+        raise InvalidValue(f"{args.value!r} is a file: the variable comes first, graphad why VALUE {args.value}")
     graph = lowered(args)
     if args.pipeline is not None:
         args.pipeline.run(graph)

@@ -77,6 +77,7 @@ def _fed_type(program: Program, name: str, value: Tensor, batch: int | None) -> 
     if shape is None or dtype is None or (batch is None and -1 in shape):
         label = "no shape" if shape is None else f"the shape {list(shape)}"
         raise InvalidValue(
-            f"feed {name!r} has {label}, and XLA compiles for shapes that are known: say batch=, or give an array of its shape"
+            f"feed {name!r} has {label}, and XLA compiles for shapes that are known: say batch= (--batch on the command line), or give an"
+            " array of its shape"
         )
     return jax.ShapeDtypeStruct(tuple(batch if extent == -1 else extent for extent in shape), np.dtype(dtype))

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
-from graphad.layers.checks import checked_flag, checked_float, checked_fractions, checked_int, listed
+from graphad.layers.checks import checked_flag, checked_float, checked_format, checked_fractions, checked_int, listed
 from graphad.layers.helper import AttrLike, LayerHelper, checked_input, emitted, layer
+from graphad.layers.images import adaptive_pool2d
 from graphad.layers.nn import fc
 from graphad.layers.shaping import image_resize
 from graphad.layers.tensor import assign, equal, fill_constant, gaussian_random, range_
@@ -302,7 +303,87 @@ def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: st
     return emitted("pad", [y], name, paddings=paddings, pad_value=checked_float("pad_value", pad_value))  # type: ignore[no-any-return]
 
 
-interpolate = image_resize  # its other name
+_INTERPOLATED = {"nearest": 4, "linear": 3, "bilinear": 4, "trilinear": 5, "bicubic": 4, "area": 4}
+
+
+@layer
+def interpolate(
+    input: Variable,
+    out_shape: Any = None,
+    scale: float | None = None,
+    name: str | None = None,
+    resample: str = "BILINEAR",
+    actual_shape: Any = None,
+    align_corners: bool | None = None,
+    align_mode: int | None = None,
+    data_format: str | None = None,
+    *,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str | None = None,
+) -> Variable:
+    """Images at another size: ``image_resize``, or what Paddle 2 calls so where one of its words is given.
+
+    Args:
+        input: ``[batch, channels, ...]`` with one to three more axes; the channels last where ``data_format`` says so.
+        out_shape, scale, resample, actual_shape: those of ``image_resize``; ``align_corners`` and ``align_mode`` are True and 1 then.
+        size: the new extents, or a Variable of them.
+        scale_factor: the factor on the extents, or one for each.
+        mode: "nearest" (which it is beside ``size`` and ``scale_factor``), "linear", "bilinear", "trilinear", "bicubic" or "area".
+        align_corners, align_mode: which points are on top of each other; False and 0 beside ``size``, ``scale_factor`` or ``mode``.
+
+    Raises:
+        TypeError: words of both kinds are given, or neither a size nor a factor.
+        ValueError: the mode or the layout is unknown, or does not fit the number of axes.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program()) as program:
+    ...     wide = ga.layers.interpolate(ga.layers.assign([[[1.0, 3.0]]]), scale_factor=2, mode="linear", data_format="NCW")
+    >>> ga.Executor().run(program, fetch_list=[wide])[0].tolist()
+    [[[1.0, 1.5, 2.5, 3.0]]]
+    """
+    tensor = checked_input("interpolate", input)
+    if size is None and scale_factor is None and mode is None:
+        corners, how = (True if align_corners is None else align_corners), (1 if align_mode is None else align_mode)
+        return image_resize(tensor, out_shape, scale, name, resample, actual_shape, corners, how, data_format or "NCHW")
+    with at_users_line("layers.interpolate"):
+        if out_shape is not None or scale is not None or actual_shape is not None:
+            raise InvalidType("size, scale_factor and mode are Paddle 2's words, out_shape, scale and resample Fluid's: give those of one")
+        if (size is None) == (scale_factor is None):
+            raise InvalidType("one of size and scale_factor is needed")
+        method = "nearest" if mode is None else mode
+        if _INTERPOLATED.get(method) != tensor.ndim:
+            fitting = [repr(word) for word, rank in _INTERPOLATED.items() if rank == tensor.ndim]
+            raise InvalidValue(f"mode={method!r} with {tensor!r}: of so many axes are {', '.join(fitting) or 'none'}")
+        formats = {3: ("NCW", "NWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}[tensor.ndim]
+        last = checked_format("data_format", data_format or formats[0], formats)
+        factors = None if scale_factor is None else [checked_float("scale_factor", item) for item in _items(scale_factor)]
+        if method == "area":
+            return adaptive_pool2d(tensor, _extents(tensor, size, factors, last), "avg", name=name)  # type: ignore[no-any-return]
+    layout = "NHWC" if last else "NCHW"
+    attrs: dict[str, object] = {"align_corners": bool(align_corners), "align_mode": align_mode or 0, "data_layout": layout}
+    if factors is not None:
+        attrs["scale"] = factors
+    elif not isinstance(size, Variable):
+        extents = [checked_int("layers.interpolate: size", item, 1) for item in _items(size)]
+        attrs |= dict(zip(("out_d", "out_h", "out_w")[2 - tensor.ndim :], extents, strict=True))
+    inputs = [tensor, size] if isinstance(size, Variable) else [tensor]
+    return emitted(f"{method}_interp_v2", inputs, name, **attrs)  # type: ignore[no-any-return]
+
+
+def _items(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple | np.ndarray) else [value]
+
+
+def _extents(x: Variable, size: Any, factors: list[float] | None, last: bool) -> list[int]:
+    """The new extents of a mean over areas."""
+    if last or isinstance(size, Variable):
+        raise InvalidValue(f"mode='area' takes NCHW and a size that is known, not {x!r} with size={size!r}")
+    if factors is None:
+        return [checked_int("size", item, 1) for item in _items(size)]
+    if -1 in x.shape[2:]:
+        raise ShapeError(f"mode='area' with scale_factor takes known extents, not {x!r}")
+    return [int(extent * factor) for extent, factor in zip(x.shape[2:], factors * (3 - len(factors)), strict=True)]
 
 
 @layer

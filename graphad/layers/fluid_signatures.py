@@ -71,6 +71,8 @@ SPECS: dict[str, Spec] = {
     "unsqueeze": Spec("input, axes, name=None"),
     "unstack": Spec("x, axis=0, num=None"),
     # -- products, sums, order
+    "bincount": Spec("x, weights=None, minlength=0, name=None"),
+    "histogram": Spec("input, bins=100, min=0, max=0, name=None"),
     "addmm": Spec("input, x, y, alpha=1.0, beta=1.0, name=None", binds={"alpha": "Alpha", "beta": "Beta"}),
     "argsort": Spec("input, axis=-1, descending=False, name=None"),
     "bmm": Spec("x, y, name=None"),

@@ -9,10 +9,11 @@ from typing import Any, Literal, overload
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.initializer import Constant, Initializer
 from graphad.layers.checks import checked_flag, checked_float, checked_format, checked_int, has_last_one
-from graphad.layers.helper import AttrLike, LayerHelper, as_param_attr, checked_input, layer
+from graphad.layers.helper import AttrLike, LayerHelper, as_param_attr, checked_input, emitted, layer
 from graphad.ops.definition import did_you_mean
+from graphad.ops.methods import axes_of
 from graphad.program import Variable, default_main_program
-from graphad.program.source import at_users_line
+from graphad.program.source import at_users_line, located, user_line
 from graphad.types import FLOATS, dtype_name, element_count
 
 # -- nn --------------------------------------------------------------------------------------------
@@ -152,11 +153,16 @@ def _product(helper: LayerHelper, x: Variable, size: int, axes: int, attr: AttrL
 @layer
 def dropout(
     x: Variable,
-    dropout_prob: float,
+    dropout_prob: float | None = None,
     is_test: bool = False,
     seed: int | None = None,
     name: str | None = None,
     dropout_implementation: str = "downgrade_in_infer",
+    *,
+    p: float | None = None,
+    axis: int | Sequence[int] | None = None,
+    training: bool | None = None,
+    mode: str | None = None,
 ) -> Variable:
     """Zero each element with a probability (N. Srivastava et al., 2014).
 
@@ -167,10 +173,22 @@ def dropout(
         seed: draws the same in every run; None or 0 draws again.
         dropout_implementation: "downgrade_in_infer" multiplies by ``1 - dropout_prob`` in inference; "upscale_in_train" divides by it
             in training, so that inference needs no change.
+        p, training, mode: Paddle 2's words for ``dropout_prob``, ``not is_test`` and ``dropout_implementation``, which is
+            "upscale_in_train" with one of them, as it is there; "downscale_in_infer" is its "downgrade_in_infer".
+        axis: the axes along which elements are zeroed one by one; along the others all of them together.
+
+    Raises:
+        ValueError: the probability is not between 0 and 1, or the implementation unknown.
+        TypeError: there is no probability, or two.
     """
     with at_users_line("layers.dropout"):
-        checked_float("dropout_prob", dropout_prob)
-        checked_flag("is_test", is_test)
+        if (p is None) == (dropout_prob is None) and (p is not None or training is None):
+            raise InvalidType(f"dropout_prob is the probability, p its other name: one of them is needed, not {dropout_prob!r} and {p!r}")
+        if p is not None or training is not None or mode is not None:
+            dropout_implementation = "upscale_in_train" if mode is None else {"downscale_in_infer": "downgrade_in_infer"}.get(mode, mode)
+        dropout_prob = p if dropout_prob is None else dropout_prob
+        dropout_prob = checked_float("dropout_prob", 0.5 if dropout_prob is None else dropout_prob)
+        is_test = checked_flag("is_test", is_test) or not checked_flag("training", True if training is None else training)
         if dropout_implementation not in ("downgrade_in_infer", "upscale_in_train"):
             choices = "'downgrade_in_infer' or 'upscale_in_train'"
             raise InvalidValue(f"dropout_implementation is {choices}, not {dropout_implementation!r}")
@@ -178,8 +196,20 @@ def dropout(
     attrs = {"dropout_prob": float(dropout_prob), "is_test": is_test, "dropout_implementation": dropout_implementation}
     if seed:
         attrs |= {"seed": seed, "fix_seed": True}
-    out, _ = helper.append_all("dropout", {"X": checked_input("dropout", x)}, ("Out", "Mask"), attrs, stopped=("Mask",))
-    return out
+    x = checked_input("dropout", x)
+    drawn = x if axis is None else _ones_along(x, axis)
+    out, _ = helper.append_all("dropout", {"X": drawn}, ("Out", "Mask"), attrs, stopped=("Mask",))
+    return out if axis is None else x * out
+
+
+def _ones_along(x: Variable, axis: int | Sequence[int]) -> Variable:
+    """Ones of the extents of x along some axes, and 1 along the others."""
+    kept = {at % x.ndim if -x.ndim <= at < x.ndim else at for at in axes_of(axis)}
+    if not kept <= set(range(x.ndim)):
+        raise ShapeError(located(f"layers.dropout: axis={axis!r} is out of range for {x!r}", user_line()))
+    others = [at for at in range(x.ndim) if at not in kept]
+    ends = emitted("slice", [x], axes=others, starts=[0] * len(others), ends=[1] * len(others)) if others else x
+    return emitted("fill_any_like", [ends], value=1.0)  # type: ignore[no-any-return]
 
 
 @layer

@@ -419,7 +419,12 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
 
 # -- images --------------------------------------------------------------------------------------
 
-_METHODS = {"BILINEAR": ("bilinear_interp", 4), "NEAREST": ("nearest_interp", 4), "TRILINEAR": ("trilinear_interp", 5)}
+_METHODS = {
+    "BILINEAR": ("bilinear_interp", 4),
+    "LINEAR": ("linear_interp", 3),
+    "NEAREST": ("nearest_interp", 4),
+    "TRILINEAR": ("trilinear_interp", 5),
+}
 
 
 @layer
@@ -441,20 +446,20 @@ def image_resize(
             where ``data_format`` says so.
         out_shape: the extents of the result, or a Variable of them; from ``scale`` if None.
         scale: the factor on the extents.
-        resample: "BILINEAR", "NEAREST" or "TRILINEAR".
+        resample: "BILINEAR", "NEAREST", "TRILINEAR", or "LINEAR" of one axis.
         actual_shape: a Variable of the extents, which takes the place of ``out_shape``.
         align_corners, align_mode: which points of the images are on top of each other.
     """
     with at_users_line("layers.image_resize"):
         x = checked_input("image_resize", input)
         if not isinstance(resample, str) or resample.upper() not in _METHODS:
-            raise InvalidValue(f"resample is 'BILINEAR', 'NEAREST' or 'TRILINEAR', not {resample!r}")
+            raise InvalidValue(f"resample is {' or '.join(map(repr, _METHODS))}, not {resample!r}")
         op, axes = _METHODS[resample.upper()]
         if (out_shape is None) == (scale is None) and actual_shape is None:
             raise InvalidType("one of out_shape and scale is needed")
         checked_flag("align_corners", align_corners)
-        if data_format not in ("NCHW", "NHWC", "NCDHW", "NDHWC"):
-            raise InvalidValue(f"data_format is 'NCHW' or 'NHWC' (with a D for the depth), not {data_format!r}")
+        if data_format not in ("NCW", "NWC", "NCHW", "NHWC", "NCDHW", "NDHWC"):
+            raise InvalidValue(f"data_format is 'NCHW' or 'NHWC' (with a D for the depth, without H in one dimension), not {data_format!r}")
         if len(x.shape) != axes:
             raise ShapeError(f"resample={resample!r} takes {axes} axes, not {x!r}")
     attrs: dict[str, object] = {
@@ -516,3 +521,18 @@ def resize_trilinear(
 ) -> Variable:
     """``image_resize`` with ``resample="TRILINEAR"``."""
     return image_resize(input, out_shape, scale, name, "TRILINEAR", actual_shape, align_corners, align_mode, data_format)
+
+
+@layer
+def resize_linear(
+    input: Variable,
+    out_shape: object = None,
+    scale: float | None = None,
+    name: str | None = None,
+    actual_shape: object = None,
+    align_corners: bool = True,
+    align_mode: int = 1,
+    data_format: str = "NCW",
+) -> Variable:
+    """``image_resize`` with ``resample="LINEAR"``, of ``[batch, channels, width]``."""
+    return image_resize(input, out_shape, scale, name, "LINEAR", actual_shape, align_corners, align_mode, data_format)

@@ -51,6 +51,7 @@ _INSTEAD = {
     "mean": "layers.reduce_mean(x)",
     "min": "layers.reduce_min(x)",
     "minimum": "layers.elementwise_min(x, y)",
+    "ndim": "x.ndim",
     "negative": "-x",
     "prod": "layers.reduce_prod(x)",
     "repeat": "layers.expand(x, expand_times)",
@@ -60,9 +61,18 @@ _INSTEAD = {
     "tile": "layers.expand(x, expand_times)",
 }
 
+# The layers that are no operators and are called as numpy's functions are.
+# fmt: off
+_LAYERS = frozenset((
+    "broadcast_to", "count_nonzero", "cov", "cross", "deg2rad", "diag", "diff", "full_like", "inner", "linspace", "logaddexp",
+    "median", "meshgrid", "moveaxis", "nan_to_num", "nanmean", "nansum", "nonzero", "ones_like", "outer", "quantile", "rad2deg",
+    "rot90", "searchsorted", "sort", "std", "swapaxes", "tensordot", "tril", "triu", "unique", "var", "zeros_like",
+))
+# fmt: on
+
 
 def instead_of(name: str, known: Container[str]) -> str:
     """What does on variables what a function of numpy does on arrays."""
     if name in _INSTEAD:
         return _INSTEAD[name]
-    return f"layers.{name}" if name in known else "layers or arithmetic on the variable, or the array that a run returns"
+    return f"layers.{name}" if name in known or name in _LAYERS else "layers or arithmetic on the variable, or the array that a run returns"

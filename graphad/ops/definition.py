@@ -411,8 +411,9 @@ def lookup(op_type: str) -> OpDef:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint with the known names nearest to a mistyped one."""
-    near = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3)
+    """A hint with the known names nearest to a mistyped one; where none is near, those that differ in upper and lower case."""
+    names = list(dict.fromkeys(known))
+    near = difflib.get_close_matches(name, names, n=3) or [other for other in names if other.lower() == name.lower()][:3]
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import numpy as np
 
 from graphad.ops.registry import REGISTRY
 from graphad.ops.tensor_literals import as_tensor
@@ -48,6 +51,17 @@ class Methods:
         """The number of elements: an int, or a tensor of it where an extent is unknown before the program runs."""
         count = element_count(self.shape)
         return count if -1 not in self.shape else self._on("size")
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of one element."""
+        return np.dtype(self.dtype).itemsize
+
+    @property
+    def nbytes(self) -> int | Self:
+        """The bytes of all elements: an int, or a tensor of it where an extent is unknown before the program runs."""
+        size: Any = self.size
+        return size * self.itemsize  # type: ignore[no-any-return]
 
     def _beside(self, value: object) -> Self:
         """The tensor in the dtype in which it meets a number or an array."""
@@ -98,8 +112,10 @@ class Methods:
         order = _listed(axes) or list(range(self.ndim))[::-1]
         return self._on("transpose", axis=[axis % self.ndim if -self.ndim <= axis < 0 else axis for axis in order])
 
-    def reshape(self, *shape: object) -> Self:
+    def reshape(self, *shape: object, order: str = "C") -> Self:
         """The same elements in another shape: ``x.reshape(6, -1)`` or ``x.reshape([6, -1])``; one extent may be -1, 0 copies the extent."""
+        if order != "C":
+            self.refuse(f"elements are taken row by row, order='C', not {order!r}: x.T reverses the axes before and after")
         return self._on("reshape", shape=_listed(shape))
 
     def flatten(self, start_axis: int = 0, stop_axis: int = -1) -> Self:
@@ -165,13 +181,28 @@ class Methods:
         """The same elements."""
         return self._on("assign")
 
+    def compress(self, condition: Any, axis: int | None = None) -> Any:
+        """The elements where a list of booleans holds, along an axis, or of ``x.flatten()``; a list that ends early leaves out the rest."""
+        return self.take(np.flatnonzero(np.asarray(condition)), axis)
+
     def conj(self) -> Self:
         """The elements themselves: they are real numbers."""
         return self._on("assign")
 
+    def conjugate(self) -> Self:
+        """The elements themselves: they are real numbers."""
+        return self.conj()
+
+    @property
+    def real(self) -> Self:
+        """The tensor itself: its elements are real numbers."""
+        return self
+
     # -- reductions ------------------------------------------------------------------------------
 
     def _reduced(self, op: str, axis: Axis, keepdims: bool) -> Self:
+        if axis is not None and not axes_of(axis):  # over no axis, as numpy has it; the operator takes an empty list for all of them
+            return self._on("assign")
         return self._on(op, dim=axes_of(axis), keep_dim=keepdims, reduce_all=axis is None)
 
     def _counted(self) -> Self:
@@ -180,13 +211,15 @@ class Methods:
     def _floating(self) -> Self:
         return self if self.dtype in FLOATS else self.astype("float32")
 
-    def sum(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+    def sum(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, dtype: object = None) -> Self:
         """The sum over all axes or those named; of booleans how many hold."""
-        return self._counted()._reduced("reduce_sum", axis, keepdims or keepdim)
+        x = self._counted() if dtype is None else self.astype(dtype)
+        return x._reduced("reduce_sum", axis, keepdims or keepdim)
 
-    def mean(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+    def mean(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, dtype: object = None) -> Self:
         """The mean over all axes or those named; of integers as float32."""
-        return self._floating()._reduced("reduce_mean", axis, keepdims or keepdim)
+        x = self._floating() if dtype is None else self.astype(dtype)
+        return x._reduced("reduce_mean", axis, keepdims or keepdim)
 
     def max(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
         """The largest element over all axes or those named."""
@@ -196,9 +229,10 @@ class Methods:
         """The smallest element over all axes or those named."""
         return self._reduced("reduce_min", axis, keepdims or keepdim)
 
-    def prod(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+    def prod(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, dtype: object = None) -> Self:
         """The product over all axes or those named."""
-        return self._counted()._reduced("reduce_prod", axis, keepdims or keepdim)
+        x = self._counted() if dtype is None else self.astype(dtype)
+        return x._reduced("reduce_prod", axis, keepdims or keepdim)
 
     def all(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
         """Whether all elements hold, over all axes or those named."""
@@ -234,14 +268,14 @@ class Methods:
         """Where the smallest element is along an axis, or in ``x.flatten()``; int64."""
         return self._on("arg_min", axis=-1 if axis is None else axis, flatten=axis is None, keepdims=keepdims)
 
-    def cumsum(self, axis: int | None = None) -> Self:
+    def cumsum(self, axis: int | None = None, *, dtype: object = None) -> Self:
         """The sums of the elements up to each, along an axis, or of ``x.flatten()``."""
-        x = self._counted()
+        x = self._counted() if dtype is None else self.astype(dtype)
         return x._on("cumsum", axis=axis) if axis is not None else x.flatten()._on("cumsum", axis=0)
 
-    def cumprod(self, axis: int | None = None) -> Self:
+    def cumprod(self, axis: int | None = None, *, dtype: object = None) -> Self:
         """The products of the elements up to each, along an axis, or of ``x.flatten()``."""
-        x = self._counted()
+        x = self._counted() if dtype is None else self.astype(dtype)
         return x._on("cumprod", dim=axis) if axis is not None else x.flatten()._on("cumprod", dim=0)
 
     def argsort(self, axis: int | None = -1) -> Self:
@@ -375,4 +409,4 @@ def _listed(items: tuple[Any, ...]) -> list[int]:
 
 def axes_of(axis: Axis) -> list[int]:
     """The axes as a list; none of them if it is None."""
-    return [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
+    return [] if axis is None else [index(axis)] if hasattr(axis, "__index__") else list(axis)

@@ -1,15 +1,15 @@
-"""Operators about the order of elements: sorting, the largest, distinct values."""
+"""Operators about the order of elements: sorting, the largest, distinct values, how many there are of each."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from graphad.errors import ShapeError
+from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.definition import NO_INTS, DType, operator
-from graphad.ops.indexing import at, put_along_axis
-from graphad.ops.inference import normal_axis
+from graphad.ops.indexing import at, gather, put_along_axis
+from graphad.ops.inference import matched, normal_axis
 from graphad.ops.like import fill_zeros_like
-from graphad.types import Array, Tensor, TensorType, element_count
+from graphad.types import INTS, Array, Tensor, TensorType, element_count
 
 
 def _top_type(X: TensorType, *, k: int = 1, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[TensorType, TensorType]:
@@ -117,3 +117,44 @@ def unique(
         out, first, inverse, counts = out[order], first[order], np.argsort(order)[inverse], counts[order]
     kind = dtype or "int64"
     return out, first.astype(kind), inverse.reshape(-1).astype(kind), counts.astype(kind)
+
+
+# -- counts --------------------------------------------------------------------------------------
+
+
+def _bins_type(X: TensorType, *, bins: int = 100, min: float = 0.0, max: float = 0.0) -> TensorType:
+    if X.dtype == "bool":
+        raise ShapeError(f"X is {X}: numbers are expected")
+    if bins < 1 or min > max:
+        raise ShapeError(f"bins={bins} from min={min} to max={max}: one bin or more is expected, and min no greater than max")
+    return TensorType((bins,), "int64")
+
+
+@operator("X -> Out", infer=_bins_type, grad={}, costly=True)
+def histogram(X: Array, *, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Array:
+    """How many elements are in each of ``bins`` intervals of one length from ``min`` to ``max``, the last one closed; others are left out.
+
+    Where ``min`` and ``max`` are equal, the least and the greatest element take their place, or 1 below and above if these are equal, too.
+    """
+    low, high = (float(X.min()), float(X.max())) if min == max and X.size else (min, max)
+    low, high = (low - 1, high + 1) if low == high else (low, high)
+    return np.histogram(X, bins, (low, high))[0].astype("int64", copy=False)
+
+
+def _counts_type(X: TensorType, Weights: TensorType | None = None, *, minlength: int = 0) -> TensorType:
+    if len(X.shape) != 1 or X.dtype not in INTS or X.dtype == "bool":
+        raise ShapeError(f"X is {X}: a vector of integers is expected")
+    if Weights is not None and (len(Weights.shape) != 1 or not matched(Weights.shape[0], X.shape[0])):
+        raise ShapeError(f"X is {X} but Weights is {Weights}: one weight for each element is expected")
+    if minlength < 0:
+        raise ShapeError(f"minlength is 0 or more, not {minlength}")
+    return TensorType((-1,), "int64" if Weights is None else Weights.dtype)
+
+
+@operator("X Weights? -> Out", infer=_counts_type, grad={"Weights": lambda X, dOut: gather(dOut, X)}, linear="Weights", costly=True)
+def bincount(X: Array, Weights: Array | None = None, *, minlength: int = 0) -> Array:
+    """How often each number from 0 on is in X, or the sum of its Weights: up to the greatest, and for ``minlength`` numbers at least."""
+    if X.size and X.min() < 0:
+        raise InvalidValue(f"X has {X.min()}: integers from 0 on are counted")
+    counts = np.bincount(X, Weights, minlength)
+    return counts.astype("int64" if Weights is None else Weights.dtype, copy=False)

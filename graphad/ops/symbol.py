@@ -129,6 +129,15 @@ class Symbol(TensorMethods):
     def __round__(self, ndigits: int | None = None) -> Self:
         return self.round(ndigits or 0)
 
+    def __floor__(self) -> Self:
+        return self.floor()
+
+    def __ceil__(self) -> Self:
+        return self.ceil()
+
+    def __trunc__(self) -> Self:
+        return self._on("trunc")
+
     # -- comparisons and logic -------------------------------------------------------------------
 
     def __lt__(self, other: object) -> Self:
@@ -202,6 +211,11 @@ class Symbol(TensorMethods):
                 "layers.while_loop over x[i] or layers.StaticRNN does, and most operators work on all rows at once"
             )
         return iter([self[i] for i in range(self.shape[0])])
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            self.refuse(f"{self!r} {_NO_VALUE}, so {spec!r} cannot format it: {self.how_to_fetch()}")
+        return str(self)
 
     def __contains__(self, item: object) -> bool:
         self.refuse(f"{self!r} {_NO_VALUE}, so Python cannot search it: layers.reduce_any(x == item) says whether it holds an item")

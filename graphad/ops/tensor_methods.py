@@ -9,20 +9,35 @@ from graphad.ops.methods import Axis, Methods, axes_of
 from graphad.ops.tensor_literals import as_tensor, is_number
 from graphad.types import Tensor
 
-# What Paddle's and torch's tensors have and a symbol has not, and what does it here.
+# What numpy's arrays and Paddle's and torch's tensors have and a symbol has not, and what does it here.
 INSTEAD = {
+    "argpartition": "x.argsort(axis) sorts all of it",
     "backward": "ga.append_backward(loss) or ga.gradients(loss, x) appends the backward",
+    "base": "a Variable is a value by itself, never a view of another",
+    "choose": "layers.multiplex, or layers.where",
     "clear_gradient": "gradients are values of the program, which nothing adds up over runs",
     "cpu": "the program runs on numpy arrays",
     "cuda": "the program runs on numpy arrays, or with ga.JaxExecutor",
+    "data": "executor.run(program, feed, fetch_list=[x]) returns its value as an array",
     "detach": "y = layers.assign(x); y.stop_gradient = True",
     "expand": "x.broadcast_to(shape) has the extents said, x.tile(times) and layers.expand(x, times) repeat",
+    "device": "the program runs on numpy arrays",
+    "fill": "layers.full_like(x, value) makes another tensor",
     "fill_": "layers.full_like(x, value) makes another tensor",
+    "flat": "x.flatten()",
     "grad": "ga.gradients(loss, x) makes a variable of it",
     "gradient": "ga.gradients(loss, x) makes a variable of it",
+    "imag": "its elements are real numbers",
+    "partition": "x.sort(axis) sorts all of it",
     "permute": "x.transpose(axes)",
+    "put": "layers.scatter or layers.set_value make another tensor",
+    "resize": "x.reshape(shape)",
     "requires_grad": "x.stop_gradient is its opposite",
+    "searchsorted": "layers.searchsorted(x, values)",
     "set_value": "layers.where, layers.scatter or layers.set_value make another tensor; scope.set(name, array) sets a parameter",
+    "strides": "a Variable has no memory before the program runs",
+    "tobytes": "executor.run(program, feed, fetch_list=[x]) returns its value as an array, which has it",
+    "tofile": "executor.run(program, feed, fetch_list=[x]) returns its value as an array, which has it",
     "to": "x.astype(dtype)",
     "view": "x.reshape(shape)",
 }

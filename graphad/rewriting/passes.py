@@ -677,6 +677,18 @@ class Pipeline(Pass):
         if self.depth > MAX_DEPTH:
             raise InvalidValue(f"passes are nested {self.depth} deep in fixpoint and nested; at most {MAX_DEPTH} are possible")
 
+    def __iter__(self) -> Iterator[Pass]:
+        return iter(self.passes)
+
+    def __len__(self) -> int:
+        return len(self.passes)
+
+    def __getitem__(self, number: int) -> Pass:
+        return self.passes[number]
+
+    def __bool__(self) -> bool:
+        return True  # a pipeline of no passes, too: it is no list of them
+
     def apply(self, graph: Graph) -> bool:
         # A list, not a generator: ``any`` would stop at the first pass that changes the graph.
         return any([run_pass(pass_, graph) for pass_ in self.passes])

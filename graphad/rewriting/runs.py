@@ -77,6 +77,20 @@ class Report:
     def __iter__(self) -> Iterator[Step]:
         return iter(self.steps)
 
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, number: int) -> Step:
+        return self.steps[number]
+
+    def csv(self) -> str:
+        """The table as comma-separated values with all digits."""
+        return self.table().csv()
+
+    def pandas(self) -> Any:
+        """The table as a DataFrame, where pandas is installed."""
+        return self.table().pandas()
+
     def __repr__(self) -> str:
         count = sum(step.changed for step in self.steps)
         summary = f"changed by {count} of" if self.changed else "nothing changed by"

@@ -62,12 +62,24 @@ def test_a_mistyped_word_gets_a_suggestion_and_no_long_list(argv: list[str], mes
     assert "bisect" not in said
 
 
+def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv, text in (["help"], "graphad demo"), (["help", "draw"], "usage: graphad draw"), (["-V"], f"graphad {ga.__version__}"):
+        with pytest.raises(SystemExit):
+            main(argv)
+        assert text in capsys.readouterr().out
+
+
+def test_why_says_which_argument_comes_first(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("why", net) == 1
+    assert f"graphad why VALUE {net}" in capsys.readouterr().err
+
+
 # -- verify ----------------------------------------------------------------------------------------
 
 
 def test_verify_says_that_nothing_is_wrong(net: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("verify", net) == 0
-    assert capsys.readouterr().out == f"{net}: 1 blocks, 1 operators, nothing is wrong\n"
+    assert capsys.readouterr().out == f"{net}: 1 block, 1 operator, nothing is wrong\n"
 
 
 @pytest.mark.parametrize(

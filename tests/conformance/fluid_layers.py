@@ -26,6 +26,8 @@ SIGNATURES: dict[str, str] = json.loads(Path(__file__).with_name("fluid_layers.j
 
 # Why a layer that is there differs.
 DIFFERS = {
+    "dropout": "`dropout_prob` may be called `p`, as in Paddle 2; with its `p`, `training` or `mode` it does what that does",
+    "interpolate": "with Paddle 2's `size`, `scale_factor` or `mode` it does what that does, whose `align_corners` is False",
     "arange": "`end` may be left out, as numpy has it: the numbers up to `start`",
     "clip": "`min` or `max` may be left out, which leaves that side open",
     "meshgrid": "the tensors may also be given one by one",

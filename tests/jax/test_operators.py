@@ -12,7 +12,7 @@ from graphad.ops import OpDef
 from tests.jax.lowered import checked, operators
 
 # How many elements there are depends on values, and XLA compiles for shapes.
-NOT_LOWERED = {"masked_select", "merge_lod_tensor", "non_max_suppression", "split_lod_tensor", "unique", "where_index"}
+NOT_LOWERED = {"bincount", "masked_select", "merge_lod_tensor", "non_max_suppression", "split_lod_tensor", "unique", "where_index"}
 PARTS = 16
 
 LOWERED = [definition for definition in operators() if definition.type not in NOT_LOWERED]

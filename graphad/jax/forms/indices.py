@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from graphad.jax.registry import is_traced, like, refuse, replaces
-from graphad.ops import embedding, indexing, indices
+from graphad.ops import embedding, indexing, indices, sort
 from graphad.types import Tensor
 
 
@@ -79,3 +79,13 @@ def _embedding_scatter(X: Tensor, Ids: Tensor, Like: Tensor, *, padding_idx: int
 def _lookup_table_v2(W: Tensor, Ids: Tensor, *, padding_idx: int = -1, **_: object) -> Tensor:
     rows = jnp.take(W, _from_front("Ids", Ids, W.shape[0], None if padding_idx == -1 else padding_idx), axis=0)
     return rows if padding_idx == -1 else jnp.where((Ids == padding_idx)[..., None], jnp.zeros((), rows.dtype), rows)
+
+
+@replaces(sort.histogram.kernel)
+def _histogram(X: Tensor, *, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor:
+    """By the number of its interval, of each element: the ends may depend on values."""
+    x = jnp.ravel(jnp.asarray(X)).astype("float64")
+    low, high = (jnp.min(x), jnp.max(x)) if min == max and x.size else (jnp.asarray(min, x.dtype), jnp.asarray(max, x.dtype))
+    low, high = jnp.where(low == high, low - 1, low), jnp.where(low == high, high + 1, high)
+    which = jnp.clip(jnp.floor((x - low) * (bins / (high - low))), 0, bins - 1).astype("int32")
+    return jnp.zeros(bins, "int64").at[which].add(((x >= low) & (x <= high)).astype("int64"))

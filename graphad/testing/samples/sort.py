@@ -30,4 +30,15 @@ SAMPLES: dict[str, list[Sample]] = {
         of_x(np.array([[1, 2], [1, 2], [0, 2]]), axis=[0], is_sorted=True),
         of_x(np.array([], "int64")),
     ],
+    "histogram": [
+        of_x(uniform(4, 5), bins=6),
+        of_x(np.array([0.0, 1.0, 2.0, 2.5, 3.0, 9.0]), bins=3, min=0.0, max=3.0),
+        of_x(np.array([2, 2]), bins=4),
+        of_x(uniform(0), bins=2),
+    ],
+    "bincount": [
+        Sample({"X": np.array([3, 1, 1, 0])}),
+        Sample({"X": np.array([3, 1, 1, 0]), "Weights": uniform(4)}, {"minlength": 6}),
+        Sample({"X": np.zeros(0, "int64")}, {"minlength": 2}),
+    ],
 }
