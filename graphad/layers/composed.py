@@ -344,14 +344,21 @@ def interpolate(
     """
     tensor = checked_input("interpolate", input)
     if size is None and scale_factor is None and mode is None:
-        corners, how = (True if align_corners is None else align_corners), (1 if align_mode is None else align_mode)
-        return image_resize(tensor, out_shape, scale, name, resample, actual_shape, corners, how, data_format or "NCHW")
+        corners, edges = (True if align_corners is None else align_corners), (1 if align_mode is None else align_mode)
+        return image_resize(tensor, out_shape, scale, name, resample, actual_shape, corners, edges, data_format or "NCHW")
     with at_users_line("layers.interpolate"):
         if out_shape is not None or scale is not None or actual_shape is not None:
             raise InvalidType("size, scale_factor and mode are Paddle 2's words, out_shape, scale and resample Fluid's: give those of one")
         if (size is None) == (scale_factor is None):
             raise InvalidType("one of size and scale_factor is needed")
-        method = "nearest" if mode is None else mode
+        return _interpolated(tensor, size, scale_factor, mode or "nearest", (bool(align_corners), align_mode or 0), data_format, name)
+
+
+def _interpolated(
+    tensor: Variable, size: Any, scale_factor: Any, method: str, how: tuple[bool, int], data_format: str | None, name: str | None
+) -> Variable:
+    """``interpolate`` as Paddle 2 has it."""
+    with at_users_line("layers.interpolate"):
         if _INTERPOLATED.get(method) != tensor.ndim:
             fitting = [repr(word) for word, rank in _INTERPOLATED.items() if rank == tensor.ndim]
             raise InvalidValue(f"mode={method!r} with {tensor!r}: of so many axes are {', '.join(fitting) or 'none'}")
@@ -361,7 +368,7 @@ def interpolate(
         if method == "area":
             return adaptive_pool2d(tensor, _extents(tensor, size, factors, last), "avg", name=name)  # type: ignore[no-any-return]
     layout = "NHWC" if last else "NCHW"
-    attrs: dict[str, object] = {"align_corners": bool(align_corners), "align_mode": align_mode or 0, "data_layout": layout}
+    attrs: dict[str, object] = {"align_corners": how[0], "align_mode": how[1], "data_layout": layout}
     if factors is not None:
         attrs["scale"] = factors
     elif not isinstance(size, Variable):
