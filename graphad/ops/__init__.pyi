@@ -116,6 +116,8 @@ bilinear_interp: OpDef
 bilinear_interp_grad: GradOpDef
 bilinear_interp_v2: OpDef
 bilinear_interp_v2_grad: GradOpDef
+bincount: OpDef
+bincount_grad: GradOpDef
 bitwise_and: OpDef
 bitwise_not: OpDef
 bitwise_or: OpDef
@@ -347,6 +349,7 @@ hard_swish: OpDef
 hard_swish_grad: GradOpDef
 hinge_loss: OpDef
 hinge_loss_grad: GradOpDef
+histogram: OpDef
 huber_loss: OpDef
 huber_loss_grad: GradOpDef
 if_else: BranchDef
