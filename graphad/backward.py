@@ -129,6 +129,22 @@ def gradients(targets: object, inputs: object, target_gradients: object = None, 
     return [None if (g := gradients_by_name.get(v.name)) is None else block.var(g.name) for v in sources]
 
 
+def calc_gradient(
+    targets: object, inputs: object, target_gradients: object = None, no_grad_set: Named | None = None
+) -> Variable | list[Variable | None] | None:
+    """``gradients`` as Fluid called it: for one input the variable itself, or None, not a list of one.
+
+    >>> import graphad as fluid
+    >>> with fluid.program_guard(fluid.Program()):
+    ...     x = fluid.data("x", [2])
+    ...     x.stop_gradient = False
+    ...     fluid.backward.calc_gradient(x * x, x)
+    Variable x@GRAD: float32[2]
+    """
+    results = gradients(targets, inputs, target_gradients, no_grad_set)
+    return results[0] if len(results) == 1 else results
+
+
 # -- results -------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,11 @@ from graphad.program.variable import L1Decay, L2Decay
 from graphad.types import Array
 
 INSTEAD = {
+    "DistributeTranspiler": "graphad.LocalGroup and graphad.MpiExecutor run a program on several ranks, and passes split it",
+    "debugger": "graphad.draw, graphad.view, and print(program)",
+    "memory_optimize": "an Executor frees and reuses memory by itself; the passes recompute, checkpoint-while and in-place need less",
+    "net_drawer": "graphad.draw(program, path)",
+    "release_memory": "an Executor frees and reuses memory by itself; the passes recompute, checkpoint-while and in-place need less",
     "CompiledProgram": "an Executor compiles programs by itself: pass the program to Executor.run",
     "ParallelExecutor": "Executor.run runs programs; LocalGroup runs one on several ranks",
     "dygraph": "there is no eager mode: layers append operators to a program",
@@ -31,7 +36,7 @@ INSTEAD = {
     "cuda_places": "an Executor computes with numpy",
     "enable_dygraph": "there is no eager mode: layers append operators to a program",
     "profiler": "Executor(profile=True) measures each operator",
-    "transpiler": "graphad.LocalGroup and graphad.MpiExecutor run a program on several ranks; the passes of distribution split it",
+    "transpiler": "graphad.LocalGroup and graphad.MpiExecutor run a program on several ranks, and passes split it",
 }
 
 

@@ -9,10 +9,10 @@ from typing import ClassVar, TypedDict, TypeGuard, TypeVar
 
 import numpy as np
 
-from graphad.backward import Named, build_backward
+from graphad.backward import Named, append_backward, build_backward
 from graphad.errors import InvalidType, InvalidValue
 from graphad.initializer import Constant
-from graphad.ir import lower, write_back
+from graphad.ir import Graph, Value, lower, write_back
 from graphad.layers.helper import declare_in
 from graphad.ops import GRAD
 from graphad.passes.optimization import ClipGradients, DecayWeights, OptimizeParameters, Updates, accumulator_name, accumulators
@@ -31,7 +31,7 @@ from graphad.program import (
     rewrite_gradients,
 )
 from graphad.rewriting import Pass, Pipeline, diagnoses_only
-from graphad.types import as_float, element_count
+from graphad.types import as_float, element_count, joined_shape
 
 # -- checks ----------------------------------------------------------------------------------------
 # Which numbers optimizers take.
@@ -242,15 +242,75 @@ class Optimizer:
             if not isinstance(param, Parameter):
                 raise InvalidValue(f"{param!r} is no parameter: only those can be optimized")
         _check_updated_once(updates_before, loss, parameters)
+        updates = self._update(program, startup, graph, pairs, loss.dtype)
+        return updates, [(param, block.var(gradient.name)) for param, gradient in pairs]
+
+    def _update(
+        self, program: Program, startup: Program, graph: Graph, pairs: Sequence[tuple[Parameter, Value]], dtype: str
+    ) -> list[Operator]:
+        """Clip, decay and apply the gradients, in the graph and then in its program; the operators that update."""
+        block, parameters = program.global_block(), [param for param, _ in pairs]
         program.startup = startup
         instance = self._free_instance(block, parameters)
-        rate = self._declare_state(block, startup.global_block(), parameters, loss.dtype, instance)
+        rate = self._declare_state(block, startup.global_block(), parameters, dtype, instance)
         graph.analyses[Updates] = Updates({param.name: gradient for param, gradient in pairs})
         with diagnoses_only():
             self.pipeline(parameters, rate, instance).run(graph)
         write_back(graph)
-        updates = [op for op in block.ops if op.role == OPTIMIZE and op.type == self.type]
-        return updates[-len(pairs) :], [(param, block.var(gradient.name)) for param, gradient in pairs]
+        return [op for op in block.ops if op.role == OPTIMIZE and op.type == self.type][-len(pairs) :]
+
+    def backward(
+        self, loss: Variable, startup_program: Program | None = None, parameter_list: Named | None = None, no_grad_set: Named | None = None
+    ) -> Pairs:
+        """The first half of ``minimize``: append the backward, as ``append_backward`` does.
+
+        Args:
+            loss: a variable of one element.
+            startup_program: where ``apply_gradients`` initializes the state; that of the program if None.
+            parameter_list: the parameters, or their names; those of the optimizer if None.
+            no_grad_set: variables, or their names, without gradient.
+
+        Returns:
+            (parameter, gradient) pairs. The gradients may be replaced by variables computed from them.
+        """
+        parameters = self.parameter_list if parameter_list is None else parameter_list
+        pairs = append_backward(loss, parameters, no_grad_set)
+        if startup_program is not None:
+            loss.block.program.startup = startup_program
+        return pairs
+
+    def apply_gradients(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> list[Operator]:
+        """The second half of ``minimize``: clip, decay and apply gradients; initialize the state in the startup program.
+
+        Args:
+            params_grads: (parameter, gradient) pairs of one program, each gradient of the shape and dtype of its parameter. Those without
+                gradient (None) are left out.
+
+        Returns:
+            The optimization operators, one a parameter.
+
+        Raises:
+            TypeError: what is not such a pair.
+            ValueError: the variables are of several programs or do not fit their parameters; a parameter comes twice, or is updated
+                with this gradient already.
+
+        >>> import graphad as ga
+        >>> with ga.program_guard(ga.Program(), ga.Program()):
+        ...     cost = ga.layers.mean(ga.layers.fc(ga.layers.data("x", shape=[2]), size=1, param_attr="w", bias_attr=False))
+        ...     sgd = ga.optimizer.SGD(0.1)
+        ...     sgd.apply_gradients([(w, gradient * 0.5) for w, gradient in sgd.backward(cost)])
+        [sgd(Param=w, Grad=scale_0.tmp_0, LearningRate=learning_rate_0) -> (ParamOut=w)]
+        """
+        pairs = [(param, gradient) for param, gradient in map(_checked_pair, params_grads) if gradient is not None]
+        if not pairs:
+            return []
+        program = pairs[0][0].block.program
+        startup = program.startup or default_startup_program()
+        _check_pairs(program, pairs)
+        rewrite_gradients(program)
+        with program.atomic(), startup.atomic():
+            graph = lower(program)
+            return self._update(program, startup, graph, [(param, graph.given(grad.name)) for param, grad in pairs], pairs[0][0].dtype)
 
     def _free_instance(self, block: Block, parameters: Sequence[Parameter]) -> int:
         """The first number that no accumulator of these parameters has."""
@@ -307,6 +367,31 @@ def _check_updated_once(known: Mapping[str, Operator], loss: Variable, parameter
         update = known[names[0]]
         message = f"minimize was called for {loss.name!r} before, and {update.type!r} updates {', '.join(names)} already"
         raise InvalidValue(located(f"{message}: every step would update twice; minimize once, or other parameters", update.source))
+
+
+def _checked_pair(pair: object) -> tuple[Parameter, Variable | None]:
+    """A pair of a parameter and its gradient, which fit each other."""
+    match pair:
+        case (Parameter() as param, (Variable() | None) as gradient):
+            pass
+        case _:
+            raise InvalidType(f"params_grads has pairs of a Parameter and its gradient, a Variable, not {pair!r}")
+    if gradient is not None and (gradient.dtype != param.dtype or joined_shape(param.shape, gradient.shape) is None):
+        raise InvalidValue(f"{gradient!r} is no gradient of {param!r}: they differ in shape or dtype")
+    return param, gradient
+
+
+def _check_pairs(program: Program, pairs: Sequence[tuple[Parameter, Variable]]) -> None:
+    block, names = program.global_block(), [param.name for param, _ in pairs]
+    for param, gradient in pairs:
+        name_in("params_grads", block, param)
+        name = name_in("params_grads", block, gradient)
+        updates = [op for op in block.ops if op.role == OPTIMIZE and op.input("Param") == [param.name] and op.input("Grad") == [name]]
+        if updates:
+            message = f"apply_gradients: {updates[0].type!r} updates {param.name!r} with {name!r} already: every step would update twice"
+            raise InvalidValue(located(message, updates[0].source))
+        if names.count(param.name) > 1:
+            raise InvalidValue(f"apply_gradients: {param.name!r} has {names.count(param.name)} gradients in params_grads; add them up")
 
 
 def declare_state(block: Block, startup: Block, name: str, shape: list[int], dtype: str, start: float) -> Variable:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from graphad.errors import InvalidType, InvalidValue, PassError
 from graphad.ir import Graph, Op
 from graphad.ops.definition import did_you_mean
+from graphad.program import located
 from graphad.showing import Table
 
 # -- what changed ----------------------------------------------------------------------------------
@@ -368,7 +369,8 @@ def _readers(op: Op, levels: int) -> Iterator[Op]:
 # Every operator is looked at once, and from then on only those that changed, and those that a rule can start at which looks at what
 # changed: what it costs to run a set of rules again is about the size of the change since.
 
-_FEW, _MANY, _SHOWN = 1000, 50, 100  # rewrites that are never too many, those for each operator, and how many of them are named
+_FEW, _MANY, _REMEMBERED = 1000, 50, 100  # rewrites that are never too many, those for each operator, and how many of them are named
+_SHOWN, _WIDTH = 3, 200  # rules that are shown, not only named, and characters of each
 
 
 def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
@@ -383,21 +385,28 @@ def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
         PassError: the rules still apply after many times as many rewrites as there are operators; the message names those that do.
     """
     work = _Worklist(graph, rules, follower)
-    last: deque[str] = deque(maxlen=_SHOWN)
+    last: deque[Rule] = deque(maxlen=_REMEMBERED)
     count, size, timings = 0, operator_count(graph), clocks.get()
     for op in work:
         rule = _first_that_applies(rules, op, timings)
         if rule is not None:
             count += 1
-            last.append(rule.name)
+            last.append(rule)
             # Termination is the author's claim: each rewrite should make something smaller. Rules that undo each other show here.
             if count > _FEW + _MANY * size:
-                names = ", ".join(sorted(set(last)))
-                raise PassError(f"rules still apply after {count} rewrites of {size} operators, again and again: {names}")
+                raise PassError(located(_no_end(last, f"{count} rewrites of {size} operators"), op.source))
             # The operator may be a root once more; what the rewrite made and touched comes back through the journal.
             erase_if_dead(op)
             work.again(op)
     return count > 0
+
+
+def _no_end(last: Iterable[Rule], after: str) -> str:
+    """That rules find no end: their names, and what the first few do."""
+    rules = sorted({rule.name: rule for rule in last}.items())
+    sources = [getattr(rule, "source", None) for _, rule in rules[:_SHOWN]]
+    texts = [f"\n  {rule!r:.{_WIDTH}}{'' if s is None else f', defined at {s}'}" for (_, rule), s in zip(rules, sources, strict=False)]
+    return f"rules still apply after {after}, again and again: {', '.join(name for name, _ in rules)}{''.join(texts)}"
 
 
 def _first_that_applies(rules: RuleSet, op: Op, running: tuple[RuleTimings, ...]) -> Rule | None:

@@ -138,6 +138,7 @@ def dropped() -> tuple[ga.Program, list[str]]:
 
 PIPELINES = [
     "fold-branches",
+    "canonical-order, cse",
     "fixpoint(simplify, cse, constant-folding, fold-branches, dead-code)",
     "dead-code, recompute, in-place",
     "checkpoint-while{recursive=true}, hoist-invariants",

@@ -107,6 +107,32 @@ def test_minimize_returns_the_updates_and_the_pairs() -> None:
     assert [op.role for op in ops] == ["optimize"] * 2
 
 
+@pytest.mark.parametrize("make", [lambda: Adam(0.1, regularization=L2Decay(0.5)), lambda: SGD(0.1, grad_clip=ClipByGlobalNorm(0.25))])
+def test_backward_and_apply_gradients_are_minimize(make: Callable[[], Optimizer]) -> None:
+    whole, halves = Line(), Line()
+    make().minimize(whole.cost, whole.startup)
+    optimizer = make()
+    pairs = optimizer.backward(halves.cost, halves.startup)
+    ops = optimizer.apply_gradients(pairs)
+    assert [op.type for op in ops] == [optimizer.type] * 2
+    assert list(map(repr, halves.block.ops)) == list(map(repr, whole.block.ops))
+    assert {name: repr(var) for name, var in halves.block.vars.items()} == {name: repr(var) for name, var in whole.block.vars.items()}
+    assert str(halves.startup) == str(whole.startup)
+
+
+def test_gradients_may_be_changed_before_they_are_applied() -> None:
+    line = Line()
+    with ga.program_guard(line.main, line.startup):
+        sgd = SGD(0.5)
+        (w, dw), (b, db) = sgd.backward(line.cost)
+        sgd.apply_gradients([(w, dw * 2.0), (b, None)])
+    line.step()
+    np.testing.assert_allclose(line.scope.get("w"), W0 - raw_gradients()[0])
+    np.testing.assert_array_equal(line.scope.get("b"), [0.0])
+    assert db.name == "b@GRAD"
+    assert sgd.apply_gradients([]) == []
+
+
 def test_one_step_of_sgd() -> None:
     line = Line()
     _, pairs = SGD(0.5).minimize(line.cost)

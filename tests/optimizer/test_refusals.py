@@ -45,6 +45,22 @@ REFUSED: list[tuple[Callable[[Line], Any], type[Exception], str]] = [
         "Variable fc_0.tmp_1: float64[-1, 1] is no parameter: only those can be optimized",
     ),
     (lambda line: SGD(0.1).minimize(line.cost, no_grad_set="w"), TypeError, "no_grad_set is a list"),
+    (
+        lambda line: SGD(0.1).apply_gradients([line.cost]),
+        TypeError,
+        "pairs of a Parameter and its gradient, a Variable, not Variable mean_0",
+    ),  # type: ignore[list-item]
+    (lambda line: SGD(0.1).apply_gradients([(line.block.var("w"), rate([1]))]), ValueError, "they differ in shape or dtype"),  # type: ignore[list-item]
+    (
+        lambda line: SGD(0.1).apply_gradients([(line.block.var("b"), rate([1]))]),  # type: ignore[list-item]
+        ValueError,
+        "params_grads: Variable rate: float64[1] is of another program",
+    ),
+    (
+        lambda line: SGD(0.1).apply_gradients([(line.block.var("b"), line.block.var("b"))] * 2),  # type: ignore[list-item]
+        ValueError,
+        "'b' has 2 gradients in params_grads; add them up",
+    ),
     (lambda line: ga.optimize(line.cost, "sgd"), TypeError, "optimizer is an Optimizer, not 'sgd'"),  # type: ignore[arg-type]
 ]
 
@@ -68,6 +84,17 @@ def test_a_minimize_that_is_refused_leaves_both_programs(call: Callable[[Line], 
     with pytest.raises((TypeError, ValueError)):
         call(line)
     assert (str(line.main), str(line.startup)) == before
+
+
+def test_one_gradient_is_not_applied_twice() -> None:
+    line = Line()
+    sgd = SGD(0.1)
+    pairs = sgd.backward(line.cost)
+    sgd.apply_gradients(pairs)
+    before = str(line.main)
+    with pytest.raises(ValueError, match=r"'sgd' updates 'w' with 'w@GRAD' already: every step would update twice"):
+        sgd.apply_gradients(pairs)
+    assert str(line.main) == before
 
 
 def test_the_state_takes_names_that_are_free() -> None:
