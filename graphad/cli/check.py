@@ -68,7 +68,7 @@ def run_check(args: argparse.Namespace) -> int:
     try:
         for text in (args.pipeline, args.prepare, args.reference):
             Pipeline.parse(text.replace(LOSS, "loss")) if text else None
-        programs = [read_program(file) for file in args.program] if args.program else None
+        programs = [read_program(file, allow_unknown=False) for file in args.program] if args.program else None
     except (GraphadError, OSError) as error:
         return refused(error)
     try:

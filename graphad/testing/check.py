@@ -262,8 +262,8 @@ class _Search:
             try:
                 with verification(False), claims_checked(False):
                     case = self.source(choices)
-            except Exception:  # a program that could not be drawn, whatever the reason, says nothing about the pass
-                self._unfit()
+            except Exception as error:  # a program that could not be drawn, whatever the reason, says nothing about the pass
+                self._unfit(error)
                 continue
             yield choices, case
 
@@ -283,8 +283,8 @@ class _Search:
         arcs: set[Arc] = set()
         try:
             trial, finding = tried(self.subject, case, self._checks(), self.reach, arcs)
-        except Unfit:
-            self._unfit()
+        except Unfit as error:
+            self._unfit(error)
             return None
         self.checked.count(trial)
         if finding is None and (self._is_new(trial) or arcs) and choices.numbers:
@@ -304,9 +304,10 @@ class _Search:
             self.seen |= {f"{op.made_by} {op.origin.rule if op.origin is not None else ''} {op.type}" for op in ops}
         return len(self.seen) > count
 
-    def _unfit(self) -> None:
+    def _unfit(self, reason: Exception) -> None:
         self.checked.unfit += 1
         if self.checked.unfit > UNFIT * (self.checked.examples + UNFIT):
             raise InvalidValue(
-                f"{self.subject} cannot be tried: {self.checked.unfit} programs are unfit for it, and {self.checked.examples} are not"
+                f"{self.subject} cannot be tried: {self.checked.unfit} programs are unfit for it, and {self.checked.examples} are not; "
+                f"the last one: {reason}"
             )

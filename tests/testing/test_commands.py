@@ -84,6 +84,12 @@ def test_check_takes_programs_and_a_reference(program: str, tmp_path: Path, caps
     assert run("check", "wrong-swaps-subtraction", *files, *same) == 0
 
 
+def test_check_refuses_a_program_with_an_unknown_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.txt").write_text("program { block 0 { var x: float32[2] tahn(X=x) -> (Out=y) } }", encoding="utf-8")
+    assert run("check", "cse", "--program", str(tmp_path / "net.txt")) == 2
+    assert "net.txt: line 1, column 39: operator 'tahn' is not registered; did you mean 'tan'" in capsys.readouterr().err
+
+
 def test_check_passes_on_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     told: dict[str, Any] = {}
 
