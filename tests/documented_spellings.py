@@ -597,7 +597,7 @@ SPELLINGS = [
     Call("flatten(x, start_axis=1, stop_axis=2)", lambda x: L.flatten(x, start_axis=1, stop_axis=2), lambda x: x.reshape(2, 12), (A,)),
     Call(
         "dropout(x, p=0.5, is_test=True, mode='upscale_in_train')",
-        lambda x: L.dropout(x, p=0.5, is_test=True, mode="upscale_in_train"),  # type: ignore[call-arg]
+        lambda x: L.dropout(x, p=0.5, is_test=True, mode="upscale_in_train"),
         lambda x: x,
         (A,),
     ),

@@ -147,15 +147,15 @@ def _is_scaled_or_zero(value: Value, scaled: Container[Value]) -> bool:
 
 def _scaled_by_graphs(op: Op, scaled: Container[Value]) -> list[Value]:
     """The results of a loop or branch that are multiplied: those that are in each of its graphs, where all readers keep them so."""
-    found = {}
+    ways: dict[Value, list[tuple[bool, bool]]] = {out: [] for out in results_of(op)}  # for each graph: is it scaled, may it pass for that
     for graph in op.graphs.values():
         inside = _scaled_inside(op, graph, scaled)
         if inside is None:
             return []
         for out, result in zip(results_of(op), graph.results, strict=True):
-            found.setdefault(out, []).append((result in inside, _is_scaled_or_zero(result, inside)))
-    mixed = [out for out, ways in found.items() if any(is_scaled for is_scaled, _ in ways) and not all(fits for _, fits in ways)]
-    return [] if mixed else [out for out, ways in found.items() if any(is_scaled for is_scaled, _ in ways)]
+            ways[out].append((result in inside, _is_scaled_or_zero(result, inside)))
+    scaled_results = [out for out, pairs in ways.items() if any(is_scaled for is_scaled, _ in pairs)]
+    return scaled_results if all(fits for out in scaled_results for _, fits in ways[out]) else []
 
 
 def _scaled_inside(op: Op, graph: Graph, scaled: Container[Value]) -> dict[Value, None] | None:

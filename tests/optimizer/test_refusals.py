@@ -46,10 +46,10 @@ REFUSED: list[tuple[Callable[[Line], Any], type[Exception], str]] = [
     ),
     (lambda line: SGD(0.1).minimize(line.cost, no_grad_set="w"), TypeError, "no_grad_set is a list"),
     (
-        lambda line: SGD(0.1).apply_gradients([line.cost]),
+        lambda line: SGD(0.1).apply_gradients([line.cost]),  # type: ignore[list-item]
         TypeError,
         "pairs of a Parameter and its gradient, a Variable, not Variable mean_0",
-    ),  # type: ignore[list-item]
+    ),
     (lambda line: SGD(0.1).apply_gradients([(line.block.var("w"), rate([1]))]), ValueError, "they differ in shape or dtype"),  # type: ignore[list-item]
     (
         lambda line: SGD(0.1).apply_gradients([(line.block.var("b"), rate([1]))]),  # type: ignore[list-item]
