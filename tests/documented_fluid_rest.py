@@ -1,5 +1,6 @@
 """Calls of the layers of Fluid 1.8 that are made of several operators: detection, recurrent networks, sampled losses, metrics."""
 
+import itertools
 import math
 from typing import Any
 
@@ -11,6 +12,9 @@ from tests.documented_fluid import constant, last, normed, sigmoid, softmax
 
 BOXES = np.array([[0.1, 0.2, 2.1, 3.2], [1.2, 1.3, 4.0, 2.5], [2.9, 0.5, 5.0, 2.0]])
 OTHERS = np.array([[0.5, 0.4, 2.2, 2.0], [2.0, 0.6, 4.5, 3.1]])
+CORNERS = np.array([[0.3, 0.2, 3.1, 2.9], [1.2, 1.6, 4.3, 3.4]])
+MOVES = np.random.default_rng(6).uniform(-0.9, -0.1, size=(1, 8, 4, 5))
+WEIGHTS = np.random.default_rng(7).normal(size=(1, 4, 4, 5))
 CODES = np.random.default_rng(2).normal(size=(3, 2, 4)) * 0.3
 FRAMES = np.random.default_rng(3).normal(size=(4, 8, 2, 3))
 SEQUENCE = np.random.default_rng(4).normal(size=(2, 3, 4))
@@ -42,6 +46,36 @@ def decoded(codes: Array, prior: Array) -> Array:
     width, middle = center(prior[None])
     at, size = codes[..., :2] * 0.1 * width + middle, np.exp(codes[..., 2:] * 0.2) * width
     return np.concatenate([at - size / 2, at + size / 2], 2)
+
+
+def bilinear(image: Array, y: float, x: float) -> Array:
+    """Of each channel the value at a place, from four elements; zeros outside."""
+    total = np.zeros(len(image))
+    for i, j in itertools.product((math.floor(y), math.floor(y) + 1), (math.floor(x), math.floor(x) + 1)):
+        if 0 <= i < image.shape[1] and 0 <= j < image.shape[2]:
+            total += image[:, i, j] * (1 - abs(y - i)) * (1 - abs(x - j))
+    return total
+
+
+def aligned(x: Array, boxes: Array) -> Array:
+    """The values in the middle of the quarters of boxes."""
+    return np.array(
+        [[[bilinear(x[0], b[1] + (b[3] - b[1]) * p, b[0] + (b[2] - b[0]) * q) for q in (0.25, 0.75)] for p in (0.25, 0.75)] for b in boxes]
+    ).transpose(0, 3, 1, 2)
+
+
+def largest(x: Array, boxes: Array) -> Array:
+    corners = np.floor(boxes + 0.5).astype(int)
+    return np.stack([x[0, :, b[1] : b[3] + 1, b[0] : b[2] + 1].max((1, 2)) for b in corners])[..., None, None]
+
+
+def moved(x: Array, offset: Array, mask: Array) -> Array:
+    """Two features of weights 0.5 over windows of two by two whose elements are moved."""
+    out = np.zeros((1, 2, x.shape[2] - 1, x.shape[3] - 1))
+    for i, j, k in itertools.product(range(x.shape[2] - 1), range(x.shape[3] - 1), range(4)):
+        y, z = i + k // 2 + offset[0, 2 * k, i, j], j + k % 2 + offset[0, 2 * k + 1, i, j]
+        out[0, :, i, j] += 0.5 * mask[0, k, i, j] * bilinear(x[0], y, z).sum()
+    return out
 
 
 def gru_states(x: Array, lengths: Any = None) -> tuple[Array, Array]:
@@ -172,6 +206,14 @@ FLUID_REST = [
         lambda x, info: np.minimum(x, [3, 1, 3, 1]),
         (BOXES, np.array([[4.0, 8.0, 2.0]])),
         fixed=(1,),
+    ),
+    Call("roi_align(x, rois, 2, 2, 1.0, 1)", lambda x, b: L.roi_align(x, b, 2, 2, 1.0, 1), aligned, (IMAGE[:1], CORNERS), fixed=(1,)),
+    Call("roi_pool(x, rois, 1, 1)", lambda x, b: L.roi_pool(x, b, 1, 1), largest, (IMAGE[:1], CORNERS), fixed=(1,)),
+    Call(
+        "deformable_conv(x, offset, mask, 2, 2)",
+        lambda x, o, m: L.deformable_conv(x, o, m, 2, 2, param_attr=constant(0.5), bias_attr=False),
+        moved,
+        (IMAGE[:1, :2], MOVES, WEIGHTS),
     ),
     Call(
         "polygon_box_transform(x)",

@@ -1,6 +1,6 @@
 """Boxes of object detectors, as Fluid 1.8 has them: priors and anchors (constants), overlaps, encodings, YOLO's boxes.
 
-What works on a different number of boxes for each image (proposals, matching, suppression) is not here.
+Boxes are pooled too. What yields a different number of boxes for each image (proposals, matching, suppression) is not here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.layers.checks import checked_flag, checked_float, checked_int
-from graphad.layers.helper import checked_input, emitted, layer
+from graphad.layers.helper import LayerHelper, checked_input, emitted, layer
 from graphad.layers.tensor import assign
 from graphad.program import Variable
 from graphad.program.source import at_users_line
@@ -385,3 +385,85 @@ def _within(sides: list[Variable], limit: Variable, clipped: bool) -> list[Varia
         return sides
     low, high = sides
     return [emitted("relu", [low]), emitted("elementwise_min", [high, limit - 1.0])]
+
+
+# -- boxes in windows ------------------------------------------------------------------------------
+
+
+def _boxes_of_images(layer: str, rois: Variable, rois_num: Variable | None, rois_lod: Variable | None) -> dict[str, Variable]:
+    """The boxes, and how many each image has: as said, or as the differences of the places where they begin."""
+    if rois_num is not None and rois_lod is not None:
+        raise InvalidValue(f"layers.{layer}: rois_num and rois_lod say the same; one of them is given")
+    boxes = {"ROIs": _boxes(layer, rois)}
+    if rois_lod is not None:
+        places = checked_input(layer, rois_lod)
+        return {**boxes, "RoisNum": places[1:] - places[:-1]}
+    return boxes if rois_num is None else {**boxes, "RoisNum": checked_input(layer, rois_num)}
+
+
+@layer
+def roi_align(
+    input: Variable,
+    rois: Variable,
+    pooled_height: int = 1,
+    pooled_width: int = 1,
+    spatial_scale: float = 1.0,
+    sampling_ratio: int = -1,
+    name: str | None = None,
+    rois_lod: Variable | None = None,
+    *,
+    rois_num: Variable | None = None,
+    aligned: bool = False,
+) -> Variable:
+    """Boxes as so many windows each: the means of samples that are interpolated between elements (K. He et al., 2017).
+
+    Args:
+        input: ``[batch, channels, height, width]``.
+        rois: boxes ``[n, 4]`` of two corners (x1, y1, x2, y2), those of the first image first. They get no gradient.
+        spatial_scale: takes the boxes to elements of ``input``.
+        sampling_ratio: so many samples are taken along each side of a window; -1: as many as it has elements.
+        rois_lod: where the boxes of each image begin, and where the last ones end: ``[batch + 1]``.
+        rois_num: how many boxes each image has, ``[batch]``; without it and ``rois_lod`` there is one image.
+        aligned: moves the boxes by half an element, so that elements lie at their centers.
+
+    Returns:
+        ``[n, channels, pooled_height, pooled_width]``.
+    """
+    with at_users_line("layers.roi_align"):
+        attrs: dict[str, object] = {
+            "pooled_height": checked_int("pooled_height", pooled_height, 1),
+            "pooled_width": checked_int("pooled_width", pooled_width, 1),
+            "spatial_scale": checked_float("spatial_scale", spatial_scale),
+            "sampling_ratio": checked_int("sampling_ratio", sampling_ratio),
+            "aligned": checked_flag("aligned", aligned),
+        }
+    boxes = _boxes_of_images("roi_align", rois, rois_num, rois_lod)
+    return LayerHelper("roi_align", name).append("roi_align", {"X": checked_input("roi_align", input), **boxes}, attrs)
+
+
+@layer
+def roi_pool(
+    input: Variable,
+    rois: Variable,
+    pooled_height: int = 1,
+    pooled_width: int = 1,
+    spatial_scale: float = 1.0,
+    rois_lod: Variable | None = None,
+    *,
+    rois_num: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Boxes as so many windows each: their largest elements (R. Girshick, 2015); arguments as ``roi_align``.
+
+    The corners of boxes are rounded to elements, which are in them. A window without elements is 0.
+    """
+    with at_users_line("layers.roi_pool"):
+        attrs: dict[str, object] = {
+            "pooled_height": checked_int("pooled_height", pooled_height, 1),
+            "pooled_width": checked_int("pooled_width", pooled_width, 1),
+            "spatial_scale": checked_float("spatial_scale", spatial_scale),
+        }
+    boxes = _boxes_of_images("roi_pool", rois, rois_num, rois_lod)
+    helper = LayerHelper("roi_pool", name)
+    out, _ = helper.append_all("roi_pool", {"X": checked_input("roi_pool", input), **boxes}, ("Out", "Argmax"), attrs, stopped=("Argmax",))
+    return out

@@ -118,6 +118,62 @@ def conv3d(
     )
 
 
+@layer
+def deformable_conv(
+    input: Variable,
+    offset: Variable,
+    mask: Variable | None,
+    num_filters: int,
+    filter_size: Window,
+    stride: Window = 1,
+    padding: Padding = 0,
+    dilation: Window = 1,
+    groups: int | None = None,
+    deformable_groups: int | None = None,
+    im2col_step: int | None = None,
+    param_attr: AttrLike = None,
+    bias_attr: AttrLike = None,
+    modulated: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """A convolution whose windows are moved, element by element (J. Dai et al., 2017), and weighted (X. Zhu et al., 2018).
+
+    Args:
+        input: ``[batch, channels, height, width]`` with known channels and extents.
+        offset: how far down and how far right each element of each window is moved:
+            ``[batch, 2 * deformable_groups * elements, new height, new width]``, elements being those of a window, row by row.
+        mask: what each element is multiplied by, ``[batch, deformable_groups * elements, new height, new width]``;
+            None unless ``modulated``.
+        deformable_groups: so many parts of the channels have offsets of their own; 1 if None.
+        im2col_step: a hint without effect.
+        param_attr: how the filter is made, of shape ``[num_filters, channels // groups, height, width]``.
+        modulated: whether there is a mask.
+
+    Returns:
+        ``[batch, num_filters, new height, new width]``.
+    """
+    with at_users_line("layers.deformable_conv"):
+        x, channels, count, _ = _checked("deformable_conv", input, groups, num_filters, 2, "NCHW")
+        if channels % count or num_filters % count:
+            raise InvalidValue(f"{channels} channels and {num_filters} filters do not split into {count} groups")
+        if checked_flag("modulated", modulated) != (mask is not None):
+            raise InvalidValue(f"modulated is {modulated}, and mask is {mask!r}: a mask is passed if the windows are weighted")
+        parts = 1 if deformable_groups is None else checked_int("deformable_groups", deformable_groups, 1)
+        window = listed("filter_size", filter_size, 2)
+        attrs = {"strides": listed("stride", stride, 2), "dilations": listed("dilation", dilation, 2)}
+        attrs |= {"groups": count, "deformable_groups": parts} | padding_attrs("padding", padding, 2, False)
+        attrs |= {} if im2col_step is None else {"im2col_step": checked_int("im2col_step", im2col_step, 1)}
+        if "padding_algorithm" in attrs:
+            raise InvalidValue(f"padding is an int or a list of ints, not {padding!r}")
+    helper = LayerHelper("deformable_conv", name)
+    start = Normal(0.0, (2.0 / (channels * element_count(tuple(window)))) ** 0.5)
+    w = helper.parameter(param_attr, "w", [num_filters, channels // count, *window], x.dtype, start)
+    weighted = {} if mask is None else {"Mask": checked_input("deformable_conv", mask)}
+    inputs = {"Input": x, "Offset": checked_input("deformable_conv", offset), **weighted, "Filter": w}
+    out = helper.append("deformable_conv" if weighted else "deformable_conv_v1", inputs, attrs, out="Output")
+    return _finished(helper, out, num_filters, bias_attr, None, False)
+
+
 def _transposed(
     axes: int, input: Variable, filters: int, sizes: tuple[object, object], groups: int | None, windows: Windows, parameters: Made
 ) -> Variable:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import product
+from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,15 +20,15 @@ from graphad.ops.definition import OpDef, operator
 from graphad.ops.elementwise import abs_, clip, elementwise_mul, floor, round_
 from graphad.ops.indexing import put_along_axis, take_along_axis
 from graphad.ops.inference import matched, same_dtypes, same_float
-from graphad.ops.like import expand_like, fill_zeros_like, reshape_like, sum_like
+from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
 from graphad.ops.normalization import affine, check_vectors
 from graphad.ops.pooling import along_axes
 from graphad.ops.reduction import reduce_sum
 from graphad.ops.registry import REGISTRY
-from graphad.ops.shapes import reshape
+from graphad.ops.shapes import expand_v2, reshape
 from graphad.ops.slicing import slice_
 from graphad.ops.windows import channels_first, check_images, divided_extent, from_front, laid_out, times_extent, to_front
-from graphad.types import FLOATS, Array, Shape, Tensor, TensorType, element_count
+from graphad.types import FLOATS, Array, Shape, Tensor, TensorType, element_count, joined_extent
 
 # -- channels, space and columns -------------------------------------------------------------------
 # Operators that move elements between channels, space and columns of windows, and affine maps of channels.
@@ -183,14 +186,26 @@ def _cubic(at: Array) -> tuple[list[Array], list[Array]]:
     base = np.floor(at)
     t = at - base
 
-    def near(x: Array) -> Array:
-        return np.asarray(((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1)
-
-    def far(x: Array) -> Array:
-        return np.asarray(((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC)
-
     first = base.astype(np.intp)
-    return [first - 1, first, first + 1, first + 2], [far(t + 1), near(t), near(1 - t), far(2 - t)]
+    return [first - 1, first, first + 1, first + 2], [_far(t + 1), _near(t), _near(1 - t), _far(2 - t)]
+
+
+def _near(x: Tensor) -> Tensor:
+    """Keys' kernel at distances to 1."""
+    return ((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1.0
+
+
+def _far(x: Tensor) -> Tensor:
+    """Keys' kernel at distances from 1 to 2."""
+    return ((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC
+
+
+def _near_slope(x: Tensor) -> Tensor:
+    return (3 * (CUBIC + 2) * x - 2 * (CUBIC + 3)) * x
+
+
+def _far_slope(x: Tensor) -> Tensor:
+    return (3 * CUBIC * x - 10 * CUBIC) * x + 8 * CUBIC
 
 
 def _scales(values: Sequence[float], rank: int) -> list[float]:
@@ -376,48 +391,75 @@ DEFINITIONS = [_define(method, second) for method in METHODS for second in (Fals
 
 
 # -- sampling --------------------------------------------------------------------------------------
-# Sampling an image at the points of a grid (Jaderberg et al. 2015), and the grid of an affine map.
+# Sampling an image or a volume at the points of a grid (Jaderberg et al. 2015), and the grid of an affine map.
 #
 # What grid_sampler computes is written in terms of operators, and so are its gradients.
 
 
-class Corner(NamedTuple):
-    """One of the four neighbors of every point: its number in the image, and its weight along each axis with the weight's slope."""
+class Step(NamedTuple):
+    """A neighbor of every point along one axis: its number, its weight, the slope of the weight, and 1 where it is in the image, else 0."""
+
+    number: Tensor
+    weight: Tensor
+    slope: Tensor
+    inside: Tensor
+
+
+class Neighbor(NamedTuple):
+    """A neighbor of every point: its number in the image, and for each axis its weight and the weight's slope."""
 
     index: Tensor
-    across: Tensor
-    down: Tensor
-    slope_across: Tensor
-    slope_down: Tensor
+    weights: tuple[Tensor, ...]
+    slopes: tuple[Tensor, ...]
+
+    @property
+    def weight(self) -> Tensor:
+        return reduce(mul, reversed(self.weights))
+
+    def slope(self, axis: int) -> Tensor:
+        """How the weight grows as the point moves along an axis."""
+        return reduce(mul, (w for i, w in enumerate(self.weights) if i != axis), self.slopes[axis])
+
+
+MODES = {"bicubic": 4, "bilinear": 2, "nearest": 1}  # how many neighbors there are along an axis
+PADDING_MODES = ("zeros", "border", "reflection")
 
 
 def _sampled_type(
     X: TensorType, Grid: TensorType, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = True
 ) -> TensorType:
-    dtype = same_dtypes(X=same_float(X), Grid=Grid)
-    if len(X.shape) != 4 or -1 in X.shape[1:] or 0 in X.shape[2:]:
-        raise ShapeError(f"X is {X}: four axes are expected, with known channels and spatial extents above 0")
-    if len(Grid.shape) != 4 or not matched(Grid.shape[0], X.shape[0]) or not matched(Grid.shape[3], 2):
-        raise ShapeError(f"X is {X} but Grid is {Grid}: points (x, y), [N, H, W, 2], are expected")
-    if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border", "reflection"):
+    dtype, rank = same_dtypes(X=same_float(X), Grid=Grid), len(X.shape)
+    if rank not in (4, 5) or -1 in X.shape[1:] or 0 in X.shape[2:]:
+        raise ShapeError(f"X is {X}: four axes (or five) are expected, with known channels and spatial extents above 0")
+    if len(Grid.shape) != rank or not matched(Grid.shape[0], X.shape[0]) or not matched(Grid.shape[-1], rank - 2):
+        expected = "points (x, y), [N, H, W, 2]" if rank == 4 else "points (x, y, z), [N, D, H, W, 3]"
+        raise ShapeError(f"X is {X} but Grid is {Grid}: {expected}, are expected")
+    if mode not in MODES or padding_mode not in PADDING_MODES:
         raise ShapeError(
-            f"mode={mode!r}, padding_mode={padding_mode!r}: bilinear or nearest, and zeros, border or reflection, are expected"
+            f"mode={mode!r}, padding_mode={padding_mode!r}: bilinear, bicubic or nearest, and zeros, border or reflection, are expected"
         )
-    return TensorType((max(X.shape[0], Grid.shape[0]), X.shape[1], *Grid.shape[1:3]), dtype)
+    return TensorType((joined_extent(X.shape[0], Grid.shape[0]) or 0, X.shape[1], *Grid.shape[1:-1]), dtype)
 
 
-def _coordinate(Grid: Tensor, which: int, extent: int, align_corners: bool, padding_mode: str) -> tuple[Tensor, Tensor]:
-    """One coordinate of every point ``[N, 1, points]``, in elements, and its slope, which may be a number."""
-    half = (extent - 1) / 2 if align_corners else extent / 2
-    part = slice_(Grid, axes=[3], starts=[which], ends=[which + 1])
-    at = reshape(part, shape=[0, 1, -1]) * half + (extent - 1) / 2
+def _coordinates(Grid: Tensor, image: Shape, align_corners: bool) -> Iterator[tuple[Tensor, float]]:
+    """For each axis of the image the coordinate of every point ``[N, 1, points]``, in elements, and its slope."""
+    last = len(Grid.shape) - 1
+    for axis, extent in enumerate(image):
+        which = len(image) - 1 - axis  # x, along the last axis, comes first
+        half = (extent - 1) / 2 if align_corners else extent / 2
+        part = slice_(Grid, axes=[last], starts=[which], ends=[which + 1])
+        yield reshape(part, shape=[0, 1, -1]) * half + (extent - 1) / 2, half
+
+
+def _bounded(at: Tensor, extent: int, padding_mode: str, align_corners: bool) -> tuple[Tensor, Tensor]:
+    """A coordinate brought into the image, and the slope of that."""
     if padding_mode == "zeros":
-        return at, half
+        return at, 1.0
     if padding_mode == "border":
-        inside = as_mask(at > 0.0, at) * as_mask(at < float(extent - 1), at) * half
+        inside = as_mask(at > 0.0, at) * as_mask(at < float(extent - 1), at)
         return clip(at, min=0.0, max=float(extent - 1)), inside
     reflected, direction = _reflected(at, extent, align_corners)
-    return clip(reflected, min=0.0, max=float(extent - 1)), direction * _within(reflected, extent) * half
+    return clip(reflected, min=0.0, max=float(extent - 1)), direction * _within(reflected, extent)
 
 
 def _reflected(at: Tensor, extent: int, align_corners: bool) -> tuple[Tensor, Tensor]:
@@ -430,30 +472,59 @@ def _reflected(at: Tensor, extent: int, align_corners: bool) -> tuple[Tensor, Te
     return extra + back * (period - extra * 2.0) - shift, direction
 
 
-def _corners(X: Tensor, Grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Iterator[Corner]:
-    """The neighbors of every point: four, or the nearest one, whose weight does not depend on where the point is."""
-    height, width = X.shape[2:]
-    (x, along_x), (y, along_y) = (_coordinate(Grid, i, extent, align_corners, padding_mode) for i, extent in enumerate((width, height)))
-    if mode == "nearest":
-        column, row = round_(x), round_(y)
-        yield Corner(_number(column, row, width, height), _within(column, width), _within(row, height), 0.0, 0.0)
+def _steps_along(at: Tensor, slope: Tensor, extent: int, mode: str, padding_mode: str, align_corners: bool) -> Iterator[Step]:
+    """The neighbors of every point along an axis: the nearest one, whose weight does not depend on where the point is, or two, or four."""
+    if mode == "bicubic":
+        yield from _cubic_steps(at, slope, extent, padding_mode, align_corners)
         return
-    west, north = floor(x), floor(y)
-    for column, across, slope_x in ((west, 1.0 - (x - west), -1.0), (west + 1.0, x - west, 1.0)):
-        for row, down, slope_y in ((north, 1.0 - (y - north), -1.0), (north + 1.0, y - north, 1.0)):
-            inside = _within(column, width) * _within(row, height)
-            yield Corner(
-                _number(column, row, width, height),
-                across * inside,
-                down * inside,
-                inside * slope_x * along_x,
-                inside * slope_y * along_y,
-            )
+    at, bounded = _bounded(at, extent, padding_mode, align_corners)
+    if mode == "nearest":
+        number = round_(at)
+        yield Step(number, 1.0, 0.0, _within(number, extent))
+        return
+    low = floor(at)
+    for number, weight, sign in ((low, 1.0 - (at - low), -1.0), (low + 1.0, at - low, 1.0)):
+        yield Step(number, weight, bounded * (sign * slope), _within(number, extent))
 
 
-def _number(column: Tensor, row: Tensor, width: int, height: int) -> Tensor:
+def _cubic_steps(at: Tensor, slope: Tensor, extent: int, padding_mode: str, align_corners: bool) -> Iterator[Step]:
+    """Keys' four neighbors (1981); it is they, not the point, that are brought into the image."""
+    low = floor(at)
+    t = at - low
+    four = (
+        (low - 1.0, t + 1.0, 1.0, _far, _far_slope),
+        (low, t, 1.0, _near, _near_slope),
+        (low + 1.0, 1.0 - t, -1.0, _near, _near_slope),
+        (low + 2.0, 2.0 - t, -1.0, _far, _far_slope),
+    )
+    for place, distance, sign, weight, rise in four:
+        number, _ = _bounded(place, extent, padding_mode, align_corners)
+        yield Step(number, weight(distance), rise(distance) * (sign * slope), _within(number, extent))
+
+
+def neighbors(
+    points: Sequence[tuple[Tensor, Tensor]], image: Shape, mode: str, padding_mode: str, align_corners: bool
+) -> Iterator[Neighbor]:
+    """The neighbors of every point in an image.
+
+    Args:
+        points: for each axis of the image a coordinate, in elements, ``[N, 1, points]``, and its slope.
+    """
+    along = [
+        list(_steps_along(at, slope, extent, mode, padding_mode, align_corners)) for (at, slope), extent in zip(points, image, strict=True)
+    ]
+    for turned in product(*reversed(along)):
+        steps = turned[::-1]
+        weights = tuple(step.weight * step.inside for step in steps)
+        yield Neighbor(_number([step.number for step in steps], image), weights, tuple(step.slope * step.inside for step in steps))
+
+
+def _number(places: Sequence[Tensor], image: Shape) -> Tensor:
     """The number of an element in the image; outside, that of an element at the edge."""
-    number = clip(row, min=0.0, max=height - 1.0) * float(width) + clip(column, min=0.0, max=width - 1.0)
+    number = None
+    for place, extent in zip(places, image, strict=True):
+        inner = clip(place, min=0.0, max=extent - 1.0)
+        number = inner if number is None else number * float(extent) + inner
     return cast(number, out_dtype="int64")
 
 
@@ -461,9 +532,36 @@ def _within(at: Tensor, extent: int) -> Tensor:
     return as_mask(at >= 0.0, at) * as_mask(at <= extent - 1.0, at)
 
 
-def _picked(X: Tensor, index: Tensor, like: Tensor) -> Tensor:
-    """The elements of every channel at their numbers: ``[N, C, points]``."""
-    return take_along_axis(reshape(X, shape=[0, 0, -1]), expand_like(index, like), Axis=2)
+def picked(X: Tensor, index: Tensor) -> Tensor:
+    """The elements of every channel ``[N, C, ...]`` at their numbers ``[N, 1, points]``: ``[N, C, points]``."""
+    return take_along_axis(reshape(X, shape=[0, 0, -1]), _of_channels(index, X), Axis=2)
+
+
+def _of_channels(index: Tensor, X: Tensor) -> Tensor:
+    return expand_v2(index, shape=[-1, X.shape[1], -1])
+
+
+def put_back(X: Tensor, values: Tensor, around: Iterable[Neighbor]) -> Tensor:
+    """The transpose of sampling X: the values ``[N, C, points]`` given to the neighbors of their points, in the shape of X."""
+    total = reshape(fill_zeros_like(X), shape=[0, 0, -1])
+    for each in around:
+        total = put_along_axis(total, _of_channels(each.index, X), values * each.weight, Axis=2, Reduce="add")
+    return reshape_like(total, X)
+
+
+def moved(X: Tensor, cotangent: Tensor, around: Iterable[Neighbor]) -> list[Tensor]:
+    """For each axis the cotangent of the points' coordinates ``[N, 1, points]``, from that of what was sampled."""
+    totals: list[Tensor] = []
+    for each in around:
+        value = reduce_sum(picked(X, each.index) * cotangent, dim=[1], keep_dim=True)
+        parts = [value * each.slope(axis) for axis in range(len(each.slopes))]
+        totals = [total + part for total, part in zip(totals, parts, strict=True)] if totals else parts
+    return totals
+
+
+def _around(X: Tensor, Grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Iterator[Neighbor]:
+    image = X.shape[2:]
+    return neighbors(list(_coordinates(Grid, image, align_corners)), image, mode, padding_mode, align_corners)
 
 
 def _points(dOutput: Tensor) -> Tensor:
@@ -471,36 +569,26 @@ def _points(dOutput: Tensor) -> Tensor:
 
 
 def _x_grad(X: Tensor, Grid: Tensor, dOutput: Tensor, *, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
-    d, total = _points(dOutput), reshape(fill_zeros_like(X), shape=[0, 0, -1])
-    for corner in _corners(X, Grid, mode, padding_mode, align_corners):
-        total = put_along_axis(total, expand_like(corner.index, d), d * (corner.across * corner.down), Axis=2, Reduce="add")
-    return reshape_like(total, X)
+    return put_back(X, _points(dOutput), _around(X, Grid, mode, padding_mode, align_corners))
 
 
 def _grid_grad(X: Tensor, Grid: Tensor, dOutput: Tensor, *, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
     if mode == "nearest":
         return fill_zeros_like(Grid)
-    d = _points(dOutput)
-    x, y = None, None
-    for corner in _corners(X, Grid, mode, padding_mode, align_corners):
-        value = reduce_sum(_picked(X, corner.index, d) * d, dim=[1], keep_dim=True)
-        along_x, along_y = value * (corner.slope_across * corner.down), value * (corner.slope_down * corner.across)
-        x, y = along_x if x is None else x + along_x, along_y if y is None else y + along_y
-    pair = REGISTRY["stack"]([reshape(x, shape=[0, -1]), reshape(y, shape=[0, -1])], axis=2)
-    return reshape_like(pair, Grid)
+    along = moved(X, _points(dOutput), _around(X, Grid, mode, padding_mode, align_corners))
+    return reshape_like(REGISTRY["stack"]([reshape(each, shape=[0, -1]) for each in reversed(along)], axis=2), Grid)
 
 
 @operator("X Grid -> Output", infer=_sampled_type, grad={"X": _x_grad, "Grid": _grid_grad}, shapes="X:X", rows="X Grid")
 def grid_sampler(X: Array, Grid: Array, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = True) -> Array:
     """``[N, C, H, W]`` at the points ``[N, H', W', 2]``, whose x and y go from -1 to 1 across the image.
 
-    A value is interpolated between four elements or, with ``mode`` "nearest", that of one (halves round away from zero). Outside of the
-    image there are zeros, or, with ``padding_mode`` "border", the nearest elements of its edge, or, with "reflection", its mirror image.
+    A value is interpolated between two elements along each axis, between four with ``mode`` "bicubic" (Keys 1981), or it is, with
+    "nearest", that of one (halves round away from zero). Outside of the image there are zeros, or, with ``padding_mode`` "border", the
+    nearest elements of its edge, or, with "reflection", its mirror image. Of a volume ``[N, C, D, H, W]`` points are ``(x, y, z)``.
     """
-    shape = (len(X), X.shape[1], *Grid.shape[1:3])
-    like = np.broadcast_to(np.zeros((), X.dtype), (*shape[:2], shape[2] * shape[3]))
-    corners = _corners(X, Grid, mode, padding_mode, align_corners)
-    total = sum(_picked(X, corner.index, like) * (corner.across * corner.down) for corner in corners)
+    shape = (len(X), X.shape[1], *Grid.shape[1:-1])
+    total = sum(picked(X, each.index) * each.weight for each in _around(X, Grid, mode, padding_mode, align_corners))
     return np.asarray(total).reshape(shape)
 
 
@@ -508,18 +596,19 @@ def grid_sampler(X: Array, Grid: Array, *, mode: str = "bilinear", padding_mode:
 
 
 def _affine_type(Theta: TensorType, *, output_shape: list[int], align_corners: bool = True) -> TensorType:
-    if len(Theta.shape) != 3 or not all(map(matched, Theta.shape[1:], (2, 3))):
-        raise ShapeError(f"Theta is {Theta}; [N, 2, 3] is expected")
-    if len(output_shape) != 4 or min(output_shape[2:]) < 1:
-        raise ShapeError(f"output_shape={output_shape}: [N, C, H, W], with H and W known, is expected")
-    return TensorType((Theta.shape[0], *output_shape[2:], 2), same_float(Theta).dtype)
+    axes = len(output_shape) - 2
+    if axes not in (2, 3) or min(output_shape[2:]) < 1:
+        raise ShapeError(f"output_shape={output_shape}: [N, C, H, W] or [N, C, D, H, W], with known extents, is expected")
+    if len(Theta.shape) != 3 or not all(map(matched, Theta.shape[1:], (axes, axes + 1))):
+        raise ShapeError(f"Theta is {Theta}; [N, {axes}, {axes + 1}] is expected")
+    return TensorType((Theta.shape[0], *output_shape[2:], axes), same_float(Theta).dtype)
 
 
-def _homogeneous(output_shape: list[int], align_corners: bool, dtype: np.dtype[np.generic]) -> Array:
-    """The points of the output as rows (x, y, 1)."""
+def homogeneous(output_shape: list[int], align_corners: bool, dtype: np.dtype[np.generic]) -> Array:
+    """The points of the output as rows (x, y, 1), of a volume (x, y, z, 1)."""
     steps = [_steps(extent, align_corners) for extent in output_shape[2:]]
-    y, x = np.meshgrid(*steps, indexing="ij")
-    return np.stack([x, y, np.ones_like(x)], axis=-1).reshape(-1, 3).astype(dtype)
+    places = np.meshgrid(*steps, indexing="ij")[::-1]
+    return np.stack([*places, np.ones_like(places[0])], axis=-1).reshape(-1, len(steps) + 1).astype(dtype)
 
 
 def _steps(extent: int, align_corners: bool) -> Array:
@@ -533,16 +622,20 @@ def _affine_grad(dOutput: Tensor, *, output_shape: list[int], align_corners: boo
 
 @operator("Theta -> Output", infer=_affine_type, grad={"Theta": _affine_grad}, linear="Theta")
 def affine_grid(Theta: Array, *, output_shape: list[int], align_corners: bool = True) -> Array:
-    """Where the affine maps ``[N, 2, 3]`` take the points of an image ``[N, C, H, W]``: ``[N, H, W, 2]``, for ``grid_sampler``."""
-    points = _homogeneous(output_shape, align_corners, Theta.dtype) @ Theta.swapaxes(1, 2)
-    return np.asarray(points).reshape(len(Theta), *output_shape[2:], 2)
+    """Where the affine maps ``[N, 2, 3]`` take the points of an image ``[N, C, H, W]``: ``[N, H, W, 2]``, for ``grid_sampler``.
+
+    Maps ``[N, 3, 4]`` take those of a volume ``[N, C, D, H, W]`` to ``[N, D, H, W, 3]``.
+    """
+    points = homogeneous(output_shape, align_corners, Theta.dtype) @ Theta.swapaxes(1, 2)
+    return np.asarray(points).reshape(len(Theta), *output_shape[2:], Theta.shape[1])
 
 
 def _affine_spread_type(X: TensorType, *, output_shape: list[int], align_corners: bool = True) -> TensorType:
-    expected = (X.shape[0], *output_shape[2:], 2) if X.shape else ()
-    if len(X.shape) != 4 or not all(map(matched, X.shape, expected)):
+    axes = len(output_shape) - 2
+    expected = (X.shape[0], *output_shape[2:], axes) if X.shape else ()
+    if len(X.shape) != len(output_shape) or not all(map(matched, X.shape, expected)):
         raise ShapeError(f"X is {X}; a grid with output_shape={output_shape} is expected")
-    return TensorType((X.shape[0], 2, 3), X.dtype)
+    return TensorType((X.shape[0], axes, axes + 1), X.dtype)
 
 
 def _affine_spread_grad(dOut: Tensor, *, output_shape: list[int], align_corners: bool) -> Tensor:
@@ -552,8 +645,8 @@ def _affine_spread_grad(dOut: Tensor, *, output_shape: list[int], align_corners:
 @operator("X -> Out", infer=_affine_spread_type, grad={"X": _affine_spread_grad}, linear="X")
 def affine_grid_spread(X: Array, *, output_shape: list[int], align_corners: bool = True) -> Array:
     """The transpose of ``affine_grid``."""
-    points = _homogeneous(output_shape, align_corners, X.dtype)
-    return np.asarray(X.reshape(len(X), len(points), 2).swapaxes(1, 2) @ points)
+    points = homogeneous(output_shape, align_corners, X.dtype)
+    return np.asarray(X.reshape(len(X), len(points), len(output_shape) - 2).swapaxes(1, 2) @ points)
 
 
 # -- boxes -----------------------------------------------------------------------------------------

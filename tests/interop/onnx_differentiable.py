@@ -55,13 +55,15 @@ def _cases() -> dict[str, list[Any]]:
     return by_type
 
 
-# What no node test has: attributes and shapes of the inputs.
-_MORE: dict[str, tuple[dict[str, Any], list[tuple[int, ...]]]] = {
+# What no node test has: attributes, and the shapes of the inputs, or the inputs that are no numbers to draw.
+_BOXES = np.array([[1, 0.0, 0.0, 3.0, 2.0], [0, 1.0, 1.0, 4.0, 3.0]], "float32")
+_MORE: dict[str, tuple[dict[str, Any], list[tuple[int, ...] | Array]]] = {
     "Cast": ({"to": TensorProto.FLOAT}, [(2, 3)]),
     "CastLike": ({}, [(2, 3), (2, 3)]),
     "Conv": ({"pads": [1, 1, 1, 1]}, [(2, 3, 4, 5), (4, 3, 3, 3), (4,)]),
     "ConvTranspose": ({"strides": [2, 2]}, [(2, 3, 4, 5), (3, 4, 3, 3), (4,)]),
     "GlobalLpPool": ({"p": 3}, [(2, 3, 4, 5)]),
+    "MaxRoiPool": ({"pooled_shape": [2, 2]}, [(2, 2, 4, 5), _BOXES]),
     "Trilu": ({"upper": 0}, [(2, 3, 4)]),
 }
 
@@ -72,10 +74,11 @@ def _own(type: str) -> Iterator[tuple[Any, list[Array]]]:
         return
     attrs, shapes = _MORE[type]
     names = [f"x{i}" for i in range(len(shapes))]
-    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in zip(names, shapes, strict=True)]
-    graph = helper.make_graph([helper.make_node(type, names, ["y"], **attrs)], "g", infos, [helper.make_empty_tensor_value_info("y")])
     rng = np.random.default_rng(2)
-    yield helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)]), [rng.normal(size=s).astype("float32") for s in shapes]
+    inputs = [rng.normal(size=item).astype("float32") if isinstance(item, tuple) else item for item in shapes]
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, item.shape) for name, item in zip(names, inputs, strict=True)]
+    graph = helper.make_graph([helper.make_node(type, names, ["y"], **attrs)], "g", infos, [helper.make_empty_tensor_value_info("y")])
+    yield helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)]), inputs
 
 
 @dataclass

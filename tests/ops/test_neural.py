@@ -147,7 +147,7 @@ WRONG: list[tuple[str, list[Shape], dict[str, Any], str]] = [
     ("shuffle_channel", [(2, -1, 6, 6)], {"group": 2}, "known"),
     ("affine_channel", [IMAGE, (3,), (4,)], {}, "4 values"),
     ("fold", [(1, 8, 5)], {"output_sizes": [3, 3], "kernel_sizes": [2], "strides": [1], "paddings": [0], "dilations": [1]}, "windows"),
-    ("grid_sampler", [IMAGE, (2, 3, 3, 2)], {"mode": "bicubic"}, "bilinear or nearest"),
+    ("grid_sampler", [IMAGE, (2, 3, 3, 2)], {"mode": "cubic"}, "bilinear, bicubic or nearest"),
     ("grid_sampler", [IMAGE, (2, 3, 3, 2)], {"padding_mode": "wrap"}, "zeros, border or reflection"),
     ("grid_sampler", [IMAGE, (2, 3, 3, 3)], {}, "points"),
     ("affine_grid", [(2, 3, 3)], {"output_shape": [2, 1, 4, 4]}, "2, 3"),

@@ -28,6 +28,7 @@ NEEDS = {
     **dict.fromkeys(("unbind", "unstack"), "has to be known, since there is an output for each place"),
     **dict.fromkeys(("gather_nd", "scatter_nd_add"), "its last extent has to be known and counts axes of X"),
     "bpr_loss": "two classes or more are expected, and their number must be known",
+    **dict.fromkeys(("deformable_conv", "deformable_conv_v1"), "only the number of images may be unknown"),
     "flash_attn": r"with D known is expected|known lengths, the first not above the second, are expected",
     "grid_sampler": "with known channels and spatial extents above 0",
     "gru_unit": r"\[D, 3 D\] with D known is expected",

@@ -75,9 +75,13 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"X": uniform(1, 1, 2, 2), "Grid": uniform(1, 1, 3, 2, low=-1.6, high=1.6, seed=7)}, {"align_corners": False}),
         Sample({"X": uniform(1, 1, 1, 3), "Grid": FAR}, {"padding_mode": "reflection"}),
         Sample({"X": uniform(1, 1, 1, 3), "Grid": FAR}, {"mode": "nearest", "padding_mode": "reflection", "align_corners": False}),
+        Sample({"X": uniform(1, 1, 2, 3), "Grid": POINTS}, {"mode": "bicubic"}),
+        Sample({"X": uniform(1, 1, 2, 3), "Grid": POINTS[:, :, :1]}, {"mode": "bicubic", "padding_mode": "reflection"}),
+        Sample({"X": uniform(1, 1, 2, 1, 3), "Grid": uniform(1, 1, 2, 1, 3, low=-0.9, high=0.9, seed=9)}, BORDER),
     ],
     "affine_grid": [
         Sample({"Theta": uniform(2, 2, 3)}, {"output_shape": [2, 1, 2, 3]}),
+        Sample({"Theta": uniform(1, 3, 4)}, {"output_shape": [1, 1, 2, 1, 3], "align_corners": False}),
         Sample({"Theta": uniform(1, 2, 3)}, {"output_shape": [1, 1, 1, 2], "align_corners": False}),
     ],
     "affine_grid_spread": [Sample({"X": uniform(2, 2, 3, 2)}, {"output_shape": [2, 1, 2, 3]})],

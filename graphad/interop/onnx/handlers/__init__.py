@@ -6,7 +6,9 @@ Here belongs what an operator of ONNX is in operators of graphad, with its attri
 
 from graphad.interop.onnx.handlers import (
     arranging,
+    boxing,
     convolving,
+    counting,
     differentiating,
     learning,
     losing,
@@ -29,7 +31,9 @@ __all__ = [
     "TwoRanks",
     "arranging",
     "attempt",
+    "boxing",
     "convolving",
+    "counting",
     "differentiating",
     "handler_of",
     "learning",

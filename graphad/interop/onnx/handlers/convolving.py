@@ -9,6 +9,7 @@ from functools import reduce
 
 import numpy as np
 
+from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.arranging import padded
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.interpolation import Axis, matrix, places
@@ -407,21 +408,33 @@ def _is_one(axis: int, i: int, sizes: list[int] | None, factors: list[float] | N
 # -- sampling ------------------------------------------------------------------------------------
 
 
+_MODES = {"linear": "bilinear", "bilinear": "bilinear", "cubic": "bicubic", "bicubic": "bicubic", "nearest": "nearest"}
+
+
 @handles("GridSample")
 def _grid_sample(node: Node) -> Value:
-    x, grid = node[0], node[1]
-    mode = {"bilinear": "bilinear", "linear": "bilinear", "nearest": "nearest"}.get(str(node.attr("mode", "linear")))
-    if mode is None or x.rank != 4:
-        raise UnsupportedModel(f"GridSample with mode {node.attr('mode')!r} of a tensor with {x.rank} axes")
-    attrs = {"mode": mode, "padding_mode": str(node.attr("padding_mode", "zeros")), "align_corners": bool(node.attr("align_corners", 0))}
-    return node.ops.grid_sampler(x, grid, **attrs)
+    mode = str(node.attr("mode", "linear"))
+    if mode not in _MODES:
+        raise ParseError(f"mode={mode!r} is none of {', '.join(_MODES)}")
+    attrs = {"padding_mode": str(node.attr("padding_mode", "zeros")), "align_corners": bool(node.attr("align_corners", 0))}
+    grid = _at_elements(node, node[1], node[0].shape[2:], attrs["align_corners"]) if mode == "nearest" else node[1]
+    return node.ops.grid_sampler(node[0], grid, mode=_MODES[mode], **attrs)
+
+
+def _at_elements(node: Node, grid: Value, image: Sequence[int], align_corners: object) -> Value:
+    """The points moved to the nearest elements, from halves to the even one: the operator itself rounds halves away from zero."""
+    if -1 in image:
+        raise UnsupportedModel(f"GridSample of an image of extents {list(image)}")
+    ops, extents = node.ops, np.asarray(image[::-1], grid.dtype)
+    half = np.maximum((extents - 1) / 2 if align_corners else extents / 2, 0.5).astype(grid.dtype)  # one element has no extent to move in
+    middle = ((extents - 1) / 2).astype(grid.dtype)
+    numbers = ops.rint(ops.elementwise_add(ops.elementwise_mul(grid, Value(half)), Value(middle)))
+    return ops.elementwise_div(ops.elementwise_sub(numbers, Value(middle)), Value(half))
 
 
 @handles("AffineGrid")
 def _affine_grid(node: Node) -> Value:
     sizes = node.integers(1, "size") or []
-    if len(sizes) != 4:
-        raise UnsupportedModel(f"AffineGrid for {len(sizes) - 2} spatial axes")
     return node.ops.affine_grid(node[0], output_shape=sizes, align_corners=bool(node.attr("align_corners", 0)))
 
 

@@ -7,6 +7,7 @@ Here belongs what an operator of graphad is in operators of ONNX, for an opset. 
 from graphad.interop.onnx.writers import (
     arranging,
     attending,
+    boxing,
     containing,
     convolving,
     losing,
@@ -27,6 +28,7 @@ __all__ = [
     "Writer",
     "arranging",
     "attending",
+    "boxing",
     "by_formula",
     "containing",
     "convolving",

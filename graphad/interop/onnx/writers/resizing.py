@@ -10,7 +10,7 @@ from graphad.interop.onnx.emitting import Dim, Nodes
 from graphad.interop.onnx.terms import Term, on
 from graphad.interop.onnx.writers.convolving import along, from_front, to_front
 from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, writes
-from graphad.ops.vision import CUBIC, METHODS, FirstInterpolation, Interpolation, Resampling, _homogeneous, _scales
+from graphad.ops.vision import CUBIC, METHODS, FirstInterpolation, Interpolation, Resampling, _scales, homogeneous
 
 # -- resized -------------------------------------------------------------------------------------
 # Every method is a product with one matrix ``[new, old]`` for each spatial axis: a constant, or made of the extents by a run.
@@ -182,27 +182,33 @@ def _maxout(call: Call) -> Result:
 @writes("affine_grid")
 def _affine_grid(call: Call) -> Result:
     theta, nodes, shape = call["Theta"], call.nodes, call.attr("output_shape")
-    points = nodes.constant(_homogeneous(shape, call.attr("align_corners"), theta.dtype))
+    points = nodes.constant(homogeneous(shape, call.attr("align_corners"), theta.dtype))
     grid = nodes.matmul(points, nodes.swapped(theta))
-    return nodes.reshape(grid, [nodes.extent(theta, 0), *shape[2:], 2])
+    return nodes.reshape(grid, [nodes.extent(theta, 0), *shape[2:], len(shape) - 2])
 
 
 @writes("affine_grid_spread")
 def _affine_spread(call: Call) -> Result:
     x, nodes, shape = call["X"], call.nodes, call.attr("output_shape")
-    points = nodes.constant(_homogeneous(shape, call.attr("align_corners"), x.dtype))
-    rows = nodes.reshape(x, [nodes.extent(x, 0), len(points.array) if points.array is not None else -1, 2])
+    points = nodes.constant(homogeneous(shape, call.attr("align_corners"), x.dtype))
+    rows = nodes.reshape(x, [nodes.extent(x, 0), len(points.array) if points.array is not None else -1, len(shape) - 2])
     return nodes.matmul(nodes.swapped(rows), points)
+
+
+MODE_NAMES = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}  # since operator set 20
 
 
 @writes("grid_sampler")
 def _grid_sampler(call: Call) -> Result:
     """Halves of the nearest are rounded to even there, away from zero here."""
-    x, grid = call["X"], call["Grid"]
-    sizes = [x.sizes[0], x.sizes[1], *grid.sizes[1:3]]
-    attrs = {"mode": call.attr("mode"), "padding_mode": call.attr("padding_mode"), "align_corners": int(call.attr("align_corners"))}
-    attrs["mode"] = {"bilinear": "linear"}.get(attrs["mode"], attrs["mode"]) if call.nodes.opset >= 20 else attrs["mode"]
-    return call.nodes.one("GridSample", [x, grid], x.kind, sizes, **attrs)
+    x, grid, mode = call["X"], call["Grid"], call.attr("mode")
+    if x.ndim > 4 and call.nodes.opset < 20:
+        raise call.cannot("ONNX samples volumes since operator set 20")
+    if x.ndim > 4 and mode == "bicubic":
+        raise call.cannot("ONNX samples no volumes with cubic weights")
+    attrs = {"padding_mode": call.attr("padding_mode"), "align_corners": int(call.attr("align_corners"))}
+    attrs["mode"] = MODE_NAMES[mode] if call.nodes.opset >= 20 else mode
+    return call.nodes.one("GridSample", [x, grid], x.kind, [x.sizes[0], x.sizes[1], *grid.sizes[1:-1]], **attrs)
 
 
 @writes("non_max_suppression")
