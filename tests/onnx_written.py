@@ -165,7 +165,7 @@ def main() -> None:
     """Write the table."""
     text = PAGE.read_text(encoding="utf-8")
     before, rest = text.split(MARKS[0])
-    PAGE.write_text(f"{before}{MARKS[0]}\n\n{table(list(tried()))}\n\n{MARKS[1]}{rest.split(MARKS[1])[1]}", encoding="utf-8")
+    PAGE.write_text(f"{before}{MARKS[0]}\n\n{table(list(tried()))}\n\n{MARKS[1]}{rest.split(MARKS[1], 1)[1]}", encoding="utf-8")
 
 
 if __name__ == "__main__":
