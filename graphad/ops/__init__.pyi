@@ -28,6 +28,7 @@ from graphad.ops import pooling as pooling
 from graphad.ops import random as random
 from graphad.ops import reduction as reduction
 from graphad.ops import rnn as rnn
+from graphad.ops import roi as roi
 from graphad.ops import scan as scan
 from graphad.ops import selection as selection
 from graphad.ops import shapes as shapes
@@ -223,6 +224,10 @@ cumprod_grad: GradOpDef
 cumsum: OpDef
 cumsum_grad: GradOpDef
 decayed_adagrad: OpDef
+deformable_conv: OpDef
+deformable_conv_grad: GradOpDef
+deformable_conv_v1: OpDef
+deformable_conv_v1_grad: GradOpDef
 depthwise_conv2d: OpDef
 depthwise_conv2d_grad: GradOpDef
 depthwise_conv2d_grad_grad: DoubleGradOpDef
@@ -577,6 +582,16 @@ reverse_grad: GradOpDef
 rint: OpDef
 rint_grad: GradOpDef
 rmsprop: OpDef
+roi_align: OpDef
+roi_align_grad: GradOpDef
+roi_align_spread: OpDef
+roi_align_spread_grad: GradOpDef
+roi_pool: OpDef
+roi_pool_gather_max: OpDef
+roi_pool_gather_max_grad: GradOpDef
+roi_pool_grad: GradOpDef
+roi_pool_scatter_max: OpDef
+roi_pool_scatter_max_grad: GradOpDef
 roll: OpDef
 roll_grad: GradOpDef
 round: OpDef
@@ -752,6 +767,7 @@ where: OpDef
 where_grad: GradOpDef
 where_index: OpDef
 while_grad: LoopDef
+window_places: OpDef
 window_sum: OpDef
 window_sum_grad: GradOpDef
 write_to_array: OpDef
