@@ -47,14 +47,14 @@ from graphad.types import Array, Shape, Tensor, TensorType, element_count
 # Windows are laid out as columns, a few samples at a time so that they stay in the cache, and multiplied as matrices.
 # A filter of one channel (depthwise) takes a few channels at a time, one of one element needs no columns.
 
-COLUMN_BYTES = 1 << 22
+COLUMN_BYTES = 1 << 19  # with what is made of them they stay in a cache of the second level
 CACHED_BYTES = 1 << 18
 KEPT_BYTES = 1 << 24
 WASTE, WASTE_OF_COLUMNS = 1.6, 1.3  # windows over the edges for each that is wanted, at most
 
 
 def _batches(columns: int, samples: int, itemsize: int, folded: bool) -> Iterator[slice]:
-    """Samples in turns whose columns take four megabytes, or eight in one matrix; one sample has so many elements of columns."""
+    """Samples in turns whose columns take half a megabyte, or one in one matrix; one sample has so many elements of columns."""
     step = max(1, min(samples, COLUMN_BYTES * (2 if folded else 1) // max(columns * itemsize, 1)))
     return (slice(start, min(start + step, samples)) for start in range(0, samples, step))
 
@@ -367,6 +367,9 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
     if _is_depthwise(filter_.shape, groups):
         return _depthwise_spread(filter_, y, window_axes, out)
     lines = _lines(window_axes) if rows.shape[2] <= prod(extents) else None
+    if lines is not None and _adds_rows(filter_, window_axes, groups):
+        _spread_rows(filter_, y, window_axes, groups, out)
+        return out
     for batch in _batches(groups * rows.shape[1] * prod(extents), len(y), y.itemsize, lines is None):
         n = batch.stop - batch.start
         if lines is None:
@@ -378,6 +381,50 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
             np.matmul(rows, _spaced(y[batch], lines).reshape(n, groups, rows.shape[2], lines.length), out=columns)
             _overlay_lines(columns, window_axes, lines, out[batch])
     return out
+
+
+def _adds_rows(filter_: Array, window_axes: Axes, groups: int) -> bool:
+    """Whether ``_spread_rows`` can do it, and copies less than it saves adding."""
+    is_short = len(filter_) // groups <= filter_.shape[1] * filter_.shape[-1]
+    return len(window_axes) == 2 and is_short and bool(np.isfinite(filter_).all())
+
+
+def _spread_rows(filter_: Array, y: Array, window_axes: Axes, groups: int, out: Array) -> None:
+    """``spread`` to images with strides of one: the product adds up over the rows of the filter, so that only its columns overlap.
+
+    For that the output is copied for every row of the filter, with zeros around. These meet all elements of the filter, which have to be
+    finite.
+    """
+    down, across = window_axes
+    n, features, depth, length = *y.shape[:2], len(filter_) // groups * down.kernel, down.padded * across.padded
+    shape = (groups, features // groups, filter_.shape[1], down.kernel, across.kernel)
+    matrix = np.ascontiguousarray(filter_.reshape(shape).transpose(0, 4, 2, 1, 3)).reshape(groups, -1, depth)
+    for batch in _batches((groups * matrix.shape[1] + features * down.kernel) * length, n, y.itemsize, False):
+        columns = _rows_above(y[batch], down, across.padded).reshape(-1, groups, depth, length)
+        product = _scratch("product", (len(columns), groups, matrix.shape[1], length), y.dtype)
+        np.matmul(matrix, columns, out=product)
+        image = _scratch("image", (len(columns), groups, filter_.shape[1], length + across.reach - 1), y.dtype)
+        image[...] = 0
+        parts = product.reshape(len(columns), groups, across.kernel, filter_.shape[1], length)
+        for k in range(across.kernel):
+            start = k * across.dilation
+            image[..., start : start + length] += parts[:, :, k]
+        lines = image[..., :length].reshape(len(columns), -1, down.padded, across.padded)
+        out[batch] = lines[inside(window_axes)]
+
+
+def _rows_above(y: Array, down: Axis, pitch: int) -> Array:
+    """For every row of padded images the rows of an output whose windows reach it: ``[samples, features, kernel, rows, pitch]``."""
+    n, features, height, width = y.shape
+    first = down.reach - 1
+    tall = _scratch("lines", (n, features, down.padded + first, pitch), y.dtype)
+    tall[...] = 0
+    tall[:, :, first : first + height, :width] = y
+    sample, feature, row, column = tall.strides
+    shape, steps = (n, features, down.kernel, down.padded, pitch), (sample, feature, -down.dilation * row, row, column)
+    rows = _scratch("columns", shape, y.dtype)
+    np.copyto(rows, as_strided(tall[:, :, first:], shape, steps, writeable=False))
+    return rows
 
 
 def _overlay(columns: Array, window_axes: Axes, out: Array) -> None:

@@ -41,6 +41,7 @@ from graphad.types import FLOATS, Array, Shape, Tensor, TensorType
 # the window, over all windows at once.
 
 Bounds = list[tuple[int, int]]
+CACHED_BYTES = 1 << 18  # of an image whose windows are visited at a time
 
 
 @dataclass(eq=False, repr=False)
@@ -166,9 +167,19 @@ def _lowest(X: Array, window_axes: Axes) -> Array:
     return padded(X, window_axes, -np.inf if X.dtype.kind == "f" else np.iinfo(X.dtype).min)
 
 
+def _in_cache(image: Shape, itemsize: int) -> Iterator[slice]:
+    """Samples of an image of this shape in turns, a few at a time: all places of their windows are visited while they are in the cache."""
+    step = max(1, CACHED_BYTES // max(prod(image[1:]) * itemsize, 1))
+    return (slice(start, start + step) for start in range(0, image[0], step))
+
+
 def largest(X: Array, window_axes: Axes) -> Array:
     """The largest element of every window, axis by axis."""
-    return np.ascontiguousarray(reduce(_largest_along, enumerate(window_axes, 2), _lowest(X, window_axes)))
+    x = _lowest(X, window_axes)
+    out = np.empty((*x.shape[:2], *(a.count for a in window_axes)), x.dtype)
+    for some in _in_cache(x.shape, x.itemsize):
+        np.copyto(out[some], reduce(_largest_along, enumerate(window_axes, 2), x[some]))
+    return out
 
 
 def _largest_along(x: Array, numbered: tuple[int, Axis]) -> Array:
@@ -182,14 +193,21 @@ def _largest_along(x: Array, numbered: tuple[int, Axis]) -> Array:
 
 def scattered(X: Array, peaks: Array, pooled: Array, window_axes: Axes) -> Array:
     """Every pooled value at the first place of its window where X is the largest."""
-    x, todo = _lowest(X, window_axes), np.ones(peaks.shape, bool)
-    image = np.zeros(x.shape, pooled.dtype)
-    apart = all(a.stride >= a.kernel for a in window_axes)
-    for where in _places(window_axes):
-        hit, place = (x[last(where)] == peaks) & todo, image[last(where)]
-        np.multiply(pooled, hit, out=place) if apart else np.add(place, pooled * hit, out=place)
-        todo ^= hit
+    x = _lowest(X, window_axes)
+    apart, covering = (all(a.stride >= a.kernel for a in window_axes), all(a.padded == a.count * a.kernel for a in window_axes))
+    image = np.empty(x.shape, pooled.dtype) if apart and covering else np.zeros(x.shape, pooled.dtype)
+    for some in _in_cache(x.shape, x.itemsize):
+        _scatter(x[some], peaks[some], pooled[some], window_axes, apart, image[some])
     return np.asarray(image[inside(window_axes)])
+
+
+def _scatter(x: Array, peaks: Array, pooled: Array, window_axes: Axes, apart: bool, image: Array) -> None:
+    todo: Array | None = None  # the windows whose largest element was at none of the places before
+    for where in _places(window_axes):
+        hit, place = x[last(where)] == peaks, image[last(where)]
+        hit = hit if todo is None else hit & todo
+        np.multiply(pooled, hit, out=place) if apart else np.add(place, pooled * hit, out=place)
+        todo = np.logical_not(hit) if todo is None else todo ^ hit
 
 
 def gathered(X: Array, image: Array, window_axes: Axes) -> Array:

@@ -6,6 +6,8 @@ spread, filter_cotangent       its transposes, in the image and in the filter
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -78,11 +80,24 @@ def _padded(x: Tensor, window_axes: Axes, value: Tensor = 0) -> Tensor:
     return lax.pad(jnp.asarray(x), jnp.asarray(value, x.dtype), around)
 
 
+def _with_lowest(X: Tensor, window_axes: Axes) -> Tensor:
+    return _padded(X, window_axes, -np.inf if X.dtype.kind == "f" else np.iinfo(X.dtype).min)
+
+
+@replaces(pooling.largest)
+def _largest(X: Tensor, window_axes: Axes) -> Tensor:
+    """Axis by axis; XLA makes one loop of it, so that nothing is cut into pieces for the cache."""
+    x = _with_lowest(X, window_axes)
+    for number, axis in enumerate(window_axes, 2):
+        lead = (slice(None),) * number
+        x = functools.reduce(jnp.maximum, [x[(*lead, axis.at(k))] for k in range(axis.kernel)])
+    return x
+
+
 @replaces(pooling.scattered)
 def _scattered(X: Tensor, peaks: Tensor, pooled: Tensor, window_axes: Axes) -> Tensor:
     """Each element of the windows is spread with gaps as wide as the stride; XLA adds them up in one loop."""
-    lowest = -np.inf if X.dtype.kind == "f" else np.iinfo(X.dtype).min
-    x, zero = _padded(X, window_axes, lowest), jnp.zeros((), pooled.dtype)
+    x, zero = _with_lowest(X, window_axes), jnp.zeros((), pooled.dtype)
     todo: Tensor = np.ones(peaks.shape, bool)
     image: Tensor = None
     for place in np.ndindex(*(a.kernel for a in window_axes)):
