@@ -25,7 +25,7 @@ def passes(*also: type[Pass]) -> Iterator[None]:
 
 @contextmanager
 def operators() -> Iterator[None]:
-    """Within it, operators can be defined; behind it, they are forgotten."""
+    """Within it, operators can be defined; after it, they are forgotten."""
     before = dict(REGISTRY)
     try:
         yield

@@ -115,6 +115,7 @@ class Union:
         self.reads: dict[tuple[Value, Op], str] = {}
         self.names: dict[Value, str] = {}
         self._note(len(graphs) - 1, _twins(graphs[-1], self.graph))
+        # From the last step backwards: the union is the last graph, and each earlier step adds only what no later one has.
         for i in range(len(graphs) - 2, -1, -1):
             self._step(i, graphs[i], graphs[i + 1])
 
@@ -133,6 +134,7 @@ class Union:
         for subgraph in graph.tree():
             self._add_missing(subgraph, nodes)
         self._note(i, nodes)
+        # An operator that has a partner and yet counts as removed is there in both, with other attributes or operands.
         twins = {twin for op, twin in difference.ops.items() if op in difference.removed}
         self.changed[i + 1] |= {next_nodes[back[twin]] for twin in twins}
 

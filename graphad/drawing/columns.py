@@ -55,6 +55,7 @@ def _depth(drawn: Plan) -> int:
             if upper in counts and lower in counts:
                 below.setdefault(upper, []).append(lower)
                 counts[lower] += 1
+    # The longest path by Kahn's topological order; there is no cycle without what loops carry.
     ready = [node for node, count in counts.items() if not count]
     depths = dict.fromkeys(ready, 1)
     while ready:

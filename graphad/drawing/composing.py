@@ -130,6 +130,7 @@ class Composer:
     def scene(self, places: Geometry | None = None) -> Scene:
         """The shapes, at given places, or at those that suit this drawing best; what has no place is not drawn."""
         geometry = self.places() if places is None else places
+        # In the order of painting: lines are on top of frames, and nodes on top of the ends of lines.
         items = [*self._frames(geometry), *self._lines(geometry), *self._breaks(geometry), *self._nodes(geometry)]
         above = header(self.options, self.kinds, self.overlay, geometry.width)
         return self._put_together(items, geometry, above)
@@ -286,6 +287,7 @@ class Composer:
         line, ground = self.theme.looks[role].line, _ground(self.theme.background)
         edge = mixed(line, ground, 0.6)
         fill = "none" if frame.kind == SEVERAL else mixed(line, ground, self.theme.frame)
+        # A pile: edges to the right and below say that the frame is drawn once for several.
         for back in (5.0, 2.5) if frame.repeated else ():
             yield Rect(left + back, top + back, right - left, bottom - top, 7, ground, edge, 0.8)
         yield Rect(left, top, right - left, bottom - top, 7, fill, edge)

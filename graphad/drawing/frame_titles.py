@@ -59,6 +59,7 @@ class Obstacles:
         return next((at for high in heights if (at := self._in_row(left, right + width, high, width, items)) is not None), None)
 
     def _in_row(self, start: float, end: float, high: float, width: float, inner: Sequence[Place]) -> Point | None:
+        # A sweep from left to right: whatever overlaps the title pushes its start to the right end of that.
         for low, far in sorted(chain(self._spans(high, high + HIGH), _sides((*self.taken, *inner), high, high + HIGH))):
             if far + APART > start and low - APART < start + width:
                 start = far + APART

@@ -81,6 +81,7 @@ def laid_out(
     columns = columns_of(drawn, options)
     cuts = _Cuts(lines, columns)
     sketches = [_Sketch(drawn, boxes, frames, lines, holds, options, column, cuts) for column in columns]
+    # Each layout is a process of Graphviz, so threads are enough to run several at a time.
     with ThreadPoolExecutor(AT_ONCE) as pool:
         geometries = list(pool.map(lambda column: _best_sides(column, options), sketches))
     result = Geometry(0, max(part.height for part in geometries))
@@ -175,11 +176,12 @@ class _Sketch:
         return name
 
     def _whole(self) -> Iterator[str]:
+        # dot ranks nodes and places them by network simplex (E. Gansner et al., A technique for drawing directed graphs, 1993), which may
+        # take minutes on a large graph: its iterations are bounded by nslimit times the number of nodes, here always LARGE.
         limit = f"{LARGE / max(len(self.ids), LARGE):.3f}"
         effort = f" nslimit={limit} nslimit1={limit}" if len(self.ids) > LARGE else ""
-        frame_options = (
-            " compound=true newrank=true" if self.frames.all else ""
-        )  # frames do not keep nodes from being level with others outside
+        # newrank: frames do not keep nodes from being level with others outside; compound: edges may end at frames.
+        frame_options = " compound=true newrank=true" if self.frames.all else ""
         yield f"graph [rankdir={self.options.rankdir} nodesep=0.25 ranksep=0.36 pad=0{effort}{frame_options}]"
         yield 'node [fixedsize=true shape=box label=""]'
         yield "edge [arrowsize=0.6]"
@@ -205,6 +207,8 @@ class _Sketch:
 
     def _shape(self, box: Box) -> str:
         size = f"width={box.width / 72:.4f} height={box.height / 72:.4f}"
+        # Nodes are sizes without text: fonts differ between machines, and Graphviz would fit the boxes to its own. Arrows can end at the
+        # cells of a table alone, whose size is then that of the table (shape=plain).
         if box.round:
             return f"shape=ellipse {size}"
         return f"shape=plain fixedsize=false label=<{_table(box)}>" if box.cells else size
@@ -296,6 +300,7 @@ def _read(text: str, sketch: _Sketch) -> Geometry:
     nodes = {name: node for node, name in sketch.ids.items()}
     frames = {f"cluster_c{frame.number}": frame for frame in sketch.frames.all}
 
+    # Graphviz counts y from the bottom upwards, SVG from the top downwards.
     def flip(x: str, y: str) -> Point:
         return float(x) - left, top - float(y)
 
@@ -327,6 +332,7 @@ def _read_edge(name: str, points: list[Point], head: Point | None, sketch: _Sket
 def _curve(pos: str, flip: Callable[[str, str], Point]) -> tuple[list[Point], Point | None]:
     points: list[Point] = []
     head: Point | None = None
+    # "e,x,y" or "s,x,y" is where the arrow's tip is, at the end or the start; the others are the 3n + 1 points of n cubic Beziers.
     for part in pos.split(";")[0].split():
         if part[0] in "es":
             _, x, y = part.split(",")

@@ -93,7 +93,7 @@ def lines_of(drawn: Plan, options: Options) -> Iterator[Line]:
     if options.links == "all" or (options.links == "auto" and len(pairs) <= MOST_LINKS):
         for gradient, source in pairs:
             text = f"{shown(repr(gradient))} is the gradient of {shown(repr(source))}"
-            # Between frames the links see to it that the backward stands to the right of the forward.
+            # Between frames the links keep the backward to the right of the forward.
             way = BESIDE if drawn.nesting.opened or drawn.groups else LOOKUP
             yield Line(source, gradient, BACKWARD, way, "link", text, value=gradient)
 

@@ -33,6 +33,7 @@ def _named(graph: Graph, name: str) -> Iterator[Value]:
     """The values of a name, the last ones first, then those of the forward graph: a gradient's graph is given what others own."""
     forward = forward_graph(graph)
     for value in reversed(graph.versions(name)):
+        # Not the version that an optimizer writes: that is of the next step, and the gradient is that of the value before it.
         if (value.writer is None and forward is None) or (value.writer is not None and value.writer.role != OPTIMIZE):
             yield value
     if forward is not None:

@@ -118,7 +118,7 @@ def _requested(graph: Graph, block: Block, targets: Sequence[str | Variable]) ->
 
 
 class _Lowering:
-    """One program on its way.
+    """One program while it is lowered.
 
     ``graphs`` and ``final`` are the graph of each block so far, and the last value of each name in it, ``reads`` the values that the
     graphs of gradients read of their forward graphs, and the inputs made for them.

@@ -50,7 +50,7 @@ def linked(graph: Graph) -> Iterator[Complaint]:
                 if op not in writer_sets.get(value, value.writers):
                     yield op, f"it writes {value!r}, which does not know it as a writer"
     # Each operator is known to what it reads and writes. Equal sums then rule out that a value knows an operator which is not
-    # there: only where they differ are all values gone through.
+    # there: only where they differ are all values visited.
     if edges != sum(len(v.readers) + len(v.writers) for v in graph.values):
         for value in graph.values:
             yield from _stale(value)

@@ -210,7 +210,7 @@ class JaxExecutor:
         if entry is None or entry[1].program is not program or not unchanged(program, entry[0]):
             function = to_jax(program, names, max_trips=self.max_trips, reinitialize=reinitialize)
             entry = (facts(program), function, jax.jit(_stepped(function), donate_argnums=1))
-        self._compiled[key] = entry  # the last one used is the last to be let go of
+        self._compiled[key] = entry  # least recently used first: that one is dropped
         if len(self._compiled) > KEPT:
             del self._compiled[next(iter(self._compiled))]
         return entry[1], entry[2]

@@ -119,6 +119,7 @@ def overwrite(block: Block, key: str, moves: Sequence[tuple[Variable, Variable]]
     sources = {target.name: source.name for target, source in moves if target.name != source.name}
     while sources:
         target = next((name for name in sources if name not in sources.values()), None)
+        # Every target is read by another move, so they form cycles: one value moves aside, which opens its cycle.
         if target is None:
             target = next(iter(sources))
             aside = copied(block, key, block.var_recursive(target)).name

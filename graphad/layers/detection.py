@@ -42,6 +42,7 @@ def iou_similarity(x: Variable, y: Variable, box_normalized: bool = True, name: 
         box_normalized: False if corners are pixels, so that a box from 1 to 1 is one wide.
     """
     first, second = _boxes("iou_similarity", x), _boxes("iou_similarity", y)
+    # Corners that are pixels belong to the box: it is one pixel wider and higher than their difference.
     pixel = 0.0 if checked_flag("layers.iou_similarity: box_normalized", box_normalized) else 1.0
     first_corners, second_corners = _corners(first), [emitted("transpose", [variable], axis=[1, 0]) for variable in _corners(second)]
     sides = []

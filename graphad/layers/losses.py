@@ -94,6 +94,7 @@ def teacher_student_sigmoid_loss(
     low = checked_float("layers.teacher_student_sigmoid_loss: soft_max_lower_bound", soft_max_lower_bound)
     inside = emitted("clip", [x], min=low, max=high)
     beyond = x - inside
+    # The value is that of x, the gradient that of the clipped x.
     beyond.stop_gradient = True
     sums = inside + beyond
     base = emitted("softplus", [sums])
@@ -172,6 +173,7 @@ def _area(positives: Variable, negatives: Variable) -> Variable:
     """The area by trapezoids, thresholds from the highest down; 0 where there is one class only."""
     up, along = (emitted("cumsum", [variable.astype("float64")], axis=1, reverse=True) for variable in (positives, negatives))
     increments = positives.astype("float64"), negatives.astype("float64")
+    # Going down a threshold adds a trapezoid: its width are the negatives of the bin, its height the positives above, and half of its own.
     total = ((up - increments[0] * 0.5) * increments[1]).sum()
     pairs = up[0, 0] * along[0, 0]
     area = total / emitted("elementwise_max", [pairs, assign(np.array(1.0))])

@@ -50,7 +50,7 @@ def _packed(structure: object, leaves: Iterator[object]) -> Any:
 
 
 def difference(first: object, second: object, path: Path = ()) -> tuple[Path, str, str] | None:
-    """Where two structures first differ, and what each has there; None if they are the same. A list is as good as a tuple.
+    """Where two structures first differ, and what each has there; None if they are the same. A list counts as a tuple.
 
     >>> difference([1, (2, 3)], (4, [5, 6]))
     >>> difference([1, (2, 3)], [4, 5])

@@ -77,6 +77,7 @@ def _drawn_classes(label: Variable, sampler: str, total: int, count: int, custom
         classes = emitted("cast", [emitted("floor", [samples * float(total)])], out_dtype="int64")
         return classes, lambda ids: emitted("fill_any_like", [ids], value=1.0 / total, dtype=dtype)
     if sampler == "log_uniform":
+        # Zipf's law by inverting its distribution: class k has the probability log((k + 2) / (k + 1)) / log(total + 1).
         values = emitted("exp", [samples * math.log(total + 1.0)])
         classes = emitted("cast", [emitted("floor", [values]) - 1.0], out_dtype="int64")
         table = np.log((np.arange(total) + 2.0) / (np.arange(total) + 1.0)) / math.log(total + 1.0)
@@ -209,6 +210,7 @@ def hsigmoid(
     if bias is not None:
         sums = sums + emitted("squeeze", [_rows(bias, places)], axes=[2])
     sums = emitted("clip", [sums], min=-40.0, max=40.0)
+    # Where a path has ended the sum is 0, whose softplus is log 2, the constant that Paddle adds as well.
     sums = sums * is_node
     return (emitted("softplus", [sums]) - sums * emitted("cast", [turns], out_dtype=x.dtype)).sum(1, keepdim=True)  # type: ignore[no-any-return]
 
@@ -254,6 +256,7 @@ def sampled_softmax_with_cross_entropy(
     scores = emitted("take_along_axis", [x, classes], Axis=1)
     if checked_flag("remove_accidental_hits", remove_accidental_hits):
         scores = scores - _hits(truth, classes, true, x.dtype) * 1e20
+    # Less the logarithm of how often a class is drawn: frequent classes would count too much (Y. Bengio, J.-S. Senécal, 2003).
     scores = scores - emitted("cast", [probabilities.log()], out_dtype=x.dtype)
     share = np.zeros((1, true + count))
     share[0, :true] = 1.0 / true

@@ -35,7 +35,7 @@ class TensorArray(Aggregate):
     """Tensors by index; a slot that was not written is empty (in a gradient: zero). ``write`` makes a new array and leaves this one.
 
     All versions share one dict; the newest holds it, an older one what differs, so that reading and writing the newest take
-    constant time, also when the versions are gone through backwards (H. Baker, "Shallow binding makes functional arrays fast",
+    constant time, also when the versions are visited backwards (H. Baker, "Shallow binding makes functional arrays fast",
     1991).
     """
 

@@ -143,7 +143,7 @@ class Traits:
         commutative: where all attributes have their defaults, its two inputs, or those of its one variadic slot, may change places:
             not a bit of the output changes, nor of the gradients.
         elementwise: each element of its one output is made of the elements at that place of the required inputs, and of nothing
-            else. Inputs are of one shape, or of one element, which stands for as many as there are; two inputs may be broadcast,
+            else. Inputs are of one shape, or of one element, which counts for each of the others; two inputs may be broadcast,
             with ``axis`` where there is one. It draws no random numbers and has no effect.
         speculatable: where it may run although the program would not have run it, because no value makes it fail, it has no effect and
             draws no random numbers. ``always``: whatever the extents, and so may its gradient; ``types``: where inference accepts the
@@ -169,7 +169,7 @@ class Traits:
             inputs.
         reduction: whether it reduces X over the axes ``dim``, or over all where ``reduce_all``, and how: by the ``sum``, the ``mean`` or
             ``other``.
-        uniform: whether elementwise it gives an element the same bits wherever it stands, so that one stands for all: numpy's vector
+        uniform: whether elementwise it gives an element the same bits at every position, so that one is enough to know all: numpy's vector
             loops round exp, tanh and the like by the place in the array.
         of_shape: whether the outputs depend on nothing but the shapes and dtypes of the inputs, and the attributes.
         lazy: slots of which it needs the operands that another input chooses: the others may be without a value.

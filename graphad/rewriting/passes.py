@@ -538,7 +538,7 @@ class Timings:
 
 
 class _Library(MutableMapping[str, "type[Pass]"]):
-    """Passes by name. graphad's own and those of plugins are loaded when a name is not known, and when all are gone through."""
+    """Passes by name. graphad's own and those of plugins are loaded when a name is not known, and when all names are listed."""
 
     def __init__(self) -> None:
         self.defined: dict[str, type[Pass]] = {}

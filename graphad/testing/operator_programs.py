@@ -855,7 +855,7 @@ BLOCKS: dict[str, Callable[[CallProgram], None]] = {
 # -- operator programs -----------------------------------------------------------------------------
 # Small random programs from every registered operator: ``operator_program``.
 #
-# Calls come from the samples of the operators, with other attributes, dtypes, extents and numbers. Around them stands what passes
+# Calls come from the samples of the operators, with other attributes, dtypes, extents and numbers. Around them is what passes
 # get wrong: the same operator again with one thing changed, results that feed other operators, names that are overwritten, state,
 # loops and branches. A program has few of these, so that the sum of many programs has them all (A. Groce and others, Swarm testing,
 # ISSTA 2012).

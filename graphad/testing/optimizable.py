@@ -1,6 +1,6 @@
 """Random programs that give optimisations something to do, or something to trip over: ``optimizable_program``.
 
-Among the operators of random nested programs stand the same one again (with the same attributes or others, before a name is
+Among the operators of random nested programs are the same one again (with the same attributes or others, before a name is
 overwritten and after it), constants, what changes nothing, unused values, what a loop need not do again, values that an
 iteration passes to the next in vain, conditions that are known, and constants that are nan, infinite, or of other dtypes.
 A program has only some of these, and those often: A. Groce and others, Swarm testing, ISSTA 2012.
@@ -209,7 +209,7 @@ def _known(w: NestedWriter) -> str:
 
 
 def _idle_loop(w: NestedWriter) -> None:
-    """A loop of 0 to 3 iterations (outside of blocks also more) that does something over again, writes something unused, and adds up."""
+    """A loop of 0 to 3 iterations (outside of blocks also more) that repeats a computation, writes something unused, and adds up."""
     if w.depth >= DEEPEST:
         PLAIN[0](w)
         return

@@ -69,7 +69,7 @@ LINKS = (  # what is between operators of interest: copies, views, arithmetic
 def chain_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """Pairs of operators, the second over a result of the first; what lies before and between them is perhaps read once more.
 
-    Operators of interest come with each other in every second turn, and else with what often stands between them.
+    Operators of interest come with each other in every second turn, and else with what is often between them.
     """
     w = CallProgram(choices, interest)
     w.non_finite = choices.chance(4)

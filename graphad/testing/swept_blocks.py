@@ -1,4 +1,4 @@
-"""Programs that go through the places where an operator can stand around and inside loops and branches, and what happens to its input.
+"""Programs that go through the places where an operator can be, around and inside loops and branches, and what happens to its input.
 
 The same operator reads the same name before a block, in it and after it; the block leaves the name alone, or overwrites it before
 or after that. What is merged, moved or folded across the border of a block without looking at this gives other results.
@@ -136,7 +136,7 @@ def _read_missing(w: CallProgram, twin: _Twin) -> None:
 
 
 def _read_far(w: CallProgram) -> None:
-    """An operator that gets indices far beyond what there is."""
+    """An operator that gets indices far out of range."""
     types = LOOKUPS if w.choices.boolean() else _indexed()
     call = varied(w.choices, w.choices.one_of(types), w.interest)
     if call is None:

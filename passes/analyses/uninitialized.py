@@ -26,7 +26,7 @@ def is_safe(out: Value, value: Value) -> bool:
 
 
 def _may_be_missing(value: Value) -> bool:
-    """Whether a value is given to the whole program, as far as one can see only to operators that make do without."""
+    """Whether a value is given to the whole program, as far as one can see only to operators that do not need one."""
     # Out through the operators around, to where the value is written or given to the whole program.
     while value.given and (owner := value.graph.owner) is not None:
         residual = residual_of(value)

@@ -34,7 +34,7 @@ Found = dict[Value, Value]  # values an operator writes -> their tangents
 class Tangents:
     """The results of ``jvp``: the tangent of each value that has one, in every graph; a value without one does not move.
 
-    ``path`` are the operators that were gone through, ``seeds`` the tangents that were given.
+    ``path`` are the operators that were visited, ``seeds`` the tangents that were given.
     """
 
     def __init__(self, path: OpPath) -> None:
@@ -122,7 +122,7 @@ def check_start(value: Value, start: Value) -> None:
 # The tangents of any operator with a gradient rule: the rule's transpose.
 #
 # x~ = vjp(u), written out          u ─▶ mul ─▶ transpose ─▶ x~
-# gone through backwards            y' ◀─ mul ◀─ transpose ◀─ x'
+# visited backwards                 y' ◀─ mul ◀─ transpose ◀─ x'
 
 Cotangents = dict[Value, list[GraphSymbol]]
 

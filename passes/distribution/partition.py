@@ -95,7 +95,7 @@ class Partition(Pass):
 
 
 class _Partition:
-    """A graph on its way to that of a rank.
+    """A graph while it becomes that of one rank.
 
     Attributes:
         shape: the shape that a value has in one process.

@@ -19,7 +19,7 @@ def test_losses_gradients_and_parameters_are_those_computed_by_hand(make: Any) -
 
 @pytest.mark.parametrize(("make", "calls"), [(training_steps.small_mlp, 29), (training_steps.mlp, 55), (training_steps.chain, 50)])
 def test_a_step_makes_as_many_calls_of_numpy(make: Any, calls: int) -> None:
-    """By hand the small one makes 26. More calls than these say that operators are no longer traced, or what nobody reads is computed."""
+    """By hand the small one makes 26. More calls than these say that operators are no longer traced, or that unused values are computed."""
     work = make()
     text = ga.to_python(work.main, [work.loss], work.feeds)
     run = text[text.index("    def run(") :]

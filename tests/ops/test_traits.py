@@ -49,7 +49,7 @@ def calls(type: str, optional: bool = False) -> Iterator[tuple[Slots, Attrs]]:
 
 
 def results(type: str, slots: Mapping[str, Sequence[Array]], attrs: Attrs) -> list[Array] | None:
-    """The outputs one behind the other; None if the operator does not take the call, or an output is no array."""
+    """The outputs one after the other; None if the operator does not take the call, or an output is no array."""
     outputs = computed(REGISTRY[type], slots, attrs)
     found = None if outputs is None else [value for values in outputs.values() for value in values]
     return found if found is not None and all(isinstance(value, np.ndarray | np.generic) for value in found) else None
@@ -418,7 +418,7 @@ def test_weights() -> None:
 
 
 def test_in_order() -> None:
-    """Whoever gives the elements of its first input in their order in all samples says so; nobody else."""
+    """An operator declares that it gives the elements of its first input in their order exactly if it does in all samples."""
     kept = set()
     for type in plain():
         found = [(np.asarray(next(iter(slots.values()))[0]), computed(REGISTRY[type], slots, attrs)) for slots, attrs in calls(type)]

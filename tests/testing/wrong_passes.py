@@ -161,7 +161,7 @@ with passes():
 
     @dataclass(frozen=True)
     class IgnoresAliasing(Pass):
-        """Takes what a name holds before it is overwritten for what it holds behind that."""
+        """Takes what a name holds before it is overwritten for what it holds after that."""
 
         name = "wrong-ignores-aliasing"
 

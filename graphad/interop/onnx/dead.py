@@ -1,4 +1,4 @@
-"""Operators that reading left behind: what computed shapes that turned out to be known, integers that only their floats were needed of.
+"""Operators that are dead once a model is read: those of shapes that turned out to be known, and of integers whose floats alone are used.
 
 shape(x) -> s; cast(s) -> t; reshape(x, shape=[-1, 4]) -> y        ⇒        reshape(x, shape=[-1, 4]) -> y
 """

@@ -160,7 +160,7 @@ class Nodes:
         if not isinstance(size, Axis):
             return size
         term, place = size
-        # The Shape stands in the graph of the term itself, also if that is one around: a loop then reads it once, before it begins.
+        # The Shape is in the graph of the term itself, also if that is one around: a loop then reads it once, before it begins.
         key = ("Shape", id(term), place)
         outputs = term.frame.found.get(key)
         if outputs is None:

@@ -42,7 +42,7 @@ class Layouts:
 
     # Union-find (B. Galler, M. Fischer, 1964) without ranks or path compression: the classes are small.
     def root(self, value: Value) -> Value:
-        """What stands for the class of a value."""
+        """The representative of the class of a value."""
         while value in self.parents:
             value = self.parents[value]
         return value

@@ -140,7 +140,7 @@ Size = int | Term | Axis
 
 
 def terms(nodes: Nodes, *args: object) -> list[Term]:
-    """The arguments of a function as terms of one dtype, as numpy takes them: Python's numbers are of the dtype that stands beside them."""
+    """The arguments of a function as terms of one dtype, as numpy takes them: Python's numbers take the dtype of the other operand."""
     dtypes = [arg.dtype for arg in args if isinstance(arg, Term | np.ndarray | np.generic)]
     dtype = np.result_type(*dtypes)
     if any(type(arg) is float for arg in args) and dtype.kind != "f":

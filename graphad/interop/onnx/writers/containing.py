@@ -44,7 +44,7 @@ def _write(call: Call) -> Result:
 
 @writes("clear_in_array")
 def _clear(call: Call) -> Result:
-    """Of rows, one that is zeros is as good as none."""
+    """Of an array that is rows, the row becomes zeros: no operator tells that from a slot without a tensor."""
     nodes, array, index = call.nodes, call.stack("X"), _index(call)
     if array.layout.is_rows:
         if not array.parts or array.collected is not None:

@@ -182,7 +182,7 @@ def _to_filter(call: Call) -> Result:
         dims = nodes.dims(x)
         channels = x.shape[1] // groups if x.shape[1] != -1 else like.shape[1]
         blocks = nodes.reshape(x, [dims[0], groups, channels, *dims[2:]])
-        # With groups, the channels of a group must stand together for Conv's own groups: [C/g, g, N] is read as [C/g, g·N].
+        # With groups, the channels of a group must be adjacent for Conv's own groups: [C/g, g, N] is read as [C/g, g·N].
         channels_first = nodes.transpose(blocks, [2, 1, 0, *(i + 1 for i in space)])
         image = nodes.reshape(channels_first, [channels, nodes.product([dims[0], groups]), *dims[2:]])
     features = nodes.transpose(y, [1, 0, *space])
