@@ -324,7 +324,7 @@ class _Schedule:
         for subgraph in graph.tree():
             drop_outdated_marks(subgraph)
             if graph.controls:
-                check_depth(_depth(subgraph))
+                check_depth(_depth(subgraph), subgraph.owner.source if subgraph.owner is not None else None)
         self.used.add(block.idx)
         # Blocks that the removed operators held have no place in the program any more.
         has_blocks = graph.block is not None and len(graph.block.program.blocks) > 1

@@ -10,7 +10,7 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import ControlDef, OpDef, Slot, lookup
 from graphad.ops.definition import did_you_mean
 from graphad.program.operator import FORWARD, ROLES, Operator, check, names_by_slot
-from graphad.program.source import at_users_line, located, user_line
+from graphad.program.source import SourceLine, at_users_line, located, user_line
 from graphad.program.variable import Parameter, Regularizer, Variable
 from graphad.showing import Table
 from graphad.types import TENSOR, Tensor, TensorType, checked_shape, dtype_name
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 MAX_DEPTH = 100  # of blocks in blocks: what goes through them is recursive, and Python's stack has an end
 
 
-def check_depth(depth: int) -> None:
-    """Refuse blocks that are nested too deep; block 0 has depth 0."""
+def check_depth(depth: int, source: SourceLine | None = None) -> None:
+    """Refuse blocks that are nested too deep, at the line of the operator that holds the block; block 0 has depth 0."""
     if depth > MAX_DEPTH:
-        raise InvalidValue(f"a block is nested {depth} deep; at most {MAX_DEPTH} are possible")
+        raise InvalidValue(located(f"a block is nested {depth} deep; at most {MAX_DEPTH} are possible", source))
 
 
 class Block:

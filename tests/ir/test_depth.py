@@ -74,9 +74,9 @@ def test_gradients_of_blocks_are_one_deeper() -> None:
     (gradient,) = ga.gradients(program.global_block().var("y"), program.global_block().var("x"))
     assert gradient is not None
     np.testing.assert_allclose(run(program, gradient.name), (1 - WANTED[0] ** 2) * (1 - np.tanh(1.0) ** 2))
-    deeper = ga.Program.parse(text(MOST))
+    deeper = ga.Program.parse(text(MOST), "deep.txt")
     before = str(deeper)
-    with pytest.raises(InvalidValue, match="a block is nested 101 deep; at most 100 are possible"):
+    with pytest.raises(InvalidValue, match=r"a block is nested 101 deep; at most 100 are possible\n  written at deep\.txt:\d+$"):
         ga.gradients(deeper.global_block().var("y"), deeper.global_block().var("x"))
     assert str(deeper) == before
 
