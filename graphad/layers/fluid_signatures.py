@@ -47,6 +47,7 @@ SPECS: dict[str, Spec] = {
     "expand": Spec("x, expand_times, name=None"),
     "flip": Spec("input, dims, name=None", binds={"dims": "axis"}),
     "gather": Spec("input, index, overwrite=True"),
+    "gather_tree": Spec("ids, parents"),
     "gather_nd": Spec("input, index, name=None"),
     "index_sample": Spec("x, index"),
     "index_select": Spec("input, index, dim=0"),

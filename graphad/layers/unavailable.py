@@ -24,13 +24,9 @@ _REASONS = (
     (
         r"beam|Decode|decode$|Helper",
         "decoding with a beam, which grows as it runs",
-        "layers.while_loop with layers.topk and layers.gather_nd",
+        "layers.while_loop with layers.topk, layers.gather_nd and layers.gather_tree",
     ),
-    (
-        r"gather_tree|ctc|edit_distance|warpctc|crf|chunk_eval",
-        "sequence labels",
-        "fetch the scores and label them in numpy, or write the operator",
-    ),
+    (r"chunk_eval", "counts chunks of labels", "fetch what layers.crf_decoding gives and count in numpy"),
     (
         r"py_reader|double_buffer|read_file|^load$",
         "readers in the graph",
@@ -55,15 +51,15 @@ def unavailable(name: str) -> tuple[str, str] | None:
 NAMES = frozenset((
     "BasicDecoder", "BeamSearchDecoder", "DecodeHelper", "Decoder", "DynamicRNN", "GreedyEmbeddingHelper", "Print", "SampleEmbeddingHelper",
     "TrainingHelper", "beam_search", "beam_search_decode", "bipartite_match", "box_decoder_and_assign", "chunk_eval",
-    "collect_fpn_proposals", "create_py_reader_by_data", "crf_decoding", "ctc_greedy_decoder", "data_norm",
+    "collect_fpn_proposals", "create_py_reader_by_data", "data_norm",
     "deformable_roi_pooling", "detection_output", "distribute_fpn_proposals", "double_buffer", "dynamic_decode", "dynamic_gru",
-    "dynamic_lstm", "dynamic_lstmp", "edit_distance", "filter_by_instag", "gather_tree", "generate_mask_labels", "generate_proposal_labels",
-    "generate_proposals", "hash", "linear_chain_crf", "load", "locality_aware_nms", "lod_append", "lod_reset", "matrix_nms",
+    "dynamic_lstm", "dynamic_lstmp", "filter_by_instag", "generate_mask_labels", "generate_proposal_labels",
+    "generate_proposals", "hash", "load", "locality_aware_nms", "lod_append", "lod_reset", "matrix_nms",
     "multi_box_head", "multiclass_nms", "prroi_pool", "psroi_pool", "py_func", "py_reader", "random_crop", "read_file",
     "reorder_lod_tensor_by_rank", "retinanet_detection_output", "retinanet_target_assign", "roi_perspective_transform",
     "rpn_target_assign", "sequence_concat", "sequence_conv", "sequence_enumerate", "sequence_expand", "sequence_expand_as",
     "sequence_first_step", "sequence_last_step", "sequence_pad", "sequence_pool", "sequence_reshape", "sequence_reverse",
-    "sequence_scatter", "sequence_slice", "sequence_softmax", "sequence_unpad", "similarity_focus", "ssd_loss", "target_assign", "warpctc",
+    "sequence_scatter", "sequence_slice", "sequence_softmax", "sequence_unpad", "similarity_focus", "ssd_loss", "target_assign",
     "yolov3_loss",
 ))
 # fmt: on

@@ -4,11 +4,11 @@ One definition an operator (``graphad.ops.definition``), in files by kind. Every
 graphad's own or another package's, is an attribute of this module by its type.
 
 Operators are in chapters, by what they do: creation, like, casting, elementwise, special, comparison, activation, reduction, scan, sort,
-selection, indexing, embedding, slicing, shapes, joining, padding, linalg, conv, pooling, normalization, attention, rnn, loss, metric,
-vision, roi, random, optimizer, loss_scaling, control_flow, tensor_array, feeding, collective. What an operator is, is in definition,
-parameters, sample, traits, formulas, inference, attributes, symbol, tracing, communication and aggregates; what chapters share in makers,
-windows, indices and summation. An operator's samples are in ``graphad.testing.samples``, in the file of the same name; what reads traits
-is in ``graphad.passes``.
+selection, indexing, embedding, slicing, shapes, joining, padding, linalg, conv, pooling, normalization, attention, rnn, loss, crf, ctc,
+metric, vision, roi, random, optimizer, loss_scaling, control_flow, tensor_array, feeding, collective. What an operator is, is in
+definition, parameters, sample, traits, formulas, inference, attributes, symbol, tracing, communication and aggregates; what chapters
+share in makers, windows, indices and summation. An operator's samples are in ``graphad.testing.samples``, in the file of the same name;
+what reads traits is in ``graphad.passes``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from graphad.ops import (
     control_flow,
     conv,
     creation,
+    crf,
+    ctc,
     definition,
     elementwise,
     embedding,
@@ -85,6 +87,8 @@ CHAPTERS = (
     attention,
     rnn,
     loss,
+    crf,
+    ctc,
     metric,
     vision,
     roi,

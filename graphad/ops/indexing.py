@@ -500,3 +500,25 @@ def scatter(X: Array, Ids: Array, Updates: Array, *, overwrite: bool = True) -> 
         different, sums = _sums(Updates, ids)
         out[different] = sums
     return out
+
+
+# -- beams ---------------------------------------------------------------------------------------
+
+
+def _tree_type(Ids: TensorType, Parents: TensorType) -> TensorType:
+    check_index("Ids", Ids)
+    check_index("Parents", Parents)
+    if len(Ids.shape) != 3 or len(Parents.shape) != 3 or not all(map(matched, Ids.shape, Parents.shape)):
+        raise ShapeError(f"Ids is {Ids} but Parents is {Parents}: [T, N, beams] is expected of both")
+    return Ids
+
+
+@operator("Ids Parents -> Out", infer=_tree_type, grad={}, costly=True)
+def gather_tree(Ids: Array, Parents: Array) -> Array:
+    """The sequences of a beam search ``[T, N, beams]``: of each beam at the last step, what its ancestors chose."""
+    beam = np.broadcast_to(np.arange(Ids.shape[2]), Ids.shape[1:])
+    rows = []
+    for t in range(len(Ids) - 1, -1, -1):
+        rows.append(np.take_along_axis(Ids[t], beam, axis=1))
+        beam = np.take_along_axis(from_front("Parents", Parents[t], Ids.shape[2]), beam, axis=1)
+    return np.stack(rows[::-1]) if rows else Ids.copy()

@@ -118,4 +118,13 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"X": uniform(4, 2), "Index": ints(2, 2), "Like": uniform(4, 3), "Axis": ints(1)}),
         Sample({"X": uniform(2, 3), "Index": ints(3, 0), "Like": uniform(4, 3)}),
     ],
+    "gather_tree": [
+        Sample(
+            {
+                "Ids": np.array([[[2, 2]], [[6, 1]], [[3, 9]]]),
+                "Parents": np.array([[[0, 0]], [[1, 1]], [[0, 1]]]),
+            }
+        ),
+        Sample({"Ids": np.array([[[1], [2]]], "int32"), "Parents": np.zeros((1, 2, 1), "int32")}),
+    ],
 }
