@@ -10,6 +10,8 @@ from graphad.ops import comparison as comparison
 from graphad.ops import control_flow as control_flow
 from graphad.ops import conv as conv
 from graphad.ops import creation as creation
+from graphad.ops import crf as crf
+from graphad.ops import ctc as ctc
 from graphad.ops import definition as definition
 from graphad.ops import elementwise as elementwise
 from graphad.ops import embedding as embedding
@@ -211,6 +213,8 @@ cosh: OpDef
 cosh_grad: GradOpDef
 create_array: OpDef
 create_tape: OpDef
+crf_decoding: OpDef
+crf_lattice: OpDef
 crop: OpDef
 crop_grad: GradOpDef
 crop_tensor: OpDef
@@ -219,6 +223,8 @@ cross_entropy: OpDef
 cross_entropy2: OpDef
 cross_entropy2_grad: GradOpDef
 cross_entropy_grad: GradOpDef
+ctc_align: OpDef
+ctc_lattice: OpDef
 cumprod: OpDef
 cumprod_grad: GradOpDef
 cumsum: OpDef
@@ -249,6 +255,7 @@ dot: OpDef
 dot_grad: GradOpDef
 dropout: OpDef
 dropout_grad: GradOpDef
+edit_distance: OpDef
 einsum: OpDef
 einsum_grad: GradOpDef
 elementwise_add: OpDef
@@ -334,6 +341,7 @@ gather: OpDef
 gather_grad: GradOpDef
 gather_nd: OpDef
 gather_nd_grad: GradOpDef
+gather_tree: OpDef
 gaussian_random: OpDef
 gaussian_random_batch_size_like: OpDef
 gelu: OpDef
@@ -396,6 +404,8 @@ less_equal: OpDef
 less_than: OpDef
 lgamma: OpDef
 lgamma_grad: GradOpDef
+linear_chain_crf: OpDef
+linear_chain_crf_grad: GradOpDef
 linear_interp: OpDef
 linear_interp_grad: GradOpDef
 linear_interp_v2: OpDef
@@ -449,6 +459,8 @@ matmul_v2_grad_grad: DoubleGradOpDef
 matmul_v2_triple_grad: GradOpDef
 matrix_power: OpDef
 matrix_power_grad: GradOpDef
+matrix_recurrence: OpDef
+matrix_recurrence_grad: GradOpDef
 max_pool2d_with_index: OpDef
 max_pool2d_with_index_grad: GradOpDef
 max_pool3d_with_index: OpDef
@@ -763,6 +775,8 @@ untile: OpDef
 untile_grad: GradOpDef
 update_loss_scaling: OpDef
 view_dtype: OpDef
+warpctc: OpDef
+warpctc_grad: GradOpDef
 where: OpDef
 where_grad: GradOpDef
 where_index: OpDef
