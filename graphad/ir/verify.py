@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Mapping
 
 import networkx as nx
 
-from graphad.errors import InvalidGraph
+from graphad.errors import GraphadError, InvalidGraph
 from graphad.ir.graph import SINGLE_WRITER, TYPED, Graph
 from graphad.ir.nodes import Node, Op, Value
 from graphad.ir.printer import print_op
 from graphad.ir.regions import definition_of, operands, results_of
 from graphad.ir.residuals import residual_inputs
-from graphad.ops import REGISTRY, LoopDef
+from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
 from graphad.program import EMPTY, located
-from graphad.types import STEP_SCOPES, TENSOR
+from graphad.types import STEP_SCOPES, TENSOR, Extent, TensorType
 
 Complaint = tuple[Node, str]
 Rule = Callable[[Graph], Iterator[Complaint]]
@@ -163,6 +163,45 @@ def gradients_fit(graph: Graph) -> Iterator[Complaint]:
             yield value, f"it is {value.type}, but what it is the gradient of, {of!r}, is {of.type}"
 
 
+def extents_agree(graph: Graph) -> Iterator[Complaint]:
+    """An extent has one number wherever its name is: what operators infer and what is declared of their results do not contradict it."""
+    if graph.parent is not None:  # a name holds in all graphs of a program: they are looked at together
+        return
+    numbers: dict[str, tuple[int, Value]] = {}
+    for op in (op for subgraph in graph.tree() for op in subgraph.ops if _has_named_extents(op)):
+        for value, inferred in _inferred(op):
+            if value.shape is None or len(value.shape) != len(inferred.shape):
+                continue
+            for declared, found in zip(value.shape, inferred.shape, strict=True):
+                extent, number = (declared, found) if isinstance(declared, Extent) else (found, declared)
+                if not isinstance(extent, Extent) or number == -1:
+                    continue
+                known, where = numbers.setdefault(extent.name, (number, value))
+                if known != number:
+                    yield value, f"its extent {extent} is {number}, but {extent} is {known} in {where!r}, which is {where.type}"
+
+
+def _has_named_extents(op: Op) -> bool:
+    return any(isinstance(extent, Extent) for value in (*op.reads(), *op.writes()) for extent in value.shape or ())
+
+
+def _inferred(op: Op) -> Iterator[tuple[Value, TensorType]]:
+    """The results of an operator with the types that its definition infers; nothing where it infers none."""
+    definition = op.definition
+    operands_known = all(value.type is not None for value in op.reads())
+    if not isinstance(definition, OpDef) or isinstance(definition, ControlDef) or not operands_known:
+        return
+    inputs = {slot: [value.type for value in values if value.type is not None] for slot, values in op.inputs.items()}
+    try:
+        types = definition.infer_types(inputs, definition.own_attrs(op.attrs))
+    except GraphadError:  # it is refused where it is recorded
+        return
+    for slot, values in op.outputs.items():
+        for value, inferred in zip(values, types.get(slot, ()), strict=False):
+            if inferred is not None:
+                yield value, inferred
+
+
 def nested(graph: Graph) -> Iterator[Complaint]:
     """The arguments and results of a nested graph match its operator's operands and results; a gradient's graph also takes residuals."""
     for op in graph.controls:
@@ -207,9 +246,10 @@ RULES: tuple[Rule, ...] = (
     nested,
     typed,
     gradients_fit,
+    extents_agree,
 )
 CLAIM_RULES: tuple[Rule, ...] = (written, one_writer, typed)  # what depends on the properties a graph claims
-TYPE_RULES: tuple[Rule, ...] = (typed, gradients_fit)  # what depends on the types of its values
+TYPE_RULES: tuple[Rule, ...] = (typed, gradients_fit, extents_agree)  # what depends on the types of its values
 
 
 def verify(graph: Graph, rules: tuple[Rule, ...] = RULES) -> None:

@@ -15,6 +15,7 @@ from graphad.ir.regions import is_loop
 from graphad.passes.analyses import Cost, OpCost, estimated
 from graphad.passes.analyses.traffic import Mesh, roofline, sent_by
 from graphad.rewriting import Pass
+from graphad.types import Sizes
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,11 @@ class AnnotateCost(Pass):
         mesh: the grid of ranks, as ``data=8,model=4``, for what they send to each other.
         alpha, beta, flops, memory: the machines, as of ``graphad.distribution.cost.Mesh``.
         batch: what unknown extents of the data are taken to be; the others follow by inference.
+        extents: what those with names are, as ``batch=8,sequence=128``; the others are ``batch``.
 
     Raises:
-        ValueError: ``batch`` is below 1, the mesh is not written so, or a rate is not above 0.
+        ValueError: an extent is below 1, or the graph has none of its name; the extents or the mesh are not written so, or a rate is
+            not above 0.
 
     >>> import graphad as ga
     >>> text = "program { block 0 { var x: float32[-1, 3] var w: float32[3, 4] var y: float32[-1, 4] mul(X=x, Y=w) -> (Out=y) } }"
@@ -41,6 +44,12 @@ class AnnotateCost(Pass):
     False
     >>> graph.nodes[graph.ops.first]["flops"], graph.nodes[graph.value("y")]["bytes"], graph.graph["peak_memory"]
     (48, 32, 104)
+    >>> text = text.replace("-1", "rows")
+    >>> graph = ga.lower(ga.Program.parse(text))
+    >>> AnnotateCost(extents="rows=4").run(graph)
+    False
+    >>> graph.nodes[graph.ops.first]["flops"]
+    96
     """
 
     name = "annotate-cost"
@@ -53,11 +62,23 @@ class AnnotateCost(Pass):
     beta: float = 25e9
     flops: float = 100e12
     memory: float = 2e12
+    extents: str = ""
 
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise InvalidValue(f"annotate-cost takes a batch of 1 sample at least, not batch={self.batch}")
+        self.sizes()  # refuses what is not written so
         self.machines()  # refuses rates that there are not
+
+    def sizes(self) -> Sizes:
+        """The numbers of unknown extents: by their names, if any is said."""
+        if not self.extents:
+            return self.batch
+        pairs = [pair.partition("=") for pair in self.extents.split(",")]
+        if not all(name.strip() and number.strip().isdecimal() and int(number) for name, _, number in pairs):
+            raise InvalidValue(f"annotate-cost takes extents as batch=8,sequence=128, not extents={self.extents!r}")
+        sizes = {name.strip(): int(number) for name, _, number in pairs}
+        return {"batch": self.batch, **sizes}
 
     def machines(self) -> Mesh | None:
         """The machines; None where no mesh is named."""
@@ -65,14 +86,14 @@ class AnnotateCost(Pass):
         return Mesh.of(self.mesh, **rates) if self.mesh else None
 
     def apply(self, graph: Graph) -> bool:
-        cost = estimated(graph, self.batch)
+        cost = estimated(graph, self.sizes())
         _annotate(graph, cost)
         if (mesh := self.machines()) is not None:
-            _on_mesh(graph, cost, mesh, self.batch)
+            _on_mesh(graph, cost, mesh, self.sizes())
         return False
 
 
-def _on_mesh(graph: Graph, cost: Cost, mesh: Mesh, batch: int) -> None:
+def _on_mesh(graph: Graph, cost: Cost, mesh: Mesh, batch: Sizes) -> None:
     """What a rank of a mesh computes and sends, in seconds."""
     travels = sent_by(graph, mesh, batch)
     totals = {"compute": 0.0, "communicate": 0.0, "messages": 0, "bytes_sent": 0.0}

@@ -45,7 +45,7 @@ def reason_of(name: str) -> str | None:
     return next((reason for start, reason in REASONS.items() if name.startswith(start)), None)
 
 
-def _numbers(value: Any) -> np.ndarray[Any, Any]:
+def numbers(value: Any) -> np.ndarray[Any, Any]:
     return np.asarray(onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value)
 
 
@@ -73,10 +73,10 @@ def fails(case: Any) -> str:
     for inputs, outputs in case.data_sets:
         names = [info.name for info in case.model.graph.input]
         try:
-            got = ours.load(case.model.SerializeToString()).run(dict(zip(names, map(_numbers, inputs), strict=False)))
+            got = ours.load(case.model.SerializeToString()).run(dict(zip(names, map(numbers, inputs), strict=False)))
         except GraphadError as error:
             return f"{type(error).__name__}: {error}"
-        for array, expected in zip(got, map(_numbers, outputs), strict=True):
+        for array, expected in zip(got, map(numbers, outputs), strict=True):
             if (array.shape, array.dtype) != (expected.shape, expected.dtype):
                 return f"{array.dtype}{array.shape} instead of {expected.dtype}{expected.shape}"
             if not np.allclose(array.astype("float64"), expected.astype("float64"), case.rtol, case.atol, equal_nan=True):

@@ -303,7 +303,7 @@ def test_functions_of_the_model() -> None:
         ([node("Tanh", "z", "y")], r"'z' is read before a node or an input gives it"),
         ([node("Cast", "x", "y")], r"node 0, Cast: attribute 'to' is missing"),
         ([node("Tanh", "x", "h"), node("MatMul", "h h", "y")], r"node 1, MatMul: .*\[2, 3\]"),
-        ([node("DeformConv", "x x x", "y")], r"node 0, DeformConv: there is no such operator"),
+        ([node("ImageDecoder", "x", "y")], r"node 0, ImageDecoder: there is no such operator"),
     ],
     ids=["unknown", "unread", "attribute", "shapes", "unsupported"],
 )

@@ -12,6 +12,7 @@ from graphad.errors import InvalidGraph
 from graphad.ir import SINGLE_WRITER, TYPED, Op
 from graphad.ir.verify import RULES, verify
 from graphad.rewriting import run_pass, verification
+from graphad.types import Extent
 from tests.scratch import passes
 
 Edit = Callable[[ga.Graph], object]
@@ -191,6 +192,11 @@ def misshape_a_gradient(graph: ga.Graph) -> None:
     graph.add_op("fill_constant", {}, {"Out": [gradient]}, {"shape": [3, 2], "dtype": "float64"})
 
 
+def name_two_numbers(graph: ga.Graph) -> None:
+    graph.value("h").shape = (2, Extent("n"))
+    graph.value("y").shape = (Extent("n"), 3)
+
+
 BREAKS: dict[Edit, tuple[str, str]] = {
     touch_a_value_of_another_graph: ("in_graph", "operator elementwise_add: it touches y, which is not in the graph"),
     forget_a_reader: ("linked", "operator elementwise_add: it reads h, which does not know it as a reader"),
@@ -224,6 +230,7 @@ BREAKS: dict[Edit, tuple[str, str]] = {
     nest_a_graph_twice: ("nested", "operator while: sub_block says that it is nested in None"),
     make_a_value_without_type: ("typed", "value copy: it has no type"),
     misshape_a_gradient: ("gradients_fit", "value h@GRAD: it is float64[3, 2], but what it is the gradient of, h, is float64[2, 3]"),
+    name_two_numbers: ("extents_agree", "value y: its extent n is 2, but n is 3 in h, which is float64[2, n]"),
 }
 
 
