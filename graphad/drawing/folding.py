@@ -215,7 +215,7 @@ def fold_repeats(graph: Graph, nesting: Nesting) -> Folding:
 
 def _fold_graph(main: list[Op], ops: Sequence[Op], pairs: Pairs, nesting: Nesting, folding: Folding) -> bool:
     """Fold the repetitions in ``main``, with what belongs to it among ``ops``; return whether there are any."""
-    followers = _followers(main, ops, pairs, nesting)
+    followers = followers_of(main, ops, pairs, nesting)
     before = len(folding.repeats)
     for _ in range(LEVELS):
         runs, main = _best_runs(main)
@@ -428,7 +428,7 @@ def _signature(op: Op) -> object:
 # -- what goes with an operator --------------------------------------------------------------------
 
 
-def _followers(main: Sequence[Op], ops: Sequence[Op], pairs: Pairs, nesting: Nesting) -> dict[Op, list[tuple[str, Op]]]:
+def followers_of(main: Sequence[Op], ops: Sequence[Op], pairs: Pairs, nesting: Nesting) -> dict[Op, list[tuple[str, Op]]]:
     """For each operator of the forward those that the backward and the optimizer made of it, with how they belong to it."""
     members = set(main)
     readers: dict[Value, Op] = {}

@@ -14,6 +14,7 @@ from graphad.drawing.folding import Folding, fold_repeats
 from graphad.drawing.nesting import ADDED, CARRIED, KEPT, SAVED, Arrow, Ends, Nesting, contracted, is_absent
 from graphad.drawing.options import Options
 from graphad.drawing.pairs import Pairs, is_part
+from graphad.drawing.parts import closed_parts
 from graphad.drawing.scopes import Group, Groups, closed_ops, scope_of
 from graphad.drawing.subset import MUCH_READ, Ways, chosen_part
 from graphad.errors import RenderError
@@ -121,6 +122,8 @@ def _modes(graph: Graph, options: Options) -> tuple[str, ...]:
     """Modes to try at each depth: values fold, and are left out, before graphs close."""
     if options.values == "auto" and not _is_part(options) and options.fold == options.scopes == "none" and len(graph.ops) > SHARED_BUDGET:
         return ("none",)
+    if options.values == "auto" and options.fold == "parts":
+        return ("none",)
     return ("all", "shared", "none") if options.values == "auto" else (options.values,)
 
 
@@ -132,6 +135,7 @@ def _too_much(graph: Graph, size: int, options: Options) -> str:
     name = next((repr(value.name) for value in graph.values if value.readers), "'a value'")
     less = [] if options.values in ("auto", "none") else ["values='none'"]
     less += [] if options.fold != "none" else ["fold='repeats'"]
+    less += [] if options.fold == "parts" else ["fold='parts'"]
     return (
         f"the drawing would have {size} nodes, more than {options.limit}: draw a part of it, what is near a value or an operator "
         f"(focus=({name}, 3)) or between two (path=(a, b)){''.join(f', or less of it ({word})' for word in less)}; "
@@ -164,6 +168,8 @@ class _Planner:
         self._add(values, hidden)
         self.result.inside = inside
         self.result.arrows = contracted(self._by_name(inside, folded_values), folded_values)
+        if self.options.fold == "parts":
+            self.result.arrows = list({self._between_parts(arrow): arrow for arrow in self.result.arrows}.values())
         self._gradients(self.pairs)
         if self.nesting.opened:
             self.result.arrows = [self._levelled(arrow, self.pairs) for arrow in self.result.arrows]
@@ -173,6 +179,11 @@ class _Planner:
         self._tops()
         self._orders()
         return self.result
+
+    def _between_parts(self, arrow: Arrow) -> object:
+        """What tells arrows apart: those between two closed boxes are one, whatever the value."""
+        closed = self.folding.closed
+        return (arrow.tail, arrow.head, arrow.sort, arrow.up) if arrow.tail in closed and arrow.head in closed else arrow
 
     # -- shapes ----------------------------------------------------------------------------------
 
@@ -205,10 +216,12 @@ class _Planner:
 
     def _close(self, graph: Graph) -> dict[tuple[str, ...], dict[str, Op]]:
         names = self._closed(graph)
-        if not names:
+        if not names and self.options.fold != "parts":
             return {}
         roles = {op: self.nesting.role(op) for op in graph.ops}
         boxes = closed_ops(graph.ops, roles, names, self.folding)
+        if self.options.fold == "parts":
+            boxes |= closed_parts(graph, roles, self.pairs, self.nesting, self.folding)
         for op in (op for graph in self.nesting.graphs() for op in graph.ops if op in self.folding.representatives):
             self.nesting.opened.pop(op, None)
         return boxes

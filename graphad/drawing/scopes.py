@@ -66,9 +66,14 @@ def closed_ops(
                 box.role, box.source = op.role, op.source
             folding.representatives[op] = box
             folding.closed[box] = folding.closed.get(box, 0) + 1
+    hide_inside(ops, folding)
+    return ops_by_scope
+
+
+def hide_inside(ops: Iterable[Op], folding: Folding) -> None:
+    """Hide the values that are only seen inside of closed boxes."""
     for op in ops:
         folding.hidden.update(value for value in (*op.reads(), *op.writes()) if _is_inside(value, folding))
-    return ops_by_scope
 
 
 def _is_inside(value: Value, folding: Folding) -> bool:

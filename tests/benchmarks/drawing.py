@@ -66,18 +66,19 @@ def spent() -> float:
 
 def rows() -> Iterator[str]:
     """A line of the table for each graph."""
-    graphs: list[tuple[str, Callable[[], ga.Graph]]] = [
-        ("2 layers, gradients, updates", lambda: perceptron(2)),
-        ("5 layers, gradients, updates", lambda: perceptron(5)),
-        ("nothing repeats", lambda: flat(200)),
-        ("transformer, 12 layers, training step", lambda: transformer(12)),
-        ("nothing repeats", lambda: flat(2000)),
-        ("transformer, 170 layers, training step", lambda: transformer(170)),
+    graphs: list[tuple[str, Callable[[], ga.Graph], str]] = [
+        ("2 layers, gradients, updates", lambda: perceptron(2), "auto"),
+        ("5 layers, gradients, updates", lambda: perceptron(5), "auto"),
+        ("nothing repeats", lambda: flat(200), "auto"),
+        ("transformer, 12 layers, training step", lambda: transformer(12), "auto"),
+        ("nothing repeats", lambda: flat(2000), "auto"),
+        ('the same, `fold="parts"`', lambda: flat(2000), "parts"),
+        ("transformer, 170 layers, training step", lambda: transformer(170), "auto"),
     ]
-    for what, make in graphs:
+    for what, make, fold in graphs:
         graph = make()
         start = spent()
-        svg = to_svg(graph)
+        svg = to_svg(graph, fold=fold)
         seconds, found = spent() - start, measured(svg)
         width = float(svg.split('width="')[1].split("pt")[0])
         nodes, size = svg.count('class="node'), f"{width:.0f} x {found.area / width:.0f}"

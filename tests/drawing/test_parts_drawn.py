@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import zlib
 from pathlib import Path
@@ -107,6 +108,33 @@ def test_parts_that_one_operator_gives_to_equal_chains_are_drawn_once() -> None:
     found = planned(read_twice, fold="repeats", values="all")
     exp = next(op for op in found.nodes if isinstance(op, Op) and op.type == "exp")
     assert next(iter(exp.reads())) in found.nodes, "a part that something else reads as well is not folded away"
+
+
+def irregular(count: int) -> ga.Program:
+    """Operators of several types that read one of the last four values, with their gradients: nothing repeats."""
+    chance, program = random.Random(0), ga.Program()
+    kinds = (ga.layers.tanh, ga.layers.sigmoid, ga.layers.exp, ga.layers.square, ga.layers.softplus, ga.layers.relu)
+    with ga.program_guard(program, ga.Program()):
+        values = [ga.layers.data("x", [8], stop_gradient=False)]
+        for _ in range(count):
+            kind, x, y = chance.choice(kinds), values[-1], chance.choice(values[-4:])
+            values.append(kind(x) if chance.random() < 0.7 else x * y)
+        ga.append_backward(ga.layers.mean(values[-1]))
+    return program
+
+
+def test_what_does_not_repeat_is_drawn_in_parts_on_request() -> None:
+    graph = ga.lower(irregular(300))
+    found = planned(graph, fold="parts")
+    assert all(found.folding.of(op) in found.nodes for op in graph.ops)
+    parts = found.folding.closed
+    assert 16 <= len(parts) <= 30
+    assert len(found.nodes) < len(parts) + 40
+    assert sum(parts.values()) > 0.8 * len(graph.ops)
+    assert {op.role for op in parts} == {"forward", "backward"}
+    assert sum(a in parts and b in parts for a, b in found.levels) >= 8, "a part and its gradients are at one height"
+    ends = [(arrow.tail, arrow.head) for arrow in found.arrows if arrow.tail in parts and arrow.head in parts]
+    assert len(ends) == len(set(ends)), "what goes from one part to another is one arrow"
 
 
 def test_folding_sets_in_above_sixty_operators() -> None:

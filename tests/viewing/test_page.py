@@ -667,6 +667,11 @@ def test_all_of_a_large_drawing_is_saved_and_not_what_is_in_sight_alone(window: 
         for kind in rng.integers(len(kinds), size=600):
             values.append(kinds[kind](values[-1 - int(rng.integers(min(len(values), 4)))]))
     page = window.open(ga.view(program, None, tmp_path / "page.html").path or tmp_path)
+    assert 600 / 31 <= graph(page).locator("g.part:not(.open)").count() <= 600 / 19, "what does not repeat is shown in parts"
+    assert graph(page).locator("g.part .row", has_text="tanh \N{MULTIPLICATION SIGN} ").count() > 4
+    page.locator(".line", has_text="tanh(").nth(30).click()
+    assert graph(page).locator("g.part.open").count() == 1, "what is selected elsewhere is brought into sight"
+    page.keyboard.press("o")
     page.keyboard.press("f")
     window.settled()
     assert graph(page).locator("g.shape").count() < 100, "from afar boxes are drawn as a few paths"

@@ -206,7 +206,7 @@ export class DetailsPane {
       const type = context.tree.op(id).type;
       types.set(type, (types.get(type) ?? 0) + 1);
     }
-    const kinds = { repeat: "layers that repeat", turn: "one layer of several", scope: "name scope", region: "nested graph", branch: "branch", root: "" };
+    const kinds = { repeat: "layers that repeat", turn: "one layer of several", part: "part of what does not repeat", scope: "name scope", region: "nested graph", branch: "branch", root: "" };
     const flops = group.ops.reduce((sum, id) => sum + (context.costs.get(id)?.[0] ?? 0), 0);
     this.fill(
       heading(group.title, kinds[group.kind]),

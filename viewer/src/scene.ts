@@ -3,7 +3,7 @@
 import { type Area, Corridors } from "./corridors";
 import { FORWARD } from "./data";
 import { type Box, layered, type Link, type Point } from "./layout";
-import { type Op, push, reads, shown, type State } from "./state";
+import { type Op, push, reads, shown, type State, writes } from "./state";
 import { type Group, isGroup, isParameter, type Item, mostUsual, outermostClosed, type Tree } from "./tree";
 
 export const TITLE = 13; // sizes of letters
@@ -14,6 +14,7 @@ const PAD = 7;
 const FRAME = 14; // between the frame of an open group and what is in it
 const HEAD = 26; // height of its heading
 const MOST_ROWS = 4;
+const MOST_TYPES = 4;
 const MOST_LINES = 14; // that say what is in a layer
 
 export interface Label {
@@ -346,6 +347,7 @@ class Builder {
   }
 
   private rows(item: Item): Label[] {
+    if (isGroup(item) && item.kind === "part" && !item.isOpen) return this.part(item);
     if (isGroup(item)) return item.isOpen ? [] : [{ text: `${item.ops.length} operators${this.layer(item).length ? " in all" : ""}`, value: -1 }, ...this.layer(item), ...this.readBy(item)];
     if (item.op === null) return [{ text: extentsOf(this.stateAround(item.value).values.get(item.value)?.type ?? "?"), value: item.value }];
     const state = this.tree.stateOf(item.op);
@@ -362,6 +364,17 @@ class Builder {
       values.filter((value) => !this.tree.inputs.has(value) && this.tree.isNamed(state, value)).map((id) => ({ text: `◂ ${shortened(shown(state.values.get(id)), 26)}`, value: id })),
     );
     return rows.length <= MOST_ROWS ? rows : [...rows.slice(0, MOST_ROWS - 1), { text: `◂ and ${rows.length - MOST_ROWS + 1} more`, value: -1 }];
+  }
+
+  /** From which value to which a part goes, and of which types it has most. */
+  private part(group: Group): Label[] {
+    const names = [group.ops[0]!, group.ops.at(-1)!].map((id) => shown(this.tree.stateOf(this.tree.op(id)).values.get(writes(this.tree.op(id))[0] ?? -1)));
+    const counts = new Map<string, number>();
+    for (const id of group.ops) counts.set(this.tree.op(id).type, (counts.get(this.tree.op(id).type) ?? 0) + 1);
+    const types = [...counts].sort((a, b) => b[1] - a[1]);
+    const rest = types.length > MOST_TYPES ? [`${types.length - MOST_TYPES} other types`] : [];
+    const texts = [names.map((name) => shortened(name, 20)).join(" … "), ...types.slice(0, MOST_TYPES).map(([type, count]) => `${type} × ${count}`), ...rest];
+    return texts.map((text) => ({ text, value: -1 }));
   }
 
   /** Of a repetition of more than two operators, what is in one copy: a line each, in the backward from below to above. */

@@ -4,10 +4,11 @@
 import type { Changes } from "./changes";
 import { FORWARD, GIVEN, PERSISTABLE } from "./data";
 import { withGhosts } from "./lines";
+import { cuts } from "./parts";
 import { folded, type Unit } from "./repeats";
 import { type Op, push, reads, type State, writes } from "./state";
 
-export type GroupKind = "root" | "region" | "branch" | "scope" | "repeat" | "turn";
+export type GroupKind = "root" | "region" | "branch" | "scope" | "repeat" | "turn" | "part";
 
 export interface Leaf {
   kind: "op" | "value";
@@ -38,6 +39,7 @@ export const isGroup = (item: Item): item is Group => "children" in item;
 const FEW = 60; // operators that are shown without folding anything
 const SCOPE = 4; // operators that the box of a name scope counts for, where it is folded with others
 const MANY_READERS = 12; // a value that more boxes read is named inside them instead of being drawn
+const MUCH = 200; // operators in a sequence from which on they are shown in parts
 const SOME = 150; // operators up to which the graphs of loops and branches are open
 
 /** A graph before and after a step, in groups. ``choices`` are the groups that the user opened or closed. */
@@ -148,10 +150,7 @@ export class Tree {
   /** Fold what repeats in a sequence; return the copies of each repetition. */
   private foldAlone(group: Group, given: Foldable[]): Foldable[][][] {
     const { run, order } = this.total > FEW ? folded(this.units(given)) : { run: null, order: [] };
-    if (run === null) {
-      for (const item of given) this.put(group, item);
-      return [];
-    }
+    if (run === null) return this.parts(group, given);
     const items = order.map((place) => given[place]!);
     const { start, period, count } = run;
     const before = this.foldAlone(group, items.slice(0, start));
@@ -160,7 +159,25 @@ export class Tree {
     return [...before, turns, ...this.foldAlone(group, items.slice(start + count * period))];
   }
 
-  /** Fold what belongs to the copies of repetitions in the forward; what belongs to none is a sequence of its own. */
+  /** Put what does not repeat into a group, very much of it in parts that are groups of their own; return the parts. */
+  private parts(group: Group, items: Foldable[]): Foldable[][][] {
+    const bounds = items.length > MUCH ? cuts(this.units(items)) : [];
+    if (bounds.length === 0) for (const item of items) this.put(group, item);
+    if (bounds.length === 0) return [];
+    const parts = [0, ...bounds].map((start, i) => items.slice(start, bounds[i] ?? items.length));
+    for (const part of parts) this.part(group, part);
+    return parts.map((part) => [part]);
+  }
+
+  private part(group: Group, items: Foldable[]): void {
+    const ids = items.flatMap(opsOf);
+    const part = this.group("part", `p${ids[0]}`, `${ids.length} operators`, null, group.graph, group);
+    for (const item of items) this.put(part, item);
+    this.finish(part, false);
+    group.children.push(part);
+  }
+
+  /** Fold what belongs to the copies of repetitions in the forward, or to its parts; what belongs to none is a sequence of its own. */
   private foldAlong(group: Group, items: Foldable[], main: Foldable[], runs: Foldable[][][]): void {
     const known = new Set(main.flatMap(opsOf));
     const copies = new Map<number, [run: number, copy: number]>();
@@ -179,6 +196,7 @@ export class Tree {
     }
     for (const turns of owned.values()) {
       if (turns.filter((turn) => turn.length > 0).length > 1) this.repeat(group, turns);
+      else if (turns.length === 1 && turns[0]!.length > 1) this.part(group, turns[0]!);
       else for (const item of turns.flat()) this.put(group, item);
     }
     this.foldAlone(group, alone);

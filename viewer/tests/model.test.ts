@@ -7,6 +7,7 @@ import { changesBetween } from "../src/changes";
 import type { Data, Frame } from "../src/data";
 import { find } from "../src/search";
 import { History } from "../src/state";
+import { cuts } from "../src/parts";
 import { bestRepetition, byBranches, folded, type Unit } from "../src/repeats";
 
 const frame = (parts: Partial<Frame>): Frame => ({
@@ -84,6 +85,14 @@ test("branches side by side are folded as if they were one after the other", () 
   const { run, order } = folded(units);
   assert.deepEqual([run!.start, run!.period, run!.count], [1, 2, 12]);
   assert.deepEqual(order, byBranches(units));
+});
+
+test("what does not repeat is cut where the fewest values go across", () => {
+  const count = 254;
+  const cluster = (i: number): number => Math.floor((i - 4) / 25); // within one, operators read those 1, 2 and 5 before; across, only the last one
+  const units = chained(Array.from({ length: count }, (_, i) => `t${i}`), (i) => [1, 2, 5].filter((back) => back === 1 || cluster(i - back) === cluster(i)));
+  assert.deepEqual(cuts(units), [29, 54, 79, 104, 129, 154, 179, 204, 229]);
+  assert.deepEqual(cuts(units.slice(0, 20)), []);
 });
 
 test("search finds operators first by type, and values by name and shape", () => {
