@@ -149,7 +149,8 @@ class _Planner:
         self.mode = mode
         self.folding = folding
         self.nesting = Nesting(graph, depth, self.folding.representatives)
-        self.result = Plan(self.nesting, highlighted=set(map(self.folding.of, _highlighted(self.nesting, options))), folding=self.folding)
+        marks = _marked(self.nesting.root, None, self.nesting, options) if options.highlight else ()
+        self.result = Plan(self.nesting, highlighted=set(map(self.folding.of, marks)), folding=self.folding)
         self.highlighted = self.result.highlighted
         self.ends = Ends(self.nesting)
         self.pairs = Pairs(self.nesting)
@@ -423,10 +424,6 @@ class _Planner:
         while forward is not None and order < DEEPEST:
             order, forward = order + 1, self.pairs.gradient_of(forward)
         return order
-
-
-def _highlighted(nesting: Nesting, options: Options) -> Iterator[Node]:
-    return _marked(nesting.root, None, nesting, options) if options.highlight else iter(())
 
 
 def _marked(graph: Graph, hidden_by: Op | None, nesting: Nesting, options: Options) -> Iterator[Node]:

@@ -18,7 +18,7 @@ from graphad.errors import InvalidValue
 from graphad.jax.executor import RANDOM, JaxFunction, State, to_jax
 from graphad.jax.forms.collectives import NamedAxes
 from graphad.ops.communication import communicating
-from graphad.ops.mesh import ProcessMesh, Spec, local_extent
+from graphad.ops.mesh import ProcessMesh, local_extent
 from graphad.program import Program
 from graphad.types import Tensor
 
@@ -72,7 +72,7 @@ class ShardedFunction:
         if name.endswith(SHARD):  # which are of one size, and lie one after the other
             return PartitionSpec(self.shape.names)
         if name in self.parts:
-            return _partition_spec(self.parts[name].spec)
+            return PartitionSpec(*(axes or None for axes in self.parts[name].spec))
         return PartitionSpec() if self.parts or fed is None else PartitionSpec(self.shape.names)
 
     def _padded(self, name: str, value: Tensor) -> Tensor:
@@ -123,10 +123,6 @@ def sharded(
     if grid is None:
         raise InvalidValue("the program declares no mesh: say mesh='data=8'")
     return ShardedFunction(to_jax(program, fetch_list, max_trips=max_trips), grid, list(devices or jax.devices()), parts)
-
-
-def _partition_spec(spec: Spec) -> PartitionSpec:
-    return PartitionSpec(*(axes or None for axes in spec))
 
 
 __all__ = ["ShardedFunction", "sharded"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -149,7 +149,7 @@ def _set_attr(form: Form, part: Part, value: Any, slots: dict[str, object], attr
     single, multiple = form.tensor_slots[attr]
     if isinstance(value, Variable):
         if single is None:
-            _refuse_tensor(form, part, value)
+            raise InvalidType(f"{form}: {part.name} is no tensor, but {value!r} was given")
         slots[single.name] = value
         if not form.definition.attrs[attr].has_default:
             attrs[attr] = [] if form.definition.attrs[attr].kind.startswith("list") else 0.0
@@ -159,10 +159,6 @@ def _set_attr(form: Form, part: Part, value: Any, slots: dict[str, object], attr
         attrs[attr] = [-1 if isinstance(item, Variable) else item for item in value]
         return
     attrs[attr] = _plain(attr, form.definition.attrs[attr].kind, value)
-
-
-def _refuse_tensor(form: Form, part: Part, value: Variable) -> NoReturn:
-    raise InvalidType(f"{form}: {part.name} is no tensor, but {value!r} was given")
 
 
 def _number(value: object) -> Variable:

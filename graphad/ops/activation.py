@@ -90,8 +90,8 @@ def hard_sigmoid(X: Array, *, slope: float = 0.2, offset: float = 0.5) -> Tensor
 def _hard_swish_grad(X: Tensor, dOut: Tensor, *, threshold: float, scale: float, offset: float) -> Tensor:
     if threshold <= 0.0:  # the factor is the threshold everywhere
         return dOut * (threshold / scale)
-    rising = (X * 2.0 + offset) * (1.0 / scale) * as_mask(X + offset > 0.0, dOut)
-    return where(X + offset < threshold, dOut * rising, dOut * (threshold / scale))
+    slope = (X * 2.0 + offset) * (1.0 / scale) * as_mask(X + offset > 0.0, dOut)
+    return where(X + offset < threshold, dOut * slope, dOut * (threshold / scale))
 
 
 @operator("X -> Out", infer=same_float, grad={"X": _hard_swish_grad}, **FUNCTION, own=True, narrow="follows", flops=5)
@@ -312,8 +312,8 @@ def _along(X: TensorType, *, axis: int = -1, **_: object) -> TensorType:
 
 
 def _softmax_grad(Out: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
-    weighted = dOut * Out
-    return weighted - Out * reduce_sum(weighted, dim=[axis], keep_dim=True)
+    product = dOut * Out
+    return product - Out * reduce_sum(product, dim=[axis], keep_dim=True)
 
 
 @operator(
@@ -352,8 +352,8 @@ def _softmax_into(out: Array, X: Array, axis: int) -> None:
 )
 def log_softmax(X: Array, *, axis: int = -1) -> Array:
     """The logarithm of the softmax along ``axis``."""
-    shifted = as_array(X - np.max(X, axis=axis, keepdims=True)) if X.size else X
-    return as_array(shifted - np.log(summed(np.exp(shifted), axis, True)))
+    differences = as_array(X - np.max(X, axis=axis, keepdims=True)) if X.size else X
+    return as_array(differences - np.log(summed(np.exp(differences), axis, True)))
 
 
 # -- prelu ---------------------------------------------------------------------------------------

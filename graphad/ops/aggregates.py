@@ -52,26 +52,26 @@ class TensorArray(Aggregate):
         path = [self]
         while not isinstance(path[-1]._state, dict):
             path.append(path[-1]._state[2])
-        shared: dict[int, Tensor] = path[-1]._state
+        entries: dict[int, Tensor] = path[-1]._state
         for newer, older in zip(path[:0:-1], path[-2::-1], strict=True):
             index, item, _ = older._state
-            newer._state = (index, shared.get(index), older)
+            newer._state = (index, entries.get(index), older)
             if item is None:
-                shared.pop(index, None)
+                entries.pop(index, None)
             else:
-                shared[index] = item
-            older._state = shared
-        return shared
+                entries[index] = item
+            older._state = entries
+        return entries
 
     def _changed(self, index: int, item: Tensor, length: int) -> TensorArray:
-        shared = self._entries()
+        entries = self._entries()
         newer = TensorArray.__new__(TensorArray)
-        newer._state, newer.length = shared, length
-        self._state = (index, shared.get(index), newer)
+        newer._state, newer.length = entries, length
+        self._state = (index, entries.get(index), newer)
         if item is None:
-            shared.pop(index, None)
+            entries.pop(index, None)
         else:
-            shared[index] = item
+            entries[index] = item
         return newer
 
     def write(self, index: int, item: Tensor) -> TensorArray:

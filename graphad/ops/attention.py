@@ -40,8 +40,8 @@ def _attended_type(
     dtype = same_dtypes(q=same_float(q), k=k, v=v, attn_mask=attn_mask)
     if not len(q.shape) == len(k.shape) == len(v.shape) == 4 or q.shape[3] in (-1, 0):
         raise ShapeError(f"q is {q}, k is {k}, v is {v}: [N, length, heads, D] with D known is expected")
-    same = zip(q.shape[:1] + q.shape[2:], k.shape[:1] + k.shape[2:], strict=True)
-    if not all(matched(a, b) for a, b in same) or not all(map(matched, k.shape[:3], v.shape[:3])):
+    extent_pairs = zip(q.shape[:1] + q.shape[2:], k.shape[:1] + k.shape[2:], strict=True)
+    if not all(matched(a, b) for a, b in extent_pairs) or not all(map(matched, k.shape[:3], v.shape[:3])):
         raise ShapeError(f"q is {q}, k is {k}, v is {v}: they must agree but for the lengths of q and of k, and the width of v")
     if dropout and not is_test:
         raise ShapeError(f"dropout={dropout}: attention is computed without dropout; apply the operator 'dropout' to what it gives")
@@ -53,9 +53,11 @@ def _attended_type(
 
 
 def _check_mask(scores: TensorType, attn_mask: TensorType | None, causal: bool) -> None:
-    length, other = scores.shape[2:]
-    if causal and (-1 in (length, other) or length > other):
-        raise ShapeError(f"causal attention of {length} over {other} elements: known lengths, the first not above the second, are expected")
+    length, key_length = scores.shape[2:]
+    if causal and (-1 in (length, key_length) or length > key_length):
+        raise ShapeError(
+            f"causal attention of {length} over {key_length} elements: known lengths, the first not above the second, are expected"
+        )
     if attn_mask is not None and not all(map(matched, broadcast_shapes(scores.shape, attn_mask.shape), scores.shape)):
         raise ShapeError(f"attn_mask is {attn_mask}: it does not broadcast to the scores, which are {scores}")
 

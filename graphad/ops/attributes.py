@@ -81,8 +81,8 @@ def attributes(spec: object, **defaults: object) -> Callable[[Kernel], Kernel]:
     """Give a kernel or a rule that takes ``**attrs`` the fields of a dataclass as its attributes, some with defaults of its own."""
 
     def add(function: Kernel) -> Kernel:
-        own = [p for p in parameters_of(function) if not p.variable]
-        declare(function, [*own, *_parameters(spec, defaults)])
+        parameters = [p for p in parameters_of(function) if not p.variable]
+        declare(function, [*parameters, *_parameters(spec, defaults)])
         return function
 
     return add

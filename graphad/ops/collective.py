@@ -69,8 +69,8 @@ def _prod_grad(X: Tensor, dOut: Tensor, *, ring_id: int, use_model_parallel: boo
     zeros = c_allreduce_sum(is_zero, ring_id=ring_id)
     rest = X + is_zero
     product = c_allreduce_prod(rest, ring_id=ring_id)
-    others = where(zeros == is_zero, product / rest, product * 0.0)
-    return others * _total(dOut, ring_id, use_model_parallel)
+    other_product = where(zeros == is_zero, product / rest, product * 0.0)
+    return other_product * _total(dOut, ring_id, use_model_parallel)
 
 
 c_allreduce_sum = _define("sum", _sum_grad, ordered=True, linear="X", own=True, flops=1)
@@ -234,12 +234,12 @@ def _sharded(X: TensorType, *, nranks: int = 1, **_: object) -> TensorType:
 @operator("X -> Out", infer=_sharded, grad=None, ordered=True, own=True, flops=0)
 def c_shard(X: Array, *, ring_id: int = 0, nranks: int = 1, reduce: bool = False) -> Array:
     """This rank's elements of X, which all ranks have; or, with ``reduce``, of the sum of what the ranks have."""
-    size, own = check_size("c_shard", ring_id, nranks), current().rank(ring_id)
+    size, rank = check_size("c_shard", ring_id, nranks), current().rank(ring_id)
     count = shard_size(X.size, size)
     flat = np.zeros(count * size, X.dtype)
     flat[: X.size] = X.reshape(-1)
     parts = np.split(flat, size)
-    return current().reduce_scatter(_contact("c_reducescatter", ring_id, X, "flat"), parts) if reduce else parts[own].copy()
+    return current().reduce_scatter(_contact("c_reducescatter", ring_id, X, "flat"), parts) if reduce else parts[rank].copy()
 
 
 def _whole(X: TensorType, *, shape: list[int], nranks: int = 1, **_: object) -> TensorType:
@@ -303,12 +303,12 @@ def _padded(X: TensorType, *, axis: int, extent: int, **_: object) -> TensorType
 )
 def c_clear_padding(X: Array, *, axis: int, extent: int, ring_id: int = 0, nranks: int = 1) -> Array:
     """X, this rank's part of a tensor with ``extent`` places along an axis, with zeros in the places that are beyond these."""
-    size, own = check_size("c_clear_padding", ring_id, nranks), current().rank(ring_id)
+    size, rank = check_size("c_clear_padding", ring_id, nranks), current().rank(ring_id)
     places = X.shape[axis]
     if places * size == extent:
         return X.copy()
     result = X.copy()
-    beyond = max(extent - own * places, 0)
+    beyond = max(extent - rank * places, 0)
     result[(slice(None),) * (axis % X.ndim) + (slice(beyond, None),)] = 0
     return result
 
@@ -407,8 +407,8 @@ def recv_v2(
     check_rank("peer", ring_id, peer)
     contact = Contact("recv_v2", ring_id, tuple(out_shape), dtype, f"peer={peer}")
     array = current().receive(contact, peer)
-    fits = len(out_shape) == array.ndim and all(e in (-1, a) for e, a in zip(out_shape, array.shape, strict=True))
-    if not fits or array.dtype.name != dtype:
+    is_fitting = len(out_shape) == array.ndim and all(e in (-1, a) for e, a in zip(out_shape, array.shape, strict=True))
+    if not is_fitting or array.dtype.name != dtype:
         raise ShapeError(f"{contact} gets {array.dtype.name}{list(array.shape)}")
     return array
 

@@ -127,9 +127,9 @@ def rewind() -> None:
 
     A compiled program that turns out not to fit is interpreted from the start, while the other ranks go on.
     """
-    again = getattr(_current.get(), "rewind", None)
-    if again is not None:
-        again()
+    rewinding = getattr(_current.get(), "rewind", None)
+    if rewinding is not None:
+        rewinding()
 
 
 def check_size(what: str, ring: int, nranks: int) -> int:

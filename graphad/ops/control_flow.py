@@ -138,13 +138,13 @@ def region_operator(signature: str, kind: type[C], name: str, **fields: object) 
 
 
 def _check_fields(definition: ControlDef) -> None:
-    known = {
+    slots_by_field = {
         "operands": definition.inputs,
         "results": definition.outputs,
         "condition": definition.inputs,
         "scopes": definition.inputs if definition.is_grad else definition.outputs,
     }
-    for field, slots in known.items():
+    for field, slots in slots_by_field.items():
         slot = getattr(definition, field)
         if slot not in slots and (slot or field != "condition"):
             raise InvalidValue(f"operator {definition.type!r} says {field}={slot!r}, which is no slot there; it has {', '.join(slots)}")

@@ -154,11 +154,11 @@ def _by_rows(wide: Array, window_axes: Axes) -> Array:
     """The windows of padded images, out of a copy in which the rows of every column of the window follow each other: long runs to copy."""
     (n, c, height, _), (down, across) = wide.shape, window_axes
     steps = wide.strides
-    shifted = as_strided(
+    shifts = as_strided(
         wide, (n, c, across.kernel, height, across.count), (*steps[:2], across.dilation * steps[3], *steps[2:]), writeable=False
     )
-    rows = _scratch("rows", shifted.shape, wide.dtype)
-    np.copyto(rows, shifted)
+    rows = _scratch("rows", shifts.shape, wide.dtype)
+    np.copyto(rows, shifts)
     a, b, column, row, element_ = rows.strides
     shape = (n, c, down.kernel, across.kernel, down.count, across.count)
     return as_strided(rows, shape, (a, b, down.dilation * row, column, row, element_), writeable=False)
@@ -203,12 +203,12 @@ def correlated(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Arra
         return _depthwise(x, filter_, window_axes, groups)
     wide, out = padded(x, window_axes), np.empty((len(x), len(filter_), *extents), x.dtype)
     # Few windows and many features: the samples of a batch go into one product, beside each other.
-    folded = rows.shape[1] > prod(extents)
-    lines = None if folded else _lines(window_axes, WASTE_OF_COLUMNS)
+    is_folded = rows.shape[1] > prod(extents)
+    lines = None if is_folded else _lines(window_axes, WASTE_OF_COLUMNS)
     wide = np.ascontiguousarray(wide) if lines else wide
-    for batch in _batches(groups * rows.shape[2] * prod(extents), len(x), x.itemsize, folded):
-        columns = _columns(wide[batch], window_axes, lines, folded)
-        _multiply(rows, columns, lines, folded, out[batch])
+    for batch in _batches(groups * rows.shape[2] * prod(extents), len(x), x.itemsize, is_folded):
+        columns = _columns(wide[batch], window_axes, lines, is_folded)
+        _multiply(rows, columns, lines, is_folded, out[batch])
     return out
 
 
@@ -238,10 +238,10 @@ def _depthwise(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Arra
     step = max(1, CACHED_BYTES // max(rows.shape[2] * count * x.itemsize, 1))
     for image, result in zip(wide, out, strict=True):
         for start in range(0, groups, step):
-            some = slice(start, start + step)
-            columns = _scratch("columns", image[some].shape, x.dtype)
-            np.copyto(columns, image[some])
-            np.matmul(rows[some], columns.reshape(len(columns), rows.shape[2], count), out=result[some])
+            channels = slice(start, start + step)
+            columns = _scratch("columns", image[channels].shape, x.dtype)
+            np.copyto(columns, image[channels])
+            np.matmul(rows[channels], columns.reshape(len(columns), rows.shape[2], count), out=result[channels])
     return out.reshape(len(x), len(filter_), *extents)
 
 
@@ -279,13 +279,13 @@ _NUMPY = np.ndarray  # the class itself, also where this module is rebound to ot
 def _product(spec: type[Convolution], image: Array, filter_: Array, attrs: Mapping[str, Any]) -> Product:
     """``correlated`` of an image, channels in front, and a filter of these shapes."""
     if type(image) is not _NUMPY or type(filter_) is not _NUMPY:  # nothing of other arrays, those of XLA, is kept
-        made = spec(**attrs)
-        return lambda x, f: correlated(x, f, made.axes(image.shape, filter_.shape), made.groups)
-    told = (tuple(value) if isinstance(value, list) else value for value in attrs.values())
-    key = (spec, image.shape, filter_.shape, image.dtype.char, filter_.dtype.char, *attrs, *told)
-    known = _IMAGES_KEPT.products.get(key)
-    if known is not None:
-        return known
+        convolution = spec(**attrs)
+        return lambda x, f: correlated(x, f, convolution.axes(image.shape, filter_.shape), convolution.groups)
+    attr_values = (tuple(value) if isinstance(value, list) else value for value in attrs.values())
+    key = (spec, image.shape, filter_.shape, image.dtype.char, filter_.dtype.char, *attrs, *attr_values)
+    stored_product = _IMAGES_KEPT.products.get(key)
+    if stored_product is not None:
+        return stored_product
     conv = spec(**attrs)
     window_axes, groups = conv.axes(image.shape, filter_.shape), conv.groups
     wide = (*image.shape[:2], *(a.padded for a in window_axes))
@@ -313,8 +313,8 @@ def _small(shape: Shape, filter_: Shape, wide: Array, window_axes: Axes, groups:
     n, extents = len(wide), _extents(window_axes)
     count, depth = prod(extents), prod(filter_[1:])
     place, view = wide[inside(window_axes)], windows(wide, window_axes)
-    folded = n > 1 and filter_[0] // groups > count
-    if folded:
+    is_folded = n > 1 and filter_[0] // groups > count
+    if is_folded:
         view = np.moveaxis(view, 0, len(window_axes) + 1)
 
     def product(x: Array, f: Array) -> Array:
@@ -323,7 +323,7 @@ def _small(shape: Shape, filter_: Shape, wide: Array, window_axes: Axes, groups:
         np.copyto(columns, view)
         rows = f.reshape(groups, filter_[0] // groups, depth)
         out: Array
-        if folded:
+        if is_folded:
             out = np.matmul(rows, columns.reshape(groups, depth, n * count)).reshape(filter_[0], n, *extents)
             return np.ascontiguousarray(np.swapaxes(out, 0, 1))
         if n == groups == 1:
@@ -337,10 +337,10 @@ def _small(shape: Shape, filter_: Shape, wide: Array, window_axes: Axes, groups:
 
 def _small_pointwise(shape: Shape, filter_: Shape, window_axes: Axes, groups: int) -> Product:
     n, extents, at = shape[0], _extents(window_axes), element(window_axes, (0,) * len(window_axes))
-    every = extents == shape[2:]
+    is_whole = extents == shape[2:]
 
     def product(x: Array, f: Array) -> Array:
-        points = (x if every else x[at]).reshape(n, groups, filter_[1], prod(extents))
+        points = (x if is_whole else x[at]).reshape(n, groups, filter_[1], prod(extents))
         rows = f.reshape(groups, filter_[0] // groups, filter_[1])
         out = np.dot(rows[0], points[0, 0]) if n == groups == 1 else np.matmul(rows, points)
         result: Array = out.reshape(n, filter_[0], *extents)
@@ -480,11 +480,11 @@ def filter_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, groups
     if _is_depthwise(shape, groups):
         return _depthwise_cotangent(x, y, window_axes, shape, groups)
     depth, features = prod(shape[1:]), shape[0] // groups
-    folded = depth * features > count
+    is_folded = depth * features > count
     wide, total = np.ascontiguousarray(padded(x, window_axes)), np.zeros((groups, depth, features), x.dtype)
-    for batch in _batches(groups * depth * count, len(x), x.itemsize, folded):
-        columns, cotangents = _columns(wide[batch], window_axes, lines, folded), _spaced(y[batch], lines)
-        total += _products(columns, cotangents, groups, depth, folded)
+    for batch in _batches(groups * depth * count, len(x), x.itemsize, is_folded):
+        columns, cotangents = _columns(wide[batch], window_axes, lines, is_folded), _spaced(y[batch], lines)
+        total += _products(columns, cotangents, groups, depth, is_folded)
     return total.transpose(0, 2, 1).reshape(shape)
 
 
@@ -502,8 +502,8 @@ def _depthwise_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, gr
     parts = y.reshape(len(y), groups, shape[0] // groups, *_extents(window_axes))
     letters = "xyz"[: len(window_axes)]
     for place in np.ndindex(*_kernel(window_axes)):
-        shifted = wide[element(window_axes, place)]
-        out[last(place)] = np.einsum(f"ng{letters},ngm{letters}->gm", shifted, parts).reshape(shape[0], 1)
+        shift = wide[element(window_axes, place)]
+        out[last(place)] = np.einsum(f"ng{letters},ngm{letters}->gm", shift, parts).reshape(shape[0], 1)
     return out
 
 
@@ -818,10 +818,10 @@ def _define(name: str, spec: type[TransposedConvolution], rank: int, bias: str =
         return with_bias(out, Bias, conv.data_format)
 
     kernel.__doc__ = "``[N, C, ...]`` through a filter ``[C, features / groups, ...]``: what a convolution's gradient does to its output."
-    of, shared = ("conv2d", Convolution) if rank == 4 else ("conv3d", Convolution3d)
+    of, base = ("conv2d", Convolution) if rank == 4 else ("conv3d", Convolution3d)
     grad: dict[str, Callable[..., Tensor]] = {
-        "Input": applied(of, "dOutput Filter", shared),
-        "Filter": applied(f"{of}_backprop_filter", "dOutput Input Filter", shared),
+        "Input": applied(of, "dOutput Filter", base),
+        "Filter": applied(f"{of}_backprop_filter", "dOutput Input Filter", base),
     }
     if bias:
         grad["Bias"] = bias_grad

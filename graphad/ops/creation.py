@@ -31,8 +31,8 @@ def _filled(
     if ValueTensor is not None and ValueTensor.dtype != dtype:
         raise ShapeError(f"ValueTensor is {ValueTensor}, but dtype={dtype!r} is requested")
     slot = "ShapeTensorList" if ShapeTensorList else "ShapeTensor"
-    known = given("shape", shape, ShapeTensor, ShapeTensorList)
-    return TensorType(checked_shape(hinted(slot, known, ShapeTensor, ShapeTensorList)), dtype)
+    extents = given("shape", shape, ShapeTensor, ShapeTensorList)
+    return TensorType(checked_shape(hinted(slot, extents, ShapeTensor, ShapeTensorList)), dtype)
 
 
 @operator(
@@ -92,8 +92,8 @@ def _column_hot_type(X: TensorType, *, depth: int, dtype: DType = "float32", all
 @operator("X -> Out", infer=_column_hot_type, grad={}, rows="X", flops=0)
 def one_hot(X: Array, *, depth: int, dtype: DType = "float32", allow_out_of_range: bool = False) -> Array:
     """Like ``one_hot_v2`` for ids whose last extent is 1, which the depth replaces."""
-    coded: Array = one_hot_v2.kernel(X[..., 0], depth=depth, dtype=dtype, allow_out_of_range=allow_out_of_range)
-    return coded
+    out: Array = one_hot_v2.kernel(X[..., 0], depth=depth, dtype=dtype, allow_out_of_range=allow_out_of_range)
+    return out
 
 
 # -- constants -----------------------------------------------------------------------------------

@@ -187,8 +187,8 @@ class OpDef(Traits):
             items: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
             if not all(item is None or isinstance(item, np.ndarray) for item in items):
                 return
-            found = [None if item is None else TensorType(item.shape, item.dtype.name) for item in items]
-            types.append(found if isinstance(value, list | tuple) else found[0])
+            operand_types = [None if item is None else TensorType(item.shape, item.dtype.name) for item in items]
+            types.append(operand_types if isinstance(value, list | tuple) else operand_types[0])
         self.infer(*types, **attrs)
 
     def without_optional(self, result: Tensor) -> Tensor:
@@ -413,7 +413,7 @@ def lookup(op_type: str) -> OpDef:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint with the known names nearest to a mistyped one; where none is near, those that differ in upper and lower case."""
     names = list(dict.fromkeys(known))
-    near = difflib.get_close_matches(name, names, n=3) or [other for other in names if other.lower() == name.lower()][:3]
+    near = difflib.get_close_matches(name, names, n=3) or [candidate for candidate in names if candidate.lower() == name.lower()][:3]
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 

@@ -81,7 +81,7 @@ def dimensions(
     if isinstance(definition, GradOpDef):
         return _of_gradient(definition, inputs, outputs, attrs, forward)
     rule = RULES.get(definition.type) or _by_traits(definition)
-    complete = definition.elementwise or all(slot in inputs for slot, each in definition.inputs.items() if not each.optional)
+    complete = definition.elementwise or all(slot in inputs for slot, declaration in definition.inputs.items() if not declaration.optional)
     if rule is None or not complete or next(iter(definition.outputs)) not in outputs:
         return None
     return rule(inputs, outputs, lambda name: definition.attr(name, attrs) if name in definition.attrs else None)
@@ -116,35 +116,37 @@ def _of_gradient(
     for slot, of in definition.written:
         if slot in outputs:
             ins.setdefault(of, outputs[slot])
-    found = dimensions(forward, ins, outs, attrs)
-    if found is None:
+    forward_dimensions = dimensions(forward, ins, outs, attrs)
+    if forward_dimensions is None:
         return None
-    blocked = _not_summed(definition, found, inputs)
-    sides = {**found.outputs, **found.inputs}
+    blocked_labels = _not_summed(definition, forward_dimensions, inputs)
+    sides = {**forward_dimensions.outputs, **forward_dimensions.inputs}
 
     def labels(slot: str) -> list[Labels]:
-        return [tuple(None if label in blocked else label for label in each) for each in sides.get(slot, ())]
+        return [tuple(None if label in blocked_labels else label for label in dims) for dims in sides.get(slot, ())]
 
-    cotangents, written = dict(definition.cotangents), dict(definition.written)
-    read = {slot: labels(cotangents.get(slot, slot)) for slot in inputs if slot in definition.inputs}
-    made = {slot: labels(written[slot]) for slot in outputs}
-    if any(len(read[slot]) != len(inputs[slot]) for slot in read) or any(len(made[slot]) != len(outputs[slot]) for slot in made):
+    cotangents, forward_slots = dict(definition.cotangents), dict(definition.written)
+    operands = {slot: labels(cotangents.get(slot, slot)) for slot in inputs if slot in definition.inputs}
+    results = {slot: labels(forward_slots[slot]) for slot in outputs}
+    if any(len(operands[slot]) != len(inputs[slot]) for slot in operands) or any(
+        len(results[slot]) != len(outputs[slot]) for slot in results
+    ):
         return None
-    if any(slot not in read for slot in inputs):
+    if any(slot not in operands for slot in inputs):
         return None
-    everywhere = {label for each in read.values() for dims in each for label in dims if label is not None}
-    reduced: dict[Label, Kind] = {label: "mean" if found.reduced.get(label) == "mean" else "sum" for label in everywhere}
-    return Dimensions(read, made, reduced, found.even, found.shapes)
+    everywhere = {label for dims_of_slot in operands.values() for dims in dims_of_slot for label in dims if label is not None}
+    kinds: dict[Label, Kind] = {label: "mean" if forward_dimensions.reduced.get(label) == "mean" else "sum" for label in everywhere}
+    return Dimensions(operands, results, kinds, forward_dimensions.even, forward_dimensions.shapes)
 
 
 def _not_summed(definition: GradOpDef, found: Dimensions, inputs: Shapes) -> set[Label]:
     """The indices over which the cotangents of parts do not add up to that of the whole."""
-    blocked = {label for label, kind in found.reduced.items() if kind not in ("sum", "mean")}
-    everywhere = {label for side in found.outputs.values() for own in side for label in own if label is not None}
+    blocked_labels = {label for label, kind in found.reduced.items() if kind not in ("sum", "mean")}
+    everywhere = {label for side in found.outputs.values() for dims in side for label in dims if label is not None}
     for slot, of in definition.cotangents:  # of a result that is the same in all parts: its cotangent would be counted in each
-        for own in found.outputs.get(of, ()) if slot in inputs else ():
-            blocked |= everywhere.difference(own)
-    return blocked
+        for dims in found.outputs.get(of, ()) if slot in inputs else ():
+            blocked_labels |= everywhere.difference(dims)
+    return blocked_labels
 
 
 # -- elements ------------------------------------------------------------------------------------
@@ -158,14 +160,14 @@ def _aligned(shape: Shape, like: Sequence[int], labels: Sequence[Label | None], 
     begin = axis if isinstance(axis, int) and axis >= 0 and len(shape) < len(like) else len(like) - len(shape)
     if begin < 0 or begin + len(shape) > len(like):
         return (None,) * len(shape)
-    found = [labels[begin + i] if extent == like[begin + i] and extent != 1 else None for i, extent in enumerate(shape)]
+    aligned_labels = [labels[begin + i] if extent == like[begin + i] and extent != 1 else None for i, extent in enumerate(shape)]
     if unknown:
-        return tuple((begin + i,) if extent not in (1, like[begin + i]) else found[i] for i, extent in enumerate(shape))
-    return tuple(found)
+        return tuple((begin + i,) if extent not in (1, like[begin + i]) else aligned_labels[i] for i, extent in enumerate(shape))
+    return tuple(aligned_labels)
 
 
 def _widest(shapes: Shapes) -> Shape:
-    return max((shape for each in shapes.values() for shape in each), key=len, default=())
+    return max((shape for group in shapes.values() for shape in group), key=len, default=())
 
 
 def _numbered(shape: Shape) -> Labels:
@@ -175,11 +177,11 @@ def _numbered(shape: Shape) -> Labels:
 def _by_element(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
     ((result,),) = outputs.values()
     axis = attr("axis")
-    alike = [_aligned(shape, result, _numbered(result), axis, unknown=True) for each in inputs.values() for shape in each]
-    unknown = {label for own in alike for label in own if isinstance(label, tuple)}
+    alike = [_aligned(shape, result, _numbered(result), axis, unknown=True) for group in inputs.values() for shape in group]
+    unknown = {label for dims in alike for label in dims if isinstance(label, tuple)}
     labels = tuple(None if (i,) in unknown else label for i, label in enumerate(_numbered(result)))
     return Dimensions(
-        {slot: [_aligned(shape, result, labels, axis) for shape in each] for slot, each in inputs.items()},
+        {slot: [_aligned(shape, result, labels, axis) for shape in group] for slot, group in inputs.items()},
         {slot: [labels] for slot in outputs},
     )
 
@@ -191,7 +193,10 @@ def _update(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> D
     def labels(shapes: Sequence[Shape]) -> list[Labels]:
         return [_numbered(shape) if shape == whole else (None,) * len(shape) for shape in shapes]
 
-    return Dimensions({slot: labels(each) for slot, each in inputs.items()}, {slot: labels(each) for slot, each in outputs.items()})
+    return Dimensions(
+        {slot: labels(group) for slot, group in inputs.items()},
+        {slot: labels(group) for slot, group in outputs.items()},
+    )
 
 
 @dimensions_of("undefined")
@@ -208,12 +213,12 @@ def _by_rows(definition: OpDef) -> Rule:
 
     def rule(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
         rows = {shape[:1] for slot in definition.rows for shape in inputs.get(slot, ())}
-        results = {shape[:1] for each in outputs.values() for shape in each}
+        results = {shape[:1] for group in outputs.values() for shape in group}
         if len(rows) != 1 or rows != results or rows == {()} or rows == {(1,)}:
             return None
         return Dimensions(
-            {slot: [_first(shape, slot in definition.rows) for shape in each] for slot, each in inputs.items()},
-            {slot: [_first(shape, True) for shape in each] for slot, each in outputs.items()},
+            {slot: [_first(shape, slot in definition.rows) for shape in group] for slot, group in inputs.items()},
+            {slot: [_first(shape, True) for shape in group] for slot, group in outputs.items()},
         )
 
     return rule
@@ -228,8 +233,8 @@ def _first(shape: Shape, labeled: bool) -> Labels:
 
 def _axes(value: object, rank: int) -> list[int]:
     """Axes as an attribute has them, counted from the front."""
-    given = value if isinstance(value, list | tuple) else [value]
-    return [int(axis) % rank for axis in given if isinstance(axis, int)] if rank else []
+    axes = value if isinstance(value, list | tuple) else [value]
+    return [int(axis) % rank for axis in axes if isinstance(axis, int)] if rank else []
 
 
 def _reduction(kind: Kind) -> Rule:
@@ -239,12 +244,12 @@ def _reduction(kind: Kind) -> Rule:
         axes = _axes(attr("dim"), len(shape))
         axes = [*range(len(shape))] if attr("reduce_all") or not axes else axes
         labels = _numbered(shape)
-        kept = [i for i in range(len(shape)) if i not in axes]
+        kept_axes = [i for i in range(len(shape)) if i not in axes]
         if len(result) == len(shape):
-            made: Labels = tuple(None if i in axes else labels[i] for i in range(len(shape)))
+            result_labels: Labels = tuple(None if i in axes else labels[i] for i in range(len(shape)))
         else:
-            made = tuple(labels[i] for i in kept) if len(result) == len(kept) else (None,) * len(result)
-        return Dimensions({"X": [labels]}, {"Out": [made]}, {labels[i]: kind for i in axes if labels[i] is not None})
+            result_labels = tuple(labels[i] for i in kept_axes) if len(result) == len(kept_axes) else (None,) * len(result)
+        return Dimensions({"X": [labels]}, {"Out": [result_labels]}, {labels[i]: kind for i in axes if labels[i] is not None})
 
     return rule
 
@@ -263,8 +268,8 @@ def _whole(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Di
 
 @dimensions_of("squared_l2_norm")
 def _total(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
-    found = _whole(inputs, outputs, attr)
-    return Dimensions(found.inputs, found.outputs, dict.fromkeys(found.reduced, "sum"))
+    dims = _whole(inputs, outputs, attr)
+    return Dimensions(dims.inputs, dims.outputs, dict.fromkeys(dims.reduced, "sum"))
 
 
 @dimensions_of("expand_like")
@@ -278,8 +283,12 @@ def _expanded(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
 def _summed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
     (shape,) = inputs["X"]
     labels = _numbered(shape)
-    made = _aligned(outputs["Out"][0], shape, labels, attr("axis"))
-    return Dimensions({"X": [labels], "Like": [made]}, {"Out": [made]}, {i: "sum" for i in labels if i is not None and i not in made})
+    result_labels = _aligned(outputs["Out"][0], shape, labels, attr("axis"))
+    return Dimensions(
+        {"X": [labels], "Like": [result_labels]},
+        {"Out": [result_labels]},
+        {i: "sum" for i in labels if i is not None and i not in result_labels},
+    )
 
 
 # -- along one axis ------------------------------------------------------------------------------
@@ -292,33 +301,38 @@ def _but_for(shape: Shape, axes: Sequence[int]) -> Labels:
 @dimensions_of("softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "flip", "reverse", "roll", "linear_recurrence")
 def _along(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     shape = _widest(inputs)
-    if any(other != shape for each in (*inputs.values(), *outputs.values()) for other in each):
+    if any(extents != shape for group in (*inputs.values(), *outputs.values()) for extents in group):
         return None
     axis = attr("dim") if attr("axis") is None else attr("axis")
     labels = _but_for(shape, _axes(axis, len(shape)) if axis not in (None, []) else range(len(shape)))
     return Dimensions(
-        {slot: [labels] * len(each) for slot, each in inputs.items()}, {slot: [labels] * len(e) for slot, e in outputs.items()}
+        {slot: [labels] * len(group) for slot, group in inputs.items()},
+        {slot: [labels] * len(e) for slot, e in outputs.items()},
     )
 
 
 @dimensions_of("concat", "split", "top_k_v2", "argsort", "take_along_axis")
 def _along_one(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """Along an axis whose extent changes; the ranks are the same."""
-    shapes = [shape for each in (*inputs.values(), *outputs.values()) for shape in each]
+    shapes = [shape for group in (*inputs.values(), *outputs.values()) for shape in group]
     rank = len(shapes[0])
     axis = attr("Axis") if attr("axis") is None else attr("axis")
     if not isinstance(axis, int) or any(len(shape) != rank for shape in shapes) or not rank:
         return None
     labels = _but_for(shapes[0], [axis % rank])
     return Dimensions(
-        {slot: [labels] * len(each) for slot, each in inputs.items()}, {slot: [labels] * len(e) for slot, e in outputs.items()}
+        {slot: [labels] * len(group) for slot, group in inputs.items()},
+        {slot: [labels] * len(e) for slot, e in outputs.items()},
     )
 
 
 @dimensions_of("arg_max", "arg_min", "stack", "unstack", "unbind")
 def _one_less(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """One side has an axis more than the other."""
-    sides = [shape for each in inputs.values() for shape in each], [shape for each in outputs.values() for shape in each]
+    sides = (
+        [shape for group in inputs.values() for shape in group],
+        [shape for group in outputs.values() for shape in group],
+    )
     wide = max((side[0] for side in sides), key=len)
     axis, flat = attr("axis"), {len(shape) for side in sides for shape in side}
     if not isinstance(axis, int) or flat != {len(wide), len(wide) - 1}:
@@ -327,7 +341,7 @@ def _one_less(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
     less = tuple(label for i, label in enumerate(labels) if i != axis % len(wide))
 
     def given(side: Shapes) -> dict[str, list[Labels]]:
-        return {slot: [labels if len(shape) == len(wide) else less for shape in each] for slot, each in side.items()}
+        return {slot: [labels if len(shape) == len(wide) else less for shape in group] for slot, group in side.items()}
 
     return Dimensions(given(inputs), given(outputs))
 
@@ -336,7 +350,7 @@ def _one_less(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
 def _with_labels(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     (shape,) = inputs.get("Logits") or outputs.get("Softmax") or ((),)
     rank, axis = len(shape), attr("axis")
-    if not rank or not isinstance(axis, int) or any(len(s) != rank for each in (*inputs.values(), *outputs.values()) for s in each):
+    if not rank or not isinstance(axis, int) or any(len(s) != rank for group in (*inputs.values(), *outputs.values()) for s in group):
         return None
     labels = _but_for(shape, [axis % rank])
     return Dimensions({slot: [labels] for slot in inputs}, {slot: [labels] for slot in outputs})
@@ -357,9 +371,9 @@ def _normalized(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) 
             return labels[: len(s)]
         return labels if slot in ("X", "Y") else (None,) * len(s)
 
-    given = {slot: [of(slot, s) for s in each] for slot, each in inputs.items()}
-    made = {slot: [of(slot, s) for s in each] for slot, each in outputs.items()}
-    return Dimensions(given, made, even=frozenset((0,)) if flat else frozenset())
+    input_labels = {slot: [of(slot, s) for s in group] for slot, group in inputs.items()}
+    output_labels = {slot: [of(slot, s) for s in group] for slot, group in outputs.items()}
+    return Dimensions(input_labels, output_labels, even=frozenset((0,)) if flat else frozenset())
 
 
 @dimensions_of("dropout")
@@ -392,14 +406,10 @@ def _matmul(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> D
         return None
     batch: Labels = tuple(("b", i) for i in range(len(out) - 2))
     begin = [_aligned(shape[:-2], out[:-2], batch, -1) for shape in (x, y)]
-    turned = [_truth(attr, names) for names in (("trans_x", "transpose_X"), ("trans_y", "transpose_Y"))]
-    left: Labels = ("k", "m") if turned[0] else ("m", "k")
-    right: Labels = ("n", "k") if turned[1] else ("k", "n")
+    transposes = [any(bool(attr(name)) for name in names) for names in (("trans_x", "transpose_X"), ("trans_y", "transpose_Y"))]
+    left: Labels = ("k", "m") if transposes[0] else ("m", "k")
+    right: Labels = ("n", "k") if transposes[1] else ("k", "n")
     return Dimensions({"X": [begin[0] + left], "Y": [begin[1] + right]}, {"Out": [(*batch, "m", "n")]}, {"k": "sum"})
-
-
-def _truth(attr: Callable[[str], object], names: Sequence[str]) -> bool:
-    return any(bool(attr(name)) for name in names)
 
 
 @dimensions_of("conv2d")
@@ -431,8 +441,8 @@ def _batch_norm(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) 
     shape = _widest(inputs)
     if attr("data_layout") != "NCHW" or len(shape) < 2:
         return None
-    fixed = attr("use_global_stats") or (attr("is_test") and not attr("trainable_statistics"))
-    labels: Labels = ("n" if fixed else None, "c", *(None for _ in shape[2:]))
+    has_fixed_moments = attr("use_global_stats") or (attr("is_test") and not attr("trainable_statistics"))
+    labels: Labels = ("n" if has_fixed_moments else None, "c", *(None for _ in shape[2:]))
 
     def given(side: Shapes) -> dict[str, list[Labels]]:
         return {
@@ -447,10 +457,10 @@ def _batch_norm(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) 
 def _looked_up(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
     """Ids, and the columns of the table."""
     (ids,), (out,) = inputs["Ids"], outputs["Out"]
-    made: Labels = (*(("i", i) for i in range(len(out) - 1)), "d")
+    out_labels: Labels = (*(("i", i) for i in range(len(out) - 1)), "d")
     return Dimensions(
-        {"Ids": [tuple(made[i] if i < len(out) - 1 and ids[i] != 1 else None for i in range(len(ids)))], "W": [(None, "d")]},
-        {"Out": [made]},
+        {"Ids": [tuple(out_labels[i] if i < len(out) - 1 and ids[i] != 1 else None for i in range(len(ids)))], "W": [(None, "d")]},
+        {"Out": [out_labels]},
     )
 
 
@@ -462,7 +472,7 @@ def _attended(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
     wide: Labels = ("n", None, "h", None)
     sides: dict[str, Labels] = {"q": wide, "k": wide, "v": wide, "out": wide, "softmax_lse": ("n", "h", None)}
     return Dimensions(
-        {slot: [sides[slot]] for slot in inputs}, {slot: [sides.get(slot, (None,) * len(each[0]))] for slot, each in outputs.items()}
+        {slot: [sides[slot]] for slot in inputs}, {slot: [sides.get(slot, (None,) * len(shapes[0]))] for slot, shapes in outputs.items()}
     )
 
 
@@ -482,10 +492,10 @@ def _transposed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) 
 def _reshaped(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     if set(outputs) != {"Out"} or not set(inputs) <= {"X", "Like"} or attr("skip"):
         return None
-    found = _matched(inputs["X"][0], outputs["Out"][0])
-    if found is None:
+    pairing = _matched(inputs["X"][0], outputs["Out"][0])
+    if pairing is None:
         return None
-    old, new, even = found
+    old, new, even = pairing
     if "Like" in inputs:
         return Dimensions({"X": [old], "Like": [new]}, {"Out": [new]}, even=even)
     return Dimensions({"X": [old]}, {"Out": [new]}, even=even, shapes={"shape": new})
@@ -495,22 +505,22 @@ def _reshaped(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
 def _squeezed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """A dimension that would be left out if it had one place must not get one by being cut."""
     axes = _axes(attr("axes"), len(inputs["X"][0]))
-    found = _with_other_extents(inputs, outputs, attr) if axes else None
-    if found is None:
+    dims = _with_other_extents(inputs, outputs, attr) if axes else None
+    if dims is None:
         return None
-    (old,), (new,) = found.inputs["X"], found.outputs["Out"]
+    (old,), (new,) = dims.inputs["X"], dims.outputs["Out"]
     perhaps = {old[axis] for axis in axes}
 
     def left(labels: Labels) -> Labels:
         return tuple(None if label in perhaps else label for label in labels)
 
-    return Dimensions({"X": [left(old)]}, {"Out": [left(new)]}, even=found.even)
+    return Dimensions({"X": [left(old)]}, {"Out": [left(new)]}, even=dims.even)
 
 
 @dimensions_of("unsqueeze", "unsqueeze2", "flatten", "flatten2", "flatten_contiguous_range")
 def _with_other_extents(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
-    found = _matched(inputs["X"][0], outputs["Out"][0]) if set(outputs) == {"Out"} and set(inputs) == {"X"} else None
-    return None if found is None else Dimensions({"X": [found[0]]}, {"Out": [found[1]]}, even=found[2])
+    pairing = _matched(inputs["X"][0], outputs["Out"][0]) if set(outputs) == {"Out"} and set(inputs) == {"X"} else None
+    return None if pairing is None else Dimensions({"X": [pairing[0]]}, {"Out": [pairing[1]]}, even=pairing[2])
 
 
 def _matched(old: Shape, new: Shape) -> tuple[Labels, Labels, frozenset[Label]] | None:
@@ -533,8 +543,8 @@ def _matched(old: Shape, new: Shape) -> tuple[Labels, Labels, frozenset[Label]] 
 
 def _same_rest(old: Shape, new: Shape, a: Sequence[int], b: Sequence[int]) -> bool:
     """Whether as many elements are left on both sides, as far as they are known."""
-    one, other = [old[i] for i in a], [new[i] for i in b]
-    return one.count(-1) == other.count(-1) and prod(one) == prod(other)
+    old_extents, new_extents = [old[i] for i in a], [new[i] for i in b]
+    return old_extents.count(-1) == new_extents.count(-1) and prod(old_extents) == prod(new_extents)
 
 
 @dimensions_of("slice", "strided_slice")
@@ -550,8 +560,8 @@ def _sliced(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> D
 @dimensions_of("one_hot", "one_hot_v2")
 def _one_hot(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
     (shape,), (out,) = inputs["X"], outputs["Out"]
-    made: Labels = tuple(i if i < len(out) - 1 else None for i in range(len(out)))
-    return Dimensions({"X": [tuple(made[i] if i < len(out) - 1 else None for i in range(len(shape)))]}, {"Out": [made]})
+    out_labels: Labels = tuple(i if i < len(out) - 1 else None for i in range(len(out)))
+    return Dimensions({"X": [tuple(out_labels[i] if i < len(out) - 1 else None for i in range(len(shape)))]}, {"Out": [out_labels]})
 
 
 @dimensions_of("gather", "index_select")

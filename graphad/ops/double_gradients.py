@@ -144,26 +144,31 @@ class DoubleGradOpDef(GradOpDef):
         known_tensors = {self.spelled(slot): values[0] for slot, values in inputs.items() if values}
         self._check(known_tensors)
         starts = {slot: known_tensors[f"DD{slot}"] for slot in self._rules if f"DD{slot}" in known_tensors}
-        known = {
+        forward_tensors = {
             slot: known_tensors[slot]
             for slot in (*self._forward_definition.inputs, *self._forward_definition.outputs)
             if slot in known_tensors
         }
         like = next(iter(starts.values())) if f"D{self._result}" not in known_tensors else known_tensors[f"D{self._result}"]
-        absent = [
-            slot for slot in self._rules if slot not in known and (slot in starts or not self._forward_definition.inputs[slot].optional)
+        absent_slots = [
+            slot
+            for slot in self._rules
+            if slot not in forward_tensors and (slot in starts or not self._forward_definition.inputs[slot].optional)
         ]
-        stand_ins = {slot: starts.get(slot, known_tensors.get(f"D{slot}", like)) for slot in absent}
-        start = self._cotangent(known_tensors, known, stand_ins, like, attrs)
-        names = [*known, ""]
+        stand_ins = {slot: starts.get(slot, known_tensors.get(f"D{slot}", like)) for slot in absent_slots}
+        start = self._cotangent(known_tensors, forward_tensors, stand_ins, like, attrs)
+        names = [*forward_tensors, ""]
 
         def first(tensors: list[object]) -> list[object]:
             values = dict(zip(names, tensors, strict=True))
             return [self._apply(self._rules[slot], values, stand_ins, attrs) for slot in starts]
 
-        cotangents_ = dict(zip(names, cotangents(first, [*known.values(), start], list(starts.values())), strict=True))
+        cotangents_ = dict(zip(names, cotangents(first, [*forward_tensors.values(), start], list(starts.values())), strict=True))
         of = {slot: self._of(slot) for slot in slots}
-        return {s: [fill_zeros_like(known.get(name, start)) if cotangents_[name] is None else cotangents_[name]] for s, name in of.items()}
+        return {
+            s: [fill_zeros_like(forward_tensors.get(name, start)) if cotangents_[name] is None else cotangents_[name]]
+            for s, name in of.items()
+        }
 
     @property
     def _rules(self) -> Mapping[str, GradRule]:
@@ -172,9 +177,9 @@ class DoubleGradOpDef(GradOpDef):
 
     def _check(self, given: Mapping[str, object]) -> None:
         """Slots of two spellings are all optional; in one of them they have to be there."""
-        missing = [name for name in self.needed if name not in given]
-        if missing:
-            raise InvalidValue(f"operator {self.type!r}: input slot {missing[0]!r} is missing")
+        missing_slots = [name for name in self.needed if name not in given]
+        if missing_slots:
+            raise InvalidValue(f"operator {self.type!r}: input slot {missing_slots[0]!r} is missing")
 
     def _of(self, slot: str) -> str:
         """What an output is the cotangent of: a slot of the forward operator, or empty for the cotangent of its result."""
@@ -200,7 +205,7 @@ class DoubleGradOpDef(GradOpDef):
     def _apply(self, rule: GradRule, known: Mapping[str, object], stand_ins: Mapping[str, object], attrs: Mapping[str, object]) -> Tensor:
         """A rule of the forward operator, which computes the result if that is not given."""
         values = {**stand_ins, **known, f"{self._result}{GRAD}": known[""]}
-        values.update({slot: values.get(other) for slot, other in _SAME_AS.items() if slot not in values})
+        values.update({slot: values.get(partner) for slot, partner in _SAME_AS.items() if slot not in values})
         if self._result in rule.reads and self._result not in values:
             values[self._result] = self._forward_definition(
                 *(values.get(slot) for slot in self._forward_definition.inputs), **{a: self.attr(a, attrs) for a in self.attrs}
@@ -231,18 +236,18 @@ class TripleGradOpDef(GradOpDef):
     def meaning(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
         definition = self.of
         assert definition is not None
-        given = {slot: values[0] for slot, values in inputs.items() if values}
-        operands = {name: given[slot] for slot, name in self.reads.items() if slot in given}
-        starts = {name: given[slot] for slot, name in self.starts.items() if slot in given}
+        tensors_by_slot = {slot: values[0] for slot, values in inputs.items() if values}
+        operands = {name: tensors_by_slot[slot] for slot, name in self.reads.items() if slot in tensors_by_slot}
+        starts = {name: tensors_by_slot[slot] for slot, name in self.starts.items() if slot in tensors_by_slot}
 
         def second(values: list[object]) -> list[object]:
-            known = {name: [value] for name, value in zip(operands, values, strict=True)}
-            absent = {name: [start] for name in definition.needed if name not in known for start in starts.values()}
-            found = definition.meaning({**absent, **known}, attrs, list(starts))
-            return [found[name][0] for name in starts]
+            operand_values = {name: [value] for name, value in zip(operands, values, strict=True)}
+            stand_ins = {name: [start] for name in definition.needed if name not in operand_values for start in starts.values()}
+            gradients = definition.meaning({**stand_ins, **operand_values}, attrs, list(starts))
+            return [gradients[name][0] for name in starts]
 
-        found = dict(zip(operands, cotangents(second, list(operands.values()), list(starts.values())), strict=True))
-        results = {slot: (operands[self.writes[slot]], found[self.writes[slot]]) for slot in wanted}
+        cotangents_by_name = dict(zip(operands, cotangents(second, list(operands.values()), list(starts.values())), strict=True))
+        results = {slot: (operands[self.writes[slot]], cotangents_by_name[self.writes[slot]]) for slot in wanted}
         return {slot: [fill_zeros_like(operand) if result is None else result] for slot, (operand, result) in results.items()}
 
     def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
@@ -261,8 +266,8 @@ class LinearDoubleGradOpDef(GradOpDef):
         assert self.of is not None
         if attrs.get("pooling_type", "avg") != "avg":
             raise InvalidValue(f"operator {self.type!r}: pooling_type is {attrs['pooling_type']!r}; the linear one is 'avg'")
-        given = {"value": 0.0} if "value" in self.of.attrs else {}
-        return {f"grad_out{GRAD}": [self.of(inputs[f"grad_x{GRAD}"][0], **{**attrs, **given})]}
+        defaults = {"value": 0.0} if "value" in self.of.attrs else {}
+        return {f"grad_out{GRAD}": [self.of(inputs[f"grad_x{GRAD}"][0], **{**attrs, **defaults})]}
 
     def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         assert self.of is not None
@@ -320,7 +325,7 @@ def _definition_of(op_type: str, of: OpDef, *signatures: str) -> DoubleGradOpDef
     """One definition for all spellings of the slots: where there are two, none of them alone is required."""
     parts = [slots_of(signature) for signature in signatures]
     inputs, outputs = ({**parts[0][side], **parts[-1][side]} for side in (0, 1))
-    needed = tuple(_SPELLINGS.get(slot.name, slot.name) for slot in parts[0][0].values() if not slot.optional)
+    required_slots = tuple(_SPELLINGS.get(slot.name, slot.name) for slot in parts[0][0].values() if not slot.optional)
     if len(parts) > 1:
         inputs = {name: slot if all(name in part[0] for part in parts) else slot._replace(optional=True) for name, slot in inputs.items()}
     return DoubleGradOpDef(
@@ -333,14 +338,14 @@ def _definition_of(op_type: str, of: OpDef, *signatures: str) -> DoubleGradOpDef
         infer=of.infer,
         grads=None,
         of=of,
-        needed=needed,
+        needed=required_slots,
     )
 
 
 def _named(text: str) -> dict[str, str]:
     """The results, each called after the operand that it is the cotangent of."""
-    named = "D_{}" if "D_DDOut" in text else f"{{}}{GRAD}"
-    return {named.format(slot): name for slot, name in (pair.split("=") for pair in text.split("|")[0].split())}
+    template = "D_{}" if "D_DDOut" in text else f"{{}}{GRAD}"
+    return {template.format(slot): name for slot, name in (pair.split("=") for pair in text.split("|")[0].split())}
 
 
 def _signatures() -> dict[str, tuple[OpDef, list[str]]]:

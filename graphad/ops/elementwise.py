@@ -218,8 +218,8 @@ def _zero(dOut: Tensor) -> Tensor:
 
 def _away_from_zero(X: Array) -> Tensor:
     """Rounded to the nearest integer, halves away from zero."""
-    truncated = np.trunc(X)
-    return np.copysign(truncated + np.where(np.abs(X - truncated) >= 0.5, np.sign(X), like(0, X)), X)
+    integer = np.trunc(X)
+    return np.copysign(integer + np.where(np.abs(X - integer) >= 0.5, np.sign(X), like(0, X)), X)
 
 
 # -- powers, exponentials, logarithms ------------------------------------------------------------
@@ -379,8 +379,8 @@ def _plain_binary(
     infer: Callable[..., object] = broadcast,
     **traits: Unpack[Declared],
 ) -> OpDef:
-    declared: Declared = {**ELEMENTWISE, **traits}
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad, **declared)(kernel_of(over_axis(function), module=__name__))
+    all_traits: Declared = {**ELEMENTWISE, **traits}
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad, **all_traits)(kernel_of(over_axis(function), module=__name__))
 
 
 def _first(compare: OpDef) -> dict[str, Function]:
@@ -463,8 +463,8 @@ def lerp(X: Array, Y: Array, Weight: Array) -> Tensor:
 def _base_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
     """``dOut * Y * X**(Y - 1)``, zero for 0**0: there the exponent is not lowered."""
     exponent = wide(Y, X, axis)
-    undefined = as_mask(logical_and(X == 0.0, exponent == 0.0), dOut)
-    return unbroadcast(dOut * exponent * elementwise_pow(X, exponent - 1.0 + undefined), X)
+    zero_powers = as_mask(logical_and(X == 0.0, exponent == 0.0), dOut)
+    return unbroadcast(dOut * exponent * elementwise_pow(X, exponent - 1.0 + zero_powers), X)
 
 
 def _exponent_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
@@ -485,5 +485,5 @@ def elementwise_pow(X: Array, Y: Array, *, axis: int = -1) -> Tensor:
     if X.dtype.kind == "f" or X.dtype.kind == "u" or not np.any(exponent < 0):
         return np.power(X, exponent)
     with np.errstate(divide="ignore"):
-        rounded = whole_numbers(np.rint(np.power(X.astype("float64"), exponent)), X.dtype)
-    return np.where(exponent < 0, rounded, np.power(X, np.maximum(exponent, 0)))
+        whole_powers = whole_numbers(np.rint(np.power(X.astype("float64"), exponent)), X.dtype)
+    return np.where(exponent < 0, whole_powers, np.power(X, np.maximum(exponent, 0)))

@@ -77,6 +77,6 @@ def embedding_scatter(X: Array, Ids: Array, Like: Array, *, padding_idx: int = -
     """Zeros in the shape of Like with the rows of X added at Ids: the transpose of ``lookup_table_v2``."""
     ids, rows = Ids.reshape(-1), X.reshape(Ids.size, Like.shape[1])
     if padding_idx != -1:
-        counted = ids != padding_idx
-        ids, rows = ids[counted], rows[counted]
+        is_counted = ids != padding_idx
+        ids, rows = ids[is_counted], rows[is_counted]
     return added_rows(rows, from_front("Ids", ids, Like.shape[0]), Like.shape[0])

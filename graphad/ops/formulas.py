@@ -49,8 +49,8 @@ class Tracer(NDArrayOperatorsMixin):
 
     def astype(self, dtype: DTypeLike, copy: bool = True) -> Tracer:
         """The array in another dtype."""
-        same = np.dtype(dtype) == self.dtype and not copy
-        return self if same else self.apply(converted, (self, np.dtype(dtype).name))
+        is_same = np.dtype(dtype) == self.dtype and not copy
+        return self if is_same else self.apply(converted, (self, np.dtype(dtype).name))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Tracer:
         if method != "__call__" or options or ufunc.nout != 1 or ufunc.signature is not None:
@@ -277,12 +277,12 @@ def _simplified(trace: Sequence[_Note], result: Input | int) -> list[_Note]:
     """The calls without factors 1, and with ``b - x`` for ``x * -1 + b``: the same to the last bit by IEEE 754."""
     if not any(_is_number(arg) and abs(float(arg.value)) == 1.0 for note in trace for arg in note.args):  # type: ignore[union-attr]
         return [*trace]
-    same: dict[int, Input | int] = {}
+    replacements: dict[int, Input | int] = {}
     simple: list[_Note] = []
     for i, note in enumerate(trace):
-        args = tuple(same.get(arg, arg) if isinstance(arg, int) else arg for arg in note.args)
+        args = tuple(replacements.get(arg, arg) if isinstance(arg, int) else arg for arg in note.args)
         if i != result and (factor := _times(note.function, args, 1.0)) is not None:
-            same[i] = factor
+            replacements[i] = factor
         if note.function is np.add and isinstance(args[0], int) and _is_number(args[1]):
             product = simple[args[0]]
             factor = _times(product.function, product.args, -1.0)
@@ -323,8 +323,8 @@ def _ordered(trace: Sequence[_Note], result: Input | int) -> Formula:
     kept_calls, expression = _plan(form, result)
     calls = []
     for at, (function, args, out) in zip(kept_calls, expression.calls, strict=True):
-        known = trace[at].args
-        calls.append(Call(function, tuple([k if a is _ANY else a for a, k in zip(args, known, strict=True)]), out))
+        note_args = trace[at].args
+        calls.append(Call(function, tuple([k if a is _ANY else a for a, k in zip(args, note_args, strict=True)]), out))
     return Formula(tuple(calls), expression.reads, expression.dtypes, expression.result)
 
 
@@ -348,8 +348,12 @@ def _plan(trace: tuple[_Note, ...], result: Input | int) -> _Plan:
         reads.append(inputs_read)
         alike = len(inputs_read) == 1 or len({arg for arg in args if arg is not _ANY}) == 1  # laid out in one way
         free = (a for o, a in zip(trace[old].args, args, strict=True) if isinstance(a, int) and last[o] == old)
-        fits = (a for a in free if reads[a] == inputs_read and dtypes[a] == dtypes[len(calls)] and isinstance(calls[a].function, np.ufunc))
-        calls.append(Call(trace[old].function, args, next(fits, None) if alike and isinstance(trace[old].function, np.ufunc) else None))
+        candidates = (
+            a for a in free if reads[a] == inputs_read and dtypes[a] == dtypes[len(calls)] and isinstance(calls[a].function, np.ufunc)
+        )
+        calls.append(
+            Call(trace[old].function, args, next(candidates, None) if alike and isinstance(trace[old].function, np.ufunc) else None)
+        )
     expression = Formula(tuple(calls), tuple(reads), dtypes, new[result] if isinstance(result, int) else result)
     return _Plan(tuple(new), expression)
 

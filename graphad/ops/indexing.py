@@ -37,9 +37,9 @@ def added_rows(rows: Array, ids: Array, count: int) -> Array:
 def _sums(rows: Array, ids: Array) -> tuple[Array, Array]:
     """The different ones of some ids, in order, and of each the sum of its rows."""
     order = np.argsort(ids, kind="stable")
-    ordered = ids[order]
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    return ordered[starts], runs_added(rows[order], starts) if len(starts) < len(ids) else rows[order]
+    sorted_ids = ids[order]
+    starts = np.flatnonzero(np.concatenate(([True], sorted_ids[1:] != sorted_ids[:-1])))
+    return sorted_ids[starts], runs_added(rows[order], starts) if len(starts) < len(ids) else rows[order]
 
 
 # -- along one axis ------------------------------------------------------------------------------
@@ -283,9 +283,9 @@ def _others(Index: Tensor, Value: Tensor, Axis: int) -> Tensor:
     order = [*(i for i in range(Index.ndim) if i != Axis % Index.ndim), Axis % Index.ndim]
     index, value = transpose(Index, axis=order), transpose(Value, axis=order)
     rank = len(order)
-    same = as_mask(equal(unsqueeze(index, axes=[rank]), unsqueeze(index, axes=[rank - 1])), Value)
-    other = tril_triu(same, diagonal=-1, lower=True) + tril_triu(same, diagonal=1)
-    factors = other * (unsqueeze(value, axes=[rank - 1]) - 1.0) + 1.0
+    equality = as_mask(equal(unsqueeze(index, axes=[rank]), unsqueeze(index, axes=[rank - 1])), Value)
+    off_diagonal = tril_triu(equality, diagonal=-1, lower=True) + tril_triu(equality, diagonal=1)
+    factors = off_diagonal * (unsqueeze(value, axes=[rank - 1]) - 1.0) + 1.0
     return transpose(reduce_prod(factors, dim=[rank]), axis=inverse_order(order))
 
 
@@ -362,9 +362,9 @@ def last_of_each(X: Array, *, axis: int) -> Array:
     """Whether no later element along ``axis`` equals an element."""
     rows = np.moveaxis(X, axis, -1)
     order = np.argsort(rows, -1, kind="stable")
-    ordered = np.take_along_axis(rows, order, -1)
+    sorted_rows = np.take_along_axis(rows, order, -1)
     last = np.ones(rows.shape, bool)
-    last[..., :-1] = ordered[..., 1:] != ordered[..., :-1]
+    last[..., :-1] = sorted_rows[..., 1:] != sorted_rows[..., :-1]
     out = np.empty(rows.shape, bool)
     np.put_along_axis(out, order, last, -1)
     return np.ascontiguousarray(np.moveaxis(out, -1, axis))
@@ -399,8 +399,8 @@ def _masked_type(X: TensorType, Mask: TensorType) -> TensorType:
 
 
 def _masked_grad(X: Tensor, Mask: Tensor, dY: Tensor) -> Tensor:
-    nothing = fill_zeros_like(X)
-    zeros = where(Mask, nothing, nothing)
+    blank = fill_zeros_like(X)
+    zeros = where(Mask, blank, blank)
     return unbroadcast(scatter_nd_add(zeros, where_index(expand_like(Mask, zeros)), dY), X)
 
 
@@ -421,8 +421,8 @@ def _multiplexed(Ids: TensorType, X: list[TensorType]) -> TensorType:
     if len(Ids.shape) != 2 or not matched(Ids.shape[1], 1):
         raise ShapeError(f"Ids is {Ids}; [rows, 1] is expected")
     for i, x in enumerate(X):
-        fits = len(x.shape) == len(X[0].shape) >= 2 and matched(x.shape[0], rows[0])
-        if not fits or not all(map(matched, x.shape, X[0].shape)):
+        is_fitting = len(x.shape) == len(X[0].shape) >= 2 and matched(x.shape[0], rows[0])
+        if not is_fitting or not all(map(matched, x.shape, X[0].shape)):
             raise ShapeError(f"Ids is {Ids}, X[0] is {X[0]} but X[{i}] is {x}: they need as many rows, of one shape")
     return TensorType(tuple(map(max, *(x.shape for x in X), X[0].shape)), dtype)
 

@@ -34,10 +34,10 @@ def from_front(name: str, index: Array, extent: int, but: int | None = None) -> 
     >>> from_front("Ids", np.array([2, 9, 0]), 3, but=9)
     array([2, 0, 0])
     """
-    checked = index if but is None else np.where(index == but, 0, index)
-    if index.size and (checked.min() < 0 or checked.max() >= extent):
-        refuse(name, checked, 0, extent, "" if but is None else f", or {but}")
-    return checked
+    checked_index = index if but is None else np.where(index == but, 0, index)
+    if index.size and (checked_index.min() < 0 or checked_index.max() >= extent):
+        refuse(name, checked_index, 0, extent, "" if but is None else f", or {but}")
+    return checked_index
 
 
 def require(holds: Array, message: str) -> None:
@@ -51,5 +51,7 @@ def refuse(name: str, index: Array, low: int, extent: int, otherwise: str = "") 
     wrong = (index < low) | (index >= extent)
     place = [int(axis[0]) for axis in np.nonzero(np.atleast_1d(wrong))] if index.ndim else []
     value = np.atleast_1d(index)[tuple(place)] if place else index
-    where = f"{name}[{', '.join(map(str, place))}]" if place else name
-    raise InvalidValue(f"{where} is {int(value)}, but the extent it points into is {extent}: [{low}, {extent}) is the range{otherwise}")
+    place_name = f"{name}[{', '.join(map(str, place))}]" if place else name
+    raise InvalidValue(
+        f"{place_name} is {int(value)}, but the extent it points into is {extent}: [{low}, {extent}) is the range{otherwise}"
+    )

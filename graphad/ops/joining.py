@@ -30,14 +30,14 @@ _COPIED_TOGETHER: Declared = {
 def _alike(tensors: Sequence[TensorType], apart_from: int | None = None) -> Shape:
     """The joined shape of tensors that may differ along one axis only; ShapeError naming two that do not fit."""
     same_dtypes(**{f"X[{i}]": x for i, x in enumerate(tensors)})
-    joined: Shape | None = _without(tensors[0].shape, apart_from)
+    joint_shape: Shape | None = _without(tensors[0].shape, apart_from)
     for i, x in enumerate(tensors):
-        joined = None if joined is None else joined_shape(joined, _without(x.shape, apart_from))
-        if joined is None or len(x.shape) != len(tensors[0].shape):
+        joint_shape = None if joint_shape is None else joined_shape(joint_shape, _without(x.shape, apart_from))
+        if joint_shape is None or len(x.shape) != len(tensors[0].shape):
             but = "" if apart_from is None else f" but for axis {apart_from}"
             raise ShapeError(f"X[0] is {tensors[0]} but X[{i}] is {x}: their shapes must agree{but}")
-    assert joined is not None
-    return joined
+    assert joint_shape is not None
+    return joint_shape
 
 
 def _without(shape: Shape, axis: int | None) -> Shape:
@@ -70,9 +70,9 @@ def concat(X: list[Array], *, axis: int = 0, num: int = 0, sections: list[int] =
 
 
 def _split_as(X: TensorType, Like: list[TensorType], *, axis: int = 0) -> list[TensorType]:
-    joined = _concatenated(Like, axis=axis)
-    if joined_shape(joined.shape, X.shape) is None:
-        raise ShapeError(f"X is {X}: it is not made of pieces like Like, which together are {joined}")
+    whole_type = _concatenated(Like, axis=axis)
+    if joined_shape(whole_type.shape, X.shape) is None:
+        raise ShapeError(f"X is {X}: it is not made of pieces like Like, which together are {whole_type}")
     return [TensorType(like.shape, X.dtype) for like in Like]
 
 

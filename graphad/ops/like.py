@@ -104,8 +104,8 @@ def _summing_like(X: Typed, Like: Typed, *, axis: int = -1) -> Callable[[Array, 
 def _summed_axes(shape: Shape, like: Shape, axis: int) -> tuple[Shape, Shape]:
     """The axes that are summed, and the extents of the others."""
     wide = aligned(shape, like, axis)
-    padded = (1,) * (len(shape) - len(wide)) + wide
-    axes = tuple(i for i, (a, b) in enumerate(zip(shape, padded, strict=True)) if a != b)
+    padded_shape = (1,) * (len(shape) - len(wide)) + wide
+    axes = tuple(i for i, (a, b) in enumerate(zip(shape, padded_shape, strict=True)) if a != b)
     return axes, tuple(e for i, e in enumerate(shape) if i not in axes)
 
 

@@ -397,8 +397,8 @@ def _embedded_type(Input: TensorType, *, offset: int = 0, dim1: int = -2, dim2: 
 def diag_embed(Input: Array, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
     """Square matrices with the last axis of Input on a diagonal, along two new axes."""
     shape = _embedded_type(TensorType(Input.shape, Input.dtype.name), offset=offset, dim1=dim1, dim2=dim2).shape
-    filled: Array = undiagonal.kernel(Input, np.broadcast_to(Input.dtype.type(0), shape), offset=offset, axis1=dim1, axis2=dim2)
-    return filled
+    out: Array = undiagonal.kernel(Input, np.broadcast_to(Input.dtype.type(0), shape), offset=offset, axis1=dim1, axis2=dim2)
+    return out
 
 
 def _diag_type(X: TensorType, *, offset: int = 0, padding_value: float = 0.0) -> TensorType:
@@ -531,14 +531,14 @@ def _terms(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]
 
 
 def _result(equation: str, terms: tuple[str, ...], rest: str, right: str | None) -> str:
-    counted = Counter("".join(terms))
+    counts = Counter("".join(terms))
     if right is None:
         # numpy's implicit form: the labels that occur once, in alphabetical order, after the ellipsis.
-        return rest + "".join(sorted(c for c, n in counted.items() if n == 1 and c not in rest))
+        return rest + "".join(sorted(c for c, n in counts.items() if n == 1 and c not in rest))
     if rest and "..." not in right:
         raise ShapeError(f"equation {equation!r} has an ellipsis among the operands, but not in the result")
     result = right.replace("...", rest)
-    if len(set(result)) < len(result) or any(c not in counted for c in result):
+    if len(set(result)) < len(result) or any(c not in counts for c in result):
         raise ShapeError(f"equation {equation!r}: the labels of the result are different ones of the operands")
     return result
 
@@ -548,12 +548,12 @@ def _extents(equation: str, shapes: list[Shape]) -> tuple[dict[str, int], str]:
     terms, result = _terms(equation, tuple(map(len, shapes)))
     extents: dict[str, int] = {}
     for term, shape in zip(terms, shapes, strict=True):
-        own: dict[str, int] = {}
+        extents_of_term: dict[str, int] = {}
         for label, extent in zip(term, shape, strict=True):
-            joined = broadcast_extent(extents.get(label, 1), extent)
-            if joined is None or (own.setdefault(label, extent) not in (extent, -1) and extent != -1):
+            joint_extent = broadcast_extent(extents.get(label, 1), extent)
+            if joint_extent is None or (extents_of_term.setdefault(label, extent) not in (extent, -1) and extent != -1):
                 raise ShapeError(f"equation {equation!r} does not fit operands of the shapes {[list(s) for s in shapes]}: label {label!r}")
-            extents[label] = joined
+            extents[label] = joint_extent
     return extents, result
 
 
@@ -572,12 +572,12 @@ def _order(equation: str, shapes: tuple[Shape, ...]) -> list[tuple[int, ...]]:
 def _contracted(equation: str, terms: tuple[str, ...], arrays: list[Array], result: str) -> Array:
     operands = list(zip(terms, arrays, strict=True))
     for step in _order(f"{','.join(terms)}->{result}", tuple(a.shape for a in arrays)):
-        contracted = [operands.pop(i) for i in sorted(step, reverse=True)][::-1]
+        group = [operands.pop(i) for i in sorted(step, reverse=True)][::-1]
         # A contraction of several operands is done by pairs, from the left; labels that a later operand or the result has stay.
-        while len(contracted) > 1:
-            names = set(result).union(*(t for t, _ in operands), *(t for t, _ in contracted[2:]))
-            contracted[:2] = [_pair(*contracted[0], *contracted[1], names)]
-        operands += contracted
+        while len(group) > 1:
+            names = set(result).union(*(t for t, _ in operands), *(t for t, _ in group[2:]))
+            group[:2] = [_pair(*group[0], *group[1], names)]
+        operands += group
     (term, array), *_ = operands
     return as_array(np.einsum(f"{term}->{result}", array))
 
@@ -597,9 +597,9 @@ def _pair(term: str, array: Array, other_term: str, other: Array, names: set[str
     other_term, other = _dropped(other_term, other, wide - other_wide)
     term, array = _alone(term, array, names | set(other_term))
     other_term, other = _alone(other_term, other, names | set(term))
-    both = [c for c in term if c in other_term]
-    batch, inner = [c for c in both if c in names], [c for c in both if c not in names]
-    left, right = [c for c in term if c not in both], [c for c in other_term if c not in both]
+    common = [c for c in term if c in other_term]
+    batch, inner = [c for c in common if c in names], [c for c in common if c not in names]
+    left, right = [c for c in term if c not in common], [c for c in other_term if c not in common]
     x, y = _arranged(term, array, batch, left, inner), _arranged(other_term, other, batch, inner, right)
     product = x @ y if inner else x * y
     extents = {**dict(zip(other_term, other.shape, strict=True)), **dict(zip(term, array.shape, strict=True))}
@@ -618,9 +618,9 @@ def _dropped(term: str, array: Array, labels: set[str]) -> tuple[str, Array]:
 
 
 def _arranged(term: str, array: Array, batch: list[str], rows: list[str], columns: list[str]) -> Array:
-    turned = array.transpose([term.index(c) for c in (*batch, *rows, *columns)])
-    shape, n, m = turned.shape, len(batch), len(batch) + len(rows)
-    return turned.reshape(*shape[:n], int(np.prod(shape[n:m])), int(np.prod(shape[m:])))
+    permuted_array = array.transpose([term.index(c) for c in (*batch, *rows, *columns)])
+    shape, n, m = permuted_array.shape, len(batch), len(batch) + len(rows)
+    return permuted_array.reshape(*shape[:n], int(np.prod(shape[n:m])), int(np.prod(shape[m:])))
 
 
 # -- the operator --------------------------------------------------------------------------------
@@ -644,14 +644,14 @@ def _operand_grad(i: int, operands: list[Tensor], terms: tuple[str, ...], result
     Ones in the shape of the operand stand in for axes that all others lack, or may be broadcast along.
     """
     # einsum is linear in each operand, and its gradient an einsum: of the cotangent and the other operands, for the operand's labels.
-    stages, own, term = _without_repeats(operands[i], terms[i])
-    others = [(t, x) for k, (t, x) in enumerate(zip(terms, operands, strict=True)) if k != i]
-    reads = [(result, dOut), *others]
-    wide = {c for t, x in others for c, extent in zip(t, x.shape, strict=True) if extent not in (1, -1)}
-    narrow = {c for c, extent in zip(term, own.shape, strict=True) if extent == 1}.intersection(c for t, _ in others for c in t)
+    stages, operand, term = _without_repeats(operands[i], terms[i])
+    other_operands = [(t, x) for k, (t, x) in enumerate(zip(terms, operands, strict=True)) if k != i]
+    reads = [(result, dOut), *other_operands]
+    wide = {c for t, x in other_operands for c, extent in zip(t, x.shape, strict=True) if extent not in (1, -1)}
+    narrow = {c for c, extent in zip(term, operand.shape, strict=True) if extent == 1}.intersection(c for t, _ in other_operands for c in t)
     if set(term) - wide - narrow - set(result):
-        reads.append((term, fill_any_like(own, value=1.0)))
-    grad = unbroadcast(einsum([x for _, x in reads], equation=f"{','.join(t for t, _ in reads)}->{term}"), own)
+        reads.append((term, fill_any_like(operand, value=1.0)))
+    grad = unbroadcast(einsum([x for _, x in reads], equation=f"{','.join(t for t, _ in reads)}->{term}"), operand)
     for cotangent, first, second in reversed(stages):
         grad = undiagonal(grad, cotangent, axis1=first, axis2=second)
     return grad
@@ -720,8 +720,8 @@ def _computed(function: Callable[..., object], *arrays: Array) -> Array:
 
 
 def _inverse_grad(Output: Tensor, dOutput: Tensor) -> Tensor:
-    turned = _decompositions_turned(Output)
-    return -matmul_v2(matmul_v2(turned, dOutput), turned)
+    adjoint = _decompositions_turned(Output)
+    return -matmul_v2(matmul_v2(adjoint, dOutput), adjoint)
 
 
 @operator("Input -> Output", infer=_square, grad={"Input": _inverse_grad})
@@ -802,8 +802,8 @@ def triangular_solve(X: Array, Y: Array, *, upper: bool = True, transpose: bool 
 def _cholesky_grad(Out: Tensor, dOut: Tensor, *, upper: bool) -> Tensor:
     lower, d = (_decompositions_turned(Out), _decompositions_turned(dOut)) if upper else (Out, dOut)
     product = matmul_v2(lower, tril_triu(d, lower=True), trans_x=True)
-    halved = (tril_triu(product, lower=True) + tril_triu(product, diagonal=-1, lower=True)) * 0.5
-    solved_left = triangular_solve(lower, halved, upper=False, transpose=True)
+    half = (tril_triu(product, lower=True) + tril_triu(product, diagonal=-1, lower=True)) * 0.5
+    solved_left = triangular_solve(lower, half, upper=False, transpose=True)
     grad = triangular_solve(lower, _decompositions_turned(solved_left), upper=False, transpose=True)
     return (grad + _decompositions_turned(grad)) * 0.5
 
@@ -822,8 +822,8 @@ def cholesky(X: Array, *, upper: bool = False) -> Array:
 
 
 def _system_type(X: TensorType, Y: TensorType) -> TensorType:
-    solved = _solved_type(X, Y._replace(shape=(*Y.shape, 1)) if len(Y.shape) == 1 else Y)
-    return solved if len(Y.shape) > 1 else solved._replace(shape=solved.shape[:-1])
+    solution = _solved_type(X, Y._replace(shape=(*Y.shape, 1)) if len(Y.shape) == 1 else Y)
+    return solution if len(Y.shape) > 1 else solution._replace(shape=solution.shape[:-1])
 
 
 def _system_y_grad(X: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
@@ -852,9 +852,9 @@ def solve(X: Array, Y: Array) -> Array:
 def _factor_grad(Y: Tensor, Out: Tensor, dOut: Tensor, *, upper: bool) -> Tensor:
     """With A the product of the factor, the cotangent of A is -S Outᵀ, S solving the same system; A is symmetric in the factor."""
     outer = matmul_v2(cholesky_solve(dOut, Y, upper=upper), Out, trans_y=True)
-    both = outer + _decompositions_turned(outer)
+    symmetric_sum = outer + _decompositions_turned(outer)
     triangle = tril_triu(Y, lower=not upper)
-    grad = matmul_v2(triangle, both) if upper else matmul_v2(both, triangle)
+    grad = matmul_v2(triangle, symmetric_sum) if upper else matmul_v2(symmetric_sum, triangle)
     return unbroadcast(-tril_triu(grad, lower=not upper), Y)
 
 

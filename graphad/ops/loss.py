@@ -381,13 +381,13 @@ def softmax_with_cross_entropy(
     if not use_softmax:
         with np.errstate(divide="ignore"):
             return Logits, _chosen(np.log(Logits), Label, soft_label, ignore_index, axis)
-    shifted = Logits - np.max(Logits, axis=axis, keepdims=True, initial=-np.inf) if Logits.size else Logits
-    softmax = np.exp(shifted)
+    differences = Logits - np.max(Logits, axis=axis, keepdims=True, initial=-np.inf) if Logits.size else Logits
+    softmax = np.exp(differences)
     total = summed(softmax, axis, True)
     softmax /= total
     if soft_label:
-        return softmax, _chosen(shifted - np.log(total), Label, True, ignore_index, axis)
-    loss = _chosen(shifted, Label, False, ignore_index, axis)
+        return softmax, _chosen(differences - np.log(total), Label, True, ignore_index, axis)
+    loss = _chosen(differences, Label, False, ignore_index, axis)
     return softmax, np.where(Label == ignore_index, loss, loss + np.log(total))
 
 
@@ -558,8 +558,8 @@ def _kl_share(X: Tensor, dLoss: Tensor, reduction: str) -> Tensor:
 
 def _kl_target_grad(X: Tensor, Target: Tensor, dLoss: Tensor, *, reduction: str) -> Tensor:
     positive = as_mask(Target > 0.0, X)
-    known = Target * positive + (1.0 - positive)
-    return _kl_share(X, dLoss, reduction) * positive * (log(known) + 1.0 - X)
+    safe_target = Target * positive + (1.0 - positive)
+    return _kl_share(X, dLoss, reduction) * positive * (log(safe_target) + 1.0 - X)
 
 
 @operator(
@@ -643,9 +643,9 @@ def _logits_x_grad(X: Tensor, Label: Tensor, dOut: Tensor, *, ignore_index: int,
 )
 def sigmoid_cross_entropy_with_logits(X: Array, Label: Array, *, ignore_index: int = -100, normalize: bool = False) -> Array:
     """``log(1 + exp(X)) - X Label``; zero where Label is ``ignore_index``, divided by the number of the others if ``normalize``."""
-    counted = Label != ignore_index
-    loss = np.where(counted, np.maximum(X, 0) - X * Label + np.log1p(np.exp(-np.abs(X))), X.dtype.type(0))
-    return as_array(loss / X.dtype.type(max(counted.sum(), 1e-5)) if normalize else loss)
+    is_counted = Label != ignore_index
+    loss = np.where(is_counted, np.maximum(X, 0) - X * Label + np.log1p(np.exp(-np.abs(X))), X.dtype.type(0))
+    return as_array(loss / X.dtype.type(max(is_counted.sum(), 1e-5)) if normalize else loss)
 
 
 # -- scores ----------------------------------------------------------------------------------------
@@ -655,8 +655,8 @@ def sigmoid_cross_entropy_with_logits(X: Array, Label: Array, *, ignore_index: i
 def _one_shape(**inputs: TensorType) -> TensorType:
     """The type that all inputs share; ShapeError naming two that differ."""
     same_dtypes(**inputs)
-    (first, like), *others = inputs.items()
-    for name, type_ in others:
+    (first, like), *rest = inputs.items()
+    for name, type_ in rest:
         if len(type_.shape) != len(like.shape) or not all(map(matched, type_.shape, like.shape)):
             raise ShapeError(f"{first} is {like} but {name} is {type_}: one shape is expected")
     return TensorType(tuple(map(max, *(t.shape for t in inputs.values()))), same_float(like).dtype)
@@ -755,8 +755,8 @@ def margin_rank_loss(X1: Array, X2: Array, Label: Array, *, margin: float = 0.0)
 
 def _cosine_type(X: TensorType, Y: TensorType) -> tuple[TensorType, TensorType, TensorType]:
     dtype = same_dtypes(X=same_float(X), Y=Y)
-    fits = len(X.shape) == len(Y.shape) >= 2 and all(map(matched, X.shape[1:], Y.shape[1:]))
-    if not fits or not (Y.shape[0] == 1 or matched(X.shape[0], Y.shape[0])):
+    is_fitting = len(X.shape) == len(Y.shape) >= 2 and all(map(matched, X.shape[1:], Y.shape[1:]))
+    if not is_fitting or not (Y.shape[0] == 1 or matched(X.shape[0], Y.shape[0])):
         raise ShapeError(f"X is {X} but Y is {Y}: rows of one shape are expected, as many in both or one in Y")
     row = TensorType((X.shape[0], 1), dtype)
     return row, row, TensorType((Y.shape[0], 1), dtype)

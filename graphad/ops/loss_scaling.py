@@ -49,10 +49,10 @@ def check_finite_and_unscale(X: Sequence[Array], Scale: Array) -> tuple[list[Arr
     """Each X times ``1 / Scale``, and whether an element of one of them is infinite or nan then: one boolean, ``[1]``."""
     inverse = 1 / Scale.reshape(())
     unscaled = [x * inverse.astype(x.dtype) for x in X]
-    found = np.zeros((1,), "bool")
+    is_infinite = np.zeros((1,), "bool")
     for x in unscaled:
-        found = found | np.logical_not(np.isfinite(x).all())
-    return unscaled, found
+        is_infinite = is_infinite | np.logical_not(np.isfinite(x).all())
+    return unscaled, is_infinite
 
 
 def _updated_types(
@@ -113,16 +113,16 @@ def update_loss_scaling(
     infinite; after ``decr_every_n_nan_or_inf`` with overflow by ``decr_ratio``, but it does not fall below 1. Either begins to count again.
     ``stop_update`` leaves the scale and both counts as they are.
     """
-    found = FoundInfinite.reshape(())
-    gradients = [np.where(found, x.dtype.type(0), x) for x in X]
+    is_infinite = FoundInfinite.reshape(())
+    gradients = [np.where(is_infinite, x.dtype.type(0), x) for x in X]
     if stop_update:
         return gradients, PrevLossScaling.copy(), InGoodSteps.copy(), InBadSteps.copy()
-    one = InGoodSteps.dtype.type(1)
-    good, bad = np.where(found, 0 * one, InGoodSteps + one), np.where(found, InBadSteps + one, 0 * one)
+    unit = InGoodSteps.dtype.type(1)
+    good, bad = np.where(is_infinite, 0 * unit, InGoodSteps + unit), np.where(is_infinite, InBadSteps + unit, 0 * unit)
     is_up, is_down = good == incr_every_n_steps, bad == decr_every_n_nan_or_inf
     number = PrevLossScaling.dtype.type
     with np.errstate(over="ignore"):
         larger = PrevLossScaling * number(incr_ratio)
     smaller = np.maximum(PrevLossScaling * number(decr_ratio), number(1))
     scale = np.where(is_up & np.isfinite(larger), larger, np.where(is_down, smaller, PrevLossScaling))
-    return gradients, scale, np.where(is_up, 0 * one, good), np.where(is_down, 0 * one, bad)
+    return gradients, scale, np.where(is_up, 0 * unit, good), np.where(is_down, 0 * unit, bad)

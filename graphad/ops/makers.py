@@ -24,8 +24,8 @@ def binary(
     shapes: str = "",
     **traits: Unpack[Declared],
 ) -> OpDef:
-    declared: Declared = {**ELEMENTWISE, "commutative": function in _SYMMETRIC, **traits}
-    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes, **declared)(
+    all_traits: Declared = {**ELEMENTWISE, "commutative": function in _SYMMETRIC, **traits}
+    return operator("X Y -> Out", name=name, infer=infer, grad=grad, shapes=shapes, **all_traits)(
         kernel_of(over_axis(function), module=__name__)
     )
 
@@ -37,6 +37,6 @@ def unary(
     infer: Callable[..., object] = same_float,
     **traits: Unpack[Declared],
 ) -> OpDef:
-    declared: Declared = {**FUNCTION, **traits}
+    all_traits: Declared = {**FUNCTION, **traits}
     kernel = kernel_of(function, "X", module=__name__)
-    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, **declared)(kernel)
+    return operator("X -> Out", name=name, infer=infer, grad={} if grad is None else {"X": grad}, **all_traits)(kernel)

@@ -87,11 +87,11 @@ class ProcessMesh:
 
     def groups(self, axes: Sequence[str]) -> list[list[int]]:
         """The ranks that differ along some axes alone: in each group by the number of their part."""
-        found: dict[tuple[int, ...], list[int]] = {}
+        ranks_by_place: dict[tuple[int, ...], list[int]] = {}
         for rank in range(self.size):
             place = self.coordinates(rank)
-            found.setdefault(tuple(place[name] for name in self.names if name not in axes), []).append(rank)
-        return [sorted(group, key=lambda rank: self.part(rank, axes)) for group in found.values()]
+            ranks_by_place.setdefault(tuple(place[name] for name in self.names if name not in axes), []).append(rank)
+        return [sorted(group, key=lambda rank: self.part(rank, axes)) for group in ranks_by_place.values()]
 
     def ring(self, axes: Sequence[str]) -> int:
         """The number of the ring whose groups differ along some axes alone: 0 for all of them, else a bit for each axis."""
@@ -127,11 +127,11 @@ def parse_spec(text: str, mesh: ProcessMesh) -> tuple[tuple[str, ...] | None, ..
     """
     words = text.replace(",", " ").split()
     dims = tuple(None if word == OPEN else () if word == UNCUT else tuple(word.split("+")) for word in words)
-    used = [axis for dim in dims for axis in dim or ()]
-    for axis in used:
+    axes = [axis for dim in dims for axis in dim or ()]
+    for axis in axes:
         if axis not in mesh.names:
             raise InvalidValue(f"spec {text!r}: the mesh {mesh} has no axis {axis!r}")
-    if len(set(used)) < len(used):
+    if len(set(axes)) < len(axes):
         raise InvalidValue(f"spec {text!r} cuts two dimensions along one axis of the mesh")
     if any(dim and list(dim) != sorted(dim, key=mesh.names.index) for dim in dims):
         raise InvalidValue(f"spec {text!r}: the axes of a dimension are written in the order of the mesh, {' '.join(mesh.names)}")
@@ -170,10 +170,10 @@ def cut(array: Array, spec: Spec, mesh: ProcessMesh, rank: int) -> Array:
 
 
 def _part(array: Array, dim: int, parts: int, number: int) -> Array:
-    own = local_extent(array.shape[dim], parts)
-    found = array[(slice(None),) * dim + (slice(number * own, (number + 1) * own),)]
-    missing = [(0, own - found.shape[dim] if i == dim else 0) for i in range(array.ndim)]
-    return np.pad(found, missing) if found.shape[dim] < own else found
+    count = local_extent(array.shape[dim], parts)
+    part = array[(slice(None),) * dim + (slice(number * count, (number + 1) * count),)]
+    margins = [(0, count - part.shape[dim] if i == dim else 0) for i in range(array.ndim)]
+    return np.pad(part, margins) if part.shape[dim] < count else part
 
 
 def joined(parts: Sequence[Array], shape: Sequence[int], spec: Spec, mesh: ProcessMesh) -> Array:
@@ -183,12 +183,12 @@ def joined(parts: Sequence[Array], shape: Sequence[int], spec: Spec, mesh: Proce
     >>> joined([cut(np.arange(5), (("x",),), mesh, rank) for rank in range(3)], [5], (("x",),), mesh).tolist()
     [0, 1, 2, 3, 4]
     """
-    own = parts[0].shape
-    padded = [extent * mesh.parts(axes) for extent, axes in zip(own, spec, strict=True)]
-    whole = np.empty(padded, parts[0].dtype)
+    part_shape = parts[0].shape
+    padded_shape = [extent * mesh.parts(axes) for extent, axes in zip(part_shape, spec, strict=True)]
+    whole = np.empty(padded_shape, parts[0].dtype)
     for rank, part in enumerate(parts):
         numbers = [mesh.part(rank, axes) for axes in spec]
-        whole[tuple(slice(n * e, (n + 1) * e) for n, e in zip(numbers, own, strict=True))] = part
+        whole[tuple(slice(n * e, (n + 1) * e) for n, e in zip(numbers, part_shape, strict=True))] = part
     return whole[tuple(slice(None if e == -1 else e) for e in shape)]
 
 
@@ -214,8 +214,8 @@ def merged(one: Spec, other: Spec, mesh: ProcessMesh) -> Spec:
     """
     if not one or not other or one == other:
         return other or one
-    taken = used_axes(one)
-    dims = ((*a, *(axis for axis in b if axis not in taken)) for a, b in zip(one, other, strict=True))
+    first_axes = used_axes(one)
+    dims = ((*a, *(axis for axis in b if axis not in first_axes)) for a, b in zip(one, other, strict=True))
     return tuple(tuple(sorted(axes, key=mesh.names.index)) for axes in dims)
 
 

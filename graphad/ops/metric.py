@@ -19,6 +19,6 @@ def _accuracy_type(Out: TensorType, Indices: TensorType, Label: TensorType) -> t
 @operator("Out Indices Label -> Accuracy Correct Total", infer=_accuracy_type, grad={})
 def accuracy(Out: Array, Indices: Array, Label: Array) -> tuple[Array, Array, Array]:
     """The part of the rows whose Label ``[N, 1]`` is among Indices ``[N, k]``, the number of these rows, and N."""
-    correct = int((Indices == Label.reshape(-1, 1)).any(axis=1).sum())
-    share = correct / len(Indices) if len(Indices) else 0.0
-    return np.asarray(share, Out.dtype), np.asarray(correct, np.int32), np.asarray(len(Indices), np.int32)
+    hits = int((Indices == Label.reshape(-1, 1)).any(axis=1).sum())
+    share = hits / len(Indices) if len(Indices) else 0.0
+    return np.asarray(share, Out.dtype), np.asarray(hits, np.int32), np.asarray(len(Indices), np.int32)

@@ -43,18 +43,18 @@ class Moments(NamedTuple):
 def moments(X: Tensor, dim: Sequence[int], epsilon: float) -> Moments:
     """The moments of X over the axes ``dim``; epsilon is added to the variance before its root is taken."""
     mean = reduce_mean(X, dim=list(dim), keep_dim=True)
-    centered = X - mean
-    if isinstance(centered, np.ndarray | Tracer):  # what is compiled computes what is interpreted
-        centered = recentered(typing.cast(Array, centered), tuple(dim))  # a tracer acts as the array that it stands for
-    variance = reduce_mean(centered * centered, dim=list(dim), keep_dim=True)
-    return Moments(centered, mean, variance, rsqrt(variance + epsilon))
+    deviations = X - mean
+    if isinstance(deviations, np.ndarray | Tracer):  # what is compiled computes what is interpreted
+        deviations = recentered(typing.cast(Array, deviations), tuple(dim))  # a tracer acts as the array that it stands for
+    variance = reduce_mean(deviations * deviations, dim=list(dim), keep_dim=True)
+    return Moments(deviations, mean, variance, rsqrt(variance + epsilon))
 
 
-def recentered(centered: Array, axes: tuple[int, ...]) -> Array:
+def recentered(deviations: Array, axes: tuple[int, ...]) -> Array:
     """What is less its mean already, less the mean that is left: that of float32 numbers around 10,000 is rounded by up to 5e-4."""
-    count = max(math.prod([centered.shape[axis] for axis in axes]), 1)
-    centered -= as_array(summed(centered, axes, True) / count, centered.dtype)
-    return centered
+    count = max(math.prod([deviations.shape[axis] for axis in axes]), 1)
+    deviations -= as_array(summed(deviations, axes, True) / count, deviations.dtype)
+    return deviations
 
 
 def through_moments(d: Tensor, m: Moments, dim: Sequence[int], d_mean: Tensor = None, d_variance: Tensor = None) -> Tensor:
@@ -87,8 +87,8 @@ def fast_through_moments(d: Array, hat: Array, inverse: Array, axes: tuple[int, 
 
 def total(*terms: Tensor) -> Tensor:
     """The sum of the terms that are there, None if none is."""
-    there = [t for t in terms if t is not None]
-    return sum(there[1:], there[0]) if there else None
+    addends = [t for t in terms if t is not None]
+    return sum(addends[1:], addends[0]) if addends else None
 
 
 def times(cotangent: Tensor, factor: object) -> Tensor:
@@ -98,8 +98,8 @@ def times(cotangent: Tensor, factor: object) -> Tensor:
 
 def affine(X: Tensor, Scale: Tensor, Bias: Tensor, axis: int) -> Tensor:
     """X scaled and shifted along an axis, where scale and shift are given."""
-    scaled = X if Scale is None else elementwise_mul(X, Scale, axis=axis)
-    return scaled if Bias is None else elementwise_add(scaled, Bias, axis=axis)
+    product = X if Scale is None else elementwise_mul(X, Scale, axis=axis)
+    return product if Bias is None else elementwise_add(product, Bias, axis=axis)
 
 
 def check_vectors(X: TensorType, extent: int, **vectors: TensorType | None) -> None:
@@ -250,8 +250,8 @@ def _variance_grad(
     if not norm.fixed:
         return fill_zeros_like(VarianceOut) if dVarianceOut is None else dVarianceOut * norm.momentum
     axis = norm.axis(X.ndim)
-    weighted = sum_like(dY * elementwise_sub(X, MeanOut, axis=axis), VarianceOut, axis=axis) * Scale
-    return total(_through_inverse(rsqrt(VarianceOut + norm.epsilon), total(weighted, dSavedVariance)), dVarianceOut)
+    product = sum_like(dY * elementwise_sub(X, MeanOut, axis=axis), VarianceOut, axis=axis) * Scale
+    return total(_through_inverse(rsqrt(VarianceOut + norm.epsilon), total(product, dSavedVariance)), dVarianceOut)
 
 
 # -- the operator --------------------------------------------------------------------------------
@@ -298,9 +298,9 @@ def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str]) -
     definition, norm = lookup("batch_norm_grad"), BatchNorm(**attrs)
     assert isinstance(definition, GradOpDef)
     # The rule computes the moments again from X; with those that were saved it needs fewer passes over X.
-    saved = inputs.get("SavedMean") and inputs.get("SavedVariance")
-    others = any(inputs.get(s + GRAD) for s in ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance"))
-    if norm.fixed or not saved or others or not set(slots) <= {"X" + GRAD, "Scale" + GRAD, "Bias" + GRAD}:
+    has_saved_moments = inputs.get("SavedMean") and inputs.get("SavedVariance")
+    has_more_cotangents = any(inputs.get(s + GRAD) for s in ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance"))
+    if norm.fixed or not has_saved_moments or has_more_cotangents or not set(slots) <= {"X" + GRAD, "Scale" + GRAD, "Bias" + GRAD}:
         return definition.meaning(inputs, attrs, slots)
     X, dY = inputs["X"][0], inputs["Y" + GRAD][0]
     dim, wide = norm.dim(X.ndim), tuple(-1 if i == norm.axis(X.ndim) else 1 for i in range(X.ndim))
@@ -365,8 +365,8 @@ def _lrn_grad(
         direct = dOut * pow_(MidOut, factor=-beta)
         share = direct * X / MidOut * -beta
         through = share if through is None else through + share
-    spread = window_sum(through, n=n, axis=channel_axis(data_format) % 4) * X * (2.0 * alpha)
-    return spread if direct is None else direct + spread
+    window_share = window_sum(through, n=n, axis=channel_axis(data_format) % 4) * X * (2.0 * alpha)
+    return window_share if direct is None else direct + window_share
 
 
 @operator("X -> Out MidOut", infer=_lrn_type, grad={"X": _lrn_grad}, rows="X")

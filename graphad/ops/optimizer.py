@@ -38,20 +38,20 @@ def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[F
     ``state`` says what it keeps (``Traits.state``): it is what makes it an optimizer that ``optimize-parameters`` knows. Where its last
     input, ``SkipUpdate``, is true, the outputs are the inputs.
     """
-    declared: Declared = {**traits, "state": traits.get("state", "")}
-    names, updated = inputs.replace("?", "").split(), outputs.replace("?", "").split()
+    all_traits: Declared = {**traits, "state": traits.get("state", "")}
+    names, new_names = inputs.replace("?", "").split(), outputs.replace("?", "").split()
     signature = f"{inputs} {SKIP}? -> " + " ".join(f"{o}Out" if o[-1] != "?" else f"{o[:-1]}Out?" for o in outputs.split())
 
-    slots = {state.output: state.slot for state in read(declared)["state"]}
-    old_slots = [slots.get(f"{name}Out", name) for name in updated]
+    slots = {state.output: state.slot for state in read(all_traits)["state"]}
+    old_slots = [slots.get(f"{name}Out", name) for name in new_names]
 
     def infer(*types: TensorType | None, **_: object) -> TensorType | tuple[TensorType, ...]:
-        *others, skip = types
+        *operand_types, skip = types
         if skip is not None:
             one_boolean(SKIP, skip)
-        types_by_slot = {name: type_ for name, type_ in zip(names, others, strict=True) if type_ is not None}
+        types_by_slot = {name: type_ for name, type_ in zip(names, operand_types, strict=True) if type_ is not None}
         _check_state(types_by_slot)
-        new = tuple(types_by_slot.get(name, types_by_slot["Param"]) for name in updated)
+        new = tuple(types_by_slot.get(name, types_by_slot["Param"]) for name in new_names)
         return new if len(new) > 1 else new[0]
 
     def add(formula: Callable[..., object]) -> OpDef:
@@ -63,7 +63,7 @@ def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[F
                 new = _skipped(arrays[-1], [old[slot] for slot in old_slots], new)
             return tuple(map(as_array, new)) if isinstance(new, tuple) else as_array(new)
 
-        return operator(signature, infer=infer, grad=None, **declared)(kernel)
+        return operator(signature, infer=infer, grad=None, **all_traits)(kernel)
 
     return add
 
@@ -247,8 +247,8 @@ def rmsprop(
     mean = np.zeros_like(Param) if MeanGrad is None else MeanGrad
     if centered:
         mean = _running_mean(mean, Grad, decay)
-    spread = square - np.square(mean) if centered else square
-    moment = momentum * Moment + number(LearningRate, Param) * Grad / np.sqrt(spread + epsilon)
+    variance = square - np.square(mean) if centered else square
+    moment = momentum * Moment + number(LearningRate, Param) * Grad / np.sqrt(variance + epsilon)
     return Param - moment, moment, square, mean
 
 
@@ -305,10 +305,10 @@ def adamw(
     As in Paddle's kernel for the CPU, ``lr_ratio`` scales the decay, not Adam's step.
     """
     rate = number(LearningRate, Param)
-    decayed = Param * (1 - rate * lr_ratio * coeff) if with_decay else Param
+    decayed_param = Param * (1 - rate * lr_ratio * coeff) if with_decay else Param
     options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "use_global_beta_pow": use_global_beta_pow}
-    updated: tuple[Array, ...] = adam.kernel(decayed, Grad, as_array(rate), Moment1, Moment2, Beta1Pow, Beta2Pow, **options)
-    return updated
+    results: tuple[Array, ...] = adam.kernel(decayed_param, Grad, as_array(rate), Moment1, Moment2, Beta1Pow, Beta2Pow, **options)
+    return results
 
 
 @update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?", state=MOMENTS)
@@ -368,11 +368,11 @@ def ftrl(
     The parameter is ``(l1 sign(z) - z) / (n^-lr_power / lr + 2 l2)`` where ``|z| > l1``, else 0. To l1 and l2 1e-10 is added.
     """
     rate, l1, l2 = number(LearningRate, Param), l1 + _TINY, l2 + _TINY
-    squared = SquaredAccumulator + np.square(Grad)
-    new, old = _power(squared, -lr_power), _power(SquaredAccumulator, -lr_power)
+    square_sum = SquaredAccumulator + np.square(Grad)
+    new, old = _power(square_sum, -lr_power), _power(SquaredAccumulator, -lr_power)
     linear = LinearAccumulator + Grad - (new - old) / rate * Param
     solution = (l1 * np.sign(linear) - linear) / (new / rate + 2 * l2)
-    return np.where(np.abs(linear) > l1, solution, Param.dtype.type(0)), squared, linear
+    return np.where(np.abs(linear) > l1, solution, Param.dtype.type(0)), square_sum, linear
 
 
 def _power(x: Array, exponent: float) -> Array:

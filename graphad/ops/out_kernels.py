@@ -32,12 +32,12 @@ def formula_of(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, obj
         dtypes: those of the inputs, in the order of the slots.
         attrs: the operator's; what its definition does not have, and ``axis``, are not read.
     """
-    required = [slot for slot in definition.inputs.values() if not slot.optional]
-    variadic = len(required) == 1 and required[0].variadic
-    if not definition.elementwise or not dtypes or (len(required) != len(dtypes) and not variadic):
+    required_slots = [slot for slot in definition.inputs.values() if not slot.optional]
+    variadic = len(required_slots) == 1 and required_slots[0].variadic
+    if not definition.elementwise or not dtypes or (len(required_slots) != len(dtypes) and not variadic):
         return None
-    own = {name: definition.attr(name, attrs) for name in definition.attrs if name in attrs and name != _AXIS}
-    return formula(definition.function, [np.dtype(item) for item in dtypes], own, variadic)
+    own_attrs = {name: definition.attr(name, attrs) for name in definition.attrs if name in attrs and name != _AXIS}
+    return formula(definition.function, [np.dtype(item) for item in dtypes], own_attrs, variadic)
 
 
 def writes_into(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
@@ -144,8 +144,8 @@ class _Lines:
                 self.names.append("o")
                 lines.append(text_of(self.object(call.function), args, "o"))
                 continue
-            same = call.out is not None and expression.reads[i] == self.every
-            out = self.names[call.out] if same and call.out is not None else None
+            is_reusable = call.out is not None and expression.reads[i] == self.every
+            out = self.names[call.out] if is_reusable and call.out is not None else None
             self.names.append(out or f"t{i}")
             lines.append(("" if out else f"t{i} = ") + text_of(self.object(call.function), args, out))
         return lines

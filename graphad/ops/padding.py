@@ -102,9 +102,9 @@ class _Kind:
 
     def unpadded(self, X: TensorType, Like: TensorType, Paddings: TensorType | None, *attrs: Any) -> TensorType:
         """The type of Like, of which X is the padded form."""
-        padded = self.padded(Like, Paddings, *attrs)
-        if len(padded.shape) != len(X.shape) or not all(map(matched, padded.shape, X.shape)):
-            raise ShapeError(f"X is {X}: it is not Like with paddings, which would be {padded}")
+        padded_type = self.padded(Like, Paddings, *attrs)
+        if len(padded_type.shape) != len(X.shape) or not all(map(matched, padded_type.shape, X.shape)):
+            raise ShapeError(f"X is {X}: it is not Like with paddings, which would be {padded_type}")
         return TensorType(Like.shape, X.dtype)
 
     def pad(self, X: Array, Paddings: Array | None, paddings: list[int], mode: str, data_format: str, value: float) -> Array:

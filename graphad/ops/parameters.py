@@ -31,10 +31,10 @@ def parameters_of(function: Callable[..., object]) -> tuple[Parameter, ...]:
     Raises:
         ValueError: it does not say what it takes, as some functions written in C.
     """
-    own = getattr(function, "__dict__", {})
-    if _DECLARED in own:
-        return tuple(own[_DECLARED])
-    if type(function) is not FunctionType or any(name in own for name in _OTHERS):
+    namespace = getattr(function, "__dict__", {})
+    if _DECLARED in namespace:
+        return tuple(namespace[_DECLARED])
+    if type(function) is not FunctionType or any(name in namespace for name in _OTHERS):
         return tuple(map(_converted, inspect.signature(function).parameters.values()))
     return _written(function)
 
@@ -51,8 +51,8 @@ def _written(function: FunctionType) -> tuple[Parameter, ...]:
     all_named = count + code.co_kwonlyargcount
     empty, keywords = inspect.Parameter.empty, function.__kwdefaults__ or {}
     defaults = function.__defaults__ or ()
-    filled = (*(REQUIRED,) * (count - len(defaults)), *defaults)
-    parameters = [Parameter(name, default, notes.get(name, empty)) for name, default in zip(names, filled, strict=False)]
+    padded_defaults = (*(REQUIRED,) * (count - len(defaults)), *defaults)
+    parameters = [Parameter(name, default, notes.get(name, empty)) for name, default in zip(names, padded_defaults, strict=False)]
     if code.co_flags & inspect.CO_VARARGS:
         parameters.append(Parameter(names[all_named], variable=True))
     keyword_only = names[count:all_named]

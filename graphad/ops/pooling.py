@@ -177,8 +177,8 @@ def largest(X: Array, window_axes: Axes) -> Array:
     """The largest element of every window, axis by axis."""
     x = _lowest(X, window_axes)
     out = np.empty((*x.shape[:2], *(a.count for a in window_axes)), x.dtype)
-    for some in _in_cache(x.shape, x.itemsize):
-        np.copyto(out[some], reduce(_largest_along, enumerate(window_axes, 2), x[some]))
+    for part in _in_cache(x.shape, x.itemsize):
+        np.copyto(out[part], reduce(_largest_along, enumerate(window_axes, 2), x[part]))
     return out
 
 
@@ -196,26 +196,26 @@ def scattered(X: Array, peaks: Array, pooled: Array, window_axes: Axes) -> Array
     x = _lowest(X, window_axes)
     apart, covering = (all(a.stride >= a.kernel for a in window_axes), all(a.padded == a.count * a.kernel for a in window_axes))
     image = np.empty(x.shape, pooled.dtype) if apart and covering else np.zeros(x.shape, pooled.dtype)
-    for some in _in_cache(x.shape, x.itemsize):
-        _scatter(x[some], peaks[some], pooled[some], window_axes, apart, image[some])
+    for part in _in_cache(x.shape, x.itemsize):
+        _scatter(x[part], peaks[part], pooled[part], window_axes, apart, image[part])
     return np.asarray(image[inside(window_axes)])
 
 
 def _scatter(x: Array, peaks: Array, pooled: Array, window_axes: Axes, apart: bool, image: Array) -> None:
     todo: Array | None = None  # the windows whose largest element was at none of the places before
-    for where in _places(window_axes):
-        hit, place = x[last(where)] == peaks, image[last(where)]
-        hit = hit if todo is None else hit & todo
-        np.multiply(pooled, hit, out=place) if apart else np.add(place, pooled * hit, out=place)
-        todo = np.logical_not(hit) if todo is None else todo ^ hit
+    for place in _places(window_axes):
+        mask, target = x[last(place)] == peaks, image[last(place)]
+        mask = mask if todo is None else mask & todo
+        np.multiply(pooled, mask, out=target) if apart else np.add(target, pooled * mask, out=target)
+        todo = np.logical_not(mask) if todo is None else todo ^ mask
 
 
 def gathered(X: Array, image: Array, window_axes: Axes) -> Array:
     """From every window, the image at the first place where X is the largest."""
     x, values, peaks = _lowest(X, window_axes), padded(image, window_axes), largest(X, window_axes)
     out = np.zeros(peaks.shape, image.dtype)
-    for where in reversed(list(_places(window_axes))):
-        out = np.where(x[last(where)] == peaks, values[last(where)], out)
+    for place in reversed(list(_places(window_axes))):
+        out = np.where(x[last(place)] == peaks, values[last(place)], out)
     return out
 
 
@@ -223,11 +223,11 @@ def numbered(X: Array, peaks: Array, window_axes: Axes) -> Array:
     """Where the first largest element of every window is, as its number in its channel; the windows are of one extent."""
     x, out, todo = _lowest(X, window_axes), np.zeros(peaks.shape, np.intp), np.ones(peaks.shape, bool)
     for place in np.ndindex(*(axis.kernel for axis in window_axes)):
-        hit = (x[element(window_axes, place)] == peaks) & todo
+        mask = (x[element(window_axes, place)] == peaks) & todo
         at = np.ix_(*(np.arange(axis.count) * axis.stride + k - axis.before for axis, k in zip(window_axes, place, strict=True)))
         number = sum(along * prod(X.shape[axis + 1 :]) for axis, along in enumerate(at, 2))
-        np.copyto(out, number, where=hit)
-        todo ^= hit
+        np.copyto(out, number, where=mask)
+        todo ^= mask
     return out
 
 
@@ -436,10 +436,10 @@ def _scatter_max(spec: Spec) -> Callable[..., Array]:
     def kernel(X: Array, Pooled: Array, **attrs: Any) -> Array:
         """Zeros but, in every window, Pooled at the first place where X is the largest."""
         pooling = spec(**attrs)
-        x, pooled = to_front(X, pooling.data_format), to_front(Pooled, pooling.data_format)
+        x, values = to_front(X, pooling.data_format), to_front(Pooled, pooling.data_format)
         window_axes = pooling.axes(x.shape)
         image = (
-            scattered(x, largest(x, window_axes), pooled, window_axes) if window_axes else put(pooled, first_largest(x, pooling), x.shape)
+            scattered(x, largest(x, window_axes), values, window_axes) if window_axes else put(values, first_largest(x, pooling), x.shape)
         )
         return from_front(image, pooling.data_format)
 
@@ -467,11 +467,11 @@ def _flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
 
 def _rows(name: str, spec: Spec, rank: int) -> OpDef:
     """The pooling and its three helpers."""
-    pooled = _pooled_type(spec, rank)
+    pooled_type = _pooled_type(spec, rank)
     definition = operator(
         "X -> Out",
         name=name,
-        infer=pooled,
+        infer=pooled_type,
         grad={"X": _pool_rule(name, spec)},
         speculatable="extents",
         rows="X",
@@ -480,11 +480,13 @@ def _rows(name: str, spec: Spec, rank: int) -> OpDef:
         flops=_flops,
     )(_pool(spec))
     back = {"X": applied(name, "dOut", spec)}
-    operator("X Like -> Out", name=f"{name}_spread", infer=_spread_type(spec, pooled), grad=back, linear="X")(_spread(spec))
+    operator("X Like -> Out", name=f"{name}_spread", infer=_spread_type(spec, pooled_type), grad=back, linear="X")(_spread(spec))
     of_image = {"Image": applied(f"{name}_scatter_max", "X dOut", spec)}
-    operator("X Image -> Out", name=f"{name}_gather_max", infer=_gathered_type(pooled), grad=of_image, linear="Image")(_gather_max(spec))
+    operator("X Image -> Out", name=f"{name}_gather_max", infer=_gathered_type(pooled_type), grad=of_image, linear="Image")(
+        _gather_max(spec)
+    )
     of_pooled = {"Pooled": applied(f"{name}_gather_max", "X dOut", spec)}
-    operator("X Pooled -> Out", name=f"{name}_scatter_max", infer=_scattered_type(pooled), grad=of_pooled, linear="Pooled")(
+    operator("X Pooled -> Out", name=f"{name}_scatter_max", infer=_scattered_type(pooled_type), grad=of_pooled, linear="Pooled")(
         _scatter_max(spec)
     )
     _fast_grad(name, spec)

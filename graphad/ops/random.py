@@ -191,6 +191,6 @@ def dropout(
     scale = X.dtype.type(_kept_scale(dropout_prob, is_test, dropout_implementation))
     if is_test:
         return np.asarray(X * scale), np.ones(X.shape, np.uint8)
-    fixed = int(Seed.reshape(-1)[0]) if Seed is not None else seed if fix_seed else 0
-    mask = np.asarray(generator(fixed, rng).random(X.shape, np.float32) >= dropout_prob)
+    seed_value = int(Seed.reshape(-1)[0]) if Seed is not None else seed if fix_seed else 0
+    mask = np.asarray(generator(seed_value, rng).random(X.shape, np.float32) >= dropout_prob)
     return np.asarray(X * (mask * scale)), mask.astype(np.uint8)

@@ -163,10 +163,10 @@ def _extremum(larger: np.ufunc, X: Array, axis: tuple[int, ...], keepdims: bool)
     """The extremum over axes; over a short last one place by place, as a loop for each row takes twenty times as long."""
     if axis != (X.ndim - 1,) or not 2 <= X.shape[-1] <= SHORT or X.ndim < 2:
         return as_array(larger.reduce(X, axis=axis, keepdims=keepdims))
-    found: Array = X[..., 0]
+    extremum: Array = X[..., 0]
     for i in range(1, X.shape[-1]):
-        found = larger(found, X[..., i])
-    return found[..., None] if keepdims else found
+        extremum = larger(extremum, X[..., i])
+    return extremum[..., None] if keepdims else extremum
 
 
 reduce_max = _define(

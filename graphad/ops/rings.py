@@ -42,21 +42,21 @@ def travels(type: str, size: float, ranks: int) -> Traveled:
     >>> travels("c_allreduce_sum", 4000, 4)
     Traveled(messages=6, bytes=6000.0)
     """
-    others = ranks - 1
+    hops = ranks - 1
     if type.startswith("c_allreduce"):
-        return Traveled(2 * others, 2 * size * others / ranks)
+        return Traveled(2 * hops, 2 * size * hops / ranks)
     if type == "c_reduce_sum":  # an all-reduce here
-        return Traveled(2 * others, 2 * size * others / ranks)
+        return Traveled(2 * hops, 2 * size * hops / ranks)
     if type in ("c_reducescatter", "c_alltoall", "alltoall", "c_recut"):
-        return Traveled(others, size * others / ranks)
+        return Traveled(hops, size * hops / ranks)
     if type in ("c_allgather", "c_concat", "c_unshard"):
-        return Traveled(others, float(size * others))
+        return Traveled(hops, float(size * hops))
     if type == "c_broadcast":  # in parts, one after the other
-        return Traveled(others, float(size)) if others else Traveled(0, 0.0)
+        return Traveled(hops, float(size)) if hops else Traveled(0, 0.0)
     if type == "send_v2":
         return Traveled(1, float(size))
     if type in ("recv_v2", "barrier", "c_identity", "c_split", "c_shard", "c_clear_padding"):
-        return Traveled(2 * others if type == "barrier" else 0, 0.0)
+        return Traveled(2 * hops if type == "barrier" else 0, 0.0)
     raise InvalidValue(f"{type!r} is no collective")
 
 

@@ -29,8 +29,8 @@ from graphad.types import Array, Tensor, TensorType
 def _lstm_type(X: TensorType, C_prev: TensorType, *, forget_bias: float = 0.0) -> tuple[TensorType, TensorType]:
     same_dtypes(X=same_float(X), C_prev=C_prev)
     width = C_prev.shape[-1] if C_prev.shape else -1
-    fits = len(X.shape) == 2 and len(C_prev.shape) == 2 and matched(X.shape[0], C_prev.shape[0])
-    if not fits or not matched(X.shape[1], -1 if width == -1 else 4 * width):
+    is_fitting = len(X.shape) == 2 and len(C_prev.shape) == 2 and matched(X.shape[0], C_prev.shape[0])
+    if not is_fitting or not matched(X.shape[1], -1 if width == -1 else 4 * width):
         raise ShapeError(f"X is {X} but C_prev is {C_prev}: [N, 4 D] and [N, D] are expected")
     return C_prev, C_prev
 

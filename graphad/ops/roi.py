@@ -81,22 +81,22 @@ class Aligning:
     def _along(self, low: Array, high: Array, count: int, extent: int) -> Array:
         """``[boxes, count, extent]``: the mean of the samples in each window, each interpolated between two elements."""
         side = high - low if self.aligned else np.maximum(high - low, 1.0)
-        wanted = np.full(len(low), self.sampling_ratio) if self.sampling_ratio > 0 else np.ceil(side / count)
-        most = max(int(wanted.max(initial=1)), 1)
+        sample_counts = np.full(len(low), self.sampling_ratio) if self.sampling_ratio > 0 else np.ceil(side / count)
+        most = max(int(sample_counts.max(initial=1)), 1)
         sample, window = np.arange(most), np.arange(count)
-        steps = np.maximum(wanted, 1)[:, None, None]
+        steps = np.maximum(sample_counts, 1)[:, None, None]
         at = low[:, None, None] + (window[:, None] + (sample + 0.5) / steps) * (side / count)[:, None, None]
-        counts = (sample < wanted[:, None, None]) & (at >= -1.0) & (at <= extent)
+        counts = (sample < sample_counts[:, None, None]) & (at >= -1.0) & (at <= extent)
         near = 1.0 - np.abs(np.clip(at, 0.0, extent - 1)[..., None] - np.arange(extent))
         weights = np.maximum(near, 0.0) * (counts / steps)[..., None]
         return np.asarray(weights.sum(axis=2), low.dtype)
 
 
 def _aligned_type(X: TensorType, ROIs: TensorType, RoisNum: TensorType | None = None, **attrs: Any) -> TensorType:
-    how, dtype = Aligning(**attrs), same_dtypes(X=same_float(X), ROIs=ROIs)
+    aligning, dtype = Aligning(**attrs), same_dtypes(X=same_float(X), ROIs=ROIs)
     _check_boxes(X, ROIs, RoisNum)
-    _check_bins(how.pooled_height, how.pooled_width)
-    return TensorType((ROIs.shape[0], X.shape[1], how.pooled_height, how.pooled_width), dtype)
+    _check_bins(aligning.pooled_height, aligning.pooled_width)
+    return TensorType((ROIs.shape[0], X.shape[1], aligning.pooled_height, aligning.pooled_width), dtype)
 
 
 def _aligned_flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
@@ -122,12 +122,12 @@ def roi_align(X: Array, ROIs: Array, RoisNum: Array | None = None, **attrs: Any)
 
     ``spatial_scale`` takes the boxes to elements of X; ``aligned`` moves them by half an element, so that elements lie at their centers.
     """
-    how, image = Aligning(**attrs), X.shape[2:]
-    down, across = how.matrices(ROIs, image)
-    rows, shape = X.transpose(0, 2, 1, 3), (X.shape[1], how.pooled_height, how.pooled_width)
+    aligning, image = Aligning(**attrs), X.shape[2:]
+    down, across = aligning.matrices(ROIs, image)
+    rows, shape = X.transpose(0, 2, 1, 3), (X.shape[1], aligning.pooled_height, aligning.pooled_width)
     out = np.empty((len(ROIs), *shape), X.dtype)
-    for i, which in enumerate(_images_of(ROIs, RoisNum, len(X))):
-        lines = down[i] @ rows[which].reshape(image[0], -1)
+    for i, number in enumerate(_images_of(ROIs, RoisNum, len(X))):
+        lines = down[i] @ rows[number].reshape(image[0], -1)
         out[i] = (lines.reshape(-1, image[1]) @ across[i].T).reshape(shape[1], shape[0], shape[2]).swapaxes(0, 1)
     return out
 
@@ -150,12 +150,12 @@ def _aligned_spread_type(X: TensorType, Like: TensorType, ROIs: TensorType, Rois
 @attributes(Aligning)
 def roi_align_spread(X: Array, Like: Array, ROIs: Array, RoisNum: Array | None = None, **attrs: Any) -> Array:
     """The transpose of ``roi_align``: what windows give back to the images. Only Like's shape is read."""
-    how, (n, channels, height, width) = Aligning(**attrs), Like.shape
-    down, across = how.matrices(ROIs, (height, width))
+    aligning, (n, channels, height, width) = Aligning(**attrs), Like.shape
+    down, across = aligning.matrices(ROIs, (height, width))
     total = np.zeros((n, height, channels * width), X.dtype)
-    for i, which in enumerate(_images_of(ROIs, RoisNum, n)):
-        lines = X[i].swapaxes(0, 1).reshape(-1, how.pooled_width) @ across[i]
-        total[which] += down[i].T @ lines.reshape(how.pooled_height, channels * width)
+    for i, number in enumerate(_images_of(ROIs, RoisNum, n)):
+        lines = X[i].swapaxes(0, 1).reshape(-1, aligning.pooled_width) @ across[i]
+        total[number] += down[i].T @ lines.reshape(aligning.pooled_height, channels * width)
     return np.ascontiguousarray(total.reshape(n, height, channels, width).transpose(0, 2, 1, 3))
 
 
@@ -187,10 +187,10 @@ def _parts(low: int, size: int, count: int, extent: int, dtype: np.dtype[np.gene
 
 
 def _roi_pooled_type(X: TensorType, ROIs: TensorType, RoisNum: TensorType | None = None, **attrs: Any) -> tuple[TensorType, TensorType]:
-    how, dtype = RoiPooling(**attrs), same_dtypes(X=same_float(X), ROIs=ROIs)
+    pooling, dtype = RoiPooling(**attrs), same_dtypes(X=same_float(X), ROIs=ROIs)
     _check_boxes(X, ROIs, RoisNum)
-    _check_bins(how.pooled_height, how.pooled_width)
-    shape = (ROIs.shape[0], X.shape[1], how.pooled_height, how.pooled_width)
+    _check_bins(pooling.pooled_height, pooling.pooled_width)
+    shape = (ROIs.shape[0], X.shape[1], pooling.pooled_height, pooling.pooled_width)
     return TensorType(shape, dtype), TensorType(shape, "int64")
 
 
@@ -208,11 +208,11 @@ def roi_pool(X: Array, ROIs: Array, RoisNum: Array | None = None, **attrs: Any) 
     ``spatial_scale`` takes the boxes to elements of X, where they are rounded; their last row and column are in them. Argmax is the number
     of the element in its channel, the first of the largest. A window without elements is 0, and its Argmax -1.
     """
-    how, (n, channels, height, width) = RoiPooling(**attrs), X.shape
-    out = np.zeros((len(ROIs), channels, how.pooled_height, how.pooled_width), X.dtype)
+    pooling, (n, channels, height, width) = RoiPooling(**attrs), X.shape
+    out = np.zeros((len(ROIs), channels, pooling.pooled_height, pooling.pooled_width), X.dtype)
     index = np.full(out.shape, -1, "int64")
     images = _images_of(ROIs, RoisNum, n)
-    for i, (down, across) in enumerate(how.windows(ROIs, (height, width))):
+    for i, (down, across) in enumerate(pooling.windows(ROIs, (height, width))):
         for p, rows in enumerate(down):
             for q, columns in enumerate(across):
                 part = X[images[i], :, rows, columns]
@@ -227,8 +227,8 @@ def roi_pool(X: Array, ROIs: Array, RoisNum: Array | None = None, **attrs: Any) 
 def _check_argmax(name: str, pooled: TensorType, Argmax: TensorType, X: TensorType, RoisNum: TensorType | None) -> None:
     check_index("Argmax", Argmax)
     _check_boxes(X, TensorType((Argmax.shape[0] if Argmax.shape else -1, 4), X.dtype), RoisNum)
-    fits = len(pooled.shape) == len(Argmax.shape) == 4 and all(map(matched, pooled.shape, Argmax.shape))
-    if not fits or not matched(Argmax.shape[1], X.shape[1]):
+    is_fitting = len(pooled.shape) == len(Argmax.shape) == 4 and all(map(matched, pooled.shape, Argmax.shape))
+    if not is_fitting or not matched(Argmax.shape[1], X.shape[1]):
         raise ShapeError(f"{name} is {pooled} and Argmax is {Argmax}: windows [R, C, height, width] of images {X} are expected")
 
 
@@ -261,8 +261,8 @@ def _elements(Argmax: Array, images: Array, image: Shape) -> tuple[Array, Array]
 )
 def roi_pool_gather_max(X: Array, Argmax: Array, RoisNum: Array | None = None) -> Array:
     """The elements of X that ``roi_pool`` found to be the largest of other images; 0 where Argmax is -1."""
-    where, has = _elements(Argmax, _images_of(Argmax, RoisNum, len(X)), X.shape[1:])
-    return np.where(has, X.reshape(-1)[where], X.dtype.type(0)) if X.size else np.zeros(Argmax.shape, X.dtype)
+    places, has = _elements(Argmax, _images_of(Argmax, RoisNum, len(X)), X.shape[1:])
+    return np.where(has, X.reshape(-1)[places], X.dtype.type(0)) if X.size else np.zeros(Argmax.shape, X.dtype)
 
 
 @operator(
@@ -273,9 +273,9 @@ def roi_pool_gather_max(X: Array, Argmax: Array, RoisNum: Array | None = None) -
 )
 def roi_pool_scatter_max(X: Array, Argmax: Array, Like: Array, RoisNum: Array | None = None) -> Array:
     """The transpose of ``roi_pool_gather_max``: windows put back where their largest elements were. Only Like's shape is read."""
-    where, has = _elements(Argmax, _images_of(Argmax, RoisNum, len(Like)), Like.shape[1:])
+    places, has = _elements(Argmax, _images_of(Argmax, RoisNum, len(Like)), Like.shape[1:])
     total = np.zeros(math.prod(Like.shape), X.dtype)
-    np.add.at(total, where[has], X[has])
+    np.add.at(total, places[has], X[has])
     return total.reshape(Like.shape)
 
 
@@ -308,9 +308,9 @@ FEATURES = Weights("Filter", lambda attrs, rank, out: (0, 1))
 
 
 def _deformed_type(Input: TensorType, Offset: TensorType, Mask: TensorType | None, Filter: TensorType, **attrs: Any) -> TensorType:
-    how, parts = Deforming(**attrs), Deforming(**attrs).deformable_groups
+    deforming, parts = Deforming(**attrs), Deforming(**attrs).deformable_groups
     dtype = same_dtypes(Input=same_float(Input), Offset=Offset, Mask=Mask, Filter=Filter)
-    plain = PLAIN_TYPE(Input, Filter, **how.plain())
+    plain = PLAIN_TYPE(Input, Filter, **deforming.plain())
     if -1 in Input.shape[1:] or -1 in Filter.shape:
         raise ShapeError(f"Input is {Input} and Filter is {Filter}: only the number of images may be unknown")
     if parts < 1 or Input.shape[1] % parts:
@@ -342,9 +342,9 @@ def window_places(
     )  # [elements, windows] along each axis
     shape = (*kernel, down.count, across.count)
     pairs = [np.broadcast_to(y[:, None, :, None], shape), np.broadcast_to(x[None, :, None, :], shape)]
-    one = np.stack(pairs, axis=2).reshape(1, 1, -1, down.count, across.count).astype(Like.dtype)
-    parts = (len(Like), Like.shape[1] // one.shape[2], *one.shape[2:])
-    return np.broadcast_to(one, parts).reshape(Like.shape)
+    image_places = np.stack(pairs, axis=2).reshape(1, 1, -1, down.count, across.count).astype(Like.dtype)
+    parts = (len(Like), Like.shape[1] // image_places.shape[2], *image_places.shape[2:])
+    return np.broadcast_to(image_places, parts).reshape(Like.shape)
 
 
 class Deformed(NamedTuple):
@@ -378,13 +378,13 @@ class Deformed(NamedTuple):
 
 def _around(conv: Deformed) -> list[Neighbor]:
     """The neighbors of every place ``[N * parts, 1, elements * windows]``; a part of the channels is moved alike."""
-    image, kernel, how = conv.Input.shape[2:], conv.Filter.shape[2:], conv.how
+    image, kernel, options = conv.Input.shape[2:], conv.Filter.shape[2:], conv.how
     places = window_places(
-        conv.Offset, image=list(image), kernel=list(kernel), strides=how.strides, paddings=how.paddings, dilations=how.dilations
+        conv.Offset, image=list(image), kernel=list(kernel), strides=options.strides, paddings=options.paddings, dilations=options.dilations
     )
     pairs = reshape(conv.Offset + places, shape=[-1, conv.elements, 2, conv.windows])
     along = (slice_(pairs, axes=[2], starts=[i], ends=[i + 1]) for i in range(2))
-    points = [(reshape(each, shape=[-1, 1, conv.elements * conv.windows]), 1.0) for each in along]
+    points = [(reshape(coordinate, shape=[-1, 1, conv.elements * conv.windows]), 1.0) for coordinate in along]
     return list(neighbors(points, image, "bilinear", "zeros", True))
 
 
@@ -401,8 +401,8 @@ def _features(conv: Deformed) -> Tensor:
 def _sampled(conv: Deformed) -> Tensor:
     """The columns ``[N * parts, channels, elements * windows]`` before the mask."""
     image, total = _by_parts(conv), None
-    for each in _around(conv):
-        part = picked(image, each.index) * each.weight
+    for neighbor in _around(conv):
+        part = picked(image, neighbor.index) * neighbor.weight
         total = part if total is None else total + part
     return total
 
@@ -440,7 +440,7 @@ def _input_grad(conv: Deformed, dOutput: Tensor) -> Tensor:
 def _offset_grad(conv: Deformed, dOutput: Tensor) -> Tensor:
     columns = _masked(conv, _column_cotangents(conv, dOutput))
     along = moved(_by_parts(conv), columns, _around(conv))
-    pairs = concat([reshape(each, shape=[-1, conv.elements, 1, conv.windows]) for each in along], axis=2)
+    pairs = concat([reshape(cotangent, shape=[-1, conv.elements, 1, conv.windows]) for cotangent in along], axis=2)
     return reshape_like(pairs, conv.Offset)
 
 

@@ -126,6 +126,6 @@ def logcumsumexp(X: Array, *, axis: int = -1, flatten: bool = False, exclusive: 
     x = X.reshape(-1) if flatten or not X.ndim else np.moveaxis(X, axis, 0)
     step = -1 if reverse else 1
     # ``logaddexp`` keeps the largest exponent out of the sum, so that exp does not overflow.
-    running = np.logaddexp.accumulate(x[::step], axis=0, dtype="float64").astype(X.dtype, copy=False)
-    out: Array = np.moveaxis(running[::step], 0, axis if x.ndim > 1 else 0)
+    sums = np.logaddexp.accumulate(x[::step], axis=0, dtype="float64").astype(X.dtype, copy=False)
+    out: Array = np.moveaxis(sums[::step], 0, axis if x.ndim > 1 else 0)
     return np.ascontiguousarray(out) if flatten or X.ndim else out.reshape(())

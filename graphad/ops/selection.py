@@ -84,10 +84,10 @@ def _chosen(X: list[TensorType], Mask: TensorType) -> TensorType:
 )
 def select_input(X: list[Tensor], Mask: Array) -> Any:
     """``X[Mask]``; the others need not have a value."""
-    which = _which(Mask, len(X))
-    if X[which] is None:
-        raise InvalidValue(f"Mask chooses X[{which}], which has no value: no block that writes it has run")
-    return X[which]
+    number = _which(Mask, len(X))
+    if X[number] is None:
+        raise InvalidValue(f"Mask chooses X[{number}], which has no value: no block that writes it has run")
+    return X[number]
 
 
 def _like(X: TensorType, Mask: TensorType, Like: list[TensorType] | None = None) -> list[TensorType]:
@@ -113,8 +113,8 @@ def select_output(X: Tensor, Mask: Array, Like: list[Tensor] | None = None) -> l
     """X at ``Out[Mask]``, zeros in the shape of Like everywhere else (nothing where Like has no value)."""
     if not Like:
         raise InvalidValue("Like is empty: it has as many tensors as Out")
-    which = _which(Mask, len(Like))
-    return [X if i == which else None if like is None else zeros_like(like) for i, like in enumerate(Like)]
+    number = _which(Mask, len(Like))
+    return [X if i == number else None if like is None else zeros_like(like) for i, like in enumerate(Like)]
 
 
 # -- rows ----------------------------------------------------------------------------------------
@@ -181,12 +181,12 @@ def merge_lod_tensor(
     branch = InFalse if InTrue is None else InTrue
     if branch is None:
         raise InvalidValue("neither InTrue nor InFalse has a value: no branch has run")
-    merged = np.empty((len(rows), *branch.shape[1:]), branch.dtype)
-    for side, where in ((InTrue, rows), (InFalse, ~rows)):
+    out = np.empty((len(rows), *branch.shape[1:]), branch.dtype)
+    for side, side_rows in ((InTrue, rows), (InFalse, ~rows)):
         if side is not None:
-            if len(side) != where.sum():
-                raise InvalidValue(f"{int(where.sum())} rows are to come from a branch that has {len(side)}")
-            merged[where] = side
-        elif where.any():
-            raise InvalidValue(f"{int(where.sum())} rows are to come from a branch that did not run")
-    return merged
+            if len(side) != side_rows.sum():
+                raise InvalidValue(f"{int(side_rows.sum())} rows are to come from a branch that has {len(side)}")
+            out[side_rows] = side
+        elif side_rows.any():
+            raise InvalidValue(f"{int(side_rows.sum())} rows are to come from a branch that did not run")
+    return out

@@ -60,14 +60,14 @@ def _alone(new_shape: NewShape) -> Callable[..., TensorType]:
 
 def _reshaping(new_shape: NewShape, **traits: Unpack[Declared]) -> Callable[[Callable[..., tuple[Array, Array]]], OpDef]:
     """An operator X -> Out XShape; the kernel is the function's."""
-    declared: Declared = {**traits, "in_order": True}
-    return operator("X -> Out XShape?", infer=_with_old_shape(new_shape), grad={"X": _back}, shapes="X XShape", **declared)
+    all_traits: Declared = {**traits, "in_order": True}
+    return operator("X -> Out XShape?", infer=_with_old_shape(new_shape), grad={"X": _back}, shapes="X XShape", **all_traits)
 
 
 def _reshaping_alone(new_shape: NewShape, **traits: Unpack[Declared]) -> Callable[[Callable[..., Array]], OpDef]:
     """The same without XShape."""
-    declared: Declared = {**traits, "in_order": True}
-    return operator("X -> Out", infer=_alone(new_shape), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X", **declared)
+    all_traits: Declared = {**traits, "in_order": True}
+    return operator("X -> Out", infer=_alone(new_shape), grad={"X": lambda X, dOut: reshape_like(dOut, X)}, shapes="X", **all_traits)
 
 
 def _old_shape(X: Array) -> Array:
@@ -82,13 +82,13 @@ def _reshaped(old: Shape, *, shape: list[int]) -> Shape:
     if shape.count(-1) > 1 or any(e < -1 for e in shape) or any(e == 0 and i >= len(old) for i, e in enumerate(shape)):
         raise ShapeError(f"X has the shape {list(old)}: shape={shape} must have at most one -1, and 0 only where X has an axis")
     # Copied extents are on both sides, so they cancel, even where they are unknown.
-    copied = {i for i, e in enumerate(shape) if e == 0}
-    count = element_count(e for i, e in enumerate(old) if i not in copied)
+    copied_axes = {i for i, e in enumerate(shape) if e == 0}
+    count = element_count(e for i, e in enumerate(old) if i not in copied_axes)
     target_count = element_count(e for e in shape if e > 0)
-    fits = count == -1 or (count % target_count == 0 if -1 in shape else count == target_count)
-    if not fits:
+    is_fitting = count == -1 or (count % target_count == 0 if -1 in shape else count == target_count)
+    if not is_fitting:
         raise ShapeError(f"X has the shape {list(old)}: its elements do not fill shape={shape}")
-    rest = _rest(old, copied, target_count) if count == -1 else count // target_count
+    rest = _rest(old, copied_axes, target_count) if count == -1 else count // target_count
     return tuple(old[i] if e == 0 else joined_extent(rest, e) if e == -1 else e for i, e in enumerate(shape))  # type: ignore[misc]
 
 
@@ -452,8 +452,8 @@ def _untiled(
     *,
     repeat_times: list[int] | None = None,
 ) -> TensorType:
-    tiled = _tiled(Like.shape, repeat_times, RepeatTimes, repeat_times_tensor)
-    if len(tiled) != len(X.shape) or not all(map(matched, tiled, X.shape)):
+    tiled_shape = _tiled(Like.shape, repeat_times, RepeatTimes, repeat_times_tensor)
+    if len(tiled_shape) != len(X.shape) or not all(map(matched, tiled_shape, X.shape)):
         raise ShapeError(f"X is {X}: it is not {repeat_times} times Like, which is {Like}")
     return TensorType(Like.shape, X.dtype)
 
@@ -473,11 +473,11 @@ def untile(
 ) -> Array:
     """The sum of the tiles X is made of: the transpose of ``tile``. Only Like's shape is read."""
     repeats, extents = _tiling(Like.shape, _times(numbers(repeat_times, RepeatTimes, repeat_times_tensor)))
-    tiled = tuple(r * e for r, e in zip(repeats, extents, strict=True))
-    if tiled != X.shape:
-        raise InvalidValue(f"X has the shape {list(X.shape)}, but {list(repeats)} times Like has {list(tiled)}")
-    split = X.reshape([e for pair in zip(repeats, extents, strict=True) for e in pair])
-    return as_array(summed(split, tuple(range(0, split.ndim, 2))), X.dtype).reshape(Like.shape)
+    tiled_shape = tuple(r * e for r, e in zip(repeats, extents, strict=True))
+    if tiled_shape != X.shape:
+        raise InvalidValue(f"X has the shape {list(X.shape)}, but {list(repeats)} times Like has {list(tiled_shape)}")
+    tiles = X.reshape([e for pair in zip(repeats, extents, strict=True) for e in pair])
+    return as_array(summed(tiles, tuple(range(0, tiles.ndim, 2))), X.dtype).reshape(Like.shape)
 
 
 def _expand_type(

@@ -65,7 +65,9 @@ class Bounds(NamedTuple):
 
     def known(self, cut: StridedCut) -> list[bool]:
         """For each axis whether its slice is known before the run: the attributes hold it, and ``infer_flags`` does not say otherwise."""
-        counts = {f"{what}Tensor": how_many(f"{what}Tensor", *tensors) for what, *tensors in self.pairs(cut) if is_given(*tensors[1:])}
+        counts = {
+            f"{prefix}Tensor": how_many(f"{prefix}Tensor", *tensors) for prefix, *tensors in self.pairs(cut) if is_given(*tensors[1:])
+        }
         if not counts:
             return [True] * len(cut.axes)
         for slot, count in counts.items():
@@ -101,14 +103,14 @@ def _is_whole(part: builtins.slice) -> bool:
 
 def sliced_shape(shape: Shape, by: Bounds, cut: StridedCut) -> Shape:
     """The shape of a slice, before axes are left out; -1 where only the tensors say."""
-    known = by.known(cut)
+    flags = by.known(cut)
     # Axes whose bounds are tensors have unknown extents; bounds along the other axes are checked all the same.
-    resolved = [i for i, k in enumerate(known) if k]
+    positions = [i for i, k in enumerate(flags) if k]
     axes, starts, ends, strides = (
-        [v[i] for i in resolved] if resolved and v else [] for v in (cut.axes, cut.starts, cut.ends, cut.strides)
+        [v[i] for i in positions] if positions and v else [] for v in (cut.axes, cut.starts, cut.ends, cut.strides)
     )
-    parts = _slices(len(shape), cut if all(known) else StridedCut(axes, starts, ends, strides=strides))
-    open_ = {normal_axis(a, len(shape), "axes") for a, k in zip(cut.axes, known, strict=True) if not k}
+    parts = _slices(len(shape), cut if all(flags) else StridedCut(axes, starts, ends, strides=strides))
+    open_ = {normal_axis(a, len(shape), "axes") for a, k in zip(cut.axes, flags, strict=True) if not k}
     return tuple(-1 if i in open_ else _sliced_extent(e, parts.get(i)) for i, e in enumerate(shape))
 
 
@@ -327,11 +329,11 @@ def _set_type(Input: TensorType, ValueTensor: TensorType | None = None, *lists: 
     value = ValueTensor or TensorType(tuple(setting.shape), Input.dtype)
     same_dtypes(Input=Input, ValueTensor=value)
     try:
-        fits = len(value.shape) <= len(target) and len(broadcast_shapes(target, value.shape)) == len(target)
-        fits = fits and all(b in (1, -1, a) or a == -1 for a, b in zip(target[::-1], value.shape[::-1], strict=False))
+        is_fitting = len(value.shape) <= len(target) and len(broadcast_shapes(target, value.shape)) == len(target)
+        is_fitting = is_fitting and all(b in (1, -1, a) or a == -1 for a, b in zip(target[::-1], value.shape[::-1], strict=False))
     except ShapeError:
-        fits = False
-    if not fits:
+        is_fitting = False
+    if not is_fitting:
         raise ShapeError(f"Input is {Input}: a value of the shape {list(value.shape)} does not broadcast to the slice, {list(target)}")
     return Input
 

@@ -165,8 +165,8 @@ def _log_gamma_anywhere(x: Array) -> Array:
     positive = np.where(x > 0, x, 1.0 - x)
     array = _log_gamma(np.where(np.isfinite(positive), positive, 1.0))
     with np.errstate(all="ignore"):
-        mirrored = math.log(math.pi) - np.log(np.abs(np.sin(math.pi * (x - np.round(x))))) - array
-    result = np.where(x > 0, array, mirrored)
+        reflection = math.log(math.pi) - np.log(np.abs(np.sin(math.pi * (x - np.round(x))))) - array
+    result = np.where(x > 0, array, reflection)
     return as_array(np.where(np.isinf(x), np.inf, np.where(np.isnan(x), np.nan, result)))
 
 
@@ -174,8 +174,8 @@ def _poly_gamma_anywhere(n: int, x: Array) -> Array:
     positive = np.where(x > 0, x, 1.0 - x)
     array = _poly_gamma(n, np.where(np.isfinite(positive), positive, 1.0))
     with np.errstate(all="ignore"):
-        mirrored = (array if n % 2 == 0 else -array) - _cotangent(n, x)
-    result = np.where(x > 0, array, np.where(x == np.floor(x), np.nan, mirrored))
+        reflection = (array if n % 2 == 0 else -array) - _cotangent(n, x)
+    result = np.where(x > 0, array, np.where(x == np.floor(x), np.nan, reflection))
     limit = np.inf if n == 0 else 0.0
     return as_array(np.where(x == np.inf, limit, np.where(np.isnan(x) | (x == -np.inf), np.nan, result)))
 

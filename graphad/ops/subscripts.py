@@ -231,8 +231,8 @@ def _bounds(part: int | builtins.slice) -> tuple[Tensor, Tensor, int]:
 
 
 def _with_new_axes(x: Tensor, items: Sequence[_Item]) -> Tensor:
-    remaining = [item for item in items if not isinstance(item.value, int)]
-    axes = [i for i, item in enumerate(remaining) if item.value is None]
+    rest = [item for item in items if not isinstance(item.value, int)]
+    axes = [i for i, item in enumerate(rest) if item.value is None]
     return REGISTRY["unsqueeze"](x, axes=axes) if axes else x
 
 
@@ -266,8 +266,8 @@ def _picked(x: Tensor, axes: list[int], picks: Sequence[_Item]) -> tuple[int, Te
         return width, _moved_front(REGISTRY["gather"](x, picks[0].value, axis=axes[0]), axes[0], width)
     index = _coordinates(picks)
     order = [*axes, *(axis for axis in range(len(x.shape)) if axis not in axes)]
-    turned = x if order == sorted(order) else REGISTRY["transpose"](x, axis=order)
-    return len(index.shape) - 1, REGISTRY["gather_nd"](turned, index)
+    permuted_x = x if order == sorted(order) else REGISTRY["transpose"](x, axis=order)
+    return len(index.shape) - 1, REGISTRY["gather_nd"](permuted_x, index)
 
 
 def _coordinates(picks: Sequence[_Item]) -> Tensor:

@@ -40,11 +40,11 @@ def summed(X: Array, axes: Axes | int, keepdims: bool = False) -> Array:
     # numpy adds pairwise along the axis that is contiguous, with an error that grows as log n, but row by row along others, where it grows
     # as n (N. Higham, "The accuracy of floating point summation", 1993). So those are added in blocks of rows.
     trailing = _trailing(X.ndim, axes)
-    others = axes[: len(axes) - len(trailing)]
-    if not others or math.prod([X.shape[a] for a in others]) <= FEW:
+    outer_axes = axes[: len(axes) - len(trailing)]
+    if not outer_axes or math.prod([X.shape[a] for a in outer_axes]) <= FEW:
         return as_array(_reduce(X, axis=None if len(axes) == X.ndim else axes, keepdims=keepdims))
     total = _reduce(X, axis=trailing, keepdims=True) if trailing else X
-    for axis in reversed(others):
+    for axis in reversed(outer_axes):
         total = _in_blocks(total, axis)
     return as_array(total if keepdims else total.reshape([e for i, e in enumerate(X.shape) if i not in axes]))
 

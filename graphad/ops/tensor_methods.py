@@ -276,8 +276,8 @@ class TensorMethods(Methods):
 
     def topk(self, k: int, axis: int = -1, largest: bool = True) -> tuple[Self, Self]:
         """The ``k`` largest (or smallest) elements along an axis in order, and where they are."""
-        found: Any = self._on("top_k_v2", k=k, axis=axis, largest=largest)
-        return found  # type: ignore[no-any-return]
+        results: Any = self._on("top_k_v2", k=k, axis=axis, largest=largest)
+        return results  # type: ignore[no-any-return]
 
     def unbind(self, axis: int = 0) -> list[Self]:
         """The parts at each place along an axis."""

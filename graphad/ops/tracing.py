@@ -78,16 +78,16 @@ def cotangents(function: Callable[[list[object]], Sequence[object]], arguments: 
     [array([5.]), array([3.])]
     """
     calls: list[_Call] = []
-    traced = [Traced(value, calls) for value in arguments]
-    # By identity: symbols compare element by element, so they are no keys by value. ``traced`` and ``calls`` keep the objects alive.
+    tracers = [Traced(value, calls) for value in arguments]
+    # By identity: symbols compare element by element, so they are no keys by value. ``tracers`` and ``calls`` keep the objects alive.
     cotangents_: dict[int, object] = {}
-    for result, start in zip(function(list(traced)), starts, strict=True):
+    for result, start in zip(function(list(tracers)), starts, strict=True):
         if isinstance(result, Traced) and start is not None:
             _add(cotangents_, result, start)
     # Reverse mode: when a call's turn comes, all that read its results have added their share to the cotangents.
     for call in reversed(calls):
         _backwards(call, cotangents_)
-    return [cotangents_.get(id(item)) for item in traced]
+    return [cotangents_.get(id(item)) for item in tracers]
 
 
 def _add(cotangents_: dict[int, object], to: Traced, cotangent: object) -> None:
@@ -103,13 +103,13 @@ def _backwards(call: _Call, cotangents_: dict[int, object]) -> None:
     if grad is None:
         raise NoGradient(f"operator {call.op.type!r} has no gradient rule")
     inputs = {s.name: item if isinstance(item, list) else [item] for s, item in zip(call.op.inputs.values(), call.inputs, strict=False)}
-    known = {slot: list(map(_values, item)) for slot, item in {**inputs, **outputs}.items() if any(v is not None for v in item)}
+    tensors = {slot: list(map(_values, item)) for slot, item in {**inputs, **outputs}.items() if any(v is not None for v in item)}
     for slot, values in outputs.items():
         if any(id(item) in cotangents_ for item in values):
-            known[slot + GRAD] = [cotangents_[id(item)] if id(item) in cotangents_ else fill_zeros_like(item.value) for item in values]
-    traced = {f"{slot}{GRAD}": item for slot, item in inputs.items() if any(isinstance(v, Traced) for v in item)}
-    slots = [slot for slot in traced if slot in grad.outputs]
-    for slot, results in grad.meaning(known, call.attrs, slots).items():
-        for to, cotangent in zip(traced[slot], results, strict=True):
+            tensors[slot + GRAD] = [cotangents_[id(item)] if id(item) in cotangents_ else fill_zeros_like(item.value) for item in values]
+    traced_inputs = {f"{slot}{GRAD}": item for slot, item in inputs.items() if any(isinstance(v, Traced) for v in item)}
+    slots = [slot for slot in traced_inputs if slot in grad.outputs]
+    for slot, results in grad.meaning(tensors, call.attrs, slots).items():
+        for to, cotangent in zip(traced_inputs[slot], results, strict=True):
             if isinstance(to, Traced) and cotangent is not None:
                 _add(cotangents_, to, cotangent)

@@ -105,10 +105,10 @@ def check(type: str, traits: Declared, inputs: Collection[str], attrs: Collectio
     for name, value in traits.items():
         if name not in _NAMING:
             continue
-        known, kind = (attrs, "attribute") if name in _ATTRIBUTES else (inputs, "input slot")
+        candidates, kind = (attrs, "attribute") if name in _ATTRIBUTES else (inputs, "input slot")
         for word in str(value).split():
-            if word not in known and (name, word) != ("fills", ZEROS):
-                raise InvalidValue(f"operator {type!r} says {name}={word!r}, which is no {kind} of it; it has {', '.join(known)}")
+            if word not in candidates and (name, word) != ("fills", ZEROS):
+                raise InvalidValue(f"operator {type!r} says {name}={word!r}, which is no {kind} of it; it has {', '.join(candidates)}")
 
 
 class _Elementwise(TypedDict):

@@ -170,10 +170,10 @@ class Resampling:
             return [at], [np.ones(new)]
         if self.interp_method == "bicubic":
             return _cubic(self.positions(old, new, scale, 0.0) if self.align_corners else self._centered(old, new, scale))
-        centered = self.align_mode == 0 and not self.align_corners
+        is_centered = self.align_mode == 0 and not self.align_corners
         # Paddle's align_mode 0 has the centers of pixels at halves, 1 their corners at whole numbers; with align_corners the ends of both
         # axes coincide.
-        at = np.maximum(self._centered(old, new, scale), 0.0) if centered else self.positions(old, new, scale, 0.0)
+        at = np.maximum(self._centered(old, new, scale), 0.0) if is_centered else self.positions(old, new, scale, 0.0)
         low = np.minimum(np.floor(at), old - 1)
         return [low.astype(np.intp), low.astype(np.intp) + 1], [1.0 - (at - low), at - low]
 
@@ -224,11 +224,11 @@ def _matrices(how: Resampling, old: Shape, new: Shape, Scale: Array | None, dtyp
 
 
 def _resampled_type(X: TensorType, Like: TensorType, Scale: TensorType | None = None, **attrs: Any) -> TensorType:
-    how = Resampling(**attrs)
-    x, like = channels_first(X.shape, how.data_layout), channels_first(Like.shape, how.data_layout)
+    resampling = Resampling(**attrs)
+    x, like = channels_first(X.shape, resampling.data_layout), channels_first(Like.shape, resampling.data_layout)
     if len(x) != len(like) or not all(map(matched, x[:2], like[:2])):
         raise ShapeError(f"X is {X} but Like is {Like}: they may differ in their spatial extents only")
-    return TensorType(laid_out((*x[:2], *like[2:]), how.data_layout), X.dtype)
+    return TensorType(laid_out((*x[:2], *like[2:]), resampling.data_layout), X.dtype)
 
 
 @operator(
@@ -241,9 +241,9 @@ def _resampled_type(X: TensorType, Like: TensorType, Scale: TensorType | None = 
 @attributes(Resampling)
 def resample(X: Array, Like: Array, Scale: Array | None = None, **attrs: Any) -> Array:
     """X resized to the spatial extents of Like. Only Like's shape is read."""
-    how = Resampling(**attrs)
-    x, new = to_front(X, how.data_layout), channels_first(Like.shape, how.data_layout)[2:]
-    return from_front(along_axes(_matrices(how, x.shape[2:], new, Scale, X.dtype), x), how.data_layout)
+    resampling = Resampling(**attrs)
+    x, new = to_front(X, resampling.data_layout), channels_first(Like.shape, resampling.data_layout)[2:]
+    return from_front(along_axes(_matrices(resampling, x.shape[2:], new, Scale, X.dtype), x), resampling.data_layout)
 
 
 @operator(
@@ -252,10 +252,10 @@ def resample(X: Array, Like: Array, Scale: Array | None = None, **attrs: Any) ->
 @attributes(Resampling)
 def resample_spread(X: Array, Like: Array, Scale: Array | None = None, **attrs: Any) -> Array:
     """The transpose of ``resample``: what X, resized from the shape of Like, gives back to it. Only Like's shape is read."""
-    how = Resampling(**attrs)
-    x, old = to_front(X, how.data_layout), channels_first(Like.shape, how.data_layout)[2:]
-    matrices = _matrices(how, old, x.shape[2:], Scale, X.dtype)
-    return from_front(along_axes([m.T for m in matrices], x), how.data_layout)
+    resampling = Resampling(**attrs)
+    x, old = to_front(X, resampling.data_layout), channels_first(Like.shape, resampling.data_layout)[2:]
+    matrices = _matrices(resampling, old, x.shape[2:], Scale, X.dtype)
+    return from_front(along_axes([m.T for m in matrices], x), resampling.data_layout)
 
 
 # -- the operators -------------------------------------------------------------------------------
@@ -284,8 +284,8 @@ class Interpolation:
 
     def resampling(self, scale: Sequence[float]) -> dict[str, Any]:
         """The attributes of ``resample``."""
-        shared = ("interp_method", "align_corners", "align_mode", "data_layout")
-        return {**{name: getattr(self, name) for name in shared}, "scale": list(scale)}
+        names = ("interp_method", "align_corners", "align_mode", "data_layout")
+        return {**{name: getattr(self, name) for name in names}, "scale": list(scale)}
 
     def extents(self, old: Shape, scales: Sequence[float]) -> Shape:
         """The new spatial extents, by scales or as they are named; -1 where not known."""
@@ -322,11 +322,13 @@ def _type(method: str, spec: Spec) -> Callable[..., TensorType]:
         Scale: TensorType | None = None,
         **attrs: Any,
     ) -> TensorType:
-        how = spec(**{"interp_method": method, **attrs})
-        check_images(how.data_layout, rank, X=X)
-        if how.interp_method != method or how.align_mode not in (0, 1):
-            raise ShapeError(f"interp_method={how.interp_method!r}, align_mode={how.align_mode}: {method!r} and 0 or 1 are expected")
-        image = channels_first(X.shape, how.data_layout)
+        interpolation = spec(**{"interp_method": method, **attrs})
+        check_images(interpolation.data_layout, rank, X=X)
+        if interpolation.interp_method != method or interpolation.align_mode not in (0, 1):
+            raise ShapeError(
+                f"interp_method={interpolation.interp_method!r}, align_mode={interpolation.align_mode}: {method!r} and 0 or 1 are expected"
+            )
+        image = channels_first(X.shape, interpolation.data_layout)
         if X.dtype not in FLOATS or 0 in image[2:]:
             raise ShapeError(f"X is {X}: floating-point numbers and spatial extents above 0 are expected")
         if SizeTensor is not None and len(SizeTensor) != rank - 2:
@@ -335,8 +337,8 @@ def _type(method: str, spec: Spec) -> Callable[..., TensorType]:
             if not matched(element_count(size.shape), 1):
                 raise ShapeError(f"SizeTensor[{i}] is {size}; a tensor of one integer is expected")
         at_run_time = SizeTensor is not None or OutSize is not None or Scale is not None
-        new = (-1,) * (rank - 2) if at_run_time else how.extents(image[2:], how.scales)
-        return TensorType(laid_out((*image[:2], *new), how.data_layout), X.dtype)
+        new = (-1,) * (rank - 2) if at_run_time else interpolation.extents(image[2:], interpolation.scales)
+        return TensorType(laid_out((*image[:2], *new), interpolation.data_layout), X.dtype)
 
     return infer
 
@@ -346,18 +348,18 @@ def _kernel(method: str, spec: Spec) -> Callable[..., Array]:
     def kernel(
         X: Array, OutSize: Array | None = None, SizeTensor: list[Array] | None = None, Scale: Array | None = None, **attrs: Any
     ) -> Array:
-        how = spec(**{"interp_method": method, **attrs})
-        x = to_front(X, how.data_layout)
+        interpolation = spec(**{"interp_method": method, **attrs})
+        x = to_front(X, interpolation.data_layout)
         # Paddle's precedence: SizeTensor, OutSize, Scale, then the attributes.
-        scales = [] if SizeTensor is not None else how.scales if Scale is None else [float(s) for s in Scale.reshape(-1)]
+        scales = [] if SizeTensor is not None else interpolation.scales if Scale is None else [float(s) for s in Scale.reshape(-1)]
         if SizeTensor is not None:
             new = tuple(int(t.reshape(-1)[0]) for t in SizeTensor)
         else:
-            new = how.extents(x.shape[2:], scales) if OutSize is None else tuple(int(e) for e in OutSize.reshape(-1))
+            new = interpolation.extents(x.shape[2:], scales) if OutSize is None else tuple(int(e) for e in OutSize.reshape(-1))
         if len(new) != x.ndim - 2 or min(new) < 1:
             raise InvalidValue(f"X of the shape {list(X.shape)} cannot be resized to the extents {list(new)}")
-        options = Resampling(**how.resampling(scales if spec is Interpolation else ()))
-        return from_front(along_axes(_matrices(options, x.shape[2:], new, None, X.dtype), x), how.data_layout)
+        options = Resampling(**interpolation.resampling(scales if spec is Interpolation else ()))
+        return from_front(along_axes(_matrices(options, x.shape[2:], new, None, X.dtype), x), interpolation.data_layout)
 
     return kernel
 
@@ -365,10 +367,10 @@ def _kernel(method: str, spec: Spec) -> Callable[..., Array]:
 def _rule(method: str, spec: Spec) -> Callable[..., Tensor]:
     @attributes(spec, interp_method=method)
     def rule(X: Tensor, SizeTensor: list[Tensor] | None, Scale: Tensor, dOut: Tensor, **attrs: Any) -> Tensor:
-        how = spec(**{"interp_method": method, **attrs})
-        scaled = spec is Interpolation and SizeTensor is None
-        options = how.resampling(how.scales if scaled and Scale is None else ())
-        return resample_spread(dOut, X, *([Scale] if scaled and Scale is not None else []), **options)
+        interpolation = spec(**{"interp_method": method, **attrs})
+        is_scaled = spec is Interpolation and SizeTensor is None
+        options = interpolation.resampling(interpolation.scales if is_scaled and Scale is None else ())
+        return resample_spread(dOut, X, *([Scale] if is_scaled and Scale is not None else []), **options)
 
     return rule
 
@@ -445,9 +447,9 @@ def _coordinates(Grid: Tensor, image: Shape, align_corners: bool) -> Iterator[tu
     """For each axis of the image the coordinate of every point ``[N, 1, points]``, in elements, and its slope."""
     last = len(Grid.shape) - 1
     for axis, extent in enumerate(image):
-        which = len(image) - 1 - axis  # x, along the last axis, comes first
+        place = len(image) - 1 - axis  # x, along the last axis, comes first
         half = (extent - 1) / 2 if align_corners else extent / 2
-        part = slice_(Grid, axes=[last], starts=[which], ends=[which + 1])
+        part = slice_(Grid, axes=[last], starts=[place], ends=[place + 1])
         yield reshape(part, shape=[0, 1, -1]) * half + (extent - 1) / 2, half
 
 
@@ -458,8 +460,8 @@ def _bounded(at: Tensor, extent: int, padding_mode: str, align_corners: bool) ->
     if padding_mode == "border":
         inside = as_mask(at > 0.0, at) * as_mask(at < float(extent - 1), at)
         return clip(at, min=0.0, max=float(extent - 1)), inside
-    reflected, direction = _reflected(at, extent, align_corners)
-    return clip(reflected, min=0.0, max=float(extent - 1)), direction * _within(reflected, extent)
+    reflection, direction = _reflected(at, extent, align_corners)
+    return clip(reflection, min=0.0, max=float(extent - 1)), direction * _within(reflection, extent)
 
 
 def _reflected(at: Tensor, extent: int, align_corners: bool) -> tuple[Tensor, Tensor]:
@@ -477,14 +479,14 @@ def _steps_along(at: Tensor, slope: Tensor, extent: int, mode: str, padding_mode
     if mode == "bicubic":
         yield from _cubic_steps(at, slope, extent, padding_mode, align_corners)
         return
-    at, bounded = _bounded(at, extent, padding_mode, align_corners)
+    at, inner_slope = _bounded(at, extent, padding_mode, align_corners)
     if mode == "nearest":
         number = round_(at)
         yield Step(number, 1.0, 0.0, _within(number, extent))
         return
     low = floor(at)
     for number, weight, sign in ((low, 1.0 - (at - low), -1.0), (low + 1.0, at - low, 1.0)):
-        yield Step(number, weight, bounded * (sign * slope), _within(number, extent))
+        yield Step(number, weight, inner_slope * (sign * slope), _within(number, extent))
 
 
 def _cubic_steps(at: Tensor, slope: Tensor, extent: int, padding_mode: str, align_corners: bool) -> Iterator[Step]:
@@ -513,8 +515,8 @@ def neighbors(
     along = [
         list(_steps_along(at, slope, extent, mode, padding_mode, align_corners)) for (at, slope), extent in zip(points, image, strict=True)
     ]
-    for turned in product(*reversed(along)):
-        steps = turned[::-1]
+    for reversed_steps in product(*reversed(along)):
+        steps = reversed_steps[::-1]
         weights = tuple(step.weight * step.inside for step in steps)
         yield Neighbor(_number([step.number for step in steps], image), weights, tuple(step.slope * step.inside for step in steps))
 
@@ -544,17 +546,17 @@ def _of_channels(index: Tensor, X: Tensor) -> Tensor:
 def put_back(X: Tensor, values: Tensor, around: Iterable[Neighbor]) -> Tensor:
     """The transpose of sampling X: the values ``[N, C, points]`` given to the neighbors of their points, in the shape of X."""
     total = reshape(fill_zeros_like(X), shape=[0, 0, -1])
-    for each in around:
-        total = put_along_axis(total, _of_channels(each.index, X), values * each.weight, Axis=2, Reduce="add")
+    for neighbor in around:
+        total = put_along_axis(total, _of_channels(neighbor.index, X), values * neighbor.weight, Axis=2, Reduce="add")
     return reshape_like(total, X)
 
 
 def moved(X: Tensor, cotangent: Tensor, around: Iterable[Neighbor]) -> list[Tensor]:
     """For each axis the cotangent of the points' coordinates ``[N, 1, points]``, from that of what was sampled."""
     totals: list[Tensor] = []
-    for each in around:
-        value = reduce_sum(picked(X, each.index) * cotangent, dim=[1], keep_dim=True)
-        parts = [value * each.slope(axis) for axis in range(len(each.slopes))]
+    for neighbor in around:
+        value = reduce_sum(picked(X, neighbor.index) * cotangent, dim=[1], keep_dim=True)
+        parts = [value * neighbor.slope(axis) for axis in range(len(neighbor.slopes))]
         totals = [total + part for total, part in zip(totals, parts, strict=True)] if totals else parts
     return totals
 
@@ -576,7 +578,7 @@ def _grid_grad(X: Tensor, Grid: Tensor, dOutput: Tensor, *, mode: str, padding_m
     if mode == "nearest":
         return fill_zeros_like(Grid)
     along = moved(X, _points(dOutput), _around(X, Grid, mode, padding_mode, align_corners))
-    return reshape_like(REGISTRY["stack"]([reshape(each, shape=[0, -1]) for each in reversed(along)], axis=2), Grid)
+    return reshape_like(REGISTRY["stack"]([reshape(cotangent, shape=[0, -1]) for cotangent in reversed(along)], axis=2), Grid)
 
 
 @operator("X Grid -> Output", infer=_sampled_type, grad={"X": _x_grad, "Grid": _grid_grad}, shapes="X:X", rows="X Grid")
@@ -588,7 +590,7 @@ def grid_sampler(X: Array, Grid: Array, *, mode: str = "bilinear", padding_mode:
     nearest elements of its edge, or, with "reflection", its mirror image. Of a volume ``[N, C, D, H, W]`` points are ``(x, y, z)``.
     """
     shape = (len(X), X.shape[1], *Grid.shape[1:-1])
-    total = sum(picked(X, each.index) * each.weight for each in _around(X, Grid, mode, padding_mode, align_corners))
+    total = sum(picked(X, neighbor.index) * neighbor.weight for neighbor in _around(X, Grid, mode, padding_mode, align_corners))
     return np.asarray(total).reshape(shape)
 
 
@@ -653,8 +655,8 @@ def affine_grid_spread(X: Array, *, output_shape: list[int], align_corners: bool
 
 
 def _chosen_boxes_type(Boxes: TensorType, Scores: TensorType, **_: object) -> TensorType:
-    fits = len(Boxes.shape) == len(Scores.shape) == 3 and matched(Boxes.shape[2], 4) and matched(Boxes.shape[0], Scores.shape[0])
-    if not fits or not matched(Boxes.shape[1], Scores.shape[2]) or not {Boxes.dtype, Scores.dtype} <= set(FLOATS):
+    is_fitting = len(Boxes.shape) == len(Scores.shape) == 3 and matched(Boxes.shape[2], 4) and matched(Boxes.shape[0], Scores.shape[0])
+    if not is_fitting or not matched(Boxes.shape[1], Scores.shape[2]) or not {Boxes.dtype, Scores.dtype} <= set(FLOATS):
         raise ShapeError(f"Boxes is {Boxes} and Scores is {Scores}; floats [images, boxes, 4] and [images, classes, boxes] are expected")
     return TensorType((-1, 3), "int64")
 

@@ -548,16 +548,12 @@ def twins(w: CallProgram) -> None:
     first = None if draft is None else (over(w, draft, name) if name else None) or w.operands(draft)
     if first is None or not w.append(*first, overwrite=20):
         return
-    second = w.choices.one_of((_identical, _other_attr, _other_attr, _exchanged, _other_input, _overwritten))(w, *first)
+    second = w.choices.one_of((_now, _other_attr, _other_attr, _exchanged, _other_input, _overwritten))(w, *first)
     if second is not None:
         w.append(*second, overwrite=20)
 
 
 Again = tuple[Call, Names] | None
-
-
-def _identical(w: CallProgram, call: Call, inputs: Names) -> Again:
-    return _now(w, call, inputs)
 
 
 def _now(w: CallProgram, call: Call, inputs: Names) -> Again:

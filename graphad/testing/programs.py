@@ -140,7 +140,7 @@ def differentiated(choices: Choices, case: Case) -> Case | None:
     kind = choices.below(6)
     try:
         first = _first(choices, twin, names)
-        is_twice = kind < 2 and _size(twin.program) <= MOST_ONCE
+        is_twice = kind < 2 and sum(len(block.ops) for block in twin.program.blocks) <= MOST_ONCE
         if first and is_twice:
             _second(twin.program, first, names)
         if first and kind == 2 and (total := _sum_of_squares(twin.program, first)):
@@ -161,10 +161,6 @@ def case_with_gradients(case: Case, order: int) -> Case | None:
     except GraphadError:
         return None
     return replace(twin, forward=case, order=order) if first else None
-
-
-def _size(program: Program) -> int:
-    return sum(len(block.ops) for block in program.blocks)
 
 
 def _first(choices: Choices, case: Case, sources: list[str]) -> list[Variable]:

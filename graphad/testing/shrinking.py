@@ -399,11 +399,8 @@ def _fewer_blocks(search: _Search) -> None:
 
 def _inlinings(program: Program) -> Iterator[Edit]:
     for place in places(program):
-        yield from (inlined(place, number) for number in range(len(_held(program, place))))
-
-
-def _held(program: Program, place: Place) -> list[object]:
-    return [*blocks_of(program.blocks[place[0]].ops[place[1]])]
+        block, op = place
+        yield from (inlined(place, number) for number in range(len(list(blocks_of(program.blocks[block].ops[op])))))
 
 
 def _reduction_simpler(search: _Search, edits: Callable[[Program], Iterator[Edit]]) -> None:

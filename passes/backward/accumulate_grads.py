@@ -9,8 +9,9 @@ The sum comes directly before the first operator that reads it, else at the end.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 
-from graphad.ir import SINGLE_WRITER, Graph, Op, Value
+from graphad.ir import SINGLE_WRITER, Graph, Value
 from graphad.ir.edits import split_writers
 from graphad.passes.backward.create_grad_ops import GradOps
 from graphad.passes.backward.find_op_path import OpPath
@@ -42,7 +43,7 @@ def accumulate(grad_ops: GradOps) -> bool:
         op.order = i
     forward = {value: value.writers[0].forward for value in totals}  # ``split_writers`` leaves them without writers
     for total, parts in split_writers(graph, totals, _part).items():
-        first_reader = min(total.readers, key=_order, default=None)
+        first_reader = min(total.readers, key=attrgetter("order"), default=None)
         graph.add_op("sum", {"X": parts}, {"Out": [total]}, before=first_reader, role=BACKWARD, forward=forward[total])
     return True
 
@@ -52,7 +53,3 @@ def _part(total: Value) -> Value:
     part = graph.add_version(graph.values.numbered(total.name, "{}@RENAME@{}"))
     part.grad_of, part.kind = total.grad_of, total.kind
     return part
-
-
-def _order(op: Op) -> int:
-    return op.order

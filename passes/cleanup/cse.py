@@ -134,16 +134,12 @@ class Cse(Pass):
         # decide.
         search = _Search(graph, tables[graph], in_order=changed_ops is None)
         with nullcontext() if graph.journal.watcher else graph.wide.deferred():
-            has_changed = search.merge(_all(graph) if changed_ops is None else _with_nested(changed_ops))
+            has_changed = search.merge(_with_nested(graph.ops) if changed_ops is None else _with_nested(changed_ops))
             # A merge makes readers equal that were not: to a fixpoint, each round over what the last one touched.
             while new_changes := cursor.changed_ops():
                 search.in_order = False
                 has_changed |= search.merge(_with_nested([*new_changes, *search.captures.around(new_changes)]))
         return has_changed
-
-
-def _all(graph: Graph) -> Iterator[Op]:
-    return _with_nested(graph.ops)
 
 
 def _with_nested(changed_ops: Iterable[Op]) -> Iterator[Op]:

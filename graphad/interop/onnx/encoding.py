@@ -83,7 +83,7 @@ class Encoder:
     def _name_nodes(self, frame: Frame) -> None:
         for term in (*frame.inputs, *(output for node in frame.nodes for output in node.outputs)):
             if not term.name:
-                term.name = self.names.unique(_stem(term, frame))
+                term.name = self.names.unique("t")
         for node in frame.nodes:
             for inner in node.attrs.values():
                 if isinstance(inner, Frame):
@@ -110,10 +110,6 @@ class Encoder:
         self._nodes(graph, frame)
         for term in frame.outputs:
             _declare(graph.output.add(), term, None)
-
-
-def _stem(term: Term, frame: Frame) -> str:
-    return "t"
 
 
 def _used(frame: Frame, outputs: Sequence[Term]) -> set[int]:

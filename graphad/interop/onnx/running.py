@@ -121,12 +121,11 @@ class _Known:
         """Whether an operator gives the same in each run, and all that it reads is known."""
         if definition.random or definition.side_effect or isinstance(definition, ControlDef) or not all(op.inputs.values()):
             return False
-        outputs = op.output_names()
+        if not all(name in self.arrays for name in op.input_names()):
+            return False
+        outputs, block = op.output_names(), self.program.global_block()
         is_written_once = all(self.writes[name] == 1 and name not in self.fetches and name != EMPTY for name in outputs)
-        return is_written_once and all(name in self.arrays for name in op.input_names()) and all(self._is_tensor(name) for name in outputs)
-
-    def _is_tensor(self, name: str) -> bool:
-        return self.program.global_block().var(name).type == TENSOR
+        return is_written_once and all(block.var(name).type == TENSOR for name in outputs)
 
     def turn(self) -> None:
         """Lay out matrices as products read them: a few rows times a transposed matrix take several times as long."""
