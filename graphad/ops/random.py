@@ -147,6 +147,12 @@ def gaussian_random_batch_size_like(
     return np.asarray(gaussian_random.kernel(shape=extents, mean=mean, std=std, seed=seed, dtype=dtype, rng=rng))
 
 
+@operator("-> Out", infer=lambda *, seed=0: TensorType((1,), "int32"), grad={}, random=True)
+def seed(*, seed: int = 0, rng: np.random.Generator) -> Array:
+    """A seed for ``dropout``, so that it drops the same where it is computed again: ``seed``, or a new number at each run if that is 0."""
+    return np.asarray([seed], "int32") if seed else np.asarray(rng.integers(1, 2**31 - 1, (1,))).astype("int32", copy=False)
+
+
 # -- dropout -------------------------------------------------------------------------------------
 
 

@@ -55,6 +55,17 @@ def test_a_renamed_operator_draws_what_it_drew() -> None:
     same(ran(renamed, "y"), ran(program, "y"))
 
 
+def test_dropout_that_is_computed_again_from_its_seed_drops_the_same() -> None:
+    draws = "seed() -> (Out=s) seed() -> (Out=t)"
+    drops = [f"dropout(X=x, Seed={seed}) -> (Out={out}, Mask=m{out})" for seed, out in (("s", "a"), ("s", "b"), ("t", "c"))]
+    names = " ".join(f"var {name}: float64[64]" for name in "xabc")
+    text = f"program seed 7 {{ block 0 {{ {names} {draws} {' '.join(drops)} }} }}"
+    x = np.arange(1.0, 65.0)
+    a, b, c = ga.Executor().run(ga.Program.parse(text), {"x": x}, ["a", "b", "c"], scope=ga.Scope())
+    np.testing.assert_array_equal(a, b)
+    assert 0 < np.count_nonzero(a != c) < 64
+
+
 def test_an_operator_draws_what_it_drew_without_the_one_before_it() -> None:
     program = program_of(*TWICE)
     graph = ga.lower(program, ["z"])

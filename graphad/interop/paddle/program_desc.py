@@ -188,10 +188,10 @@ _NEUTRAL: Mapping[str, tuple[object, ...] | None] = {
         ("exhaustive_search", "force_cpu", "is_test", "place_type", "skip_eager_deletion_vars", "use_addto", "workspace_size_MB")
     ),
     **dict.fromkeys(("Scale_in", "Scale_in_eltwise", "Scale_weights", "scale_out", "scale_x", "scale_y"), (1.0, [1.0], [])),
-    **dict.fromkeys(("force_fp32_output", "fuse_brelu", "fuse_relu", "fuse_relu_before_depthwise_conv"), (False,)),
+    **dict.fromkeys(("deterministic", "force_fp32_output", "fuse_brelu", "fuse_relu", "fuse_relu_before_depthwise_conv"), (False,)),
     **dict.fromkeys(("fuse_residual_connection", "fuse_with_relu"), (False,)),
     **dict.fromkeys(("fuse_alpha", "fuse_beta", "fuse_brelu_threshold")),
-    **dict.fromkeys(("fuse_activation", "str_value", "x_data_format", "y_data_format"), ("",)),
+    **dict.fromkeys(("fuse_activation", "rng_name", "str_value", "x_data_format", "y_data_format"), ("",)),
     **dict.fromkeys(("epmap", "height_sections", "table_names"), ([],)),
     **dict.fromkeys(("slot", "trainer_id"), (0,)),
     **dict.fromkeys((f"fused_{what}_{slot}" for what in ("reshape", "transpose") for slot in ("Out", "X", "Y")), ([],)),

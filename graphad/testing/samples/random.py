@@ -11,6 +11,7 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample(attrs={"shape": [2, 3], "low": -2, "high": 3}),
         Sample(attrs={"shape": [], "low": 0, "high": 3, "dtype": "int32", "seed": 7}),
     ],
+    "seed": [Sample(), Sample(attrs={"seed": 7})],
     "uniform_random_batch_size_like": [
         Sample({"Input": uniform(3, 2)}, {"shape": [-1, 2]}),
         Sample({"Input": uniform(2, 4)}, {"shape": [2, -1], "input_dim_idx": 1, "output_dim_idx": 1, "min": 0.0, "dtype": "float64"}),
