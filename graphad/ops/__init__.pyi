@@ -617,6 +617,7 @@ scatter: OpDef
 scatter_grad: GradOpDef
 scatter_nd_add: OpDef
 scatter_nd_add_grad: GradOpDef
+seed: OpDef
 select_input: OpDef
 select_input_grad: GradOpDef
 select_output: OpDef
