@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import time
@@ -12,10 +13,14 @@ from hypothesis import settings
 from graphad.settings import SETTINGS
 from tests.fuzz import EXAMPLES, FIRST, SEED, UNTIL
 
+# Some millions of objects stay for the whole session (the tests, and what they import), and each full collection walks them: with
+# Python's thresholds that is a quarter of the processor time. Garbage waits longer here, at most a few hundred megabytes of it.
+gc.set_threshold(10_000, 10, 20)
+
 SETTINGS.reproducers = ""  # tests make passes fail on purpose; those that look at reproducers name a folder
 
 # The same few programs each time: what looks for new ones, at length, is make fuzz.
-settings.register_profile("tests", deadline=None, derandomize=True, database=None, max_examples=40, print_blob=True)
+settings.register_profile("tests", deadline=None, derandomize=True, database=None, max_examples=25, print_blob=True)
 settings.register_profile("fuzz", deadline=None, max_examples=int(os.environ.get(EXAMPLES, FIRST)), print_blob=True)
 # Others, and more of them; make test-all gives the seed.
 settings.register_profile("all", settings.get_profile("tests"), max_examples=100, derandomize=False)

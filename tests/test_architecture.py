@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -53,16 +54,8 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Import = ast.Import | ast.ImportFrom
 
 
-@cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _forget_trees() -> Iterator[None]:
-    """Millions of nodes that later tests would wait for whenever garbage is collected."""
-    yield
-    parsed.cache_clear()
 
 
 def place(path: Path, node: ast.stmt) -> str:
@@ -100,12 +93,45 @@ def imported(node: Import) -> Iterator[str]:
             yield inner if inner in MODULES else node.module
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What the tests ask about a file; its tree, of some ten thousand nodes, is not kept.
+
+    Attributes:
+        imports: (module of graphad that is imported, where).
+        inner: where functions import something.
+        relative: where something is imported relatively.
+        functions: (where, name, lines).
+        listed: how many names of operators stand in lists.
+        with_blocks: how often an operator with blocks is named.
+    """
+
+    imports: tuple[tuple[str, str], ...]
+    inner: tuple[str, ...]
+    relative: tuple[str, ...]
+    functions: tuple[tuple[str, str, int], ...]
+    listed: int
+    with_blocks: int
+
+
+@cache
+def facts(path: Path) -> Facts:
+    tree = parsed(path)
+    every = [*statements(tree)]
+    found = [node for node in every if isinstance(node, Function)]
+    return Facts(
+        imports=tuple((target, place(path, node)) for node in imports(tree) for target in imported(node)),
+        inner=tuple(place(path, node) for function in found for node in imports(function)),
+        relative=tuple(place(path, node) for node in every if isinstance(node, ast.ImportFrom) and node.level),
+        functions=tuple((place(path, f), f.name, (f.end_lineno or f.lineno) - f.lineno + 1) for f in found),
+        listed=sum(len(listed(node)) for node in ast.walk(tree)),
+        with_blocks=named_with_blocks(tree),
+    )
+
+
 def edges() -> Iterator[tuple[str, str, str]]:
     """(module, module it imports, where)."""
-    for name, path in MODULES.items():
-        for node in imports(parsed(path)):
-            for target in imported(node):
-                yield name, target, place(path, node)
+    return ((name, target, where) for name, path in MODULES.items() for target, where in facts(path).imports)
 
 
 def part_of(module: str) -> str:
@@ -116,10 +142,6 @@ def part_of(module: str) -> str:
 def may_import(module: str, target: str) -> bool:
     own, other = part_of(module), part_of(target)
     return own == other or ROW[other] < ROW[own]
-
-
-def functions(tree: ast.AST) -> Iterator[Function]:
-    return (node for node in statements(tree) if isinstance(node, Function))
 
 
 def test_every_part_has_a_row() -> None:
@@ -140,14 +162,14 @@ def test_no_modules_import_each_other() -> None:
 
 
 def test_no_import_inside_a_function() -> None:
-    found = {place(path, node) for path in FILES for function in functions(parsed(path)) for node in imports(function)}
+    found = {where for path in FILES for where in facts(path).inner}
     assert not found, "\n".join(["imports inside functions:", *sorted(found)])
 
 
 def test_no_relative_imports() -> None:
     """``imported`` above does not see them."""
-    nodes = [(path, node) for path in FILES for node in statements(parsed(path)) if isinstance(node, ast.ImportFrom) and node.level]
-    assert not nodes, "\n".join(place(path, node) for path, node in nodes)
+    found = [where for path in FILES for where in facts(path).relative]
+    assert not found, "\n".join(found)
 
 
 def test_files_are_short() -> None:
@@ -164,8 +186,8 @@ def test_a_name_of_a_file_says_where_it_is() -> None:
 
 
 def test_functions_are_short() -> None:
-    sizes = [(path, f, (f.end_lineno or f.lineno) - f.lineno + 1) for path in FILES for f in functions(parsed(path))]
-    offenders = [f"{place(path, f)}: {f.name} has {count} lines" for path, f, count in sizes if count > MAX_FUNCTION_LINES]
+    sizes = [size for path in FILES for size in facts(path).functions]
+    offenders = [f"{where}: {name} has {count} lines" for where, name, count in sizes if count > MAX_FUNCTION_LINES]
     assert not offenders, "\n".join([f"functions of more than {MAX_FUNCTION_LINES} lines:", *offenders])
 
 
@@ -232,7 +254,7 @@ def listed(node: ast.AST) -> list[str]:
 
 def test_no_new_lists_of_operators() -> None:
     parts = ("passes", "ir", "rewriting", "execution", "program", "backward")
-    counts = {name: sum(len(listed(node)) for node in ast.walk(parsed(path))) for name, path in MODULES.items() if part_of(name) in parts}
+    counts = {name: facts(path).listed for name, path in MODULES.items() if part_of(name) in parts}
     assert {name: count for name, count in counts.items() if count} == NAMES_IN_LISTS, "say it in the operators' rows, or lower the number"
 
 
@@ -249,7 +271,7 @@ def named_with_blocks(tree: ast.Module) -> int:
 
 def test_operators_with_blocks_are_known_by_their_interfaces() -> None:
     apart = ("ops", "layers", "testing", "interop", "cli")
-    counts = {name: named_with_blocks(parsed(path)) for name, path in MODULES.items() if part_of(name) not in apart}
+    counts = {name: facts(path).with_blocks for name, path in MODULES.items() if part_of(name) not in apart}
     assert {name: count for name, count in counts.items() if count} == NAMED_WITH_BLOCKS, "ask LoopLike, BranchLike or CallLike"
 
 

@@ -68,6 +68,7 @@ def test_digits_rnn_draws_what_is_shown(tmp_path: Path) -> None:
     assert check_pictures(tmp_path) == ["digits-rnn-backward.svg", "digits-rnn.svg"]
 
 
+@pytest.mark.long
 def test_digits_rnn_learns_to_read_written_either_way(tmp_path: Path) -> None:
     """The two ways are the same network, so they go the same way."""
     found = re.findall(r"(\w+): cost ([\d.]+), right on ([\d.]+)% of 360", run(tmp_path, DIGITS_RNN, "--epochs", "4"))

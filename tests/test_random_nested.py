@@ -18,7 +18,7 @@ from tests.test_random_programs import differences as differences_of_gradients
 
 MARGIN = 1e-3
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-many = settings(max_examples=max(100, settings().max_examples), suppress_health_check=SLOW)
+many = settings(max_examples=max(40, settings().max_examples), suppress_health_check=SLOW)
 some = settings(many, max_examples=settings().max_examples)
 
 

@@ -14,7 +14,7 @@ from graphad.testing import Case, straight_line_programs
 from graphad.types import Array
 
 STEP = 1e-5
-many = settings(max_examples=max(100, settings().max_examples), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+many = settings(max_examples=max(40, settings().max_examples), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
 def run(p: Case, fetch: Collection[str], changed: dict[str, Array] | None = None, executor: ga.Executor | None = None) -> dict[str, Array]:

@@ -75,7 +75,7 @@ def test_random_operators_draw_the_same_again(pipeline: str) -> None:
     assert np.isfinite(once).all()
 
 
-@settings(max_examples=max(60, settings().max_examples), suppress_health_check=SLOW)
+@settings(max_examples=max(30, settings().max_examples), suppress_health_check=SLOW)
 @given(nested_programs(max_statements=2))
 @pytest.mark.parametrize("pipeline", [STRATEGIES[1], STRATEGIES[3]])
 def test_random_programs_have_the_same_gradients(pipeline: str, p: Case) -> None:

@@ -430,7 +430,11 @@ def test_conformance_cases_are_drawn_between_all_passes(name: str) -> None:
     to_svg(program)
 
 
-@settings(max_examples=max(15, settings().max_examples // 100), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=max(min(15, settings().max_examples // 5), settings().max_examples // 100),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(nested_programs())
 def test_random_programs_are_drawn(p: Case) -> None:
     check(ga.lower(p.program))

@@ -81,7 +81,7 @@ def values(executor: ga.Executor, p: Case, fetch: list[str]) -> list[Any]:
     return executor.run(p.program, feed=dict(p.feeds), fetch_list=fetch, scope=scope)
 
 
-@settings(max_examples=max(80, settings().max_examples), suppress_health_check=SLOW)
+@settings(max_examples=max(40, settings().max_examples), suppress_health_check=SLOW)
 @given(nested_programs(max_statements=2))
 def test_the_same_to_the_last_bit_as_step_by_step(p: Case) -> None:
     found = [p.loss.name, *differentiated(p, [p.loss.name], p.sources).values()]

@@ -102,8 +102,15 @@ def test_towers_are_on_two_lanes() -> None:
     assert min(products) >= 4, "each lane has products"
 
 
-@pytest.mark.parametrize("threads", [2, 3, 8])
-@pytest.mark.parametrize("make", [training_steps.mlp, training_steps.lenet, training_steps.transformer, training_steps.lstm])
+STEPS = [
+    pytest.param(make, threads, id=f"{make.__name__}-{threads}", marks=[pytest.mark.long] if long else [])
+    for make in (training_steps.mlp, training_steps.lenet, training_steps.transformer, training_steps.lstm)
+    for threads in (2, 3, 8)
+    for long in [threads != 3 and make is training_steps.lstm]  # the longest of all to compile
+]
+
+
+@pytest.mark.parametrize(("make", "threads"), STEPS)
 def test_training_steps_are_the_same_to_the_last_bit(late: None, make: Any, threads: int) -> None:
     work: Workload = training_steps.transformer(2, 8, 16, 2) if make is training_steps.transformer else make()
     scopes = []

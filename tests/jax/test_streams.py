@@ -16,15 +16,21 @@ from graphad.jax.pcg64 import Generator, raw, words_of
 from graphad.ops import REGISTRY
 from graphad.testing.samples import samples_of
 from graphad.types import Array
+from tests.jax.programs import QUICK
 
 SEEDS = ([7], [3, 0, 12345], [1 << 40 | 5, 3, 99, 4, 5])
-RANDOM = [name for name, definition in sorted(REGISTRY.items()) if definition.random]
+LONG = {"gaussian_random_batch_size_like", "truncated_gaussian_random"}  # much to compile; the numbers of gaussian_random
+RANDOM = [
+    pytest.param(name, marks=[pytest.mark.long] if name in LONG else [])
+    for name, definition in sorted(REGISTRY.items())
+    if definition.random
+]
 
 
 def drawn(method: str, numbers: list[int], *args: Any) -> Array:
     with jax.enable_x64(True):
         words = np.array(words_of(*numbers), "uint32")
-        return np.asarray(jax.jit(lambda words: getattr(Generator(words), method)(*args))(words))
+        return np.asarray(jax.jit(lambda words: getattr(Generator(words), method)(*args), compiler_options=QUICK)(words))
 
 
 @pytest.mark.parametrize("numbers", SEEDS, ids=len)

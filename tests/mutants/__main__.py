@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--texts", action="store_true", help="print as JSON the programs that passes make which follow hashes")
     options = parser.parse_args()
     if options.witnesses or options.texts:
-        print(json.dumps(faults(options.jobs) if options.witnesses else texts()))
+        print(json.dumps(faults(options.jobs, options.names) if options.witnesses else texts()))
         return 0
     return run(options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from graphad.ir import lower, schedule
@@ -60,21 +60,21 @@ class Judged(NamedTuple):
     changed: bool
 
 
-def faults(jobs: int = 1) -> dict[str, str]:
-    """What is wrong with each witness, by the name of its entry; empty if it shows what it should."""
+def faults(jobs: int = 1, names: Collection[str] = ()) -> dict[str, str]:
+    """What is wrong with each witness, by the name of its entry; empty if it shows what it should. Names restrict it to these entries."""
     register()
     claims()  # traced once for all witnesses, and again where a rule is changed
     functions_by_module()
-    entries: list[Entry] = [*MUTANTS, *WRONG, *RIGHT]
-    trials = {entry: Trial.of(entry.witness) for entry in entries}
+    mutants, wrong, right = ([e for e in kind if not names or e.name in names] for kind in (MUTANTS, WRONG, RIGHT))
+    trials: dict[Entry, Trial] = {entry: Trial.of(entry.witness) for entry in (*mutants, *wrong, *right)}
     ended = isolated(lambda: [_judged(trial) for trial in trials.values()], _LIMIT)
     if ended.error:
         return {"all": ended.error}
     results: dict[Entry, Judged] = dict(zip(trials, ended.result, strict=True))
-    planting = [lambda m=m: planted(m, trials[m].outcome) for m in MUTANTS]
-    verdicts = {MUTANTS[i].name: _fault_of_mutant(MUTANTS[i], results[MUTANTS[i]], ended) for i, ended in run_all(planting, _LIMIT, jobs)}
-    verdicts |= {entry.name: "" if results[entry].wrong else "nothing is wrong with it" for entry in WRONG}
-    for entry in RIGHT:
+    planting = [lambda m=m: planted(m, trials[m].outcome) for m in mutants]
+    verdicts = {mutants[i].name: _fault_of_mutant(mutants[i], results[mutants[i]], ended) for i, ended in run_all(planting, _LIMIT, jobs)}
+    verdicts |= {entry.name: "" if results[entry].wrong else "nothing is wrong with it" for entry in wrong}
+    for entry in right:
         fault = results[entry].wrong or ("" if results[entry].changed else "the pass changes nothing in it")
         verdicts[entry.name] = verdicts.get(entry.name) or fault
     return verdicts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from graphad.types import Array
 jax: Any = pytest.importorskip("jax", reason="jax, which gives a second opinion on the operators, is not installed")
 jax.config.update("jax_enable_x64", True)
 jnp, nn = jax.numpy, jax.nn
+# Compiling is most of the work, and the functions run once.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 SIGNED, POSITIVE, SMALL = away_from_zero(2, 3), uniform(2, 3, low=0.3, high=2.0), uniform(2, 3, low=-0.9, high=0.9)
 X, Y, BATCH = uniform(2, 3), uniform(2, 3, seed=1), uniform(2, 3, 4)
@@ -98,8 +101,8 @@ class Both:
         total: ga.Variable = ga.layers.reduce_sum(value * self.block.var(numbers))
         return total
 
-    def there(self) -> list[Array]:
-        """The same by jax."""
+    def there(self, *given: Any) -> list[Any]:
+        """The same by jax, of the inputs."""
         every = tuple(range(len(self.inputs)))
 
         def total(*x: Any) -> Any:
@@ -108,12 +111,19 @@ class Both:
         def slope(*x: Any) -> Any:
             return sum((g * d).sum() for g, d in zip(jax.grad(total, every)(*x), self.directions, strict=True))
 
-        given = list(map(jnp.asarray, self.inputs.values()))
-        return [*map(np.asarray, (total(*given), *jax.grad(total, every)(*given), *jax.grad(slope, every)(*given)))]
+        return [total(*given), *jax.grad(total, every)(*given), *jax.grad(slope, every)(*given)]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[f"{op}-{i}" for i, (op, *_) in enumerate(ROWS)])
-def test_jax_agrees(row: Row) -> None:
-    both = Both(row)
-    for got, expected in zip(both.here(), both.there(), strict=True):
+@cache
+def rows() -> tuple[list[Both], list[list[Any]]]:
+    """Every row, and what jax says of it: one function for all, since compiling is most of the work."""
+    both = list(map(Both, ROWS))
+    compiled = jax.jit(lambda inputs: [one.there(*given) for one, given in zip(both, inputs, strict=True)], compiler_options=QUICK)
+    return both, compiled([[*map(jnp.asarray, one.inputs.values())] for one in both])
+
+
+@pytest.mark.parametrize("number", range(len(ROWS)), ids=[f"{op}-{i}" for i, (op, *_) in enumerate(ROWS)])
+def test_jax_agrees(number: int) -> None:
+    both, there = rows()
+    for got, expected in zip(both[number].here(), map(np.asarray, there[number]), strict=True):
         np.testing.assert_allclose(np.reshape(got, expected.shape), expected, rtol=1e-8, atol=1e-9)

@@ -18,7 +18,7 @@ from graphad.types import FLOATS, Array
 from tests.ops.check import differentiated, run
 
 STEP = 2e-3
-MOST = 12  # elements of an input that are moved one by one
+FEW, MOST = 2, 12  # elements of an input that are moved one by one: in make test, and with make test-all
 CASES = [
     pytest.param(op, sample, id=f"{op}-{i}")
     for op, samples in sorted(SAMPLES.items())
@@ -136,15 +136,15 @@ class Derivatives:
     def run(self, fetch: list[ga.Variable], **changed: Array) -> list[Array]:
         return self.executor.run(self.program, feed={**self.feed, **changed}, fetch_list=fetch, scope=ga.Scope())
 
-    def directions(self, variable: ga.Variable) -> Iterator[Array]:
-        """Each element of an input by itself; of one with many elements some, and all of them together."""
+    def directions(self, variable: ga.Variable, most: int) -> Iterator[Array]:
+        """Each element of an input by itself; of one with more elements than ``most``, some, and all of them together."""
         base = self.feed[variable.name]
-        chosen = range(base.size) if base.size <= MOST else sorted(self.rng.choice(base.size, MOST - 1, replace=False))
+        chosen = range(base.size) if base.size <= most else sorted(self.rng.choice(base.size, most - 1, replace=False))
         for place in chosen:
             unit = np.zeros(base.shape)
             unit.flat[place] = 1.0
             yield unit
-        if base.size > MOST:
+        if base.size > most:
             drawn = self.rng.uniform(0.5, 1, base.shape) * self.rng.choice((-1.0, 1.0), base.shape)
             yield drawn / np.linalg.norm(drawn)
 
@@ -159,10 +159,23 @@ class Derivatives:
 
 @pytest.mark.parametrize(("op", "sample"), CASES)
 def test_derivatives_are_central_differences(op: str, sample: Sample) -> None:
+    """Along a direction that moves every element of an input, and along an element; with make test-all, along up to twelve."""
+    check_derivatives(op, sample, FEW)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("op", "sample"), CASES)
+def test_derivatives_with_respect_to_single_elements_are_central_differences(op: str, sample: Sample) -> None:
+    check_derivatives(op, sample, MOST)
+
+
+def check_derivatives(op: str, sample: Sample, most: int) -> None:
     case = Derivatives(op, sample, 3)
+    named = {g.name: g for gradients in case.gradients for g in gradients if g is not None}
+    values = dict(zip(named, case.run([*named.values()]), strict=True))
     for i, variable in enumerate(case.inputs):
-        found = [None if gradient is None else case.run([gradient])[0] for gradient in (gradients[i] for gradients in case.gradients)]
-        for direction in case.directions(variable):
+        found = [values[g.name] if (g := gradients[i]) is not None else None for gradients in case.gradients]
+        for direction in case.directions(variable, most):
             for order, (got, expected) in enumerate(zip(found, case.slopes(variable, direction), strict=True), 1):
                 terms = np.zeros(1) if got is None else got * direction
                 allowed = 1e-6 if got is None else 5e-6 + 5e-5 * float(np.abs(terms).sum())

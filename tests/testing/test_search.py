@@ -298,14 +298,15 @@ def test_lines_are_traced_only_within() -> None:
     assert bool(arcs) is (before is None)
 
 
-def test_one_seed_gives_one_set_of_programs_in_every_process() -> None:
+@pytest.mark.parametrize("count", [8, pytest.param(40, marks=pytest.mark.long)])
+def test_one_seed_gives_one_set_of_programs_in_every_process(count: int) -> None:
     text = "from graphad.testing.programs import any_program; from graphad.testing.cases import RandomChoices; import hashlib; "
     text += "from graphad.testing.sweeps import sweeps; from graphad.testing.calls import Interest; swept = sweeps(Interest(), False); "
-    text += "cases = [generator(RandomChoices(str(i))) for i in range(40) for generator in (any_program, swept)]; "
+    text += "cases = [generator(RandomChoices(str(i))) for i in range(COUNT) for generator in (any_program, swept)]; "
     text += "print(hashlib.sha256(''.join(map(str, cases)).encode()).hexdigest())"
     hashes = set()
     for seed, imported in (("1", "decimal"), ("2", "graphad.interop, unittest.mock")):
-        command = [sys.executable, "-W", "ignore", "-c", f"import {imported}\n{text}"]
+        command = [sys.executable, "-W", "ignore", "-c", f"import {imported}\nCOUNT = {count}\n{text}"]
         done = subprocess.run(
             command, cwd=ROOT, env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
         )
