@@ -49,7 +49,8 @@ MAX_FILE_LINES = 1000
 MAX_FUNCTION_LINES = 60
 
 MODULES = modules()
-FILES = sorted({*MODULES.values(), *(ROOT / "tests").rglob("*.py")})
+SOURCES = {*MODULES.values()}
+FILES = sorted({*SOURCES, *(ROOT / "tests").rglob("*.py")})
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Import = ast.Import | ast.ImportFrom
 
@@ -102,7 +103,7 @@ class Facts:
         inner: where functions import something.
         relative: where something is imported relatively.
         functions: (where, name, lines).
-        listed: how many names of operators stand in lists.
+        listed: how many names of operators stand in lists; of modules of graphad only, as the next.
         with_blocks: how often an operator with blocks is named.
     """
 
@@ -124,8 +125,8 @@ def facts(path: Path) -> Facts:
         inner=tuple(place(path, node) for function in found for node in imports(function)),
         relative=tuple(place(path, node) for node in every if isinstance(node, ast.ImportFrom) and node.level),
         functions=tuple((place(path, f), f.name, (f.end_lineno or f.lineno) - f.lineno + 1) for f in found),
-        listed=sum(len(listed(node)) for node in ast.walk(tree)),
-        with_blocks=named_with_blocks(tree),
+        listed=sum(len(listed(node)) for node in ast.walk(tree)) if path in SOURCES else 0,
+        with_blocks=named_with_blocks(tree) if path in SOURCES else 0,
     )
 
 
