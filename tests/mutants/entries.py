@@ -65,7 +65,8 @@ def faults(jobs: int = 1, names: Collection[str] = ()) -> dict[str, str]:
     register()
     claims()  # traced once for all witnesses, and again where a rule is changed
     functions_by_module()
-    mutants, wrong, right = ([e for e in kind if not names or e.name in names] for kind in (MUTANTS, WRONG, RIGHT))
+    mutants = [entry for entry in MUTANTS if not names or entry.name in names]
+    wrong, right = ([entry for entry in kind if not names or entry.name in names] for kind in (WRONG, RIGHT))
     trials: dict[Entry, Trial] = {entry: Trial.of(entry.witness) for entry in (*mutants, *wrong, *right)}
     ended = isolated(lambda: [_judged(trial) for trial in trials.values()], _LIMIT)
     if ended.error:
