@@ -67,7 +67,8 @@ def faults(jobs: int = 1, names: Collection[str] = ()) -> dict[str, str]:
     functions_by_module()
     mutants = [entry for entry in MUTANTS if not names or entry.name in names]
     wrong, right = ([entry for entry in kind if not names or entry.name in names] for kind in (WRONG, RIGHT))
-    trials: dict[Entry, Trial] = {entry: Trial.of(entry.witness) for entry in (*mutants, *wrong, *right)}
+    entries: list[Entry] = [*mutants, *wrong, *right]
+    trials = {entry: Trial.of(entry.witness) for entry in entries}
     ended = isolated(lambda: [_judged(trial) for trial in trials.values()], _LIMIT)
     if ended.error:
         return {"all": ended.error}

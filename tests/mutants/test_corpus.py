@@ -33,6 +33,11 @@ def answered(option: str, *names: str, hash_seed: str = "0") -> dict[str, str]:
     return found
 
 
+def test_every_text_that_a_mistake_replaces_is_there() -> None:
+    sources = [mutant.patch.changed_source() for mutant in MUTANTS if not mutant.patch.value]
+    assert all(before != after for before, after in sources)
+
+
 def test_every_fifth_witness_shows_its_mistake() -> None:
     """The others with make test-all."""
     assert answered("--witnesses", *NAMES[::5]) == dict.fromkeys(NAMES[::5], "")

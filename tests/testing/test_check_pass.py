@@ -20,7 +20,18 @@ from graphad.testing.trial import HEADLINES, Finding
 from tests.drawing.test_drawing import labels, texts
 from tests.scratch import Swap, passes
 from tests.source_tree import ROOT
-from tests.testing.wrong_passes import WRONG, DropsState, FoldsNan, FollowsHashes, IsNotIdempotent, SwapsSubtraction
+from tests.testing.wrong_passes import (
+    WRONG,
+    DropsCapture,
+    DropsCounter,
+    DropsState,
+    FoldsNan,
+    FollowsHashes,
+    ForgetsStopGradient,
+    HoistsFromLoop,
+    IsNotIdempotent,
+    SwapsSubtraction,
+)
 
 EXAMPLES, OPERATORS = 800, 8
 
@@ -35,7 +46,11 @@ def caught(what: Pass, folder: Path, **options: int) -> Counterexample:
     return found.value
 
 
-@pytest.mark.parametrize("kind", WRONG, ids=lambda kind: kind.name)
+LONG = (HoistsFromLoop, DropsCounter, DropsCapture, ForgetsStopGradient)  # many programs until one shows it, or large ones to make small
+EACH = [pytest.param(kind, id=kind.name, marks=[pytest.mark.long] if kind in LONG else []) for kind in WRONG]
+
+
+@pytest.mark.parametrize("kind", EACH)
 def test_a_wrong_pass_is_caught(kind: type[Pass], tmp_path: Path) -> None:
     found = caught(kind(), tmp_path)
     assert found.finding.kind in WRONG[kind], str(found)

@@ -181,8 +181,8 @@ _PRUNING = (
     _mutant(
         "drops-what-misses-one-gradient",
         f"{PRUNE}:prune",
-        "needed == 0 or (missing and not written)",
-        "needed == 0 or missing",
+        "needed_count == 0 or (missing_count and not written_count)",
+        "needed_count == 0 or missing_count",
         """
         x: float64[4]
         split(X=x) -> (Out=[a, b]) {num=2}

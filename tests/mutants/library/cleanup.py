@@ -233,7 +233,7 @@ _ORDER = (
     _order(
         "swaps-along-an-axis",
         "graphad.passes.cleanup.canonical_order:_Order.put",
-        "(op.attrs and frozen_attrs(REGISTRY[op.type], op.attrs)) or not",
+        "(op.attrs and _tells_inputs_apart(op)) or not",
         "not",
         """
         x: float64[2, 3]

@@ -124,8 +124,8 @@ _SCHEDULING = (
     _mutant(
         "copies-one-after-the-other",
         "schedule:_Writer._parallel_copies",
-        "next((name for name in pending if name not in source_names), None)",
-        "next(iter(pending))",
+        "next((name for name in moves if name not in source_names), None)",
+        "next(iter(moves))",
         _loop(
             "assign(X=h) -> (Out=t)\nassign(X=k) -> (Out=h)\nassign(X=t) -> (Out=k)", "h, k, ", "elementwise_sub(X=h, Y=k) -> (Out=y)"
         ).replace(
@@ -272,7 +272,7 @@ _COMPILED = (
     Mutant(
         "executor-runs-again-from-the-wrong-state",
         "executor",
-        Patch(f"{RUN}.blocks:_Backwards.all", "begin = (len(starts) - 1) * every", "begin = len(starts) * every - every // 2"),
+        Patch(f"{RUN}.blocks:_Backwards.all", "begin = (len(starts) - 1) * interval", "begin = len(starts) * interval - interval // 2"),
         Witness(
             """
             h: float64[2]
