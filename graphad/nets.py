@@ -80,10 +80,10 @@ def img_conv_group(
         paddings = _each("conv_padding", conv_padding, count)
         sizes = _each("conv_filter_size", conv_filter_size, count)
         attrs = _each("param_attr", param_attr, count)
-        normalized = _each("conv_with_batchnorm", conv_with_batchnorm, count)
+        norms = _each("conv_with_batchnorm", conv_with_batchnorm, count)
         rates = _each("conv_batchnorm_drop_rate", conv_batchnorm_drop_rate, count)
     x = input
-    for filters, padding, size, attr, norm, rate in zip(conv_num_filter, paddings, sizes, attrs, normalized, rates, strict=True):
+    for filters, padding, size, attr, norm, rate in zip(conv_num_filter, paddings, sizes, attrs, norms, rates, strict=True):
         x = layers.conv2d(x, filters, size, padding=padding, param_attr=attr, act=None if norm else conv_act)
         if norm:
             x = layers.batch_norm(x, act=conv_act)
@@ -126,12 +126,12 @@ def scaled_dot_product_attention(
         ValueError: ranks or widths do not fit, or a width is no multiple of ``num_heads``.
     """
     with at_users_line("nets.scaled_dot_product_attention"):
-        for what, x in (("queries", queries), ("keys", keys), ("values", values)):
+        for role, x in (("queries", queries), ("keys", keys), ("values", values)):
             checked_input("scaled_dot_product_attention", x)
             if x.ndim != 3 or x.shape[-1] < 1:
-                raise ShapeError(f"{what} are [batch, time, width] with a known width, not {x!r}")
+                raise ShapeError(f"{role} are [batch, time, width] with a known width, not {x!r}")
             if x.shape[-1] % num_heads:
-                raise InvalidValue(f"the width of {what}, {x.shape[-1]}, is no multiple of num_heads={num_heads}")
+                raise InvalidValue(f"the width of {role}, {x.shape[-1]}, is no multiple of num_heads={num_heads}")
         if queries.shape[-1] != keys.shape[-1]:
             raise ShapeError(f"queries and keys are of one width, not {queries!r} and {keys!r}")
     if num_heads > 1:

@@ -85,9 +85,9 @@ class Replay:
         """What a collective gives, or has given."""
         if self.at == len(self.log):
             self.log.append((contact, copied(work())))
-        recorded, result = self.log[self.at]
-        if recorded != contact:
-            raise CommunicationError(f"the run that was begun anew is at {contact}, where it was at {recorded} before")
+        earlier_contact, result = self.log[self.at]
+        if earlier_contact != contact:
+            raise CommunicationError(f"the run that was begun anew is at {contact}, where it was at {earlier_contact} before")
         self.at += 1
         return copied(result)
 

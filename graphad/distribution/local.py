@@ -312,7 +312,7 @@ class _Run:
             for scope, (arrays, runs) in zip(self.group.scopes, before, strict=True):
                 scope.arrays, scope.runs = arrays, runs
             raise self.error()
-        return [found for found in self.found if found is not None]
+        return [arrays for arrays in self.found if arrays is not None]
 
     def work(self, rank: _Rank) -> None:
         """One rank, in its thread."""

@@ -78,7 +78,7 @@ class Folding:
         """The arrows between the drawn nodes; those between copies go around, as what a loop carries does."""
         arrows_by_ends: dict[tuple[object, ...], Arrow] = {}
         arrows = list(arrows)
-        merged = self._merged_slots(arrows)
+        slot_names = self._merged_slots(arrows)
         for arrow in arrows:
             tail, head = self.of(arrow.tail), self.of(arrow.head)
             if (
@@ -90,8 +90,8 @@ class Folding:
             ):
                 continue
             slots = (
-                "" if tail in self.closed else merged.get((tail, head, arrow.tail_slot), arrow.tail_slot),
-                "" if head in self.closed else merged.get((tail, head, arrow.head_slot), arrow.head_slot),
+                "" if tail in self.closed else slot_names.get((tail, head, arrow.tail_slot), arrow.tail_slot),
+                "" if head in self.closed else slot_names.get((tail, head, arrow.head_slot), arrow.head_slot),
             )
             arrow_ = Arrow(tail, head, self._op(arrow.op), self.value(arrow.value), *slots, arrow.sort, arrow.backward, arrow.up)
             if self._is_between_copies(arrow):
@@ -106,7 +106,7 @@ class Folding:
         By the nodes that are drawn at both ends, and the slot.
         """
         places: dict[tuple[Node, Node, str], set[int]] = {}
-        moved = set()
+        arrow_places = set()
         for arrow in arrows:
             tail, head = self.of(arrow.tail), self.of(arrow.head)
             for slot in (arrow.tail_slot, arrow.head_slot):
@@ -114,11 +114,11 @@ class Folding:
                 if index is not None:
                     places.setdefault((tail, head, name), set()).add(index)
                     if tail is not arrow.tail or head is not arrow.head:
-                        moved.add((tail, head, name))
+                        arrow_places.add((tail, head, name))
         return {
             (tail, head, f"{name}[{index}]"): f"{name}[{_span(indices)}]"
             for (tail, head, name), indices in places.items()
-            if len(indices) > 1 and (tail, head, name) in moved
+            if len(indices) > 1 and (tail, head, name) in arrow_places
             for index in indices
         }
 
@@ -294,37 +294,37 @@ def _best_runs(ops: list[Op]) -> tuple[list[_Run], list[Op]]:
         a0 a1 a2 b0 b1 b2      ⇒      a0 b0 a1 b1 a2 b2
     """
     runs = list(_runs(ops))
-    saved = sum(run.saved for run in runs)
-    if len(runs) < 2 and saved > len(ops) / 2:
+    gain_in_order = sum(run.saved for run in runs)
+    if len(runs) < 2 and gain_in_order > len(ops) / 2:
         return runs, ops
     branches = _by_branches(ops)
     by_branch = list(_runs(branches)) if branches != ops else []
-    gain = sum(run.saved for run in by_branch) - saved
+    gain = sum(run.saved for run in by_branch) - gain_in_order
     is_better = gain > len(ops) * NOTABLE or (gain >= 0 and len(by_branch) < len(runs))
     return (by_branch, branches) if is_better else (runs, ops)
 
 
 def _by_branches(ops: Sequence[Op]) -> list[Op]:
     """The operators in an order in which each comes after what it reads, and otherwise right after the last one that it reads of."""
-    known = set(ops)
-    sources = {op: {value.writers[0] for value in op.reads() if value.writers and value.writers[0] in known} for op in ops}
-    waiting = {op: len(found) for op, found in sources.items()}
+    members = set(ops)
+    sources = {op: {value.writers[0] for value in op.reads() if value.writers and value.writers[0] in members} for op in ops}
+    counts = {op: len(writers) for op, writers in sources.items()}
     readers: dict[Op, list[Op]] = {}
-    for op, found in sources.items():
-        for source in found:
+    for op, writers in sources.items():
+        for source in writers:
             readers.setdefault(source, []).append(op)
-    ordered: list[Op] = []
-    ready = [op for op in reversed(ops) if not waiting[op]]
+    order: list[Op] = []
+    ready = [op for op in reversed(ops) if not counts[op]]
     while ready:
         op = ready.pop()
-        ordered.append(op)
+        order.append(op)
         fresh = []
         for reader in readers.get(op, ()):
-            waiting[reader] -= 1
-            if not waiting[reader]:
+            counts[reader] -= 1
+            if not counts[reader]:
                 fresh.append(reader)
         ready += reversed(fresh)
-    return ordered
+    return order
 
 
 def _runs(ops: Sequence[Op]) -> Iterator[_Run]:
@@ -468,7 +468,7 @@ def _fold(main: Sequence[Op], run: _Run, followers: Mapping[Op, list[tuple[str, 
     kinds = Counter(looks)
     prototype = max(range(run.count), key=lambda k: (kinds[looks[k]], -k))  # the most usual copy: the first one often lacks a gradient
     common_values = _outside(copies_by_key, nesting)
-    own = [set(ops.values()) for ops in copies_by_key]
+    copy_ops = [set(ops.values()) for ops in copies_by_key]
     repeat = Repeat(run.count, list(copies_by_key[prototype].values()), copies)
     number = len(folding.repeats)
     for k, ops in enumerate(copies_by_key):
@@ -479,7 +479,7 @@ def _fold(main: Sequence[Op], run: _Run, followers: Mapping[Op, list[tuple[str, 
                 folding.place(value, number, k)
             if counterpart is not None and k != prototype:
                 _represent(op, counterpart, common_values, nesting, folding)
-                _represent_given(op, counterpart, (own[k], own[prototype]), folding)
+                _represent_given(op, counterpart, (copy_ops[k], copy_ops[prototype]), folding)
         for value in (nesting.outer(value) for op in ops.values() for value in op.reads()):
             if not value.writers and value not in common_values:
                 folding.place(value, number, k)
@@ -534,7 +534,7 @@ def _represent_given(op: Op, counterpart: Op, copies: tuple[set[Op], set[Op]], f
         for value, partner in zip(values, counterpart.inputs.get(slot, ()), strict=False):
             if value is partner or value in folding.representatives or not _come_from_one_slot(value, partner):
                 continue
-            if value.writers[0] not in copies[0] and all(copies[k].issuperset(each.readers) for k, each in enumerate((value, partner))):
+            if value.writers[0] not in copies[0] and all(copies[k].issuperset(member.readers) for k, member in enumerate((value, partner))):
                 folding.representatives[value] = partner
                 folding.given.add(partner)
 

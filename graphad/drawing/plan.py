@@ -183,8 +183,8 @@ class _Planner:
 
     def _between_parts(self, arrow: Arrow) -> object:
         """What tells arrows apart: those between two closed boxes are one, whatever the value."""
-        closed = self.folding.closed
-        return (arrow.tail, arrow.head, arrow.sort, arrow.up) if arrow.tail in closed and arrow.head in closed else arrow
+        boxes = self.folding.closed
+        return (arrow.tail, arrow.head, arrow.sort, arrow.up) if arrow.tail in boxes and arrow.head in boxes else arrow
 
     # -- shapes ----------------------------------------------------------------------------------
 

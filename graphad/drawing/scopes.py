@@ -121,8 +121,8 @@ class Groups:
     def _home(self, value: Value, groups: Mapping[Node, Group]) -> Group | None:
         if value.writers and value not in self.folding.given:
             return groups.get(self.folding.of(value.writers[0]))
-        every = value.graph.owner is not None or any(op.role != FORWARD for op in value.writers)
-        around = [groups.get(self.folding.of(op)) for op in value.readers if every or op.role == FORWARD] or [None]
+        has_all_readers = value.graph.owner is not None or any(op.role != FORWARD for op in value.writers)
+        around = [groups.get(self.folding.of(op)) for op in value.readers if has_all_readers or op.role == FORWARD] or [None]
         group = around[0]
         return group if group is not None and group.graph is value.graph and all(member is group for member in around) else None
 

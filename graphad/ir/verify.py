@@ -169,16 +169,18 @@ def extents_agree(graph: Graph) -> Iterator[Complaint]:
         return
     numbers: dict[str, tuple[int, Value]] = {}
     for op in (op for subgraph in graph.tree() for op in subgraph.ops if _has_named_extents(op)):
-        for value, inferred in _inferred(op):
-            if value.shape is None or len(value.shape) != len(inferred.shape):
+        for value, result_type in _inferred(op):
+            if value.shape is None or len(value.shape) != len(result_type.shape):
                 continue
-            for declared, found in zip(value.shape, inferred.shape, strict=True):
-                extent, number = (declared, found) if isinstance(declared, Extent) else (found, declared)
+            for extent_declared, extent_inferred in zip(value.shape, result_type.shape, strict=True):
+                extent, number = (
+                    (extent_declared, extent_inferred) if isinstance(extent_declared, Extent) else (extent_inferred, extent_declared)
+                )
                 if not isinstance(extent, Extent) or number == -1:
                     continue
-                known, where = numbers.setdefault(extent.name, (number, value))
-                if known != number:
-                    yield value, f"its extent {extent} is {number}, but {extent} is {known} in {where!r}, which is {where.type}"
+                first_number, witness = numbers.setdefault(extent.name, (number, value))
+                if first_number != number:
+                    yield value, f"its extent {extent} is {number}, but {extent} is {first_number} in {witness!r}, which is {witness.type}"
 
 
 def _has_named_extents(op: Op) -> bool:
@@ -197,9 +199,9 @@ def _inferred(op: Op) -> Iterator[tuple[Value, TensorType]]:
     except GraphadError:  # it is refused where it is recorded
         return
     for slot, values in op.outputs.items():
-        for value, inferred in zip(values, types.get(slot, ()), strict=False):
-            if inferred is not None:
-                yield value, inferred
+        for value, result_type in zip(values, types.get(slot, ()), strict=False):
+            if result_type is not None:
+                yield value, result_type
 
 
 def nested(graph: Graph) -> Iterator[Complaint]:

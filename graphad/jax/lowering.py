@@ -378,8 +378,8 @@ def _unified(op: Operator, name: str, values: Sequence[Tensor], capacity: int) -
         return next((b for b in buffers if b.data is not None), buffers[0])
     if all(isinstance(value, Tape | TapeBuffer) for value in present):
         return next((v for v in present if isinstance(v, TapeBuffer)), present[0])
-    described = " and ".join(_described(value) for value in present)
-    raise NotLowered(located(f"operator {op.type!r}: the branches leave {name!r} as {described}; XLA needs one type", op.source))
+    descriptions = " and ".join(_described(value) for value in present)
+    raise NotLowered(located(f"operator {op.type!r}: the branches leave {name!r} as {descriptions}; XLA needs one type", op.source))
 
 
 def _buffer_of(value: Tensor, size: int) -> Buffer:

@@ -168,9 +168,9 @@ def deformable_conv(
     helper = LayerHelper("deformable_conv", name)
     start = Normal(0.0, (2.0 / (channels * element_count(tuple(window)))) ** 0.5)
     w = helper.parameter(param_attr, "w", [num_filters, channels // count, *window], x.dtype, start)
-    weighted = {} if mask is None else {"Mask": checked_input("deformable_conv", mask)}
-    inputs = {"Input": x, "Offset": checked_input("deformable_conv", offset), **weighted, "Filter": w}
-    out = helper.append("deformable_conv" if weighted else "deformable_conv_v1", inputs, attrs, out="Output")
+    weights = {} if mask is None else {"Mask": checked_input("deformable_conv", mask)}
+    inputs = {"Input": x, "Offset": checked_input("deformable_conv", offset), **weights, "Filter": w}
+    out = helper.append("deformable_conv" if weights else "deformable_conv_v1", inputs, attrs, out="Output")
     return _finished(helper, out, num_filters, bias_attr, None, False)
 
 

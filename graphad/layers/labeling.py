@@ -184,8 +184,8 @@ def linear_chain_crf(input: Variable, label: Variable, param_attr: AttrLike = No
     tags = scores.shape[2]
     weights = helper.parameter(param_attr, "w", [tags + 2, tags], scores.dtype)
     sides = ("Alpha", "EmissionExps", "TransitionExps")
-    given = {"Emission": scores, "Transition": weights, **inputs}
-    return helper.append_all("linear_chain_crf", given, (*sides, "LogLikelihood"), stopped=sides)[-1]
+    operands = {"Emission": scores, "Transition": weights, **inputs}
+    return helper.append_all("linear_chain_crf", operands, (*sides, "LogLikelihood"), stopped=sides)[-1]
 
 
 @layer
@@ -217,7 +217,7 @@ def _existing(beside: Variable, attr: AttrLike) -> Variable:
     name = as_param_attr(attr).name
     block = beside.block.program.global_block()
     if name is None or not isinstance(block.vars.get(name), Parameter):
-        known = [parameter.name for parameter in beside.block.program.all_parameters()]
-        there = ", ".join(known) or "none"
-        raise InvalidValue(f"param_attr names the transitions of linear_chain_crf, not {name!r}; parameters are {there}")
+        names = [parameter.name for parameter in beside.block.program.all_parameters()]
+        listing = ", ".join(names) or "none"
+        raise InvalidValue(f"param_attr names the transitions of linear_chain_crf, not {name!r}; parameters are {listing}")
     return block.vars[name]

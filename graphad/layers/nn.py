@@ -197,18 +197,18 @@ def dropout(
     if seed:
         attrs |= {"seed": seed, "fix_seed": True}
     x = checked_input("dropout", x)
-    drawn = x if axis is None else _ones_along(x, axis)
-    out, _ = helper.append_all("dropout", {"X": drawn}, ("Out", "Mask"), attrs, stopped=("Mask",))
+    noise_input = x if axis is None else _ones_along(x, axis)
+    out, _ = helper.append_all("dropout", {"X": noise_input}, ("Out", "Mask"), attrs, stopped=("Mask",))
     return out if axis is None else x * out
 
 
 def _ones_along(x: Variable, axis: int | Sequence[int]) -> Variable:
     """Ones of the extents of x along some axes, and 1 along the others."""
-    kept = {at % x.ndim if -x.ndim <= at < x.ndim else at for at in axes_of(axis)}
-    if not kept <= set(range(x.ndim)):
+    kept_axes = {at % x.ndim if -x.ndim <= at < x.ndim else at for at in axes_of(axis)}
+    if not kept_axes <= set(range(x.ndim)):
         raise ShapeError(located(f"layers.dropout: axis={axis!r} is out of range for {x!r}", user_line()))
-    others = [at for at in range(x.ndim) if at not in kept]
-    ends = emitted("slice", [x], axes=others, starts=[0] * len(others), ends=[1] * len(others)) if others else x
+    other_axes = [at for at in range(x.ndim) if at not in kept_axes]
+    ends = emitted("slice", [x], axes=other_axes, starts=[0] * len(other_axes), ends=[1] * len(other_axes)) if other_axes else x
     return emitted("fill_any_like", [ends], value=1.0)  # type: ignore[no-any-return]
 
 

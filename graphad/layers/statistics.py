@@ -66,16 +66,16 @@ def quantile(
         if min(extents, default=1) < 1:
             raise ShapeError(f"the elements along axis={axis} of {tensor!r} are counted: their extents are known, and no 0")
     rest = [at for at in range(tensor.ndim) if at not in axes]
-    lined = tensor.transpose(*rest, *axes).flatten(len(rest), -1) if axes else tensor.unsqueeze(tensor.ndim)
+    rows = tensor.transpose(*rest, *axes).flatten(len(rest), -1) if axes else tensor.unsqueeze(tensor.ndim)
     count = int(np.prod(extents)) if extents else 1
     low, high, weights = _places(shares, count, interpolation)
-    ordered = lined.sort(-1)
-    before, after = ordered.take(low, -1), ordered.take(high, -1)
-    found = before if not weights.any() else before + (after - before) * assign(weights.astype(tensor.dtype))
-    found = moveaxis(found, -1, 0) if np.ndim(q) else found.squeeze(-1)
+    sorted_rows = rows.sort(-1)
+    before, after = sorted_rows.take(low, -1), sorted_rows.take(high, -1)
+    values = before if not weights.any() else before + (after - before) * assign(weights.astype(tensor.dtype))
+    values = moveaxis(values, -1, 0) if np.ndim(q) else values.squeeze(-1)
     if keepdim and axes:
-        found = found.unsqueeze([at + np.ndim(q) for at in axes])
-    return _named(found, name)
+        values = values.unsqueeze([at + np.ndim(q) for at in axes])
+    return _named(values, name)
 
 
 def _shares(q: object) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
@@ -100,14 +100,14 @@ def _places(shares: np.ndarray, count: int, interpolation: str) -> tuple[np.ndar
 
 def _axes(what: str, axis: object, rank: int) -> set[int]:
     """Axes from the front, without repetition; all of them if None."""
-    listed = range(rank) if axis is None else [checked_int(what, item) for item in (axis if isinstance(axis, list | tuple) else [axis])]
-    for item in listed:
+    items = range(rank) if axis is None else [checked_int(what, item) for item in (axis if isinstance(axis, list | tuple) else [axis])]
+    for item in items:
         if not -rank <= item < rank:
             raise ShapeError(f"{what}={axis!r} is out of range for a tensor of {rank} axes")
-    found = {item % rank for item in listed}
-    if len(found) != len(listed):
+    axes = {item % rank for item in items}
+    if len(axes) != len(items):
         raise ShapeError(f"{what}={axis!r} names an axis twice")
-    return found
+    return axes
 
 
 # -- covariance ----------------------------------------------------------------------------------
@@ -148,20 +148,20 @@ def cov(
         checked_flag("ddof", ddof)
         if tensor.ndim not in (1, 2):
             raise ShapeError(f"x is a matrix or a vector, not {tensor!r}")
-        given = [checked_input("cov", each).astype(tensor.dtype) for each in (fweights, aweights) if each is not None]
-        for weights in given:
+        factors = [checked_input("cov", vector).astype(tensor.dtype) for vector in (fweights, aweights) if vector is not None]
+        for weights in factors:
             if weights.ndim != 1:
                 raise ShapeError(f"fweights and aweights are vectors, not {weights!r}")
     single = tensor.ndim == 1
     rows = tensor.unsqueeze(0) if single else tensor if rowvar else tensor.T
-    weight = given[0] * given[1] if len(given) == 2 else given[0] if given else emitted("fill_any_like", [rows[0]], value=1.0)
+    weight = factors[0] * factors[1] if len(factors) == 2 else factors[0] if factors else emitted("fill_any_like", [rows[0]], value=1.0)
     total = weight.sum()
     mean = (rows * weight).sum(1, keepdims=True) / total
-    centered = rows - mean
+    deviations = rows - mean
     # numpy's correction: what one observation counts, which with ``aweights`` is the mean of the weights, weighted by themselves.
-    lost = 1.0 if aweights is None else (weight * given[-1]).sum() / total
-    found = (centered * weight) @ centered.T / (total - lost if ddof else total)
-    return _named(found.reshape([]) if single else found, name)
+    correction = 1.0 if aweights is None else (weight * factors[-1]).sum() / total
+    matrix = (deviations * weight) @ deviations.T / (total - correction if ddof else total)
+    return _named(matrix.reshape([]) if single else matrix, name)
 
 
 @layer

@@ -136,16 +136,16 @@ class Chain(NamedTuple):
         """For each step the logarithms of the sums over all paths up to each state; the last ones stay after a sequence's end."""
         sums = [self.first + self.states[:, 0]]
         for t in range(1, self.states.shape[1]):
-            here = self.states[:, t] + log_sum(sums[-1][:, :, None] + self.steps, 1)
-            sums.append(np.where(self.live[:, t, None], here, sums[-1]))
+            logs = self.states[:, t] + log_sum(sums[-1][:, :, None] + self.steps, 1)
+            sums.append(np.where(self.live[:, t, None], logs, sums[-1]))
         return sums
 
     def backward(self) -> list[Array]:
         """For each step the logarithms of the sums over all paths from each state on, without its own score."""
         sums = [np.broadcast_to(self.last, self.states[:, 0].shape)]
         for t in range(self.states.shape[1] - 1, 0, -1):
-            here = log_sum(self.steps + (self.states[:, t] + sums[-1])[:, None, :], 2)
-            sums.append(np.where(self.live[:, t, None], here, sums[-1]))
+            logs = log_sum(self.steps + (self.states[:, t] + sums[-1])[:, None, :], 2)
+            sums.append(np.where(self.live[:, t, None], logs, sums[-1]))
         return sums[::-1]
 
 
@@ -159,8 +159,8 @@ def _scored(Emission: TensorType, Transition: TensorType, Label: TensorType | No
     if len(Emission.shape) != 3 or 0 in Emission.shape[1:]:
         raise ShapeError(f"Emission is {Emission}: [N, T, D] is expected, with Length where sequences are shorter than T")
     batch, steps, tags = Emission.shape
-    fits = len(Transition.shape) == 2 and matched(Transition.shape[1], tags)
-    if not fits or not matched(Transition.shape[0], -1 if tags == -1 else tags + 2):
+    is_fitting = len(Transition.shape) == 2 and matched(Transition.shape[1], tags)
+    if not is_fitting or not matched(Transition.shape[0], -1 if tags == -1 else tags + 2):
         raise ShapeError(f"Emission is {Emission} but Transition is {Transition}: [D + 2, D] is expected, starts and ends before the steps")
     if Label is not None:
         check_index("Label", Label)
@@ -229,8 +229,8 @@ def crf_lattice(
     last = np.broadcast_to((np.arange(steps) == steps - 1)[:, None], (batch, steps, 1))
     hits = _hits(_labels(Label, chain.live, tags), chain.live, tags)
     parts = (offset, first, chain.live[:, :, None], last, chain.last, hits, _counts(hits))
-    found = [np.asarray(part, dtype=Emission.dtype) for part in parts]
-    return found[0], found[1], found[2], found[3], found[4], found[5], found[6]
+    arrays = [np.asarray(part, dtype=Emission.dtype) for part in parts]
+    return arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], arrays[5], arrays[6]
 
 
 def _pairs(rows: Sequence[Array]) -> list[tuple[int, Array, Array]]:
@@ -318,8 +318,8 @@ def _fast_crf_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str
         steps = steps + np.sum(pairs * d * chain.live[:, t, None, None], axis=0)
     rows = [np.sum(states[:, :1] * d, axis=(0, 1)), np.sum(np.exp(before[-1] + chain.last - total) * d[:, 0], axis=0)]
     moves = np.concatenate([rows[0][None], rows[1][None], steps]) - np.sum(_counts(hits) * d, axis=0)
-    found = {"Emission" + GRAD: ((states - hits) * d).astype(Emission.dtype), "Transition" + GRAD: moves.astype(Emission.dtype)}
-    return {slot: [found[slot]] for slot in slots}
+    cotangents = {"Emission" + GRAD: ((states - hits) * d).astype(Emission.dtype), "Transition" + GRAD: moves.astype(Emission.dtype)}
+    return {slot: [cotangents[slot]] for slot in slots}
 
 
 # -- the best path -------------------------------------------------------------------------------
@@ -347,5 +347,5 @@ def crf_decoding(Emission: Array, Transition: Array, Label: Array | None = None,
     for places in reversed(came):
         tag = np.take_along_axis(places, tag, axis=1)
         path.append(tag)
-    found = np.where(live, np.concatenate(path[::-1], axis=1), 0).astype("int64")
-    return found if Label is None else np.where(live, found == np.reshape(Label, live.shape), False).astype("int64")
+    tags_found = np.where(live, np.concatenate(path[::-1], axis=1), 0).astype("int64")
+    return tags_found if Label is None else np.where(live, tags_found == np.reshape(Label, live.shape), False).astype("int64")

@@ -67,8 +67,8 @@ class _Lattice(NamedTuple):
         """For each step the logarithms of the sums over all paths from each state on, without its own probability."""
         sums = [np.where(self.ends, 0.0, NEVER)]
         for t in range(emitted.shape[1] - 1, 0, -1):
-            here = sums[-1] + emitted[:, t]
-            ways = [here, _moved(here, -1), _moved(np.where(self.skips, here, NEVER), -2)]
+            logs = sums[-1] + emitted[:, t]
+            ways = [logs, _moved(logs, -1), _moved(np.where(self.skips, logs, NEVER), -2)]
             sums.append(np.where(self.live[:, t, None], log_sum(np.stack(ways), 0), sums[-1]))
         return sums[::-1]
 
@@ -89,14 +89,14 @@ def _lattice(Logits: Array, Label: Array, LogitsLength: Array | None, LabelLengt
     steps, batch, classes = Logits.shape
     count = Label.size // batch if batch else 0
     labels = np.reshape(Label, (batch, count))
-    known = lengths_of(LabelLength, batch, count, "LabelLength", 0)
-    labels = from_front("Label", np.where(np.arange(count) < known[:, None], labels, blank), classes)
+    lengths = lengths_of(LabelLength, batch, count, "LabelLength", 0)
+    labels = from_front("Label", np.where(np.arange(count) < lengths[:, None], labels, blank), classes)
     between = np.full((batch, 1), blank, labels.dtype)
     states = np.concatenate([between, *(part for i in range(count) for part in (labels[:, i : i + 1], between))], axis=1)
     place = np.arange(2 * count + 1)
     before = np.concatenate([states[:, :1], states[:, :1], states[:, :-2]], axis=1)[:, : 2 * count + 1]
     skips = (states != before) & (states != blank) & (place > 1)
-    ends = (place == 2 * known[:, None]) | (place == 2 * known[:, None] - 1)
+    ends = (place == 2 * lengths[:, None]) | (place == 2 * lengths[:, None] - 1)
     live = np.arange(steps) < lengths_of(LogitsLength, batch, steps, "LogitsLength")[:, None]
     scores = np.transpose(Logits.astype("float64"), (1, 0, 2))
     return _Lattice(scores - log_sum(scores, 2)[:, :, None], states, skips, ends, np.asarray(live))
@@ -164,12 +164,12 @@ def ctc_lattice(
     stay = np.where(np.eye(states) > 0, 0.0, NEVER)
     scales = [np.where(lattice.live[:, t, None, None], np.where(ways, scaled(sums[t], sums[t - 1]), NEVER), stay) for t in range(1, steps)]
     offset = np.stack([np.full((batch, states, states), NEVER), *scales], axis=1)
-    begun = np.where(possible, lattice.first + sums[0] - np.where(possible, total[:, None], 0.0), NEVER)
-    first = np.concatenate([begun[:, None], np.full((batch, steps - 1, states), NEVER)], axis=1)
+    starts = np.where(possible, lattice.first + sums[0] - np.where(possible, total[:, None], 0.0), NEVER)
+    first = np.concatenate([starts[:, None], np.full((batch, steps - 1, states), NEVER)], axis=1)
     last = ((np.arange(steps) == steps - 1) & possible)[:, :, None]
     hits = lattice.classes[:, :, None] == np.arange(Logits.shape[2])
-    found = [np.asarray(part, dtype=Logits.dtype) for part in (hits, offset, first, lattice.live[:, :, None], last)]
-    return found[0], found[1], found[2], found[3], found[4]
+    arrays = [np.asarray(part, dtype=Logits.dtype) for part in (hits, offset, first, lattice.live[:, :, None], last)]
+    return arrays[0], arrays[1], arrays[2], arrays[3], arrays[4]
 
 
 def _ctc_grad(
@@ -239,8 +239,8 @@ def _fast_ctc_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str
     if inputs.get("WarpCTCGrad"):
         grad = inputs["WarpCTCGrad"][0]
     else:
-        given = (inputs[slot][0] if inputs.get(slot) else None for slot in ("Logits", "Label", "LogitsLength", "LabelLength"))
-        grad = warpctc.kernel(*given, blank=attrs.get("blank", 0))[0]
+        operands = (inputs[slot][0] if inputs.get(slot) else None for slot in ("Logits", "Label", "LogitsLength", "LabelLength"))
+        grad = warpctc.kernel(*operands, blank=attrs.get("blank", 0))[0]
     steps, batch = grad.shape[:2]
     d = inputs["Loss" + GRAD][0].reshape(1, -1, 1)
     if attrs.get("norm_by_times", False):
@@ -275,10 +275,10 @@ def ctc_align(
     batch, steps = Input.shape
     live = np.arange(steps) < lengths_of(InputLength, batch, steps, "InputLength", 0)[:, None]
     earlier = np.concatenate([np.full((batch, min(steps, 1)), blank, Input.dtype), Input[:, :-1]], axis=1)
-    kept = live & (Input != blank)
-    kept = kept & (Input != earlier) if merge_repeated else kept
-    order = np.argsort(~kept, axis=1, kind="stable")
-    count = np.sum(kept, axis=1, keepdims=True)
+    mask = live & (Input != blank)
+    mask = mask & (Input != earlier) if merge_repeated else mask
+    order = np.argsort(~mask, axis=1, kind="stable")
+    count = np.sum(mask, axis=1, keepdims=True)
     labels = np.where(np.arange(steps) < count, np.take_along_axis(Input, order, axis=1), padding_value)
     return labels.astype(Input.dtype), count.astype(Input.dtype)
 
@@ -317,13 +317,13 @@ def edit_distance(
     place = np.arange(Refs.shape[1] + 1)
     row = np.broadcast_to(place, (batch, len(place)))
     ends = np.minimum(refs, Refs.shape[1])[:, None]
-    found = np.take_along_axis(row, ends, axis=1)
+    distances = np.take_along_axis(row, ends, axis=1)
     for t in range(steps):
-        replaced = row[:, :-1] + (Refs != Hyps[:, t : t + 1])
-        way = np.concatenate([row[:, :1] + 1, np.minimum(row[:, 1:] + 1, replaced)], axis=1)
+        substitutions = row[:, :-1] + (Refs != Hyps[:, t : t + 1])
+        way = np.concatenate([row[:, :1] + 1, np.minimum(row[:, 1:] + 1, substitutions)], axis=1)
         row = np.minimum.accumulate(way - place, axis=1) + place  # labels of Refs that are put in
-        found = np.where((hyps == t + 1)[:, None], np.take_along_axis(row, ends, axis=1), found)
-    distance = found.astype("float32")
+        distances = np.where((hyps == t + 1)[:, None], np.take_along_axis(row, ends, axis=1), distances)
+    distance = distances.astype("float32")
     if normalized:
         distance = distance / np.maximum(refs, 1)[:, None].astype("float32")
     return np.full(1, batch, "int64"), distance

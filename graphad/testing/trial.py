@@ -604,9 +604,9 @@ class Subject:
     @cached_property
     def names_loss_later(self) -> bool:
         """Whether another pass runs before the first one that names the loss."""
-        texts = [str(what) for what in (self.prepare, self.what) if what]
-        before, found, _ = ", ".join(texts).partition(LOSS)
-        return bool(found) and "," in before
+        texts = [str(role) for role in (self.prepare, self.what) if role]
+        before, match, _ = ", ".join(texts).partition(LOSS)
+        return bool(match) and "," in before
 
     def allowed(self, case: Case, is_prepared: bool = True) -> float:
         """The tolerance: the largest one that the passes need, if none is given; what may round rounds more in float32.

@@ -257,8 +257,8 @@ class _SameBranches(Rule):
     types: frozenset[str] = field(default_factory=lambda: types_of(BranchLike))
 
     def rewrite(self, op: Op) -> bool:
-        first, other = op.graphs.values()
-        if has_gradient(op) or holds_bound((first,)) or not same_graphs(first, other):
+        first, branch = op.graphs.values()
+        if has_gradient(op) or holds_bound((first,)) or not same_graphs(first, branch):
             return False
         return self.facts.inline(op, next(iter(op.graphs)), self.name)
 

@@ -96,15 +96,15 @@ def _is_start(op: Op) -> bool:
 
 def _scaled(graph: Graph, starts: Sequence[Op]) -> dict[Value, None]:
     """The values of the backward part that are multiplied by the factor when the gradient of the loss is."""
-    scaled = dict.fromkeys(value for op in starts for value in op.writes())
+    values = dict.fromkeys(value for op in starts for value in op.writes())
     certain = Certain.of(graph).values
     # One pass in order is enough: the backward part has no cycle, and loops are single operators here.
     for op in graph.ops:
-        results = _scaled_results(op, scaled)
+        results = _scaled_results(op, values)
         # What may have no value cannot be divided afterwards, nor its gradient: the operator reads gradients as they were.
         if all(value in certain or value.grad_of in certain for value in results):
-            scaled.update(dict.fromkeys(results))
-    return scaled
+            values.update(dict.fromkeys(results))
+    return values
 
 
 def _keeps(op: Op, scaled: Container[Value]) -> bool:
@@ -155,7 +155,7 @@ def _scaled_by_graphs(op: Op, scaled: Container[Value]) -> list[Value]:
         for out, result in zip(results_of(op), graph.results, strict=True):
             ways[out].append((result in inside, _is_scaled_or_zero(result, inside)))
     scaled_results = [out for out, pairs in ways.items() if any(is_scaled for is_scaled, _ in pairs)]
-    return scaled_results if all(fits for out in scaled_results for _, fits in ways[out]) else []
+    return scaled_results if all(may_pass for out in scaled_results for _, may_pass in ways[out]) else []
 
 
 def _scaled_inside(op: Op, graph: Graph, scaled: Container[Value]) -> dict[Value, None] | None:
@@ -164,26 +164,28 @@ def _scaled_inside(op: Op, graph: Graph, scaled: Container[Value]) -> dict[Value
     A carried value of a loop is scaled if it starts so, or at zero, and each iteration keeps it so: the greatest fixpoint.
     """
     loop = LoopLike.of(op)
-    carried = {graph.inputs[at]: graph.results[k] for k, at in enumerate(loop.carried_at)} if loop is not None else {}
+    result_of_argument = {graph.inputs[at]: graph.results[k] for k, at in enumerate(loop.carried_at)} if loop is not None else {}
     starts = dict(zip(graph.inputs, operands(op), strict=False))
-    arguments = [v for v, start in starts.items() if start in scaled or (v in carried and _is_scaled_or_zero(start, scaled))]
+    arguments = [v for v, start in starts.items() if start in scaled or (v in result_of_argument and _is_scaled_or_zero(start, scaled))]
     inside = _spread(graph, arguments)
-    while lost := [v for v in arguments if v in carried and not _is_scaled_or_zero(carried[v], inside)]:
-        arguments = [v for v in arguments if v not in lost]
+    while losses := [v for v in arguments if v in result_of_argument and not _is_scaled_or_zero(result_of_argument[v], inside)]:
+        arguments = [v for v in arguments if v not in losses]
         inside = _spread(graph, arguments)
     if any(starts[v] in scaled and v not in inside for v in starts):
         return None
     # Residuals are factors of gradients of this one.
-    kept = all(_keeps(reader, inside) for value in inside for reader in _by_value(value)) and not any(v in inside for v in graph.residuals)
-    return inside if kept else None
+    is_kept = all(_keeps(reader, inside) for value in inside for reader in _by_value(value)) and not any(
+        v in inside for v in graph.residuals
+    )
+    return inside if is_kept else None
 
 
 def _spread(graph: Graph, arguments: Sequence[Value]) -> dict[Value, None]:
     """The values of a nested graph that are scaled if these arguments are."""
-    scaled = dict.fromkeys(arguments)
+    values = dict.fromkeys(arguments)
     for op in graph.ops:
-        scaled.update(dict.fromkeys(_scaled_results(op, scaled)))
-    return scaled
+        values.update(dict.fromkeys(_scaled_results(op, values)))
+    return values
 
 
 def _by_value(value: Value) -> list[Op]:

@@ -471,8 +471,8 @@ def _slots(side: str, messages: Iterable[Desc]) -> dict[str, list[str]]:
 
 def _called(op_type: str, inputs: dict[str, list[str]], here: bool) -> dict[str, list[str]]:
     """The input slots as they are called here, or in Paddle."""
-    there = _SLOTS_THERE.get(op_type, {})
-    names = {name: slot for slot, name in there.items()} if here else there
+    foreign_names = _SLOTS_THERE.get(op_type, {})
+    names = {name: slot for slot, name in foreign_names.items()} if here else foreign_names
     return {names.get(slot, slot): values for slot, values in inputs.items()}
 
 

@@ -24,8 +24,8 @@ class _Sorted:
         count = ops.reshape(ops.cast(extent(node, x, 0), out_dtype="int64"), shape=[1])
         numbers = ops.range(Value(np.zeros(1, "int64")), count, Value(np.ones(1, "int64")))
         wide = ops.unsqueeze(ops.cast(images, out_dtype="int64"), axes=[1])
-        same = ops.cast(ops.equal(wide, ops.unsqueeze(numbers, axes=[0])), out_dtype="int64")
-        self.counts = ops.reduce_sum(same, dim=[0])
+        memberships = ops.cast(ops.equal(wide, ops.unsqueeze(numbers, axes=[0])), out_dtype="int64")
+        self.counts = ops.reduce_sum(memberships, dim=[0])
         self.order = ops.several("argsort", images, axis=0)[1]
         self.boxes = ops.gather(boxes, self.order, axis=0)
 
@@ -56,8 +56,8 @@ def _largest_samples(node: Node, height: int, width: int, samples: int) -> Value
     x, boxes, images, ops = node[0], node[1], node[2], node.ops
     if samples < 1 or -1 in x.shape[1:]:
         raise UnsupportedModel("RoiAlign with mode='max' of unknown extents, or of as many samples as a window has elements")
-    scaled = ops.scale(boxes, scale=float(node.attr("spatial_scale", 1.0)), bias=-0.5 * _is_aligned(node))
-    columns = ops.several("split", scaled, num=4, axis=1)
+    edges = ops.scale(boxes, scale=float(node.attr("spatial_scale", 1.0)), bias=-0.5 * _is_aligned(node))
+    columns = ops.several("split", edges, num=4, axis=1)
     across = _along(node, columns[0], columns[2], width, samples, x.shape[3])
     down = _along(node, columns[1], columns[3], height, samples, x.shape[2])
     rows = ops.reshape(ops.gather(x, images, axis=0), shape=[-1, x.shape[1], x.shape[2] * x.shape[3]])
@@ -65,9 +65,9 @@ def _largest_samples(node: Node, height: int, width: int, samples: int) -> Value
     for (row, above), (column, beside) in itertools.product(down, across):
         number = ops.elementwise_add(ops.unsqueeze(ops.scale(row, scale=float(x.shape[3])), axes=[2]), ops.unsqueeze(column, axes=[1]))
         weight = ops.elementwise_mul(ops.unsqueeze(above, axes=[2]), ops.unsqueeze(beside, axes=[1]))
-        one = [ops.reshape(each, shape=[-1, 1, height * samples * width * samples]) for each in (number, weight)]
-        index = ops.expand_v2(ops.cast(one[0], out_dtype="int64"), shape=[-1, x.shape[1], -1])
-        corners.append(ops.elementwise_mul(ops.take_along_axis(rows, index, Axis=2), one[1]))
+        pair = [ops.reshape(factor, shape=[-1, 1, height * samples * width * samples]) for factor in (number, weight)]
+        index = ops.expand_v2(ops.cast(pair[0], out_dtype="int64"), shape=[-1, x.shape[1], -1])
+        corners.append(ops.elementwise_mul(ops.take_along_axis(rows, index, Axis=2), pair[1]))
     largest = reduce(ops.elementwise_max, corners)
     return ops.reduce_max(ops.reshape(largest, shape=[-1, x.shape[1], height, samples, width, samples]), dim=[3, 5])
 

@@ -74,7 +74,7 @@ def _occurrences(node: Node, rows: Value, grams: _Grams, distance: int, width: i
         part = ops.slice(rows, axes=[1], starts=[i * distance], ends=[-left if left else _LAST])
         wide = Value(grams.tokens[:, i].astype(rows.dtype).reshape(1, 1, count))
         hits.append(ops.equal(ops.unsqueeze(part, axes=[2]), wide))
-    found = ops.reduce_sum(ops.cast(reduce(ops.logical_and, hits), out_dtype="float32"), dim=[1])
+    counts = ops.reduce_sum(ops.cast(reduce(ops.logical_and, hits), out_dtype="float32"), dim=[1])
     columns = np.zeros((count, width), "float32")
     columns[np.arange(count), grams.columns] = 1.0
-    return ops.matmul_v2(found, Value(columns))
+    return ops.matmul_v2(counts, Value(columns))

@@ -36,51 +36,51 @@ def _aligning(call: Call) -> Aligning:
 
 @writes("roi_align")
 def _roi_align(call: Call) -> Result:
-    x, boxes, how = call["X"], call["ROIs"], _aligning(call)
-    shape = [boxes.sizes[0], x.sizes[1], how.pooled_height, how.pooled_width]
+    x, boxes, aligning = call["X"], call["ROIs"], _aligning(call)
+    shape = [boxes.sizes[0], x.sizes[1], aligning.pooled_height, aligning.pooled_width]
     return call.nodes.one(
         "RoiAlign",
         [x, boxes, _images(call, boxes)],
         x.kind,
         shape,
-        output_height=how.pooled_height,
-        output_width=how.pooled_width,
-        sampling_ratio=max(how.sampling_ratio, 0),
-        spatial_scale=how.spatial_scale,
-        coordinate_transformation_mode="half_pixel" if how.aligned else "output_half_pixel",
+        output_height=aligning.pooled_height,
+        output_width=aligning.pooled_width,
+        sampling_ratio=max(aligning.sampling_ratio, 0),
+        spatial_scale=aligning.spatial_scale,
+        coordinate_transformation_mode="half_pixel" if aligning.aligned else "output_half_pixel",
     )
 
 
 @writes("roi_align_spread")
 def _roi_align_spread(call: Call) -> Result:
     """Each box's windows times its two matrices, added up by a product with what says which image it is in."""
-    x, like, boxes, nodes, how = call["X"], call["Like"], call["ROIs"], call.nodes, _aligning(call)
+    x, like, boxes, nodes, aligning = call["X"], call["Like"], call["ROIs"], call.nodes, _aligning(call)
     count, channels, height, width = nodes.dims(like)
-    corners = nodes.split(boxes * how.spatial_scale - (0.5 if how.aligned else 0.0), [1, 1, 1, 1], 1)
-    across = _matrix(nodes, how, corners[0], corners[2], how.pooled_width, width)
-    down = _matrix(nodes, how, corners[1], corners[3], how.pooled_height, height)
-    spread = nodes.matmul(nodes.swapped(nodes.unsqueeze(down, [1])), nodes.matmul(x, nodes.unsqueeze(across, [1])))
-    rows = nodes.reshape(spread, [nodes.extent(boxes, 0), nodes.product([channels, height, width])])
-    chosen = nodes.swapped(nodes.one_hot(_images(call, boxes), count, x.kind))
-    return nodes.reshape(nodes.matmul(chosen, rows), [count, channels, height, width])
+    corners = nodes.split(boxes * aligning.spatial_scale - (0.5 if aligning.aligned else 0.0), [1, 1, 1, 1], 1)
+    across = _matrix(nodes, aligning, corners[0], corners[2], aligning.pooled_width, width)
+    down = _matrix(nodes, aligning, corners[1], corners[3], aligning.pooled_height, height)
+    shares = nodes.matmul(nodes.swapped(nodes.unsqueeze(down, [1])), nodes.matmul(x, nodes.unsqueeze(across, [1])))
+    rows = nodes.reshape(shares, [nodes.extent(boxes, 0), nodes.product([channels, height, width])])
+    memberships = nodes.swapped(nodes.one_hot(_images(call, boxes), count, x.kind))
+    return nodes.reshape(nodes.matmul(memberships, rows), [count, channels, height, width])
 
 
 def _matrix(nodes: Nodes, how: Aligning, low: Term, high: Term, count: int, extent: Dim) -> Term:
     """``[boxes, count, extent]`` as ``Aligning`` makes it, of sides ``[boxes, 1]``."""
     side = high - low if how.aligned else on.maximum(high - low, 1.0)
     if how.sampling_ratio > 0:
-        wanted = side * 0.0 + float(how.sampling_ratio)
+        sample_counts = side * 0.0 + float(how.sampling_ratio)
         samples = nodes.constant(np.arange(how.sampling_ratio))
     else:
-        wanted = on.ceil(side / float(count))
-        most = on.maximum(nodes.reduce("Max", nodes.concat([wanted, nodes.constant(np.ones((1, 1), low.dtype))], 0), [0, 1]), 1.0)
+        sample_counts = on.ceil(side / float(count))
+        most = on.maximum(nodes.reduce("Max", nodes.concat([sample_counts, nodes.constant(np.ones((1, 1), low.dtype))], 0), [0, 1]), 1.0)
         samples = nodes.range(nodes.as_vector(nodes.cast(most, "int64")))
     sample = nodes.cast(nodes.unsqueeze(samples, [0, 1]), low.kind)
-    low, side, wanted = (nodes.unsqueeze(each, [2]) for each in (low, side, wanted))
-    steps, window = on.maximum(wanted, 1.0), nodes.constant(np.arange(count, dtype=low.dtype).reshape(1, count, 1))
+    low, side, sample_counts = (nodes.unsqueeze(term, [2]) for term in (low, side, sample_counts))
+    steps, window = on.maximum(sample_counts, 1.0), nodes.constant(np.arange(count, dtype=low.dtype).reshape(1, count, 1))
     at = low + (window + (sample + 0.5) / steps) * (side / float(count))
     last = nodes.cast(nodes.as_scalar(extent), low.kind)
-    counts = reduce(on.logical_and, (on.less(sample, wanted), on.greater_equal(at, -1.0), on.less_equal(at, last)))
+    counts = reduce(on.logical_and, (on.less(sample, sample_counts), on.greater_equal(at, -1.0), on.less_equal(at, last)))
     elements = nodes.cast(nodes.unsqueeze(nodes.range(extent), [0, 1, 2]), low.kind)
     near = on.maximum(1.0 - on.abs(nodes.unsqueeze(on.minimum(on.maximum(at, 0.0), last - 1.0), [3]) - elements), 0.0)
     return nodes.reduce("Sum", near * nodes.unsqueeze(nodes.cast(counts, low.kind) / steps, [3]), [2])
@@ -109,16 +109,16 @@ def _elements(call: Call, index: Term, image: Sequence[Dim]) -> tuple[Term, Term
 @writes("roi_pool_gather_max")
 def _roi_gather(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
-    where, has = _elements(call, call["Argmax"], nodes.dims(x)[1:])
-    return on.where(has, nodes.gather(nodes.flatten(x), where, 0), 0.0)
+    places, has = _elements(call, call["Argmax"], nodes.dims(x)[1:])
+    return on.where(has, nodes.gather(nodes.flatten(x), places, 0), 0.0)
 
 
 @writes("roi_pool_scatter_max")
 def _roi_scatter(call: Call) -> Result:
     x, like, nodes = call["X"], call["Like"], call.nodes
-    where, has = _elements(call, call["Argmax"], nodes.dims(like)[1:])
+    places, has = _elements(call, call["Argmax"], nodes.dims(like)[1:])
     zeros = nodes.full([nodes.product(nodes.dims(like))], 0, x.kind)
-    total = nodes.put(zeros, nodes.flatten(where), nodes.flatten(on.where(has, x, 0.0)), 0, "add")
+    total = nodes.put(zeros, nodes.flatten(places), nodes.flatten(on.where(has, x, 0.0)), 0, "add")
     return nodes.reshape(total, nodes.dims(like))
 
 
@@ -141,10 +141,10 @@ def _one_image(attrs: dict[str, object], shape: Sequence[int], dtype: np.dtype[n
 @writes("deformable_conv", "deformable_conv_v1")
 def _deformable(call: Call) -> Result:
     x, offset, weights, nodes = call["Input"], call["Offset"], call["Filter"], call.nodes
-    how, kernel = Deforming(**call.attrs), list(weights.shape[2:])
+    deforming, kernel = Deforming(**call.attrs), list(weights.shape[2:])
     channels, height, width = x.shape[1:]
-    windows, elements, part = math.prod(offset.shape[2:]), math.prod(kernel), channels // how.deformable_groups
-    attrs = {"strides": how.strides, "paddings": how.paddings, "dilations": how.dilations}
+    windows, elements, part = math.prod(offset.shape[2:]), math.prod(kernel), channels // deforming.deformable_groups
+    attrs = {"strides": deforming.strides, "paddings": deforming.paddings, "dilations": deforming.dilations}
     places = _one_image({"image": [height, width], "kernel": kernel, **attrs}, offset.shape, offset.dtype)
     pairs = nodes.reshape(offset + nodes.constant(places), [-1, elements, 2, windows])
     y, across = (nodes.reshape(nodes.part(pairs, 2, i, i + 1), [-1, 1, elements * windows]) for i in range(2))
@@ -154,9 +154,9 @@ def _deformable(call: Call) -> Result:
     )
     mask = call.get("Mask")
     columns = columns if mask is None else columns * nodes.reshape(mask, [-1, 1, elements * windows])
-    grouped = nodes.reshape(columns, [-1, how.groups, channels // how.groups * elements, windows])
-    filters = nodes.reshape(weights, [how.groups, weights.shape[0] // how.groups, channels // how.groups * elements])
-    return nodes.reshape(nodes.matmul(filters, grouped), [nodes.extent(x, 0), weights.shape[0], *offset.shape[2:]])
+    column_groups = nodes.reshape(columns, [-1, deforming.groups, channels // deforming.groups * elements, windows])
+    filters = nodes.reshape(weights, [deforming.groups, weights.shape[0] // deforming.groups, channels // deforming.groups * elements])
+    return nodes.reshape(nodes.matmul(filters, column_groups), [nodes.extent(x, 0), weights.shape[0], *offset.shape[2:]])
 
 
 def _beside(nodes: Nodes, at: Term, extent: int) -> list[tuple[Term, Term]]:
