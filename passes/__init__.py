@@ -17,7 +17,7 @@ from graphad.passes.differentiation import Jvp
 from graphad.passes.distribution import BucketAllReduce, DataParallel, Partition, PipelineSplit, Shard, ShardOptimizer
 from graphad.passes.fusion import FoldBatchNorm, FuseElementwise
 from graphad.passes.inspection import AnnotateCost, ProbeNumerics
-from graphad.passes.memory import GradientAccumulation, InPlace, Recompute
+from graphad.passes.memory import GradientAccumulation, InPlace, Recompute, Reorder
 from graphad.passes.optimization import CheckpointWhile, ClipGradients, DecayWeights, OptimizeParameters
 from graphad.passes.precision import MixedPrecision
 
@@ -53,6 +53,7 @@ __all__ = [
     "ProbeNumerics",
     "PruneNoGrad",
     "Recompute",
+    "Reorder",
     "Shard",
     "ShardOptimizer",
     "Simplify",

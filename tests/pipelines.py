@@ -41,6 +41,7 @@ ANYWHERE: dict[str, tuple[str, ...]] = {  # a pass: the options that it may have
     "outline-repeated": ("", "min_ops=2"),
     "probe-numerics": ("", "range=false", "nan=false"),
     "recompute": ("", "budget=100"),
+    "reorder": ("", "batch=3"),
     "simplify": ("", "fast=true"),
     "unroll-while": ("", "limit=3", "factor=2"),
 }

@@ -473,6 +473,23 @@ class Graph(OldNames, PlainResults):
             for graph in op.graphs.values():
                 graph.parent, graph.owner = self, op
 
+    def reorder(self, ops: Sequence[Op]) -> None:
+        """Put the operators into another order, which is then the one that is kept where nothing is against it.
+
+        Raises:
+            InvalidGraph: these are not the operators of the graph, or one comes before a writer of what it reads; nothing is changed.
+        """
+        if len(ops) != len(self.ops) or set(ops) != set(self.ops):
+            raise InvalidGraph(f"{len(ops)} operators are given for the order of a graph of {len(self.ops)}: all of them, each once")
+        places = {op: place for place, op in enumerate(ops)}
+        for op in ops:
+            for writer in [writer for value in op.reads() for writer in value.writers if places[writer] >= places[op]]:
+                raise InvalidGraph(f"{op.type} comes before {writer.type}, which writes what it reads")
+        for op in ops:
+            self.ops.unlink(op)
+            self.ops.insert(op, None)
+        self.journal.edits += 1
+
     def _refuse(self, op: Op, stranger: Value) -> NoReturn:
         """Undo what was linked, and complain."""
         for value in op.reads():

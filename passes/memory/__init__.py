@@ -7,5 +7,6 @@ while``, in ``graphad.passes.optimization``.
 from graphad.passes.memory.gradient_accumulation import GradientAccumulation
 from graphad.passes.memory.in_place import InPlace
 from graphad.passes.memory.recompute import Recompute, Recomputed
+from graphad.passes.memory.reorder import Reorder, Reordered
 
-__all__ = ["GradientAccumulation", "InPlace", "Recompute", "Recomputed"]
+__all__ = ["GradientAccumulation", "InPlace", "Recompute", "Recomputed", "Reorder", "Reordered"]

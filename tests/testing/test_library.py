@@ -50,6 +50,7 @@ ROWS = (
     Row("annotate-cost"),
     Row("probe-numerics", examples=30),
     Row("recompute"),
+    Row("reorder"),
     Row("mixed-precision"),
     Row("fold-batch-norm", examples=30),
     Row("gradient-accumulation", examples=20),
