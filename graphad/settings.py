@@ -112,6 +112,7 @@ class _Current:
         return repr(Settings(**{**asdict(_of_process()), **_changes.get()}))
 
 
+_NAMES = frozenset(f.name for f in fields(Settings))
 _changes: ContextVar[Mapping[str, Any]] = ContextVar("changes of settings", default=MappingProxyType({}))
 _process: list[Settings] = []
 _reading = Lock()
@@ -133,7 +134,8 @@ def changed_settings(**changes: Any) -> Iterator[None]:
     Raises:
         TypeError: there is no such setting.
     """
-    Settings(**changes)
+    if not changes.keys() <= _NAMES:
+        Settings(**changes)  # which says what there is not
     token = _changes.set({**_changes.get(), **changes})
     try:
         yield

@@ -23,6 +23,7 @@ from graphad.execution.steps import (
     blocks_of,
     checkpointed,
     control,
+    controls,
     facts,
     last_uses,
     saved_names,
@@ -92,7 +93,8 @@ class Prepared:
         self.others: list[Tensor] = []  # what of it cannot be watched, and copies of that
         self.copies: list[Tensor] = []
         self.runs = 0
-        self.has_loops = any(isinstance(control(op), LoopDef) for block in program.blocks for op in block.ops)
+        self.has_loops = any(isinstance(definition, LoopDef) for _, definition in controls(program))
+        self.block_results = block_results(program)
         self.release()
 
     def is_up_to_date(self) -> bool:
@@ -145,8 +147,9 @@ class Prepared:
         known_body = self.bodies.get(key)
         if known_body is None:
             # A name is freed in the block that declares it; in block 0 every name is.
-            free = last_uses(block, self.keep | self.saved.get(block.idx, frozenset()) | _block_results(block))
-            if len(layout) > 1 or any(control(op) for op in block.ops):
+            nothing = frozenset[str]()
+            free = last_uses(block, self.keep.union(self.saved.get(block.idx, nothing), self.block_results.get(block.idx, nothing)))
+            if len(layout) > 1 or any(control(op) for op in block.ops if len(block.program.blocks) > 1):
                 own_names = set(block.vars)
                 if len(layout) == 1:
                     own_names.update(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
@@ -299,12 +302,14 @@ def _raising(message: str) -> Step:
     return step
 
 
-def _block_results(block: Block) -> frozenset[str]:
-    """The results of the block of a gradient, which the operator that runs it returns."""
-    if block.idx == 0:
-        return frozenset()
-    ops = (op for inner in block.program.blocks for op in inner.ops if block in blocks_of(op))
-    return frozenset(name for op in ops for name in op.attrs.get("original_input_grad", ()))
+def block_results(program: Program) -> dict[int, frozenset[str]]:
+    """By block, the results of those of gradients, which the operators that run them return."""
+    results: dict[int, frozenset[str]] = {}
+    for op, definition in controls(program):
+        names = op.attrs.get("original_input_grad")
+        for block in blocks_of(op) if definition.is_grad and isinstance(names, list) else ():
+            results[block.idx] = results.get(block.idx, frozenset()).union(names)
+    return results
 
 
 def why_not(op: Operator, definition: OpDef) -> str:
@@ -348,7 +353,7 @@ def _misfit(op: Operator, definition: OpDef) -> str:
     for slot in definition.single:
         if not op.inputs.get(slot):
             return f"has nothing in its input slot {slot}"
-    for name in () if is_grad else op.attrs:
-        if name not in definition.attrs and name not in COMMON_ATTRS:
-            return f"has an attribute {name}, which its definition does not have"
-    return ""
+    if is_grad or op.attrs.keys() <= definition.attrs.keys():
+        return ""
+    unknown = (name for name in op.attrs if name not in definition.attrs and name not in COMMON_ATTRS)
+    return next((f"has an attribute {name}, which its definition does not have" for name in unknown), "")

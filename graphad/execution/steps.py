@@ -64,7 +64,12 @@ def touched(op: Operator) -> set[str]:
 def last_uses(block: Block, keep: Collection[str]) -> list[list[str]]:
     """For each operator of a block, the names that are dead after it."""
     # Written names count too: a value that nothing reads is dead right after its writer.
-    last = {name: i for i, op in enumerate(block.ops) for name in touched(op)}
+    last: dict[str, int] = {}
+    alone = len(block.program.blocks) == 1  # so that no operator has blocks
+    for i, op in enumerate(block.ops):
+        for names in (*op.inputs.values(), *op.outputs.values()) if alone else (touched(op),):
+            for name in names:
+                last[name] = i
     free: list[list[str]] = [[] for _ in block.ops]
     for name in sorted(last):
         if name not in keep and name != EMPTY:
@@ -80,7 +85,7 @@ def written(op: Operator) -> set[str]:
 def saved_names(program: Program) -> dict[int, frozenset[str]]:
     """For each block that has gradients, by its index, the names that they read of it."""
     names_by_block: dict[int, frozenset[str]] = {}
-    for op, definition in _controls(program):
+    for op, definition in controls(program):
         if definition.is_grad:
             for i, block in enumerate(blocks_of(op)):
                 names = _free(block).difference(argument_names(op, i))
@@ -92,7 +97,7 @@ def checkpointed(program: Program) -> dict[int, int]:
     """For each loop's block whose gradient wants checkpoints, by its index, how far they are apart; 0 if there is to be one alone."""
     intervals: dict[int, int] = {}
     plain: set[int] = set()
-    for op, definition in _controls(program):
+    for op, definition in controls(program):
         if isinstance(definition, LoopDef) and definition.is_grad:
             home = op.attrs[definition.blocks[0]].parent_idx
             apart = op.attrs.get("checkpoint_every", 0)
@@ -133,7 +138,8 @@ def nth(op: Operator, attr: str, which: int, count: int) -> list[str]:
     return list(names[which * count : (which + 1) * count])
 
 
-def _controls(program: Program) -> Iterator[tuple[Operator, ControlDef]]:
+def controls(program: Program) -> Iterator[tuple[Operator, ControlDef]]:
+    """The operators with blocks of a program, and their definitions."""
     for block in program.blocks if len(program.blocks) > 1 else ():
         for op in block.ops:
             definition = control(op)
@@ -231,7 +237,7 @@ def step_of(run: Reader, op: Operator, definition: OpDef, layout: Layout) -> Ste
     attrs = definition.own_attrs(op.attrs)
     partial = definition.partial or writes_old_array(op)
     slots = list(writes)
-    names = {slot: [n for _, n in places] for slot, places in reads.items()}
+    compute, random = definition.run, definition.random
 
     def value(frames: Frames, place: Place) -> Any:
         frame, name = frames[place[0]], place[1]
@@ -243,16 +249,16 @@ def step_of(run: Reader, op: Operator, definition: OpDef, layout: Layout) -> Ste
 
     def step(frames: Frames) -> None:
         inputs = {slot: [value(frames, place) for place in places] for slot, places in reads.items()}
-        options = {**attrs, "rng": run.generator(op)} if definition.random else attrs
+        options = {**attrs, "rng": run.generator(op)} if random else attrs
         try:
-            outputs = definition.run(inputs, options, slots)
+            outputs = compute(inputs, options, slots)
         except Exception as error:
-            arrays_by_name = {n: a for slot, arrays in inputs.items() for n, a in zip(names[slot], arrays, strict=True)}
+            arrays_by_name = {n: a for slot, arrays in inputs.items() for (_, n), a in zip(reads[slot], arrays, strict=True)}
             raise failure(op, arrays_by_name, error) from error
-        pairs = ((place, result) for slot, places in writes.items() for place, result in zip(places, outputs[slot], strict=True))
-        for place, result in pairs:
-            if place is not None:
-                _write(run, op, frames, place, result, inputs)
+        for slot, places in writes.items():
+            for place, result in zip(places, outputs[slot], strict=True):
+                if place is not None:
+                    _write(run, op, frames, place, result, inputs)
 
     return step
 

@@ -238,7 +238,8 @@ class OpDef(Traits):
 
     def arguments(self, inputs: Inputs) -> list[Tensor]:
         """The kernel's positional arguments: a list for a variadic slot, None for an absent one."""
-        return [_argument(slot, inputs.get(slot.name)) for slot in self.inputs.values()]
+        given = ((slot, inputs.get(name)) for name, slot in self.inputs.items())
+        return [None if not values else list(values) if slot.variadic else values[0] for slot, values in given]
 
     def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         """The types of the outputs, slot by slot; ``ShapeError`` where the inputs do not fit. ``attrs`` are ``own_attrs``."""

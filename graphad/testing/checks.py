@@ -118,7 +118,7 @@ def _renamed_names(values: list[object], known: set[str], rename: Callable[[str]
 # The own code of a pass are the methods of its class and the functions of the same file that those call, found through the names
 # they use. Lines are traced with ``sys.settrace``, which costs nothing where tracing is off.
 
-Arc = tuple[CodeType, int, int]  # from one line to the next within a function; 0 before the first
+Arc = tuple[int, int, int]  # the id of a function's code, and from one of its lines to the next; 0 before the first
 TOLD_APART = 16  # so many operators at most that have the same text in a field of their definitions
 OF_BLOCKS = {"is_loop", "carried_count"}  # names by which code speaks of operators with blocks, and by which of one kind of them
 INTERFACES: dict[str, type[RegionOp]] = {
@@ -293,7 +293,8 @@ class Reach:
     'InlineNet.apply'
     """
 
-    names: dict[CodeType, str] = field(default_factory=dict)
+    # By id: to compute the hash of a code object, Python goes through all its names and constants, at every call that is traced.
+    codes: dict[int, tuple[CodeType, str]] = field(default_factory=dict)
     arcs: set[Arc] = field(default_factory=set)
     passes: frozenset[type[Pass]] = frozenset()
 
@@ -301,13 +302,13 @@ class Reach:
     def of(cls, passes: Iterable[Pass]) -> Reach:
         kinds = dict.fromkeys(type(pass_) for pass_ in passes)
         functions = [function for kind in kinds for function in own_functions(kind)]
-        return cls({code: f.__qualname__ for f in functions for code in _codes(f.__code__)}, passes=frozenset(kinds))
+        return cls({id(code): (code, f.__qualname__) for f in functions for code in _codes(f.__code__)}, passes=frozenset(kinds))
 
     @contextmanager
     def traced(self) -> Iterator[set[Arc]]:
         """Within it, arcs are noted while passes are applied; those that are new are in the set afterwards."""
         new = set[Arc]()
-        if sys.gettrace() is not None or not self.names:  # a debugger, or a coverage tool, is at work
+        if sys.gettrace() is not None or not self.codes:  # a debugger, or a coverage tool, is at work
             yield new
             return
         with applying(self._applier(new)):
@@ -331,12 +332,12 @@ class Reach:
         return apply
 
     def _tracer(self, arcs: set[Arc]) -> Any:
-        names = self.names
+        codes = self.codes
 
         def trace_call(frame: FrameType, event: str, argument: object) -> Any:
-            if frame.f_code not in names:
+            code, last = id(frame.f_code), 0
+            if code not in codes:
                 return None
-            code, last = frame.f_code, 0
 
             def trace_line(frame: FrameType, event: str, argument: object) -> Any:
                 nonlocal last
@@ -351,9 +352,9 @@ class Reach:
 
     def unreached(self) -> list[Unreached]:
         """The lines that never ran, in order."""
-        lines_run = {(code.co_filename, line) for code, _, line in self.arcs}
+        lines_run = {(self.codes[code][0].co_filename, line) for code, _, line in self.arcs}
         unreached_lines: dict[tuple[str, int], Unreached] = {}
-        for code, name in self.names.items():
+        for code, name in self.codes.values():
             for line in sorted({line for _, _, line in code.co_lines() if line and line != code.co_firstlineno}):
                 place = (code.co_filename, line)
                 if place not in lines_run:
@@ -582,7 +583,7 @@ def _of_gradients(trial: Trial) -> Finding | None:
     """Gradients that passes made are those of the standard backward, and central differences; without any, those of what was made."""
     if trial.made or (trial.subject.differentiates(trial.case) and is_forward(trial.before)):
         finding = against_differences(trial)
-        if finding is None and trial.slope_agrees and not trial.is_thorough:
+        if finding is None and (trial.slope_agrees or trial.subject.is_standard_backward) and not trial.is_thorough:
             return None
         return _made_gradients(trial) or finding
     return _gradients_after(trial)
@@ -753,7 +754,7 @@ def tried(
     Raises:
         Unfit: the case itself does not run, or what prepares it refuses it.
     """
-    trial = Trial(subject, case, is_thorough="standard" in checks, random=np.random.default_rng(len(case.feeds) + 7))
+    trial = Trial(subject, case, is_thorough="standard" in checks)
     with quietly():
         try:
             subject.check_fits(case)

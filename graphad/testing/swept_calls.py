@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from math import prod
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from graphad.testing.cases import SHORT, Choices, RandomChoices, array_of
 from graphad.testing.operator_programs import COMMON, CallProgram, operators, over
 from graphad.testing.samples import samples_of
 from graphad.testing.values import name_of
-from graphad.types import FLOATS, Array
+from graphad.types import FLOATS, Array, Shape
 
 EXTENT = 3  # of all axes, where an operator takes that: transposed or not, the shapes are the same
 DTYPES = ("float64", "float64", "float64", "float32", "int64", "int32")
@@ -215,8 +216,13 @@ def _part_of_loss(w: CallProgram, name: str) -> list[str]:
 
 def _weights(w: CallProgram, value: Array) -> str:
     """Data of a shape and dtype, all numbers different, so that an exchange of two elements changes the sum; data costs no operator."""
-    weights = np.round(np.random.default_rng(value.size).uniform(0.5, 1.5, value.shape), 2).astype(value.dtype)
-    return w.data(weights, stop_gradient=True)
+    return w.data(_uneven(value.shape).astype(value.dtype), stop_gradient=True)
+
+
+@lru_cache(maxsize=KEPT)
+def _uneven(shape: Shape) -> Array:
+    """Numbers about 1, for copying."""
+    return np.round(np.random.default_rng(prod(shape)).uniform(0.5, 1.5, shape), 2)
 
 
 def _cancels(w: CallProgram, names: list[str]) -> bool:

@@ -647,6 +647,13 @@ class Subject:
         """Whether the backward is there before the passes on trial run."""
         return bool(self.prepare) and any(isinstance(pass_, CreateGradOps) for pass_ in inner_passes(as_pass(self.prepare, "loss")))
 
+    @cached_property
+    def is_standard_backward(self) -> bool:
+        """Whether the passes are those of the standard backward, up to one of them: then it would be compared with itself."""
+        passes = [pass_ for what in (self.prepare, self.what) if what for pass_ in inner_passes(as_pass(what, "loss"))]
+        standard = [type(pass_) for pass_ in Pipeline.parse(", ".join(BACKWARD).replace(LOSS, "loss")).passes]
+        return [type(pass_) for pass_ in passes] == standard[: len(passes)]
+
     def differentiates(self, case: Case) -> bool:
         """Whether the passes build the whole backward of the case's loss: no input chosen, none left out."""
         passes = [pass_ for text in (self.prepare, self.what) if text for pass_ in inner_passes(as_pass(text, case.loss_name))]
@@ -660,7 +667,7 @@ class Subject:
 
 def as_pass(what: Pass | str, loss: str) -> Pass:
     """A pass, or what a text says, with the loss's name put in."""
-    return what if isinstance(what, Pass) else _parsed(what.replace(LOSS, loss), tuple(PASSES.values()))
+    return what if isinstance(what, Pass) else _parsed(what.replace(LOSS, loss), tuple(PASSES.defined.values()))
 
 
 @lru_cache
@@ -850,7 +857,6 @@ class Trial:
         slope_agrees: whether differences agree with the gradients.
         runs_compiled: whether ``after`` runs as functions over numpy first, and step by step only if that is not what is expected.
         ran_compiled: whether what it gave that way is what is expected.
-        random: what random directions are drawn from.
     """
 
     subject: Subject
@@ -866,7 +872,11 @@ class Trial:
     slope_agrees: bool = False
     runs_compiled: bool = False
     ran_compiled: bool = False
-    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    @cached_property
+    def random(self) -> np.random.Generator:
+        """What random directions are drawn from."""
+        return np.random.default_rng(len(self.case.feeds) + 7)
 
     @cached_property
     def expected(self) -> Observed:
@@ -939,7 +949,7 @@ class Trial:
             {n: a for n, a in results.items() if n in observation.values}, {n: a for n, a in results.items() if n in observation.scope}
         )
 
-    @property
+    @cached_property
     def allowed(self) -> float:
         """By how much results may differ, relatively."""
         return self.subject.allowed(self.case, self.is_prepared)
@@ -949,7 +959,7 @@ class Trial:
         """How often the loops of ``before`` ran; none where it was not run, as where the pass changed nothing."""
         return self.expected.trips if "expected" in vars(self) else frozenset()
 
-    @property
+    @cached_property
     def passes(self) -> Pass:
         return self.subject.passes(self.case)
 
