@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphad.ops import OpDef
+from graphad.ops.inference import reduced_axes
 from graphad.rewriting.evaluation import Bound, Slots
 from graphad.rewriting.pattern import FOUND, Attribute, Call, Result, Scalar, Several, Term, calls_in, leaves
 from graphad.rewriting.smt import Element, Sort, Unsupported, z3
@@ -30,10 +31,11 @@ Facts = list[Element]  # what has to hold for operators to take their inputs
 
 @dataclass(frozen=True)
 class Grid:
-    """A tensor: an extent for each axis, and the element at a place."""
+    """A tensor: an extent for each axis, and the element at a place; ``rolled`` is what it is rolled from, and by how much on each axis."""
 
     extents: tuple[Element, ...]
     at: Callable[[Places], Element]
+    rolled: tuple[Grid, Mapping[int, Element]] | None = None
 
     @property
     def rank(self) -> int:
@@ -210,6 +212,84 @@ def _within(bound: Element, size: Element) -> Element:
     return z3.If(place < 0, 0, z3.If(place > size, size, place))
 
 
+# -- of one element --------------------------------------------------------------------------------
+# Sums, means, products and extrema are those of one element where every axis that they are taken over has one; what they are otherwise is
+# left open: a function of the place and of the tensor, of which nothing is known.
+
+
+def _over(x: Grid, axes: Sequence[int], extents: tuple[Element, ...], place_in: Callable[[Places], Places]) -> list[Grid]:
+    """What a reduction gives over some axes; ``place_in`` says which place of the tensor a place of the result is, if it is but one."""
+    alone, several = z3.And(*(x.extents[axis] == 1 for axis in axes)), _unknown(len(extents))
+    return [Grid(extents, lambda places: z3.If(alone, x.at(place_in(places)), several(places)))]
+
+
+def _unknown(rank: int) -> Callable[[Places], Element]:
+    """Elements of which nothing is known, one for each place."""
+    if not rank:
+        element = z3.FreshConst(element_sort(), "several")
+        return lambda places: element
+    function = z3.FreshFunction(*([z3.IntSort()] * rank), element_sort())
+    return lambda places: function(*places)
+
+
+def _reduction(facts: Facts, x: Grid, *, dim: Sequence[int], keep_dim: bool = False, reduce_all: bool = False, **_: object) -> list[Grid]:
+    axes = reduced_axes(x.rank, [_axis(axis, x.rank) for axis in dim] if x.rank else [], reduce_all)
+    if keep_dim:
+        extents = tuple(z3.IntVal(1) if axis in axes else extent for axis, extent in enumerate(x.extents))
+        return _over(x, axes, extents, lambda places: places)
+    left = [axis for axis in range(x.rank) if axis not in axes]
+    extents = tuple(x.extents[axis] for axis in left)
+    return _over(x, axes, extents, lambda p: [p[left.index(axis)] if axis in left else z3.IntVal(0) for axis in range(x.rank)])
+
+
+def _mean(facts: Facts, x: Grid) -> list[Grid]:
+    return _over(x, range(x.rank), (), lambda places: [z3.IntVal(0)] * x.rank)
+
+
+def _expand_like(facts: Facts, x: Grid, like: Grid, *, axis: int = -1) -> list[Grid]:
+    if axis != -1:
+        raise Unsupported("aligned at another axis")
+    return _expand(facts, x, shape=like.extents)
+
+
+def _sum_like(facts: Facts, x: Grid, like: Grid, *, axis: int = -1) -> list[Grid]:
+    """A sum over the axes that ``like`` has not, or with one element."""
+    offset = x.rank - like.rank
+    if axis != -1 or offset < 0:
+        raise Unsupported("aligned at another axis, or fewer axes")
+    facts.extend(z3.Or(mine == other, other == 1) for mine, other in zip(x.extents[offset:], like.extents, strict=True))
+    alone = z3.And(*(mine == other for mine, other in zip(x.extents, (*[1] * offset, *like.extents), strict=True)))
+    several = _unknown(like.rank)
+    return [Grid(like.extents, lambda places: z3.If(alone, x.at([*[z3.IntVal(0)] * offset, *places]), several(places)))]
+
+
+def _roll(facts: Facts, x: Grid, *, shifts: Sequence[Element], axis: Sequence[int] = ()) -> list[Grid]:
+    """Each place, moved back by the shifts along its axis; without axes all elements are one row, and move together."""
+    if not axis:
+        return _as_one_row(x, sum(shifts, z3.IntVal(0)))
+    if len(axis) != len(shifts) and 1 not in (len(axis), len(shifts)):
+        raise Unsupported("shifts of other axes")
+    # One roll after another is one by the sum, which the solver would have to find out about remainders by a number that it does not know.
+    base, known = x.rolled or (x, {})
+    by_axis = dict(known)
+    pairs = product(axis, shifts) if 1 in (len(axis), len(shifts)) else zip(axis, shifts, strict=True)  # one goes with each of the others
+    for each, shift in pairs:
+        by_axis[_axis(each, x.rank)] = by_axis.get(_axis(each, x.rank), 0) + shift
+    moved = {i: (shift, x.extents[i]) for i, shift in by_axis.items()}
+    rolled = (base, by_axis)
+    return [Grid(x.extents, lambda places: base.at([_back(p, *moved[i]) if i in moved else p for i, p in enumerate(places)]), rolled)]
+
+
+def _back(place: Element, shift: Element, extent: Element) -> Element:
+    return z3.If(shift == 0, place, (place - shift) % extent)
+
+
+def _as_one_row(x: Grid, shift: Element) -> list[Grid]:
+    """A tensor whose elements all move by a shift, in the order in which they lie: where they come to is known for 0 only."""
+    elsewhere = _unknown(x.rank + 1)
+    return [Grid(x.extents, lambda places: z3.If(z3.Or(shift == 0, z3.BoolVal(not x.rank)), x.at(places), elsewhere([shift, *places])))]
+
+
 # What one operator each means to the solver. Its numpy kernel cannot say that: it needs extents that are numbers, and here they are terms.
 # Operators that only change the shape need no entry (``in_order``); any other one without an entry is refused by its name.
 MOVES: Mapping[str, Callable[..., list[Grid]]] = {
@@ -225,8 +305,14 @@ MOVES: Mapping[str, Callable[..., list[Grid]]] = {
     "pad": _pad,
     "expand_v2": _expand,
     "slice": _slice,
+    "expand_like": _expand_like,
+    "sum_like": _sum_like,
+    "roll": _roll,
+    "mean": _mean,
+    **dict.fromkeys(("reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min"), _reduction),
 }
-AMOUNTS = {("pad", "paddings"), ("expand_v2", "shape"), ("slice", "starts"), ("slice", "ends")}  # numbers of the solver
+AMOUNTS = {("pad", "paddings"), ("expand_v2", "shape"), ("slice", "starts"), ("slice", "ends"), ("roll", "shifts")}  # numbers of the solver
+OF_ONE = {"mean", "sum_like", "reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min"}
 
 
 def padding_of(value: object) -> Element:
@@ -299,7 +385,7 @@ def _tried(rule: PatternRule, choice: _Choice) -> tuple[bool, str | None]:
         before = [grids.of(term) for term in rule.before]
         premises = [fact for condition in rule.conditions for fact in _premises(condition, choice)]
         after = [grids.of(term) for term in rule.after]
-    except (Unsupported, IndexError):  # IndexError: fewer parts than the rule takes
+    except (Unsupported, IndexError, ValueError):  # fewer parts than the rule takes; lists that do not go together
         return False, None
     if any(a.rank != b.rank for a, b in zip(before, after, strict=True)):
         return False, None
@@ -394,12 +480,14 @@ def _options(rule: PatternRule, rank: int) -> Iterator[tuple[str, list[object]]]
 def _values(call: Call, name: str, symbol: str, rank: int) -> Iterator[object]:
     kind = call.definition.attrs[name].kind
     if (call.definition.type, name) in AMOUNTS:
-        counts = {"pad": [2 * rank], "slice": range(rank + 1), "expand_v2": range(rank, rank + 3)}[call.definition.type]
+        counts = {"pad": [2 * rank], "slice": range(rank + 1), "expand_v2": range(rank, rank + 3), "roll": range(rank + 1)}[
+            call.definition.type
+        ]
         yield from ([z3.Int(f"{symbol} {i}") for i in range(count)] for count in counts)
     elif call.definition.type.startswith("transpose") and name == "axis":
         yield from (list(order) for order in permutations(range(rank)))
         yield [-1 - a for a in range(rank)]
-    elif name in ("axis", "axes") and kind.startswith("list"):
+    elif name in ("axis", "axes", "dim") and kind.startswith("list"):
         # Every other axis counted from the end, so that both ways are tried without all combinations of them.
         subsets = chain.from_iterable(combinations(range(rank), count) for count in range(rank + 1))
         yield from ([a if i % 2 else a - rank for i, a in enumerate(axes)] for axes in subsets)

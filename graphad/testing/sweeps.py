@@ -441,7 +441,6 @@ def _moved(call: Call, ways: dict[str, list[Any]], distance: float) -> list[Arra
 
 TWINS = 11  # so many pairs a program
 MOST_TRIED = 12
-TIMES = 8  # how often a pair comes whose gradients may differ: these are compared now and then
 NUMBERS = {"near": 0.01, "nearer": 1e-9, "zero": 0.0}  # how little attributes differ that are numbers: zeros in their sign
 TWIN_DTYPES = ("float64", "float32", "int64")  # of the first time through all variations, the second, and so on
 
@@ -450,9 +449,8 @@ class Variation(NamedTuple):
     """How an operator's second call differs from its first.
 
     ``kind`` is one of ``attr`` (another value), ``near`` and ``nearer`` (a number that is almost the same), ``zero`` (a zero of
-    the other sign), ``input`` (another value), ``order`` (two inputs exchanged), ``tied`` (the same where the inputs are
-    equal and the results are too, but perhaps not the gradients), and ``again`` (the same call of a random operator);
-    ``name`` is the attribute or slot.
+    the other sign), ``input`` (another value), ``order`` (two inputs exchanged), and ``again`` (the same call of a random
+    operator); ``name`` is the attribute or slot.
     """
 
     op: OpDef
@@ -467,7 +465,6 @@ def variations(definitions: tuple[OpDef, ...]) -> tuple[Variation, ...]:
     result += [Variation(op, kind, a.name) for op in definitions for a in op.attrs.values() if a.kind == "float" for kind in NUMBERS]
     result += [Variation(op, "input", slot) for op in definitions for slot in op.inputs]
     result += [Variation(op, "order") for op in definitions if len(op.inputs) > 1 or any(s.variadic for s in op.inputs.values())]
-    result += [Variation(op, "tied") for op in definitions for _ in range(TIMES) if op.grads and len(op.inputs) > 1]
     result += [Variation(op, "again") for op in definitions if op.random]
     random.Random("variations").shuffle(result)
     return tuple(sorted(result, key=lambda variation: variation.op.type not in COMMON and variation.kind != "again"))
@@ -476,13 +473,11 @@ def variations(definitions: tuple[OpDef, ...]) -> tuple[Variation, ...]:
 def twin_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """Operators twice, with one attribute or input changed; ``start`` says where in the order of all variations."""
     w = CallProgram(choices, interest)
-    loss_terms: list[str] = []
     for variation, turn in _pairs(tuple(map(lookup, types_of(interest)))).piece(start * TWINS, TWINS):
         pair = _pair(variation, turn)
         if pair is not None:
-            written_names = _write_pair(w, variation.kind, *pair)
-            loss_terms += written_names if variation.kind == "tied" else []
-    return Case(w.program, loss_of(w, loss_terms), w.feeds, w.params)
+            _write_pair(w, variation.kind, *pair)
+    return Case(w.program, "", w.feeds, w.params)
 
 
 class _Pairs:
@@ -515,7 +510,7 @@ def _write_pair(w: CallProgram, kind: str, one: Call, other: Call) -> list[str]:
     Zeros of the two signs differ in what divides by them.
     """
     input_names: dict[str, list[str | None]] = {}
-    if kind == "tied":
+    if kind == TIED:
         input_names = {slot: [w.data(v) if isinstance(v, np.ndarray) else None for v in values] for slot, values in one.inputs.items()}
     first = w.named(one, input_names)
     names_by_id = {id(value): name for slot, names in first.items() for value, name in zip(one.inputs[slot], names, strict=True)}
@@ -541,8 +536,6 @@ def _inverse(value: np.ndarray) -> np.ndarray:
 def _pair(variation: Variation, turn: int) -> tuple[Call, Call] | None:
     """Two calls that differ in an attribute or input, and in their results, of the same shapes if there are such."""
     pairs: list[tuple[Call, Call]] = []
-    if variation.kind == "tied":
-        return next(filter(None, map(_tied, known_calls(variation.op))), None)
     for call in known_calls(variation.op):
         call = converted(call, TWIN_DTYPES[turn]) if turn else call
         base = call.with_attrs({**call.attrs, variation.name: 0.0}) if variation.kind == "zero" else call
@@ -571,33 +564,6 @@ def _others(call: Call, variation: Variation) -> Iterator[Call | None]:
         yield from map(call.with_inputs, exchanged(call.inputs))
     else:
         yield call
-
-
-def _tied(call: Call) -> tuple[Call, Call] | None:
-    """The call with one number in two inputs, and with these exchanged, if the gradients of the two differ then."""
-    slots = [slot for slot, values in call.inputs.items() if len(values) == 1 and isinstance(values[0], np.ndarray)]
-    for s, t in itertools.combinations(slots, 2):
-        first, like = call.inputs[s][0], call.inputs[t][0]
-        if first.shape != like.shape or first.dtype != like.dtype:
-            continue
-        second = first.copy()
-        pair = [call.with_inputs({**call.inputs, s: [a], t: [b]}) for a, b in ((first, second), (second, first))]
-        if pair[0] is not None and pair[1] is not None and _gradients_differ(pair[0], s, t):
-            return pair[0], pair[1]
-    return None
-
-
-def _gradients_differ(call: Call, s: str, t: str) -> bool:
-    """Whether the gradients with respect to two inputs differ."""
-    if call.op.grad is None:
-        return False
-    cotangents: Slots = {slot + GRAD: [v if v is None else np.ones_like(v) for v in values] for slot, values in call.outputs.items()}
-    gradient_inputs = {
-        slot: values for slot, values in {**call.outputs, **call.inputs, **cotangents}.items() if slot in call.op.grad.inputs
-    }
-    grad_results = computed(call.op.grad, gradient_inputs, call.attrs)
-    gradients = [None if grad_results is None else (grad_results.get(slot + GRAD) or [None])[0] for slot in (s, t)]
-    return not (gradients[0] is gradients[1] is None) and not np.array_equal(*gradients)  # type: ignore[arg-type]
 
 
 def _changed(inputs: Slots, slot: str) -> Iterator[Slots]:
@@ -631,6 +597,66 @@ def _outputs(call: Call) -> list[np.ndarray]:
 
 def _shapes(call: Call) -> list[object]:
     return [(array.shape, array.dtype) for array in _outputs(call)]
+
+
+# -- swept ties ------------------------------------------------------------------------------------
+# Programs with an operator twice over inputs that are equal, exchanged the second time, where results are the same and gradients are not.
+
+TIES = 6  # so many pairs a program
+TIED = "tied"
+
+
+def tied_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+    """Operators over equal inputs and over these exchanged: at ties, only the gradients show which input is which.
+
+    Few operators tell them apart, so that a program has a good part of these.
+    """
+    w = CallProgram(choices, interest)
+    pairs, results = _tied_pairs(types_of(interest)) or _tied_pairs(operators()), list[str]()
+    for number in range(start * TIES, start * TIES + min(TIES, len(pairs))):
+        pair = pairs[number % len(pairs)]
+        results += _write_pair(w, TIED, *(pair if choices.boolean() else pair[::-1]))
+    return Case(w.program, loss_of(w, results, terms=len(results)), w.feeds, w.params)
+
+
+@cache
+def _tied_pairs(types: tuple[str, ...]) -> tuple[tuple[Call, Call], ...]:
+    """The first such pair of every operator that has one, in an order that has neighbors far apart."""
+    definitions = [op for op in map(lookup, in_order(types)) if op.grads and len(op.inputs) > 1]
+    return tuple(pair for op in definitions if (pair := next(filter(None, map(_tied, known_calls(op))), None)) is not None)
+
+
+def _tied(call: Call) -> tuple[Call, Call] | None:
+    """The call with one number in two inputs, and with these exchanged, if the gradients of the two differ then.
+
+    Of an operator whose results change where different inputs are exchanged, those show it, and there is no need for ties.
+    """
+    slots = [slot for slot, values in call.inputs.items() if len(values) == 1 and isinstance(values[0], np.ndarray)]
+    for s, t in itertools.combinations(slots, 2):
+        first, like = call.inputs[s][0], call.inputs[t][0]
+        if first.shape != like.shape or first.dtype != like.dtype:
+            continue
+        turned = call.with_inputs({**call.inputs, s: [like], t: [first]})
+        if turned is None or _differ(call, turned, signs=False):
+            continue
+        second = first.copy()
+        pair = [call.with_inputs({**call.inputs, s: [a], t: [b]}) for a, b in ((first, second), (second, first))]
+        if pair[0] is not None and pair[1] is not None and _gradients_differ(pair[0], s, t):
+            return pair[0], pair[1]
+    return None
+
+
+def _gradients_differ(call: Call, s: str, t: str) -> bool:
+    """Whether the gradients with respect to two inputs differ."""
+    if call.op.grad is None:
+        return False
+    cotangents: Slots = {slot + GRAD: [v if v is None else np.ones_like(v) for v in values] for slot, values in call.outputs.items()}
+    gradient_inputs = {
+        slot: values for slot, values in {**call.outputs, **call.inputs, **cotangents}.items() if slot in call.op.grad.inputs
+    }
+    grad_results = computed(call.op.grad, gradient_inputs, call.attrs)
+    gradients = [None if grad_results is None else (grad_results.get(slot + GRAD) or [None])[0] for slot in (s, t)]
+    return not (gradients[0] is gradients[1] is None) and not np.array_equal(*gradients)  # type: ignore[arg-type]
 
 
 # -- swept values ----------------------------------------------------------------------------------
@@ -757,11 +783,13 @@ SWEEPS: tuple[Sweep, ...] = (
     *(twin_sweep, chain_sweep, value_sweep, block_sweep) * 3,
     *(gradient_sweep, name_sweep) * 2,
     constant_sweep,
+    tied_sweep,
 )
 LED: tuple[Sweep, ...] = (  # where a pass names a few operators: there are few twins of them, and many chains
     *(value_sweep, chain_sweep) * 4,
     *(gradient_sweep, name_sweep, block_sweep) * 2,
     twin_sweep,
+    tied_sweep,
     constant_sweep,
 )
 OF_BLOCKS: tuple[Sweep, ...] = (*(block_sweep,) * 8, twin_sweep, chain_sweep, value_sweep, gradient_sweep, name_sweep)

@@ -903,7 +903,7 @@ class Trial:
             GraphadError, or whatever else a kernel raises: it does not run.
         """
         assert self.after is not None
-        new, ranks = self._renamed(), self.passes.group
+        new, ranks = self._renamed(), self.ranks
         names_to_read = list(dict.fromkeys([*(new.get(n, n) for n in self.expected.values), *names]))
         if ranks > 1 and self.changed:
             results = observe_on_ranks(self.after, self.case, names_to_read, self.expected, ranks, compiled)
@@ -913,16 +913,24 @@ class Trial:
         return replace(results, values=values)
 
     def check_rows(self) -> None:
-        """Raise Unfit where the case has fewer rows than the ranks that are to share them."""
-        ranks = self.passes.group
-        if ranks > 1 and self.changed and self.after is not None and declared_parts(self.after):
-            try:
-                split_arrays(self.after, {**self.case.params, **self.case.feeds}, ranks)
-            except InvalidValue as error:
-                raise Unfit(str(error)) from error
+        """Raise Unfit where what is fed cannot be shared out to the ranks: too few rows, or not as many in one array as in another."""
+        ranks, after = self.ranks, self.after
+        if ranks == 1 or not self.changed or after is None:
             return
-        if ranks > 1 and self.changed and any(not array.ndim or len(array) < ranks for array in self.case.feeds.values()):
-            raise Unfit(f"there are fewer rows than {ranks} ranks")
+        feeds = {name: array for name, array in self.case.feeds.items() if name in after.global_block().vars}
+        try:
+            if declared_parts(after):
+                split_arrays(after, {**self.case.params, **self.case.feeds}, ranks)
+            else:
+                split_feed(feeds, ranks)
+        except InvalidValue as error:
+            raise Unfit(str(error)) from error
+
+    @cached_property
+    def ranks(self) -> int:
+        """How many ranks run ``after``: as the passes say, or the mesh that the program declares parts for."""
+        parts = {} if self.after is None else declared_parts(self.after)
+        return max(self.passes.group, *(part.mesh.size for part in parts.values()), 1)
 
     def _renamed(self) -> dict[str, str]:
         """The new names of what operators with effects write, by the old ones, where these are not requested."""
