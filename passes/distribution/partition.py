@@ -33,7 +33,7 @@ from graphad.passes.distribution.shard import Shard
 from graphad.passes.distribution.shard_optimizer import is_by_element
 from graphad.program import EMPTY, located
 from graphad.rewriting import OnTrial, Pass
-from graphad.types import TENSOR, Shape, Tensor
+from graphad.types import FLOATS, TENSOR, Shape, Tensor
 
 Cuts = Mapping[Label, tuple[str, ...]]  # the axes that an operator is cut along, by index
 GUESSED = 64  # places of a dimension of which the extent is not known
@@ -152,9 +152,10 @@ class _Partition:
     def redeclare(self) -> None:
         """Declare variables as a rank has them. Values of one name that lie in different ways get names of their own."""
         by_variable: dict[tuple[object, str], list[Value]] = {}
-        for value in (value for subgraph in self.graph.tree() for value in subgraph.values if value.var is not None):
-            assert value.var is not None
-            by_variable.setdefault((value.var.block, value.name), []).append(value)
+        for value in (value for subgraph in self.graph.tree() for value in subgraph.values):
+            # What a pass has made has no variable yet; it gets one, by its name.
+            block = value.graph if value.var is None else value.var.block
+            by_variable.setdefault((block, value.name), []).append(value)
         for values in by_variable.values():
             bound = [value for value in values if value.graph is self.graph and _is_bound(value)]
             shape = (bound or values)[0].shape
@@ -302,7 +303,9 @@ class _Partition:
             for axes, label in zip(spec, value_labels, strict=True)
             if axis in axes and label is not None
         ]
-        return list(dict.fromkeys(labels))
+        # The mean of integers is cut to a whole number, and so would be that of each part.
+        whole = any(value.dtype not in FLOATS for value in op.writes())
+        return [label for label in dict.fromkeys(labels) if not (whole and dims.reduced.get(label) == "mean")]
 
     def _may_cut(self, dims: Dimensions, extents: set[int], label: Label, axes: tuple[str, ...]) -> bool:
         parts = self.mesh.parts(axes)

@@ -19,7 +19,8 @@ from graphad.drawing.overlays import overlay_of
 from graphad.errors import ExecutionError, InvalidGraph, InvalidValue, Refused
 from graphad.passes import Partition, Shard
 from graphad.passes.analyses import Sharding
-from graphad.testing import check_pass
+from graphad.testing import Case, check_case, check_pass
+from graphad.testing.trial import BACKWARD
 from graphad.types import Array
 from tests.distribution.ranks import parsed
 from tests.distribution.test_data_parallel import network
@@ -368,6 +369,37 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
 
 def test_random_programs_on_two_ranks() -> None:
     check_pass('partition{mesh="data=2"}', examples=12)
+    check_pass('shard{mesh="data=2"}, partition', examples=6)  # the mesh of the program says how many ranks run it
+
+
+def test_the_mean_of_integers_is_taken_whole() -> None:
+    """It is cut to a whole number: half of each rank's would be cut once more."""
+    graph = ga.lower(parsed("var x: int64[4, 3] var m: int64[3] reduce_mean(X=x) -> (Out=m) {dim=[0]}"))
+    Partition("r=2", ("x: r -",)).run(graph)
+    program, x = ga.schedule(graph), np.full((4, 3), -1)
+    for (m,) in LocalGroup(2).run(program, split_arrays(program, {"x": x}, 2), ["m"]):
+        assert m.tolist() == [-1, -1, -1]
+
+
+NAMED_TWICE = """
+program { block 0 {
+    var x: float64[2] var y: float64[2] var a: float64[2] var b: float64[2] var c: bool[1] stop_gradient var s: ?[?] STEP_SCOPES
+    var t: float64[] var u: float64[] var v: float64[2] var loss: float64[]
+    conditional_block(Cond=c, Input=[x, y, b]) -> (Out=[a, b], Scope=s) {sub_block=block(1)}
+    reduce_sum(X=a) -> (Out=t)
+    square(X=b) -> (Out=v)
+    reduce_sum(X=v) -> (Out=u)
+    sum(X=[t, u]) -> (Out=loss)
+  }
+  block 1 in 0 { elementwise_mul(X=x, Y=y) -> (Out=a) elementwise_add(X=b, Y=a) -> (Out=b) }
+}"""
+
+
+def test_gradients_of_one_name_that_lie_in_different_ways_get_names_of_their_own() -> None:
+    """In the gradient of the block, that of what is written there is a rank's part; that of what was there before is zeros, and whole."""
+    arrays = {name: np.array([1.0, 2.0 + i]) for i, name in enumerate("xyab")}
+    case = Case(ga.Program.parse(NAMED_TWICE), "loss", {**arrays, "c": np.array([True])})
+    check_case('partition{mesh="data=2", spec=["x: data", "a: data", "b: data"]}', case, prepare=", ".join(BACKWARD))
 
 
 @pytest.mark.long

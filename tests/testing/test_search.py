@@ -167,6 +167,17 @@ def test_a_pass_after_one_that_changed_the_graph_may_refuse() -> None:
         examine(Subject(both, standard_preparation(both)), TRAINABLE)
 
 
+def test_what_ranks_cannot_share_out_is_unfit_for_them() -> None:
+    """Data parallelism cuts all that is fed along its rows, of which each array has as many."""
+    text = """program { block 0 { var x: float64[-1, 2] var y: float64[-1, 2] param w: float64[2] var h: float64[-1, 2] var k: float64[-1, 2]
+        var m: float64[] var n: float64[] var loss: float64[]
+        elementwise_mul(X=x, Y=w) -> (Out=h) mean(X=h) -> (Out=m) elementwise_mul(X=y, Y=w) -> (Out=k) mean(X=k) -> (Out=n)
+        sum(X=[m, n]) -> (Out=loss) } }"""
+    case = Case(ga.Program.parse(text), "loss", {"x": np.ones((4, 2)), "y": np.ones((3, 2))}, {"w": np.ones(2)})
+    with pytest.raises(Unfit, match="different numbers of rows"):
+        examine(Subject("data-parallel{loss=mean}", standard_preparation("data-parallel")), case)
+
+
 def test_what_a_pass_goes_by_stays_in_smaller_programs(tmp_path: Path) -> None:
     with pytest.raises(Counterexample) as raised:
         check_pass(UpdatesTwice(), programs=[TRAINABLE], folder=tmp_path)

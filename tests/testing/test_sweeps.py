@@ -20,6 +20,7 @@ from graphad.testing.sweeps import (
     slope_sweep,
     smooth_variant,
     steep_sweep,
+    tied_sweep,
     twin_sweep,
     value_sweep,
 )
@@ -47,17 +48,21 @@ def test_sweeps_run_verify_and_read_back(sweep: Sweep) -> None:
 
 def test_twins_come_in_both_orders_and_with_zeros_of_both_signs() -> None:
     cases = swept(twin_sweep, 25)
-    for op_type in ("elementwise_sub", "elementwise_max"):
-        pairs = {(i, *names) for i, case in enumerate(cases) for names in operands(case, op_type)}
-        assert any(x != y and (i, y, x) in pairs for i, x, y in pairs)
+    pairs = {(i, *names) for i, case in enumerate(cases) for names in operands(case, "elementwise_sub")}
+    assert any(x != y and (i, y, x) in pairs for i, x, y in pairs)
     zeros = [str(op.attrs.get("value")) for case in cases for op in case.program.global_block().ops if op.type == "fill_constant"]
     assert {"0.0", "-0.0"} <= {*zeros}
 
 
-def test_twins_whose_gradients_differ_alone_are_under_a_loss_at_ties() -> None:
-    cases = [case for case in swept(twin_sweep, 25) if case.loss_name]
-    arrays = [({**case.feeds, **case.params}, names) for case in cases for names in operands(case, "elementwise_max")]
-    assert any(x != y and x in known and y in known and (known[x] == known[y]).all() for known, (x, y) in arrays)
+def test_operators_whose_gradients_alone_tell_inputs_apart_come_with_ties_in_both_orders() -> None:
+    """Two programs have all of them, under a loss."""
+    cases = swept(tied_sweep, 2)
+    for op_type in ("elementwise_max", "elementwise_min", "elementwise_fmax"):
+        arrays = [(case, names) for case in cases for names in operands(case, op_type)]
+        assert [names for _, names in arrays[:2]] == [arrays[0][1], arrays[0][1][::-1]]
+        case, (x, y) = arrays[0]
+        assert x != y and (case.feeds[x] == case.feeds[y]).all()
+        assert {x, y} <= {name for name in case.sources if np.any(gradient_values(case.program, case, [name])[name])}
 
 
 def test_values_have_ties_along_one_axis_and_large_integers() -> None:
