@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from graphad.testing.checks import Reach, after_pass, examine, interest_of
 from graphad.testing.programs import any_program
 from graphad.testing.training import trainable_program
 from graphad.testing.trial import BACKWARD as STANDARD
-from graphad.testing.trial import Subject, Unfit, standard_preparation
+from graphad.testing.trial import Subject, Trial, Unfit, standard_preparation
 from tests.scratch import Swap, passes
 from tests.source_tree import ROOT
 
@@ -169,13 +169,15 @@ def test_a_pass_after_one_that_changed_the_graph_may_refuse() -> None:
 
 def test_what_ranks_cannot_share_out_is_unfit_for_them() -> None:
     """Data parallelism cuts all that is fed along its rows, of which each array has as many."""
-    text = """program { block 0 { var x: float64[-1, 2] var y: float64[-1, 2] param w: float64[2] var h: float64[-1, 2] var k: float64[-1, 2]
-        var m: float64[] var n: float64[] var loss: float64[]
-        elementwise_mul(X=x, Y=w) -> (Out=h) mean(X=h) -> (Out=m) elementwise_mul(X=y, Y=w) -> (Out=k) mean(X=k) -> (Out=n)
-        sum(X=[m, n]) -> (Out=loss) } }"""
-    case = Case(ga.Program.parse(text), "loss", {"x": np.ones((4, 2)), "y": np.ones((3, 2))}, {"w": np.ones(2)})
+    program = ga.Program()
+    with ga.program_guard(program):
+        x, y = (ga.layers.data(name, shape=[2], dtype="float64") for name in "xy")
+        loss = ga.layers.mean(x) + ga.layers.mean(y)
+    case = Case(program, loss.name, {"x": np.ones((4, 2)), "y": np.ones((3, 2))})
+    trial = Trial(Subject("data-parallel{ranks=2}"), case, after=program, changed=True)
     with pytest.raises(Unfit, match="different numbers of rows"):
-        examine(Subject("data-parallel{loss=mean}", standard_preparation("data-parallel")), case)
+        trial.check_rows()
+    replace(trial, case=replace(case, feeds={"x": np.ones((4, 2)), "y": np.ones((4, 2))})).check_rows()
 
 
 def test_what_a_pass_goes_by_stays_in_smaller_programs(tmp_path: Path) -> None:
