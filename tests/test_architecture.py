@@ -238,7 +238,7 @@ NAMES_IN_LISTS = {
     "graphad.passes.analyses.batch_dependence": 6,
     "graphad.passes.cleanup.constant_arrays": 3,
     "graphad.passes.inspection.probe_numerics": 2,
-    "graphad.rewriting.moving": 17,
+    "graphad.rewriting.moving": 16,
 }
 
 

@@ -170,11 +170,31 @@ def _extremum(larger: np.ufunc, X: Array, axis: tuple[int, ...], keepdims: bool)
 
 
 reduce_max = _define(
-    "reduce_max", _greatest, _tie_rule("reduce_max", split=False), _extreme_type, speculatable="extents", own=True, flops=1
+    "reduce_max",
+    _greatest,
+    _tie_rule("reduce_max", split=False),
+    _extreme_type,
+    speculatable="extents",
+    own=True,
+    flops=1,
+    reduction="extremum",
 )
-reduce_min = _define("reduce_min", _least, _tie_rule("reduce_min", split=False), _extreme_type, speculatable="extents", own=True, flops=1)
-reduce_amax = _define("reduce_amax", _greatest, _tie_rule("reduce_amax", split=True), _extreme_type, speculatable="extents", flops=1)
-reduce_amin = _define("reduce_amin", _least, _tie_rule("reduce_amin", split=True), _extreme_type, speculatable="extents", flops=1)
+reduce_min = _define(
+    "reduce_min",
+    _least,
+    _tie_rule("reduce_min", split=False),
+    _extreme_type,
+    speculatable="extents",
+    own=True,
+    flops=1,
+    reduction="extremum",
+)
+reduce_amax = _define(
+    "reduce_amax", _greatest, _tie_rule("reduce_amax", split=True), _extreme_type, speculatable="extents", flops=1, reduction="extremum"
+)
+reduce_amin = _define(
+    "reduce_amin", _least, _tie_rule("reduce_amin", split=True), _extreme_type, speculatable="extents", flops=1, reduction="extremum"
+)
 reduce_all = _define("reduce_all", np.all, None, _truth_type, "bool", speculatable="extents", safe_dtypes="all", flops=1)
 reduce_any = _define("reduce_any", np.any, None, _truth_type, "bool", speculatable="extents", safe_dtypes="all", flops=1)
 
@@ -209,7 +229,7 @@ def _prod_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduc
     return cotangent
 
 
-reduce_prod = _define("reduce_prod", np.multiply.reduce, _prod_grad, speculatable="extents", own=True, flops=1)
+reduce_prod = _define("reduce_prod", np.multiply.reduce, _prod_grad, speculatable="extents", own=True, flops=1, reduction="product")
 
 # -- norms ---------------------------------------------------------------------------------------
 

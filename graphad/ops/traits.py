@@ -18,7 +18,7 @@ from graphad.types import Shape
 Speculatable = Literal["", "always", "types", "extents"]
 Narrow = Literal["", "gains", "follows"]
 SafeDtypes = Literal["numbers", "floats", "all"]
-Reduction = Literal["", "sum", "mean", "other"]
+Reduction = Literal["", "sum", "mean", "extremum", "product", "other"]
 Shapes = Mapping[str, Sequence[Shape]]  # of operands and results, by slot
 Flops = Callable[[Shapes, Mapping[str, Any]], int]  # of a call with these attributes, defaults included
 
@@ -167,8 +167,8 @@ class Traits:
             loops over an axis.
         fills: an attribute with the number that all elements of the one output are, or ``ZEROS``. It is not said of calls with optional
             inputs.
-        reduction: whether it reduces X over the axes ``dim``, or over all where ``reduce_all``, and how: by the ``sum``, the ``mean`` or
-            ``other``.
+        reduction: whether it reduces X over the axes ``dim``, or over all where ``reduce_all``, and how: by the ``sum``, the ``mean``, an
+            ``extremum``, the ``product``, all of which are of one element that element, or ``other``.
         uniform: whether elementwise it gives an element the same bits at every position, so that one is enough to know all: numpy's vector
             loops round exp, tanh and the like by the place in the array.
         of_shape: whether the outputs depend on nothing but the shapes and dtypes of the inputs, and the attributes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, permutations, product
 from time import perf_counter
@@ -309,10 +309,25 @@ MOVES: Mapping[str, Callable[..., list[Grid]]] = {
     "sum_like": _sum_like,
     "roll": _roll,
     "mean": _mean,
-    **dict.fromkeys(("reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min"), _reduction),
 }
-AMOUNTS = {("pad", "paddings"), ("expand_v2", "shape"), ("slice", "starts"), ("slice", "ends"), ("roll", "shifts")}  # numbers of the solver
-OF_ONE = {"mean", "sum_like", "reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min"}
+REDUCTIONS = ("sum", "mean", "extremum", "product")  # that are of one element that element
+AMOUNTS: Mapping[str, Callable[[int], Iterable[int]]] = {  # attributes that are numbers of the solver, and how many there are, by the rank
+    "pad.paddings": lambda rank: [2 * rank],
+    "expand_v2.shape": lambda rank: range(rank, rank + 3),
+    "slice.starts": lambda rank: range(rank + 1),
+    "slice.ends": lambda rank: range(rank + 1),
+    "roll.shifts": lambda rank: range(rank + 1),
+}
+
+
+def move_of(definition: OpDef) -> Callable[..., list[Grid]] | None:
+    """What an operator means to the solver; None if it does not move elements."""
+    return MOVES.get(definition.type, _reduction if definition.reduction in REDUCTIONS else None)
+
+
+def is_of_one(definition: OpDef) -> bool:
+    """Whether an operator makes one element of several, and of one that element."""
+    return move_of(definition) in (_reduction, _mean, _sum_like)
 
 
 def padding_of(value: object) -> Element:
@@ -338,7 +353,9 @@ class _Grids(Bound[Grid]):
     def apply(self, definition: OpDef, inputs: Slots[Grid], attrs: Mapping[str, object]) -> Slots[Grid]:
         operands = [grid for slot in definition.inputs for grid in inputs.get(slot, ())]
         out = next(iter(definition.outputs))
-        return {out: MOVES[definition.type](self.facts, *operands, **attrs)}
+        move = move_of(definition)
+        assert move is not None
+        return {out: move(self.facts, *operands, **attrs)}
 
     def filled(self, number: float, like: Grid) -> Grid:
         raise Unsupported("a constant")
@@ -364,7 +381,8 @@ def why_not_moved(rule: PatternRule, timeout: float) -> str | None:
         rule: a pattern rule.
         timeout: seconds in all.
     """
-    strange = sorted({call.definition.type for term in (*rule.before, *rule.after) for call in calls_in(term)} - set(MOVES))
+    calls = [call for term in (*rule.before, *rule.after) for call in calls_in(term)]
+    strange = sorted({call.definition.type for call in calls if move_of(call.definition) is None})
     if strange:
         return f"unsupported: {', '.join(strange)}: neither elementwise, nor a move of elements"
     deadline, count = perf_counter() + timeout, 0
@@ -479,11 +497,8 @@ def _options(rule: PatternRule, rank: int) -> Iterator[tuple[str, list[object]]]
 
 def _values(call: Call, name: str, symbol: str, rank: int) -> Iterator[object]:
     kind = call.definition.attrs[name].kind
-    if (call.definition.type, name) in AMOUNTS:
-        counts = {"pad": [2 * rank], "slice": range(rank + 1), "expand_v2": range(rank, rank + 3), "roll": range(rank + 1)}[
-            call.definition.type
-        ]
-        yield from ([z3.Int(f"{symbol} {i}") for i in range(count)] for count in counts)
+    if f"{call.definition.type}.{name}" in AMOUNTS:
+        yield from ([z3.Int(f"{symbol} {i}") for i in range(count)] for count in AMOUNTS[f"{call.definition.type}.{name}"](rank))
     elif call.definition.type.startswith("transpose") and name == "axis":
         yield from (list(order) for order in permutations(range(rank)))
         yield [-1 - a for a in range(rank)]

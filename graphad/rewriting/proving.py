@@ -17,7 +17,7 @@ import numpy as np
 
 from graphad.errors import InvalidType
 from graphad.rewriting import smt
-from graphad.rewriting.moving import OF_ONE, PIECES, RANKS, keeps_elements, why_not_moved
+from graphad.rewriting.moving import PIECES, RANKS, is_of_one, keeps_elements, why_not_moved
 from graphad.rewriting.pattern import Attribute, Constant, Scalar, Several, Term, calls_in, leaves
 from graphad.rewriting.rule_check import disagreement
 from graphad.rewriting.rule_inputs import DTYPES, Drawn, Inputs, Setting
@@ -97,7 +97,7 @@ def _by_places(rule: PatternRule, timeout: float, start: float) -> Proof:
     reason = why_not_moved(rule, timeout)
     if reason is None:
         has_lists = any(isinstance(leaf, Several) for term in rule.before for leaf in leaves(term))
-        reduces = any(call.definition.type in OF_ONE for term in rule.before for call in calls_in(term))
+        reduces = any(is_of_one(call.definition) for term in rule.before for call in calls_in(term))
         assumptions = (
             f"tensors have at most {RANKS[-1]} axes, and are split in at most {PIECES[-1]} parts",
             *(["lists have at most 2 tensors"] if has_lists else []),

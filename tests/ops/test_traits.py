@@ -443,7 +443,10 @@ def test_fills() -> None:
 
 
 def test_reduction() -> None:
-    """Over other axes rows stay rows; over the first one, sums of parts add up, and means of parts of one size have the whole's mean."""
+    """Over other axes rows stay rows; over the first one, sums of parts add up, and means of parts of one size have the whole's mean.
+
+    Of one element all of them are that element, unless they say that they are others.
+    """
     x = np.random.default_rng(0).normal(size=(4, 3, 2))
     for type in sorted(having("reduction")):
         definition = REGISTRY[type]
@@ -452,6 +455,8 @@ def test_reduction() -> None:
         assert rows is not None
         assert alike(rows[:1], result(type, {"X": [value[:1]]}, {"dim": [1]})), type
         if definition.reduction != "other":
+            assert alike(result(type, {"X": [x[:1]]}, {"dim": [0], "keep_dim": True}), x[:1]), type
+        if definition.reduction in ("sum", "mean"):
             whole, *halves = (result(type, {"X": [part]}, {"dim": [0]}) for part in (x, x[:2], x[2:]))
             together = np.asarray(halves).sum(axis=0)
             assert alike(whole, together if definition.reduction == "sum" else together / 2), type
