@@ -154,6 +154,7 @@ def _in_sequence(left: Sequence[Op], right: Sequence[Op]) -> Iterator[tuple[Op, 
     """The longest common sequence of operators of one type with the same attributes, then of one type."""
     # What looks alike is paired first; the rest, which changed, by type.
     for key in (_look, lambda op: op.type):
+        # autojunk would ignore the types that occur often, once there are 200 operators.
         matcher = difflib.SequenceMatcher(None, [key(op) for op in left], [key(op) for op in right], autojunk=False)
         pairs = [(left[i + k], right[j + k]) for i, j, n in matcher.get_matching_blocks() for k in range(n)]
         yield from pairs
@@ -168,6 +169,7 @@ def _look(op: Op) -> str:
 
 def _cones(graph: Graph, inputs: Mapping[Value, str]) -> dict[Op, str]:
     """A digest of what each operator computes: of the operator and of the digests of its operands."""
+    # A Merkle tree: operators of one digest compute the same of paired inputs, whatever the values between are called.
     digests: dict[Value, str] = dict(inputs)
     cones: dict[Op, str] = {}
     for op in graph.ordered_ops():

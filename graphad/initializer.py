@@ -142,4 +142,5 @@ def fans(var: Variable) -> tuple[int, int]:
 
 
 def _within(limit: float) -> tuple[float, float]:
+    # Numbers that are uniform in [-a, a] have the variance a² / 3.
     return -limit, limit

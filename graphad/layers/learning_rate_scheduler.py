@@ -86,6 +86,7 @@ def _counter(name: str, begin: int, step: int) -> Variable:
     exists = block.has_var(name)
     counter = block.create_var(name, [1], "int64", persistable=True, stop_gradient=True)
     if not exists:
+        # It is counted up before anything of the run reads it.
         helper.initialize(counter, Constant(begin - step))
         block.append_op("increment", {"X": counter}, {"Out": counter}, {"step": float(step)})
     return counter
@@ -228,6 +229,7 @@ def polynomial_decay(
     """
     end, exponent, progress = _number("end_learning_rate", end_learning_rate), _number("power", power), _progress(decay_steps, False)
     if cycle:
+        # The first cycle counts from step 0 on, where the progress rounded up is 0.
         part = progress / lookup("elementwise_max")(lookup("ceil")(progress), _constant(1.0))
     else:
         part = lookup("elementwise_min")(progress, _constant(1.0))
@@ -251,6 +253,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float], dtype: o
     if not bounds:
         return _result(_constant(rates), dtype)
     steps_passed = _cast(lookup("greater_equal")(step, _constant(bounds)), "int64")
+    # The boundaries rise, so as many as the step has reached lie before its value.
     index = lookup("reduce_sum")(steps_passed, dim=[0], keep_dim=True)
     return _result(lookup("gather")(_constant(rates), index), dtype)
 

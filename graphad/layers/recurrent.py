@@ -145,6 +145,7 @@ class GRUCell(_Gated):
         gates = self._gate(self._product("gate_", [inputs, states], 2 * size))
         reset, update = gates[:, :size], gates[:, size:]
         candidate = self._activation(self._product("candidate_", [inputs, reset * states], size))
+        # The update gate weighs the old state, as in Fluid; other libraries weigh the candidate with it.
         new = update * states + (1.0 - update) * candidate
         return new, new
 
@@ -173,6 +174,8 @@ class LSTMCell(_Gated):
     def call(self, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any]:
         hidden, cell = states
         sums = self._product("", [inputs, hidden], 4 * self.hidden_size)
+        # In Fluid's order: input gate, candidate, forget gate, output gate. A bias of 1 keeps the cell at the beginning of a training
+        # (R. Jozefowicz, W. Zaremba and I. Sutskever, "An empirical exploration of recurrent network architectures", 2015).
         i, j, f, o = emitted("split", [sums], num=4, axis=1)
         new = cell * self._gate(f + self.forget_bias) + self._gate(i) * self._activation(j)
         out = self._activation(new) * self._gate(o)
@@ -298,6 +301,7 @@ def lstm(
             x = dropout(x, share, is_test=is_test, seed=None if seed < 0 else seed, dropout_implementation="upscale_in_train")
         outs = []
         for backwards in range(directions):
+            # As in cuDNN, the two directions of a layer follow each other.
             at = depth * directions + backwards
             step = LSTMCell(size, default_initializer, forget_bias=0.0, name=(name and f"{name}_{at}") or "LSTMCell")
             out, (h, c) = rnn(step, x, [hidden[at], cell[at]], time_major=True, is_reverse=bool(backwards))

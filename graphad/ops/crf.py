@@ -34,6 +34,7 @@ NEVER = -np.inf  # the logarithm of what is impossible
 def log_sum(x: Array, axis: int) -> Array:
     """``log(sum(exp(x)))`` along an axis; -inf where all elements are."""
     top = np.max(x, axis=axis, keepdims=True)
+    # The largest term is taken out, so that exp cannot overflow; where all are impossible, -inf less -inf would be nan.
     shift = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.squeeze(shift, axis) + np.log(np.sum(np.exp(x - shift), axis=axis)))
@@ -88,6 +89,8 @@ def _outer(rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def _matrix_grad(A: Tensor, Out: Tensor, dOut: Tensor, *, reverse: bool) -> Tensor:
+    # The recurrence is linear: its adjoint states obey the transposed one, and A[t] gets the outer product of the adjoint with the state
+    # that it multiplied.
     adjoint = matrix_recurrence(A, dOut, reverse=not reverse)
     return _outer(Out, adjoint) if reverse else _outer(adjoint, Out)
 
@@ -134,6 +137,8 @@ class Chain(NamedTuple):
 
     def forward(self) -> list[Array]:
         """For each step the logarithms of the sums over all paths up to each state; the last ones stay after a sequence's end."""
+        # The forward algorithm on logarithms, as the products of many probabilities underflow (L. Rabiner, "A tutorial on hidden Markov
+        # models", 1989).
         sums = [self.first + self.states[:, 0]]
         for t in range(1, self.states.shape[1]):
             logs = self.states[:, t] + log_sum(sums[-1][:, :, None] + self.steps, 1)
@@ -221,6 +226,7 @@ def crf_lattice(
     batch, steps, tags = chain.states.shape
     sums = chain.backward()
     total = log_sum(chain.first + chain.states[:, 0] + sums[0], 1)
+    # After the end of a sequence its paths stay in their tag: all sequences have the same number of steps.
     same_tag = np.where(np.eye(tags) > 0, 0.0, NEVER)
     never = np.full((batch, tags, tags), NEVER)
     scales = [np.where(chain.live[:, t, None, None], scaled(b, a), same_tag) for t, a, b in _pairs(sums)]

@@ -91,11 +91,14 @@ def _lattice(Logits: Array, Label: Array, LogitsLength: Array | None, LabelLengt
     labels = np.reshape(Label, (batch, count))
     lengths = lengths_of(LabelLength, batch, count, "LabelLength", 0)
     labels = from_front("Label", np.where(np.arange(count) < lengths[:, None], labels, blank), classes)
+    # Blanks around all labels: state 2 i + 1 is label i (A. Graves et al., "Connectionist temporal classification", 2006, section 4.1).
     between = np.full((batch, 1), blank, labels.dtype)
     states = np.concatenate([between, *(part for i in range(count) for part in (labels[:, i : i + 1], between))], axis=1)
     place = np.arange(2 * count + 1)
     before = np.concatenate([states[:, :1], states[:, :1], states[:, :-2]], axis=1)[:, : 2 * count + 1]
+    # A path may leave out the blank between two labels that differ; equal ones would be merged without it.
     skips = (states != before) & (states != blank) & (place > 1)
+    # A path ends in the last label or in the blank after it.
     ends = (place == 2 * lengths[:, None]) | (place == 2 * lengths[:, None] - 1)
     live = np.arange(steps) < lengths_of(LogitsLength, batch, steps, "LogitsLength")[:, None]
     scores = np.transpose(Logits.astype("float64"), (1, 0, 2))
@@ -321,6 +324,7 @@ def edit_distance(
     for t in range(steps):
         substitutions = row[:, :-1] + (Refs != Hyps[:, t : t + 1])
         way = np.concatenate([row[:, :1] + 1, np.minimum(row[:, 1:] + 1, substitutions)], axis=1)
+        # Each label put in costs 1: less its place, a chain of them is a running minimum.
         row = np.minimum.accumulate(way - place, axis=1) + place  # labels of Refs that are put in
         distances = np.where((hyps == t + 1)[:, None], np.take_along_axis(row, ends, axis=1), distances)
     distance = distances.astype("float32")

@@ -86,7 +86,9 @@ class Aligning:
         sample, window = np.arange(most), np.arange(count)
         steps = np.maximum(sample_counts, 1)[:, None, None]
         at = low[:, None, None] + (window[:, None] + (sample + 0.5) / steps) * (side / count)[:, None, None]
+        # A sample more than one element outside of the image is 0, one less far outside is moved to its edge, as in Paddle's kernel.
         counts = (sample < sample_counts[:, None, None]) & (at >= -1.0) & (at <= extent)
+        # Linear interpolation: the weight of an element falls from 1 at the sample to 0 at a distance of 1.
         near = 1.0 - np.abs(np.clip(at, 0.0, extent - 1)[..., None] - np.arange(extent))
         weights = np.maximum(near, 0.0) * (counts / steps)[..., None]
         return np.asarray(weights.sum(axis=2), low.dtype)

@@ -347,6 +347,7 @@ class Optimizer:
             rate = declare_state(block, startup, block.program.names.generate("learning_rate"), [1], dtype, float(rate))
         for param in parameters:
             for slot, accumulator in accumulators(self.type).items():
+                # Powers of the decays, by which Adam corrects its bias, are the same for all elements of a parameter.
                 shape = [1] if slot.endswith("Pow") else list(param.shape)
                 declare_state(block, startup, accumulator_name(param.name, accumulator, instance), shape, param.dtype, self._start(slot))
         return name_in("learning_rate", block, rate)

@@ -135,6 +135,7 @@ def watch(program: Program) -> Unseen | None:
     if not _known(program):
         return None
     leftovers: Unseen = []
+    # Lists before the dicts that hold them: the copy of a dict refers to its lists as well, which would look like another holder.
     for places in (_inner_places, _outer_places):
         _replace(places(program), leftovers)
     if any(type(block.vars) is not WatchedDict for block in program.blocks):

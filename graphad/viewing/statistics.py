@@ -188,6 +188,7 @@ class _Seen:
 
     def _thin(self) -> None:
         """Keep no more elements than ``MOST_KEPT`` of what is computed again and again: every second, fourth … of all its arrays."""
+        # What is kept is thinned as later arrays are: each kept element stands for as many, and the histogram stays true to all of them.
         while self.times > 1 and sum(array.size for array in self.kept) > MOST_KEPT:
             self.stride *= 2
             self.kept = [np.concatenate(self.kept)[::2]]

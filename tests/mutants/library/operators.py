@@ -102,8 +102,8 @@ _REDUCTIONS = (
     _rule(
         "softmax-takes-the-last-axis",
         "activation:_softmax_grad",
-        "reduce_sum(weighted, dim=[axis], keep_dim=True)",
-        "reduce_sum(weighted, dim=[-1], keep_dim=True)",
+        "reduce_sum(product, dim=[axis], keep_dim=True)",
+        "reduce_sum(product, dim=[-1], keep_dim=True)",
         _loss("softmax(X=x) -> (Out=y) {axis=0}"),
     ),
     _rule(
