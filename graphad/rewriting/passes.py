@@ -210,12 +210,14 @@ class OnTrial:
         after_backward: whether the whole standard backward runs before it.
         goes_by_names: whether names of variables mean something to it, so that it does something else where they are others.
         followed_by: the text of passes that run after it, where nothing else reads what it makes.
+        rounds_gradients: whether its tolerance is for programs alone that have gradients already, which it expands.
     """
 
     programs: tuple[str, ...] = ()
     after_backward: bool = False
     goes_by_names: bool = False
     followed_by: str = ""
+    rounds_gradients: bool = False
 
 
 # -- reproducers -----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, OpDef, lookup
 from graphad.ops.definition import GRAD
 from graphad.ops.mesh import joined
-from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
+from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
 from graphad.program import FORWARD, Block, Operator, Program
@@ -623,10 +623,7 @@ class Subject:
         pass_texts += [self.prepare] if self.prepare and not is_prepared else []
         passes = [self.passes(case), *(as_pass(item, case.loss_name) for item in pass_texts)]
         inner = [
-            pass_
-            for outer in passes
-            for pass_ in inner_passes(outer)
-            if not (isinstance(pass_, ExpandGradOps) and is_forward(case.program))
+            pass_ for outer in passes for pass_ in inner_passes(outer) if not (pass_.on_trial.rounds_gradients and is_forward(case.program))
         ]
         tolerance = max((pass_.tolerance for pass_ in inner), default=0.0)
         return max(tolerance, roundings(case.program)) if tolerance else tolerance
@@ -935,9 +932,11 @@ class Trial:
     def _renamed(self) -> dict[str, str]:
         """The new names of what operators with effects write, by the old ones, where these are not requested."""
         assert self.after is not None
-        old, new = _fetched(self.before), _fetched(self.after)
+        # A name that is there on both sides means the same: only the others can have been given new ones.
+        old = [name for name in _fetched(self.before) if not self.after.global_block().has_var(name)]
+        new = [name for name in _fetched(self.after) if not self.before.global_block().has_var(name)]
         pairs = zip(old, new, strict=True) if len(old) == len(new) else ()
-        return {old_name: new_name for old_name, new_name in pairs if old_name != new_name and old_name not in self.case.targets}
+        return {old_name: new_name for old_name, new_name in pairs if old_name not in self.case.targets}
 
     def _requested_by_both(self) -> list[str]:
         """The targets that the reference adds to the case's, and the pass too."""

@@ -218,7 +218,7 @@ class ExpandGradOps(Pass):
 
     name = "expand-grad-ops"
     tolerance = 1e-9  # a gradient's own kernel may add up in another order
-    on_trial = OnTrial(programs=("with-gradients", "any"))
+    on_trial = OnTrial(programs=("with-gradients", "any"), rounds_gradients=True)
     requires = (OpPath,)
 
     def apply(self, graph: Graph) -> bool:

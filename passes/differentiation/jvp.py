@@ -21,7 +21,7 @@ from graphad.ir.regions import carried_count, definition_of, is_forward_loop, is
 from graphad.ops import GRAD, REGISTRY, GradOpDef, OpDef
 from graphad.passes.backward.expand_grad_ops import ExpandGradOps
 from graphad.passes.backward.find_op_path import FindOpPath, OpPath, source_value
-from graphad.rewriting import Pass, erase_if_dead
+from graphad.rewriting import OnTrial, Pass, erase_if_dead
 from graphad.types import TENSOR, joined_shape
 
 # -- tangents --------------------------------------------------------------------------------------
@@ -424,6 +424,8 @@ class Jvp(Pass):
     """
 
     name = "jvp"
+    tolerance = ExpandGradOps.tolerance  # gradients on the way are expanded
+    on_trial = OnTrial(rounds_gradients=True)
     establishes = (Tangents,)
     targets: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()

@@ -16,7 +16,9 @@ from graphad.ir import Graph
 from graphad.rewriting import Fixpoint, Pass, Pipeline
 from graphad.settings import SETTINGS
 from graphad.testing import Case, Counterexample, MissingHypothesis, Vacuous, check_case, check_pass
-from graphad.testing.trial import HEADLINES, Finding
+from graphad.testing.cases import random_case
+from graphad.testing.programs import case_with_gradients
+from graphad.testing.trial import HEADLINES, Finding, Subject
 from tests.drawing.test_drawing import labels, texts
 from tests.scratch import Swap, passes
 from tests.source_tree import ROOT
@@ -281,3 +283,25 @@ def test_names_that_look_like_the_renamed_ones_of_a_check_are_no_finding() -> No
     ops = "sum(X=[renamed.x, x, renamed1.x]) -> (Out=w) scale(X=w) -> (Out=y) {scale=1.0} tanh(X=y) -> (Out=z)"
     program = ga.Program.parse(f"program {{ block 0 {{ {names} {ops} }} }}")
     assert check_pass("simplify, dead-code", programs=[program], examples=20).changed == 20
+
+
+def test_what_operators_with_effects_write_is_not_taken_for_something_else_where_one_is_added() -> None:
+    """The tangent has a barrier of its own, and the barrier of the gradient goes: t5 is still what is broadcast."""
+    program = ga.Program.parse(
+        """program { block 0 { var x: float64[3] var s: float64[1] var t3: float64[3] var t5: float64[1] var g: float64[3]
+        var loss: float64[]
+        barrier(X=x) -> (Out=t3) c_broadcast(X=s) -> (Out=t5) {root=0} barrier_grad(Out@GRAD=t3) -> (X@GRAD=g) backward
+        reduce_sum(X=g) -> (Out=loss) {reduce_all=true} } }"""
+    )
+    feeds = {"x": np.ones(3), "s": np.ones(1)}
+    check_case("jvp{targets=[$loss]}", Case(program, "loss", feeds, requested=("loss",)))
+
+
+def test_passes_that_expand_gradients_round_where_there_are_gradients_alone() -> None:
+    text = "program { block 0 { var x: float64[3] tanh(X=x) -> (Out=y) mean(X=y) -> (Out=loss) } }"
+    case = random_case(ga.Program.parse(text), loss_name="loss")
+    with_gradients = case_with_gradients(case, 1)
+    assert with_gradients is not None
+    for name in ("jvp{targets=[$loss]}", "find-op-path{targets=[$loss]}, expand-grad-ops"):
+        assert Subject(name).allowed(case) == 0.0
+        assert Subject(name).allowed(with_gradients) == 1e-9
