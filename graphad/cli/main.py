@@ -58,9 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"graphad: {error}", file=sys.stderr)
     except UnicodeEncodeError as error:
         character = error.object[error.start : error.end]
-        print(
-            f"graphad: standard output is {error.encoding}, which has no {character!r}; PYTHONIOENCODING=utf-8 changes it", file=sys.stderr
-        )
+        # A lone surrogate has no form in UTF-8.
+        encoding = "utf-8:backslashreplace" if "\ud800" <= character[0] <= "\udfff" else "utf-8"
+        message = f"standard output is {error.encoding}, which has no {character!r}; PYTHONIOENCODING={encoding} changes it"
+        print(f"graphad: {message}", file=sys.stderr)
     except BrokenPipeError:  # who reads the output has seen enough
         _forget_output()
     except OSError as error:

@@ -48,7 +48,8 @@ class Page:
         target = Path(path)
         if not target.parent.is_dir():
             raise InvalidValue(f"there is no folder {str(target.parent)!r} to write {target.name!r} to")
-        write_bytes(target, self.html.encode())
+        # A lone surrogate in a name has no form in UTF-8. Written \ud800 it is one again to whoever parses the data, which is JSON.
+        write_bytes(target, self.html.encode("utf-8", "backslashreplace"))
         return Page(self.html, target, self.hash)
 
     def _repr_html_(self) -> str:

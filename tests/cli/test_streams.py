@@ -68,12 +68,25 @@ def test_protobuf_does_not_go_to_a_stream_of_text(monkeypatch: pytest.MonkeyPatc
     assert error == "graphad: standard output is redirected to a stream of text, which cannot take bytes: write to a file\n"
 
 
-def test_a_character_that_standard_output_does_not_have() -> None:
-    Path("accent.txt").write_text(PROGRAM.replace("x", '"é"'), encoding="utf-8")
-    command = [sys.executable, "-m", "graphad.cli", "why", "y", "accent.txt"]
-    done = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    ("name", "encoding", "changes", "message"),
+    [
+        ("é", "ascii", "utf-8", "ascii, which has no '\\xe9'"),
+        ("\\ud800", "utf-8", "utf-8:backslashreplace", "utf-8, which has no '\\ud800'"),
+    ],
+)
+def test_a_character_that_standard_output_does_not_have(name: str, encoding: str, changes: str, message: str) -> None:
+    Path("odd.txt").write_text(PROGRAM.replace("x", f'"{name}"'), encoding="utf-8")
+
+    def why(encoding: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "graphad.cli", "why", "y", "odd.txt"]
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        return subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False)
+
+    done = why(encoding)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "graphad: standard output is ascii, which has no '\\xe9'; PYTHONIOENCODING=utf-8 changes it\n"
+    assert done.stderr == f"graphad: standard output is {message}; PYTHONIOENCODING={changes} changes it\n"
+    assert name in why(changes).stdout
 
 
 def test_the_file_that_cannot_be_written_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,6 +136,13 @@ def test_the_program_cannot_end_the_script_it_is_in() -> None:
     assert "</script><b>y" not in page
 
 
+def test_a_name_that_has_no_form_in_utf_8_is_escaped(tmp_path: Path) -> None:
+    program = ga.Program.parse('program { block 0 { var "\\ud800": float32[2] tanh(X="\\ud800") -> (Out=y) } }')
+    ga.view(program, path=tmp_path / "page.html")
+    data = stored((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert any("\ud800" in text for text in data["tables"]["texts"])
+
+
 def test_values_are_summed_up_for_forward_and_backward() -> None:
     program, pipeline = training()
     x = np.full((2, 6), 0.5, "float32")
