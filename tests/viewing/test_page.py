@@ -547,6 +547,8 @@ def test_equal_readers_and_equal_scopes_are_drawn_once_forward_and_backward(wind
     assert re.search(r"mul: types\s+float32\[-1, 8\], float32\[-1, 9\]", said)
     page.locator(".line", has_text="scale=7.0").first.click()
     assert graph(page).locator("g.turn.open").count() == 1, "what is selected elsewhere is brought into sight"
+    wide, high = (float(graph(page).locator("g.repeat.open > rect.body").first.get_attribute(side) or 0) for side in ("width", "height"))
+    assert wide < 2 * high, "forty copies side by side are in rows"
 
 
 def titles(page: Page, selector: str) -> list[str]:

@@ -15,6 +15,7 @@ const FRAME = 14; // between the frame of an open group and what is in it
 const HEAD = 26; // height of its heading
 const MOST_ROWS = 4;
 const MOST_TYPES = 4;
+const FEW_COLUMNS = 4; // copies side by side, at least
 const MOST_LINES = 14; // that say what is in a layer
 
 export interface Label {
@@ -239,7 +240,7 @@ class Builder {
     const boxes = [...group.children.map((item) => this.box(item, isMirrored)), ...entries.map(port)];
     if (isMirrored) this.pair(group, boxes, index);
     const links = wires.map((wire): Link => this.link(wire, index));
-    const placed = layered(boxes, links);
+    const placed = layered(boxes, [...links, ...rows(group, wires, index)]);
     const heading = group.kind === "root" ? 0 : HEAD;
     const [w, inner] = [Math.max(placed.width, widthOf(group.title, TITLE) + 60) + 2 * FRAME, placed.height];
     const left = (w - placed.width) / 2;
@@ -408,6 +409,16 @@ class Builder {
     const isPill = !isGroup(item) && item.op === null;
     return { w: Math.ceil(widest + 2 * (PAD + (isPill ? 8 : 3))), h: 2 * PAD + LINE + rows.filter((row) => row.text).length * LINE - 1 };
   }
+}
+
+/** Links that nobody sees: copies that do not read one another are put in rows below one another, instead of one long row. */
+function rows(group: Group, wires: Wire[], index: Map<string, number>): Link[] {
+  const count = group.children.length;
+  const own = new Set(group.children.map((item) => item.key));
+  if (group.kind !== "repeat" || wires.some(({ from, to }) => own.has(from) && own.has(to))) return [];
+  const columns = Math.max(Math.ceil(Math.sqrt(count / 2)), FEW_COLUMNS);
+  const places = group.children.map((item) => index.get(item.key)!);
+  return places.slice(columns).map((to, i) => ({ from: places[i]!, to, value: -1, isBack: false, fromAt: 0, toAt: 0 }));
 }
 
 function groupsAround(item: Item): Group[] {
