@@ -125,15 +125,15 @@ def curves(series: Mapping[str, Sequence[float]], title: str = "", across: str =
     """Curves over 1, 2, 3 ... as one SVG, the same bytes for the same numbers. What is not finite is left out."""
     finite = [value for values in series.values() for value in values if math.isfinite(value)]
     marks = ticks(min(finite, default=0.0), max(finite, default=1.0))
-    longest = max((len(values) for values in series.values()), default=1)
+    length = max((len(values) for values in series.values()), default=1)
     body = [_frame(title, across, up), *_marks_up(marks)]
     for at in range(6):
-        step = 1 + round((longest - 1) * at / 5)
+        step = 1 + round((length - 1) * at / 5)
         body.append(_text(_LEFT + _PLOT[0] * at / 5, _HEIGHT - _BOTTOM + 16, f"{step}", "middle"))
     for number, (label, values) in enumerate(series.items()):
         color = COLORS[number % len(COLORS)]
         points = [
-            f"{_LEFT + _PLOT[0] * i / max(longest - 1, 1):.1f},{_height(value, marks):.1f}"
+            f"{_LEFT + _PLOT[0] * i / max(length - 1, 1):.1f},{_height(value, marks):.1f}"
             for i, value in enumerate(values)
             if math.isfinite(value)
         ]

@@ -91,22 +91,22 @@ _KINDS: dict[str, dict[str, Any]] = {
 def _add_option(group: argparse._ArgumentGroup, option: Field[Any]) -> None:
     """A command-line option for one of the drawing: of the kind that its default has."""
     flag, default, help_text = f"--{option.name.replace('_', '-')}", option.default, _HELP.get(option.name, "")
-    common: dict[str, Any] = {"dest": f"draw_{option.name}", "default": argparse.SUPPRESS}
+    common_options: dict[str, Any] = {"dest": f"draw_{option.name}", "default": argparse.SUPPRESS}
     if option.name in _KINDS:
-        group.add_argument(flag, help=help_text, **_KINDS[option.name], **common)
+        group.add_argument(flag, help=help_text, **_KINDS[option.name], **common_options)
     elif isinstance(default, bool):
         group.add_argument(
-            flag, action=argparse.BooleanOptionalAction, help=f"{help_text} (default: {'yes' if default else 'no'})", **common
+            flag, action=argparse.BooleanOptionalAction, help=f"{help_text} (default: {'yes' if default else 'no'})", **common_options
         )
     elif option.name in CHOICES:
         choices = [choice for choice in CHOICES[option.name] if isinstance(choice, str)]
-        group.add_argument(flag, choices=choices, metavar="|".join(choices), help=f"{help_text} (default: {default})", **common)
+        group.add_argument(flag, choices=choices, metavar="|".join(choices), help=f"{help_text} (default: {default})", **common_options)
     elif isinstance(default, int | float):
-        group.add_argument(flag, type=type(default), metavar="N", help=f"{help_text} (default: {default:g})", **common)
+        group.add_argument(flag, type=type(default), metavar="N", help=f"{help_text} (default: {default:g})", **common_options)
     elif isinstance(default, tuple):
-        group.add_argument(flag, type=names, metavar="NAMES", help=help_text, **common)
+        group.add_argument(flag, type=names, metavar="NAMES", help=help_text, **common_options)
     elif isinstance(default, str | None):
-        group.add_argument(flag, metavar="TEXT", help=help_text, **common)
+        group.add_argument(flag, metavar="TEXT", help=help_text, **common_options)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -117,7 +117,7 @@ def timeline(
     in_flight(stages, micro_batches, schedule)  # refuses a schedule that there is not
     orders = [order_of(stage, stages, micro_batches, schedule) for stage in range(stages)]
     ends: dict[tuple[int, str, int], float] = {}
-    free = [0.0] * stages
+    free_times = [0.0] * stages
     tasks: list[Task] = []
     # Each stage has its order, so the times do not depend on the order in which stages are visited. Some stage can always go on: a
     # micro-batch goes forward along the stages and backward against them, without a cycle.
@@ -126,9 +126,9 @@ def timeline(
             while order and (causes := _needed(stage, *order[0], stages)) <= ends.keys():
                 kind, i = order.pop(0)
                 waits = (ends[task] + (message if task[0] != stage else 0.0) for task in causes)
-                begin = max(free[stage], *waits, 0.0)
-                free[stage] = ends[(stage, kind, i)] = begin + (forward if kind == "F" else backward)
-                tasks.append(Task(stage, kind, i, begin, free[stage]))
+                begin = max(free_times[stage], *waits, 0.0)
+                free_times[stage] = ends[(stage, kind, i)] = begin + (forward if kind == "F" else backward)
+                tasks.append(Task(stage, kind, i, begin, free_times[stage]))
     return sorted(tasks, key=lambda task: (task.begin, task.stage))
 
 

@@ -111,19 +111,19 @@ def _gathered(cells: dict[tuple[str, str], Cell]) -> dict[tuple[str, str], Cell]
 def _box(lines: list[tuple[str, float]], chips: list[str], cells: dict[tuple[str, str], Cell]) -> Box:
     box = Box(0, 0, lines, cells=cells, chips=chips)
     top, bottom, left, right = (box.row(side) for side in (TOP, BOTTOM, LEFT, RIGHT))
-    aside = [max((cell.width for cell in column), default=0) for column in (left, right)]
+    side_widths = [max((cell.width for cell in column), default=0) for column in (left, right)]
     names = max(text_width(text, size) for text, size in lines)
     notes = max((text_width(chip, SLOT) + 2 * CELL_PAD for chip in chips), default=0)
     core = ceil(max(names + 14, notes + 6, 30))
-    box.width = max(core + sum(aside), *(sum(cell.width for cell in row) for row in (top, bottom)), 42)
+    box.width = max(core + sum(side_widths), *(sum(cell.width for cell in row) for row in (top, bottom)), 42)
     text = sum(size * LINE for _, size in lines) + CELL_HEIGHT * len(chips)
     middle = ceil(max(text + 8, CELL_HEIGHT * max(len(left), len(right)) + 2))
     above = CELL_HEIGHT if top else 0
     box.height = above + middle + (CELL_HEIGHT if bottom else 0)
-    box.middle = (aside[0] + (box.width - sum(aside)) / 2, above + middle / 2)
+    box.middle = (side_widths[0] + (box.width - sum(side_widths)) / 2, above + middle / 2)
     _spread(top, box.width, 0)
     _spread(bottom, box.width, above + middle)
-    for column, wide, at in ((left, aside[0], 0), (right, aside[1], box.width - aside[1])):
+    for column, wide, at in ((left, side_widths[0], 0), (right, side_widths[1], box.width - side_widths[1])):
         start = above + (middle - CELL_HEIGHT * len(column)) // 2
         for i, cell in enumerate(column):
             cell.place = (at, start + i * CELL_HEIGHT, wide, CELL_HEIGHT)

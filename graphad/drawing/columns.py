@@ -47,24 +47,24 @@ def _count(drawn: Plan, options: Options) -> int:
 
 def _depth(drawn: Plan) -> int:
     """How many nodes are above one another, at least: the longest way down."""
-    below: dict[Node, list[Node]] = {}
+    readers_below: dict[Node, list[Node]] = {}
     counts: dict[Node, int] = dict.fromkeys(drawn.nodes, 0)
     for arrow in drawn.arrows:
         if arrow.sort != CARRIED and arrow.tail is not arrow.head:
             upper, lower = (arrow.head, arrow.tail) if arrow.up else (arrow.tail, arrow.head)
             if upper in counts and lower in counts:
-                below.setdefault(upper, []).append(lower)
+                readers_below.setdefault(upper, []).append(lower)
                 counts[lower] += 1
     # The longest path by Kahn's topological order; there is no cycle without what loops carry.
-    ready = [node for node, count in counts.items() if not count]
-    depths = dict.fromkeys(ready, 1)
-    while ready:
-        node = ready.pop()
-        for neighbor in below.get(node, ()):
+    ready_nodes = [node for node, count in counts.items() if not count]
+    depths = dict.fromkeys(ready_nodes, 1)
+    while ready_nodes:
+        node = ready_nodes.pop()
+        for neighbor in readers_below.get(node, ()):
             depths[neighbor] = max(depths.get(neighbor, 0), depths[node] + 1)
             counts[neighbor] -= 1
             if not counts[neighbor]:
-                ready.append(neighbor)
+                ready_nodes.append(neighbor)
     return max(depths.values(), default=0)
 
 

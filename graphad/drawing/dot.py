@@ -177,18 +177,18 @@ class _Writer:
         return self.theme.looks[line.role].line + ("70" if line.way == LOOKUP else "")
 
     def _special(self, line: Line) -> Attributes:
-        special: Attributes = {"weight": "0", "constraint": "true"} if line.level else {}
+        attributes: Attributes = {"weight": "0", "constraint": "true"} if line.level else {}
         if line.mark in DASHES:
-            special |= {"style": "dashed", "penwidth": f"{WEIGHTS.get(line.mark, 0.9):g}"}
+            attributes |= {"style": "dashed", "penwidth": f"{WEIGHTS.get(line.mark, 0.9):g}"}
         if line.mark == "added":
-            special |= {"labelangle": "40", "labeldistance": "1.6", "labelfontsize": "14", "taillabel": "+"}
+            attributes |= {"labelangle": "40", "labeldistance": "1.6", "labelfontsize": "14", "taillabel": "+"}
         if line.mark in ("link", "kept"):
-            special |= {"arrowhead": "none"}
+            attributes |= {"arrowhead": "none"}
         if line.mark in ("carried", "next"):
-            special |= {"weight": "1"}
+            attributes |= {"weight": "1"}
         if line.mark in ("saved", "kept"):
-            special |= {"constraint": "false"}
-        return special
+            attributes |= {"constraint": "false"}
+        return attributes
 
     def _crowded(self, line: Line) -> bool:
         """Whether the names of the slots would cover one another at the operator, so that they go to the values."""

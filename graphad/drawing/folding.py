@@ -314,16 +314,16 @@ def _by_branches(ops: Sequence[Op]) -> list[Op]:
         for source in writers:
             readers.setdefault(source, []).append(op)
     order: list[Op] = []
-    ready = [op for op in reversed(ops) if not counts[op]]
-    while ready:
-        op = ready.pop()
+    ready_ops = [op for op in reversed(ops) if not counts[op]]
+    while ready_ops:
+        op = ready_ops.pop()
         order.append(op)
         fresh = []
         for reader in readers.get(op, ()):
             counts[reader] -= 1
             if not counts[reader]:
                 fresh.append(reader)
-        ready += reversed(fresh)
+        ready_ops += reversed(fresh)
     return order
 
 
@@ -368,7 +368,7 @@ def _variants(run: _Run) -> Iterator[_Run]:
 
 def _turned(ops: Sequence[Op], index: Mapping[Op, int], run: _Run, end: int) -> _Run | None:
     """The run moved to where the fewest values go from one copy to the next; None if copies read one another differently."""
-    best: tuple[int, int] | None = None
+    best_turn: tuple[int, int] | None = None
     # A run of copies may begin at any operator of its period. The cut with the fewest values across it is where a reader would cut:
     # between layers.
     room = _room(ops, run)
@@ -376,8 +376,8 @@ def _turned(ops: Sequence[Op], index: Mapping[Op, int], run: _Run, end: int) -> 
         rotation = replace(run, start=run.start + turn)
         if _is_regular(ops, index, rotation):
             cost = _crossing(ops, index, rotation), turn
-            best = cost if best is None or cost < best else best
-    return None if best is None else replace(run, start=run.start + best[1])
+            best_turn = cost if best_turn is None or cost < best_turn else best_turn
+    return None if best_turn is None else replace(run, start=run.start + best_turn[1])
 
 
 def _room(ops: Sequence[Op], run: _Run) -> int:

@@ -305,25 +305,25 @@ def contracted(arrows: list[Arrow], folded: Iterable[Value]) -> list[Arrow]:
     arrows_by_number = {
         i: (places.setdefault(a.head if isinstance(a.head, Value) else a.value, len(places)), a) for i, a in enumerate(arrows)
     }
-    into: dict[Node, dict[int, None]] = {}
+    arrows_into: dict[Node, dict[int, None]] = {}
     out_of: dict[Node, dict[int, None]] = {}
     for i, (_, arrow) in arrows_by_number.items():
         out_of.setdefault(arrow.tail, {})[i] = None
-        into.setdefault(arrow.head, {})[i] = None
-    fresh = len(arrows_by_number)
+        arrows_into.setdefault(arrow.head, {})[i] = None
+    next_number = len(arrows_by_number)
     for value in folded:
-        before, after = into.pop(value, {}), out_of.pop(value, {})
+        before, after = arrows_into.pop(value, {}), out_of.pop(value, {})
         joins = [_joined(arrows_by_number[i][1], arrows_by_number[j][1], value) for i in before for j in after]
         joins = [arrow for arrow in joins if arrow.tail is not arrow.head or isinstance(arrow.head, Op)]
         for i in before:
             del out_of[arrows_by_number.pop(i)[1].tail][i]
         for j in after:
-            del into[arrows_by_number.pop(j)[1].head][j]
+            del arrows_into[arrows_by_number.pop(j)[1].head][j]
         for arrow in joins:
-            arrows_by_number[fresh] = places.get(value, len(places)), arrow
-            out_of.setdefault(arrow.tail, {})[fresh] = None
-            into.setdefault(arrow.head, {})[fresh] = None
-            fresh += 1
+            arrows_by_number[next_number] = places.get(value, len(places)), arrow
+            out_of.setdefault(arrow.tail, {})[next_number] = None
+            arrows_into.setdefault(arrow.head, {})[next_number] = None
+            next_number += 1
     return [arrow for _, arrow in sorted(arrows_by_number.values(), key=lambda placed: placed[0])]
 
 

@@ -157,18 +157,18 @@ def _sent(graph: Graph, batch: Sizes) -> dict[Node, float]:
 
 
 def _alive(graph: Graph, batch: Sizes) -> dict[Node, float]:
-    sizes, live = estimated(graph, batch).sizes, Liveness.of(graph)
-    places = {op: place for place, op in enumerate(live.order)}
+    sizes, liveness = estimated(graph, batch).sizes, Liveness.of(graph)
+    places = {op: place for place, op in enumerate(liveness.order)}
     decreases: dict[int, int] = {}
     increases: dict[int, int] = {}
-    for value, end in live.last.items():
-        if value not in live.owner:
+    for value, end in liveness.last.items():
+        if value not in liveness.owner:
             start = places[value.writers[0]] if value.writers else 0
             increases[start] = increases.get(start, 0) + sizes.get(value, 0)
             decreases[end + 1] = decreases.get(end + 1, 0) + sizes.get(value, 0)
     times: dict[Node, float] = {}
     total = 0
-    for place, op in enumerate(live.order):
+    for place, op in enumerate(liveness.order):
         total += increases.get(place, 0) - decreases.get(place, 0)
         times[op] = float(total)
     return times

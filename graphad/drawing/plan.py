@@ -389,17 +389,17 @@ class _Planner:
         return arrow._replace(level=True, up=True) if arrow.value in forward.writes() else arrow
 
     def _tops(self) -> None:
-        below: dict[Graph, set[Node]] = {graph: set() for graph in self.nesting.regions}
+        nodes_below: dict[Graph, set[Node]] = {graph: set() for graph in self.nesting.regions}
         for arrow in self.result.arrows:
             upper, lower = (arrow.head, arrow.tail) if arrow.up else (arrow.tail, arrow.head)
             if arrow.sort not in (CARRIED, SAVED, KEPT):
                 inside = set(self.nesting.around(self.nesting.home(upper)))
                 for graph in self.nesting.around(self.nesting.home(lower)):
                     if graph in inside:
-                        below[graph].add(lower)
+                        nodes_below[graph].add(lower)
         for node in self.result.nodes:
             for graph in self.nesting.around(self.nesting.home(node)):
-                if node not in below[graph] and node is not self.nesting.regions[graph].op:
+                if node not in nodes_below[graph] and node is not self.nesting.regions[graph].op:
                     self.result.tops.setdefault(graph, []).append(node)
 
     def _orders(self) -> None:

@@ -233,24 +233,24 @@ def _values(run: Reader, op: Operator, frames: Frames, places: Sequence[Place]) 
 
 
 def _loop_gradient(run: Runner, op: Operator, definition: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
-    inside = _Inside(run, op, definition, layout, 0)
-    ((at, name),) = inside.scopes
+    body = _Inside(run, op, definition, layout, 0)
+    ((at, name),) = body.scopes
     last = name in freed
     block: Block = op.attrs[definition.blocks[0]]
     replay = Replay(run, block.parent) if block.parent_idx in run.checkpointed else None
 
     def step(frames: Frames) -> None:
-        outer, cotangents = inside.read(frames)
-        scopes = inside.kept(frames)
+        outer, cotangents = body.read(frames)
+        scopes = body.kept(frames)
         if last:
             frames[at].pop(name, None)
-        sums, operands = _Sums(inside.count), inside.operands(outer)
+        sums, operands = _Sums(body.count), body.operands(outer)
         steps = replay.backwards(scopes) if isinstance(scopes, Checkpoints) and replay else _backwards(scopes, last)
         for frame in steps:
-            results = inside.results(frame, operands, cotangents)
+            results = body.results(frame, operands, cotangents)
             cotangents = results[: len(cotangents)]
             sums.add(results[len(cotangents) :])
-        inside.write(frames, [*cotangents, *sums.total(outer)])
+        body.write(frames, [*cotangents, *sums.total(outer)])
 
     return step
 
@@ -381,16 +381,16 @@ class _Inside:
 
     def results(self, residuals: Frame, operands: Frame, cotangents: Sequence[Tensor]) -> list[Tensor]:
         """Run the block once."""
-        local = operands.copy()
+        frame = operands.copy()
         for name, value in zip(self.cotangents, cotangents, strict=True):
             if value is not None:
-                local[name] = value
-        self.body((local, residuals))
+                frame[name] = value
+        self.body((frame, residuals))
         # The ordinary case: all results are written in the block. A result may also be a residual as it is, or nothing.
         try:
-            return [local[name] for name in self.outputs]
+            return [frame[name] for name in self.outputs]
         except KeyError:
-            return [local.get(name, residuals.get(name)) for name in self.outputs]
+            return [frame.get(name, residuals.get(name)) for name in self.outputs]
 
     def write(self, frames: Frames, results: Sequence[object]) -> None:
         """Hand the results out."""

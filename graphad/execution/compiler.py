@@ -349,16 +349,16 @@ class Compiler:
 
         def iteration(variables: Sequence[Value]) -> tuple[list[Value | None], Tensor]:
             # Frames are copied: an iteration is traced until its types settle, and only the last trace counts.
-            local: tuple[Frame, ...] = ({}, *(dict(frame) for frame in frames))
+            frames_of_body: tuple[Frame, ...] = ({}, *(dict(frame) for frame in frames))
             for (at, name), variable in zip(slots, variables, strict=True):
-                local[at + 1][name] = variable
-            self.body(block, local, inner_layout)
-            values = [local[at].get(name) for at, name in residual_places]
+                frames_of_body[at + 1][name] = variable
+            self.body(block, frames_of_body, inner_layout)
+            values = [frames_of_body[at].get(name) for at, name in residual_places]
             if keeps:
                 residuals = tuple(self.trace.constant(ABSENT) if v is None else v for v in values)
                 stack.kept = Residuals(tuple(name for _, name in residual_places), residuals)
                 self.trace.calls.append(Append(stack, residuals))
-            return [local[at + 1].get(name) for at, name in slots], local
+            return [frames_of_body[at + 1].get(name) for at, name in slots], frames_of_body
 
         variables, body = self.fixed([n for _, n in slots], starts, iteration)
         test = variables[slots.index((depth(layout, condition), condition))]

@@ -157,18 +157,18 @@ def loop_of(calls: Sequence[Call], outside: Sequence[Value], array_of: Callable[
     names = {array: f"a{i}" for i, array in enumerate(params)}
     texts: dict[Value, str] = {}
     before: list[str] = []
-    inside: list[str] = []
+    body_lines: list[str] = []
     for i, value in enumerate(reads):
         texts[value] = f"x{i}"
         number = value.example.size == 1
-        (before if number else inside).append(f"x{i} = {names[array_of(value)]}[{0 if number else 'i'}]")
+        (before if number else body_lines).append(f"x{i} = {names[array_of(value)]}[{0 if number else 'i'}]")
     for i, call in enumerate(calls):
         args = [_number(arg) if _is_constant(arg) else texts[arg] for arg in call.args]
-        inside.append(f"t{i} = {expression(call).format(*args)}")
+        body_lines.append(f"t{i} = {expression(call).format(*args)}")
         texts[call.results[0]] = f"t{i}"
-    inside += [f"{names[array_of(value)]}[i] = {texts[value]}" for value in outside]
+    body_lines += [f"{names[array_of(value)]}[i] = {texts[value]}" for value in outside]
     head = _HEAD.replace("{types}", f'"void({_types(list(params.values()))})"').replace("{names}", ", ".join(names.values()))
-    lines = [*before, f"for i in range({names[array_of(outside[0])]}.size):", *(f"    {line}" for line in inside)]
+    lines = [*before, f"for i in range({names[array_of(outside[0])]}.size):", *(f"    {line}" for line in body_lines)]
     return head + "".join(f"    {line}\n" for line in lines), list(params)
 
 

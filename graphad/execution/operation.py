@@ -28,7 +28,7 @@ def operation(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], 
     array([2., 6.])
     """
     definition = lookup(type)
-    slots, single = list(outputs), sum(outputs.values()) == 1
+    slots, is_single = list(outputs), sum(outputs.values()) == 1
     # The ordinary case without the tables of slots, which cost more than a small kernel does.
     if list(inputs) == list(definition.inputs)[: len(inputs)] and definition.outputs and _is_plain(definition, inputs, slots):
         kernel = definition.kernel
@@ -42,7 +42,7 @@ def operation(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], 
             at += count
         outputs_by_slot = definition.run(slot_inputs, {**attrs, **random}, slots)
         results = [None if item is None else settled(item) for slot in slots for item in outputs_by_slot[slot]]
-        return results[0] if single else tuple(results)
+        return results[0] if is_single else tuple(results)
 
     return run
 

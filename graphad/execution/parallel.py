@@ -151,7 +151,7 @@ def _nbytes(value: Value) -> int:
 def _laned(nodes: Sequence[Call | Group], count: int, cost: Callable[[Call | Group], float], model: Model) -> Body:
     """The nodes on lanes; as they are if that would not pay. Groups are divided if that ends earlier by a tenth."""
     alone = sum(map(cost, nodes))
-    best, body = alone * (1 - model.gain), Body(nodes)
+    best_cost, body = alone * (1 - model.gain), Body(nodes)
     for spans in (False, True):
         parts = [
             part for node in nodes for part in (_parts(node, count if spans else 1, model.divides) if isinstance(node, Group) else (node,))
@@ -159,8 +159,8 @@ def _laned(nodes: Sequence[Call | Group], count: int, cost: Callable[[Call | Gro
         causes = _needed(parts)
         lane_of, order, end = _scheduled(causes, list(map(cost, parts)), count, model)
         numbers = sorted(set(lane_of))
-        if len(numbers) > 1 and end < best:
-            best, body = 0.9 * end, [_parallel(parts, causes, [numbers.index(lane) for lane in lane_of], order, len(numbers))]
+        if len(numbers) > 1 and end < best_cost:
+            best_cost, body = 0.9 * end, [_parallel(parts, causes, [numbers.index(lane) for lane in lane_of], order, len(numbers))]
     return body
 
 

@@ -162,20 +162,20 @@ def updated_early(compiled: Compiled) -> None:
     ones and views, which operators share, as soon as possible.
     """
     # List scheduling of the updates: each goes after the last node that it needs.
-    ready: dict[Value, int] = {}  # after which node that stays a value is there
+    node_before: dict[Value, int] = {}  # after which node that stays a value is there
     latest: dict[Tensor, int] = {}  # and all that an operator reads
     for at, node in enumerate(compiled.body):
         if _is_update(node):
-            at = max((ready.get(value, -1) for value in node.args), default=-1)
+            at = max((node_before.get(value, -1) for value in node.args), default=-1)
             latest[node.op] = max(latest.get(node.op, -1), at)
-        ready.update((value, at) for inner in all_nodes([node]) for value in writes_of(inner))
+        node_before.update((value, at) for inner in all_nodes([node]) for value in writes_of(inner))
     after: dict[int, Body] = {}
     for at, node in enumerate(compiled.body):
         if _is_update(node):
             large = any(value.base is None and value.nbytes >= BIG for value in node.results)
-            place = max((ready.get(value, -1) for value in node.args), default=-1)
+            place = max((node_before.get(value, -1) for value in node.args), default=-1)
             place = max(place, min(latest[node.op], at)) if large else place  # never later than it was: readers that stay come after it
-            ready.update(dict.fromkeys(node.results, place))
+            node_before.update(dict.fromkeys(node.results, place))
             after.setdefault(place, []).append(node)
         else:
             after.setdefault(at, []).insert(0, node)
@@ -479,18 +479,18 @@ def _widened(places: Iterable[Place], lives: _Lives) -> None:
 def _offsets_in_order(places: list[Place]) -> int:
     """Linear scan (M. Poletto and V. Sarkar, "Linear Scan Register Allocation", 1999): the first free stretch that is large enough."""
     active: list[tuple[int, int, int]] = []  # a heap: when a place ends, its offset, its size
-    free: list[tuple[int, int]] = []  # stretches up to ``size``: offset and size, in order, none next to another
+    gaps: list[tuple[int, int]] = []  # stretches up to ``size``: offset and size, in order, none next to another
     size = 0
     for place in sorted(places, key=lambda place: (place.start, -place.nbytes)):
         while active and active[0][0] < place.start:
             _, offset, nbytes = heapq.heappop(active)
-            _release(free, offset, nbytes)
-        at = next((i for i, (_, nbytes) in enumerate(free) if nbytes >= place.nbytes), None)
+            _release(gaps, offset, nbytes)
+        at = next((i for i, (_, nbytes) in enumerate(gaps) if nbytes >= place.nbytes), None)
         if at is not None:
-            place.offset, nbytes = free[at]
-            free[at : at + 1] = [(place.offset + place.nbytes, nbytes - place.nbytes)] if nbytes > place.nbytes else []
+            place.offset, nbytes = gaps[at]
+            gaps[at : at + 1] = [(place.offset + place.nbytes, nbytes - place.nbytes)] if nbytes > place.nbytes else []
         else:
-            place.offset = free.pop()[0] if free and sum(free[-1]) == size else size
+            place.offset = gaps.pop()[0] if gaps and sum(gaps[-1]) == size else size
             size = place.offset + place.nbytes
         heapq.heappush(active, (place.end, place.offset, place.nbytes))
     return size

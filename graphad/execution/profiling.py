@@ -173,7 +173,7 @@ class Profile:
             by: "operator", "line" or "type".
             most: rows; the rest is one more.
         """
-        whole = sum(usage.seconds for usage in self.operators.values()) or 1.0
+        all_seconds = sum(usage.seconds for usage in self.operators.values()) or 1.0
         rows: list[tuple[tuple[str, ...], Spent]]
         if by == "operator":
             names: tuple[str, ...] = ("operator", "writes", "at")
@@ -188,7 +188,7 @@ class Profile:
                 rest.add(usage)
             rows = [*rows[:most], ((f"{len(rows) - most} more", *("" for _ in names[1:])), rest)]
         columns = (*names, "times", "ms", "share", "MB moved", "GFLOP", "GB/s", "GFLOP/s")
-        return Table(columns, tuple((*key, *_numbers(usage, whole)) for key, usage in rows), digits=3)
+        return Table(columns, tuple((*key, *_numbers(usage, all_seconds)) for key, usage in rows), digits=3)
 
     def trace(self) -> dict[str, Any]:
         """The runs as Chrome's trace-event format, which https://ui.perfetto.dev opens: complete events with microseconds.

@@ -433,22 +433,22 @@ def _registers(group: Group, inside: set[Value]) -> dict[Value, tuple[str, int]]
     """Buffers of a tile for the results that stay inside: one is free again after its last use."""
     # Linear scan: in place, an argument's buffer is free for the result of the call that reads it last; otherwise only after it.
     last = {arg: i for i, call in enumerate(group.calls) for arg in call.args}
-    free: dict[str, list[int]] = {}
+    free_registers: dict[str, list[int]] = {}
     count: dict[str, int] = {}
     registers: dict[Value, tuple[str, int]] = {}
     for i, call in enumerate(group.calls):
         ended_registers = [registers[arg] for arg in dict.fromkeys(call.args) if arg in registers and last[arg] == i]
         for dtype, number in ended_registers if call.in_place else ():
-            free.setdefault(dtype, []).append(number)
+            free_registers.setdefault(dtype, []).append(number)
         (result,) = call.results
         if result in inside:
             dtype = result.example.dtype.name
-            if not free.get(dtype):
-                free.setdefault(dtype, []).append(count.get(dtype, 0))
+            if not free_registers.get(dtype):
+                free_registers.setdefault(dtype, []).append(count.get(dtype, 0))
                 count[dtype] = count.get(dtype, 0) + 1
-            registers[result] = (dtype, free[dtype].pop())
+            registers[result] = (dtype, free_registers[dtype].pop())
         for dtype, number in () if call.in_place else ended_registers:
-            free.setdefault(dtype, []).append(number)
+            free_registers.setdefault(dtype, []).append(number)
     return registers
 
 
@@ -541,16 +541,16 @@ def _results(writer: _Writer, compiled: Compiled) -> str:
     for value in compiled.fetched:
         # The caller may change what it gets: only an array that nothing else has is passed on without a copy.
         is_own = value in run_arrays and values.count(value.root) == 1
-        alone = values.count(value.root) == 1 and not value.constant
-        helper = "own_or_taken" if alone else "own"
+        is_alone = values.count(value.root) == 1 and not value.constant
+        helper = "own_or_taken" if is_alone else "own"
         texts.append(
             writer.name(value) if is_own else f"{writer.name(value)}.copy()" if placed(value) else f"{helper}({writer.name(value)})"
         )
     state_texts = []
     for value in compiled.kept.values():
         name = writer.name(value)
-        alone = values.count(value.root) == 1 and not value.constant and value.root not in feeds
-        state_texts.append(name if alone or value.absent else f"{name}.copy()" if value.static else f"copied({name})")
+        is_alone = values.count(value.root) == 1 and not value.constant and value.root not in feeds
+        state_texts.append(name if is_alone or value.absent else f"{name}.copy()" if value.static else f"copied({name})")
     return f"({_items(texts)}), ({_items(state_texts)})"
 
 

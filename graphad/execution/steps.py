@@ -96,19 +96,19 @@ def saved_names(program: Program) -> dict[int, frozenset[str]]:
 def checkpointed(program: Program) -> dict[int, int]:
     """For each loop's block whose gradient wants checkpoints, by its index, how far they are apart; 0 if there is to be one alone."""
     intervals: dict[int, int] = {}
-    plain: set[int] = set()
+    plain_places: set[int] = set()
     for op, definition in controls(program):
         if isinstance(definition, LoopDef) and definition.is_grad:
             home = op.attrs[definition.blocks[0]].parent_idx
-            apart = op.attrs.get("checkpoint_every", 0)
+            interval = op.attrs.get("checkpoint_every", 0)
             if op.attrs.get("recursive"):
                 intervals.setdefault(home, 0)
-            elif apart:
+            elif interval:
                 # Several gradients of one loop: the closest checkpoints serve all; one that wants every iteration turns them off.
-                intervals[home] = min(apart, intervals.get(home) or apart)
+                intervals[home] = min(interval, intervals.get(home) or interval)
             else:
-                plain.add(home)
-    return {home: apart for home, apart in intervals.items() if home not in plain}
+                plain_places.add(home)
+    return {home: interval for home, interval in intervals.items() if home not in plain_places}
 
 
 def names_around(block: Block, saved: Mapping[int, frozenset[str]]) -> list[str]:

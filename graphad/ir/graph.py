@@ -160,31 +160,31 @@ def _sorted(ops: list[Op]) -> list[Op]:
     """
     writers = {value: len(value.writers) for op in ops for value in op.writes()}
     effects = dict.fromkeys(op for op in ops if has_ordered_effects(op))
-    early: list[int] = []  # of these, those that are ready before it is their turn
+    early_places: list[int] = []  # of these, those that are ready before it is their turn
     counts = {op: sum(value in writers for value in dict.fromkeys(op.reads())) for op in ops}
-    ready = [op.order for op in ops if not counts[op]]
-    heapify(ready)
+    ready_places = [op.order for op in ops if not counts[op]]
+    heapify(ready_places)
     result = []
-    while ready or early:
-        is_forced = not ready  # what they read wants another order
-        op = ops[heappop(early if is_forced else ready)]
+    while ready_places or early_places:
+        is_forced = not ready_places  # what they read wants another order
+        op = ops[heappop(early_places if is_forced else ready_places)]
         if op in effects:
             # An effect that is ready too early waits in ``early``. When the one before it has run, all that waited compete again with the
             # rest, so that the order stays the lexicographically first one.
             if not is_forced and op is not next(iter(effects)):
-                heappush(early, op.order)
+                heappush(early_places, op.order)
                 continue
             del effects[op]
-            ready += early
-            heapify(ready)
-            early.clear()
+            ready_places += early_places
+            heapify(ready_places)
+            early_places.clear()
         result.append(op)
         for value in op.writes():
             writers[value] -= 1
             for reader in value.readers if not writers[value] else ():
                 counts[reader] -= 1
                 if not counts[reader]:
-                    heappush(ready, reader.order)
+                    heappush(ready_places, reader.order)
     return result
 
 

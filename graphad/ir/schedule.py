@@ -587,7 +587,7 @@ class _Writer:
         return block
 
     def _gradient(self, op: Op, definition: ControlDef) -> Operator:
-        inside: dict[str, list[str]] = {"original_input": [], "original_output_grad": [], "original_input_grad": []}
+        names_inside: dict[str, list[str]] = {"original_input": [], "original_output_grad": [], "original_input_grad": []}
         blocks, count = {}, len(op.inputs.get("X", ()))
         for name, graph in op.graphs.items():
             forward, residuals = forward_graph(graph), residual_inputs(graph)
@@ -596,10 +596,10 @@ class _Writer:
             block = blocks[name] = self.schedule.block_of(graph, self.schedule.home.get(forward or graph, self.block.idx))
             plan = self.schedule.fill(block, graph, names.values(), unread=residuals.keys() - names.keys())
             arguments = [v.name for v in graph.inputs[: len(operands(op))]]
-            inside["original_input"] += arguments[:count]
-            inside["original_output_grad"] += arguments[count:]
-            inside["original_input_grad"] += [plan.end(v) for v in graph.results]
-        return self._as_written(op, self._reads(op), self._writes(op), {**blocks, **inside, **op.attrs}, definition, op.type)
+            names_inside["original_input"] += arguments[:count]
+            names_inside["original_output_grad"] += arguments[count:]
+            names_inside["original_input_grad"] += [plan.end(v) for v in graph.results]
+        return self._as_written(op, self._reads(op), self._writes(op), {**blocks, **names_inside, **op.attrs}, definition, op.type)
 
     def _kept(self, op: Op, value: Value) -> str:
         """The name under which a forward operator keeps a value."""

@@ -369,16 +369,16 @@ def _unified(op: Operator, name: str, values: Sequence[Tensor], capacity: int) -
     Raises:
         NotLowered: there is none.
     """
-    present = [value for value in values if value is not None]
-    if len(present) == 1 or _same(*present):
-        return present[0]
-    if all(isinstance(value, TensorArray | Buffer) for value in present):
-        size = max(capacity, *(value.capacity if isinstance(value, Buffer) else len(value) for value in present))
-        buffers = [jax.eval_shape(lambda v: _buffer_of(v, size), value) for value in present]
+    variants = [value for value in values if value is not None]
+    if len(variants) == 1 or _same(*variants):
+        return variants[0]
+    if all(isinstance(value, TensorArray | Buffer) for value in variants):
+        size = max(capacity, *(value.capacity if isinstance(value, Buffer) else len(value) for value in variants))
+        buffers = [jax.eval_shape(lambda v: _buffer_of(v, size), value) for value in variants]
         return next((b for b in buffers if b.data is not None), buffers[0])
-    if all(isinstance(value, Tape | TapeBuffer) for value in present):
-        return next((v for v in present if isinstance(v, TapeBuffer)), present[0])
-    descriptions = " and ".join(_described(value) for value in present)
+    if all(isinstance(value, Tape | TapeBuffer) for value in variants):
+        return next((v for v in variants if isinstance(v, TapeBuffer)), variants[0])
+    descriptions = " and ".join(_described(value) for value in variants)
     raise NotLowered(located(f"operator {op.type!r}: the branches leave {name!r} as {descriptions}; XLA needs one type", op.source))
 
 
@@ -506,24 +506,24 @@ class Loop:
         lowering, inner_layout = self.lowering, (self.block.vars, *self.layout)
 
         def once(i: Tensor, values: dict[Place, Tensor], fault: Tensor) -> Tensor:
-            local: Frames = ({}, *(dict(frame) for frame in self.frames))
+            frames_of_body: Frames = ({}, *(dict(frame) for frame in self.frames))
             for (at, name), value in values.items():
-                local[at + 1][name] = value
+                frames_of_body[at + 1][name] = value
             before, lowering.failed = lowering.failed, fault
             lowering.iterations.append(i)
-            lowering.body(self.block, local, inner_layout)
+            lowering.body(self.block, frames_of_body, inner_layout)
             lowering.iterations.pop()
             fault, lowering.failed = lowering.failed, before
             rows, constant_names = {}, []
             for at, name in self.saved():
-                value = local[at].get(name)
+                value = frames_of_body[at].get(name)
                 # A residual that is the same object in each iteration comes from around the loop: it is kept once, not in rows.
                 if at and value is not None and value is self.frames[at - 1].get(name):
                     constant_names.append(name)
                 elif value is not None:
                     rows[name] = value
             self.fixed = {name: self.frames[at - 1][name] for at, name in self.saved() if name in constant_names}
-            return {place: local[place[0] + 1].get(place[1]) for place in places}, rows, jnp.asarray(fault)
+            return {place: frames_of_body[place[0] + 1].get(place[1]) for place in places}, rows, jnp.asarray(fault)
 
         return once
 

@@ -186,15 +186,15 @@ def _tables(bits: int) -> Tables:
         height = (-edge * edge / 2).exp()
         area = edge * height + _tail(edge)
         x = [Decimal(0)] * 256
-        x[255], inside, wide = edge, [0] * 256, [Decimal(0)] * 256
+        x[255], thresholds, widths = edge, [0] * 256, [Decimal(0)] * 256
         base = area / height
-        inside[0], wide[0], wide[255] = int(edge / base * unit), base / unit, edge / unit
+        thresholds[0], widths[0], widths[255] = int(edge / base * unit), base / unit, edge / unit
         for i in range(254, 0, -1):
             x[i] = (-2 * (area / x[i + 1] + (-x[i + 1] * x[i + 1] / 2).exp()).ln()).sqrt()
-            inside[i + 1], wide[i] = int(x[i] / x[i + 1] * unit), x[i] / unit
+            thresholds[i + 1], widths[i] = int(x[i] / x[i + 1] * unit), x[i] / unit
         high = [1.0, *(float((-v * v / 2).exp()) for v in x[1:])]
     kind, whole = (np.float32, U32) if bits == 23 else (np.float64, U64)
-    return Tables(np.array([float(w) for w in wide], kind), np.array(inside, whole), np.array(high, kind), float(edge))
+    return Tables(np.array([float(w) for w in widths], kind), np.array(thresholds, whole), np.array(high, kind), float(edge))
 
 
 def _tail(x: Decimal) -> Decimal:
@@ -211,15 +211,15 @@ def _shifted(values: Tensor, by: int) -> Tensor:
 
 def normals(words: Tensor, count: int, dtype: Tensor) -> Tensor:
     """The first draws of ``standard_normal``."""
-    single = np.dtype(dtype) == np.float32
+    is_single = np.dtype(dtype) == np.float32
     # Numbers of 64 or 32 bits to draw from: 99.3 % of the draws take one of them, the others two or more, or are rejected.
     places = count + count // 32 + 64 + 2 * PAIRS
-    bits = raw32(words, places) if single else raw(words, places)
-    table = _tables(23 if single else 52)
-    kind, word = (np.float32, U32) if single else (np.float64, U64)
+    bits = raw32(words, places) if is_single else raw(words, places)
+    table = _tables(23 if is_single else 52)
+    kind, word = (np.float32, U32) if is_single else (np.float64, U64)
     layer = (bits & word(0xFF)).astype(np.int32)
     sign = (bits >> word(8)) & word(1)
-    size = (bits >> word(9)) & word((1 << (23 if single else 52)) - 1)
+    size = (bits >> word(9)) & word((1 << (23 if is_single else 52)) - 1)
     x = size.astype(kind) * jnp.asarray(table.wide)[layer]
     x = jnp.where(sign == 1, -x, x)
     fast = size < jnp.asarray(table.inside)[layer]

@@ -55,16 +55,16 @@ class Buffer(Aggregate):
     def write(self, index: Tensor, item: Tensor) -> Buffer:
         """With another tensor at an index."""
         item = jnp.asarray(item)
-        into = self.typed(item)
-        if into.data.shape[1:] != item.shape:
+        buffer = self.typed(item)
+        if buffer.data.shape[1:] != item.shape:
             raise InvalidValue(
-                f"the array holds tensors of the shape {list(into.data.shape[1:])}, and one of {list(item.shape)} is written in a loop"
+                f"the array holds tensors of the shape {list(buffer.data.shape[1:])}, and one of {list(item.shape)} is written in a loop"
             )
         refuse((index < 0) | (index >= self.capacity), f"the array is written beyond the {self.capacity} elements that there is room for")
         at = jnp.clip(index, 0, self.capacity - 1)
         length = jnp.maximum(jnp.asarray(self.length), jnp.asarray(index, jnp.int64) + 1)
         mask = jnp.asarray(self.filled).at[at].set(True)
-        return Buffer(into.data.at[at].set(item.astype(into.data.dtype)), mask, length)
+        return Buffer(buffer.data.at[at].set(item.astype(buffer.data.dtype)), mask, length)
 
     def without(self, index: Tensor) -> Buffer:
         """With nothing at an index; the same if it has no place there."""

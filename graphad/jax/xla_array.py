@@ -340,9 +340,9 @@ class XlaArray(Tracer):
         form = _OWN.get(function.__name__)
         if form is not None and module != "linalg":
             return form(*args, **options)
-        plain, keywords = _plain(list(args)), {name: _plain(option) for name, option in options.items()}
-        if not any(isinstance(leaf, jax.Array) for leaf in jax.tree_util.tree_leaves((plain, keywords))):
-            return wrapped(function(*plain, **keywords))
+        operands, keywords = _plain(list(args)), {name: _plain(option) for name, option in options.items()}
+        if not any(isinstance(leaf, jax.Array) for leaf in jax.tree_util.tree_leaves((operands, keywords))):
+            return wrapped(function(*operands, **keywords))
         if function is np.where:
             return _where(*args)
         home: Tensor = jnp.linalg if module == "linalg" else jnp
@@ -354,7 +354,7 @@ class XlaArray(Tracer):
         if keywords.get("order") in ("C", "K", "A", None):
             keywords.pop("order", None)
         keywords = {name: option for name, option in keywords.items() if option is not np._NoValue}
-        result = counterpart(*plain, **keywords)
+        result = counterpart(*operands, **keywords)
         if out is None:
             return wrapped(result)
         options["out"].assign(result)

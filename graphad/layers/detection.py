@@ -213,9 +213,9 @@ def prior_box(
     """
     with at_users_line("layers.prior_box"):
         (height, width), (image_height, image_width) = _extents("prior_box", input=input, image=image)
-        small, large = _numbers("min_sizes", min_sizes), _numbers("max_sizes", max_sizes or [])
-        if large and len(large) != len(small):
-            raise InvalidValue(f"max_sizes has as many numbers as min_sizes, {len(small)}, not {len(large)}")
+        small_sizes, large_sizes = _numbers("min_sizes", min_sizes), _numbers("max_sizes", max_sizes or [])
+        if large_sizes and len(large_sizes) != len(small_sizes):
+            raise InvalidValue(f"max_sizes has as many numbers as min_sizes, {len(small_sizes)}, not {len(large_sizes)}")
         ratios = _ratios(_numbers("aspect_ratios", aspect_ratios), checked_flag("flip", flip))
         shares = _numbers("variance", variance, 4)
         across, down = (
@@ -223,7 +223,9 @@ def prior_box(
             for item, extent, places in zip(_numbers("steps", steps, 2), (image_width, image_height), (width, height), strict=True)
         )
         order = checked_flag("min_max_aspect_ratios_order", min_max_aspect_ratios_order)
-    sizes = np.array([size for at, least in enumerate(small) for size in _sizes(least, large[at] if large else None, ratios, order)])
+    sizes = np.array(
+        [size for at, least in enumerate(small_sizes) for size in _sizes(least, large_sizes[at] if large_sizes else None, ratios, order)]
+    )
     x, y = np.meshgrid((np.arange(width) + offset) * across, (np.arange(height) + offset) * down)
     centers = np.stack([x, y], -1)[:, :, None]
     boxes = np.concatenate([centers - sizes / 2, centers + sizes / 2], -1) / [image_width, image_height, image_width, image_height]
@@ -364,7 +366,7 @@ def yolo_box(
     count = len(sizes) * height * width
     parts = emitted("reshape", [head], shape=[-1, len(sizes), 5 + classes, height, width])
     confidence = emitted("sigmoid", [parts[:, :, 4]])
-    sure = (confidence >= threshold).astype(head.dtype)
+    sure_mask = (confidence >= threshold).astype(head.dtype)
     extents = [emitted("reshape", [images[:, at]], shape=[-1, 1, 1, 1]).astype(head.dtype) for at in (1, 0)]
     sides: list[list[Variable]] = []
     for at, (extent, places) in enumerate(zip(extents, (width, height), strict=True)):
@@ -374,9 +376,9 @@ def yolo_box(
         anchor = assign((sizes[:, at] / (places * pixels)).astype(head.dtype).reshape(1, -1, 1, 1))
         half = parts[:, :, 2 + at].exp() * anchor * extent * 0.5
         sides.append(_within([center - half, center + half], extent, checked_flag("layers.yolo_box: clip_bbox", clip_bbox)))
-    corners = [side * sure for pair in zip(*sides, strict=True) for side in pair]
+    corners = [side * sure_mask for pair in zip(*sides, strict=True) for side in pair]
     boxes = emitted("reshape", [emitted("stack", [corners], axis=4)], shape=[-1, count, 4])
-    scores = emitted("sigmoid", [parts[:, :, 5:]]) * (confidence * sure).unsqueeze(2)
+    scores = emitted("sigmoid", [parts[:, :, 5:]]) * (confidence * sure_mask).unsqueeze(2)
     return boxes, emitted("reshape", [emitted("transpose", [scores], axis=[0, 1, 3, 4, 2])], shape=[-1, count, classes])
 
 

@@ -392,17 +392,17 @@ class StaticRNN:
             if self._results is not None or self._step is not None:
                 raise InvalidValue("the network has its step already")
         main = default_main_program()
-        around = main.current_block()
+        outer_block = main.current_block()
         try:
             with atomic():
                 name = self._name or main.names.generate("static_rnn")
-                index = constant(around, f"{name}.tmp", 0, _SCALAR)
+                index = constant(outer_block, f"{name}.tmp", 0, _SCALAR)
                 with new_block(main) as block:
-                    step = self._step = _Step(name, around, block, index)
+                    step = self._step = _Step(name, outer_block, block, index)
                     yield
                     condition = self._complete(step)
                 result_names = [*step.memories, index.name, *(array.name for array in step.outputs)]
-                append_holder(around, "while", [condition], {"sub_block": block}, result_names, attrs={"is_test": False})
+                append_holder(outer_block, "while", [condition], {"sub_block": block}, result_names, attrs={"is_test": False})
                 results = [self._stacked(step, array) for array in step.outputs]
         finally:
             self._step = None
@@ -553,12 +553,12 @@ def _memory_shape(shape: Any, ref: Variable, at: int, ref_at: int) -> list[int]:
 
 def _filled(step: _Step, shape: list[int], ref: Variable, value: float, at: int, ref_at: int) -> Variable:
     """A tensor of one value; an unknown batch is taken from a tensor when the program runs."""
-    around = step.around
+    outer_block = step.around
     if -1 not in shape:
-        return step.append(around, "mem", "fill_constant", {}, {"shape": shape, "value": float(value), "dtype": ref.dtype})
+        return step.append(outer_block, "mem", "fill_constant", {}, {"shape": shape, "value": float(value), "dtype": ref.dtype})
     axes = [axis for axis in range(len(ref.shape)) if axis != ref_at]
     bounds = {"axes": axes, "starts": [0] * len(axes), "ends": [1] * len(axes)}
-    row = step.append(around, "tmp", "slice", {"Input": ref}, bounds)
-    row = step.append(around, "tmp", "fill_any_like", {"X": row}, {"value": float(value)})
-    row = step.append(around, "tmp", "reshape", {"X": row}, {"shape": [-1 if axis == at else 1 for axis in range(len(shape))]})
-    return step.append(around, "mem", "expand_v2", {"X": row}, {"shape": shape})
+    row = step.append(outer_block, "tmp", "slice", {"Input": ref}, bounds)
+    row = step.append(outer_block, "tmp", "fill_any_like", {"X": row}, {"value": float(value)})
+    row = step.append(outer_block, "tmp", "reshape", {"X": row}, {"shape": [-1 if axis == at else 1 for axis in range(len(shape))]})
+    return step.append(outer_block, "mem", "expand_v2", {"X": row}, {"shape": shape})

@@ -577,7 +577,7 @@ def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: flo
     """
     with at_users_line("layers.spectral_norm"):
         x = checked_input("spectral_norm", weight)
-        axis, steps, small = checked_int("dim", dim), checked_int("power_iters", power_iters, 0), checked_float("eps", eps)
+        axis, steps, epsilon = checked_int("dim", dim), checked_int("power_iters", power_iters, 0), checked_float("eps", eps)
         if -1 in x.shape or not 0 <= axis < len(x.shape):
             raise InvalidValue(f"it takes a weight of known extents with an axis dim={dim}, not {x!r}")
     helper = LayerHelper("spectral_norm", name)
@@ -594,8 +594,8 @@ def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: flo
     for variable in (u, v):
         helper.initialize(variable, Normal(0.0, 1.0))
     for _ in range(steps):
-        v = _unit(emitted("matmul_v2", [matrix, u], trans_x=True), small)
-        u = _unit(emitted("matmul_v2", [matrix, v]), small)
+        v = _unit(emitted("matmul_v2", [matrix, u], trans_x=True), epsilon)
+        u = _unit(emitted("matmul_v2", [matrix, v]), epsilon)
     largest = (u * emitted("matmul_v2", [matrix, v])).sum()
     return x / largest  # type: ignore[no-any-return]
 

@@ -272,16 +272,16 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, name: st
         ShapeError: the extent of the axis is unknown.
     """
     tensor = checked_input("median", x)
-    whole = axis is None
-    values = tensor.flatten() if whole else tensor
+    is_whole = axis is None
+    values = tensor.flatten() if is_whole else tensor
     at = (0 if axis is None else checked_int("layers.median: axis", axis)) % values.ndim
     extent = values.shape[at]
     if extent < 1:
         raise ShapeError(f"layers.median takes an axis of a known extent, not axis {at} of {values!r}")
     sorted_values = values.sort(at)
     middle = emitted("slice", [sorted_values], axes=[at], starts=[(extent - 1) // 2], ends=[extent // 2 + 1])
-    result = middle.mean(at, keepdim=keepdim and not whole)
-    if whole and keepdim:
+    result = middle.mean(at, keepdim=keepdim and not is_whole)
+    if is_whole and keepdim:
         result = result.reshape([1] * tensor.ndim)
     return _named(result, name)
 

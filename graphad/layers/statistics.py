@@ -152,8 +152,8 @@ def cov(
         for weights in factors:
             if weights.ndim != 1:
                 raise ShapeError(f"fweights and aweights are vectors, not {weights!r}")
-    single = tensor.ndim == 1
-    rows = tensor.unsqueeze(0) if single else tensor if rowvar else tensor.T
+    is_single = tensor.ndim == 1
+    rows = tensor.unsqueeze(0) if is_single else tensor if rowvar else tensor.T
     weight = factors[0] * factors[1] if len(factors) == 2 else factors[0] if factors else emitted("fill_any_like", [rows[0]], value=1.0)
     total = weight.sum()
     mean = (rows * weight).sum(1, keepdims=True) / total
@@ -161,7 +161,7 @@ def cov(
     # numpy's correction: what one observation counts, which with ``aweights`` is the mean of the weights, weighted by themselves.
     correction = 1.0 if aweights is None else (weight * factors[-1]).sum() / total
     matrix = (deviations * weight) @ deviations.T / (total - correction if ddof else total)
-    return _named(matrix.reshape([]) if single else matrix, name)
+    return _named(matrix.reshape([]) if is_single else matrix, name)
 
 
 @layer

@@ -453,15 +453,15 @@ def _overlay_lines(columns: Array, window_axes: Axes, lines: Lines, out: Array) 
 
 def _depthwise_spread(filter_: Array, y: Array, window_axes: Axes, out: Array) -> Array:
     groups, lines = out.shape[1], _lines(window_axes)
-    wide = np.zeros((*out.shape[:2], *(a.padded for a in window_axes)), y.dtype)
+    padded_image = np.zeros((*out.shape[:2], *(a.padded for a in window_axes)), y.dtype)
     inner = _extents(window_axes) if lines is None else (lines.length,)
     parts = _spaced(y, lines).reshape(len(y), groups, len(filter_) // groups, *inner)
-    for image, part in zip(wide, parts, strict=True):
+    for image, part in zip(padded_image, parts, strict=True):
         # One weight at a time, for all windows at once: as many vector operations as the filter has elements.
         for place, weight in _shifted(image, filter_, window_axes, lines):
             terms = part * weight.reshape(*part.shape[:2], *(1 for _ in part.shape[2:]))
             np.add(place, np.add.reduce(terms, axis=1) if terms.shape[1] > 1 else terms[:, 0], out=place)
-    return np.asarray(wide[inside(window_axes)])
+    return np.asarray(padded_image[inside(window_axes)])
 
 
 # -- image and output to filter ------------------------------------------------------------------

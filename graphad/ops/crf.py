@@ -252,11 +252,11 @@ class _Marginals(NamedTuple):
 
 def _marginals(Emission: Tensor, Transition: Tensor, Label: Tensor, Length: Tensor, d: Tensor) -> _Marginals:
     lengths = () if Length is None else (Length,)
-    offset, first, live, last, ends, hits, moves = crf_lattice(Emission, Transition, Label, *lengths)
+    offset, first, live_mask, last, ends, hits, moves = crf_lattice(Emission, Transition, Label, *lengths)
     start, end = slice_(Transition, axes=[0], starts=[0], ends=[1]), slice_(Transition, axes=[0], starts=[1], ends=[2])
     steps = unsqueeze(transpose(slice_(Transition, axes=[0], starts=[2], ends=[_FAR]), axis=[1, 0]), axes=[0, 1])
     scores = unsqueeze(Emission, axes=[3]) + steps
-    A = exp(scores * unsqueeze(live, axes=[3]) + offset)
+    A = exp(scores * unsqueeze(live_mask, axes=[3]) + offset)
     B = exp(Emission + unsqueeze(start, axes=[1]) + first)
     h = matrix_recurrence(A, B)
     leaving = exp(end - unsqueeze(ends, axes=[0]))  # ones, but for the derivative
@@ -264,8 +264,8 @@ def _marginals(Emission: Tensor, Transition: Tensor, Label: Tensor, Length: Tens
     cotangent = unsqueeze(d, axes=[2])
     out = expand_like(last, h) * leaving * cotangent / total
     back = matrix_recurrence(A, out, reverse=True)
-    states = back * h * live
-    pairs = unsqueeze(back * live, axes=[3]) * A * unsqueeze(previous(h), axes=[2])
+    states = back * h * live_mask
+    pairs = unsqueeze(back * live_mask, axes=[3]) * A * unsqueeze(previous(h), axes=[2])
     rows = [reduce_sum(back * B, dim=[0, 1]), reduce_sum(out * h, dim=[0, 1])]
     between = transpose(reduce_sum(pairs, dim=[0, 1]), axis=[1, 0])
     expected = concat([unsqueeze(rows[0], axes=[0]), unsqueeze(rows[1], axes=[0]), between], axis=0)
@@ -341,17 +341,17 @@ def _path_type(
 def crf_decoding(Emission: Array, Transition: Array, Label: Array | None = None, Length: Array | None = None) -> Array:
     """The tags ``[N, T]`` of the likeliest paths (A. Viterbi, 1967), 0 after a sequence's end; with Label ones where a path has it."""
     chain = _chain(Emission, Transition, Length)
-    live, tags = chain.live, chain.states.shape[2]
+    live_mask, tags = chain.live, chain.states.shape[2]
     best, came = chain.first + chain.states[:, 0], list[Array]()
     stay = np.broadcast_to(np.arange(tags), best.shape)
-    for t in range(1, live.shape[1]):
+    for t in range(1, live_mask.shape[1]):
         ways = best[:, :, None] + chain.steps
-        came.append(np.where(live[:, t, None], np.argmax(ways, axis=1), stay))
-        best = np.where(live[:, t, None], chain.states[:, t] + np.max(ways, axis=1), best)
+        came.append(np.where(live_mask[:, t, None], np.argmax(ways, axis=1), stay))
+        best = np.where(live_mask[:, t, None], chain.states[:, t] + np.max(ways, axis=1), best)
     tag = np.argmax(best + chain.last, axis=1)[:, None]
     path = [tag]
     for places in reversed(came):
         tag = np.take_along_axis(places, tag, axis=1)
         path.append(tag)
-    tags_found = np.where(live, np.concatenate(path[::-1], axis=1), 0).astype("int64")
-    return tags_found if Label is None else np.where(live, tags_found == np.reshape(Label, live.shape), False).astype("int64")
+    tags_found = np.where(live_mask, np.concatenate(path[::-1], axis=1), 0).astype("int64")
+    return tags_found if Label is None else np.where(live_mask, tags_found == np.reshape(Label, live_mask.shape), False).astype("int64")

@@ -187,17 +187,17 @@ def _ctc_grad(
     norm_by_times: bool,
 ) -> Tensor:
     """The probabilities of classes, less those of the states that have them. WarpCTCGrad is for the kernel by hand."""
-    classes, offset, first, live, last = ctc_lattice(Logits, Label, LogitsLength, LabelLength, blank=blank)
+    classes, offset, first, live_mask, last = ctc_lattice(Logits, Label, LogitsLength, LabelLength, blank=blank)
     scores = transpose(Logits, axis=[1, 0, 2])
-    emitted = matmul_v2(log_softmax(scores, axis=-1), classes, trans_y=True) * live
+    emitted = matmul_v2(log_softmax(scores, axis=-1), classes, trans_y=True) * live_mask
     A, B = exp(unsqueeze(emitted, axes=[3]) + offset), exp(emitted + first)
     h = matrix_recurrence(A, B)
     total = reduce_sum(h * last, dim=[1, 2], keep_dim=True) + (1.0 - reduce_sum(last, dim=[1], keep_dim=True))
     back = matrix_recurrence(A, expand_like(last, h) * unsqueeze(dLoss, axes=[2]) / total, reverse=True)
-    states = matmul_v2(back * h * live, classes)
+    states = matmul_v2(back * h * live_mask, classes)
     grad = softmax(scores, axis=-1) * reduce_sum(states, dim=[2], keep_dim=True) - states
     if norm_by_times:
-        grad = grad / reduce_sum(live, dim=[1], keep_dim=True)
+        grad = grad / reduce_sum(live_mask, dim=[1], keep_dim=True)
     return transpose(grad, axis=[1, 0, 2])
 
 

@@ -455,7 +455,7 @@ def _grad_operator(definition: OpDef) -> GradOpDef:
     assert definition.grads is not None
     rules = definition.grads.values()
     slots_read = {slot for rule in rules for slot in rule.reads}
-    always = {slot for slot in slots_read if all(slot in r.reads and slot not in r.optional for r in rules)}
+    common_slots = {slot for slot in slots_read if all(slot in r.reads and slot not in r.optional for r in rules)}
     slots = [
         *definition.inputs.values(),
         *definition.outputs.values(),
@@ -464,7 +464,7 @@ def _grad_operator(definition: OpDef) -> GradOpDef:
     return GradOpDef(
         type=f"{definition.type}{GRAD_SUFFIX}",
         doc=f"Cotangents of the inputs of ``{definition.type}``.",
-        inputs={s.name: shared_slot(s.name, s.variadic, s.name not in always) for s in slots if s.name in slots_read},
+        inputs={s.name: shared_slot(s.name, s.variadic, s.name not in common_slots) for s in slots if s.name in slots_read},
         outputs={s + GRAD: shared_slot(s + GRAD, definition.inputs[s].variadic, True) for s in definition.grads},
         attrs=definition.attrs,
         kernel=_no_kernel,

@@ -333,15 +333,15 @@ def _one_less(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
         [shape for group in inputs.values() for shape in group],
         [shape for group in outputs.values() for shape in group],
     )
-    wide = max((side[0] for side in sides), key=len)
+    wide_shape = max((side[0] for side in sides), key=len)
     axis, flat = attr("axis"), {len(shape) for side in sides for shape in side}
-    if not isinstance(axis, int) or flat != {len(wide), len(wide) - 1}:
+    if not isinstance(axis, int) or flat != {len(wide_shape), len(wide_shape) - 1}:
         return None
-    labels = _but_for(wide, [axis % len(wide)])
-    less = tuple(label for i, label in enumerate(labels) if i != axis % len(wide))
+    labels = _but_for(wide_shape, [axis % len(wide_shape)])
+    less = tuple(label for i, label in enumerate(labels) if i != axis % len(wide_shape))
 
     def given(side: Shapes) -> dict[str, list[Labels]]:
-        return {slot: [labels if len(shape) == len(wide) else less for shape in group] for slot, group in side.items()}
+        return {slot: [labels if len(shape) == len(wide_shape) else less for shape in group] for slot, group in side.items()}
 
     return Dimensions(given(inputs), given(outputs))
 
@@ -363,8 +363,8 @@ def _normalized(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) 
     assert isinstance(begin, int)
     begin %= len(shape)
     statistics = [s for side in (inputs, outputs) for slot in ("Mean", "Variance") for s in side.get(slot, ())]
-    flat = begin > 1 and any(len(s) == 1 for s in statistics)
-    labels: Labels = tuple(i if i < begin and (i == 0 or not flat) and shape[i] != 1 else None for i in range(len(shape)))
+    is_flat = begin > 1 and any(len(s) == 1 for s in statistics)
+    labels: Labels = tuple(i if i < begin and (i == 0 or not is_flat) and shape[i] != 1 else None for i in range(len(shape)))
 
     def of(slot: str, s: Shape) -> Labels:
         if slot in ("Mean", "Variance"):
@@ -373,7 +373,7 @@ def _normalized(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) 
 
     input_labels = {slot: [of(slot, s) for s in group] for slot, group in inputs.items()}
     output_labels = {slot: [of(slot, s) for s in group] for slot, group in outputs.items()}
-    return Dimensions(input_labels, output_labels, even=frozenset((0,)) if flat else frozenset())
+    return Dimensions(input_labels, output_labels, even=frozenset((0,)) if is_flat else frozenset())
 
 
 @dimensions_of("dropout")

@@ -302,19 +302,19 @@ _TRIPLE: dict[str, tuple[str, str]] = {
 
 
 def _triple(op_type: str, double: str, text: str, outputs: Mapping[str, str]) -> TripleGradOpDef:
-    of = REGISTRY[double]
-    assert isinstance(of, DoubleGradOpDef)
+    definition = REGISTRY[double]
+    assert isinstance(definition, DoubleGradOpDef)
     reads, starts = (dict(pair.split("=") for pair in part.split()) for part in text.split("|"))
     return TripleGradOpDef(
         type=f"{op_type}_triple_grad",
         doc=f"Cotangents of what ``{double}`` reads.",
         inputs={slot: Slot(slot, optional=True) for slot in (*reads, *starts)},
         outputs={slot: Slot(slot, optional=True) for slot in outputs},
-        attrs=of.attrs,
-        kernel=of.kernel,
-        infer=of.infer,
+        attrs=definition.attrs,
+        kernel=definition.kernel,
+        infer=definition.infer,
         grads=None,
-        of=of,
+        of=definition,
         reads=reads,
         starts=starts,
         writes=outputs,

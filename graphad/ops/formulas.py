@@ -278,17 +278,17 @@ def _simplified(trace: Sequence[_Note], result: Input | int) -> list[_Note]:
     if not any(_is_number(arg) and abs(float(arg.value)) == 1.0 for note in trace for arg in note.args):  # type: ignore[union-attr]
         return [*trace]
     replacements: dict[int, Input | int] = {}
-    simple: list[_Note] = []
+    notes: list[_Note] = []
     for i, note in enumerate(trace):
         args = tuple(replacements.get(arg, arg) if isinstance(arg, int) else arg for arg in note.args)
         if i != result and (factor := _times(note.function, args, 1.0)) is not None:
             replacements[i] = factor
         if note.function is np.add and isinstance(args[0], int) and _is_number(args[1]):
-            product = simple[args[0]]
+            product = notes[args[0]]
             factor = _times(product.function, product.args, -1.0)
             note, args = (note, args) if factor is None else (note._replace(function=np.subtract), (args[1], factor))
-        simple.append(note._replace(args=args))
-    return simple
+        notes.append(note._replace(args=args))
+    return notes
 
 
 def _times(function: Function, args: Sequence[Input | int | Constant], number: float) -> Input | int | None:

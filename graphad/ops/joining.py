@@ -94,17 +94,17 @@ def _part(X: Array, axis: int, start: int, stop: int) -> Array:
 def _extents(shape: Shape, axis: int, num: int, sections: list[int]) -> list[int]:
     """The extents of the pieces; -1 where not known."""
     extent = shape[normal_axis(axis, len(shape))]
-    wrong = ShapeError(f"X has the shape {list(shape)}: axis {axis} cannot be split with num={num}, sections={sections}")
+    error = ShapeError(f"X has the shape {list(shape)}: axis {axis} cannot be split with num={num}, sections={sections}")
     if (num < 1 and not sections) or sections.count(-1) > 1 or any(s < -1 for s in sections):
-        raise wrong
+        raise error
     if not sections:
         if extent != -1 and extent % num:
-            raise wrong
+            raise error
         return [-1 if extent == -1 else extent // num] * num
     # One section may be -1, which is what the others leave.
     rest = -1 if extent == -1 else extent - sum(s for s in sections if s != -1)
     if extent != -1 and (rest < 0 if -1 in sections else rest != 0):
-        raise wrong
+        raise error
     return [rest if s == -1 else s for s in sections]
 
 

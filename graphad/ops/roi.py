@@ -312,19 +312,19 @@ FEATURES = Weights("Filter", lambda attrs, rank, out: (0, 1))
 def _deformed_type(Input: TensorType, Offset: TensorType, Mask: TensorType | None, Filter: TensorType, **attrs: Any) -> TensorType:
     deforming, parts = Deforming(**attrs), Deforming(**attrs).deformable_groups
     dtype = same_dtypes(Input=same_float(Input), Offset=Offset, Mask=Mask, Filter=Filter)
-    plain = PLAIN_TYPE(Input, Filter, **deforming.plain())
+    plain_type = PLAIN_TYPE(Input, Filter, **deforming.plain())
     if -1 in Input.shape[1:] or -1 in Filter.shape:
         raise ShapeError(f"Input is {Input} and Filter is {Filter}: only the number of images may be unknown")
     if parts < 1 or Input.shape[1] % parts:
         raise ShapeError(f"Input is {Input}: its channels do not divide into deformable_groups={parts}")
     elements = parts * math.prod(Filter.shape[2:])
-    expected = (Input.shape[0], 2 * elements, *plain.shape[2:])
+    expected = (Input.shape[0], 2 * elements, *plain_type.shape[2:])
     if len(Offset.shape) != 4 or not all(map(matched, Offset.shape, expected)):
         raise ShapeError(f"Offset is {Offset}; (y, x) for each element of each window, {list(expected)}, are expected")
-    expected = (Input.shape[0], elements, *plain.shape[2:])
+    expected = (Input.shape[0], elements, *plain_type.shape[2:])
     if Mask is not None and (len(Mask.shape) != 4 or not all(map(matched, Mask.shape, expected))):
         raise ShapeError(f"Mask is {Mask}; a weight for each element of each window, {list(expected)}, is expected")
-    return TensorType(plain.shape, dtype)
+    return TensorType(plain_type.shape, dtype)
 
 
 def _places_type(Like: TensorType, **_: Any) -> TensorType:

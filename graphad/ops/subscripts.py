@@ -168,19 +168,19 @@ def _columns(x: Indexed, axis: int, mask: Tensor) -> list[_Item]:
 
 def _cut_between_tensors(x: Tensor, items: Sequence[_Item]) -> tuple[Tensor, list[_Item]]:
     """``x`` cut where a slice has a tensor for a bound, and the items with nothing left to cut there."""
-    between = [item for item in items if isinstance(item.value, builtins.slice) and not _is_static(item.value)]
-    if not between:
+    slice_items = [item for item in items if isinstance(item.value, builtins.slice) and not _is_static(item.value)]
+    if not slice_items:
         return x, list(items)
-    bounds = [_bounds(item.value) for item in between]
+    bounds = [_bounds(item.value) for item in slice_items]
     starts = [_bound_tensor(x, start) for start, _, _ in bounds]
     ends = [_bound_tensor(x, stop) for _, stop, _ in bounds]
     steps = [step for _, _, step in bounds]
-    attrs = {"axes": [item.axis for item in between], "starts": [-1] * len(steps), "ends": [-1] * len(steps)}
+    attrs = {"axes": [item.axis for item in slice_items], "starts": [-1] * len(steps), "ends": [-1] * len(steps)}
     if all(step == 1 for step in steps):
         x = REGISTRY["slice"](x, None, None, starts, ends, **attrs)
     else:
         x = REGISTRY["strided_slice"](x, None, None, starts, ends, **attrs, strides=steps)
-    return x, [_Item(item.axis, builtins.slice(None), item.places) if item in between else item for item in items]
+    return x, [_Item(item.axis, builtins.slice(None), item.places) if item in slice_items else item for item in items]
 
 
 def _is_static(part: builtins.slice) -> bool:

@@ -129,28 +129,28 @@ def _loop_gradient(op: Operator, forward: Block) -> Operator:
     """
     block: Block = op.attrs["sub_block"]
     gradients = {x: g for x, g in zip(op.input("X"), op.output(f"X{GRAD}"), strict=False) if EMPTY not in (x, g)}
-    outside, inside = list(op.input(f"Out{GRAD}")), list(op.attrs.get("original_output_grad") or op.input(f"Out{GRAD}"))
+    outer_names, inner_names = list(op.input(f"Out{GRAD}")), list(op.attrs.get("original_output_grad") or op.input(f"Out{GRAD}"))
     counters = [name for name in op.input("Out") if _is_counted_back(forward, block, name)]
     gradients.update(zip(counters, counters, strict=True))
-    outside, inside = [*outside, *counters], [*inside, *counters]
-    carried_names = [name.removesuffix(GRAD) for name in inside]
+    outer_names, inner_names = [*outer_names, *counters], [*inner_names, *counters]
+    carried_names = [name.removesuffix(GRAD) for name in inner_names]
     unknown = [name for name in gradients if name in op.input("Out") and name not in carried_names]
-    if unknown or len(inside) != len(outside):
+    if unknown or len(inner_names) != len(outer_names):
         raise InvalidValue(
-            located(f"operator {op.type!r}: nothing says what the cotangent of {(unknown or inside)[0]!r} starts from", op.source)
+            located(f"operator {op.type!r}: nothing says what the cotangent of {(unknown or inner_names)[0]!r} starts from", op.source)
         )
     for name in [name for name in _read_first(block) if name in op.input("Out") and name not in counters]:
         _read_saved(block, forward, name, op)
-    around = [n for n in _read_first(block) if n not in inside and n not in forward.vars and n not in block.vars]
+    around = [n for n in _read_first(block) if n not in inner_names and n not in forward.vars and n not in block.vars]
     captures = [name for name in gradients if name not in carried_names]
     operands = list(dict.fromkeys([*captures, *around]))
     written_names = {name for candidate in block.ops for name in candidate.output_names()}
-    for name in (*operands, *inside):
+    for name in (*operands, *inner_names):
         block.vars[name] = _argument(op.block, block, name)
-    results = [_next(block, name, op) if name in written_names else name for name in inside]
+    results = [_next(block, name, op) if name in written_names else name for name in inner_names]
     sums = [name + GRAD if name + GRAD in written_names else _zeros(block, name, op) for name in captures]
-    slots = {"X": operands, "StepScopes": op.input("StepScopes"), f"Out{GRAD}": outside}
-    names = {"original_input": operands, "original_output_grad": inside, "original_input_grad": [*results, *sums]}
+    slots = {"X": operands, "StepScopes": op.input("StepScopes"), f"Out{GRAD}": outer_names}
+    names = {"original_input": operands, "original_output_grad": inner_names, "original_input_grad": [*results, *sums]}
     cotangents = [*(gradients.get(name, EMPTY) for name in carried_names), *(gradients[name] for name in captures)]
     return _like(op, _LOOP_GRAD, slots, {f"X{GRAD}": cotangents}, sub_block=block, **names)
 

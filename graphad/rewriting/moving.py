@@ -103,19 +103,19 @@ def _flip(facts: Facts, x: Grid, *, axis: Sequence[int]) -> list[Grid]:
 
 
 def _concat(facts: Facts, *grids: Grid, axis: int = 0, **_: object) -> list[Grid]:
-    along = _axis(axis, grids[0].rank)
+    joined_axis = _axis(axis, grids[0].rank)
 
     # From the last part to the first: the innermost choice is the last part, and each earlier one takes the places below its end.
     def at(places: Places) -> Element:
-        start: Element = sum(grid.extents[along] for grid in grids[:-1])
-        element = grids[-1].at(_put(places, along, places[along] - start))
+        start: Element = sum(grid.extents[joined_axis] for grid in grids[:-1])
+        element = grids[-1].at(_put(places, joined_axis, places[joined_axis] - start))
         for grid in reversed(grids[:-1]):
-            start = start - grid.extents[along]
-            inside = places[along] < start + grid.extents[along]
-            element = z3.If(inside, grid.at(_put(places, along, places[along] - start)), element)
+            start = start - grid.extents[joined_axis]
+            inside = places[joined_axis] < start + grid.extents[joined_axis]
+            element = z3.If(inside, grid.at(_put(places, joined_axis, places[joined_axis] - start)), element)
         return element
 
-    return [Grid(_put(grids[0].extents, along, sum(grid.extents[along] for grid in grids)), at)]
+    return [Grid(_put(grids[0].extents, joined_axis, sum(grid.extents[joined_axis] for grid in grids)), at)]
 
 
 def _split(facts: Facts, x: Grid, *, num: int = 0, axis: int = 0, sections: Sequence[int] = ()) -> list[Grid]:
@@ -123,31 +123,31 @@ def _split(facts: Facts, x: Grid, *, num: int = 0, axis: int = 0, sections: Sequ
     count = len(sections) or num
     if count < 1:
         raise Unsupported("split in no parts")
-    along = _axis(axis, x.rank)
+    split_axis = _axis(axis, x.rank)
     # Their extents are unknowns: what is proved holds however the axis is split.
     parts = [z3.FreshInt("part") for _ in range(count)]
-    facts.extend([sum(parts) == x.extents[along], *(part >= 0 for part in parts)])
+    facts.extend([sum(parts) == x.extents[split_axis], *(part >= 0 for part in parts)])
     if not sections:
         facts.extend([part == parts[0] for part in parts])
 
     def piece(k: int) -> Grid:
         start = sum(parts[:k])
-        return Grid(_put(x.extents, along, parts[k]), lambda places: x.at(_put(places, along, places[along] + start)))
+        return Grid(_put(x.extents, split_axis, parts[k]), lambda places: x.at(_put(places, split_axis, places[split_axis] + start)))
 
     return [piece(k) for k in range(count)]
 
 
 def _stack(facts: Facts, *grids: Grid, axis: int = 0) -> list[Grid]:
-    along = _axis(axis, grids[0].rank + 1)
+    new_axis = _axis(axis, grids[0].rank + 1)
 
     def at(places: Places) -> Element:
-        inner = _put(places, along)
+        inner = _put(places, new_axis)
         element = grids[-1].at(inner)
         for k in reversed(range(len(grids) - 1)):
-            element = z3.If(places[along] == k, grids[k].at(inner), element)
+            element = z3.If(places[new_axis] == k, grids[k].at(inner), element)
         return element
 
-    return [Grid(_put(grids[0].extents, along, z3.IntVal(len(grids)), instead=0), at)]
+    return [Grid(_put(grids[0].extents, new_axis, z3.IntVal(len(grids)), instead=0), at)]
 
 
 def _unstack(facts: Facts, x: Grid, *, axis: int = 0, num: int = 0) -> list[Grid]:

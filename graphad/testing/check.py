@@ -194,7 +194,7 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     interest = interest_of(passes, (rule for rule in all_rules if not isinstance(rule, PatternRule)))
     if (claimed_tolerance(as_pass(subject.what, "loss")) if subject.tolerance is None else subject.tolerance) >= COARSE:
         interest = replace(interest, kinds=SHORT)
-    exact = all(rule.exact for rule in rules)
+    is_exact = all(rule.exact for rule in rules)
     is_about_gradients = interest.gradients and not subject.is_backward
     random.Random("rules").shuffle(rules)
     other_programs, turns = drawn(interest, subject.is_backward, subject.is_after_backward), itertools.count(step=PLANTED)
@@ -202,7 +202,7 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     def program(choices: Choices) -> Case:
         if rules and not choices.chance(3):
             first = choices.in_turn(len(rules), next(turns) % len(rules))
-            case = planted_with_all(choices, [rules[(first + i) % len(rules)] for i in range(PLANTED)], exact)
+            case = planted_with_all(choices, [rules[(first + i) % len(rules)] for i in range(PLANTED)], is_exact)
         else:
             case = other_programs(choices)
         if is_about_gradients and not choices.chance(FORWARD):

@@ -140,15 +140,15 @@ class Writer:
 
     def target(self) -> tuple[str, Shape]:
         """What to write: in a block mostly a variable of a block around it, in block 0 mostly a new one."""
-        free = {name: shape for name, shape in self.tensors().items() if name not in self.fixed}
-        outside = [name for name in free if self.outer(name)]
+        free_shapes = {name: shape for name, shape in self.tensors().items() if name not in self.fixed}
+        outside = [name for name in free_shapes if self.outer(name)]
         choice = self.choices.integer(0, 3)
         if outside and choice < 2:
             name = self.recent(outside)
-            return name, free[name]
-        if free and choice == (2 if outside else 3):
-            name = self.recent(list(free))
-            return name, free[name]
+            return name, free_shapes[name]
+        if free_shapes and choice == (2 if outside else 3):
+            name = self.recent(list(free_shapes))
+            return name, free_shapes[name]
         shape = self.one_of(*dict.fromkeys([*list(self.tensors().values())[::-1], *SHAPES]))
         return self.fresh(shape), shape
 
@@ -408,15 +408,15 @@ def _while(w: NestedWriter, first: Statement | None = None, trips: int | None = 
     condition = w.unique("c")
     test(condition)
     exit_on = w.recent(list(w.tensors())) if early_exit else None
-    early = w.one_of(False, True)
+    is_early = w.one_of(False, True)
     with w.inside(index=counter) as block:
-        if early:
+        if is_early:
             step()
             _test_again(w, test, condition, exit_on)
         if scratch:
             write_tensor(w, scratch, (3,))
         _body(w, first)
-        if not early:
+        if not is_early:
             step()
             _test_again(w, test, condition, exit_on)
     read_names = [name for name in outside_reads(block) if name != condition]

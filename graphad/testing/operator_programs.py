@@ -181,10 +181,10 @@ class CallWriter:
     def emit(self, op_type: str, inputs: Names, outputs: Names, attrs: Mapping[str, Any], values: Slots) -> None:
         """Append an operator that is known to be right; undeclared variables are declared here."""
         read_names = [name for names in inputs.values() for name in names]
-        whole = any(not isinstance(v, np.ndarray) for vs in values.values() for v in vs) or any(
+        is_whole = any(not isinstance(v, np.ndarray) for vs in values.values() for v in vs) or any(
             not isinstance(self.values[name], np.ndarray) for name in read_names
         )
-        if whole:
+        if is_whole:
             self.block.append_op(op_type, inputs, outputs, attrs)
         else:
             self.block.ops.append(Operator(self.block, op_type, inputs, outputs, dict(attrs)))
@@ -193,7 +193,7 @@ class CallWriter:
         moves = any(name in self.moving for slot in rules or () for name in inputs.get(slot, ()))
         for slot, names in outputs.items():
             for name, value in zip(names, values[slot], strict=True):
-                if not whole and not self.block.has_var_recursive(name):
+                if not is_whole and not self.block.has_var_recursive(name):
                     self.block.vars[name] = Variable.trusted(self.block, name, value.shape, name_of(value.dtype))
                 self.values.pop(name, None)
                 self.values[name] = value

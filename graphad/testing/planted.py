@@ -105,7 +105,7 @@ class _Planting(Evaluation[str]):
         loop, trips = self.choices.boolean(), self.choices.one_of((1, 3, 0, 2))
         counter, limit = self._number(0), self._number(trips)
         condition = self._append("less_than", {"X": [counter], "Y": [limit]}, {})
-        data, finals, inside = dict(self.data), list(self.finals), list(self.inside)
+        data, finals, names_inside = dict(self.data), list(self.finals), list(self.inside)
         self.done = {}
         self.block = self.program.create_block()
         names = self.plant(before)
@@ -115,7 +115,7 @@ class _Planting(Evaluation[str]):
             self.block.append_op("less_than", {"X": counter, "Y": limit}, {"Out": condition})
         body, self.block = self.block, self.root
         self.program.rollback()
-        self.data, self.finals, self.inside, self.done = data, [*finals, *results], inside, {}
+        self.data, self.finals, self.inside, self.done = data, [*finals, *results], names_inside, {}
         read_names, written_names = [n for n in outside_reads(body) if n != condition], [n for n in outside_writes(body) if n != condition]
         if loop:
             slots = {"Condition": condition, "X": read_names}

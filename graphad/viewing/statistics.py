@@ -172,18 +172,18 @@ class _Seen:
     def add(self, array: Array) -> None:
         """Count an array in."""
         numbers = np.asarray(array).astype("float64").ravel()
-        finite = numbers[np.isfinite(numbers)]
+        finite_numbers = numbers[np.isfinite(numbers)]
         self.times += 1
         self.size += numbers.size
         self.nans += int(np.isnan(numbers).sum())
         self.infinities += int(np.isinf(numbers).sum())
         self.zeros += int((numbers == 0).sum())
-        ends = (float(finite.min()), float(finite.max())) if finite.size else None
+        ends = (float(finite_numbers.min()), float(finite_numbers.max())) if finite_numbers.size else None
         self.ranges.append(ends)
         if ends is not None:
-            self.total, self.count = self.total + float(finite.sum()), self.count + finite.size
+            self.total, self.count = self.total + float(finite_numbers.sum()), self.count + finite_numbers.size
             self.low, self.high = min(self.low, ends[0]), max(self.high, ends[1])
-            self.kept.append(finite[:: self.stride])
+            self.kept.append(finite_numbers[:: self.stride])
         self._thin()
 
     def _thin(self) -> None:

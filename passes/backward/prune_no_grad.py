@@ -106,7 +106,7 @@ def prune(grad_ops: GradOps) -> bool:
     graph, active = grad_ops.adjoints.graph, grad_ops.path.active
     # The operators are in the order in which cotangents flow. What a removed one would have written has no writer when its readers are
     # looked at, so one visit finds all that have nothing left to do.
-    survivors, narrow, fill, has_changed = [], [], [], False
+    survivors, narrowings, fill, has_changed = [], [], [], False
     for op in grad_ops.ops:
         written_count, missing_count = _gradients_read(op, active)
         needed_count, useless = _gradients_written(op, active)
@@ -116,15 +116,15 @@ def prune(grad_ops: GradOps) -> bool:
             continue
         survivors.append(op)
         if useless:
-            narrow.append(op)
+            narrowings.append(op)
         if missing_count:
             fill.append(op)
         for inner in op.graphs.values():
             has_changed |= prune(grad_ops.inner[inner])
-    has_changed |= len(survivors) < len(grad_ops.ops) or bool(narrow or fill)
+    has_changed |= len(survivors) < len(grad_ops.ops) or bool(narrowings or fill)
     grad_ops.ops = survivors
     # After all removals: an output is narrowed by what is active, and zeros are filled only for survivors.
-    for op in narrow:
+    for op in narrowings:
         _narrow(graph, op, active)
     for op in fill:
         _fill(grad_ops, op)
@@ -217,15 +217,15 @@ def _fill(grad_ops: GradOps, op: Op) -> None:
 
 def _zero(adjoints: Adjoints, gradient: Value, before: Op | None) -> None:
     """Write zeros to a gradient without a writer."""
-    of = gradient.grad_of
-    if of is None:
+    value = gradient.grad_of
+    if value is None:
         return
     graph, forward = adjoints.graph, before and before.forward
     # In a graph of its own a constant spares a residual, which would be kept only for its shape.
-    if graph is adjoints.forward or of.shape is None or -1 in of.shape or of.kind != TENSOR:
-        graph.add_op("fill_zeros_like", {"X": [adjoints.read(of)]}, {"Out": [gradient]}, before=before, role=BACKWARD, forward=forward)
+    if graph is adjoints.forward or value.shape is None or -1 in value.shape or value.kind != TENSOR:
+        graph.add_op("fill_zeros_like", {"X": [adjoints.read(value)]}, {"Out": [gradient]}, before=before, role=BACKWARD, forward=forward)
     else:
-        attrs = {"shape": list(of.shape), "value": 0.0, "dtype": of.dtype}
+        attrs = {"shape": list(value.shape), "value": 0.0, "dtype": value.dtype}
         graph.add_op("fill_constant", {}, {"Out": [gradient]}, attrs, before=before, role=BACKWARD, forward=forward)
 
 

@@ -407,30 +407,35 @@ class _Partition:
     def move(self, build: Builder, tensor: Tensor, shape: Shape, spec: Spec, target: Spec) -> Tensor:
         """A tensor that lies in one way comes to lie in another one: slices, then all-to-alls, all-gathers, slices."""
         steps = [self._steps(extent, old_axes, goal_axes) for extent, old_axes, goal_axes in zip(shape, spec, target, strict=True)]
-        gathered = {axis for away, _ in steps for axis in away}
+        gathered = {axis for axes_left, _ in steps for axis in axes_left}
         position = list(spec)
         # Slices move nothing and make what follows smaller, so they come first, but for axes that another dimension has to give up.
-        for dim, (away, new_axes) in enumerate(steps):
-            if new_axes and not away and not gathered.intersection(new_axes):
+        for dim, (axes_left, new_axes) in enumerate(steps):
+            if new_axes and not axes_left and not gathered.intersection(new_axes):
                 tensor = self._split(build, tensor, dim, shape[dim], new_axes, position[dim])
                 position[dim] = target[dim]
-        for dim, (away, _) in enumerate(steps):
+        for dim, (axes_left, _) in enumerate(steps):
             # An axis that goes from one dimension to another: an all-to-all moves 1 / n of what an all-gather would.
             partner = next(
                 (
                     d
                     for d, (lost_axes, new_axes) in enumerate(steps)
-                    if away and new_axes == away and not lost_axes and position[d] != target[d]
+                    if axes_left and new_axes == axes_left and not lost_axes and position[d] != target[d]
                 ),
                 None,
             )
             if partner is not None and self._is_even(shape[dim], spec[dim]) and self._is_even(shape[partner], target[partner]):
-                attrs = {"split_axis": partner, "concat_axis": dim, "nranks": self.mesh.parts(away), "ring_id": self.mesh.ring(away)}
+                attrs = {
+                    "split_axis": partner,
+                    "concat_axis": dim,
+                    "nranks": self.mesh.parts(axes_left),
+                    "ring_id": self.mesh.ring(axes_left),
+                }
                 tensor = lookup("c_recut")(tensor, **attrs)
-                position[partner], position[dim] = target[partner], position[dim][: -len(away)]
-            elif away:
-                tensor = self._gather(build, tensor, dim, shape[dim], away)
-                position[dim] = position[dim][: -len(away)]
+                position[partner], position[dim] = target[partner], position[dim][: -len(axes_left)]
+            elif axes_left:
+                tensor = self._gather(build, tensor, dim, shape[dim], axes_left)
+                position[dim] = position[dim][: -len(axes_left)]
         for dim, (_, new_axes) in enumerate(steps):
             if new_axes and position[dim] != target[dim]:
                 tensor = self._split(build, tensor, dim, shape[dim], new_axes, position[dim])

@@ -183,10 +183,10 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
             graph.set_type(value, *(_gradient_type(graph, value) or (None, None)))
     # Outside the loop: its counter and condition, totals that start from zero, and each piece of data as an array of its parts.
     limit, number = _constant(graph, "parts@COUNT", count, net), _constant(graph, "parts@INDEX", 0, net)
-    more = _written(graph, "less_than", {"X": [number], "Y": [limit]}, "parts@MORE", _FLAG, net)
+    condition = _written(graph, "less_than", {"X": [number], "Y": [limit]}, "parts@MORE", _FLAG, net)
     starts = [_zeros(graph, value, net) for value in results]
     arrays = [_in_parts(graph, value, count, net) for value in data]
-    carried_values = [_input(body, value) for value in (*starts, number, more)]
+    carried_values = [_input(body, value) for value in (*starts, number, condition)]
     inner_arrays, inner_limit = [_input(body, value) for value in arrays], _input(body, limit)
     # Inside: the parts by their number in the place of the data, then the new totals and the next number.
     first = body.ops.first
@@ -201,7 +201,7 @@ def make_loop(net: Op, data: Sequence[Value], kinds: Mapping[Value, str], count:
     index = _next(body, "increment", {"X": [carried_values[-2]]}, carried_values[-2])
     body.results = [*totals, index, _next(body, "less_than", {"X": [index], "Y": [inner_limit]}, carried_values[-1])]
     body.inputs = [*carried_values, *constants, *inner_arrays, inner_limit]
-    reads = [*starts, number, more, *(v for v in inputs if v not in data), *arrays, limit]
+    reads = [*starts, number, condition, *(v for v in inputs if v not in data), *arrays, limit]
     loop = _replaced(net, body, reads)
     # A mean is that of the parts' means, since the parts are of one size.
     after = loop.next

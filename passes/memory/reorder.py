@@ -78,16 +78,16 @@ def _reordered(graph: Graph, cost: Cost) -> tuple[int, int]:
     first = graph.ordered_ops()
     while True:  # of equals the schedules take those that come first in the given order, so that a better one may lead further
         memory = _Memory(graph, cost, inside)
-        least, best = memory.peak(memory.live.order), list(memory.live.order)
+        least, best_order = memory.peak(memory.live.order), list(memory.live.order)
         for order in (_scheduled(_Forward(memory)), _scheduled(_Backward(memory))[::-1]):
             peak = memory.peak(order)
             if peak < least:
-                least, best = peak, order
-        changed = [op for op, other in zip(best, memory.live.order, strict=True) if op is not other]
+                least, best_order = peak, order
+        changed = [op for op, other in zip(best_order, memory.live.order, strict=True) if op is not other]
         if not changed or not graph.allows("reorder", *changed):
             now = graph.ordered_ops()
             return moved + sum(op is not other for op, other in zip(first, now, strict=True)), memory.peak(now)
-        graph.reorder(best)
+        graph.reorder(best_order)
 
 
 class _Memory:
@@ -124,15 +124,15 @@ class _Memory:
     def peak(self, order: Sequence[Op]) -> int:
         """The most bytes that are alive at once, as ``estimated`` counts them."""
         counts, size = self.touched(), self.given_bytes
-        most = size
+        highest = size
         for op in order:
             size += self.written(op)
-            most = max(most, size + self.inside.get(op, 0))
+            highest = max(highest, size + self.inside.get(op, 0))
             for value in self.roots[op]:
                 counts[value] -= 1
                 if not counts[value] and value not in self.lasting:
                     size -= self.sizes[value]
-        return most
+        return highest
 
 
 def _successors(graph: Graph, order: Sequence[Op]) -> dict[Op, list[Op]]:
@@ -213,22 +213,22 @@ def _scheduled(way: _Forward) -> list[Op]:
     sign = -1 if isinstance(way, _Backward) else 1  # of equals the first one, or the last one
     heap = [(way.change(op), sign * op.order, op) for op, count in waiting.items() if not count]
     heapify(heap)
-    ready = {op for _, _, op in heap}
+    ready_ops = {op for _, _, op in heap}
     order: list[Op] = []
     while heap:
         change, number, op = heappop(heap)
-        if op not in ready:
+        if op not in ready_ops:
             continue
         if change != way.change(op):  # something that it shares with others, of which it is a view, has changed
             heappush(heap, (way.change(op), number, op))
             continue
-        ready.remove(op)
+        ready_ops.remove(op)
         order.append(op)
-        touchers = dict.fromkeys(t for v in way.take(op) for t in _touching(v) if t in ready)
+        touchers = dict.fromkeys(t for v in way.take(op) for t in _touching(v) if t in ready_ops)
         for other in way.next[op]:
             waiting[other] -= 1
             if not waiting[other]:
-                ready.add(other)
+                ready_ops.add(other)
                 touchers[other] = None
         for other in touchers:
             heappush(heap, (way.change(other), sign * other.order, other))

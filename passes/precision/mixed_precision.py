@@ -167,17 +167,17 @@ def _scaled_inside(op: Op, graph: Graph, scaled: Container[Value]) -> dict[Value
     result_of_argument = {graph.inputs[at]: graph.results[k] for k, at in enumerate(loop.carried_at)} if loop is not None else {}
     starts = dict(zip(graph.inputs, operands(op), strict=False))
     arguments = [v for v, start in starts.items() if start in scaled or (v in result_of_argument and _is_scaled_or_zero(start, scaled))]
-    inside = _spread(graph, arguments)
-    while losses := [v for v in arguments if v in result_of_argument and not _is_scaled_or_zero(result_of_argument[v], inside)]:
+    scaled_values = _spread(graph, arguments)
+    while losses := [v for v in arguments if v in result_of_argument and not _is_scaled_or_zero(result_of_argument[v], scaled_values)]:
         arguments = [v for v in arguments if v not in losses]
-        inside = _spread(graph, arguments)
-    if any(starts[v] in scaled and v not in inside for v in starts):
+        scaled_values = _spread(graph, arguments)
+    if any(starts[v] in scaled and v not in scaled_values for v in starts):
         return None
     # Residuals are factors of gradients of this one.
-    is_kept = all(_keeps(reader, inside) for value in inside for reader in _by_value(value)) and not any(
-        v in inside for v in graph.residuals
+    is_kept = all(_keeps(reader, scaled_values) for value in scaled_values for reader in _by_value(value)) and not any(
+        v in scaled_values for v in graph.residuals
     )
-    return inside if is_kept else None
+    return scaled_values if is_kept else None
 
 
 def _spread(graph: Graph, arguments: Sequence[Value]) -> dict[Value, None]:
@@ -463,15 +463,15 @@ class _Narrowing:
 
     def _is_narrow(self, op: Op) -> bool:
         """Whether an operator is to compute in the narrow type."""
-        definition, wide = op.definition, [value for value in op.reads() if self._is_wide(value)]
-        if definition is None or op.graphs or not wide:
+        definition, wide_operands = op.definition, [value for value in op.reads() if self._is_wide(value)]
+        if definition is None or op.graphs or not wide_operands:
             return False
         # A gradient is as narrow as its forward operator, so that cotangents have the dtypes of their values.
         forward = definition.forward if isinstance(definition, GradOpDef) and definition.forward is not None else definition
         names = self.options.keep
         if forward.type in names or any(value.name in names for value in op.writes()):
             return False
-        return forward.narrow == "gains" or (forward.narrow == "follows" and self._follows(wide))
+        return forward.narrow == "gains" or (forward.narrow == "follows" and self._follows(wide_operands))
 
     def _is_wide(self, value: Value) -> bool:
         return value.dtype == WIDE[self.options.dtype] and value.kind == TENSOR

@@ -22,16 +22,16 @@ def _error_function(x: Tensor) -> Tensor:
 @replaces(special._shifted)
 def _shifted(x: Tensor, order: int) -> tuple[Tensor, Tensor]:
     """As many steps as the smallest positive number needs; a number that is large already takes none."""
-    far, x = special._LARGE + max(order, 0), jnp.asarray(x)
+    limit, x = special._LARGE + max(order, 0), jnp.asarray(x)
 
     def step(_: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         at, steps = state
-        small = at < far
+        small = at < limit
         safe = jnp.where(small, at, 1.0)
         term = jnp.log(safe) if order < 0 else safe ** -(order + 1.0)
         return jnp.where(small, at + 1.0, at), jnp.where(small, steps + term, steps)
 
-    result: tuple[Tensor, Tensor] = lax.fori_loop(0, math.ceil(far), step, (x, jnp.zeros_like(x)))
+    result: tuple[Tensor, Tensor] = lax.fori_loop(0, math.ceil(limit), step, (x, jnp.zeros_like(x)))
     return result
 
 

@@ -206,8 +206,8 @@ _PRUNING = (
     _mutant(
         "fills-ones-for-zeros",
         f"{PRUNE}:_zero",
-        'graph.add_op("fill_zeros_like", {"X": [adjoints.read(of)]}, {"Out": [gradient]}, before',
-        'graph.add_op("fill_any_like", {"X": [adjoints.read(of)]}, {"Out": [gradient]}, {"value": 1.0}, before',
+        'graph.add_op("fill_zeros_like", {"X": [adjoints.read(value)]}, {"Out": [gradient]}, before',
+        'graph.add_op("fill_any_like", {"X": [adjoints.read(value)]}, {"Out": [gradient]}, {"value": 1.0}, before',
         """
         x: float64[4]
         split(X=x) -> (Out=[a, b]) {num=2}

@@ -196,9 +196,9 @@ def _pool_by_slices(
     sizes = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
     outs = [_count_of(e, *p, size, s, ceil) for e, p, size, s in zip(x.shape[2:], pads, sizes, strides, strict=True)]
     ends = [(o - 1) * s + size for o, s, size in zip(outs, strides, sizes, strict=True)]
-    wide = [(a, max(b, end - e - a)) for (a, b), end, e in zip(pads, ends, x.shape[2:], strict=True)]
+    margins = [(a, max(b, end - e - a)) for (a, b), end, e in zip(pads, ends, x.shape[2:], strict=True)]
     low = np.finfo(x.dtype).min if x.is_float else np.iinfo(x.dtype).min
-    y = padded(node, x, [(0, 0), (0, 0), *wide], "constant", float(-np.inf if x.is_float else low) if is_max else 0.0)
+    y = padded(node, x, [(0, 0), (0, 0), *margins], "constant", float(-np.inf if x.is_float else low) if is_max else 0.0)
     axes = list(range(2, x.rank))
 
     def windows(values: Value) -> list[Value]:
@@ -216,7 +216,7 @@ def _pool_by_slices(
         return ops.pow(reduce(ops.elementwise_add, windows(ops.pow(ops.abs(y), factor=p))), factor=1.0 / p)
     # A divisor counts the padding of the node if count_include_pad says so, but never the cells that only ceil_mode reaches.
     inside = np.pad(np.ones(x.shape[2:]), pads, constant_values=float(included))
-    inside = np.pad(inside, [(0, w[1] - p[1]) for w, p in zip(wide, pads, strict=True)])
+    inside = np.pad(inside, [(0, w[1] - p[1]) for w, p in zip(margins, pads, strict=True)])
     counts = reduce(ops.elementwise_add, windows(Value(inside[None, None].astype(x.dtype))))
     return ops.elementwise_div(reduce(ops.elementwise_add, windows(y)), counts)
 
@@ -446,10 +446,10 @@ def _col2im(node: Node) -> Value:
     strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
     pads = spatial(node, "pads", 2 * count, 0)
     channels = x.shape[1] // math.prod(block)
-    wide = [e + pads[i] + pads[i + count] for i, e in enumerate(image)]
-    outs = [(w - d * (b - 1) - 1) // s + 1 for w, d, b, s in zip(wide, dilations, block, strides, strict=True)]
+    padded_extents = [e + pads[i] + pads[i + count] for i, e in enumerate(image)]
+    outs = [(w - d * (b - 1) - 1) // s + 1 for w, d, b, s in zip(padded_extents, dilations, block, strides, strict=True)]
     # The inverse of im2col adds each column to the cells that its window was cut from: those cells' numbers are cut the same way.
-    numbers = np.arange(math.prod(wide)).reshape(wide)
+    numbers = np.arange(math.prod(padded_extents)).reshape(padded_extents)
     results = []
     for place in itertools.product(*map(range, block)):
         window = tuple(slice(p * d, p * d + (o - 1) * s + 1, s) for p, d, o, s in zip(place, dilations, outs, strides, strict=True))
@@ -460,6 +460,6 @@ def _col2im(node: Node) -> Value:
         raise UnsupportedModel("Col2Im of a batch that is not known before the model runs")
     flat = ops.reshape(x, shape=[batch * channels, math.prod(block) * math.prod(outs)])
     rows = ops.transpose(flat, axis=[1, 0])
-    total = ops.index_add(Value(np.zeros((math.prod(wide), batch * channels), x.dtype)), indices, rows, axis=0)
-    image_shape = ops.reshape(ops.transpose(total, axis=[1, 0]), shape=[batch, channels, *wide])
+    total = ops.index_add(Value(np.zeros((math.prod(padded_extents), batch * channels), x.dtype)), indices, rows, axis=0)
+    image_shape = ops.reshape(ops.transpose(total, axis=[1, 0]), shape=[batch, channels, *padded_extents])
     return padded(node, image_shape, [(0, 0), (0, 0), *((-pads[i], -pads[i + count]) for i in range(count))])

@@ -315,7 +315,7 @@ def _attention(node: Node) -> list[Value | None]:
         k = ops.concat([past_k, k], axis=2)
     if past_v is not None:
         v = ops.concat([past_v, v], axis=2)
-    present = [k, v]
+    present_states = [k, v]
     # Grouped-query attention (J. Ainslie et al., 2023): query head h reads key head h // repeats, so each head is repeated in place.
     repeats = q.shape[1] // k.shape[1]
     if repeats > 1:
@@ -340,7 +340,7 @@ def _attention(node: Node) -> list[Value | None]:
         y = ops.reshape(y, shape=[0 if b == -1 else b, 0 if s == -1 else s, y.shape[2] * y.shape[3]])
     mode = int(node.attr("qk_matmul_output_mode", 0))
     qk_output = (raw, capped_scores, scores, weights)[mode] if node.wants(3) else None
-    return [y, present[0] if node.wants(1) else None, present[1] if node.wants(2) else None, qk_output]
+    return [y, present_states[0] if node.wants(1) else None, present_states[1] if node.wants(2) else None, qk_output]
 
 
 def _guarded_softmax(node: Node, x: Value, masked: bool) -> Value:

@@ -144,15 +144,15 @@ def _pow(node: Node) -> Value:
     """An exponent that is known is a number: its slope is none where something below zero is raised."""
     x, y = aligned(node, node[0], node[1])
     exponent = y.content
-    narrower = y.rank <= x.rank and all(wide in (1, extent) for wide, extent in zip(y.shape[::-1], x.shape[::-1], strict=False))
+    narrower = y.rank <= x.rank and all(y_extent in (1, extent) for y_extent, extent in zip(y.shape[::-1], x.shape[::-1], strict=False))
     if exponent is not None and exponent.size and (exponent == exponent.flat[0]).all() and narrower and x.is_float:
         return node.ops.pow(x, factor=float(exponent.flat[0]))
     if x.dtype != y.dtype:
         if x.is_float:
             y = node.ops.cast(y, out_dtype=x.dtype)
         else:  # computed in floating point, and cut
-            wide = node.ops.elementwise_pow(node.ops.cast(x, out_dtype="float64"), node.ops.cast(y, out_dtype="float64"))
-            return node.ops.cast(wide, out_dtype=x.dtype)
+            power = node.ops.elementwise_pow(node.ops.cast(x, out_dtype="float64"), node.ops.cast(y, out_dtype="float64"))
+            return node.ops.cast(power, out_dtype=x.dtype)
     return node.ops.elementwise_pow(x, y)
 
 
@@ -198,16 +198,16 @@ def _bit_shift(node: Node) -> Value:
     x, y, ops = node[0], node[1], node.ops
     left, bits = node.required("direction") == "LEFT", 8 * np.dtype(x.dtype).itemsize
     zero = ops.like(0, y)
-    far = ops.greater_equal(y, ops.like(bits, y))
+    is_far = ops.greater_equal(y, ops.like(bits, y))
     if not y.dtype.startswith("u"):
-        far = ops.logical_or(far, ops.less_than(y, zero))
-    near = ops.cast(ops.where(far, zero, y), out_dtype="float64")
+        is_far = ops.logical_or(is_far, ops.less_than(y, zero))
+    near = ops.cast(ops.where(is_far, zero, y), out_dtype="float64")
     powers = ops.cast(ops.elementwise_pow(Value(np.asarray(2.0)), near), out_dtype=x.dtype)
     result = (ops.elementwise_mul if left else ops.elementwise_floordiv)(x, powers)
     rest = ops.fill_zeros_like(x)
     if not left and not x.dtype.startswith("u"):
         rest = ops.where(ops.less_than(x, ops.like(0, x)), ops.fill_any_like(x, value=-1.0), rest)
-    return ops.where(far, rest, result)
+    return ops.where(is_far, rest, result)
 
 
 # -- activations ---------------------------------------------------------------------------------

@@ -97,15 +97,15 @@ _EXACT = 1 << 24  # whole numbers up to here are float32's
 def _less_zero(node: Node, x: Value, zero: Value | None, axis: int | None = None, dtype: str = "float64") -> Value:
     """Integers less the zero point, as floats: by default as float64, which holds sums of their products exactly."""
     ops = node.ops
-    wide = ops.cast(as_float(x), out_dtype=dtype)
+    wide_x = ops.cast(as_float(x), out_dtype=dtype)
     if zero is None:
-        return wide
+        return wide_x
     point = ops.cast(as_float(zero), out_dtype=dtype)
     if axis is not None and point.rank == 1 and point.shape[0] != 1:
         point = ops.unsqueeze(point, axes=[i for i in range(x.rank) if i != axis])
     elif point.rank == 1 and point.shape[0] == 1:
         point = ops.reshape(point, shape=[])
-    return ops.elementwise_sub(wide, point)
+    return ops.elementwise_sub(wide_x, point)
 
 
 def less_zero(node: Node, w: Value, zero: Value | None, over: tuple[int, ...], axis: int | None = None) -> Value:

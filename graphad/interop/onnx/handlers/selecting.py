@@ -46,11 +46,11 @@ def from_front(node: Node, places: Value, x: Value, axis: int) -> Value:
 
 def _split_axis(node: Node, x: Value, source: Value, places: Value, axis: int) -> Value:
     """The one axis of gathered places as the axes that the places have."""
-    around = [*source.shape[:axis], *places.shape, *source.shape[axis + 1 :]]
+    shape = [*source.shape[:axis], *places.shape, *source.shape[axis + 1 :]]
     if not places.rank:
         return node.ops.squeeze(x, axes=[axis])
-    if around.count(-1) <= 1:
-        return node.ops.reshape(x, shape=around)
+    if shape.count(-1) <= 1:
+        return node.ops.reshape(x, shape=shape)
     ops = node.ops
     shapes = [ops.cast(ops.shape(value), out_dtype="int64") for value in (source, places)]
     pieces = [
@@ -59,7 +59,7 @@ def _split_axis(node: Node, x: Value, source: Value, places: Value, axis: int) -
         ops.slice(shapes[0], axes=[0], starts=[axis + 1], ends=[source.rank]) if axis + 1 < source.rank else None,
     ]
     target = ops.concat([value for value in pieces if value is not None], axis=0) if any((pieces[0], pieces[2])) else shapes[1]
-    return ops.reshape(x, target, shape=around)
+    return ops.reshape(x, target, shape=shape)
 
 
 @handles("GatherElements")

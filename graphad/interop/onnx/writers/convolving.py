@@ -141,22 +141,22 @@ def _sized(x: Term, sizes: Sequence[Any]) -> Term:
 
 def _exact(y: Term, windows: Sequence[Window], sizes: Sequence[Dim]) -> dict[str, object] | None:
     """The paddings for which the image has the extents; None where that needs more than paddings, or only a run knows."""
-    before, after, more = [], [], []
+    before, after, surpluses = [], [], []
     for w, size, count in zip(windows, sizes, y.shape[2:], strict=True):
         if not isinstance(w.before, int) or not isinstance(w.after, int):
             return None
         if w.stride == 1 and w.kernel != -1:
-            beyond = w.after
+            surplus = w.after
         elif not isinstance(size, int) or count == -1 or w.kernel == -1:
             return None
         else:
-            beyond = (count - 1) * w.stride + w.reach - w.before - size
-        if beyond < -w.stride + 1:
+            surplus = (count - 1) * w.stride + w.reach - w.before - size
+        if surplus < -w.stride + 1:
             return None
         before.append(w.before)
-        after.append(max(beyond, 0))
-        more.append(max(-beyond, 0))
-    return {"pads": [*before, *after], **({"output_padding": more} if any(more) else {})}
+        after.append(max(surplus, 0))
+        surpluses.append(max(-surplus, 0))
+    return {"pads": [*before, *after], **({"output_padding": surpluses} if any(surpluses) else {})}
 
 
 @writes("conv2d_backprop_input", "conv3d_backprop_input")
