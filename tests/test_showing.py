@@ -233,3 +233,12 @@ def test_mistyped_names_get_a_suggestion() -> None:
     main, loss = network()
     with pytest.raises(ValueError, match="did you mean 'x'"):
         ga.Executor().run(main, feed={"X": np.ones((2, 4), "float32")}, fetch_list=[loss])
+
+
+def test_what_fluid_calls_nets_is_refused_with_what_is_wrong() -> None:
+    with ga.program_guard(ga.Program(), ga.Program()):
+        x, image = L.data("x", [2, 6], append_batch_size=False), L.data("image", [1, 4, 4])
+        with pytest.raises(ValueError, match=r"queries are \[batch, time, width\]"):
+            ga.nets.scaled_dot_product_attention(x, x, x)
+        with pytest.raises(ValueError, match="conv_padding has 1 elements for 2 convolutions"):
+            ga.nets.img_conv_group(image, [2, 2], 2, conv_padding=[1])
