@@ -70,6 +70,8 @@ class Function:
         self.marked: list[tuple[int, float]] = []
         self.states = [(name, _type_of(value)) for name, value in compiled.states.items()]
         self.seen: list[Tensor] = [MISSING] * len(self.states)  # the variables that it read last, whose types are therefore known
+        self.places = {name: at for at, (name, _) in enumerate(self.states)}
+        self.get = operator.itemgetter(*self.places) if len(self.places) > 1 else None
         self.kept = list(compiled.kept)
         self.spare: dict[str, Array | None] = dict.fromkeys(self.source.spare)
         self.kinds = [(name, (compiled.kept[name].example.shape, compiled.kept[name].example.dtype)) for name in self.spare]
@@ -84,7 +86,8 @@ class Function:
         self.has_loops = " trips" in self.source.text
         self.random = compiled.random
         reads = list(compiled.states)
-        self.carried = [(reads.index(n), n) for n, v in compiled.kept.items() if n in compiled.states and v.alike(compiled.states[n])]
+        known = enumerate(compiled.kept.items())
+        self.carried = [(reads.index(n), i) for i, (n, v) in known if n in compiled.states and v.alike(compiled.states[n])]
         self.may_be_absent = any(value.absent for value in compiled.kept.values())
         self.feeds = [(name, _type_of(value) or ((), None, False)) for name, value in compiled.feeds.items()]
         self.function = self._made(run)
@@ -117,7 +120,10 @@ class Function:
 
     def variables(self, stored: Mapping[str, Tensor]) -> list[Tensor] | None:
         """The variables that it reads, if they are of the types that it was compiled for."""
-        arrays = [stored.get(name) for name, _ in self.states]
+        try:  # in one step: another thread may be changing the scope
+            arrays = [*self.get(stored)] if self.get is not None else [stored[name] for name in self.places]
+        except KeyError:
+            return None
         if not all(map(operator.is_, arrays, self.seen)):
             if not all(last is array or _is(array, kind) for array, last, (_, kind) in zip(arrays, self.seen, self.states, strict=True)):
                 return None
@@ -183,16 +189,14 @@ class Function:
         scope.runs += 1
         if not kept:
             return
-        new = dict(zip(self.kept, kept, strict=True))
-        if self.may_be_absent:
-            new = {name: value for name, value in new.items() if value is not ABSENT}
         old = scope.arrays
         for name, kind in self.kinds:
             array = old.get(name)
             self.spare[name] = array if _is_usable(array, kind) else None
-        for at, name in self.carried:
-            self.seen[at] = new[name]
-        old.update(new)  # in one step: other threads copy them
+        for at, number in self.carried:
+            self.seen[at] = kept[number]
+        new = zip(self.kept, kept, strict=True)
+        old.update([pair for pair in new if pair[1] is not ABSENT] if self.may_be_absent else new)  # in one step: other threads copy them
 
 
 MISSING = object()
@@ -288,7 +292,7 @@ def run_again(run: Prepared, fetched: tuple[str, ...], feed: Mapping[str, Tensor
     if function.random or run.max_iterations is not None:
         return None
     args = function.fed(feed)
-    variables = None if args is None else function.variables(scope.arrays.copy())  # in one step: another thread may be changing the scope
+    variables = None if args is None else function.variables(scope.arrays)
     if args is None or variables is None:
         return None
     args += variables
