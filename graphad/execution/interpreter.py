@@ -307,8 +307,9 @@ def block_results(program: Program) -> dict[int, frozenset[str]]:
     results: dict[int, frozenset[str]] = {}
     for op, definition in controls(program):
         names = op.attrs.get("original_input_grad")
-        for block in blocks_of(op) if definition.is_grad and isinstance(names, list) else ():
-            results[block.idx] = results.get(block.idx, frozenset()).union(names)
+        if definition.is_grad and isinstance(names, list):
+            for block in blocks_of(op):
+                results[block.idx] = results.get(block.idx, frozenset()).union(names)
     return results
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import html
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -116,13 +117,9 @@ class MemoryPlan:
             title = ", ".join(value.hint for value in place.values)
             geometry = f'x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}"'
             look = f'fill="hsl({i * 47 % 360}, 45%, 70%)" stroke="#555" stroke-width="0.4"'
-            title = f"{_escaped(title)}: {place.nbytes:,} bytes"
+            title = f"{html.escape(title, quote=False)}: {place.nbytes:,} bytes"
             parts.append(f"<rect {geometry} {look}><title>{title}</title></rect>")
         return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 # -- what is not needed --------------------------------------------------------------------------

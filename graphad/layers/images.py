@@ -160,7 +160,7 @@ def deformable_conv(
             raise InvalidValue(f"modulated is {modulated}, and mask is {mask!r}: a mask is passed if the windows are weighted")
         parts = 1 if deformable_groups is None else checked_int("deformable_groups", deformable_groups, 1)
         window = listed("filter_size", filter_size, 2)
-        attrs = {"strides": listed("stride", stride, 2), "dilations": listed("dilation", dilation, 2)}
+        attrs: dict[str, object] = {"strides": listed("stride", stride, 2), "dilations": listed("dilation", dilation, 2)}
         attrs |= {"groups": count, "deformable_groups": parts} | padding_attrs("padding", padding, 2, False)
         attrs |= {} if im2col_step is None else {"im2col_step": checked_int("im2col_step", im2col_step, 1)}
         if "padding_algorithm" in attrs:

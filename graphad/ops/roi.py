@@ -105,7 +105,7 @@ def _aligned_flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
     """Of the products with the two matrices."""
     images = (shapes.get("Like") or shapes["X"])[0]
     boxes, (channels, height, width) = shapes["ROIs"][0][0], images[1:]
-    rows, columns = attrs["pooled_height"], attrs["pooled_width"]
+    rows, columns = int(attrs["pooled_height"]), int(attrs["pooled_width"])
     return 2 * boxes * channels * width * rows * (height + columns)
 
 

@@ -349,11 +349,9 @@ class Optimizer:
             for slot, accumulator in accumulators(self.type).items():
                 # Powers of the decays, by which Adam corrects its bias, are the same for all elements of a parameter.
                 shape = [1] if slot.endswith("Pow") else list(param.shape)
-                declare_state(block, startup, accumulator_name(param.name, accumulator, instance), shape, param.dtype, self._start(slot))
+                start = float(getattr(self, self.starts[slot])) if slot in self.starts else 0.0
+                declare_state(block, startup, accumulator_name(param.name, accumulator, instance), shape, param.dtype, start)
         return name_in("learning_rate", block, rate)
-
-    def _start(self, slot: str) -> float:
-        return float(getattr(self, self.starts[slot])) if slot in self.starts else 0.0
 
 
 def _updates_for(block: Block, loss: Variable) -> dict[str, Operator]:

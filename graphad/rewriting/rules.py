@@ -374,12 +374,9 @@ def explain(rule: Rule, node: Op | Value) -> str:
     if op is None:
         return f"rule {rule.name} does not apply at {node!r}: no operator writes it"
     if not isinstance(rule, PatternRule):
-        return f"rule {rule.name} is written in Python: {_listed_types(rule)}"
+        types = ", ".join(sorted(rule.types)) if rule.types else "any operator"
+        return f"rule {rule.name} is written in Python: it starts at {types}"
     trace = Trace()
     if rule.match(op, trace) is not None:
         return f"rule {rule.name} applies at {op!r}"
     return f"rule {rule.name} does not apply at {op!r}:\n  {trace.reason}"
-
-
-def _listed_types(rule: Rule) -> str:
-    return f"it starts at {', '.join(sorted(rule.types)) if rule.types else 'any operator'}"

@@ -474,6 +474,7 @@ class _Shrinking:
             finding = examine(self.subject, smaller, {self.finding.kind})
         except (GraphadError, ArithmeticError, LookupError, ValueError, TypeError):
             return False
+        # On the way to a smaller case another mistake may show up: it would hide the one that was found.
         if finding is None or (finding.kind, finding.mark) != (self.finding.kind, self.finding.mark) or not _runs(smaller):
             return False
         self.case, self.finding = smaller, finding

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from graphad.ops.sample import Sample, uniform
@@ -13,7 +15,7 @@ TWO: dict[str, object] = {"pooled_height": 2, "pooled_width": 2}
 ARGMAX = np.array([[[[3, -1]], [[0, 3]]], [[[19, 7]], [[7, 7]]]], "int64")
 ONE = np.array([1, 1], "int32")
 OFFSETS = uniform(1, 8, 3, 2, low=0.1, high=0.9, seed=3)  # never near a whole number, where the slope jumps
-SMALL = {"X": uniform(1, 1, 3, 3, seed=5), "ROIs": np.array([[0.1, 0.2, 2.4, 2.3]])}
+SMALL: dict[str, Any] = {"X": uniform(1, 1, 3, 3, seed=5), "ROIs": np.array([[0.1, 0.2, 2.4, 2.3]])}
 PARTS: dict[str, object] = {"deformable_groups": 2, "groups": 2, "strides": [1, 2], "paddings": [1, 0], "dilations": [2, 1]}
 
 SAMPLES: dict[str, list[Sample]] = {

@@ -43,7 +43,7 @@ def _roi_align(node: Node) -> Value:
     if mode == "max":
         return _largest_samples(node, height, width, samples)
     boxes = _Sorted(node, node[1], node[2], node[0])
-    attrs = {"pooled_height": height, "pooled_width": width, "sampling_ratio": samples if samples > 0 else -1}
+    attrs: dict[str, object] = {"pooled_height": height, "pooled_width": width, "sampling_ratio": samples if samples > 0 else -1}
     attrs |= {"spatial_scale": float(node.attr("spatial_scale", 1.0)), "aligned": _is_aligned(node)}
     return boxes.in_order(node.ops.roi_align(node[0], boxes.boxes, boxes.counts, **attrs))
 
