@@ -24,6 +24,9 @@ from tests.forked import Done, Forks
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PYTHON = re.compile(r"```python\n(?P<code>.*?)```\n(?:\n```text\n(?P<shown>.*?)```\n)?(?P<indented>\n {4}\S)?", re.DOTALL)
+# What ``import graphad`` leaves to the first use of a name: imported once for all blocks, not anew in each.
+PARTS = "backward distribution drawing edit experiments fluid interop optimizer passes rewriting training viewing"
+ON_FIRST_USE = tuple(f"graphad.{part}" for part in PARTS.split())
 CONSOLE = re.compile(r"```console\n(?P<session>.*?)```\n", re.DOTALL)
 
 
@@ -55,8 +58,8 @@ class Runner:
 
     def __enter__(self) -> Runner:
         with ExitStack() as stack:
-            self._python = stack.enter_context(Forks("graphad", PYTHONWARNINGS="error"))
-            self._commands = stack.enter_context(Forks("graphad.cli", COLUMNS="120"))
+            self._python = stack.enter_context(Forks("graphad", *ON_FIRST_USE, PYTHONWARNINGS="error"))
+            self._commands = stack.enter_context(Forks("graphad.cli", *ON_FIRST_USE, COLUMNS="120"))
             self._said = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "said.txt"
             self._stack = stack.pop_all()
         return self
