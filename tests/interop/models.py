@@ -3,7 +3,7 @@
 They are those of PP-OCRv4, as the wheels of RapidOCR have them; nothing but the networks is taken from the wheels.
 
     python -m tests.interop.models FOLDER        downloads the wheels, and lays what is needed of them into a folder
-    GRAPHAD_MODELS=FOLDER make test              tests what lies there; without it the wheels are looked for among what is installed
+    GRAPHAD_MODELS=FOLDER make test-all          tests what lies there; without it the wheels are looked for among what is installed
 """
 
 from __future__ import annotations

