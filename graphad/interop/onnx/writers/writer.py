@@ -25,7 +25,16 @@ Writer = Callable[["Call"], Any]
 WRITERS: dict[str, Writer] = {}
 REFUSED: dict[str, str] = {
     **dict.fromkeys(("lgamma", "digamma", "polygamma"), "ONNX has no gamma function"),
+    **dict.fromkeys(
+        ("bincount", "ctc_align", "edit_distance", "gather_tree", "histogram"),
+        "ONNX has no such operator, and none is made of others",
+    ),
+    **dict.fromkeys(
+        ("crf_decoding", "crf_lattice", "ctc_lattice", "linear_chain_crf", "matrix_recurrence", "warpctc"),
+        "a loop over the steps of sequences, which is not written as ONNX's",
+    ),
     "view_dtype": "ONNX has no operator that takes the bits of an element for another dtype",
+    "seed": "ONNX draws no seeds",
     "truncated_gaussian_random": "ONNX draws from no truncated distribution",
 }
 
