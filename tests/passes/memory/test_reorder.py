@@ -114,7 +114,9 @@ def test_the_peak_never_rises_on_random_programs(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Reorder, "apply", watched)
     checked = check_pass(Reorder(batch=3), examples=40)
     assert checked.changed > 3
-    assert all(after < before if changed else after == before for before, after, changed in peaks)
+    # Where only a nested graph needs less, the peak may be elsewhere, and stay.
+    assert all(after <= before if changed else after == before for before, after, changed in peaks)
+    assert any(after < before for before, after, _ in peaks)
 
 
 def test_an_order_that_is_none_is_refused() -> None:
