@@ -368,7 +368,7 @@ class _Schedule:
         block.ops = writer.plain_operators(ops) if simple else writer.all_operators(ops)
         self.program.names.skip(plan.names.values())
         if before:
-            _drop_leftovers(block, before)
+            _drop_leftovers(block, before, {plan.name(value) for value in graph.targets})
         if graph.parent is None:
             for value in (value for op in silent for value in op.writes()):
                 writer.declare(value.name, value)
@@ -405,9 +405,9 @@ def _held(block: Block) -> Iterator[int]:
             yield from _held(inner)
 
 
-def _drop_leftovers(block: Block, before: Sequence[Operator]) -> None:
-    """Forget the variables that only removed operators touched."""
-    live_names = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
+def _drop_leftovers(block: Block, before: Sequence[Operator], requested: set[str]) -> None:
+    """Forget the variables that only removed operators touched, unless they are requested: data may be."""
+    live_names = requested.union(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
     dead_names = {n for op in before for n in (*op.input_names(), *op.output_names())} - live_names
     block.vars = {name: var for name, var in block.vars.items() if var.persistable or name not in dead_names}
 

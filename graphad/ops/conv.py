@@ -386,7 +386,7 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
 def _adds_rows(filter_: Array, window_axes: Axes, groups: int) -> bool:
     """Whether ``_spread_rows`` can do it, and copies less than it saves adding."""
     is_short = len(filter_) // groups <= filter_.shape[1] * filter_.shape[-1]
-    return len(window_axes) == 2 and is_short and bool(np.isfinite(filter_).all())
+    return len(window_axes) == 2 and is_short and filter_.size > 0 and bool(np.isfinite(filter_).all())
 
 
 def _spread_rows(filter_: Array, y: Array, window_axes: Axes, groups: int, out: Array) -> None:

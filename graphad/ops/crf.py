@@ -99,7 +99,6 @@ def _matrix_grad(A: Tensor, Out: Tensor, dOut: Tensor, *, reverse: bool) -> Tens
     "A B -> Out",
     infer=_recurrence_type,
     grad={"A": _matrix_grad, "B": lambda A, dOut, *, reverse: matrix_recurrence(A, dOut, reverse=not reverse)},
-    linear="B",
     rows="A B",
     costly=True,
 )

@@ -416,10 +416,17 @@ def _can_difference(block: Block, op: Operator) -> bool:
         return False
     if isinstance(definition, ControlDef):
         return True
-    if definition.grads is None or op.attrs.get(STRAIGHT_THROUGH):
+    if definition.grads is None or op.attrs.get(STRAIGHT_THROUGH) or any(_is_float(block, name) for name in _by_the_way(op, definition)):
         return False
     without = (name for slot in op.inputs if not has_slope(definition, slot) for name in op.input(slot) if _is_float(block, name))
     return all(block.var_recursive(name).stop_gradient for name in without) or not any(_is_float(block, n) for n in op.output_names())
+
+
+def _by_the_way(op: Operator, definition: OpDef) -> Iterator[str]:
+    """What an operator writes besides that which it is differentiated for, and that no gradient flows through (``Alpha`` of a CRF)."""
+    cotangents = {slot for rule in (definition.grads or {}).values() for slot in rule.reads if slot.endswith(GRAD)}
+    if cotangents:
+        yield from (name for slot in definition.outputs if slot + GRAD not in cotangents for name in op.output(slot))
 
 
 STRAIGHT_THROUGH = "straight_through"  # the attribute with which an operator has the gradient of what it approximates, not its slope
@@ -933,8 +940,9 @@ class Trial:
         """The new names of what operators with effects write, by the old ones, where these are not requested."""
         assert self.after is not None
         # A name that is there on both sides means the same: only the others can have been given new ones.
-        old = [name for name in _fetched(self.before) if not self.after.global_block().has_var(name)]
-        new = [name for name in _fetched(self.after) if not self.before.global_block().has_var(name)]
+        before, after = _written(self.before), _written(self.after)
+        old = [name for name in _fetched(self.before) if name not in after]
+        new = [name for name in _fetched(self.after) if name not in before]
         pairs = zip(old, new, strict=True) if len(old) == len(new) else ()
         return {old_name: new_name for old_name, new_name in pairs if old_name not in self.case.targets}
 
@@ -969,6 +977,10 @@ class Trial:
     @cached_property
     def passes(self) -> Pass:
         return self.subject.passes(self.case)
+
+
+def _written(program: Program) -> set[str]:
+    return {name for block in program.blocks for op in block.ops for name in op.output_names()}
 
 
 def _fetched(program: Program) -> list[str]:

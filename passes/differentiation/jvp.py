@@ -253,7 +253,7 @@ def _rule(op: Op, moving: Sequence[str]) -> Rule:
     definition = op.definition
     assert definition is not None
     # From cheap to general: the last rule covers all, with more operators.
-    if definition.linear and definition.linear.issuperset(moving):
+    if definition.linear:
         return _linear
     if definition.bilinear:
         return _bilinear
@@ -280,8 +280,7 @@ def _linear(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
         return {op.output("Out"): same_tangent}
     definition, after, inputs = op.definition, op.next, dict[str, Sequence[Value]](op.inputs)
     assert definition is not None
-    # Slots besides the linear ones, which do not move here, stay what they are.
-    for slot in (slot for _, slot in grad_definition(op).written if slot in definition.linear):
+    for _, slot in grad_definition(op).written:
         values = op.inputs.get(slot, ())
         inputs[slot] = [tangents.of(v, after) for v in values if op.type != "sum" or v in tangents.tangent]
     op_type = "assign" if op.type == "increment" else op.type

@@ -122,7 +122,7 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample(
             {
                 "Ids": np.array([[[2, 2]], [[6, 1]], [[3, 9]]]),
-                "Parents": np.array([[[0, 0]], [[1, 1]], [[0, 1]]]),
+                "Parents": np.array([[[0, 0]], [[1, 1]], [[1, 0]]]),
             }
         ),
         Sample({"Ids": np.array([[[1], [2]]], "int32"), "Parents": np.zeros((1, 2, 1), "int32")}),

@@ -209,4 +209,5 @@ def choose_other_again(c, x, y, z):
 
 @fast
 def relu_by_choice(x):
-    return ops.where(ops.greater_than(x, constant(0)), x, constant(0)), ops.relu(x), is_float(x)
+    # Not ``where(x > 0, x, 0)``, which takes nan for 0.
+    return ops.where(ops.less_equal(x, constant(0)), constant(0), x), ops.relu(x), is_float(x)
