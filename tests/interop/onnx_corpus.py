@@ -136,7 +136,7 @@ def _temper(model: Any) -> None:
 
 def _weight(rng: np.random.Generator, shape: tuple[int, ...], reader: tuple[str, int]) -> Array:
     if len(shape) > 1:
-        return (rng.normal(size=shape) * np.sqrt(2.0 / np.prod(shape[1:]))).astype("float32")
+        return np.asarray(rng.normal(size=shape) * np.sqrt(2.0 / np.prod(shape[1:])), "float32")
     if reader in (("BatchNormalization", 1), ("BatchNormalization", 4)):
         return rng.uniform(0.5, 1.5, shape).astype("float32")
     return (rng.normal(size=shape) * 0.1).astype("float32")

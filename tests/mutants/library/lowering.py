@@ -43,7 +43,7 @@ _LOWERING = (
         "forgets-what-a-branch-leaves",
         "lower:_needs_old",
         "if all(name in names for names in visible):",
-        "if any(name in names for names in seen):",
+        "if any(name in names for names in visible):",
         """
         x: float64[1]
         c: bool[1]
