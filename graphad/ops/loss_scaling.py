@@ -119,7 +119,7 @@ def update_loss_scaling(
         return gradients, PrevLossScaling.copy(), InGoodSteps.copy(), InBadSteps.copy()
     unit = InGoodSteps.dtype.type(1)
     good, bad = np.where(is_infinite, 0 * unit, InGoodSteps + unit), np.where(is_infinite, InBadSteps + unit, 0 * unit)
-    is_up, is_down = good == incr_every_n_steps, bad == decr_every_n_nan_or_inf
+    is_up, is_down = (good == incr_every_n_steps).reshape(()), (bad == decr_every_n_nan_or_inf).reshape(())
     number = PrevLossScaling.dtype.type
     with np.errstate(over="ignore"):
         larger = PrevLossScaling * number(incr_ratio)

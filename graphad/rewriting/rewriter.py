@@ -174,7 +174,8 @@ class RuleSet(Sequence[Rule]):
     """
 
     def __init__(self, *rules: Rule | Iterable[Rule]) -> None:
-        parts = (item if isinstance(item, Iterable) else [item] for item in rules)
+        # A pipeline can be gone through as well, and without passes would be taken for no rules.
+        parts: list[Any] = [item if isinstance(item, list | tuple | RuleSet | Iterator) else [item] for item in rules]
         self.rules: tuple[Rule, ...] = tuple(rule for part in parts for rule in part)
         for rule in self.rules:
             if not isinstance(rule, Rule):

@@ -917,10 +917,12 @@ class Trial:
         return replace(results, values=values)
 
     def check_rows(self) -> None:
-        """Raise Unfit where what is fed cannot be shared out to the ranks: too few rows, or not as many in one array as in another."""
+        """Raise Unfit where what is fed cannot be shared out to the ranks: too few rows, unlike numbers of them, or parts already."""
         ranks, after = self.ranks, self.after
         if ranks == 1 or not self.changed or after is None:
             return
+        if declared_parts(self.before):
+            raise Unfit("the program is one of a rank already: it declares parts")
         feeds = {name: array for name, array in self.case.feeds.items() if name in after.global_block().vars}
         try:
             if declared_parts(after):

@@ -110,6 +110,7 @@ ON_GRADIENTS = (
     "fold-batch-norm",
     "checkpoint-while",
     "in-place",
+    "reorder",
     "annotate-cost",
     "probe-numerics",
     "recompute",
