@@ -37,7 +37,7 @@ from graphad.testing.swept_calls import (
     types_of,
     varied,
 )
-from graphad.testing.trial import STRAIGHT_THROUGH, has_slope
+from graphad.testing.trial import STRAIGHT_THROUGH, by_the_way, has_slope
 from graphad.testing.values import arrays, random_like
 from graphad.types import Array
 
@@ -313,7 +313,9 @@ def slope_sweep(choices: Choices, interest: Interest, start: int) -> Case:
         call = smooth_variant(lookup(types[place]), turn)
         if call is not None:
             inputs = {slot: [_input(w, call.op, slot, value) for value in values] for slot, values in call.inputs.items()}
-            names = w.append(call, inputs, overwrite=NEVER)
+            written_names = w.append(call, inputs, overwrite=NEVER)
+            aside = {*by_the_way(w.block.ops[-1], call.op)}
+            names = [name for name in written_names if name not in aside]
             results += names[:1] if choices.boolean() else names
     return Case(w.program, loss_of(w, results, terms=len(results)), w.feeds, w.params)
 
