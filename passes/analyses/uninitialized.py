@@ -31,7 +31,9 @@ def _may_be_missing(value: Value) -> bool:
     while value.given and (owner := value.graph.owner) is not None:
         residual = residual_of(value)
         value = operands(owner)[value.graph.inputs.index(value)] if residual is None else residual
-    return value.given and not value.persistable and not any(map(_needs_all, value.readers))
+    if not value.given:
+        return any(op.type == "undefined" for op in value.writers)
+    return not value.persistable and not any(map(_needs_all, value.readers))
 
 
 def _needs_all(op: Op) -> bool:

@@ -203,11 +203,9 @@ class _Facts:
         if gradients_of(op) is None or runs_once(op.graphs.values()):
             return False
         arguments = dict(zip(branch.inputs, operands(op), strict=False))
-        # A branch that passes an argument through may pass on that there is nothing; as an operand of others that would be an error.
-        passed_through = (
-            (out, arguments[result]) for out, result in zip(results_of(op), branch.results, strict=True) if result in arguments
-        )
-        if not all(is_safe(out, value) for out, value in passed_through) or not op.graph.allows(rule, op):
+        # A branch may pass on that there is nothing, given or undefined; without an operator that may write it the program could not run.
+        outcomes = ((out, arguments.get(result, result)) for out, result in zip(results_of(op), branch.results, strict=True))
+        if not all(is_safe(out, value) for out, value in outcomes) or not op.graph.allows(rule, op):
             return False
         before = list(writers_of(op))
         self.known.note(inline(op, name))
