@@ -945,10 +945,9 @@ class Trial:
         return max(self.passes.group, *(part.mesh.size for part in parts.values()), 1)
 
     def _renamed(self) -> dict[str, str]:
-        """The new names of what operators with effects write, by the old ones, where these are not requested."""
+        """The new names of what operators with effects write, by the old ones, where these are not requested, nor on both sides."""
         assert self.after is not None
-        # A name that is there on both sides means the same: only the others can have been given new ones.
-        before, after = _written(self.before), _written(self.after)
+        before, after = ({n for b in p.blocks for op in b.ops for n in op.output_names()} for p in (self.before, self.after))
         old = [name for name in _fetched(self.before) if name not in after]
         new = [name for name in _fetched(self.after) if name not in before]
         pairs = zip(old, new, strict=True) if len(old) == len(new) else ()
@@ -985,10 +984,6 @@ class Trial:
     @cached_property
     def passes(self) -> Pass:
         return self.subject.passes(self.case)
-
-
-def _written(program: Program) -> set[str]:
-    return {name for block in program.blocks for op in block.ops for name in op.output_names()}
 
 
 def _fetched(program: Program) -> list[str]:

@@ -251,11 +251,11 @@ def test_a_feed_that_only_the_other_branch_overwrites_is_kept() -> None:
 def test_a_branch_not_taken_stays_where_it_alone_may_write_what_is_read_lazily() -> None:
     """``select_input`` makes do without what it does not choose, but a name that no operator may write is an error."""
     text = """program { block 0 { var x: float32[1] var c: bool[1] var y: float32[1] var n: int32[1] var z: float32[1]
-    fill_constant() -> (Out=c) {shape=[1], value=0.0, dtype="bool"}
+    var loss: float32[] mean(X=x) -> (Out=loss) fill_constant() -> (Out=c) {shape=[1], value=0.0, dtype="bool"}
     conditional_block(Cond=c, Input=x) -> (Out=y) {sub_block=block(1)} select_input(X=[y, x], Mask=n) -> (Out=z) }
     block 1 in 0 { tanh(X=x) -> (Out=y) } }"""
     feeds = {"x": np.ones(1, "float32"), "n": np.ones(1, "int32")}
-    check_case("fold-branches", Case(ga.Program.parse(text), feeds=feeds, requested=("z",)))
+    check_case("fold-branches", Case(ga.Program.parse(text), "loss", feeds, requested=("z",)))
 
 
 def test_random_programs() -> None:
