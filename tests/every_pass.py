@@ -21,7 +21,7 @@ from graphad.testing.trial import BACKWARD, standard_preparation
 from tests.testing.test_library import ROWS
 
 HEADS = ("pass", "after", "programs", "changed", "seconds", "finding")
-BEHIND = ", ".join(BACKWARD)
+AFTER_BACKWARD = ", ".join(BACKWARD)
 
 
 class Tried(NamedTuple):
@@ -39,12 +39,12 @@ def trials(names: Sequence[str]) -> Iterator[tuple[str, str]]:
         if not names or row.pipeline.partition("{")[0] in names:
             yield row.pipeline, ""
             if not standard_preparation(row.pipeline) and _can_follow(row.pipeline):
-                yield row.pipeline, BEHIND
+                yield row.pipeline, AFTER_BACKWARD
 
 
 def _can_follow(pipeline: str) -> bool:
     try:
-        check_order(Pipeline.parse(f"{BEHIND}, {pipeline}".replace("$loss", "loss")).parts(), Graph())
+        check_order(Pipeline.parse(f"{AFTER_BACKWARD}, {pipeline}".replace("$loss", "loss")).parts(), Graph())
     except PassError:
         return False
     return True

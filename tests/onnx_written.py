@@ -22,6 +22,7 @@ from graphad.ops.definition import AS_INPUT
 from graphad.ops.sample import Sample
 from graphad.testing.samples import samples_of
 from graphad.types import Array, TensorType
+from tests.sections import Section
 
 try:
     import onnxruntime
@@ -30,7 +31,7 @@ except ImportError:  # the test says so
     onnxruntime = None
 
 PAGE = Path(__file__).parents[1] / "docs" / "onnx.md"
-MARKS = ("<!-- what is not written: python -m tests.onnx_written -->", "<!-- until here -->")
+SECTION = Section(PAGE, "<!-- what is not written: python -m tests.onnx_written -->")
 OPSET = 18
 # A kernel that onnxruntime 1.32 has for float32 and not for float64: the sample is tried in float32.
 NO_KERNEL = "NOT_IMPLEMENTED"
@@ -163,9 +164,7 @@ def table(found: list[Tried]) -> str:
 
 def main() -> None:
     """Write the table."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(MARKS[0])
-    PAGE.write_text(f"{before}{MARKS[0]}\n\n{table(list(tried()))}\n\n{MARKS[1]}{rest.split(MARKS[1], 1)[1]}", encoding="utf-8")
+    SECTION.write(table(list(tried())))
 
 
 if __name__ == "__main__":

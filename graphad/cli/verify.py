@@ -88,16 +88,16 @@ def _wrong_types(op: Operator, block: Block) -> Iterator[str]:
         return
     types: dict[str, list[TensorType]] = {}
     for slot, names in op.inputs.items():
-        types_declared = [block.var_recursive(name).tensor_type for name in names if name != EMPTY]
-        if None in types_declared:
+        operand_types = [block.var_recursive(name).tensor_type for name in names if name != EMPTY]
+        if None in operand_types:
             return
-        types[slot] = [type_ for type_ in types_declared if type_ is not None]
+        types[slot] = [type_ for type_ in operand_types if type_ is not None]
     try:
-        types_inferred = definition.infer_types(types, definition.own_attrs(op.attrs))
+        result_types = definition.infer_types(types, definition.own_attrs(op.attrs))
     except GraphadError as error:
         yield f"{op.type}: {error}"
         return
-    for slot, inferred_types in types_inferred.items():
+    for slot, inferred_types in result_types.items():
         for name, type in zip(op.outputs.get(slot, ()), inferred_types, strict=False):
             declared_type = None if name == EMPTY else block.var_recursive(name).tensor_type
             if declared_type is not None and not _agree(declared_type, type):

@@ -37,7 +37,7 @@ from graphad.testing.swept_calls import (
     types_of,
     varied,
 )
-from graphad.testing.trial import STRAIGHT_THROUGH, by_the_way, has_slope
+from graphad.testing.trial import STRAIGHT_THROUGH, has_slope, side_results
 from graphad.testing.values import arrays, random_like
 from graphad.types import Array
 
@@ -314,8 +314,8 @@ def slope_sweep(choices: Choices, interest: Interest, start: int) -> Case:
         if call is not None:
             inputs = {slot: [_input(w, call.op, slot, value) for value in values] for slot, values in call.inputs.items()}
             written_names = w.append(call, inputs, overwrite=NEVER)
-            aside = {*by_the_way(w.block.ops[-1], call.op)}
-            names = [name for name in written_names if name not in aside]
+            side_names = {*side_results(w.block.ops[-1], call.op)}
+            names = [name for name in written_names if name not in side_names]
             results += names[:1] if choices.boolean() else names
     return Case(w.program, loss_of(w, results, terms=len(results)), w.feeds, w.params)
 

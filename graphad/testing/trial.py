@@ -416,7 +416,7 @@ def _can_difference(block: Block, op: Operator) -> bool:
         return False
     if isinstance(definition, ControlDef):
         return True
-    if definition.grads is None or op.attrs.get(STRAIGHT_THROUGH) or any(_is_read(block, name) for name in by_the_way(op, definition)):
+    if definition.grads is None or op.attrs.get(STRAIGHT_THROUGH) or any(_is_read(block, name) for name in side_results(op, definition)):
         return False
     without = (name for slot in op.inputs if not has_slope(definition, slot) for name in op.input(slot) if _is_float(block, name))
     return all(block.var_recursive(name).stop_gradient for name in without) or not any(_is_float(block, n) for n in op.output_names())
@@ -428,7 +428,7 @@ def _is_read(block: Block, name: str) -> bool:
     return not is_empty and _is_float(block, name) and any(name in op.input_names() for b in block.program.blocks for op in b.ops)
 
 
-def by_the_way(op: Operator, definition: OpDef) -> Iterator[str]:
+def side_results(op: Operator, definition: OpDef) -> Iterator[str]:
     """What an operator writes besides that which it is differentiated for, and that no gradient flows through (``Alpha`` of a CRF)."""
     cotangents = {slot for rule in (definition.grads or {}).values() for slot in rule.reads if slot.endswith(GRAD)}
     if cotangents:

@@ -20,9 +20,11 @@ import onnx.backend.test.case.node as node_tests
 from graphad.errors import GraphadError
 from graphad.interop import onnx as ours
 from graphad.types import DTYPES
+from tests.sections import Section
 
-PAGE = Path(__file__).parents[2] / "docs" / "onnx.md"
-MARKS = ("<!-- node tests that do not pass: python -m tests.interop.onnx_nodes -->", "<!-- until here -->")
+SECTION = Section(
+    Path(__file__).parents[2] / "docs" / "onnx.md", "<!-- node tests that do not pass: python -m tests.interop.onnx_nodes -->"
+)
 
 VERSION = f"onnx {onnx.__version__}"
 # Why cases do not pass, by how their names begin.
@@ -110,9 +112,7 @@ def table(failed: Mapping[str, str]) -> str:
 
 def main() -> None:
     """Write the table."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(MARKS[0])
-    PAGE.write_text(f"{before}{MARKS[0]}\n\n{table(failures())}\n\n{MARKS[1]}{rest.split(MARKS[1], 1)[1]}", encoding="utf-8")
+    SECTION.write(table(failures()))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("onnx", reason="the onnx package, which has the node tests, is not installed: pip install 'graphad[onnx-tests]'")
 
-from tests.interop.onnx_nodes import MARKS, PAGE, REASONS, VERSION, cases, failures, reason_of, table
+from tests.interop.onnx_nodes import REASONS, SECTION, VERSION, cases, failures, reason_of, table
 
 
 def test_every_third_node_test_passes() -> None:
@@ -22,7 +22,7 @@ def test_the_node_tests_pass() -> None:
     assert not unknown, f"{len(unknown)} of {len(cases())}:\n" + "\n".join(unknown[:20])
     passed = [start for start in REASONS if not any(name.startswith(start) for name in failed)]
     assert not passed, f"these pass: take them from REASONS: {', '.join(passed)}"
-    on_page = PAGE.read_text(encoding="utf-8").split(MARKS[0])[1].split(MARKS[1])[0].strip()
+    on_page = SECTION.parts()[1]
     if VERSION not in on_page:
         pytest.skip(f"the table in docs/onnx.md is of another version than {VERSION}")
     assert on_page == table(failed), "docs/onnx.md lists other cases: python -m tests.interop.onnx_nodes"

@@ -23,7 +23,7 @@ def test_every_pass_is_tried_and_those_that_can_behind_the_backward() -> None:
 
 def test_what_is_found_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with passes(SaysNothingChanged):
-        assert every_pass.tried("dead-code", every_pass.BEHIND, 5, 0).finding == ""
+        assert every_pass.tried("dead-code", every_pass.AFTER_BACKWARD, 5, 0).finding == ""
         assert every_pass.tried("wrong-says-nothing-changed", "", 40, 0).finding.startswith(
             "wrong-says-nothing-changed: the pass says it changed nothing"
         )
