@@ -186,9 +186,11 @@ def _by_element(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) 
     )
 
 
-def _update(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
-    """An update of each element by itself: what has the parameter's shape has its indices."""
+def _update(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """An update of each element by itself: what has the parameter's shape has its indices; None where that cannot be told."""
     whole = inputs["Param"][0]
+    if any(shape != whole and _may_be(shape, whole) for side in (inputs, outputs) for group in side.values() for shape in group):
+        return None
 
     def labels(shapes: Sequence[Shape]) -> list[Labels]:
         return [_numbered(shape) if shape == whole else (None,) * len(shape) for shape in shapes]
@@ -197,6 +199,10 @@ def _update(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> D
         {slot: labels(group) for slot, group in inputs.items()},
         {slot: labels(group) for slot, group in outputs.items()},
     )
+
+
+def _may_be(shape: Shape, other: Shape) -> bool:
+    return len(shape) == len(other) and all(a == b or -1 in (a, b) for a, b in zip(shape, other, strict=True))
 
 
 @dimensions_of("undefined")

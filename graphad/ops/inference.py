@@ -53,8 +53,14 @@ def aligned(x: Shape, y: Shape, axis: int) -> Shape:
 def broadcast(X: TensorType, Y: TensorType, *, axis: int = -1) -> TensorType:
     """Elementwise over two inputs, the smaller one broadcast."""
     dtype = same_dtypes(X=X, Y=Y)
-    if not -1 <= axis <= max(len(X.shape) - len(Y.shape), 0):
-        raise ShapeError(f"X is {X}, Y is {Y}: axis={axis} is out of range for aligning Y with X")
+    if axis != -1 and not 0 <= axis <= len(X.shape) - len(Y.shape):
+        # Paddle 2 aligns X with Y where X has fewer axes, Fluid refuses that: so do we, rather than take one for the other.
+        why = (
+            "is out of range for aligning Y with X"
+            if len(Y.shape) <= len(X.shape)
+            else "aligns Y with X, which has fewer axes: exchange them"
+        )
+        raise ShapeError(f"X is {X}, Y is {Y}: axis={axis} {why}")
     try:
         return TensorType(broadcast_shapes(X.shape, aligned(X.shape, Y.shape, axis)), dtype)
     except ShapeError:

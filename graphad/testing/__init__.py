@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from graphad.testing.check import Vacuous as Vacuous
     from graphad.testing.check import check_pass as check_pass
     from graphad.testing.checks import check_case as check_case
+    from graphad.testing.equivalence import assert_equivalent as assert_equivalent
     from graphad.testing.operator_check import check_operator as check_operator
     from graphad.testing.report import Checked as Checked
     from graphad.testing.report import Counterexample as Counterexample
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from graphad.testing.strategies import planted_programs as planted_programs
     from graphad.testing.strategies import straight_line_programs as straight_line_programs
     from graphad.testing.strategies import training_programs as training_programs
-    from graphad.testing.trial import assert_equivalent as assert_equivalent
 
 _HOMES = {
     "Case": "cases",

@@ -9,7 +9,8 @@ from graphad.ir.provenance import Origin
 from graphad.rewriting import Pass, Step, observing
 from graphad.settings import changed_settings
 from graphad.testing.cases import Case
-from graphad.testing.trial import Observed, Subject, observe, observed_difference
+from graphad.testing.equivalence import Observed, observe, observed_difference
+from graphad.testing.trial import Subject
 
 
 @dataclass(frozen=True)

@@ -28,25 +28,20 @@ from graphad.rewriting import Pass, Rule
 from graphad.rewriting.passes import Applier, applying, take_as_verified
 from graphad.testing.calls import Constants, Interest, attribute_words
 from graphad.testing.cases import Case, completed
+from graphad.testing.equivalence import LEAST, Observed, bounded_executor, difference, observe, observed_difference, seeded
 from graphad.testing.trial import (
-    LEAST,
     Finding,
     HiddenChange,
-    Observed,
     RefusedLate,
     Subject,
     Trial,
     Unfit,
-    bounded_executor,
     can_difference,
-    difference,
     finished,
     frozen,
     gradient_values,
     is_forward,
     is_in_range,
-    observe,
-    observed_difference,
     program_of,
     quietly,
     request_gradients,
@@ -54,7 +49,6 @@ from graphad.testing.trial import (
     roundings,
     run_requesting_gradients,
     scheduled,
-    seeded,
     slope,
 )
 from graphad.testing.watched import is_marked, run_reusing

@@ -19,8 +19,9 @@ from graphad.ops.parameters import REQUIRED
 from graphad.program import EMPTY, Block, Operator, Program
 from graphad.testing.cases import Case, always_written, completed, fitted, outside_reads, outside_writes, reads
 from graphad.testing.checks import examine
+from graphad.testing.equivalence import observe
 from graphad.testing.programs import case_with_gradients
-from graphad.testing.trial import Finding, Subject, observe
+from graphad.testing.trial import Finding, Subject
 from graphad.types import TENSOR, Array
 
 # -- edits -----------------------------------------------------------------------------------------

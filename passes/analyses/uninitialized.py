@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from graphad.ir import Graph, Op, Value
-from graphad.ir.regions import Edge, operands
+from graphad.ir.regions import Edge, LoopLike, operands, results_of
 from graphad.ir.residuals import residual_of
 from graphad.program import EMPTY
 from graphad.rewriting import Analysis
@@ -63,18 +64,28 @@ class Certain(Analysis):
 
 @dataclass(frozen=True)
 class _There(Dataflow[bool]):
-    """Definite assignment: true of a value that is there on all ways to where it is read."""
+    """Definite assignment: true of a value that is there on all ways to where it is read.
+
+    Attributes:
+        missing: totals of the gradients of loops that may have no value; found by solving.
+    """
 
     bottom, top, of_presence = True, False, True
+    missing: frozenset[Value] = frozenset()
+
+    def solve(self, graph: Graph) -> Facts[bool]:
+        # A total to which no iteration adds is zeros like the operand, so there is none without an operand. No edge leads from one to the
+        # other, since no value does; each round finds a total more, or is the last.
+        facts = super().solve(graph)
+        missing = self.missing | {total for operand, total in _totals(graph) if not facts[operand]}
+        return facts if missing == self.missing else replace(self, missing=missing).solve(graph)
 
     def join(self, a: bool, b: bool) -> bool:
         return a and b
 
     def boundary(self, value: Value) -> bool:
         # The only value of its name is data, which is fed; of several, the first may be what a branch leaves where it is not taken.
-        if value.persistable or value.graph.values.number(value) is None:
-            return True
-        return any(op.definition is not None and not op.definition.partial and not op.graphs for op in value.readers)
+        return value.persistable or value.graph.values.number(value) is None or _is_needed(value)
 
     def transfer(self, op: Op, facts: Facts[bool]) -> dict[Value, bool]:
         return dict.fromkeys(op.writes(), _writes_surely(op, facts))
@@ -84,7 +95,27 @@ class _There(Dataflow[bool]):
 
     def along(self, edge: Edge, fact: bool) -> bool:
         """A cotangent that is left out is nowhere in a gradient's graph."""
-        return fact and edge.source.name != EMPTY
+        return fact and edge.source.name != EMPTY and edge.target not in self.missing
+
+
+def _totals(graph: Graph) -> Iterator[tuple[Value, Value]]:
+    """What the gradients of loops add up over their iterations, each after the operand that it is the gradient of."""
+    for op in (op for subgraph in graph.tree() for op in subgraph.controls):
+        loop = LoopLike.of(op)
+        if loop is not None and loop.is_gradient:
+            yield from zip(loop.captured, results_of(op)[len(loop.carried_at) :], strict=False)
+
+
+def _is_needed(value: Value) -> bool:
+    """Whether an operator that needs a value reads it, or what copies of it are made."""
+    waiting = [value]
+    for copy in waiting:
+        for op in (op for op in copy.readers if op.definition is not None and not op.graphs):
+            if _needs_all(op):
+                return True
+            if list(op.reads()) == [copy]:
+                waiting += op.writes()
+    return False
 
 
 def _writes_surely(op: Op, there: Facts[bool]) -> bool:

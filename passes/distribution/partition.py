@@ -28,6 +28,7 @@ from graphad.ops import GRAD, lookup
 from graphad.ops.dimensions import Dimensions, Label, Labels
 from graphad.ops.mesh import ProcessMesh, Spec, local_extent, local_shape, used_axes, words_of
 from graphad.passes.analyses.sharding import ANNOTATION, Indices, Sharding
+from graphad.passes.analyses.uninitialized import Certain
 from graphad.passes.distribution.ranks import interpose, read_instead
 from graphad.passes.distribution.shard import Shard
 from graphad.passes.distribution.shard_optimizer import is_by_element
@@ -100,6 +101,7 @@ class _Partition:
     Attributes:
         shape: the shape that a value has in one process.
         spec: how it lies now.
+        uncertain: the values that some run may leave without a value.
     """
 
     def __init__(self, graph: Graph, mesh: ProcessMesh, sharding: Sharding) -> None:
@@ -110,15 +112,21 @@ class _Partition:
         self.spec: dict[Value, Spec] = {}
         self.laid: dict[tuple[Value, Spec], Value] = {}
         self.names = {value.name for subgraph in graph.tree() for value in subgraph.values}
-        for value in [*graph.targets, *(v for v in graph.values if v.persistable and graph.is_observed(v))]:
+        # No collective can read what may have no value, so that is whole from the start; and so is what has its name.
+        certain = Certain.of(graph).values
+        self.uncertain = {value for value in self.wanted if value.kind == TENSOR and value not in certain}
+        whole_names = {value.name for value in self.uncertain}
+        self.wanted.update((value, self.whole(value)) for value in self.wanted if value.name in whole_names)
+        shown = [value for op in graph.ops if op.definition is not None and op.definition.side_effect for value in op.writes()]
+        for value in [*graph.targets, *shown, *(v for v in graph.values if v.persistable and graph.is_observed(v))]:
             self.wanted[value] = self._kept(value, sharding)
 
     def _kept(self, value: Value, sharding: Sharding) -> Spec:
         """How a value lies that is requested, or persists: whole, unless it has the name of one that is given, and lies as that does."""
         first = self.graph.versions(value.name)[0]
         if first.given:
-            return sharding[first] if first.shape == value.shape else self.whole(value)
-        return sharding[value] if value.persistable and value in sharding.annotated else self.whole(value)
+            return self.wanted[first] if first.shape == value.shape else self.whole(value)
+        return self.wanted[value] if value.persistable and value in sharding.annotated else self.whole(value)
 
     def run(self) -> None:
         """Go through the graph."""
@@ -230,7 +238,8 @@ class _Partition:
         """How an operator is cut."""
         definition, dims = op.definition, self.indices[op]
         # Random numbers are drawn whole, so that they are those of one process; an update with a norm in it needs the whole as well.
-        if dims is None or definition is None or definition.random or (definition.state is not None and not is_by_element(op)):
+        is_whole = definition is None or definition.random or (definition.state is not None and not is_by_element(op))
+        if dims is None or is_whole or not self.uncertain.isdisjoint(op.reads()):
             return _Plan(None, {}, {}, 1.0)
         tensors = _tensors(op, dims)
         extents: dict[Label, set[int]] = {}

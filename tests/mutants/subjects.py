@@ -13,7 +13,7 @@ from graphad.passes.optimization import ClipGradients, DecayWeights, OptimizePar
 from graphad.program import OPTIMIZE, Program
 from graphad.rewriting import Pass, Pipeline
 from graphad.testing.cases import random_case
-from graphad.testing.trial import observe, observed_difference
+from graphad.testing.equivalence import observe, observed_difference
 from tests.scratch import passes
 
 GRADIENT = "@GRAD"

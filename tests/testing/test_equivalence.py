@@ -12,7 +12,8 @@ from graphad.errors import InvalidValue, TooManyIterations
 from graphad.testing import Case, assert_equivalent, check_case
 from graphad.testing.cases import completed, fitted, random_case
 from graphad.testing.checks import against_differences
-from graphad.testing.trial import Subject, Trial, difference, frozen, gradient_values, is_in_range, observe, rounding_noise, slope
+from graphad.testing.equivalence import difference, observe
+from graphad.testing.trial import Subject, Trial, frozen, gradient_values, is_in_range, rounding_noise, slope
 from tests.nested_programs import add, constant, do, nested, while_
 
 _PATH = "find-op-path{targets=[$loss]}"

@@ -19,9 +19,9 @@ from graphad.ops.inference import same
 from graphad.program import Operator, Program
 from graphad.testing.calls import Interest
 from graphad.testing.cases import Case, RandomChoices, completed
+from graphad.testing.equivalence import observe
 from graphad.testing.operator_programs import operator_program
 from graphad.testing.programs import differentiated
-from graphad.testing.trial import observe
 from graphad.types import Array
 
 COUNT = 2000

@@ -11,7 +11,7 @@ from graphad.ir.verify import verify
 from graphad.rewriting import Pipeline
 from graphad.testing import Case, bisect, nested_programs, optimizable_programs, reduce_program, training_programs
 from graphad.testing.cases import fitted, random_case
-from graphad.testing.trial import observe
+from graphad.testing.equivalence import observe
 from tests.nested_programs import add, constant, count_to, if_else, nested, net
 from tests.scratch import Swap
 from tests.testing.wrong_passes import IgnoresAliasing, IsNotIdempotent, RewritesOneByOne, Stumbles, SwapsSubtraction

@@ -10,6 +10,7 @@ import pytest
 from graphad.ops import lookup
 from graphad.testing.calls import Interest
 from graphad.testing.cases import SHORT, Case, RandomChoices
+from graphad.testing.equivalence import observe
 from graphad.testing.nested import accumulate, delay, nested_program
 from graphad.testing.sweeps import (
     OF_BACKWARDS,
@@ -25,7 +26,7 @@ from graphad.testing.sweeps import (
     value_sweep,
 )
 from graphad.testing.swept_blocks import block_sweep
-from graphad.testing.trial import can_difference, frozen, gradient_values, observe, slope
+from graphad.testing.trial import can_difference, frozen, gradient_values, slope
 from tests.testing.test_programs import check_runs
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow are among those that are drawn

@@ -1,0 +1,254 @@
+"""Whether two programs compute the same: both are run on the same arrays in fresh scopes, and all they give is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphad.distribution import LocalGroup, declared_parts, split_arrays, split_feed, whole_state
+from graphad.errors import NoValue
+from graphad.execution import Executor, Scope, interpreter
+from graphad.execution.compiled import FIRST
+from graphad.execution.executor import OneRun
+from graphad.ir import lower
+from graphad.ops.mesh import joined
+from graphad.program import Program
+from graphad.testing.cases import Case
+from graphad.testing.values import number, short_text
+from graphad.types import Array, Shape
+
+SEED = 1  # of programs that have none: what they draw is then the same in each run
+ITERATIONS = 2000  # of the loops of a run, all together
+LEAST = 1e-3  # what is smaller than this may differ by as much as this may
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a run gave: the targets that have a value, what the scope then held, and how often its loops ran."""
+
+    values: dict[str, Any]
+    scope: dict[str, Array]
+    trips: frozenset[int] = frozenset()
+
+    def without(self, other: Observed) -> Observed:
+        """This less the names of another one."""
+        values = {name: value for name, value in self.values.items() if name not in other.values}
+        return Observed(values, {name: array for name, array in self.scope.items() if name not in other.scope}, self.trips)
+
+
+@contextmanager
+def _compiled_from(run: int) -> Iterator[None]:
+    """Within it, programs are compiled at this run of theirs; 0 is never."""
+    before = FIRST.set(run)
+    try:
+        yield
+    finally:
+        FIRST.reset(before)
+
+
+@contextmanager
+def seeded() -> Iterator[None]:
+    """Within it, a program without a seed has one, in this thread alone: another one may run the same program."""
+    before = interpreter.SEED.set(SEED)
+    try:
+        yield
+    finally:
+        interpreter.SEED.reset(before)
+
+
+def bounded_executor() -> Executor:
+    """An executor of programs whose loops end."""
+    return Executor(max_iterations=ITERATIONS)
+
+
+def observe(program: Program, case: Case, names: Sequence[str], compiled: bool = False, executor: Executor | None = None) -> Observed:
+    """Run a program on the arrays of a case: interpreted, or compiled; on an executor that knows it, if one is given.
+
+    Names without a value (of a block that did not run) are left out; so are arrays for what the program does not declare.
+
+    Raises:
+        GraphadError: the program does not run, or does not end.
+    """
+    variables = program.global_block().vars
+    feeds = {name: array for name, array in case.feeds.items() if name in variables}
+    executor = executor or OneRun(max_iterations=ITERATIONS)
+    with _compiled_from(1 if compiled else 0), seeded():
+        try:
+            return _run(executor, program, feeds, case, names)
+        except NoValue:
+            with_value = [name for name in names if _has_value(executor, program, feeds, case, name)]
+            return _run(executor, program, feeds, case, with_value)
+
+
+def _run(executor: Executor, program: Program, feeds: dict[str, Array], case: Case, names: Sequence[str]) -> Observed:
+    scope = Scope()
+    for name, array in case.params.items():
+        scope.set(name, array)
+    results = executor.run(program, feed=feeds, fetch_list=list(names), scope=scope)
+    values = {name: value for name, value in zip(names, results, strict=True) if value is not None}
+    return Observed(values, dict(scope.arrays), executor.trips)
+
+
+def _has_value(executor: Executor, program: Program, feeds: dict[str, Array], case: Case, name: str) -> bool:
+    try:
+        _run(executor, program, feeds, case, [name])
+    except NoValue:
+        return False
+    return True
+
+
+def observe_on_ranks(program: Program, case: Case, names: Sequence[str], like: Observed, ranks: int, compiled: bool = False) -> Observed:
+    """Run a program on simulated ranks, each with its rows of what is fed, and put together what they give: ``like`` says of what shapes.
+
+    What has the shape of the whole on every rank has to be the same on all.
+
+    Raises:
+        GraphadError: the program does not run.
+    """
+    variables = program.global_block().vars
+    feeds = {name: array for name, array in case.feeds.items() if name in variables}
+    parts = declared_parts(program)
+    if parts:  # what is fed and written before it is read has become a part under its old name
+        input_names = {value.name for value in lower(program).inputs}
+        feeds = {name: array for name, array in feeds.items() if name in input_names or _fits(array, variables[name].shape)}
+    group = LocalGroup(ranks)
+    group.executors = [OneRun(max_iterations=ITERATIONS) for _ in range(ranks)]
+    for scope, params in zip(group.scopes, split_arrays(program, case.params, ranks), strict=True):
+        for name, array in params.items():
+            scope.set(name, np.asarray(array))
+    with _compiled_from(1 if compiled else 0), seeded():
+        by_rank = group.run(program, split_arrays(program, feeds, ranks) if parts else split_feed(feeds, ranks), list(names))
+    values: dict[str, Any] = {}
+    for i, name in enumerate(names):
+        results_by_rank, part = [results[i] for results in by_rank], parts.get(name)
+        values[name] = (
+            _together(results_by_rank, like.values.get(name)) if part is None else joined(results_by_rank, part.shape, part.spec, part.mesh)
+        )
+    common_state = {name: _together([s.arrays[name] for s in group.scopes], like.scope.get(name)) for name in like.scope}
+    whole = whole_state(program, group.scopes)
+    state = {**common_state, **{name: array for name, array in whole.items() if name in parts or f"{name}@SHARD" in group.scopes[0].arrays}}
+    return Observed(values, state, group.executors[0].trips)
+
+
+def _fits(array: Any, shape: Shape | None) -> bool:
+    sizes = np.shape(array)
+    return shape is None or (len(sizes) == len(shape) and all(extent in (-1, size) for size, extent in zip(sizes, shape, strict=True)))
+
+
+def _together(parts: Sequence[Any], like: Any) -> Any:
+    """What ranks give: the rows of all of them; or one for all, of which one that differs from the first is shown."""
+    if not isinstance(like, np.ndarray) or parts[0].shape != like.shape:
+        return np.concatenate(parts) if isinstance(like, np.ndarray) and parts[0].ndim else parts[0]
+    return next((part for part in parts if not np.array_equal(part, parts[0], equal_nan=part.dtype.kind == "f")), parts[0])
+
+
+def difference(one: Any, other: Any, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after"), least: float = LEAST) -> str:
+    """How two results differ, empty if they do not; nan equals nan, 0.0 equals -0.0.
+
+    The first line names the first element that differs, both of its values and how far apart they are. Where there are several
+    elements, two more lines show both arrays, or the ends of them if they are large.
+
+    Args:
+        one: what is right, an array or a list of arrays; where that is nan or infinite, and a tolerance is allowed, anything is.
+        other: what is held against it.
+        tolerance: how far elements may lie apart, relative to themselves or to the largest one; 0: not at all.
+        labels: what the two are called in the text.
+        least: what is smaller than this may differ by as much as this may.
+
+    >>> print(difference(np.array([1.0, 2.0]), np.array([1.0, -2.0])))
+    at [1]: 2.0 before, -2.0 after, 4 apart; 1 of 2 elements differs
+        before: [1.0, 2.0]
+        after:  [1.0, -2.0]
+    """
+    if isinstance(one, list) or isinstance(other, list):
+        return _list_difference(one, other, tolerance, labels, least)
+    if one is None or other is None:  # in an array of tensors, an element that nothing has written
+        return "" if one is other else f"{_shown(one)} {labels[0]}, {_shown(other)} {labels[1]}"
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return f"{one.dtype}{list(one.shape)} {labels[0]}, {other.dtype}{list(other.shape)} {labels[1]}"
+    is_same = _same(one, other, tolerance, least)
+    return "" if is_same.all() else _located(one, other, ~is_same, tolerance, labels)
+
+
+def _list_difference(one: object, other: object, tolerance: float, labels: tuple[str, str], least: float) -> str:
+    if not isinstance(one, list) or not isinstance(other, list) or len(one) != len(other):
+        return f"{_shown(one)} {labels[0]}, {_shown(other)} {labels[1]}"
+    texts = (difference(a, b, tolerance, labels, least) for a, b in zip(one, other, strict=True))
+    return next((f"array {i} of the list: {text}" for i, text in enumerate(texts) if text), "")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return short_text(value) if isinstance(value, np.ndarray) else str(value)
+
+
+def _same(one: Array, other: Array, tolerance: float, least: float) -> NDArray[np.bool_]:
+    """Which elements are the same, as an array of their shape."""
+    if one.dtype.kind not in "fc":
+        return np.asarray(one == other)
+    if not tolerance:
+        return np.asarray((one == other) | (np.isnan(one) & np.isnan(other)))
+    finite = np.isfinite(one)
+    largest = float(np.abs(one[finite]).max(initial=least))
+    return np.asarray(~finite | np.isclose(other, one, rtol=tolerance, atol=tolerance * largest))
+
+
+def _located(one: Array, other: Array, differs: NDArray[np.bool_], tolerance: float, labels: tuple[str, str]) -> str:
+    first = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(differs)))[: one.ndim]
+    text = f"{number(one[first])} {labels[0]}, {number(other[first])} {labels[1]}"
+    if one.dtype.kind in "fc":
+        with np.errstate(all="ignore"):
+            text += f", {float(abs(other[first] - one[first])):.3g} apart"
+    text += f", tolerance {tolerance:g}" if tolerance else ""
+    if one.size == 1:
+        return text
+    count, width = int(differs.sum()), max(map(len, labels)) + 1
+    lines = [f"    {label + ':':{width}} {short_text(array)}" for label, array in zip(labels, (one, other), strict=True)]
+    return "\n".join([f"at {list(first)}: {text}; {count} of {one.size} elements differ{'s' * (count == 1)}", *lines])
+
+
+def observed_difference(
+    before: Observed, after: Observed, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after"), least: float = LEAST
+) -> str:
+    """What differs between two runs, by name; empty if nothing does. What had no value before may have any; see ``difference``."""
+    for prefix, old, new in (("", before.values, after.values), ("persistable ", before.scope, after.scope)):
+        for name, value in old.items():
+            gap = f"{_shown(value)} {labels[0]}, no value {labels[1]}"
+            text = difference(value, new[name], tolerance, labels, least) if name in new else gap
+            if text:
+                return f"{prefix}{name}: {text}"
+    return ""
+
+
+def assert_equivalent(before: Program, after: Program, case: Case, tolerance: float = 0.0, compiled: bool = False) -> None:
+    """Both programs give the same targets and leave the same in the scope.
+
+    Args:
+        before: what is right.
+        after: what is to be the same.
+        case: the arrays to run them on; its program's targets are compared.
+        tolerance: relative; 0: equal to the last bit.
+        compiled: whether ``after`` runs as functions over numpy, rather than step by step.
+
+    Raises:
+        AssertionError: a value, a shape or a dtype differs, or ``after`` does not run.
+
+    >>> from graphad.testing.cases import Case
+    >>> program = Program.parse("program { block 0 { var y: float32[1] fill_constant() -> (Out=y) {shape=[1], value=2.0} } }")
+    >>> assert_equivalent(program, program.clone(), Case(program))
+    """
+    names = case.targets
+    expected = observe(before, case, names)
+    try:
+        results = observe(after, case, list(expected.values), compiled)
+    except Exception as error:
+        raise AssertionError(f"the program after it does not run: {type(error).__name__}: {error}") from error
+    text = observed_difference(expected, results, tolerance)
+    if text:
+        raise AssertionError(text)
