@@ -205,14 +205,15 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     >>> broadcast_shapes((-1, 3), (1,), (4, 1))
     (4, 3)
     """
-    rank = max(map(len, shapes))
-    result: Shape = (1,) * rank
-    for shape in shapes:
+    first, *others = shapes
+    result = tuple(first)
+    for shape in others:
+        rank = max(len(result), len(shape))
         full_shape = (1,) * (rank - len(shape)) + tuple(shape)
-        extents = [broadcast_extent(a, b) for a, b in zip(result, full_shape, strict=True)]
+        extents = tuple(map(broadcast_extent, (1,) * (rank - len(result)) + result, full_shape))
         if None in extents:
             raise ShapeError("shapes " + " and ".join(str(list(s)) for s in shapes) + " do not broadcast together")
-        result = tuple(e for e in extents if e is not None)
+        result = extents  # type: ignore[assignment]
     return result
 
 

@@ -37,9 +37,12 @@ def as_layer(form: Form) -> Function:
     tensors = _tensors_alone(form)
 
     def record(*args: object, **options: object) -> Any:
-        if not options and len(args) == tensors and all(isinstance(item, Variable) for item in args):
-            return definition(*args)  # nothing to bind: the quick way of most calls
-        return bound(*args, **options)
+        if options or len(args) != tensors:
+            return bound(*args, **options)
+        for item in args:
+            if not isinstance(item, Variable):
+                return bound(*args)
+        return definition(*args)  # nothing to bind: the quick way of most calls
 
     record.__name__ = record.__qualname__ = name
     record.__module__ = "graphad.layers"

@@ -159,6 +159,11 @@ class OpDef(Traits):
         return {side: sum(not s.optional for s in slots.values()) for side, slots in (("input", self.inputs), ("output", self.outputs))}
 
     @cached_property
+    def needs_attrs(self) -> bool:
+        """Whether an attribute has no default, so that every operator has to say it."""
+        return not all(attr.has_default for attr in self.attrs.values())
+
+    @cached_property
     def single(self) -> tuple[str, ...]:
         """The input slots that hold one value each, always."""
         return tuple(s.name for s in self.inputs.values() if not s.optional and not s.variadic)
@@ -228,7 +233,7 @@ class OpDef(Traits):
 
     def own_attrs(self, attrs: Mapping[str, object]) -> dict[str, Any]:
         """Of the attributes of an operator, those that it declares: not ``op_role`` or ``inplace``, which any may carry."""
-        return {name: value for name, value in attrs.items() if name in self.attrs}
+        return {name: value for name, value in attrs.items() if name in self.attrs} if attrs else {}
 
     def run(self, inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
         """Compute the output slots (at least the wanted ones) from arrays; each slot is a list."""
@@ -238,8 +243,11 @@ class OpDef(Traits):
 
     def arguments(self, inputs: Inputs) -> list[Tensor]:
         """The kernel's positional arguments: a list for a variadic slot, None for an absent one."""
-        given = ((slot, inputs.get(name)) for name, slot in self.inputs.items())
-        return [None if not values else list(values) if slot.variadic else values[0] for slot, values in given]
+        arguments: list[Tensor] = []
+        for name, slot in self.inputs.items():
+            values = inputs.get(name)
+            arguments.append(None if not values else list(values) if slot.variadic else values[0])
+        return arguments
 
     def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         """The types of the outputs, slot by slot; ``ShapeError`` where the inputs do not fit. ``attrs`` are ``own_attrs``."""
@@ -512,8 +520,13 @@ _LISTS = {"list[int]": int, "list[float]": float, "list[str]": str, "list[bool]"
 _SCALARS = {"int": int, "float": float, "str": str, "bool": bool}
 
 
+_EXACT = {"float": float, "str": str, "bool": bool}  # kinds whose values are stored as they are
+
+
 def checked_attr(attr: Attr, value: object) -> Any:
     """The value in its canonical form; TypeError if it is not of the attribute's kind."""
+    if type(value) is _EXACT.get(attr.kind):
+        return value
     if attr.kind == "DType":
         return "" if isinstance(value, int | str) and value in (-1, "") else dtype_name(value)
     if attr.kind in _SCALARS:
@@ -527,6 +540,8 @@ def checked_attr(attr: Attr, value: object) -> Any:
 
 def _scalar(attr: Attr, value: object, kind: type) -> Any:
     if type(value) is kind and kind is not int:
+        return value
+    if kind is int and type(value) is int and fits_64_bits(value):
         return value
     if kind is float and isinstance(value, int | float | np.number) and not isinstance(value, bool):
         try:

@@ -62,7 +62,14 @@ class Block:
 
     def has_var_recursive(self, name: str) -> bool:
         """Whether this block or one around it declares the name."""
-        return name in self.vars or any(name in block.vars for block in self.chain())
+        return name in self.vars or self.find_var(name) is not None
+
+    def find_var(self, name: str) -> Variable | None:
+        """The variable of that name in this block or the nearest one around it, None if there is none."""
+        var = self.vars.get(name)
+        if var is not None or self.parent_idx < 0:
+            return var
+        return next((block.vars[name] for block in self.chain() if name in block.vars), None)
 
     def var(self, name: str) -> Variable:
         """The variable this block declares under the name; ValueError if there is none."""
@@ -74,11 +81,9 @@ class Block:
 
     def var_recursive(self, name: str) -> Variable:
         """The variable of that name in this block or the nearest one around it; ValueError if there is none."""
-        if name in self.vars:
-            return self.vars[name]
-        for block in self.chain():
-            if name in block.vars:
-                return block.vars[name]
+        var = self.find_var(name)
+        if var is not None:
+            return var
         raise InvalidValue(f"neither block {self.idx} nor a block around it has a variable {name!r}")
 
     def create_var(
@@ -223,21 +228,21 @@ class Block:
         if name is not None and not isinstance(name, str):
             raise InvalidType(located(f"operator {definition.type!r}: name is a string, not {name!r}", user_line()))
         stem = name or self.program.names.generate(definition.type)
-        names = {
-            slot.name: self._fresh(stem, slot.variadic, definition, slots, attrs)
-            for slot in definition.outputs.values()
-            if not slot.optional
-        }
+        names: dict[str, str | list[str]] = {}
+        for slot in definition.outputs.values():
+            if slot.variadic and not slot.optional:
+                names[slot.name] = self._fresh(stem, definition, slots, attrs)
+            elif not slot.optional:
+                names[slot.name] = self.program.names.generate(f"{stem}.tmp")
         self.append_op(definition.type, slots, names, attrs)
-        values = [[*map(self.var, v)] if definition.outputs[slot].variadic else self.var(v[0]) for slot, v in names.items()]
+        values = [self.vars[names_] if isinstance(names_, str) else [self.vars[v] for v in names_] for names_ in names.values()]
         return values[0] if len(values) == 1 else tuple(values)
 
-    def _fresh(self, stem: str, variadic: bool, definition: OpDef, slots: Mapping[str, object], attrs: Mapping[str, object]) -> list[str]:
-        count = 1
-        if variadic:
-            types = {s: _types(v) for s, v in slots.items()}
-            with at_users_line(f"operator {definition.type!r}"):
-                count = sum(map(len, definition.infer_types(types, definition.own_attrs(attrs)).values()))
+    def _fresh(self, stem: str, definition: OpDef, slots: Mapping[str, object], attrs: Mapping[str, object]) -> list[str]:
+        """Names for the variables of an output slot that holds several."""
+        types = {s: _types(v) for s, v in slots.items()}
+        with at_users_line(f"operator {definition.type!r}"):
+            count = sum(map(len, definition.infer_types(types, definition.own_attrs(attrs)).values()))
         return [self.program.names.generate(f"{stem}.tmp") for _ in range(count)]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Block:
@@ -274,7 +279,7 @@ def _types(value: Any) -> list[TensorType]:
 def _checked_dict(op_type: str, attrs: object) -> dict[str, object]:
     if attrs is None:
         return {}
-    if not isinstance(attrs, Mapping):
+    if type(attrs) is not dict and not isinstance(attrs, Mapping):
         raise InvalidType(f"attrs of operator {op_type!r} is a dict, not {attrs!r}")
     return dict(attrs)
 

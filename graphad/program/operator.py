@@ -133,21 +133,28 @@ def _slots_text(slots: Names) -> str:
 # -- checks --------------------------------------------------------------------------------------
 
 
+_SEVERAL = (list, tuple)
+_PRINTABLE = (bool, int, float, str)
+
+
 def names_by_slot(what: str, block: Block, slots: object) -> Names:
     """Slots given as names or variables, one or a list, as lists of names; TypeError for anything else."""
     if slots is None:
         return {}
-    if not isinstance(slots, Mapping):
+    if type(slots) is not dict and not isinstance(slots, Mapping):
         raise InvalidType(f"{what} is a dict from slot to names, not {slots!r}")
-    return {
-        str(slot): [_name(what, block, slot, item) for item in (value if isinstance(value, list | tuple) else [value])]
-        for slot, value in slots.items()
-    }
+    names: Names = {}
+    for slot, value in slots.items():
+        if isinstance(value, _SEVERAL):
+            names[str(slot)] = [_name(what, block, slot, item) for item in value]
+        else:
+            names[str(slot)] = [_name(what, block, slot, value)]
+    return names
 
 
 def _name(what: str, block: Block, slot: str, item: object) -> str:
     if isinstance(item, Variable):
-        return name_in(f"{what} slot {slot!r}", block, item)
+        return item.name if item.block is block else name_in(f"{what} slot {slot!r}", block, item)
     if isinstance(item, str):
         if not item:
             raise InvalidValue(f"{what} slot {slot!r}: a variable's name is not empty")
@@ -160,10 +167,13 @@ def check(op: Operator, definition: OpDef) -> None:
     try:
         _check_slots(op.type, "input", op.inputs, definition.inputs)
         _check_slots(op.type, "output", op.outputs, definition.outputs)
-        op.attrs = dict(_checked_attrs(op, definition))
-        for name in op.input_names():
-            if name != EMPTY and not op.block.has_var_recursive(name):
-                raise InvalidValue(f"operator {op.type!r} reads {name!r}, which no block here declares")
+        if op.attrs or definition.needs_attrs:
+            op.attrs = dict(_checked_attrs(op, definition))
+        declared = op.block.vars
+        for names in op.inputs.values():
+            for name in names:
+                if name not in declared and name != EMPTY and not op.block.has_var_recursive(name):
+                    raise InvalidValue(f"operator {op.type!r} reads {name!r}, which no block here declares")
         check_distinct(op)
         _infer(op, definition)
     except GraphadError as error:
@@ -211,11 +221,11 @@ def _check_slots(op_type: str, side: str, arguments: Names, slots: Mapping[str, 
     for slot, names in arguments.items():
         if slot not in slots:
             _refuse_slot(op_type, side, slot, slots)
-        if not slots[slot].variadic and len(names) > 1:
+        if len(names) > 1 and not slots[slot].variadic:
             raise InvalidValue(f"operator {op_type!r}: {side} slot {slot!r} takes one name, got {len(names)}: {', '.join(names)}")
-    for name in (slot.name for slot in slots.values() if not slot.optional):
-        if not arguments.get(name):
-            raise InvalidValue(f"operator {op_type!r}: {side} slot {name!r} is missing")
+    for declared in slots.values():
+        if not declared.optional and not arguments.get(declared.name):
+            raise InvalidValue(f"operator {op_type!r}: {side} slot {declared.name!r} is missing")
 
 
 def _refuse_slot(op_type: str, side: str, slot: str, slots: Mapping[str, Slot]) -> NoReturn:
@@ -238,14 +248,14 @@ def _checked_attrs(op: Operator, definition: OpDef) -> Iterator[tuple[str, objec
             _refuse_attr(op.type, name, definition)
         else:
             yield name, _checked_value(op, definition, name, value)
-    for attr in definition.attrs.values():
+    for attr in definition.attrs.values() if definition.needs_attrs else ():
         if attr.default is REQUIRED and attr.name not in op.attrs:
             raise InvalidValue(f"operator {op.type!r}: attribute {attr.name!r} ({attr.kind}) is missing")
 
 
 def _printable(op: Operator, name: str, value: object) -> Any:
-    for item in value if isinstance(value, list | tuple) else [value]:
-        if not isinstance(item, bool | int | float | str):
+    for item in value if isinstance(value, _SEVERAL) else (value,):
+        if not isinstance(item, _PRINTABLE):
             raise InvalidType(
                 f"operator {op.type!r}: attribute {name!r} is a boolean, a number, a string or a list of those, not {value!r}"
             )
@@ -285,14 +295,25 @@ def _block(op: Operator, definition: ControlDef, name: str, value: object) -> Bl
 
 def _infer(op: Operator, definition: OpDef) -> None:
     """Check that every output can be what inference says, then declare them: nothing is half-declared after an error."""
-    types = inferred_types(op, definition)
-    for slot, name, declaration in [(slot, name, _joined(op, slot, name, t)) for slot, name, t in _paired(op, types)]:
-        kind = _kind(op, definition, slot)
-        if not op.block.has_var_recursive(name):
-            op.block.create_var(name=name, type=kind)
-        var = op.block.var_recursive(name)
+    types, block = inferred_types(op, definition), op.block
+    declarations = []
+    for slot, names in op.outputs.items():
+        inferred = types.get(slot, [])
+        if inferred and len(inferred) != len(names):
+            raise InvalidValue(
+                f"operator {op.type!r} writes {len(inferred)} values to slot {slot!r}, got {len(names)} names: {', '.join(names)}"
+            )
+        for i, name in enumerate(names):
+            if name != EMPTY:
+                var = block.find_var(name)
+                declarations.append((slot, name, var, _joined(op, slot, name, var, inferred[i] if inferred else None)))
+    for slot, name, var, (shape, dtype) in declarations:
+        kind = TENSOR if not definition.kinds else _kind(op, definition, slot)
+        if var is None:
+            block.vars[name] = Variable.trusted(block, name, shape, dtype, type=kind)
+            continue
         var.type = kind if var.type == TENSOR else var.type
-        var.declare(*declaration)
+        var.declare(shape, dtype)
 
 
 def _kind(op: Operator, definition: OpDef, slot: str) -> str:
@@ -314,39 +335,31 @@ def inferred_types(op: Operator, definition: OpDef) -> dict[str, list[TensorType
         raise ShapeError(f"operator {op.type!r}: {error}\n  {described(op)}") from None
 
 
-def _paired(op: Operator, inferred: Mapping[str, list[TensorType]]) -> Iterator[tuple[str, str, TensorType | None]]:
-    for slot, names in op.outputs.items():
-        types = inferred.get(slot, [])
-        if types and len(types) != len(names):
-            raise InvalidValue(
-                f"operator {op.type!r} writes {len(types)} values to slot {slot!r}, got {len(names)} names: {', '.join(names)}"
-            )
-        for i, name in enumerate(names):
-            if name != EMPTY:
-                yield slot, name, types[i] if types else None
-
-
 def input_types(op: Operator) -> dict[str, list[TensorType]] | None:
     """The types of the inputs by slot; None if one is unknown or not a tensor."""
     result: dict[str, list[TensorType]] = {}
     for slot, names in op.inputs.items():
-        types = [op.block.var_recursive(name).tensor_type for name in names if name != EMPTY]
-        if None in types:
-            return None
-        result[slot] = [t for t in types if t is not None]
+        types = result[slot] = []
+        for name in names:
+            if name != EMPTY:
+                tensor_type = op.block.var_recursive(name).tensor_type
+                if tensor_type is None:
+                    return None
+                types.append(tensor_type)
     return result
 
 
-def _joined(op: Operator, slot: str, name: str, new: TensorType | None) -> tuple[Shape | None, str | None]:
+def _joined(op: Operator, slot: str, name: str, var: Variable | None, new: TensorType | None) -> tuple[Shape | None, str | None]:
     """The type of a variable after the operator writes it; ShapeError if it is declared differently."""
-    var = op.block.var_recursive(name) if op.block.has_var_recursive(name) else None
-    shape, dtype = (None, None) if var is None else var.declared
-    if new is None:
+    if var is None:
+        return (None, None) if new is None else (new.shape, new.dtype)
+    shape, dtype = var._shape, var._dtype
+    if new is None or (shape == new.shape and dtype == new.dtype and -1 not in new.shape):  # an extent of -1 may have a name
         return shape, dtype
     # An extent that one side knows is known. Of an array of tensors the declaration is of any element, so extents that differ become
     # unknown.
     extents = new.shape if shape is None else joined_shape(shape, new.shape)
-    if extents is None and var is not None and var.type == TENSOR_ARRAY and shape is not None and len(shape) == len(new.shape):
+    if extents is None and var.type == TENSOR_ARRAY and shape is not None and len(shape) == len(new.shape):
         extents = tuple(map(common_extent, shape, new.shape))
     if extents is not None and shape is not None and -1 in extents:  # a variable may be written again, with other extents
         extents = tuple(common_extent(a, b) if j == -1 else j for j, a, b in zip(extents, shape, new.shape, strict=True))

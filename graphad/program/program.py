@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
+from types import TracebackType
 from typing import Any
 
 from graphad.errors import InvalidType, InvalidValue
@@ -93,22 +94,20 @@ class UniqueNames:
         self.counts[key] = n + 1
         return name
 
-    @contextmanager
-    def undone_on_error(self) -> Iterator[None]:
-        """Within it, an error takes back the names that were generated."""
-        start = len(self._undoable)
+    def remember(self) -> int:
+        """Remember the names that are generated from now on; ``forget`` ends that."""
         self._watchers += 1
-        try:
-            yield
-        except BaseException:
+        return len(self._undoable)
+
+    def forget(self, start: int, undo: bool) -> None:
+        """End what ``remember`` began and returned ``start`` for; with ``undo``, the names generated since are free again."""
+        if undo:
             for key, count in reversed(self._undoable[start:]):
                 self.counts[key] = count
             del self._undoable[start:]
-            raise
-        finally:
-            self._watchers -= 1
-            if not self._watchers:
-                self._undoable.clear()
+        self._watchers -= 1
+        if not self._watchers:
+            self._undoable.clear()
 
     def skip(self, names: Iterable[str]) -> None:
         """Never generate what these names were generated from."""
@@ -213,30 +212,10 @@ class Program:
         """Whether the block that is being written, or one around it, declares the name."""
         return self.current_block().has_var_recursive(name)
 
-    @contextmanager
-    def appending(self) -> Iterator[None]:
+    def appending(self) -> AbstractContextManager[None]:
         """Within it, operators, variables and blocks are only appended (to the block being written, those around it and new
         ones), types only become better known, and an error takes that back."""
-        lengths = [(block, len(block.ops), len(block.vars)) for block in self.current_block().chain()]
-        count, current, startup, outer = len(self.blocks), self._current, self.startup, self.declarations
-        undo = self.declarations = [] if outer is None else outer
-        start = len(undo)
-        try:
-            with self.names.undone_on_error():
-                yield
-        except BaseException:
-            del self.blocks[count:]
-            self.declarations = None  # declarations undone here must not be undone again outside
-            for var, shape, dtype in reversed(undo[start:]):
-                var.declare(shape, dtype)
-            del undo[start:]
-            for block, ops, variables in lengths:
-                del block.ops[ops:]
-                block.vars = dict(list(block.vars.items())[:variables])
-            self._current, self.startup = current, startup
-            raise
-        finally:
-            self.declarations = outer
+        return _Appending(self)
 
     @contextmanager
     def atomic(self) -> Iterator[None]:
@@ -391,6 +370,42 @@ def _blank(kind: type[Program], count: int) -> Program:
 
 def _sub_blocks(op: Operator) -> list[Block]:
     return [v for v in op.attrs.values() if isinstance(v, Block)]
+
+
+class _Appending:
+    """``Program.appending``: a class and not a generator, since every layer enters two of them."""
+
+    __slots__ = ("block_count", "current", "lengths", "names_start", "outer", "program", "start", "startup", "undo")
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def __enter__(self) -> None:
+        program = self.program
+        self.lengths = [(block, len(block.ops), len(block.vars)) for block in program.current_block().chain()]
+        self.block_count, self.current, self.startup = len(program.blocks), program._current, program.startup
+        self.outer = program.declarations
+        self.undo = program.declarations = [] if self.outer is None else self.outer
+        self.start = len(self.undo)
+        self.names_start = program.names.remember()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.program.names.forget(self.names_start, undo=error is not None)
+        if error is not None:
+            self._take_back()
+        self.program.declarations = self.outer
+
+    def _take_back(self) -> None:
+        program = self.program
+        del program.blocks[self.block_count :]
+        program.declarations = None  # declarations undone here must not be undone again outside
+        for var, shape, dtype in reversed(self.undo[self.start :]):
+            var.declare(shape, dtype)
+        del self.undo[self.start :]
+        for block, ops, variables in self.lengths:
+            del block.ops[ops:]
+            block.vars = dict(list(block.vars.items())[:variables])
+        program._current, program.startup = self.current, self.startup
 
 
 def _held(op: Operator) -> Iterator[Block]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import NamedTuple
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue
@@ -81,16 +81,23 @@ def user_line() -> SourceLine | None:
     return None if frame is None else _shared(frame.f_code.co_filename, frame.f_lineno, _SCOPE.get())
 
 
-@contextmanager
-def at_users_line(what: str = "") -> Iterator[None]:
+class at_users_line:
     """Within it, an error that graphad raises on purpose says what it is about, and shows the user's line."""
-    try:
-        yield
-    except GraphadError as error:
+
+    # A class and not a generator, since every layer enters several of them.
+    __slots__ = ("what",)
+
+    def __init__(self, what: str = "") -> None:
+        self.what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if not isinstance(error, GraphadError) or "written at" in str(error):
+            return
         message = str(error)
-        if "written at" in message:
-            raise
-        prefix = "" if not what or what in message else f"{what}: "
+        prefix = "" if not self.what or self.what in message else f"{self.what}: "
         raise type(error)(located(prefix + message, user_line())) from None
 
 

@@ -53,6 +53,7 @@ class L2Decay:
 
 _WIDTHS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 Regularizer = L1Decay | L2Decay
+_REGULARIZERS = (L1Decay, L2Decay, type(None))
 
 
 # -- variable --------------------------------------------------------------------------------------
@@ -250,7 +251,7 @@ class Parameter(Variable):
             raise InvalidValue(f"parameter {name!r} has shape {list(self.shape)}; the extents of a parameter are known, none is -1")
         if not isinstance(trainable, bool) or not isinstance(need_clip, bool):
             raise InvalidType(f"parameter {name!r}: trainable and need_clip are booleans, not {trainable!r} and {need_clip!r}")
-        if isinstance(learning_rate, str) or not isinstance(regularizer, Regularizer | None):
+        if isinstance(learning_rate, str) or not isinstance(regularizer, _REGULARIZERS):
             raise InvalidType(
                 f"parameter {name!r}: learning_rate is a number and regularizer a decay, not {learning_rate!r} and {regularizer!r}"
             )
