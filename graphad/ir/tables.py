@@ -174,6 +174,9 @@ class ValueTable:
         return self.count
 
     def __iter__(self) -> Iterator[Value]:
+        return self._all() if self.contested else iter(self.by_name.values())  # type: ignore[arg-type]  # then each name has one
+
+    def _all(self) -> Iterator[Value]:
         for entry in self.by_name.values():
             if isinstance(entry, Value):
                 yield entry

@@ -12,11 +12,11 @@ import networkx as nx
 
 from graphad.errors import GraphadError, InvalidGraph
 from graphad.ir.graph import SINGLE_WRITER, TYPED, Graph
-from graphad.ir.nodes import Node, Op, Value
+from graphad.ir.nodes import Node, Op, Slots, Value
 from graphad.ir.printer import print_op
 from graphad.ir.regions import definition_of, operands, results_of
 from graphad.ir.residuals import residual_inputs
-from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
+from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef, Slot
 from graphad.program import EMPTY, located
 from graphad.types import STEP_SCOPES, TENSOR, Extent, TensorType
 
@@ -39,15 +39,15 @@ def linked(graph: Graph) -> Iterator[Complaint]:
     # Only between two passes of the backward has a value several writers, perhaps thousands: a set for those.
     writer_sets = {value: set(value.writers) for value in graph.values if len(value.writers) > 1}
     for op in graph.ops:
-        for values in op.inputs.values():
-            for value in values:
-                if op not in value.readers:
-                    yield op, f"it reads {value!r}, which does not know it as a reader"
-        edges += len(set(op.reads()))
+        operands_read = [value for values in op.inputs.values() for value in values]
+        for value in operands_read:
+            if op not in value.readers:
+                yield op, f"it reads {value!r}, which does not know it as a reader"
+        edges += len(operands_read) if len(operands_read) < 2 else len(set(operands_read))
         for values in op.outputs.values():
             edges += len(values)
             for value in values:
-                if op not in writer_sets.get(value, value.writers):
+                if op not in (writer_sets.get(value, value.writers) if writer_sets else value.writers):
                     yield op, f"it writes {value!r}, which does not know it as a writer"
     # Each operator is known to what it reads and writes. Equal sums then rule out that a value knows an operator which is not
     # there: only where they differ are all values visited.
@@ -120,20 +120,31 @@ def slots_filled(graph: Graph) -> Iterator[Complaint]:
     for op in graph.ops:
         definition = REGISTRY.get(op.type)
         if definition is not None:
-            for side, slots, values_by_slot in (("input", definition.inputs, op.inputs), ("output", definition.outputs, op.outputs)):
-                count = 0
-                for name, values in values_by_slot.items():
-                    slot = slots.get(name)
-                    if slot is None:
-                        yield op, f"it has an {side} slot {name}; its definition has {', '.join(slots) or 'none'}"
-                    elif len(values) != 1 and not (slot.variadic and values):
-                        yield op, f"{side} slot {name} holds {len(values)} values"
-                    elif not slot.optional:
-                        count += 1
-                # Counted first: the names of missing slots are looked up only for the complaint.
-                if count < definition.required[side]:
-                    names = [s.name for s in slots.values() if not s.optional and s.name not in values_by_slot]
-                    yield op, f"{side} slot {', '.join(names)} is empty"
+            required = definition.required
+            if not _is_filled(definition.inputs, op.inputs, required["input"]):
+                yield op, _unfilled("input", definition.inputs, op.inputs)
+            if not _is_filled(definition.outputs, op.outputs, required["output"]):
+                yield op, _unfilled("output", definition.outputs, op.outputs)
+
+
+def _is_filled(slots: Mapping[str, Slot], values_by_slot: Slots, required: int) -> bool:
+    for name, values in values_by_slot.items():
+        slot = slots.get(name)
+        if slot is None or (len(values) != 1 and not (slot.variadic and values)):
+            return False
+        if not slot.optional:
+            required -= 1
+    return required == 0
+
+
+def _unfilled(side: str, slots: Mapping[str, Slot], values_by_slot: Slots) -> str:
+    for name, values in values_by_slot.items():
+        slot = slots.get(name)
+        if slot is None:
+            return f"it has an {side} slot {name}; its definition has {', '.join(slots) or 'none'}"
+        if len(values) != 1 and not (slot.variadic and values):
+            return f"{side} slot {name} holds {len(values)} values"
+    return f"{side} slot {', '.join(s.name for s in slots.values() if not s.optional and s.name not in values_by_slot)} is empty"
 
 
 def typed(graph: Graph) -> Iterator[Complaint]:
@@ -167,8 +178,10 @@ def extents_agree(graph: Graph) -> Iterator[Complaint]:
     """An extent has one number wherever its name is: what operators infer and what is declared of their results do not contradict it."""
     if graph.parent is not None:  # a name holds in all graphs of a program: they are looked at together
         return
+    if not any(map(_has_named_extents, (value for subgraph in graph.tree() for value in subgraph.values))):
+        return
     numbers: dict[str, tuple[int, Value]] = {}
-    for op in (op for subgraph in graph.tree() for op in subgraph.ops if _has_named_extents(op)):
+    for op in (op for subgraph in graph.tree() for op in subgraph.ops if any(map(_has_named_extents, (*op.reads(), *op.writes())))):
         for value, result_type in _inferred(op):
             if value.shape is None or len(value.shape) != len(result_type.shape):
                 continue
@@ -183,8 +196,8 @@ def extents_agree(graph: Graph) -> Iterator[Complaint]:
                     yield value, f"its extent {extent} is {number}, but {extent} is {first_number} in {witness!r}, which is {witness.type}"
 
 
-def _has_named_extents(op: Op) -> bool:
-    return any(isinstance(extent, Extent) for value in (*op.reads(), *op.writes()) for extent in value.shape or ())
+def _has_named_extents(value: Value) -> bool:
+    return value.shape is not None and -1 in value.shape and Extent in map(type, value.shape)
 
 
 def _inferred(op: Op) -> Iterator[tuple[Value, TensorType]]:

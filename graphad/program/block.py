@@ -204,8 +204,8 @@ class Block:
         try:
             definition = lookup(type)
             slots = (
-                names_by_slot(f"inputs of operator {type!r}", self, inputs),
-                names_by_slot(f"outputs of operator {type!r}", self, outputs),
+                names_by_slot("inputs", type, self, inputs),
+                names_by_slot("outputs", type, self, outputs),
             )
             valid_attrs = _checked_dict(type, attrs)
         except (InvalidValue, InvalidType) as error:

@@ -137,29 +137,30 @@ _SEVERAL = (list, tuple)
 _PRINTABLE = (bool, int, float, str)
 
 
-def names_by_slot(what: str, block: Block, slots: object) -> Names:
-    """Slots given as names or variables, one or a list, as lists of names; TypeError for anything else."""
+def names_by_slot(side: str, op_type: str, block: Block, slots: object) -> Names:
+    """The slots of one side ("inputs"), given as names or variables, one or a list, as lists of names; TypeError for anything else."""
     if slots is None:
         return {}
     if type(slots) is not dict and not isinstance(slots, Mapping):
-        raise InvalidType(f"{what} is a dict from slot to names, not {slots!r}")
+        raise InvalidType(f"{side} of operator {op_type!r} is a dict from slot to names, not {slots!r}")
     names: Names = {}
     for slot, value in slots.items():
-        if isinstance(value, _SEVERAL):
-            names[str(slot)] = [_name(what, block, slot, item) for item in value]
-        else:
-            names[str(slot)] = [_name(what, block, slot, value)]
+        items = value if isinstance(value, _SEVERAL) else (value,)
+        names[str(slot)] = [
+            item.name if isinstance(item, Variable) and item.block is block else _name(side, op_type, block, slot, item) for item in items
+        ]
     return names
 
 
-def _name(what: str, block: Block, slot: str, item: object) -> str:
-    if isinstance(item, Variable):
-        return item.name if item.block is block else name_in(f"{what} slot {slot!r}", block, item)
-    if isinstance(item, str):
-        if not item:
-            raise InvalidValue(f"{what} slot {slot!r}: a variable's name is not empty")
+def _name(side: str, op_type: str, block: Block, slot: str, item: object) -> str:
+    if isinstance(item, str) and item:
         return item
-    raise InvalidType(f"{what} slot {slot!r} takes variables or their names, not {item!r}")
+    what = f"{side} of operator {op_type!r} slot {slot!r}"
+    if isinstance(item, Variable):
+        return name_in(what, block, item)
+    if isinstance(item, str):
+        raise InvalidValue(f"{what}: a variable's name is not empty")
+    raise InvalidType(f"{what} takes variables or their names, not {item!r}")
 
 
 def check(op: Operator, definition: OpDef) -> None:
