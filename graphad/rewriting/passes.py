@@ -370,7 +370,7 @@ def run_pass(pass_: Pass, graph: Graph) -> bool:
         drop_stale(graph)
         if verifying and graph.parent is None and not journal.history and _Verified not in graph.analyses:
             verify(graph)  # else a pass would be blamed for the program that it was given, or fail on it
-            if pass_.is_analysis:  # of any other, all rules are held against what it leaves: it may have gone past the methods that count edits
+            if pass_.is_analysis:  # any other may have changed the graph by means that do not count edits
                 take_as_verified(graph)
         # The author is restored for a combinator, whose inner passes run within it; so is the origin of the last rewrite, where this pass
         # made none.
