@@ -166,6 +166,11 @@ def _aligned(shape: Shape, like: Sequence[int], labels: Sequence[Label | None], 
     return tuple(aligned_labels)
 
 
+def _may_be_broadcast(shape: Shape, like: Shape, axis: object) -> bool:
+    """Whether it is not known of a dimension if it is broadcast: its extent is known on one side alone."""
+    return any(isinstance(label, tuple) for label in _aligned(shape, like, _numbered(like), axis, unknown=True))
+
+
 def _widest(shapes: Shapes) -> Shape:
     return max((shape for group in shapes.values() for shape in group), key=len, default=())
 
@@ -279,16 +284,20 @@ def _total(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Di
 
 
 @dimensions_of("expand_like")
-def _expanded(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
-    (like,) = outputs["Out"]
+def _expanded(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    (like,), (shape,) = outputs["Out"], inputs["X"]
     labels = _numbered(like)
-    return Dimensions({"X": [_aligned(inputs["X"][0], like, labels, attr("axis"))], "Like": [labels]}, {"Out": [labels]})
+    if _may_be_broadcast(shape, like, attr("axis")):
+        return None
+    return Dimensions({"X": [_aligned(shape, like, labels, attr("axis"))], "Like": [labels]}, {"Out": [labels]})
 
 
 @dimensions_of("sum_like")
-def _summed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+def _summed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     (shape,) = inputs["X"]
     labels = _numbered(shape)
+    if _may_be_broadcast(outputs["Out"][0], shape, attr("axis")):
+        return None
     result_labels = _aligned(outputs["Out"][0], shape, labels, attr("axis"))
     return Dimensions(
         {"X": [labels], "Like": [result_labels]},
@@ -411,6 +420,8 @@ def _matmul(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> D
     if len(x) < 2 or len(y) < 2:
         return None
     batch: Labels = tuple(("b", i) for i in range(len(out) - 2))
+    if any(_may_be_broadcast(shape[:-2], out[:-2], -1) for shape in (x, y)):
+        return None
     begin = [_aligned(shape[:-2], out[:-2], batch, -1) for shape in (x, y)]
     transposes = [any(bool(attr(name)) for name in names) for names in (("trans_x", "transpose_X"), ("trans_y", "transpose_Y"))]
     left: Labels = ("k", "m") if transposes[0] else ("m", "k")

@@ -46,7 +46,7 @@ _HOMES = {
     "Counterexample": "report",
     "Culprit": "bisection",
     "Vacuous": "check",
-    "assert_equivalent": "trial",
+    "assert_equivalent": "equivalence",
     "bisect": "bisection",
     "check_analysis": "analysis_check",
     "check_case": "checks",

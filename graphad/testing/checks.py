@@ -30,6 +30,7 @@ from graphad.testing.calls import Constants, Interest, attribute_words
 from graphad.testing.cases import Case, completed
 from graphad.testing.equivalence import LEAST, Observed, bounded_executor, difference, observe, observed_difference, seeded
 from graphad.testing.trial import (
+    ROUNDED_UNITS,
     Finding,
     HiddenChange,
     RefusedLate,
@@ -675,7 +676,7 @@ def _compared(trial: Trial, program: Program, expected: dict[str, Array], got: d
         if has_special and np.shape(gradient) == array.shape:  # moved out of a branch that was not taken, 0 becomes 0 * nan
             gradient = np.where(np.isnan(gradient), array, gradient)
         text = difference(array, gradient, tolerance, labels, least)
-        if text and not _is_rounding(program, trial.case, name, array, gradient):
+        if text and not _is_rounding(program, trial.case, name, array, gradient, trial.allowed):
             return Finding("gradients", f"of {name}: {text}", "differ")
     return None
 
@@ -686,12 +687,14 @@ def _has_special(case: Case) -> bool:
     return not all(np.isfinite(array).all() for array in arrays if array.dtype.kind == "f")
 
 
-def _is_rounding(program: Program, case: Case, name: str, expected: Array, got: Array) -> bool:
+def _is_rounding(program: Program, case: Case, name: str, expected: Array, got: Array, allowed: float) -> bool:
     """Whether two gradients differ by no more than rounding does: both may be what is left of large terms that cancel."""
     if expected.shape != got.shape or expected.dtype != got.dtype or not np.isfinite(got).all():
         return False
     apart = float(np.abs(got - expected).max(initial=0.0))
-    return all(apart <= CANCELED * noise for noise in rounding_noise(program, case, name))
+    # Of a gradient of which nothing cancels, arrays that move by this unit make about what is allowed anyway.
+    unit = allowed / (CANCELED * max(ROUNDED_UNITS))
+    return all(apart <= CANCELED * noise for noise in rounding_noise(program, case, name, unit))
 
 
 CHECKS: dict[str, Check] = {

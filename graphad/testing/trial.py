@@ -103,8 +103,10 @@ def gradient_values(program: Program, case: Case, sources: list[str]) -> dict[st
     return {name: values[name] if name in values else np.zeros_like(arrays[name]) for name in sources}
 
 
-def rounding_noise(program: Program, case: Case, source: str) -> Iterator[float]:
+def rounding_noise(program: Program, case: Case, source: str, unit: float = 0.0) -> Iterator[float]:
     """By how much a gradient moves where all arrays move by some units in the last place, away from zero first, then towards it.
+
+    With ``unit`` they move by so much, relatively, if that is more: a program that computes in a narrower type rounds by more.
 
     A gradient that is the small difference of large terms consists of their rounding errors, and moves by as much as they are. Equal
     elements and zeros stay what they are, and so does the branch taken at a tie or at a kink at 0; at another kink, a gradient moves
@@ -122,7 +124,9 @@ def rounding_noise(program: Program, case: Case, source: str) -> Iterator[float]
     for way in (1, -1):
         noise = 0.0
         for units in ROUNDED_UNITS:
-            feeds, params = ({name: _scaled(array, way * units) for name, array in arrays.items()} for arrays in (case.feeds, case.params))
+            feeds, params = (
+                {name: _scaled(array, way * units, unit) for name, array in arrays.items()} for arrays in (case.feeds, case.params)
+            )
             try:
                 moved_gradient = with_gradients.on(feeds, params).get(source)
             except GraphadError:
@@ -137,12 +141,12 @@ def rounding_noise(program: Program, case: Case, source: str) -> Iterator[float]
         yield noise
 
 
-def _scaled(array: Array, units: int) -> Array:
-    """The array with its floating-point numbers so many units in the last place away from zero."""
+def _scaled(array: Array, units: int, least: float) -> Array:
+    """The array with its floating-point numbers so many units in the last place, or so many times the least, away from zero."""
     if array.dtype.kind != "f":
         return array
     with np.errstate(all="ignore"):
-        return np.asarray(array * array.dtype.type(1 + units * np.finfo(array.dtype).eps))
+        return np.asarray(array * array.dtype.type(1 + units * max(np.finfo(array.dtype).eps, least)))
 
 
 def is_forward(program: Program) -> bool:

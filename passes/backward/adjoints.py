@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from graphad.ir import Graph, Value
 from graphad.ir.residuals import add_residual
 from graphad.ops.definition import GRAD
@@ -31,17 +33,21 @@ class Adjoints:
         gradient = self.gradient.get(values[0])
         return (self.of(values[0]) if gradient is None else gradient,)
 
-    def written(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        """The gradients that one operator writes: of several values of a name, the first version's keeps the name of the gradient."""
-        cotangent = self.of_all(values)
-        if len({value.name for value in values}) == len(values):
-            return cotangent
+    def written(self, slots: Mapping[str, tuple[Value, ...]]) -> dict[str, tuple[Value, ...]]:
+        """The gradients that one operator writes, of the values in its slots."""
+        gradients = {slot: self.of_all(values) for slot, values in slots.items()}
+        values = [value for values in slots.values() for value in values]
+        if len(values) > 1 and len({value.name for value in values}) < len(values):
+            self._tell_apart(values)
+        return gradients
+
+    def _tell_apart(self, values: list[Value]) -> None:
+        """Names of their own for gradients that one operator writes: of several versions of a name, the first's keeps the gradient's."""
         first: dict[str, Value] = {}
         for value in sorted(dict.fromkeys(values), key=_version):
             gradient = self.gradient[value]
             if first.setdefault(gradient.name, gradient) is not gradient:
                 self.graph.rename(gradient, self.graph.values.fresh(gradient.name))
-        return cotangent
 
     def of(self, value: Value) -> Value:
         """The gradient of a value."""

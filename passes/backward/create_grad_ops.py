@@ -118,7 +118,7 @@ def _grad_op(adjoints: Adjoints, op: Op) -> Op:
     for slot, forward in grad.cotangents:
         if values := op.outputs.get(forward):
             inputs[slot] = adjoints.of_all(values)
-    outputs = {slot: adjoints.written(values) for slot, forward in grad.written if (values := op.inputs.get(forward))}
+    outputs = adjoints.written({slot: values for slot, forward in grad.written if (values := op.inputs.get(forward))})
     new_op = Op(adjoints.graph, grad.type, inputs, outputs, op.attrs)
     new_op.role, new_op.forward, new_op.source, new_op.made_by = BACKWARD, op, op.source, adjoints.graph.journal.author
     adjoints.graph.link(new_op)
@@ -146,7 +146,7 @@ def _region_grad(grad_ops: GradOps, op: Op) -> Op:
     inputs |= {"X": adjoints.read_all(tuple(values[i] for i in arguments))} if arguments else {}
     inputs[gradient.scopes] = (adjoints.read(_scopes(op)),)
     inputs[f"Out{GRAD}"] = adjoints.of_all(tuple(results_of(op)[k] for k in places))
-    outputs = {f"X{GRAD}": adjoints.written(tuple(values[i] for i in starts))} if starts else {}
+    outputs = adjoints.written({f"X{GRAD}": tuple(values[i] for i in starts)} if starts else {})
     attrs = {name: value for name, value in op.attrs.items() if name == "is_scalar_condition"}
     graphs = {name: nested_ops.adjoints.graph for name, nested_ops in zip(gradient.blocks, inner, strict=True)}
     grad_ops.inner.update((nested_ops.adjoints.graph, nested_ops) for nested_ops in inner)

@@ -25,6 +25,7 @@ from graphad.errors import InvalidValue, Refused
 from graphad.ir import Builder, Graph, Op, Value
 from graphad.ops import lookup
 from graphad.ops.collective import shard_size
+from graphad.ops.optimizer import SCALARS, SKIP
 from graphad.passes.distribution.ranks import check_ranks
 from graphad.program import OPTIMIZE, Variable, located
 from graphad.rewriting import OnTrial, Pass
@@ -136,13 +137,9 @@ def _check(op: Op) -> None:
 def is_by_element(op: Op) -> bool:
     """Whether an update of two parts gives the parts of that of the whole: it is tried on numbers."""
     definition, numbers = lookup(op.type), np.random.default_rng(0)
-    # Six elements against two and four: an update with a norm in it (LAMB, LARS) gives other numbers.
-    scalars = [
-        slot
-        for slot, values in op.inputs.items()
-        if values and prod(values[0].shape or ()) == 1 and values[0].shape != op.input("Param").shape
-    ]
-    inputs = {slot: numbers.uniform(0.5, 1.0, 1 if slot in scalars else 6) for slot, values in op.inputs.items() if values}
+    # Six elements against two and four: an update with a norm in it (LAMB, LARS) gives other numbers. None is skipped.
+    scalars = {slot for slot, values in op.inputs.items() if slot in SCALARS or (values and _is_number(values[0], op.input("Param")))}
+    inputs = {slot: numbers.uniform(0.5, 1.0, 1 if slot in scalars else 6) for slot, values in op.inputs.items() if values and slot != SKIP}
     attrs = definition.own_attrs(op.attrs)
 
     def updated(begin: int, end: int) -> Array:
@@ -150,6 +147,10 @@ def is_by_element(op: Op) -> bool:
         return np.asarray(definition.run(slots, attrs, ["ParamOut"])["ParamOut"][0])
 
     return np.array_equal(updated(0, 6), np.concatenate([updated(0, 2), updated(2, 6)]))
+
+
+def _is_number(value: Value, parameter: Value) -> bool:
+    return prod(value.shape or ()) == 1 and value.shape != parameter.shape
 
 
 __all__ = ["ShardOptimizer", "is_by_element"]

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import graphad as ga
+from graphad.testing import Case, check_case
 from graphad.testing.cases import completed
+from graphad.testing.trial import BACKWARD
 from tests.backward.test_append_backward import Net, X, backward, evaluated, vector
 
 Gradients = list[ga.Variable | None]
@@ -353,3 +355,16 @@ def _norm_gradients(outputs: str) -> list[np.ndarray]:
     first = ga.gradients(program.global_block().var("loss"), x)
     second = ga.gradients(first, x)
     return ga.Executor().run(program, {"x": np.arange(6.0).reshape(2, 3)}, [*first, *second])
+
+
+def test_an_operator_that_reads_two_values_of_a_name_has_two_gradients() -> None:
+    """``simplify`` lets it read what x was before; the gradients of the two are in two slots of one operator."""
+    text = """program { block 0 {
+        var x: float64[3] var w: float64[3] var old: float64[3] var y: float64[3] var loss: float64[]
+        assign(X=x) -> (Out=old)
+        exp(X=w) -> (Out=x)
+        elementwise_sub(X=x, Y=old) -> (Out=y)
+        reduce_sum(X=y) -> (Out=loss)
+    } }"""
+    case = Case(ga.Program.parse(text), "loss", {"x": X, "w": X})
+    check_case(", ".join(["simplify", *BACKWARD]), case)

@@ -406,3 +406,53 @@ def test_gradients_of_one_name_that_lie_in_different_ways_get_names_of_their_own
 @pytest.mark.parametrize("mesh", ["data=2", "data=3"])
 def test_more_random_programs(mesh: str) -> None:
     check_pass(f'partition{{mesh="{mesh}"}}', examples=60)
+
+
+UNEVEN: Mapping[str, tuple[str, Feed]] = {
+    "what may have no value is whole": (
+        """program { block 0 {
+            var t: float64[2, 1] var u: float64[2, 1] var b: bool[1] stop_gradient var s: ?[?] STEP_SCOPES
+            var o: float64[2, 1] var c: bool[1] stop_gradient var q: ?[?] STEP_SCOPES
+            var y: float64[2, 1] var v: float64[2, 1] var loss: float64[]
+            conditional_block(Cond=b, Input=t) -> (Scope=s, Out=u) {sub_block=block(1)}
+            while(Condition=c, X=[o, u]) -> (StepScopes=q, Out=[o, c]) {sub_block=block(2)}
+            elementwise_mul(X=o, Y=y) -> (Out=v)
+            reduce_sum(X=v) -> (Out=loss)
+          }
+          block 1 in 0 { tanh(X=t) -> (Out=u) }
+          block 2 in 0 { elementwise_add(X=o, Y=u) -> (Out=o) fill_constant() -> (Out=c) {shape=[1], value=0.0, dtype="bool"} }
+        }""",
+        {"t": np.ones((2, 1)), "b": np.zeros(1, bool), "c": np.zeros(1, bool), "o": np.zeros((2, 1)), "y": np.ones((2, 1))},
+    ),
+    "what an operator with effects writes is whole": (
+        """program { block 0 {
+            var x: float64[3, 3] var t: float64[3, 3] var y: float64[3, 3] var u: float64[3, 3] var loss: float64[]
+            fetch(X=x) -> (Out=t)
+            elementwise_mul(X=t, Y=y) -> (Out=u)
+            reduce_sum(X=u) -> (Out=loss)
+        } }""",
+        {"x": np.zeros((3, 3)), "y": np.ones((3, 3))},
+    ),
+    "an extent known of one factor only": (
+        """program { block 0 {
+            var x: float64[-1, 1, 1] var y: float64[2, 1, 1] var t: float64[2, 1, 1] var loss: float64[]
+            bmm(X=x, Y=y) -> (Out=t)
+            reduce_sum(X=t) -> (Out=loss)
+        } }""",
+        {"x": np.ones((2, 1, 1)), "y": np.ones((2, 1, 1))},
+    ),
+    "an extent known of the gradient only": (
+        """program { block 0 {
+            var p: float64[-1, 1] var g: float64[2, 1] var r: float64[1] var m: float64[2, 1] var t: float64[-1, 1] var loss: float64[]
+            decayed_adagrad(Param=p, Grad=g, LearningRate=r, Moment=m) -> (ParamOut=t, MomentOut=m)
+            reduce_sum(X=r) -> (Out=loss)
+        } }""",
+        {"p": np.ones((2, 1)), "g": np.ones((2, 1)), "r": -np.ones(1), "m": np.zeros((2, 1))},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNEVEN)
+def test_what_cannot_be_cut_is_whole(what: str) -> None:
+    text, feeds = UNEVEN[what]
+    check_case('partition{mesh="data=2"}', Case(ga.Program.parse(text), "loss", dict(feeds)), prepare=", ".join(BACKWARD))

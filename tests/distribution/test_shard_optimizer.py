@@ -9,7 +9,9 @@ import graphad as ga
 from graphad.distribution import LocalGroup, free_whole, split_feed, whole_state
 from graphad.errors import InvalidValue, Refused
 from graphad.ops.collective import shard_size
+from graphad.passes.distribution.shard_optimizer import is_by_element
 from graphad.rewriting import Pipeline
+from tests.distribution.ranks import parsed
 from tests.distribution.test_data_parallel import BYTES, OPTIMIZERS, STEPS, alone, batches, network
 
 SIZES = (96, 16, 128, 8, 24, 3)  # elements of the parameters
@@ -85,6 +87,16 @@ def test_an_update_with_a_norm_is_refused() -> None:
     main, _, _ = network(lambda: ga.optimizer.Lamb(0.01))
     with pytest.raises(Refused, match="computes more than each element by itself, as a norm"):
         Pipeline.parse("data-parallel, shard-optimizer").run(ga.lower(main))
+
+
+@pytest.mark.parametrize(("update", "by_element"), [("lamb", False), ("adam", True)])
+def test_whether_an_update_is_by_element_is_tried_on_steps_that_are_not_skipped(update: str, by_element: bool) -> None:
+    """An update that is skipped is by element, whatever it computes."""
+    text = "var p: float64[-1] var g: float64[-1] var r: float64[-1] var m: float64[-1] var v: float64[-1] var k: bool[-1] "
+    text += f"var a: float64[-1] var b: float64[-1] {update}(Param=p, Grad=g, LearningRate=r, Moment1=m, Moment2=v, Beta1Pow=a, "
+    text += "Beta2Pow=b, SkipUpdate=k) -> (ParamOut=p, Moment1Out=m, Moment2Out=v, Beta1PowOut=a, Beta2PowOut=b)"
+    graph = ga.lower(parsed(text + (" {weight_decay=0.01}" if update == "lamb" else "")))
+    assert is_by_element(next(iter(graph.ops))) == by_element
 
 
 def test_there_are_two_stages() -> None:

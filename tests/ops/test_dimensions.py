@@ -169,3 +169,11 @@ def test_what_might_be_squeezed_is_not_cut(axes: list[int], expected: tuple[str 
         return
     assert found is not None
     assert tuple(None if label is None else "rows" for label in found.inputs["X"][0]) == expected
+
+
+def test_an_extent_that_is_known_on_one_side_only_may_be_broadcast() -> None:
+    """-1 may be 1, of which every part needs the whole, or the other's extent."""
+    known, unknown = {"Out": [(2, 3)]}, {"Out": [(-1, 3)]}
+    assert dimensions(REGISTRY["expand_like"], {"X": [(-1, 3)], "Like": [(2, 3)]}, known, {"axis": -1}) is None
+    assert dimensions(REGISTRY["sum_like"], {"X": [(2, 3)], "Like": [(-1, 3)]}, unknown, {"axis": -1}) is None
+    assert dimensions(REGISTRY["bmm"], {"X": [(-1, 1, 1)], "Y": [(2, 1, 1)]}, {"Out": [(2, 1, 1)]}, {}) is None

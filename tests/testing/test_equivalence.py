@@ -232,3 +232,29 @@ def test_an_operator_moved_out_of_a_loop_that_does_not_run_may_have_nan_for_a_gr
         block 1 in 0 { var a: float64[2] abs(X=x) -> (Out=a) assign(X=a) -> (Out=y) } }"""
     feeds = {"go": np.array([False]), "y": np.zeros(2), "x": np.array([np.nan, 2.0])}
     check_case("hoist-invariants, " + BACKWARD, Case(ga.Program.parse(text), "loss", feeds))
+
+
+def test_the_gradient_of_data_is_put_together_from_those_of_the_ranks() -> None:
+    text = "program { block 0 { var x: float64[2, 2] param p: float64[1] var a: float64[] var b: float64[] var loss: float64[] "
+    text += "mean(X=x) -> (Out=a) mean(X=p) -> (Out=b) sum(X=[a, b]) -> (Out=loss) } }"
+    case = Case(ga.Program.parse(text), "loss", {"x": np.arange(4.0).reshape(2, 2)}, {"p": np.ones(1)})
+    check_case("data-parallel", case, prepare=BACKWARD)
+
+
+def test_what_float16_leaves_of_a_gradient_whose_terms_cancel_is_no_finding() -> None:
+    """Both rows add to the gradient of w terms of about 1 of opposite signs; a thousandth of them is left."""
+    text = """program { block 0 {
+        var x: float32[2, 1] stop_gradient param w: float32[1] param b: float32[1] param v: float32[1, 1] var y: float32[2, 1] stop_gradient
+        var mean: float32[1] persistable stop_gradient var variance: float32[1] persistable stop_gradient var h: float32[2, 1]
+        var saved: float32[1] stop_gradient var deviation: float32[1] stop_gradient var o: float32[2, 1]
+        var e: float32[2, 1] var loss: float32[]
+        batch_norm(X=x, Scale=w, Bias=b, Mean=mean, Variance=variance)
+            -> (Y=h, SavedMean=saved, SavedVariance=deviation, MeanOut=mean, VarianceOut=variance)
+        mul(X=h, Y=v) -> (Out=o)
+        square_error_cost(X=o, Y=y) -> (Out=e)
+        mean(X=e) -> (Out=loss)
+    } }"""
+    feeds = {"x": np.array([[2.0], [4.0]], "float32"), "y": np.array([[-0.442], [0.837]], "float32")}
+    ones = {name: np.ones(1, "float32") for name in ("b", "mean", "variance")}
+    params = {**ones, "w": np.array([-0.477], "float32"), "v": np.array([[-1.338]], "float32")}
+    check_case(f"mixed-precision, {BACKWARD}", Case(ga.Program.parse(text), "loss", feeds, params))
