@@ -37,7 +37,7 @@ from graphad.testing.swept_calls import (
     types_of,
     varied,
 )
-from graphad.testing.trial import STRAIGHT_THROUGH, has_slope, side_results
+from graphad.testing.trial import NO_SLOPE, has_slope, side_results
 from graphad.testing.values import arrays, random_like
 from graphad.types import Array
 
@@ -382,7 +382,7 @@ def _in_float64(op: OpDef) -> Iterator[Call]:
     drafts = [(call, {**call.attrs, **change}) for call, change in (*((call, {}) for call in calls), *changes)]
     for call, attrs in _in_rounds(drafts):
         variant = call if attrs == call.attrs else call.with_attrs(attrs)
-        if variant is not None and variant.finite and _is_of_floats(variant) and not variant.attrs.get(STRAIGHT_THROUGH):
+        if variant is not None and variant.finite and _is_of_floats(variant) and not any(map(variant.attrs.get, NO_SLOPE)):
             yield variant
 
 

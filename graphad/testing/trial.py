@@ -186,7 +186,7 @@ def _can_difference(block: Block, op: Operator) -> bool:
         return False
     if isinstance(definition, ControlDef):
         return True
-    if definition.grads is None or op.attrs.get(STRAIGHT_THROUGH) or any(_is_read(block, name) for name in side_results(op, definition)):
+    if definition.grads is None or any(map(op.attrs.get, NO_SLOPE)) or any(_is_read(block, name) for name in side_results(op, definition)):
         return False
     without = (name for slot in op.inputs if not has_slope(definition, slot) for name in op.input(slot) if _is_float(block, name))
     return all(block.var_recursive(name).stop_gradient for name in without) or not any(_is_float(block, n) for n in op.output_names())
@@ -205,7 +205,8 @@ def side_results(op: Operator, definition: OpDef) -> Iterator[str]:
         yield from (name for slot in definition.outputs if slot + GRAD not in cotangents for name in op.output(slot))
 
 
-STRAIGHT_THROUGH = "straight_through"  # the attribute with which an operator has the gradient of what it approximates, not its slope
+# With these attributes an operator's gradient is not its slope: that of what it approximates, and warpctc's divided by the steps.
+NO_SLOPE = ("straight_through", "norm_by_times")
 
 
 def has_slope(definition: OpDef, slot: str) -> bool:

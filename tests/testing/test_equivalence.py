@@ -201,6 +201,13 @@ def test_a_gradient_that_goes_straight_through_is_not_held_against_differences()
     check_case("create-grad-ops, prune-no-grad, accumulate-grads, create-grad-vars", Case(program, "l", {"x": np.ones(1)}), _PATH)
 
 
+def test_a_gradient_that_is_divided_by_the_steps_is_not_held_against_differences() -> None:
+    text = "var x: float64[2, 1, 2] var y: int64[1, 1] stop_gradient var t: float64[1, 1] var l: float64[] "
+    text += "warpctc(Logits=x, Label=y) -> (Loss=t) {norm_by_times=true} mean(X=t) -> (Out=l)"
+    feeds = {"x": np.ones((2, 1, 2)), "y": np.ones((1, 1), np.int64)}
+    check_case(BACKWARD, Case(ga.Program.parse(f"program {{ block 0 {{ {text} }} }}"), "l", feeds))
+
+
 def test_a_seed_below_zero_is_refused() -> None:
     with pytest.raises(InvalidValue, match="a seed is 0 or more, not -1"):
         random_case(ga.Program.parse("program { block 0 { var x: float64[2] var y: float64[2] tanh(X=x) -> (Out=y) } }"), seed=-1)
