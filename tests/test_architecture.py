@@ -235,10 +235,7 @@ finally:
 # Operators that are named in lists, module by module. What a list says of operators belongs in their rows (``graphad.ops.traits``), so the
 # numbers only go down; a table of rules, each about its operator, may stay.
 NAMES_IN_LISTS = {
-    "graphad.passes.analyses.batch_dependence": 6,
-    "graphad.passes.cleanup.constant_arrays": 3,
-    "graphad.passes.inspection.probe_numerics": 2,
-    "graphad.rewriting.moving": 16,
+    "graphad.rewriting.moving": 15,  # what each means to a solver
 }
 
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from graphad.errors import GraphadError
 from graphad.execution.compiler import Compiler, Unsupported
-from graphad.execution.interpreter import Prepared
 from graphad.execution.native import LOOPS
 from graphad.execution.nodes import Compiled, values_of
 from graphad.execution.parallel import made_parallel, new_signals
 from graphad.execution.planning import MemoryPlan, grouped, planned, updated_early, without_unread
+from graphad.execution.prepared import Prepared
 from graphad.execution.profiling import Profile, batch_of, costs_of
 from graphad.execution.runtime import ABSENT, HELPERS, Changed
 from graphad.execution.scope import Scope
@@ -86,8 +86,8 @@ class Function:
         self.has_loops = " trips" in self.source.text
         self.random = compiled.random
         reads = list(compiled.states)
-        known = enumerate(compiled.kept.items())
-        self.carried = [(reads.index(n), i) for i, (n, v) in known if n in compiled.states and v.alike(compiled.states[n])]
+        new_states = enumerate(compiled.kept.items())
+        self.carried = [(reads.index(n), i) for i, (n, v) in new_states if n in compiled.states and v.alike(compiled.states[n])]
         self.may_be_absent = any(value.absent for value in compiled.kept.values())
         self.feeds = [(name, _type_of(value) or ((), None, False)) for name, value in compiled.feeds.items()]
         self.function = self._made(run)
@@ -274,7 +274,7 @@ def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Tensor] | None
         results, new_states = function([*feeds.values(), *variables])
     except Exception as error:
         _failed(candidates, function, error)
-        run.again()
+        run.restart()
         rewind()
         return None
     run.trips = set(function.trips)
@@ -315,7 +315,7 @@ def _made(run: Prepared, candidates: _Candidates, fetched: tuple[str, ...]) -> F
         candidates.reason = f"{type(error).__name__}: {error}"
         return None
     finally:
-        run.again()
+        run.restart()
     candidates.functions.append(function)
     run.bodies.clear()  # steps of the interpreter, which is needed no more
     return function

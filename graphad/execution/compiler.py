@@ -15,24 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from graphad.errors import GraphadError
-from graphad.execution.interpreter import Prepared, why_not
+from graphad.execution.names import Layout, argument_names, depth, home, last_uses, nth, writes_old_array, written
 from graphad.execution.nodes import Append, Assign, Body, Compiled, If, Keep, Sum, While, Zeros, writes_of
 from graphad.execution.operation import operation
+from graphad.execution.prepared import Prepared
+from graphad.execution.refusals import why_not
 from graphad.execution.runtime import ABSENT
-from graphad.execution.steps import (
-    Layout,
-    argument_names,
-    depth,
-    home,
-    last_uses,
-    nth,
-    settled,
-    writes_old_array,
-    written,
-)
 from graphad.execution.tracing import SMALL, Call, Residuals, Trace, Traced, Value
 from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
-from graphad.ops.aggregates import zeros_like
+from graphad.ops.aggregates import settled, zeros_like
 from graphad.ops.formulas import Formula, Input
 from graphad.ops.inference import aligned
 from graphad.ops.out_kernels import formula_of

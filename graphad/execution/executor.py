@@ -1,107 +1,31 @@
-"""Running programs: fed values and the scope that outlives a run, step by step, which defines what programs mean."""
+"""Running programs: each is prepared once, and run by the interpreter, which defines what it means, or as what it was compiled to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from threading import Lock
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphad.errors import ExecutionError, InvalidType, InvalidValue
 from graphad.execution.compiled import run_again, run_compiled
-from graphad.execution.interpreter import Prepared
+from graphad.execution.feeds import fed_values, fetch_names
 from graphad.execution.native import check_installed
 from graphad.execution.parallel import Threads
 from graphad.execution.places import CPUPlace
+from graphad.execution.prepared import Prepared
 from graphad.execution.profiling import Profile, batch_of, costs_of
 from graphad.execution.runtime import own
 from graphad.execution.scope import Scope, global_scope
-from graphad.ops.definition import did_you_mean
-from graphad.program import Block, Program, Variable, default_main_program, name_in
-from graphad.types import FLOATS, Array, Extent, Shape
-
-# -- feeding ---------------------------------------------------------------------------------------
-# Fed values as arrays of the declared types: converted if that is lossless, else refused with an error that shows both types.
-#
-# An array is taken as it is, and must have the declared dtype. Lists and numbers are converted: whole numbers to any dtype that holds them,
-# truth values to numbers, other numbers to floating point, and numbers that are 0 or 1 to truth values.
-
-
-def fed_array(name: str, value: object, shape: Shape | None, dtype: str | None) -> Array:
-    """The value as an array of the declared shape and dtype (None: not declared).
-
-    Raises:
-        TypeError: the value holds something that is not a number.
-        ValueError: another shape or dtype than declared; a number that the dtype does not hold; masked elements.
-    """
-    if _has_mask(value):
-        raise InvalidValue(f"feed {name!r} has masked elements, and a tensor has no mask; say what they are with .filled(...)")
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise InvalidType(f"feed {name!r} cannot become an array of {dtype}: {error}") from None
-    if array.dtype.kind in "USMmcV":
-        raise InvalidType(f"feed {name!r} cannot become an array of {dtype or 'numbers'}: it holds {array.dtype}, like {_first(array)!r}")
-    if shape is not None and (len(shape) != array.ndim or any(e not in (-1, a) for e, a in zip(shape, array.shape, strict=True))):
-        raise InvalidValue(f"feed {name!r} has shape {list(array.shape)}, but the variable is declared {list(shape)}")
-    if isinstance(value, np.ndarray | np.generic):
-        if dtype is not None and array.dtype != dtype:
-            raise InvalidValue(f"feed {name!r} is {array.dtype}, but the variable is declared {dtype}; convert it with .astype({dtype!r})")
-        return array
-    return array if dtype is None and array.dtype.kind != "O" else _converted(name, array, dtype or "numbers")
-
-
-def _has_mask(value: object) -> bool:
-    """Whether elements are masked: of an array, or of the arrays in lists, whose masks numpy drops."""
-    if isinstance(value, list | tuple):
-        return any(isinstance(item, np.ma.MaskedArray | list | tuple) and _has_mask(item) for item in value)
-    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
-
-
-def _converted(name: str, array: Array, dtype: str) -> Array:
-    """Numbers of a list in the declared dtype; an error for the first one that it does not hold."""
-    if array.dtype.kind == "O" and (dtype == "numbers" or any(isinstance(x, bool) or not isinstance(x, int | float) for x in array.flat)):
-        strange = next((x for x in array.flat if isinstance(x, bool) or not isinstance(x, int | float)), _first(array))
-        raise InvalidType(f"feed {name!r} cannot become an array of {dtype}: it holds {strange!r}")
-    if dtype in FLOATS:
-        wrong = _too_large(array, dtype)
-    elif dtype == "bool":
-        wrong = ~np.isin(array, (0, 1)) if array.dtype.kind != "b" else np.zeros(array.shape, bool)
-    else:
-        wrong = _no_integer(array, int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
-    if wrong.any():
-        raise InvalidValue(f"feed {name!r} holds {_first(array[wrong])!r}, but the variable is declared {dtype}, which has no such number")
-    return array.astype(dtype)
-
-
-def _too_large(array: Array, dtype: str) -> NDArray[np.bool_]:
-    """Which finite numbers are beyond the range of a floating-point dtype."""
-    most = float(np.finfo(dtype).max)
-    if array.dtype.kind == "O":
-        return np.asarray([abs(x) > most and abs(x) != np.inf for x in array.flat], bool).reshape(array.shape)
-    return np.asarray(np.isfinite(array) & (np.abs(array.astype("float64")) > most))
-
-
-def _no_integer(array: Array, low: int, high: int) -> NDArray[np.bool_]:
-    """Which numbers are not whole, or outside of a range."""
-    if array.dtype.kind in "biu":
-        return np.asarray((array < low) | (array > high))
-    return np.asarray([not (low <= x <= high and x == int(x)) for x in array.ravel().tolist()], bool).reshape(array.shape)
-
-
-def _first(array: Array) -> object:
-    first = array.reshape(-1)[0] if array.size else None
-    return first.item() if isinstance(first, np.generic) else first
-
+from graphad.program import Program, default_main_program
+from graphad.types import Array
 
 # -- executor --------------------------------------------------------------------------------------
 # Running programs: step by step, which defines what they mean; blocks that run again and again as Python functions over numpy.
 
-Env = dict[str, Any]
 MODES = ("compiled", "interpreted")
 NO_TRIPS: frozenset[int] = frozenset()
 MOST_KNOWN = 8  # lists of what is fetched that an executor remembers
@@ -330,55 +254,3 @@ def _pipeline(passes: object) -> Any:
     if isinstance(passes, str):
         return rewriting.Pipeline.parse(passes)
     return rewriting.Pipeline(*(passes if isinstance(passes, list | tuple) else [passes]))
-
-
-# -- feeding and fetching ------------------------------------------------------------------------
-
-
-def fed_values(block: Block, feed: Mapping[str, object]) -> Env:
-    """Fed values as arrays of the types that a block declares; ValueError or TypeError for what does not fit."""
-    if not isinstance(feed, Mapping):
-        raise InvalidType(f"feed is a dict from name to array, not {feed!r}")
-    env = {name: _fed_array(block, name, value) for name, value in feed.items()}
-    _check_extents(block, env)
-    return env
-
-
-def _check_extents(block: Block, env: Env) -> None:
-    """Refuse arrays that have different sizes for one name of an extent."""
-    checked_types: dict[str, tuple[int, str]] = {}  # by name: as numbers all extents that are not known are equal
-    for name, array in env.items():
-        for extent, size in zip(block.vars[name].declared[0] or (), array.shape, strict=False):
-            if type(extent) is Extent:
-                first, first_name = checked_types.setdefault(extent.name, (size, name))
-                if first != size:
-                    first_text, second_text = f"{extent}={first} in feed {first_name!r}", f"{extent}={size} in feed {name!r}"
-                    raise InvalidValue(
-                        f"{first_text}, {list(env[first_name].shape)}, and {second_text}, {list(array.shape)}: one name has one number"
-                    )
-
-
-def _fed_array(block: Block, name: str, value: object) -> Array:
-    if name not in block.vars:
-        raise InvalidValue(f"feed has {name!r}, which the program does not declare{did_you_mean(str(name), block.vars)}")
-    return fed_array(name, value, *block.vars[name].declared)
-
-
-def fetch_names(block: Block, fetch_list: Any) -> list[str]:
-    """The names of what is to be fetched; ValueError or TypeError for what is no variable of the program."""
-    return [_fetch_name(block, item) for item in _fetch_items(fetch_list)]
-
-
-def _fetch_items(fetch_list: object) -> Sequence[object]:
-    if fetch_list is None:
-        return ()
-    return fetch_list if isinstance(fetch_list, list | tuple) else [fetch_list]
-
-
-def _fetch_name(block: Block, item: object) -> str:
-    name = name_in("cannot fetch", block, item) if isinstance(item, Variable) else item
-    if not isinstance(name, str):
-        raise InvalidType(f"fetch_list holds variables or their names, not {item!r}")
-    if not block.has_var_recursive(name):
-        raise InvalidValue(f"cannot fetch {name!r}: the program has no such variable{did_you_mean(name, block.vars)}")
-    return name

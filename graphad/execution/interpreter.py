@@ -1,179 +1,169 @@
-"""The interpreter's view of a program: its blocks as steps, prepared once, and the values of the run that is on."""
+"""The reference interpreter: it defines what programs mean. Operators run in their order, on numpy arrays by name.
+
+    run = Interpreter(program, fetched)
+    run.begin(feeds, scope)
+    run.operators()                                     run.fetch(...): the value of a name
+    run.commit()                                        persistable variables outlive the run, in the scope
+
+A block runs on frames (``names``): dicts of its own variables, of those of the block around it, and so on. Every operator becomes a step, a
+function of the frames, once for all the times that its block runs. From here on: an operator without blocks, loops, branches, their
+gradients. Elsewhere: what an operator computes (``graphad.ops``), residuals of iterations (``iterations``), what is fed and
+declared (``feeds``), the texts of errors (``refusals``), and what makes it fast, which computes the same (``compiled``).
+"""
 
 from __future__ import annotations
 
+import sys
 import zlib
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from graphad.errors import ExecutionError, GraphadError, InvalidValue, NoValue, TooManyIterations
-from graphad.execution.blocks import Body, control_step
-from graphad.execution.parallel import Threads
-from graphad.execution.profiling import Costs, Profile
-from graphad.execution.scope import Scope
-from graphad.execution.steps import (
+from graphad.errors import ExecutionError, InvalidValue, NoValue, TooManyIterations
+from graphad.execution.feeds import as_declared
+from graphad.execution.iterations import Replay, Sums, backwards
+from graphad.execution.names import (
+    Frame,
     Frames,
     Layout,
     Place,
     Step,
-    blocks_of,
+    argument_names,
+    block_results,
     checkpointed,
-    control,
-    controls,
-    facts,
-    last_uses,
+    dead_names,
+    depth,
+    home,
+    names_around,
+    nth,
     saved_names,
-    step_of,
-    unchanged,
+    writes_old_array,
+    written,
 )
-from graphad.ir import lower, schedule
-from graphad.ops import REGISTRY, ControlDef, GradOpDef, LoopDef, OpDef
-from graphad.ops.aggregates import Aggregate
-from graphad.ops.definition import GRAD_SUFFIX, checked_attr, did_you_mean
-from graphad.program import Block, Operator, Program, check_distinct, in_own_form, located, random_streams
+from graphad.execution.refusals import failure, missing_value, not_finite, unregistered, why_not
+from graphad.execution.scope import Scope
+from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
+from graphad.ops.aggregates import Checkpoints, StepScopes, settled
+from graphad.program import EMPTY, Block, Operator, Program, in_own_form, located, random_streams
 from graphad.program.block import check_runnable
-from graphad.program.operator import COMMON_ATTRS
-from graphad.program.watching import latest, watch
-from graphad.types import FLOATS, Array, Tensor
+from graphad.types import Tensor
 
-Env = dict[str, Any]
-_PADDLES = " (graphad makes gradients of its own: read the program without its backward, and call append_backward or gradients)"
 SEED: ContextVar[int] = ContextVar("seed", default=0)  # of programs that have none; 0: every run draws again
+_BOOL = np.dtype(bool)
 
 
-class Prepared:
-    """A program prepared to run: how each of its blocks is run. And, while it runs, the values there are.
+class Interpreter:
+    """A program as steps; and, while it runs, the values there are.
 
-    Steps refer to it for the state of the run: the scope, the iterations that loops are in. One that ``lasts`` remembers what the program
-    was like, so that it can be run again as long as that stays so.
+    Args:
+        program: what to run.
+        fetched: names whose values are wanted after the run.
+        check_finite: raise at the first operator that makes a nan or an infinity.
+        reinitialize: run initialization operators also where their results have values.
+        max_iterations: how many iterations the loops of a run may take, all of them together.
     """
 
     def __init__(
         self,
         program: Program,
         fetched: Collection[str],
-        check_finite: bool,
-        reinitialize: bool,
+        check_finite: bool = False,
+        reinitialize: bool = False,
         max_iterations: int | None = None,
-        lasts: bool = True,
-        profile: Profile | None = None,
-        passes: Tensor = None,
-        threads: Threads | None = None,
-        numba: bool = False,
     ) -> None:
         self.written = program
-        self.facts = facts(program) if lasts else []
         program = in_own_form(program)
-        if passes is not None:
-            program = _rewritten(program, passes, fetched)
         self.block = program.global_block()
-        self.check_finite = check_finite
-        self.reinitialize = reinitialize
-        self.max_iterations = max_iterations
-        self.profile = profile
-        self.threads = threads
-        self.numba = numba
-        self.costs: dict[int, Costs] = {}  # of its operators, by the size of the batch
+        self.check_finite, self.reinitialize, self.max_iterations = check_finite, reinitialize, max_iterations
         self.persistable = {name: None for name, var in self.block.vars.items() if var.persistable}
         self.keep = {*fetched, *self.persistable}
-        self.saved = saved_names(program)
-        self.checkpointed = checkpointed(program)
-        self.streams: dict[Operator, str] | None = None
-        self.bodies: dict[tuple[int, ...], tuple[Body, Layout]] = {}
         read_names = {name for block in program.blocks for op in block.ops for name in op.input_names()}
         self.read_from_scope = sorted(read_names.intersection(self.persistable))
-        self.functions: dict[tuple[Any, ...], Any] = {}  # compiled, by the types that they are for
-        self.last: tuple[tuple[str, ...], Any] | None = None  # what was fetched last, and the function that did it
-        self.mark: object = None  # of the last change that any watched program had when this one was compared last
-        self.comparisons = 0
-        self.others: list[Tensor] = []  # what of it cannot be watched, and copies of that
-        self.copies: list[Tensor] = []
-        self.runs = 0
-        self.has_loops = any(isinstance(definition, LoopDef) for _, definition in controls(program))
+        self.saved, self.checkpointed = saved_names(program), checkpointed(program)
         self.block_results = block_results(program)
+        self.streams: dict[Operator, str] | None = None
+        self.bodies: dict[tuple[int, ...], tuple[Step, Layout]] = {}
         self.release()
 
-    def is_up_to_date(self) -> bool:
-        """Whether the program is still as it was prepared.
+    # -- a run -----------------------------------------------------------------------------------
 
-        It is compared as a whole. One that runs by a function again and again is watched, and compared only if it may have changed.
-        """
-        # No watched program has changed since: nothing to compare, which matters for programs of thousands of operators.
-        if self.mark is latest[0] and self.others == self.copies:
-            return True
-        self.comparisons += 1
-        rarely = not self.comparisons & (self.comparisons - 1)  # since what hindered it once may do so for ever
-        leftovers = watch(self.written) if self.last is not None and (rarely or self.mark is not None) else None
-        mark = latest[0]  # before it is compared: a change of another thread in between is seen by the next run
-        is_unchanged = unchanged(self.written, self.facts)
-        if is_unchanged and leftovers is not None:
-            self.mark, self.others, self.copies = mark, [item for item, _ in leftovers], [copy for _, copy in leftovers]
-        return is_unchanged
-
-    def begin(self, env: Env, scope: Scope) -> None:
+    def begin(self, env: Frame, scope: Scope) -> None:
         """Start a run on fed values."""
-        self._hold(env, scope)
+        self.env, self.scope = env, scope
+        self.stored = scope.arrays.copy()  # one step: another thread may be changing the scope
+        self.number = scope.runs
+        self.given = dict(env)
+        self.fed = [value for value in env.values() if isinstance(value, np.ndarray)]
+        self.entropy: int | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin the run again, on what was fed."""
+        self.iterations: list[int] = []  # of the loops that are running, the innermost last
+        self.trips: set[int] = set()  # how often loops have run
+        self.iterations_left = self.max_iterations
 
     def release(self) -> None:
         """Let go of every value of a run."""
-        self._hold({}, Scope())
-
-    def _hold(self, env: Env, scope: Scope) -> None:
-        self.env = env
-        self.scope = scope
-        self.stored = scope.arrays.copy()  # one step: another thread may be changing the scope
-        self.number = scope.runs
-        self.iterations_left = self.max_iterations
-        self.given = dict(env)
-        self.fed = [value for value in env.values() if isinstance(value, np.ndarray)]
-        self.iterations: list[int] = []
-        self.trips: set[int] = set()
-        self.entropy: int | None = None
+        self.begin({}, Scope())
 
     def operators(self) -> None:
         """Run the operators of block 0."""
+        # What is stored comes into the frame first: residuals are taken from frames, whether or not an operator has read them there.
         for name in self.read_from_scope:
             with suppress(InvalidValue):
                 self.fetch((self.env,), (0, name), None)
         self.body(self.block, (self.block.vars,))((self.env,))
 
-    def body(self, block: Block, layout: Layout) -> Body:
+    def commit(self) -> None:
+        """Keep the persistable values in the scope; nothing there shares memory with fed arrays."""
+        new = {}
+        for name in self.persistable:
+            array = self.env.get(name)
+            # What was fed, or read from the scope, is not a new value.
+            if array is not None and array is not self.given.get(name):
+                is_shared = isinstance(array, np.ndarray) and any(np.may_share_memory(array, feed) for feed in self.fed)
+                new[name] = array.copy() if is_shared else array
+        self.scope.arrays.update(new)  # one step, as above
+        self.scope.runs += 1
+
+    def fetch(self, frames: Frames, place: Place, op: Operator | None) -> Tensor:
+        """The value of a name, which an operator (None: the caller) reads: of this run, else of the scope."""
+        at, name = place
+        if name in frames[at]:
+            return frames[at][name]
+        if frames[at] is self.env and name in self.stored:
+            self.env[name] = self.given[name] = as_declared(self.block, name, self.stored[name], op)
+            return self.env[name]
+        raise missing_value(self.block, name, op)
+
+    # -- blocks and operators as steps -----------------------------------------------------------
+
+    def body(self, block: Block, layout: Layout) -> Step:
         """How a block is run: its operators in order, each value freed after its last use."""
-        key = (block.idx, *map(id, layout))
-        known_body = self.bodies.get(key)
-        if known_body is None:
-            # A name is freed in the block that declares it; in block 0 every name is.
+        key = (block.idx, *map(id, layout))  # of objects that are kept beside, so that no others get their ids
+        if key not in self.bodies:
             nothing = frozenset[str]()
-            free = last_uses(block, self.keep.union(self.saved.get(block.idx, nothing), self.block_results.get(block.idx, nothing)))
-            if len(layout) > 1 or any(control(op) for op in block.ops if len(block.program.blocks) > 1):
-                own_names = set(block.vars)
-                if len(layout) == 1:
-                    own_names.update(n for op in block.ops for n in (*op.input_names(), *op.output_names()))
-                free = [[n for n in names if n in own_names] for names in free]
-            steps = [(self._timed(op, self._step(op, layout, names)), names) for op, names in zip(block.ops, free, strict=True)]
-            known_body = self.bodies[key] = _body(steps), layout
-        return known_body[0]
+            keep = self.keep.union(self.saved.get(block.idx, nothing), self.block_results.get(block.idx, nothing))
+            steps = [(self.step(op, layout, names), names) for op, names in zip(block.ops, dead_names(block, layout, keep), strict=True)]
+            self.bodies[key] = _in_order(steps), layout
+        return self.bodies[key][0]
 
-    def _timed(self, op: Operator, step: Step) -> Step:
-        return step if self.profile is None else self.profile.timed(op, step)
-
-    def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
+    def step(self, op: Operator, layout: Layout, freed: Collection[str]) -> Step:
+        """The step of an operator, after which the names ``freed`` are dead."""
         definition = REGISTRY.get(op.type)
         # An operator that cannot run raises when its turn comes, not when the program is prepared: it may be in a branch that is not taken.
         if definition is None:
-            hint = _PADDLES if op.type.endswith(GRAD_SUFFIX) else did_you_mean(op.type, REGISTRY)
-            message = located(f"operator {op.type!r} is not registered, so it cannot run{hint}: {op!r}", op.source)
-            return _raising(message)
+            return _raising(unregistered(op))
         if isinstance(definition, ControlDef):
             check_runnable(op, definition)
-            return control_step(self, op, definition, layout, freed)
+            return _control_step(self, op, definition, layout, freed)
         if reason := why_not(op, definition):
             return _raising(located(reason, op.source))
-        step = step_of(self, op, definition, layout)
+        step = _plain_step(self, op, definition, layout)
         return self._once(op, step) if op.attrs.get("run_once") and not self.reinitialize else step
 
     def _once(self, op: Operator, step: Step) -> Step:
@@ -198,7 +188,7 @@ class Prepared:
         """A stream of its own for each random operator and iteration, so that passes can move others; ``random_seed`` fixes it."""
         # Counter-based: numbers depend on the operator's stream and the iteration alone, not on what was drawn before (J. Salmon et al.,
         # "Parallel random numbers: as easy as 1, 2, 3", 2011).
-        stream = [stream_number(self, op), *self.iterations]
+        stream = [self.stream(op), *self.iterations]
         seed = self.written.random_seed or SEED.get()
         if seed:
             return np.random.default_rng([seed, self.number, *stream])
@@ -206,80 +196,14 @@ class Prepared:
             self.entropy = int(np.random.default_rng().integers(1 << 62))
         return np.random.default_rng([self.entropy, *stream])
 
-    def fetch(self, frames: Frames, place: Place, op: Operator | None) -> Tensor:
-        """The value of a name: of this run, else of the scope."""
-        at, name = place
-        if name in frames[at]:
-            return frames[at][name]
-        if frames[at] is self.env and name in self.stored:
-            return self._from_scope(name, op)
-        self._refuse_missing(name, op)
-
-    def _from_scope(self, name: str, op: Operator | None) -> Array:
-        """The scope's value, in the declared dtype; ValueError if it is not what the program declares."""
-        array = self.stored[name]
-        if isinstance(array, Aggregate):
-            self.env[name] = self.given[name] = array
-            return array
-        var = self.block.var_recursive(name) if self.block.has_var_recursive(name) else None
-        shape, dtype = (None, None) if var is None else var.declared
-        has_shape = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
-        kind = dtype is None or array.dtype == dtype or (array.dtype.kind == "f" and dtype in FLOATS)
-        if not has_shape or not kind:
-            type_text = f"{array.dtype}{list(array.shape)}"
-            raise InvalidValue(located(f"the scope has {name!r} as {type_text}, but it is declared {var!r}", op.source if op else None))
-        # Floats of another width are converted: a parameter saved in float64 can be read by a program in float32.
-        value = array if dtype is None else array.astype(dtype, copy=False)
-        self.env[name] = self.given[name] = value
-        return value
-
-    def _refuse_missing(self, name: str, op: Operator | None) -> NoReturn:
-        reader = f"operator {op.type!r} reads" if op else "the fetch list has"
-        source = op.source if op else None
-        if name in self.persistable:
-            raise InvalidValue(located(f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it", source))
-        # Looked up only for the message: which of the reasons for a missing value it is.
-        writers = [writer for block in self.block.program.blocks for writer in block.ops if name in writer.output_names()]
-        if any(control(writer) or writer.block.idx or _may_write_nothing(writer) for writer in writers):
-            raise NoValue(located(f"{reader} {name!r} before any operator wrote it: no block that writes it has run", source))
-        if writers:
-            raise InvalidValue(located(f"{reader} {name!r} before any operator wrote it", source))
-        raise InvalidValue(located(f"{reader} {name!r}, which is not fed and no operator writes", source))
-
-    def again(self) -> None:
-        """Begin the run again."""
-        self.iterations, self.trips, self.iterations_left = [], set(), self.max_iterations
-
-    def commit(self) -> None:
-        """Keep the persistable values in the scope; nothing there shares memory with fed arrays."""
-        new = {}
-        for name in self.persistable:
-            array = self.env.get(name)
-            # What was fed, or read from the scope, is not a new value.
-            if array is not None and array is not self.given.get(name):
-                is_shared = isinstance(array, np.ndarray) and any(np.may_share_memory(array, feed) for feed in self.fed)
-                new[name] = array.copy() if is_shared else array
-        self.scope.arrays.update(new)  # one step, as above
-        self.scope.runs += 1
+    def stream(self, op: Operator) -> int:
+        """The number of the stream that a random operator draws from."""
+        if self.streams is None:
+            self.streams = random_streams(self.block.program)
+        return zlib.crc32(self.streams[op].encode(errors="surrogatepass"))
 
 
-def _rewritten(program: Program, passes: Tensor, fetched: Collection[str]) -> Program:
-    """A copy of a program after a pipeline, which leaves what is fetched and what outlives a run; the program is as it was."""
-    block = program.global_block()
-    written_names = {name for inner in program.blocks for op in inner.ops for name in op.output_names()}
-    graph = lower(program, sorted(name for name in fetched if name in block.vars and name in written_names))
-    passes.run(graph)
-    return schedule(graph)
-
-
-def stream_number(run: Prepared, op: Operator) -> int:
-    """The number of the stream that a random operator draws from."""
-    if run.streams is None:
-        run.streams = random_streams(run.block.program)
-    return zlib.crc32(run.streams[op].encode(errors="surrogatepass"))
-
-
-def _body(steps: list[tuple[Step, list[str]]]) -> Body:
+def _in_order(steps: list[tuple[Step, list[str]]]) -> Step:
     def run(frames: Frames) -> None:
         local = frames[0]
         for step, names in steps:
@@ -290,11 +214,6 @@ def _body(steps: list[tuple[Step, list[str]]]) -> Body:
     return run
 
 
-def _may_write_nothing(op: Operator) -> bool:
-    definition = REGISTRY.get(op.type)
-    return op.type == "write_to_array" or (definition is not None and definition.partial)
-
-
 def _raising(message: str) -> Step:
     def step(frames: Frames) -> None:
         raise ExecutionError(message)
@@ -302,59 +221,299 @@ def _raising(message: str) -> Step:
     return step
 
 
-def block_results(program: Program) -> dict[int, frozenset[str]]:
-    """By block, the results of those of gradients, which the operators that run them return."""
-    results: dict[int, frozenset[str]] = {}
-    for op, definition in controls(program):
-        names = op.attrs.get("original_input_grad")
-        if definition.is_grad and isinstance(names, list):
-            for block in blocks_of(op):
-                results[block.idx] = results.get(block.idx, frozenset()).union(names)
-    return results
+# -- operators without blocks --------------------------------------------------------------------
 
 
-def why_not(op: Operator, definition: OpDef) -> str:
-    """Why an operator that was read from a file cannot run; empty if it can."""
-    if misfit := _misfit(op, definition):
-        return f"operator {op.type!r} {misfit}, so it cannot run: {op!r}"
-    if unfit := _unfit(op, definition):
-        return f"operator {op.type!r} cannot run: {unfit}"
-    try:
-        check_distinct(op)
-    except InvalidValue as error:
-        return str(error)
-    return ""
+def _plain_step(run: Interpreter, op: Operator, definition: OpDef, layout: Layout) -> Step:
+    """The step of an operator without blocks.
 
-
-def _unfit(op: Operator, definition: OpDef) -> str:
-    """What is wrong with an attribute that a file gave and the operator does not take; empty if nothing is."""
-    try:
-        for name, value in op.attrs.items():
-            if name in definition.attrs:
-                checked_attr(definition.attrs[name], value)
-    except GraphadError as error:
-        return str(error)
-    return ""
-
-
-def _misfit(op: Operator, definition: OpDef) -> str:
-    """How an operator that was read from a file does not fit its definition: a slot, the number of names in one, or an attribute.
-
-    Paddle's grad operators have more inputs than graphad's; the additional ones are ignored.
+    A partial one gets None for names without a value, and a result that is None is not written.
     """
-    is_grad = isinstance(definition, GradOpDef)
-    for side, slots, names_by_slot in (("input", definition.inputs, op.inputs), ("output", definition.outputs, op.outputs)):
-        for slot, names in names_by_slot.items():
-            slot_definition = slots.get(slot)
-            if slot_definition is None:
-                if names and not (is_grad and side == "input"):
-                    return f"has an {side} slot {slot}, which its definition does not have"
-            elif len(names) > 1 and not slot_definition.variadic:
-                return f"has {len(names)} names in its {side} slot {slot}, which takes one"
-    for slot in definition.single:
-        if not op.inputs.get(slot):
-            return f"has nothing in its input slot {slot}"
-    if is_grad or op.attrs.keys() <= definition.attrs.keys():
-        return ""
-    unknown = (name for name in op.attrs if name not in definition.attrs and name not in COMMON_ATTRS)
-    return next((f"has an attribute {name}, which its definition does not have" for name in unknown), "")
+    reads = {slot: _places(layout, [n for n in names if n != EMPTY]) for slot, names in op.inputs.items()}
+    writes = {slot: [None if n == EMPTY else (home(layout, n), n) for n in names] for slot, names in op.outputs.items()}
+    writes = {slot: places for slot, places in writes.items() if any(places)}
+    if writes_old_array(op):
+        reads["Array"] = _places(layout, op.output("Out"))
+    attrs = definition.own_attrs(op.attrs)
+    partial = definition.partial or writes_old_array(op)
+    slots = list(writes)
+    compute, random = definition.run, definition.random
+
+    def value(frames: Frames, place: Place) -> Any:
+        frame, name = frames[place[0]], place[1]
+        if name in frame:
+            return frame[name]
+        # A partial operator takes None for what a branch left without a value; any other error is one for it, too.
+        with suppress(NoValue) if partial else nullcontext():
+            return run.fetch(frames, place, op)
+
+    def step(frames: Frames) -> None:
+        inputs = {slot: [value(frames, place) for place in places] for slot, places in reads.items()}
+        options = {**attrs, "rng": run.generator(op)} if random else attrs
+        try:
+            outputs = compute(inputs, options, slots)
+        except Exception as error:
+            arrays_by_name = {n: a for slot, arrays in inputs.items() for (_, n), a in zip(reads[slot], arrays, strict=True)}
+            raise failure(op, arrays_by_name, error) from error
+        for slot, places in writes.items():
+            for place, result in zip(places, outputs[slot], strict=True):
+                if place is not None:
+                    _write(run, op, frames, place, result, inputs)
+
+    return step
+
+
+def _write(run: Interpreter, op: Operator, frames: Frames, place: Place, result: Any, inputs: Mapping[str, Sequence[Any]]) -> None:
+    at, name = place
+    if result is None:
+        frames[at].pop(name, None)
+        return
+    result = frames[at][name] = settled(result)
+    if run.check_finite and isinstance(result, np.ndarray) and result.dtype.kind == "f" and not np.isfinite(result).all():
+        arrays_by_name = {n: a for slot, arrays in inputs.items() for n, a in zip(op.input(slot), arrays, strict=False)}
+        raise not_finite(op, name, result, arrays_by_name)
+
+
+def _places(layout: Layout, names: Sequence[str]) -> list[Place]:
+    # Block 0 has one frame, so nothing has to be looked up there.
+    return [(0, name) for name in names] if len(layout) == 1 else [(depth(layout, name), name) for name in names]
+
+
+# -- loops and branches --------------------------------------------------------------------------
+
+
+def _control_step(run: Interpreter, op: Operator, definition: ControlDef, layout: Layout, freed: Collection[str]) -> Step:
+    if isinstance(definition, LoopDef):
+        return _loop_gradient(run, op, definition, layout, freed) if definition.is_grad else _loop(run, op, definition, layout)
+    return _branch_gradient(run, op, definition, layout) if definition.is_grad else _branch(run, op, definition, layout)
+
+
+class _Block:
+    """A block of an operator: how it runs, and its residuals."""
+
+    def __init__(self, run: Interpreter, block: Block, layout: Layout) -> None:
+        inner = (block.vars, *layout)
+        self.run = run.body(block, inner)
+        self.saved = _places(inner, sorted(run.saved.get(block.idx, ())))
+
+    def keep(self, frames: Frames) -> Frame:
+        """The residuals of a run that the gradient of the block reads."""
+        try:
+            return {name: frames[at][name] for at, name in self.saved}
+        except KeyError:
+            return {name: frames[at][name] for at, name in self.saved if name in frames[at]}
+
+
+def _truth(run: Interpreter, op: Operator, frames: Frames, place: Place) -> bool:
+    condition = frames[place[0]].get(place[1])
+    if type(condition) is np.ndarray and condition.dtype is _BOOL and condition.size == 1:
+        return bool(condition.item())
+    value = np.asarray(run.fetch(frames, place, op) if condition is None else condition)
+    if value.size != 1 or value.dtype != bool:
+        message = f"operator {op.type!r}: condition {place[1]!r} is one boolean, but it is {value.dtype}{list(value.shape)}"
+        raise ExecutionError(located(message, op.source))
+    return bool(value.reshape(())[()])
+
+
+def _loop(run: Interpreter, op: Operator, definition: LoopDef, layout: Layout) -> Step:
+    """Its block, in a new frame each time, as long as the condition holds; it keeps the residuals of each iteration for its gradient.
+
+    With checkpoints it keeps what an iteration starts from instead, of every ``interval``th one, or of the first alone if that is 0.
+    """
+    block: Block = op.attrs[definition.blocks[0]]
+    body, condition = _Block(run, block, layout), op.input(definition.condition)[0]
+    endless = not any(condition in written(inner) for inner in block.ops)
+    test, is_bounded = (depth(layout, condition), condition), run.max_iterations is not None
+    scopes = _places(layout, op.output(definition.scopes))
+    interval = run.checkpointed.get(block.idx)
+    around = _places(layout, names_around(block, run.saved))
+    result_places = _places(layout, op.output(definition.results))
+
+    def step(frames: Frames) -> None:
+        residual_frames: list[Frame] = []
+        context = {} if interval is None else _values(run, op, frames, around)
+        run.iterations.append(0)
+        while _truth(run, op, frames, test):
+            if endless:
+                message = f"operator {op.type!r}: its block never writes the condition {condition!r}, so it would not end"
+                raise ExecutionError(located(message, op.source))
+            if is_bounded:
+                run.count_iteration(op)
+            inner: Frames = ({}, *frames)
+            # ``interval`` 0 keeps the start alone: no other iteration is a multiple of the largest integer.
+            if interval is not None and run.iterations[-1] % (interval or sys.maxsize) == 0:
+                residual_frames.append({name: frames[at][name] for at, name in result_places if name in frames[at]})
+            body.run(inner)
+            if body.saved and interval is None:
+                residual_frames.append(body.keep(inner))
+            run.iterations[-1] += 1
+        count = run.iterations.pop()
+        run.trips.add(count)
+        for at, name in scopes:
+            if interval is None:
+                frames[at][name] = StepScopes(residual_frames, count)
+            else:
+                frames[at][name] = Checkpoints(residual_frames, count, interval, context, tuple(run.iterations))
+
+    return step
+
+
+def _values(run: Interpreter, op: Operator, frames: Frames, places: Sequence[Place]) -> Frame:
+    """The values of names, as far as they have any."""
+    values = {}
+    for at, name in places:
+        with suppress(InvalidValue):
+            values[name] = run.fetch(frames, (at, name), op)
+    return values
+
+
+def _branch(run: Interpreter, op: Operator, definition: ControlDef, layout: Layout) -> Step:
+    """One of its blocks, or none, in a new frame, whose residuals it keeps for its gradient."""
+    blocks = [_Block(run, op.attrs[name], layout) for name in definition.blocks]
+    branch_number = _taken(run, op, definition, layout)
+    scopes = _places(layout, op.output(definition.scopes))
+
+    def step(frames: Frames) -> None:
+        number, residuals = branch_number(frames), {}
+        if number < len(blocks):
+            inner: Frames = ({}, *frames)
+            blocks[number].run(inner)
+            residuals = blocks[number].keep(inner)
+        for at, name in scopes:
+            frames[at][name] = StepScopes([residuals], 1)
+
+    return step
+
+
+def _taken(run: Interpreter, op: Operator, definition: ControlDef, layout: Layout) -> Callable[[Frames], int]:
+    """Which block an operator runs: the first one where its condition holds, else the second."""
+    tests = _places(layout, op.input(definition.condition))
+    if not tests:
+        return lambda frames: 0
+    if op.attrs.get("is_scalar_condition", True):
+        return lambda frames: 0 if _truth(run, op, frames, tests[0]) else 1
+    return lambda frames: 0 if all(np.size(run.fetch(frames, test, op)) for test in tests) else 1
+
+
+# -- gradients of loops and branches -------------------------------------------------------------
+
+
+def _loop_gradient(run: Interpreter, op: Operator, definition: LoopDef, layout: Layout, freed: Collection[str]) -> Step:
+    """Its block once for each iteration of the loop, the last first: cotangents of what is carried go from one to the next, those of
+    what every iteration reads are added."""
+    body = _GradientBlock(run, op, definition, layout, 0)
+    ((at, name),) = body.scopes
+    is_last_use = name in freed
+
+    def step(frames: Frames) -> None:
+        outer, cotangents = body.read(frames)
+        scopes = body.kept(frames)
+        if is_last_use:
+            frames[at].pop(name, None)
+        sums, operands = Sums(body.count), body.operands(outer)
+        for residuals in _replayed(run, body.forward, scopes) if isinstance(scopes, Checkpoints) else backwards(scopes, is_last_use):
+            results = body.results(residuals, operands, cotangents)
+            cotangents = results[: len(cotangents)]
+            sums.add(results[len(cotangents) :])
+        body.write(frames, [*cotangents, *sums.total(outer)])
+
+    return step
+
+
+def _replayed(run: Interpreter, block: Block | None, scopes: Checkpoints) -> Iterator[Frame]:
+    """The residuals of each iteration, the last one first, by running iterations again on two frames: a block's own, and what it carries
+    and reads."""
+    assert block is not None
+    residual_names, outer = run.saved.get(block.idx, frozenset()), run.iterations
+    body = run.body(block, (block.vars, frozenset(names_around(block, run.saved))))
+
+    def iteration(frame: Frame, number: int) -> Frame:
+        local: Frame = {}
+        # Random operators draw by iteration number, so an iteration that is run again draws the same numbers.
+        run.iterations, iterations_left = [*scopes.path, number], run.iterations_left
+        run.iterations_left = None  # the loops in it were counted when they ran first
+        body((local, frame))
+        run.iterations_left = iterations_left
+        return {name: home[name] for name in residual_names if name in (home := local if name in local else frame)}
+
+    try:
+        yield from Replay(scopes, iteration).residuals()
+    finally:
+        run.iterations = outer
+
+
+def _branch_gradient(run: Interpreter, op: Operator, definition: ControlDef, layout: Layout) -> Step:
+    """The gradient of the block that was taken, once."""
+    branches = [_GradientBlock(run, op, definition, layout, i) for i in range(len(definition.blocks))]
+    branch_number = _taken(run, op, definition, layout)
+
+    def step(frames: Frames) -> None:
+        inside = branches[branch_number(frames)]
+        outer, cotangents = inside.read(frames)
+        inside.write(frames, inside.results(inside.kept(frames).steps[0], inside.operands(outer), cotangents))
+
+    return step
+
+
+class _GradientBlock:
+    """One block of a gradient operator: its arguments and results, and their names inside.
+
+    It runs on two frames: its own, where its arguments are, and the residuals of one run of the forward block.
+    """
+
+    def __init__(self, run: Interpreter, op: Operator, definition: ControlDef, layout: Layout, which: int) -> None:
+        block: Block = op.attrs[definition.blocks[which]]
+        self.forward = block.parent
+        self.inputs = argument_names(op, which)
+        residual_names = run.saved.get(block.parent_idx, frozenset()) - {*block.vars, *self.inputs}
+        self.body = run.body(block, (block.vars, residual_names))
+        self.fetch, self.op = run.fetch, op
+        self.x = _places(layout, op.input("X"))
+        self.out_grad = _places(layout, op.input("Out@GRAD"))
+        self.scopes = _places(layout, op.input(definition.scopes))
+        self.targets = _places(layout, op.output("X@GRAD"))
+        self.count = len(self.targets) - len(self.out_grad)
+        self.cotangents = self.inputs[len(self.x) :]
+        self.outputs = nth(op, "original_input_grad", which, len(self.targets))
+
+    def read(self, frames: Frames) -> tuple[list[Tensor], list[Tensor]]:
+        """The values of X and of Out@GRAD, None where there is none."""
+        return [self._value(frames, place) for place in self.x], [self._value(frames, place) for place in self.out_grad]
+
+    def _value(self, frames: Frames, place: Place) -> Tensor:
+        try:
+            return self.fetch(frames, place, self.op)
+        except (InvalidValue, ExecutionError):
+            return None
+
+    def kept(self, frames: Frames) -> StepScopes:
+        """The residuals of the forward operator."""
+        residuals = self.fetch(frames, self.scopes[0], self.op)
+        if not isinstance(residuals, StepScopes):
+            name = self.scopes[0][1]
+            message = f"operator {self.op.type!r} reads {name!r}, which is not what a forward operator keeps"
+            raise InvalidValue(located(message, self.op.source))
+        return residuals
+
+    def operands(self, outer: Sequence[object]) -> Frame:
+        """The operands X that are passed in, by their names inside."""
+        return {name: value for name, value in zip(self.inputs, outer, strict=False) if value is not None}
+
+    def results(self, residuals: Frame, operands: Frame, cotangents: Sequence[Tensor]) -> list[Tensor]:
+        """Run the block once."""
+        frame = operands.copy()
+        for name, value in zip(self.cotangents, cotangents, strict=True):
+            if value is not None:
+                frame[name] = value
+        self.body((frame, residuals))
+        # The ordinary case: all results are written in the block. A result may also be a residual as it is, or nothing.
+        try:
+            return [frame[name] for name in self.outputs]
+        except KeyError:
+            return [frame.get(name, residuals.get(name)) for name in self.outputs]
+
+    def write(self, frames: Frames, results: Sequence[object]) -> None:
+        """Give the results their names outside."""
+        for (at, name), result in zip(self.targets, results, strict=True):
+            if name != EMPTY and result is not None:
+                frames[at][name] = result

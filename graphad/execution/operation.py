@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from graphad.execution.steps import settled
 from graphad.ops import lookup
+from graphad.ops.aggregates import settled
 from graphad.types import Function, Tensor
 
 Counts = Mapping[str, int | None]  # of the names in a slot; None: it is left out

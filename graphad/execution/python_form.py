@@ -11,10 +11,10 @@ import numpy as np
 from graphad.errors import InvalidValue
 from graphad.execution.compiled import compiled_program
 from graphad.execution.compiler import Unsupported
-from graphad.execution.executor import fed_array, fetch_names
-from graphad.execution.interpreter import Prepared, stream_number
+from graphad.execution.feeds import fed_array, fetch_names
 from graphad.execution.nodes import Compiled
 from graphad.execution.planning import MemoryPlan
+from graphad.execution.prepared import Prepared
 from graphad.execution.runtime import ABSENT, HELPERS
 from graphad.execution.scope import Scope
 from graphad.execution.source import Options, written
@@ -71,7 +71,7 @@ def to_python(program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor] |
     # What the text names and does not define becomes an import where it has a module, and a line of its own where it is data.
     for name, item in source.objects.items():
         if isinstance(item, Operator):
-            lines.append(f"{name} = {stream_number(run, item)}  # the stream of random numbers")
+            lines.append(f"{name} = {run.stream(item)}  # the stream of random numbers")
         elif hasattr(item, "described"):
             lines.append(f"{name} = {_operation_text(*item.described)}")
             imports.add(("graphad.execution.operation", "operation", "operation"))
@@ -110,7 +110,7 @@ def _compiled(
     program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor] | None, scope: Scope | None
 ) -> tuple[Prepared, Compiled, MemoryPlan]:
     names = fetch_names(program.global_block(), fetch_list)
-    run = Prepared(program, frozenset(names), check_finite=False, reinitialize=False)
+    run = Prepared(program, names)
     feeds, arrays = _examples(program, feed, scope)
     try:
         compiled, plan = compiled_program(run, feeds, arrays, names)

@@ -6,8 +6,7 @@ from sys import getrefcount
 
 import numpy as np
 
-from graphad.execution.steps import settled
-from graphad.ops.aggregates import TensorArray
+from graphad.ops.aggregates import TensorArray, settled
 from graphad.ops.aggregates import zeros_like as _zeros_like
 from graphad.types import Tensor
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from graphad.errors import ExecutionError, GraphadError, InvalidType, InvalidValue
 from graphad.execution import Scope, global_scope
-from graphad.execution.executor import fed_values, fetch_names
+from graphad.execution.feeds import fed_values, fetch_names
 from graphad.execution.interpreter import SEED
-from graphad.execution.steps import facts, unchanged
 from graphad.jax.device import OnDevice, on_device
 from graphad.jax.lowering import Lowering, Options
 from graphad.jax.pcg64 import words_of
@@ -22,6 +21,7 @@ from graphad.jax.stacks import Buffer
 from graphad.ops import REGISTRY
 from graphad.ops.aggregates import Aggregate, TensorArray
 from graphad.program import Program, default_main_program
+from graphad.program.snapshot import Snapshot
 from graphad.types import FLOATS, Array, Tensor
 
 RANDOM = "@random"  # of a state: the seed and the number of the run, from which all streams are made
@@ -153,7 +153,7 @@ class JaxExecutor:
     def __init__(self, max_trips: int | None = None, donate: bool = True) -> None:
         to_jax(Program(), max_trips=max_trips)
         self.max_trips, self.donate = max_trips, donate
-        self._compiled: dict[tuple[object, ...], tuple[list[Tensor], JaxFunction, Tensor]] = {}
+        self._compiled: dict[tuple[object, ...], tuple[Snapshot, JaxFunction, Tensor]] = {}
 
     def run(
         self,
@@ -207,9 +207,9 @@ class JaxExecutor:
         names = fetch_names(program.global_block(), fetch_list)
         key = (id(program), tuple(names), reinitialize)
         entry = self._compiled.pop(key, None)
-        if entry is None or entry[1].program is not program or not unchanged(program, entry[0]):
+        if entry is None or entry[1].program is not program or not entry[0].is_current():
             function = to_jax(program, names, max_trips=self.max_trips, reinitialize=reinitialize)
-            entry = (facts(program), function, jax.jit(_stepped(function), donate_argnums=1))
+            entry = (Snapshot(program), function, jax.jit(_stepped(function), donate_argnums=1))
         self._compiled[key] = entry  # least recently used first: that one is dropped
         if len(self._compiled) > KEPT:
             del self._compiled[next(iter(self._compiled))]

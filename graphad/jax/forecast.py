@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from graphad.execution.steps import Frame, Frames, Layout, control, depth, home, writes_old_array, written
+from graphad.execution.names import Frame, Frames, Layout, control, depth, home, writes_old_array, written
 from graphad.jax.registry import is_traced
 from graphad.jax.stacks import Buffer, TapeBuffer
 from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef

@@ -20,20 +20,8 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
 from graphad.errors import ExecutionError, GraphadError, InvalidValue, NotLowered
-from graphad.execution.interpreter import why_not
-from graphad.execution.steps import (
-    Frame,
-    Frames,
-    Layout,
-    argument_names,
-    depth,
-    failure,
-    home,
-    nth,
-    saved_names,
-    writes_old_array,
-    written,
-)
+from graphad.execution.names import Frame, Frames, Layout, argument_names, depth, home, nth, saved_names, writes_old_array, written
+from graphad.execution.refusals import failure, why_not
 from graphad.jax.forecast import UNKNOWN, Forecast, TooLong, outlines
 from graphad.jax.operators import LOWERED, run
 from graphad.jax.randoms import draw

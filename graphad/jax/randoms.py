@@ -1,7 +1,7 @@
 """Random operators: numpy's streams, drawn in XLA.
 
 A stream is made of the program's seed, the number of the run, the operator's name and the numbers of the iterations around it, as on the
-numpy executor (``Prepared.generator``); ``pcg64`` draws from it. So an operator draws there what it draws here, in loops as well.
+numpy executor (``Interpreter.generator``); ``pcg64`` draws from it. So an operator draws there what it draws here, in loops as well.
 """
 
 from __future__ import annotations

@@ -219,3 +219,8 @@ def _added(a: Tensor, b: Tensor) -> Tensor:
 def zeros_like(value: object) -> Tensor:
     """Zeros for an array or an aggregate, nothing for nothing."""
     return value if value is None else value.zeros_like() if isinstance(value, Aggregate) else np.zeros_like(value)
+
+
+def settled(value: Tensor) -> Tensor:
+    """The result of a kernel, as an array or an aggregate."""
+    return value if isinstance(value, np.ndarray | Aggregate) else np.asarray(value)

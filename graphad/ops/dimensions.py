@@ -417,6 +417,9 @@ def _mul(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dime
 @dimensions_of("matmul", "matmul_v2", "bmm")
 def _matmul(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     (x,), (y,), (out,) = inputs["X"], inputs["Y"], outputs["Out"]
+    if len(x) > 1 and len(y) == 1 and not attr("trans_x") and not attr("transpose_X"):
+        rows: Labels = tuple(("m", i) for i in range(len(out)))
+        return Dimensions({"X": [(*rows, "k")], "Y": [("k",)]}, {"Out": [rows]}, {"k": "sum"})
     if len(x) < 2 or len(y) < 2:
         return None
     batch: Labels = tuple(("b", i) for i in range(len(out) - 2))

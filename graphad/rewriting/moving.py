@@ -293,7 +293,6 @@ def _as_one_row(x: Grid, shift: Element) -> list[Grid]:
 # What one operator each means to the solver. Its numpy kernel cannot say that: it needs extents that are numbers, and here they are terms.
 # Operators that only change the shape need no entry (``in_order``); any other one without an entry is refused by its name.
 MOVES: Mapping[str, Callable[..., list[Grid]]] = {
-    "assign": _same,
     "transpose": _transpose,
     "transpose2": _transpose,
     "flip": _flip,
@@ -322,6 +321,8 @@ AMOUNTS: Mapping[str, Callable[[int], Iterable[int]]] = {  # attributes that are
 
 def move_of(definition: OpDef) -> Callable[..., list[Grid]] | None:
     """What an operator means to the solver; None if it does not move elements."""
+    if definition.elementwise and definition.in_order:
+        return _same
     return MOVES.get(definition.type, _reduction if definition.reduction in REDUCTIONS else None)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from graphad.drawing import draw
 from graphad.errors import InvalidValue
-from graphad.execution.steps import blocks_of, control
+from graphad.execution.names import blocks_of, control
 from graphad.ir import lower
 from graphad.ops import lookup
 from graphad.ops.definition import GRAD

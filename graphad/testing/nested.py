@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graphad.execution.steps import blocks_of
+from graphad.execution.names import blocks_of
 from graphad.ops import lookup
 from graphad.program import Block, Operator, Program, Variable
 from graphad.testing.cases import Case, Choices, outside_reads, outside_writes

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphad.errors import GraphadError
-from graphad.execution.steps import blocks_of
+from graphad.execution.names import blocks_of
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, lookup
 from graphad.ops.aggregates import Tape, TensorArray
 from graphad.ops.sample import Value

@@ -8,7 +8,7 @@ A program has only some of these, and those often: A. Groce and others, Swarm te
 
 from __future__ import annotations
 
-from graphad.execution.steps import blocks_of
+from graphad.execution.names import blocks_of
 from graphad.ops import REGISTRY
 from graphad.program import Block
 from graphad.testing.cases import Case, Choices

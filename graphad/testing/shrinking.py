@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from graphad.errors import GraphadError
-from graphad.execution.steps import blocks_of
+from graphad.execution.names import blocks_of
 from graphad.ir import lower
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, LoopDef

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -10,10 +10,10 @@ import numpy as np
 
 from graphad.errors import GraphadError
 from graphad.execution import Scope
-from graphad.execution.executor import fed_array
-from graphad.execution.interpreter import Prepared
+from graphad.execution.feeds import fed_array
+from graphad.execution.interpreter import Interpreter
+from graphad.execution.names import Frames, Layout, Step, depth
 from graphad.execution.runtime import own
-from graphad.execution.steps import Frames, Layout, Step, depth
 from graphad.ir import Graph, Op, Value
 from graphad.ops.out_kernels import INPLACE
 from graphad.program import EMPTY, Operator, Program
@@ -46,17 +46,17 @@ def watch(graph: Graph, case: Case, see: See) -> None:
         run.operators()
 
 
-class _Watched(Prepared):
+class _Watched(Interpreter):
     """A program whose steps are looked at."""
 
     def __init__(self, graph: Graph, see: See) -> None:
         assert graph.block is not None
         self.see = see
         self.lowered = {op.operator: op for subgraph in graph.tree() for op in subgraph.ops if op.operator is not None}
-        super().__init__(graph.block.program, (), check_finite=False, reinitialize=False, max_iterations=ITERATIONS)
+        super().__init__(graph.block.program, (), max_iterations=ITERATIONS)
 
-    def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
-        step, node = super()._step(op, layout, freed), self.lowered.get(op)
+    def step(self, op: Operator, layout: Layout, freed: Collection[str]) -> Step:
+        step, node = super().step(op, layout, freed), self.lowered.get(op)
         return step if node is None else self._looking(node, layout, step)
 
     def _looking(self, op: Op, layout: Layout, step: Step) -> Step:
@@ -94,7 +94,7 @@ def run_reusing(program: Program, case: Case, names: Iterable[str]) -> tuple[dic
     names, scope, variables = list(names), Scope(), program.global_block().vars
     for name, array in case.params.items():
         scope.set(name, array)
-    run = _Reusing(program, names, check_finite=False, reinitialize=False, max_iterations=ITERATIONS)
+    run = _Reusing(program, names, max_iterations=ITERATIONS)
     run.begin({n: fed_array(n, array, *variables[n].declared) for n, array in case.feeds.items() if n in variables}, scope)
     with np.errstate(all="ignore"):
         run.operators()
@@ -102,11 +102,11 @@ def run_reusing(program: Program, case: Case, names: Iterable[str]) -> tuple[dic
     return {name: own(run.fetch((run.env,), (0, name), None)) for name in names}, dict(scope.arrays)
 
 
-class _Reusing(Prepared):
+class _Reusing(Interpreter):
     """A program in which marked operators overwrite an input with their output."""
 
-    def _step(self, op: Operator, layout: Layout, freed: list[str]) -> Step:
-        step = super()._step(op, layout, freed)
+    def step(self, op: Operator, layout: Layout, freed: Collection[str]) -> Step:
+        step = super().step(op, layout, freed)
         pairs = [mark.split(":") for mark in op.attrs.get(INPLACE, ())]
         names = [(op.output(out)[0], op.input(slot)[0]) for out, slot in pairs]
         places = [(out, depth(layout, out), x, depth(layout, x)) for out, x in names]

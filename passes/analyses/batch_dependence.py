@@ -18,6 +18,8 @@ from dataclasses import dataclass
 
 from graphad.ir import Graph, Op, Value
 from graphad.ops import GRAD, OpDef
+from graphad.ops.dimensions import dimensions
+from graphad.passes.analyses.sharding import shapes_of
 from graphad.program import FORWARD
 from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.types import FLOATS, TENSOR
@@ -83,11 +85,7 @@ def _rule(definition: OpDef) -> Rule:
         return _reduced
     if definition.in_order and "shape" in definition.attrs:
         return _reshaped
-    return _row_by_row if definition.rows else _unknown
-
-
-def _unknown(op: Op, kinds: Kinds) -> str:
-    return MIXED
+    return _row_by_row if definition.rows else _by_index
 
 
 def _attr(op: Op, name: str) -> object:
@@ -178,17 +176,6 @@ def _quotient(op: Op, kinds: Kinds) -> str:
     return _by_element(op, kinds)
 
 
-def _matrix_product(op: Op, kinds: Kinds) -> str:
-    x, y = op.input("X"), op.input("Y")
-    # The rows of X are those of the result, unless X is transposed. With batches of matrices the rows are the batches, on both sides.
-    is_transposed = any(bool(op.attrs.get(name)) for name in ("trans_x", "transpose_X")) and _rank(x) < 3
-    if kinds[x] != ROWS or is_transposed or _rank(x) < 2:
-        return MIXED
-    if kinds[y] == WHOLE:
-        return ROWS if op.type == "mul" or 0 < _rank(y) < max(_rank(x), 3) else MIXED
-    return ROWS if kinds[y] == ROWS and _rank(x) == _rank(y) >= 3 and op.type != "mul" else MIXED
-
-
 def _row_by_row(op: Op, kinds: Kinds) -> str:
     """What its row says: rows of some inputs, each by itself; the others do not know the batch."""
     definition = op.definition
@@ -254,16 +241,31 @@ def _elements(shape: Sequence[int]) -> int:
     return count
 
 
-def _transposed(op: Op, kinds: Kinds) -> str:
-    axis = _attr(op, "axis")
-    return ROWS if kinds[op.input("X")] == ROWS and isinstance(axis, list | tuple) and axis and axis[0] == 0 else MIXED
+def _by_index(op: Op, kinds: Kinds) -> str:
+    """What its indices say (``graphad.ops.dimensions``): rows stay rows where axis 0 of all rows and results is one index that nothing
+    else has."""
+    definition = op.definition
+    # Without outputs of no elements, such as XShape, which have no rows.
+    results = {slot: [v for v in values if 0 not in (v.shape or ())] for slot, values in op.outputs.items()}
+    inputs, outputs = shapes_of(op.inputs), shapes_of({slot: values for slot, values in results.items() if values})
+    if definition is None or inputs is None or outputs is None or not {kinds[v] for v in op.reads()} <= {ROWS, WHOLE}:
+        return MIXED
+    indices = dimensions(definition, inputs, outputs, definition.own_attrs(op.attrs))
+    row_labels = set() if indices is None else {labels[:1] for group in indices.outputs.values() for labels in group}
+    if indices is None or len(row_labels) != 1 or row_labels <= {(), (None,)}:
+        return MIXED
+    ((row,),) = row_labels
+    # An extent that an attribute says would be that of the whole batch; a part of a dimension is not one row for each.
+    if row in indices.even or any(row in labels for labels in indices.shapes.values()):
+        return MIXED
+    operands = [(v, labels) for slot, values in op.inputs.items() for v, labels in zip(values, indices.inputs[slot], strict=True)]
+    is_by_row = all(row not in labels[1:] and (labels[:1] == (row,)) == (kinds[v] == ROWS) for v, labels in operands)
+    return ROWS if is_by_row else MIXED
 
 
 # Outputs that are the same whatever the batch is, where the first one is row by row.
 STATISTICS: Mapping[str, Collection[str]] = {"batch_norm": ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance")}
-RULES: Mapping[str, Rule] = {  # of operators of which more is to be said than their rows do
-    **dict.fromkeys(("mul", "matmul", "matmul_v2", "bmm"), _matrix_product),
-    **dict.fromkeys(("transpose", "transpose2"), _transposed),
+RULES: Mapping[str, Rule] = {  # of operators of which their traits do not say enough
     "cast": _cast,
     "sigmoid_cross_entropy_with_logits": lambda op, kinds: MIXED if _attr(op, "normalize") else _by_element(op, kinds),
     "batch_norm": _fixed_statistics,

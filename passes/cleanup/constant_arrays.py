@@ -10,23 +10,26 @@ import numpy as np
 
 from graphad.ir import Op, Value
 from graphad.ops import lookup
-from graphad.types import Array, Shape
+from graphad.types import TENSOR, Array, Shape
 
-_SOURCES = ("fill_constant", "assign_value", "eye")  # constants as they are written down, where they read nothing
 _LISTS = {"bool": "bool_values", "float32": "fp32_values", "float64": "fp64_values", "int32": "int32_values", "int64": "int64_values"}
 
 
 def is_source(op: Op) -> bool:
-    """Whether an operator is a constant as it is written down; one that reads its value or its shape is not."""
-    return op.type in _SOURCES and not op.inputs
+    """Whether an operator is a constant as it is written down: it reads nothing, and writes the same tensors whenever it runs."""
+    definition = op.definition
+    if op.inputs or definition is None or definition.random or definition.side_effect or definition.partial or op.graphs:
+        return False
+    return all(value.kind == TENSOR for value in op.writes())
 
 
 def known_array(value: Value, small: bool = False) -> Array | None:
     """A value that a constant writes, None if its operator refuses; ``small``: one element in the place of many equal ones."""
     op = value.writers[0]
+    slot, at = next((slot, values.index(value)) for slot, values in op.outputs.items() if value in values)
     attrs = {**op.attrs, "shape": [1] * len(op.attrs["shape"])} if small else op.attrs
     try:
-        result = lookup(op.type).run({}, attrs, ("Out",))["Out"][0]
+        result = lookup(op.type).run({}, attrs, (slot,))[slot][at]
     except Exception:
         return None
     return np.asarray(result)

@@ -252,9 +252,10 @@ def _is_fused(op: Op) -> bool:
 def _writes_for_sure(op: Op, sure: set[Value]) -> bool:
     """Whether what an operator writes has a value whenever it has run."""
     definition = op.definition
-    if definition is None or op.graphs or op.type in ("undefined", "select_output"):
+    if definition is None or op.graphs:
         return False
-    return not definition.partial or sure.issuperset(op.reads())
+    # A partial operator may go without a value only where it reads one that is missing; one that reads nothing has none to write.
+    return not definition.partial or (bool(op.inputs) and sure.issuperset(op.reads()))
 
 
 # -- out of nested graphs ------------------------------------------------------------------------

@@ -63,30 +63,31 @@ class Reorder(Pass):
 
     def apply(self, graph: Graph) -> bool:
         cost = estimated(graph, self.batch)
-        moved, peak = _reordered(graph, cost)
-        graph.analyses[Reordered] = Reordered(cost.peak, peak, moved)
-        return moved > 0
+        move_count, peak = _reordered(graph, cost)
+        graph.analyses[Reordered] = Reordered(cost.peak, peak, move_count)
+        return move_count > 0
 
 
 def _reordered(graph: Graph, cost: Cost) -> tuple[int, int]:
     """Reorder a graph, those nested in it first; return how many operators have other places, and the peak."""
-    inside, moved = dict[Op, int](), 0
+    nested_peaks, move_count = dict[Op, int](), 0
     for op in graph.controls:
         nested = {inner: _reordered(inner, cost.nested[inner]) for inner in op.graphs.values()}
-        inside[op] = max((peak - cost.nested[inner].given for inner, (_, peak) in nested.items()), default=0)
-        moved += sum(count for count, _ in nested.values())
-    first = graph.ordered_ops()
+        nested_peaks[op] = max((peak - cost.nested[inner].given for inner, (_, peak) in nested.items()), default=0)
+        move_count += sum(count for count, _ in nested.values())
+    initial_order = graph.ordered_ops()
     while True:  # of equals the schedules take those that come first in the given order, so that a better one may lead further
-        memory = _Memory(graph, cost, inside)
-        least, best_order = memory.peak(memory.live.order), list(memory.live.order)
-        for order in (_scheduled(_Forward(memory)), _scheduled(_Backward(memory))[::-1]):
+        memory = _Memory(graph, cost, nested_peaks)
+        lowest_peak, best_order = memory.peak(memory.live.order), list(memory.live.order)
+        for order in (_list_schedule(_ForwardSchedule(memory)), _list_schedule(_BackwardSchedule(memory))[::-1]):
             peak = memory.peak(order)
-            if peak < least:
-                least, best_order = peak, order
-        changed = [op for op, other in zip(best_order, memory.live.order, strict=True) if op is not other]
-        if not changed or not graph.allows("reorder", *changed):
-            now = graph.ordered_ops()
-            return moved + sum(op is not other for op, other in zip(first, now, strict=True)), memory.peak(now)
+            if peak < lowest_peak:
+                lowest_peak, best_order = peak, order
+        changed_ops = [op for op, other in zip(best_order, memory.live.order, strict=True) if op is not other]
+        if not changed_ops or not graph.allows("reorder", *changed_ops):
+            final_order = graph.ordered_ops()
+            moves = sum(op is not other for op, other in zip(initial_order, final_order, strict=True))
+            return move_count + moves, memory.peak(final_order)
         graph.reorder(best_order)
 
 
@@ -95,22 +96,22 @@ class _Memory:
 
     Attributes:
         live: the liveness in the given order.
-        inside: what operators with nested graphs need besides what they write.
+        nested_peaks: what operators with nested graphs need besides what they write.
         roots: for each operator the values whose memory it reads or writes, views by their owners.
-        lasting: the memory that is there from the beginning or to the end.
-        after: for each operator those that come after it, in every order.
+        permanent: the memory that is there from the beginning or to the end.
+        successors: for each operator those that come after it, in every order.
     """
 
-    def __init__(self, graph: Graph, cost: Cost, inside: Mapping[Op, int]) -> None:
+    def __init__(self, graph: Graph, cost: Cost, nested_peaks: Mapping[Op, int]) -> None:
         self.sizes, self.given_bytes = cost.sizes, cost.given
         self.live = Liveness.of(graph)
-        self.inside = inside
+        self.nested_peaks = nested_peaks
         owner, end = self.live.owner, len(self.live.order)
         self.roots = {op: tuple(dict.fromkeys(owner.get(v, v) for v in (*op.reads(), *op.writes()))) for op in self.live.order}
-        self.lasting = {v for v, last in self.live.last.items() if last == end or v.given}
-        self.after = _successors(graph, self.live.order)
+        self.permanent = {v for v, last in self.live.last.items() if last == end or v.given}
+        self.successors = _successors(graph, self.live.order)
 
-    def touched(self) -> dict[Value, int]:
+    def touch_counts(self) -> dict[Value, int]:
         """How many operators touch each memory that is given back."""
         counts: dict[Value, int] = {}
         for roots in self.roots.values():
@@ -118,122 +119,124 @@ class _Memory:
                 counts[value] = counts.get(value, 0) + 1
         return counts
 
-    def written(self, op: Op) -> int:
+    def bytes_written(self, op: Op) -> int:
         return sum(self.sizes[value] for value in op.writes())
 
     def peak(self, order: Sequence[Op]) -> int:
         """The most bytes that are alive at once, as ``estimated`` counts them."""
-        counts, size = self.touched(), self.given_bytes
+        counts, size = self.touch_counts(), self.given_bytes
         highest = size
         for op in order:
-            size += self.written(op)
-            highest = max(highest, size + self.inside.get(op, 0))
+            size += self.bytes_written(op)
+            highest = max(highest, size + self.nested_peaks.get(op, 0))
             for value in self.roots[op]:
                 counts[value] -= 1
-                if not counts[value] and value not in self.lasting:
+                if not counts[value] and value not in self.permanent:
                     size -= self.sizes[value]
         return highest
 
 
 def _successors(graph: Graph, order: Sequence[Op]) -> dict[Op, list[Op]]:
     """For each operator those that have to come after it: its readers, who overwrites what it touches, and the next with effects."""
-    after: dict[Op, dict[Op, None]] = {op: {} for op in order}
+    # As keys of dicts: each once, and in an order that does not depend on hashes.
+    successors: dict[Op, dict[Op, None]] = {op: {} for op in order}
     effects = [op for op in order if has_effects(op)]
     for one, other in pairwise(effects):
-        after[one][other] = None
+        successors[one][other] = None
     for value in graph.values:
         for writer in value.writers:
-            after[writer].update((reader, None) for reader in value.readers if reader is not writer)
+            successors[writer].update((reader, None) for reader in value.readers if reader is not writer)
     for name in graph.values.by_name:
         for old, new in pairwise(graph.versions(name)):
-            pairs = ((toucher, writer) for writer in new.writers for toucher in _touching(old))
+            pairs = ((toucher, writer) for writer in new.writers for toucher in _touchers(old))
             for toucher, writer in pairs:
                 if toucher.order < writer.order:
-                    after[toucher][writer] = None
-    return {op: list(others) for op, others in after.items()}
+                    successors[toucher][writer] = None
+    return {op: list(others) for op, others in successors.items()}
 
 
 # -- list schedules --------------------------------------------------------------------------------
 
 
-class _Forward:
+class _ForwardSchedule:
     """From the first operator on. What is written comes, what nothing touches any more goes."""
 
     def __init__(self, memory: _Memory) -> None:
         self.memory = memory
-        self.next = memory.after
-        self.left = memory.touched()
+        self.successors = memory.successors
+        self.touches_left = memory.touch_counts()
 
-    def change(self, op: Op) -> int:
+    def growth(self, op: Op) -> int:
         """How many bytes more are alive after an operator than before it."""
         memory = self.memory
-        gone = (v for v in memory.roots[op] if self.left[v] == 1 and v not in memory.lasting)
-        return memory.written(op) - sum(memory.sizes[v] for v in gone)
+        dead_values = (v for v in memory.roots[op] if self.touches_left[v] == 1 and v not in memory.permanent)
+        return memory.bytes_written(op) - sum(memory.sizes[v] for v in dead_values)
 
-    def take(self, op: Op) -> list[Value]:
+    def place(self, op: Op) -> list[Value]:
         """Note that an operator has its place; return the values that only one more operator touches."""
         for value in self.memory.roots[op]:
-            self.left[value] -= 1
-        return [value for value in self.memory.roots[op] if self.left[value] == 1]
+            self.touches_left[value] -= 1
+        return [value for value in self.memory.roots[op] if self.touches_left[value] == 1]
 
 
-class _Backward(_Forward):
+class _BackwardSchedule(_ForwardSchedule):
     """From the last operator back: what an operator touches comes to life there, unless one after it does, and what it writes ends."""
 
     def __init__(self, memory: _Memory) -> None:
         super().__init__(memory)
-        self.next = _reversed(memory.after)
-        self.alive: set[Value] = set(memory.lasting)
+        self.successors = _reversed(memory.successors)
+        self.alive: set[Value] = set(memory.permanent)
 
-    def change(self, op: Op) -> int:
+    def growth(self, op: Op) -> int:
         memory = self.memory
-        new = (v for v in memory.roots[op] if v not in self.alive and v not in memory.lasting)
-        return sum(memory.sizes[v] for v in new) - memory.written(op)
+        live_values = (v for v in memory.roots[op] if v not in self.alive and v not in memory.permanent)
+        return sum(memory.sizes[v] for v in live_values) - memory.bytes_written(op)
 
-    def take(self, op: Op) -> list[Value]:
-        new = [value for value in self.memory.roots[op] if value not in self.alive]
-        self.alive.update(new)
-        return new
+    def place(self, op: Op) -> list[Value]:
+        live_values = [value for value in self.memory.roots[op] if value not in self.alive]
+        self.alive.update(live_values)
+        return live_values
 
 
-def _reversed(after: Mapping[Op, Sequence[Op]]) -> dict[Op, list[Op]]:
-    before: dict[Op, list[Op]] = {op: [] for op in after}
-    for op, others in after.items():
+def _reversed(successors: Mapping[Op, Sequence[Op]]) -> dict[Op, list[Op]]:
+    predecessors: dict[Op, list[Op]] = {op: [] for op in successors}
+    for op, others in successors.items():
         for other in others:
-            before[other].append(op)
-    return before
+            predecessors[other].append(op)
+    return predecessors
 
 
-def _scheduled(way: _Forward) -> list[Op]:
+def _list_schedule(schedule: _ForwardSchedule) -> list[Op]:
     """The operators, each as soon as all before it have a place and no other one that is ready changes the memory by less."""
-    waiting = dict.fromkeys(way.next, 0)
-    for others in way.next.values():
+    waiting = dict.fromkeys(schedule.successors, 0)
+    for others in schedule.successors.values():
         for other in others:
             waiting[other] += 1
-    sign = -1 if isinstance(way, _Backward) else 1  # of equals the first one, or the last one
-    heap = [(way.change(op), sign * op.order, op) for op, count in waiting.items() if not count]
+    sign = -1 if isinstance(schedule, _BackwardSchedule) else 1  # of equals the first one, or the last one
+    heap = [(schedule.growth(op), sign * op.order, op) for op, count in waiting.items() if not count]
     heapify(heap)
     ready_ops = {op for _, _, op in heap}
     order: list[Op] = []
     while heap:
-        change, number, op = heappop(heap)
+        growth, number, op = heappop(heap)
         if op not in ready_ops:
             continue
-        if change != way.change(op):  # something that it shares with others, of which it is a view, has changed
-            heappush(heap, (way.change(op), number, op))
+        # Growths change as other operators get their places. Entries out of date stay, and are pushed again with what is true now.
+        if growth != schedule.growth(op):
+            heappush(heap, (schedule.growth(op), number, op))
             continue
         ready_ops.remove(op)
         order.append(op)
-        touchers = dict.fromkeys(t for v in way.take(op) for t in _touching(v) if t in ready_ops)
-        for other in way.next[op]:
+        touchers = dict.fromkeys(t for v in schedule.place(op) for t in _touchers(v) if t in ready_ops)
+        for other in schedule.successors[op]:
             waiting[other] -= 1
             if not waiting[other]:
                 ready_ops.add(other)
                 touchers[other] = None
         for other in touchers:
-            heappush(heap, (way.change(other), sign * other.order, other))
+            heappush(heap, (schedule.growth(other), sign * other.order, other))
     return order
 
 
-def _touching(value: Value) -> tuple[Op, ...]:
+def _touchers(value: Value) -> tuple[Op, ...]:
     return (*value.readers, *value.writers)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import graphad as ga
-from graphad.execution.blocks import _advance
+from graphad.execution.iterations import advance
 from graphad.testing import Case, nested_programs
 from tests.test_random_nested import SLOW
 from tests.test_random_programs import differentiated, run
@@ -137,7 +137,7 @@ def test_the_recursive_schedule_needs_a_logarithm_of_states() -> None:
 def test_the_schedule_is_within_what_checkpoints_can_reverse() -> None:
     for free in range(1, 12):
         for count in range(2, 300):
-            ahead = _advance(count, free)
+            ahead = advance(count, free)
             assert 1 <= ahead < count
             times = next(t for t in range(1, 300) if comb(free + t, t) >= count)
             assert count - ahead <= comb(free + times - 1, times)

@@ -10,7 +10,7 @@ import pytest
 
 import graphad as ga
 from graphad.execution.compiled import FIRST
-from graphad.execution.steps import blocks_of
+from graphad.execution.names import blocks_of
 from graphad.ops.aggregates import StepScopes
 from tests.execution.test_executor import run, watched
 from tests.nested_programs import FLAG, N, Row, add, append, constant, count_to, do, fetched, if_else, nested, net, summing, when

@@ -17,10 +17,10 @@ import pytest
 import graphad as ga
 from graphad import layers as L
 from graphad.execution.compiled import FIRST, Function, compiled_program
-from graphad.execution.interpreter import Prepared
 from graphad.execution.nodes import Compiled, Group, Parallel, Signal, Wait, all_nodes, reads_of, writes_of
 from graphad.execution.parallel import MODEL, Model, Threads
 from graphad.execution.planning import MemoryPlan
+from graphad.execution.prepared import Prepared
 from graphad.execution.tracing import Value
 from graphad.testing.cases import RandomChoices
 from graphad.testing.programs import any_program

@@ -72,7 +72,7 @@ def grid_of(name: str, array: Any, facts: list[Any], elements: dict[float, Any])
     return Grid(extents, lambda places: element(*places))
 
 
-@pytest.mark.parametrize("op_type", [*MOVES, *REDUCED])
+@pytest.mark.parametrize("op_type", [*MOVES, "assign", *REDUCED])
 def test_a_move_is_what_the_kernel_does(op_type: str) -> None:
     definition, compared = lookup(op_type), 0
     for attrs, shapes in product(CASES[op_type], shapes_for(op_type)):

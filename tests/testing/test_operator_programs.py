@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from graphad.execution import Executor, Scope
-from graphad.execution.steps import blocks_of
+from graphad.execution.names import blocks_of
 from graphad.ir import lower
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, operator

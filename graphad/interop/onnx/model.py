@@ -59,7 +59,7 @@ class OnnxModel:
         """
         check_names(feeds, self.feed_names)
         runner = self.__dict__.get("_running")
-        if runner is None or not runner.is_up_to_date():
+        if runner is None or not runner.snapshot.is_current(watching=True):
             runner = self.__dict__["_running"] = Running(self.program, self.feed_names, self.fetch_names, self.parameters)
         results: list[Array] = runner.run(feeds)
         return results

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from graphad.errors import GraphadError
 from graphad.execution import Executor, Scope
-from graphad.execution.steps import facts, unchanged
 from graphad.ir import lower, schedule
 from graphad.ops import ControlDef, OpDef, find
 from graphad.program import EMPTY, TENSOR, Block, Operator, Program
-from graphad.program.watching import latest, watch
+from graphad.program.snapshot import Snapshot
 from graphad.rewriting import Pipeline
 from graphad.types import Array
 
@@ -54,28 +52,12 @@ class Running:
     """What runs a model, as long as its program stays as it is."""
 
     def __init__(self, program: Program, feeds: Sequence[str], fetches: Sequence[str], parameters: Mapping[str, Array]) -> None:
-        self.written, self.facts, self.fetches = program, facts(program), list(fetches)
-        self.comparisons = 0
-        self.mark: object = None  # of the last change of any watched program when this one was compared last
-        self.others: list[Any] = []  # what of it cannot be watched, and copies of that
-        self.copies: list[Any] = []
+        self.snapshot, self.fetches = Snapshot(program), list(fetches)
         self.program, values = prepared(program, feeds, fetches, parameters)
         self.executor, self.scope = Executor(), scope_of(values)
 
     def run(self, feeds: Mapping[str, object]) -> list[Array]:
         return self.executor.run(self.program, feed=dict(feeds), fetch_list=self.fetches, scope=self.scope)
-
-    def is_up_to_date(self) -> bool:
-        """Whether the program is still as it was; it is watched, and compared only if it may have changed."""
-        if self.mark is latest[0] and self.others == self.copies:
-            return True
-        self.comparisons += 1
-        rarely = not self.comparisons & (self.comparisons - 1)  # since what hindered it once may do so for long
-        leftovers, mark = watch(self.written) if rarely or self.mark is not None else None, latest[0]
-        is_unchanged = unchanged(self.written, self.facts)
-        if is_unchanged and leftovers is not None:
-            self.mark, self.others, self.copies = mark, [item for item, _ in leftovers], [copy for _, copy in leftovers]
-        return is_unchanged
 
 
 def scope_of(parameters: Mapping[str, Array]) -> Scope:

@@ -272,7 +272,9 @@ _COMPILED = (
     Mutant(
         "executor-runs-again-from-the-wrong-state",
         "executor",
-        Patch(f"{RUN}.blocks:_Backwards.all", "begin = (len(starts) - 1) * interval", "begin = len(starts) * interval - interval // 2"),
+        Patch(
+            f"{RUN}.iterations:Replay.residuals", "begin = (len(starts) - 1) * interval", "begin = len(starts) * interval - interval // 2"
+        ),
         Witness(
             """
             h: float64[2]

@@ -1,0 +1,118 @@
+"""Why an operator cannot run, or failed: the errors of runs, with what it was given and the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from graphad.errors import ExecutionError, GraphadError, InvalidValue, NoValue
+from graphad.execution.names import control
+from graphad.ops import REGISTRY, GradOpDef, OpDef
+from graphad.ops.definition import GRAD_SUFFIX, checked_attr, did_you_mean
+from graphad.program import Block, Operator, check_distinct, located
+from graphad.program.operator import COMMON_ATTRS
+from graphad.types import Array
+
+_PADDLES = " (graphad makes gradients of its own: read the program without its backward, and call append_backward or gradients)"
+
+# -- before a run ----------------------------------------------------------------------------------
+
+
+def unregistered(op: Operator) -> str:
+    """That there is no such operator."""
+    hint = _PADDLES if op.type.endswith(GRAD_SUFFIX) else did_you_mean(op.type, REGISTRY)
+    return located(f"operator {op.type!r} is not registered, so it cannot run{hint}: {op!r}", op.source)
+
+
+def why_not(op: Operator, definition: OpDef) -> str:
+    """Why an operator that was read from a file cannot run; empty if it can."""
+    if misfit := _misfit(op, definition):
+        return f"operator {op.type!r} {misfit}, so it cannot run: {op!r}"
+    if unfit := _unfit(op, definition):
+        return f"operator {op.type!r} cannot run: {unfit}"
+    try:
+        check_distinct(op)
+    except InvalidValue as error:
+        return str(error)
+    return ""
+
+
+def _unfit(op: Operator, definition: OpDef) -> str:
+    """What is wrong with an attribute that a file gave and the operator does not take; empty if nothing is."""
+    try:
+        for name, value in op.attrs.items():
+            if name in definition.attrs:
+                checked_attr(definition.attrs[name], value)
+    except GraphadError as error:
+        return str(error)
+    return ""
+
+
+def _misfit(op: Operator, definition: OpDef) -> str:
+    """How an operator that was read from a file does not fit its definition: a slot, the number of names in one, or an attribute.
+
+    Paddle's grad operators have more inputs than graphad's; the additional ones are ignored.
+    """
+    is_grad = isinstance(definition, GradOpDef)
+    for side, slots, names_by_slot in (("input", definition.inputs, op.inputs), ("output", definition.outputs, op.outputs)):
+        for slot, names in names_by_slot.items():
+            slot_definition = slots.get(slot)
+            if slot_definition is None:
+                if names and not (is_grad and side == "input"):
+                    return f"has an {side} slot {slot}, which its definition does not have"
+            elif len(names) > 1 and not slot_definition.variadic:
+                return f"has {len(names)} names in its {side} slot {slot}, which takes one"
+    for slot in definition.single:
+        if not op.inputs.get(slot):
+            return f"has nothing in its input slot {slot}"
+    if is_grad or op.attrs.keys() <= definition.attrs.keys():
+        return ""
+    unknown = (name for name in op.attrs if name not in definition.attrs and name not in COMMON_ATTRS)
+    return next((f"has an attribute {name}, which its definition does not have" for name in unknown), "")
+
+
+# -- during a run ----------------------------------------------------------------------------------
+
+
+def missing_value(block: Block, name: str, op: Operator | None) -> InvalidValue | NoValue:
+    """The error for a name without a value, which an operator reads or, if None, the caller of block 0 fetches."""
+    reader = f"operator {op.type!r} reads" if op else "the fetch list has"
+    source = op.source if op else None
+    if name in block.vars and block.vars[name].persistable:
+        return InvalidValue(located(f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it", source))
+    # Looked up only for the message: which of the reasons for a missing value it is.
+    writers = [writer for inner in block.program.blocks for writer in inner.ops if name in writer.output_names()]
+    if any(control(writer) or writer.block.idx or _may_write_nothing(writer) for writer in writers):
+        return NoValue(located(f"{reader} {name!r} before any operator wrote it: no block that writes it has run", source))
+    if writers:
+        return InvalidValue(located(f"{reader} {name!r} before any operator wrote it", source))
+    return InvalidValue(located(f"{reader} {name!r}, which is not fed and no operator writes", source))
+
+
+def _may_write_nothing(op: Operator) -> bool:
+    definition = REGISTRY.get(op.type)
+    return op.type == "write_to_array" or (definition is not None and definition.partial)
+
+
+def not_finite(op: Operator, name: str, result: Array, inputs: Mapping[str, object]) -> ExecutionError:
+    """The error of an operator that made a nan or an infinity."""
+    bad = "nan" if np.isnan(result).any() else "an infinity"
+    return ExecutionError(located(f"operator {op.type!r} made {bad} in {name!r}\n{_inputs_text(op, inputs)}", op.source))
+
+
+def failure(op: Operator, inputs: Mapping[str, object], error: Exception) -> ExecutionError:
+    """The error of an operator that failed: its reason, inputs and attributes, and the user's line."""
+    reason = str(error) if isinstance(error, GraphadError) else f"{type(error).__name__}: {error}"
+    return ExecutionError(located(f"operator {op.type!r} failed: {reason}\n{_inputs_text(op, inputs)}", op.source))
+
+
+def _inputs_text(op: Operator, inputs: Mapping[str, object]) -> str:
+    slot_of = {name: slot for slots in (op.outputs, op.inputs) for slot, names in slots.items() for name in names}
+    lines = [f"  {slot_of.get(name, '')} = {name}: {_described(value)}" for name, value in inputs.items()]
+    attrs = ", ".join(f"{k}={v!r}" for k, v in op.attrs.items())
+    return "\n".join([*lines, *([f"  attributes: {attrs}"] if attrs else [])])
+
+
+def _described(value: object) -> str:
+    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else repr(value)
