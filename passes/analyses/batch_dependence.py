@@ -150,16 +150,13 @@ def _same_shapes(op: Op) -> bool:
 
 
 def _scaled(op: Op, kinds: Kinds) -> str:
-    """Of one input: what is added is added to each part of a total."""
-    definition, (value,) = op.definition, op.reads()
+    """Of one input: what is added is added to each part of a total, and what is rounded no longer adds up."""
+    definition, (value,), (result,) = op.definition, op.reads(), op.writes()
     kind = kinds[value]
+    if kind != ROWS and result.dtype != value.dtype and result.dtype not in FLOATS:
+        return MIXED
     biased = definition is not None and definition.offset != "" and bool(_attr(op, definition.offset))
     return MIXED if kind == TOTAL and biased else kind
-
-
-def _cast(op: Op, kinds: Kinds) -> str:
-    kind = kinds[op.input("X")]
-    return MIXED if kind != ROWS and _attr(op, "out_dtype") not in FLOATS else kind
 
 
 def _product(op: Op, kinds: Kinds) -> str:
@@ -216,10 +213,6 @@ def _reduced(op: Op, kinds: Kinds) -> str:
     return ROWS
 
 
-def _mean(op: Op, kinds: Kinds) -> str:
-    return MEAN if kinds[op.input("X")] == ROWS else MIXED
-
-
 def _reshaped(op: Op, kinds: Kinds) -> str:
     """The first extent is taken over (0), or is what is left (-1) and the others are as many elements as before."""
     x, shape = op.input("X"), _attr(op, "shape")
@@ -242,8 +235,8 @@ def _elements(shape: Sequence[int]) -> int:
 
 
 def _by_index(op: Op, kinds: Kinds) -> str:
-    """What its indices say (``graphad.ops.dimensions``): rows stay rows where axis 0 of all rows and results is one index that nothing
-    else has."""
+    """What its indices say (``graphad.ops.dimensions``): axis 0 of everything that is rows is one index, which nothing else has. Rows stay
+    rows where axis 0 of all results is that index too; where it is summed over, or a mean is taken, parts give parts of that."""
     definition = op.definition
     # Without outputs of no elements, such as XShape, which have no rows.
     results = {slot: [v for v in values if 0 not in (v.shape or ())] for slot, values in op.outputs.items()}
@@ -251,24 +244,26 @@ def _by_index(op: Op, kinds: Kinds) -> str:
     if definition is None or inputs is None or outputs is None or not {kinds[v] for v in op.reads()} <= {ROWS, WHOLE}:
         return MIXED
     indices = dimensions(definition, inputs, outputs, definition.own_attrs(op.attrs))
-    row_labels = set() if indices is None else {labels[:1] for group in indices.outputs.values() for labels in group}
-    if indices is None or len(row_labels) != 1 or row_labels <= {(), (None,)}:
-        return MIXED
-    ((row,),) = row_labels
-    # An extent that an attribute says would be that of the whole batch; a part of a dimension is not one row for each.
-    if row in indices.even or any(row in labels for labels in indices.shapes.values()):
+    if indices is None:
         return MIXED
     operands = [(v, labels) for slot, values in op.inputs.items() for v, labels in zip(values, indices.inputs[slot], strict=True)]
-    is_by_row = all(row not in labels[1:] and (labels[:1] == (row,)) == (kinds[v] == ROWS) for v, labels in operands)
-    return ROWS if is_by_row else MIXED
+    row, *others = {labels[:1] for v, labels in operands if kinds[v] == ROWS}
+    # An extent that an attribute says would be that of the whole batch; a part of a dimension is not one row for each.
+    if others or row in ((), (None,)) or row[0] in indices.even or any(row[0] in labels for labels in indices.shapes.values()):
+        return MIXED
+    if any(row[0] in labels[1:] or (labels[:1] == row) != (kinds[v] == ROWS) for v, labels in operands):
+        return MIXED
+    everywhere = [labels for group in indices.outputs.values() for labels in group]
+    if all(labels[:1] == row for labels in everywhere):
+        return ROWS
+    kind = MIXED if any(row[0] in labels for labels in everywhere) else indices.reduced.get(row[0])
+    return MEAN if kind == "mean" else TOTAL if kind == "sum" else MIXED
 
 
 # Outputs that are the same whatever the batch is, where the first one is row by row.
 STATISTICS: Mapping[str, Collection[str]] = {"batch_norm": ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance")}
 RULES: Mapping[str, Rule] = {  # of operators of which their traits do not say enough
-    "cast": _cast,
     "sigmoid_cross_entropy_with_logits": lambda op, kinds: MIXED if _attr(op, "normalize") else _by_element(op, kinds),
     "batch_norm": _fixed_statistics,
     "elementwise_div": _quotient,
-    "mean": _mean,
 }
