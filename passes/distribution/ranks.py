@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphad.errors import GraphadError, InvalidValue, Refused
@@ -173,7 +173,7 @@ def with_rows(graph: Graph, data: Sequence[Value], ranks: int) -> bool:
     """Give the data the rows that a rank has; whether these are known, and as many for each.
 
     Raises:
-        Refused: an operator has the number of rows written in an attribute.
+        Refused: an operator has the number of rows written in an attribute, or reads what has as many beside the data.
     """
     shapes = [value.shape for value in data]
     if any(not shape for shape in shapes):
@@ -186,28 +186,30 @@ def with_rows(graph: Graph, data: Sequence[Value], ranks: int) -> bool:
         raise Refused(f"{min(counts)} rows cannot be shared out to {ranks} ranks")
     if len(counts) > 1:
         raise Refused(f"the data have {sorted(counts)} rows: name those that are cut with inputs=[...]")
-    # Parts of different sizes have no static number of rows.
-    rows_each = counts.pop() // ranks if all(count % ranks == 0 for count in counts) else -1
-    for value in data:
-        assert value.shape is not None
-        graph.redeclare(value, (rows_each, *value.shape[1:]), value.dtype)
-    _infer_again(graph)
-    return rows_each != -1
+    count = counts.pop()
+    # Parts of two sizes have no static number of rows; but each has to fit what is read beside it.
+    sizes = [count // ranks, count // ranks + 1, -1] if count % ranks else [count // ranks]
+    types = [_types_with_rows(graph, data, size) for size in sizes][-1]
+    for value, type in types.items():
+        graph.redeclare(value, type.shape, type.dtype)
+    return count % ranks == 0
 
 
-def _infer_again(graph: Graph) -> None:
-    """Infer the types of all values again: a rank has fewer rows than the batch. A gradient has the type of its value."""
+def _types_with_rows(graph: Graph, data: Sequence[Value], rows: int) -> dict[Value, TensorType]:
+    """The types that become others where the data have so many rows. A gradient has the type of its value."""
+    types = {value: TensorType((rows, *value.type.shape[1:]), value.type.dtype) for value in data if value.type is not None}
     for op in graph.ordered_ops():
-        for value, type in _types(op):
+        for value, type in _types(op, types):
             if type is not None and value.type is not None and type != value.type:
-                graph.redeclare(value, type.shape, type.dtype)
+                types[value] = type
+    return types
 
 
-def _types(op: Op) -> Iterator[tuple[Value, TensorType | None]]:
+def _types(op: Op, changed: Mapping[Value, TensorType]) -> Iterator[tuple[Value, TensorType | None]]:
     definition = op.definition
     if definition is None or op.graphs:
         return
-    operand_types = {slot: [v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
+    operand_types = {slot: [changed.get(v) or v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
     try:
         types = definition.infer_types(operand_types, definition.own_attrs(op.attrs))
     except GraphadError as error:
@@ -216,7 +218,7 @@ def _types(op: Op) -> Iterator[tuple[Value, TensorType | None]]:
         for i, value in enumerate(values):
             slot_types = types.get(slot)
             if isinstance(definition, GradOpDef) and value.grad_of is not None:
-                yield value, value.grad_of.type
+                yield value, changed.get(value.grad_of) or value.grad_of.type
             elif slot_types and i < len(slot_types):
                 yield value, slot_types[i]
 

@@ -200,3 +200,17 @@ def test_check_pass_finds_a_rank_that_has_another_result(monkeypatch: pytest.Mon
     monkeypatch.setitem(vars(definition), "kernel", lambda X, **_: X.copy())
     with pytest.raises(Exception, match="differ"):
         check_pass("data-parallel{ranks=2}", 10)
+
+
+@pytest.mark.parametrize("rows", [3, 4])
+def test_what_has_as_many_rows_as_the_data_is_refused_before_anything_changes(rows: int) -> None:
+    """A rank has two rows, and w all of them."""
+    text = f"var x: float32[{rows}, 3] param w: float32[{rows}, 3] param v: float32[3] var h: float32[{rows}, 3] var loss: float32[] "
+    program = ga.Program.parse(f"program {{ block 0 {{ {text} elementwise_add(X=x, Y=w) -> (Out=h) mean(X=v) -> (Out=loss) }} }}")
+    with ga.program_guard(program):
+        ga.append_backward(program.global_block().var("loss"))
+    graph = ga.lower(program, ["loss"])
+    before = str(graph)
+    with pytest.raises(Refused, match=r"elementwise_add.* does not fit the part of the batch that a rank has"):
+        ga.Pipeline.parse("data-parallel").run(graph)
+    assert str(graph) == before

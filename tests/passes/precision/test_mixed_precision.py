@@ -255,6 +255,22 @@ def test_the_first_backward_of_a_loop_reads_scaled_gradients() -> None:
     assert [value.name for value in scale.reads()] == ["w@GRAD@SCALED"]
 
 
+@pytest.mark.parametrize(("runs", "expected"), [(False, [1.0, 1.0]), (True, [0.0, 0.0])])
+def test_what_a_loop_without_iterations_leaves_is_scaled(runs: bool, expected: list[float]) -> None:
+    """The body makes zeros, which may pass for scaled; what the loop starts from is scaled."""
+    program = ga.Program.parse(
+        """program { block 0 { var x: float32[2] var c: bool[1] var t@GRAD: float32[2]
+        fill_any_like(X=x) -> (Out=t@GRAD) {value=1.0} backward
+        while(X=t@GRAD, Condition=c) -> (Out=[t@GRAD, c]) {sub_block=block(1)} backward }
+        block 1 in 0 { fill_constant() -> (Out=t@GRAD) {shape=[2], value=0.0} backward
+        fill_constant() -> (Out=c) {shape=[1], value=0.0, dtype="bool"} backward } }"""
+    )
+    graph = ga.lower(program, ["t@GRAD"])
+    MixedPrecision(loss_scale=8.0).run(graph)
+    (gradient,) = ga.Executor().run(ga.schedule(graph), {"x": np.ones(2, "float32"), "c": np.array([runs])}, ["t@GRAD"])
+    assert gradient.tolist() == expected
+
+
 def test_what_may_have_no_value_is_not_divided() -> None:
     """``select_output`` writes nothing where ``Like`` has none: here what the branch not taken leaves as it was."""
     program = ga.Program.parse(
