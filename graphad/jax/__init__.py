@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from graphad.jax.executor import to_jax as to_jax
     from graphad.jax.exporting import exported as exported
     from graphad.jax.operators import lowers as lowers
+    from graphad.jax.pipelines import PipelinedFunction as PipelinedFunction
+    from graphad.jax.pipelines import pipelined as pipelined
     from graphad.jax.registry import replaces as replaces
 
 _HOMES = {
@@ -32,6 +34,8 @@ _HOMES = {
     "JaxFunction": "executor",
     "exported": "exporting",
     "lowers": "operators",
+    "PipelinedFunction": "pipelines",
+    "pipelined": "pipelines",
     "replaces": "registry",
     "ShardedFunction": "devices",
     "sharded": "devices",
@@ -55,4 +59,16 @@ if not TYPE_CHECKING:
         return value
 
 
-__all__ = ["JaxExecutor", "JaxFunction", "MissingJax", "ShardedFunction", "exported", "lowers", "replaces", "sharded", "to_jax"]
+__all__ = [
+    "JaxExecutor",
+    "JaxFunction",
+    "MissingJax",
+    "PipelinedFunction",
+    "ShardedFunction",
+    "exported",
+    "lowers",
+    "pipelined",
+    "replaces",
+    "sharded",
+    "to_jax",
+]

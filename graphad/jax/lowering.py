@@ -10,7 +10,8 @@ which the user gives. A block is traced once: what it makes says which values a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import jax
@@ -26,7 +27,7 @@ from graphad.jax.forecast import UNKNOWN, Forecast, TooLong, outlines
 from graphad.jax.operators import LOWERED, run
 from graphad.jax.randoms import draw
 from graphad.jax.registry import WATCHER, is_traced
-from graphad.jax.stacks import Buffer, Kept, Stack, TapeBuffer, as_buffer, as_tape_buffer, zeros_of
+from graphad.jax.stacks import Buffer, Either, Kept, Stack, TapeBuffer, as_buffer, as_tape_buffer, zeros_of
 from graphad.jax.xla_array import Known
 from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
 from graphad.ops.aggregates import Aggregate, StepScopes, Tape, TensorArray
@@ -64,6 +65,7 @@ class Lowering:
         failures: the messages of what operators refuse, by their number minus one.
         failed: the number of the first that was refused, 0 if nothing was.
         key: the numbers that random streams begin with.
+        sides: the sides of branches that are being lowered, the innermost last.
     """
 
     def __init__(self, program: Program, options: Options, key: Tensor = None) -> None:
@@ -78,6 +80,7 @@ class Lowering:
         self.failed: Tensor = np.int32(0)
         self.bounds: dict[Operator, int | None] = {}
         self.capacity = 1
+        self.sides: list[int] = []
         self.op: Operator | None = None
 
     # -- running ---------------------------------------------------------------------------------
@@ -234,7 +237,8 @@ class Lowering:
                 return {}
             inner: Frames = ({}, *local)
             names = (blocks[i].vars, *layout)
-            self.body(blocks[i], inner, names)
+            with self.on_side(i):
+                self.body(blocks[i], inner, names)
             values = {n: inner[depth(names, n)].get(n) for n in sorted(self.saved.get(blocks[i].idx, ()))}
             return {n: v for n, v in values.items() if v is not None}
 
@@ -244,6 +248,13 @@ class Lowering:
             residuals = self.decided(op, choice, frames, one)
         for name in op.output(definition.scopes) if keeps else ():
             frames[depth(layout, name)][name] = residuals
+
+    @contextmanager
+    def on_side(self, i: int) -> Iterator[None]:
+        """While one side of a branch is lowered."""
+        self.sides.append(i)
+        yield
+        self.sides.pop()
 
     def branch_gradient(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
         """The gradient of the branch that ran."""
@@ -255,7 +266,8 @@ class Lowering:
 
         def one(i: int, local: Frames) -> dict[str, Tensor]:
             if i < len(sides):
-                sides[i].write(sides[i].results(residuals.blocks[i], sides[i].cotangents), local)
+                with self.on_side(i):
+                    sides[i].write(sides[i].results(residuals.blocks[i], sides[i].cotangents), local)
             return {}
 
         if isinstance(choice, int):
@@ -292,7 +304,7 @@ class Lowering:
 
         def ends(i: int) -> Tensor:
             updates, residuals, fault = stages[i]()
-            values = {place: _as_type(_or_old(updates, place, frames), types[place], self.capacity) for place in places}
+            values = {place: _on_side(i, _or_old(updates, place, frames), types[place], self.capacity) for place in places}
             # Only one side keeps residuals, but both have to return them: zeros, which nothing reads, stand for the other's.
             side_residuals = [residuals if i == k else jax.tree.map(_zeros, shapes) for k, shapes in enumerate((residuals1, residuals2))]
             return values, side_residuals, fault
@@ -364,8 +376,10 @@ def _unified(op: Operator, name: str, values: Sequence[Tensor], capacity: int) -
         size = max(capacity, *(value.capacity if isinstance(value, Buffer) else len(value) for value in variants))
         buffers = [jax.eval_shape(lambda v: _buffer_of(v, size), value) for value in variants]
         return next((b for b in buffers if b.data is not None), buffers[0])
-    if all(isinstance(value, Tape | TapeBuffer) for value in variants):
-        return next((v for v in variants if isinstance(v, TapeBuffer)), variants[0])
+    if any(isinstance(value, TapeBuffer) for value in variants) and all(isinstance(value, Tape | TapeBuffer) for value in variants):
+        return next(v for v in variants if isinstance(v, TapeBuffer))
+    if all(isinstance(value, Tape | Either) for value in variants):
+        return Either([_tape_of(i, value) for i, value in enumerate(variants)])
     descriptions = " and ".join(_described(value) for value in variants)
     raise NotLowered(located(f"operator {op.type!r}: the branches leave {name!r} as {descriptions}; XLA needs one type", op.source))
 
@@ -388,6 +402,18 @@ def _as_type(value: Tensor, like: Tensor, capacity: int) -> Tensor:
     if isinstance(like, TapeBuffer):
         return _tape_like(as_tape_buffer(value, like.capacity), like)
     return jax.tree.map(jnp.asarray, value)
+
+
+def _tape_of(i: int, value: Tensor) -> Tensor:
+    return value.sides[i] if isinstance(value, Either) else value
+
+
+def _on_side(i: int, value: Tensor, like: Tensor, capacity: int) -> Tensor:
+    """What one side of a branch leaves, in the type that both can have."""
+    if isinstance(like, Either) and not _same(value, like):
+        tapes = [_tape_of(i, value) if i == k else jax.tree.map(_zeros, _spec(tape)) for k, tape in enumerate(like.sides)]
+        return jax.tree.map(jnp.asarray, Either(tapes))
+    return _as_type(value, like, capacity)
 
 
 def _tape_like(tape: TapeBuffer, like: TapeBuffer) -> TapeBuffer:

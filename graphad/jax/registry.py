@@ -24,9 +24,11 @@ class Watcher(Protocol):
 
     Attributes:
         capacity: how many elements an array may have that is begun in a loop.
+        sides: the sides of branches that are being lowered, the innermost last: 0 for true, 1 for false.
     """
 
     capacity: int
+    sides: list[int]
 
     def note(self, wrong: Tensor, message: str) -> None:
         """If ``wrong`` holds when the program runs, the operator fails with the message."""
@@ -77,6 +79,13 @@ def room() -> int:
     """How many elements an array may have that is begun in a loop."""
     watcher = WATCHER.get()
     return ROOM if watcher is None else watcher.capacity
+
+
+def side() -> int:
+    """Which side of the innermost branch is being lowered."""
+    watcher = WATCHER.get()
+    assert watcher is not None
+    return watcher.sides[-1]
 
 
 def is_traced(*values: Tensor) -> bool:

@@ -6,7 +6,7 @@ What the iterations keep for a gradient is a ``Stack``, or where ``expand-grad-o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from graphad.errors import InvalidValue
-from graphad.jax.registry import is_traced, refuse
+from graphad.jax.registry import is_traced, refuse, side
 from graphad.ops.aggregates import Aggregate, StepScopes, Tape, TensorArray
 from graphad.types import Tensor
 
@@ -195,6 +195,33 @@ def as_tape_buffer(tape: Tensor, capacity: int) -> TapeBuffer:
     return TapeBuffer(buffer.entries, np.int64(len(entries)), buffer.capacity)
 
 
+class Either(Aggregate):
+    """The tape that a branch wrote, where only the run says which side did: one for each side, zeros for that which did not.
+
+    Each side pushes what its own gradient reads, so their tapes have different types. The gradient is a branch with the same sides, each
+    of which pops what its counterpart pushed.
+    """
+
+    __slots__ = ("sides",)
+
+    def __init__(self, sides: Sequence[Tensor]) -> None:
+        self.sides = tuple(sides)
+
+    def pop(self) -> tuple[Tensor, list[Tree]]:
+        """The tape of the side that is being lowered without its last entry, and that entry."""
+        rest, items = self.sides[side()].pop()
+        return rest, list(items)
+
+    def zeros_like(self) -> Either:
+        return Either([zeros_of(tape) for tape in self.sides])
+
+    def __add__(self, right: Either) -> Either:
+        return Either([a + b for a, b in zip(self.sides, right.sides, strict=True)])
+
+    def parts(self) -> Iterator[Tensor]:
+        return iter(jax.tree.leaves(self.sides))
+
+
 class Stack(Aggregate):
     """What the iterations of a loop keep: trees by name with a row for each iteration, and what is the same in all of them."""
 
@@ -271,5 +298,6 @@ _register(Tape, lambda t: (t.entries(), len(t)), _tape_together)
 _register(StepScopes, lambda s: (s.steps, s.count), lambda count, steps: StepScopes(list(steps), count))
 _register(Buffer, lambda b: ((b.data, b.filled, b.length), None), lambda _, parts: Buffer(*parts))
 _register(TapeBuffer, lambda t: ((t.entries, t.length), t.capacity), lambda capacity, parts: TapeBuffer(parts[0], parts[1], capacity))
+_register(Either, lambda e: (e.sides, None), lambda _, sides: Either(sides))
 _register(Stack, lambda s: ((s.rows, s.fixed, s.count), None), lambda _, parts: Stack(*parts))
 _register(Kept, lambda k: ((k.blocks,), None), lambda _, parts: Kept(*parts))

@@ -3,6 +3,8 @@
     python -m tests.jax.on_devices devices CASE            8 devices of one process
     python -m tests.jax.on_devices process NUMBER PORT     2 devices of one of two processes, by jax.distributed
 
+    python -m tests.jax.on_devices stages STAGES PARTS SCHEDULE
+
 It prints JSON: how far losses and parameters are from those of one process, and the collectives in the compiled program.
 """
 
@@ -21,10 +23,13 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 import graphad as ga
-from graphad.jax import ShardedFunction, sharded
+from graphad.distribution import LocalGroup
+from graphad.jax import ShardedFunction, pipelined, sharded
 from graphad.types import Array
-from tests.distribution.test_data_parallel import network
+from tests.distribution.test_data_parallel import ROWS, batches, network
+from tests.distribution.test_data_parallel import alone as alone_of_classifier
 from tests.distribution.test_partition import CASES, NETWORKS, STEPS, alone, feeds, partitioned
+from tests.distribution.test_pipeline_split import fed, stages_of
 
 NAMES = {"all-reduce": "c_allreduce_sum", "all-gather": "c_allgather", "reduce-scatter": "c_reducescatter", "all-to-all": "c_recut"}
 SIZES = {"f32": 4, "s32": 4, "s64": 8, "f64": 8, "pred": 1, "u32": 4}
@@ -99,6 +104,37 @@ def with_passes(pipeline: str) -> dict[str, Any]:
     return {**trained(function, "classifier"), "expected": expected(program)}
 
 
+def stages(count: int, parts: int, schedule: str) -> dict[str, Any]:
+    """20 steps of a pipeline, a stage on each device; what it sends, and what simulated ranks send."""
+    main, startup, loss = network(rows=ROWS)
+    losses, scope = alone_of_classifier(network())
+    programs, group, begin = stages_of(main, loss.name, count, parts, schedule), LocalGroup(count), ga.Scope()
+    ga.Executor().run(startup, scope=begin)
+    last: list[list[str]] = [*([] for _ in range(count - 1)), [loss.name]]
+    group.run(startup)
+    group.run(programs, fed(programs, batches()[0]), last)
+    function = pipelined(programs, last)
+    with jax.enable_x64(True):
+        state = function.state({name: begin.get(name) for name in begin.names()})
+        step = jax.jit(function, donate_argnums=1).lower(batches()[0], state).compile()
+        off = 0.0
+        for feed, value in zip(batches(), losses, strict=True):
+            fetches, state = step(feed, state)
+            off = max(off, abs(float(fetches[-1][0]) - value))
+    apart = max(float(np.abs(array - scope.get(name)).max()) for name, array in function.arrays(state).items())
+    passed = re.findall(
+        r"= (\w+)\[([\d,]*)\]\S* collective-permute(?:-start)?\(.*source_target_pairs=\{((?:\{\d+,\d+\},?)+)", step.as_text()
+    )
+    sizes = [math.prod(int(e) for e in shape.split(",") if e) * SIZES[kind] * pairs.count("{") for kind, shape, pairs in passed]
+    return {
+        "losses": off,
+        "parameters": apart,
+        "permuted": sum(sizes),
+        "simulated": sum(traffic.bytes()["send_v2"] for traffic in group.traffic),
+        "kept": {dtype: list(rows.shape) for dtype, rows in state.items()},
+    }
+
+
 def process(number: int, port: int) -> dict[str, Any]:
     """One of two processes with two devices each."""
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -118,6 +154,8 @@ def process(number: int, port: int) -> dict[str, Any]:
 def main(arguments: list[str]) -> Mapping[str, Any]:
     if arguments[0] == "process":
         return process(int(arguments[1]), int(arguments[2]))
+    if arguments[0] == "stages":
+        return stages(int(arguments[1]), int(arguments[2]), arguments[3])
     if arguments[0] == "passes":
         return with_passes(arguments[1])
     return {number: on_devices(int(number)) for number in arguments[1:]}

@@ -15,8 +15,8 @@ import pytest
 pytest.importorskip("jax", reason="jax is missing: pip install 'graphad[distributed-tests]'")
 
 import graphad as ga
-from graphad.errors import InvalidValue
-from graphad.jax import sharded
+from graphad.errors import CommunicationError, InvalidValue
+from graphad.jax import pipelined, sharded
 from tests.distribution.ranks import parsed
 from tests.source_tree import ROOT
 
@@ -72,6 +72,16 @@ def test_passes_on_devices(passes: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("stages", "parts", "schedule"), [(2, 5, "1f1b"), (3, 5, "fthenb"), (4, 5, "1f1b")])
+def test_stages_on_devices(stages: int, parts: int, schedule: str) -> None:
+    """20 steps of a pipeline: losses and parameters of one process, and the bytes of simulated ranks in the compiled program."""
+    found = ended(begun("stages", str(stages), str(parts), schedule))
+    assert found["losses"] < 1e-6
+    assert found["parameters"] < 1e-6
+    assert found["permuted"] == found["simulated"] > 0
+
+
+@pytest.mark.long
 def test_two_processes() -> None:
     """Two devices each, by ``jax.distributed`` on the loopback address."""
     with socket.socket() as free:
@@ -93,7 +103,35 @@ def test_refusals() -> None:
     np.testing.assert_array_equal(value, np.ones(4))
 
 
-def test_stages_are_not_one_program() -> None:
+STAGE = "var x: float32[2] var y: float32[2] "
+SEND, RECEIVE = "send_v2(X=x) -> () {peer=0} ", "recv_v2() -> (Out=y) {peer=0, out_shape=[2]} "
+
+
+def test_stages_are_one_program_only_together() -> None:
     program = parsed("var x: float32[4] send_v2(X=x) -> ()")
     with pytest.raises(ga.errors.NotLowered, match="stages send to each other from different programs"):
         sharded(program, [], mesh="data=1")({"x": np.ones(4, "float32")}, {})
+
+
+def test_a_stage_and_its_state() -> None:
+    program = parsed(STAGE + "param p: float32[2] assign(X=p) -> (Out=x) " + SEND + RECEIVE + "scale(X=p) -> (Out=p) {scale=2.0}")
+    function = pipelined([program], [["y", "p"]])
+    ((sent, updated),), state = function({}, function.state({"p": np.array([1, 2], "float32")}))
+    np.testing.assert_array_equal(sent, [1, 2])
+    np.testing.assert_array_equal(updated, [2, 4])
+    np.testing.assert_array_equal(function.arrays(state)["p"], [2, 4])
+    with pytest.raises(InvalidValue, match=r"'p' of the state is missing; it is declared float32\[2\]"):
+        function.state({})
+
+
+def test_stages_that_cannot_run_are_refused() -> None:
+    x = {"x": np.ones(2, "float32")}
+    receives_first = parsed(STAGE + RECEIVE + SEND)
+    with pytest.raises(CommunicationError, match="none can go on:\n  stage 0 waits at recv_v2"):
+        pipelined([receives_first])(x, {})
+    with pytest.raises(ga.errors.NotLowered, match="operator 'c_allreduce_sum': a collective in a stage"):
+        pipelined([parsed(STAGE + "c_allreduce_sum(X=x) -> (Out=y)")])(x, {})
+    with pytest.raises(InvalidValue, match="200 stages take as many devices"):
+        pipelined([receives_first] * 200)
+    with pytest.raises(InvalidValue, match="1 stages and 2 fetch lists"):
+        pipelined([receives_first], [[], []])

@@ -176,4 +176,6 @@ def _barrier(X: Tensor, *, ring_id: int = 0) -> Tensor:
 
 @replaces(collective.send_v2.kernel, collective.recv_v2.kernel)
 def _one_to_one(*_: Tensor, **__: Tensor) -> Tensor:
-    raise NotLowered("stages send to each other from different programs, while all devices of XLA run one: LocalGroup and MPI run them")
+    raise NotLowered(
+        "stages send to each other from different programs, while all devices of XLA run one: graphad.jax.pipelined makes one of them"
+    )

@@ -9,7 +9,7 @@ import numpy as np
 from graphad.errors import InvalidValue
 from graphad.jax.registry import is_traced, refuse, replaces, room
 from graphad.jax.stacks import Buffer, TapeBuffer, as_buffer, zeros_of
-from graphad.ops import aggregates, tensor_array
+from graphad.ops import aggregates, like, tensor_array
 from graphad.ops.aggregates import TensorArray
 from graphad.types import Tensor
 
@@ -126,4 +126,4 @@ def _tape_has_more(Scopes: Tensor) -> Tensor:
     return np.array([len(Scopes) > 0])
 
 
-replaces(aggregates.zeros_like)(zeros_of)
+replaces(aggregates.zeros_like, like.fill_zeros_like.kernel)(zeros_of)
