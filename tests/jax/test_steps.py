@@ -1,0 +1,17 @@
+"""What the benchmark of training steps measures are the same steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jax", reason="jax, on which programs run as XLA programs, is not installed: pip install 'graphad[jax]'")
+
+from tests.benchmarks import jax_steps, training_steps
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("make", [training_steps.lenet, training_steps.lstm, training_steps.transformer])
+def test_programs_and_direct_jax_train_alike(make: Any) -> None:
+    jax_steps.check(*jax_steps.sides(make))
