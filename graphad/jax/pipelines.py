@@ -39,7 +39,7 @@ class Message(NamedTuple):
 
     source: int
     target: int
-    index: int
+    number: int
     type: Tensor
 
 
@@ -266,7 +266,7 @@ class PipelinedFunction:
             def run() -> Tensor:
                 values, sent, own = each.traced()
                 mine = [next((message for message in group if message.source == stage.number), None) for group in groups]
-                passed = [_zeros(group[0].type) if m is None else sent[m.index] for group, m in zip(groups, mine, strict=True)]
+                passed = [_zeros(group[0].type) if m is None else sent[m.number] for group, m in zip(groups, mine, strict=True)]
                 return stage.packing.packed(values, sizes), passed, state if own is None else stage.state.packed(own, self.sizes)
 
             return run

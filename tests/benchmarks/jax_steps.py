@@ -26,6 +26,7 @@ import numpy as np
 
 import graphad as ga
 from tests.benchmarks import by_jax, training_steps
+from tests.benchmarks.by_hand import RATE
 from tests.benchmarks.page import markdown
 from tests.benchmarks.training_steps import Workload
 from tests.sections import Section
@@ -97,7 +98,7 @@ def check(one: Side, other: Side, steps: int = 3) -> None:
         np.testing.assert_allclose(one.run(), other.run(), rtol=1e-4)
     parameters = other.parameters(other.state)
     for name, value in one.parameters(one.state).items():
-        training_steps.close(np.asarray(value), np.asarray(parameters[name]), name, float(by_jax.RATE) / 100)
+        training_steps.close(np.asarray(value), np.asarray(parameters[name]), name, float(RATE) / 100)
 
 
 @dataclass
