@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from graphad.errors import GraphadError, InvalidValue, Refused
 from graphad.ir import Builder, Graph, Op, Value
+from graphad.ir.regions import KEPT, Edge
 from graphad.ops import GRAD, GradOpDef, lookup
 from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, TOTAL, WHOLE, BatchDependence
 from graphad.program import BACKWARD, OPTIMIZE, located
+from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.types import Tensor, TensorType
 
 
@@ -189,38 +191,62 @@ def with_rows(graph: Graph, data: Sequence[Value], ranks: int) -> bool:
     count = counts.pop()
     # Parts of two sizes have no static number of rows; but each has to fit what is read beside it.
     sizes = [count // ranks, count // ranks + 1, -1] if count % ranks else [count // ranks]
-    types = [_types_with_rows(graph, data, size) for size in sizes][-1]
-    for value, type in types.items():
-        graph.redeclare(value, type.shape, type.dtype)
+    facts = [_RankTypes(frozenset(data), size).of(graph) for size in sizes][-1]
+    for value, type in facts.items():
+        if type is not None and value.type is not None and type != value.type:
+            value.graph.redeclare(value, type.shape, type.dtype)
     return count % ranks == 0
 
 
-def _types_with_rows(graph: Graph, data: Sequence[Value], rows: int) -> dict[Value, TensorType]:
-    """The types that become others where the data have so many rows. A gradient has the type of its value."""
-    types = {value: TensorType((rows, *value.type.shape[1:]), value.type.dtype) for value in data if value.type is not None}
-    for op in graph.ordered_ops():
-        for value, type in _types(op, types):
-            if type is not None and value.type is not None and type != value.type:
-                types[value] = type
-    return types
+@dataclass(frozen=True)
+class _RankTypes(Dataflow[TensorType | None]):
+    """The types of values where the data have so many rows; -1: not known. A gradient has the type of its value.
+
+    Raises, where they are computed:
+        Refused: an operator does not fit them.
+    """
+
+    data: frozenset[Value]
+    rows: int
+    bottom, top = None, None
+
+    def join(self, a: TensorType | None, b: TensorType | None) -> TensorType | None:
+        if a is None or b is None or a == b:
+            return a or b
+        if a.shape[1:] == b.shape[1:] and a.shape and b.shape and -1 not in (a.shape[0], b.shape[0]):
+            raise Refused(
+                f"a loop or branch does not fit the part of the batch that a rank has: it gives {a} in one way and {b} in another"
+            )
+        return a
+
+    def along(self, edge: Edge, fact: TensorType | None) -> TensorType | None:
+        return None if edge.kind == KEPT else fact
+
+    def boundary(self, value: Value) -> TensorType | None:
+        type = value.type
+        return TensorType((self.rows, *type.shape[1:]), type.dtype) if value in self.data and type is not None else type
+
+    def transfer(self, op: Op, facts: Facts[TensorType | None]) -> dict[Value, TensorType | None]:
+        definition = op.definition
+        if definition is None:
+            return {value: value.type for value in op.writes()}
+        operand_types = {slot: [facts[v] or v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
+        try:
+            types = definition.infer_types(operand_types, definition.own_attrs(op.attrs))
+        except GraphadError as error:
+            raise Refused(located(f"{op!r} does not fit the part of the batch that a rank has: {error}", op.source)) from error
+        is_gradient = isinstance(definition, GradOpDef)
+        return {
+            value: _type_of(value, types.get(slot, ())[i : i + 1], facts, is_gradient)
+            for slot, values in op.outputs.items()
+            for i, value in enumerate(values)
+        }
 
 
-def _types(op: Op, changed: Mapping[Value, TensorType]) -> Iterator[tuple[Value, TensorType | None]]:
-    definition = op.definition
-    if definition is None or op.graphs:
-        return
-    operand_types = {slot: [changed.get(v) or v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
-    try:
-        types = definition.infer_types(operand_types, definition.own_attrs(op.attrs))
-    except GraphadError as error:
-        raise Refused(located(f"{op!r} does not fit the part of the batch that a rank has: {error}", op.source)) from error
-    for slot, values in op.outputs.items():
-        for i, value in enumerate(values):
-            slot_types = types.get(slot)
-            if isinstance(definition, GradOpDef) and value.grad_of is not None:
-                yield value, changed.get(value.grad_of) or value.grad_of.type
-            elif slot_types and i < len(slot_types):
-                yield value, slot_types[i]
+def _type_of(value: Value, inferred: Sequence[TensorType], facts: Facts[TensorType | None], is_gradient: bool) -> TensorType | None:
+    if is_gradient and value.grad_of is not None:
+        return facts[value.grad_of] or value.grad_of.type
+    return inferred[0] if inferred else value.type
 
 
 def check_ranks(what: str, ranks: int) -> None:

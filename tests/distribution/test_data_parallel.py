@@ -202,11 +202,15 @@ def test_check_pass_finds_a_rank_that_has_another_result(monkeypatch: pytest.Mon
         check_pass("data-parallel{ranks=2}", 10)
 
 
+@pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("rows", [3, 4])
-def test_what_has_as_many_rows_as_the_data_is_refused_before_anything_changes(rows: int) -> None:
+def test_what_has_as_many_rows_as_the_data_is_refused_before_anything_changes(rows: int, nested: bool) -> None:
     """A rank has two rows, and w all of them."""
     text = f"var x: float32[{rows}, 3] param w: float32[{rows}, 3] param v: float32[3] var h: float32[{rows}, 3] var loss: float32[] "
-    program = ga.Program.parse(f"program {{ block 0 {{ {text} elementwise_add(X=x, Y=w) -> (Out=h) mean(X=v) -> (Out=loss) }} }}")
+    text += "var c: bool[1] persistable var s: ?[?] STEP_SCOPES mean(X=v) -> (Out=loss) "
+    text += "conditional_block(Cond=c, Input=[x, w]) -> (Out=h, Scope=s) {sub_block=block(1)} } block 1 in 0 { " if nested else ""
+    text += "elementwise_add(X=x, Y=w) -> (Out=h)"
+    program = ga.Program.parse(f"program {{ block 0 {{ {text} }} }}")
     with ga.program_guard(program):
         ga.append_backward(program.global_block().var("loss"))
     graph = ga.lower(program, ["loss"])
