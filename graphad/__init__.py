@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from graphad.execution.places import CPUPlace, CUDAPlace
     from graphad.experiments import experiment
     from graphad.fluid import DataFeeder, clip, cpu_places, data, embedding, io, is_compiled_with_cuda, one_hot, regularizer
+    from graphad.freezing import freeze
     from graphad.interop import load, save
     from graphad.jax import JaxExecutor, to_jax
     from graphad.layers import ParamAttr
@@ -114,6 +115,7 @@ _HOMES = {
     "experiment": "experiments",
     "explain": "rewriting",
     "fixpoint": "rewriting",
+    "freeze": "freezing",
     "gradients": "backward",
     "io": "fluid",
     "is_compiled_with_cuda": "fluid",
@@ -207,6 +209,7 @@ __all__ = [
     "experiment",
     "explain",
     "fixpoint",
+    "freeze",
     "global_scope",
     "gradients",
     "initializer",

@@ -31,7 +31,7 @@ LAYERS = (
     "difference",
     "initializer",
     "backward drawing execution layers",
-    "distribution",
+    "distribution freezing",
     "interop jax",
     "optimizer viewing",
     "training",

@@ -220,14 +220,25 @@ def transfer_name(graph: Graph, old: Value, new: Value) -> None:
     """Give ``new`` the name of ``old``; ``old`` becomes a copy of it where that is not possible.
 
     A value that is given from outside or requested itself keeps its own name, one at which gradients stop would no longer do
-    so under the name of one where they flow, and no operator writes a name twice.
+    so under the name of one where they flow, and no operator writes a name twice. Where ``new`` has the name already, and nothing comes
+    between the two, it is the final value again.
     """
+    if graph.versions(old.name)[-2:] == (new, old):
+        return _withdraw(graph, old, new)
     # The name carries the declaration of a variable, and with it whether gradients flow through what has it.
     flows = new.stop_gradient and not old.stop_gradient and _may_have_gradient(new)
     if new.given or new.persistable or graph.is_observed(new) or flows or _writes_name(new, old):
         _copy(graph, old, new)
     else:
         _rename(graph, old, new)
+
+
+def _withdraw(graph: Graph, old: Value, new: Value) -> None:
+    """Take the last version of a name away from it: the one before is final."""
+    graph.values.discard(old)
+    old.name, old.var = graph.values.numbered(old.name, "{}@OLD@{}"), None
+    graph.values.add(old)
+    graph.targets = {new if v is old else v: None for v in graph.targets}
 
 
 def _writes_name(new: Value, old: Value) -> bool:
