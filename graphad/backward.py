@@ -9,7 +9,7 @@ import networkx as nx
 from graphad.errors import InvalidType, InvalidValue, NoGradient
 from graphad.ir import Graph, Op, Value, lower, write_back
 from graphad.ir.regions import is_grad_op
-from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
+from graphad.passes import AccumulateGrads, ClipErrors, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
 from graphad.program import Parameter, Program, Variable, located, name_in, rewrite_gradients
@@ -21,18 +21,24 @@ Named = Sequence[Variable | str] | Set[Variable | str]  # a list or a set of var
 
 
 def backward_pipeline(
-    targets: Names, inputs: Names = (), no_grad: Names = (), target_gradients: Names = (), expand: bool = False
+    targets: Names,
+    inputs: Names = (),
+    no_grad: Names = (),
+    target_gradients: Names = (),
+    expand: bool = False,
+    clip_errors: bool = False,
 ) -> Pipeline:
     """The passes that build the backward of ``targets``: five of them.
 
     ``expand`` puts two more in front, for graphs that hold gradients already: they make the grad operators on
-    the way differentiable.
+    the way differentiable. ``clip_errors`` puts one in that bounds the gradients of variables with an ``error_clip``.
 
     >>> print(backward_pipeline(("loss",)))
     find-op-path{targets=[loss]}, create-grad-ops, prune-no-grad, accumulate-grads, create-grad-vars
     """
     find = FindOpPath(targets, inputs, no_grad)
-    build = Pipeline(find, CreateGradOps(target_gradients), PruneNoGrad(), AccumulateGrads(), CreateGradVars())
+    clips = [ClipErrors()] if clip_errors else []
+    build = Pipeline(find, CreateGradOps(target_gradients), PruneNoGrad(), AccumulateGrads(), *clips, CreateGradVars())
     return Pipeline(find, ExpandGradOps(), build) if expand else build
 
 
@@ -48,7 +54,8 @@ def append_backward(
         no_grad_set: variables, or their names, without gradient, besides those with ``stop_gradient``.
 
     Returns:
-        (parameter, its gradient) pairs; the gradient of ``w`` is the variable ``w@GRAD``, of w's shape and dtype.
+        (parameter, its gradient) pairs; the gradient of ``w`` is the variable ``w@GRAD``, of w's shape and dtype. The gradients of variables
+        with an ``error_clip`` are bounded when they are complete, before anything is computed from them (the pass ``clip-errors``).
 
     Raises:
         TypeError: an argument of the wrong type.
@@ -80,7 +87,8 @@ def build_backward(
     parameters = _parameters(program, parameter_list)
     no_grad = _names("no_grad_set", program, no_grad_set)
     with diagnoses_only():
-        backward_pipeline((loss.name,), no_grad=no_grad, expand=_has_grad_ops(graph)).run(graph)
+        clip_errors = any(var.error_clip is not None for var in program.list_vars())
+        backward_pipeline((loss.name,), no_grad=no_grad, expand=_has_grad_ops(graph), clip_errors=clip_errors).run(graph)
     grad_ops: GradOps = graph.analyses[GradOps]
     gradients_by_name = {p.name: _gradient_of(graph, grad_ops, p.name) for p in parameters}
     for param in parameters if parameter_list is not None else ():
@@ -101,7 +109,8 @@ def gradients(targets: object, inputs: object, target_gradients: object = None, 
 
     Returns:
         For each input the variable that holds its gradient, of the input's shape and dtype; None if it does not reach a target.
-        Called on the results again it gives higher derivatives, to any order.
+        Called on the results again it gives higher derivatives, to any order. They are derivatives: ``error_clip`` of variables bounds what
+        ``append_backward`` and ``minimize`` make, not these.
 
     Raises:
         TypeError: an argument of the wrong type.

@@ -16,8 +16,8 @@ from graphad import fluid_io, layers
 from graphad.errors import InvalidType, InvalidValue
 from graphad.execution.places import CPUPlace
 from graphad.layers.helper import AttrLike, checked_input, layer
-from graphad.optimizer.base import ClipByGlobalNorm, ClipByNorm, ClipByValue
-from graphad.program import Program, Variable, default_main_program
+from graphad.program import OPTIMIZE, Parameter, Program, Variable, default_main_program, located, name_in
+from graphad.program.clipping import Clip, ClipByGlobalNorm, ClipByNorm, ClipByValue, ErrorClipByValue
 from graphad.program.variable import L1Decay, L2Decay
 from graphad.types import Array
 
@@ -168,11 +168,58 @@ def _clip_by_norm(clip_norm: float) -> ClipByNorm:
 
 
 def _clip_by_global_norm(clip_norm: float, group_name: str = "default_group") -> ClipByGlobalNorm:
-    return ClipByGlobalNorm(clip_norm)
+    return ClipByGlobalNorm(clip_norm, group_name)
+
+
+def set_gradient_clip(clip: Clip, param_list: Sequence[Parameter | str] | None = None, program: Program | None = None) -> None:
+    """Say how the gradients of parameters are clipped by optimizers that have no ``grad_clip`` of their own.
+
+    Call it after the network is built and before ``minimize``. Parameters with ``need_clip=False`` are left out. ``GradientClipByGlobalNorm``
+    bounds the norm of all gradients of a ``group_name`` together.
+
+    Args:
+        clip: GradientClipByValue, GradientClipByNorm or GradientClipByGlobalNorm.
+        param_list: parameters, or their names; all of the program if None.
+        program: whose parameters; the default main program if None.
+
+    Raises:
+        TypeError: ``clip`` is none of these, or ``param_list`` holds what is no parameter.
+        ValueError: a name is not there; or the updates of all these parameters are there already, so that it would have no effect.
+
+    >>> import graphad as fluid
+    >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+    ...     cost = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 2]), 1, param_attr="w", bias_attr=False))
+    ...     fluid.clip.set_gradient_clip(fluid.clip.GradientClipByNorm(1.0), param_list=["w"])
+    ...     cost.block.program.all_parameters()[0].gradient_clip
+    ClipByNorm(bound=1.0)
+    """
+    program = default_main_program() if program is None else program
+    if not isinstance(clip, Clip):
+        raise InvalidType(f"set_gradient_clip: clip is a GradientClipByValue, GradientClipByNorm or GradientClipByGlobalNorm, not {clip!r}")
+    block = program.global_block()
+    given = program.all_parameters() if param_list is None else param_list
+    if not isinstance(given, list | tuple):
+        raise InvalidType(f"set_gradient_clip: param_list is a list of parameters or their names, not {given!r}")
+    parameters = [block.var(name_in("set_gradient_clip", block, item) if isinstance(item, Variable) else item) for item in given]
+    for param in parameters:
+        if not isinstance(param, Parameter):
+            raise InvalidType(f"set_gradient_clip: {param!r} is no parameter")
+    updates = {name: op for op in block.ops if op.role == OPTIMIZE for name in op.input("Param")}
+    if parameters and all(param.name in updates for param in parameters):
+        message = "set_gradient_clip has no effect after minimize, which was called for all these parameters: call it before"
+        raise InvalidValue(located(message, updates[parameters[0].name].source))
+    for param in parameters:
+        param.gradient_clip = clip  # type: ignore[attr-defined]
 
 
 regularizer = SimpleNamespace(L1Decay=_l1_decay, L2Decay=_l2_decay, L1DecayRegularizer=_l1_decay, L2DecayRegularizer=_l2_decay)
-clip = SimpleNamespace(GradientClipByValue=_clip_by_value, GradientClipByNorm=_clip_by_norm, GradientClipByGlobalNorm=_clip_by_global_norm)
+clip = SimpleNamespace(
+    ErrorClipByValue=ErrorClipByValue,
+    GradientClipByValue=_clip_by_value,
+    GradientClipByNorm=_clip_by_norm,
+    GradientClipByGlobalNorm=_clip_by_global_norm,
+    set_gradient_clip=set_gradient_clip,
+)
 
 io = SimpleNamespace(
     load_inference_model=fluid_io.load_inference_model,

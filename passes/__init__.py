@@ -10,7 +10,7 @@ if __name__ != "graphad.passes":
 from typing import TYPE_CHECKING, NoReturn
 
 from graphad.ops.definition import did_you_mean
-from graphad.passes.backward import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
+from graphad.passes.backward import AccumulateGrads, ClipErrors, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
 from graphad.passes.cleanup import CanonicalOrder, ConstantFolding, Cse, DeadCode, Simplify
 from graphad.passes.control_flow import FoldBranches, HoistInvariants, InlineNet, OutlineRepeated, UnrollWhile
 from graphad.passes.differentiation import Jvp
@@ -27,6 +27,7 @@ __all__ = [
     "BucketAllReduce",
     "CanonicalOrder",
     "CheckpointWhile",
+    "ClipErrors",
     "ClipGradients",
     "ConstantFolding",
     "CreateGradOps",

@@ -7,6 +7,7 @@ import re
 from graphad.drawing.plan import Plan, Reference
 from graphad.ir import Graph, Op, Value
 from graphad.program import FORWARD, Block, SourceLine
+from graphad.program.clipping import bounds
 
 LONGEST_NAME, LONGEST_TEXT = 44, 100
 
@@ -74,6 +75,7 @@ def value_tooltip(value: Value, gradient_of: Value | None) -> list[str]:
     lines = [f"{shown(repr(value))}: {value.type or 'unknown type'}"]
     lines += ["persistable"] if value.persistable else []
     lines += ["stop_gradient"] if value.stop_gradient else []
+    lines += [f"error_clip {bounds(value.error_clip)}"] if value.error_clip is not None else []
     lines += [f"gradient of {shown(repr(gradient_of))}"] if gradient_of is not None else []
     return lines
 

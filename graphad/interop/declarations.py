@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
-from graphad.errors import InvalidValue, ParseError
+from graphad.errors import InvalidType, InvalidValue, ParseError
 from graphad.ops import ControlDef, find
 from graphad.program import Block, L1Decay, L2Decay, Operator, Parameter, Program, Variable
 from graphad.program.block import MAX_DEPTH, check_control
+from graphad.program.clipping import bounds, error_clip, listed, unlisted
 from graphad.types import DTYPES, KINDS, TENSOR, Extent
 
 # -- structure -------------------------------------------------------------------------------------
@@ -82,6 +83,7 @@ def _check_acyclic(nested: list[list[int]]) -> None:
 # Variables as plain fields, which JSON holds as they are, and Paddle's format where it has no field of its own.
 
 Fields = dict[str, Any]
+C = TypeVar("C")
 
 DEFAULTS: Mapping[str, Any] = {
     "type": TENSOR,
@@ -94,12 +96,17 @@ DEFAULTS: Mapping[str, Any] = {
     "learning_rate": 1.0,
     "decay": None,
     "need_clip": True,
+    "gradient_clip": None,
+    "error_clip": None,
 }
 _DECAYS = {decay.kind: decay for decay in (L1Decay, L2Decay)}
 
 
 def fields_of(var: Variable) -> Fields:
-    """Everything a variable says but its name: a value for each of ``DEFAULTS``; ``decay`` is [kind, coefficient]."""
+    """Everything a variable says but its name: a value for each of ``DEFAULTS``.
+
+    ``decay`` is [kind, coefficient], ``gradient_clip`` [kind, bound, ...], ``error_clip`` [min, max].
+    """
     shape, dtype = var.declared
     fields = {
         **DEFAULTS,
@@ -108,11 +115,13 @@ def fields_of(var: Variable) -> Fields:
         "dtype": dtype,
         "persistable": var.persistable,
         "stop_gradient": var.stop_gradient,
+        "error_clip": None if var.error_clip is None else bounds(var.error_clip),
     }
     if isinstance(var, Parameter):
         decay = None if var.regularizer is None else [var.regularizer.kind, float(var.regularizer.coefficient)]
         fields |= {"parameter": True, "trainable": var.trainable, "learning_rate": var.learning_rate}
-        fields |= {"decay": decay, "need_clip": var.need_clip}
+        clip = None if var.gradient_clip is None else listed(var.gradient_clip)
+        fields |= {"decay": decay, "need_clip": var.need_clip, "gradient_clip": clip}
     return fields
 
 
@@ -124,14 +133,22 @@ def declare(block: Block, name: str, details: Mapping[str, object]) -> Variable:
     _check(fields)
     var = _parameter(block, name, fields) if fields["parameter"] else Variable(block, name, fields["shape"], fields["dtype"])
     var.type, var.persistable, var.stop_gradient = fields["type"], fields["persistable"], fields["stop_gradient"]
+    var.error_clip = _clip("error_clip", fields, error_clip)
     block.vars[name] = var
     return var
+
+
+def _clip(key: str, fields: Fields, made_of: Callable[[object], C]) -> C | None:
+    try:
+        return None if fields[key] is None else made_of(fields[key])
+    except (InvalidType, InvalidValue) as error:
+        raise ParseError(str(error)) from None
 
 
 def _parameter(block: Block, name: str, fields: Fields) -> Parameter:
     decay = fields["decay"]
     regularizer = None if decay is None else _DECAYS[decay[0]](float(decay[1]))
-    options = (fields["trainable"], fields["learning_rate"], regularizer, fields["need_clip"])
+    options = (fields["trainable"], fields["learning_rate"], regularizer, fields["need_clip"], _clip("gradient_clip", fields, unlisted))
     return Parameter(block, name, fields["shape"], fields["dtype"], *options)
 
 

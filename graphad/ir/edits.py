@@ -153,10 +153,13 @@ def name_in(graph: Graph, value: Value) -> str:
 
 
 def _var_named(value: Value, name: str) -> Variable | None:
-    """The variable of a value for one of another name: what counts is whether gradients stop there."""
+    """The variable of a value for one of another name: what counts is whether gradients stop there, or are clipped."""
     if value.var is None or value.var.name == name:
         return value.var
-    return Variable.trusted(value.var.block, name, value.shape, value.dtype, True, value.kind) if value.stop_gradient else None
+    if not value.stop_gradient and value.error_clip is None:
+        return None
+    marks = (value.stop_gradient, value.kind, value.error_clip)
+    return Variable.trusted(value.var.block, name, value.shape, value.dtype, *marks)
 
 
 # -- regions inlining ------------------------------------------------------------------------------
@@ -267,8 +270,8 @@ def _onto(op: Op, nested: Graph) -> dict[Value, Value]:
     """The values outside that the copies write directly: the results of their operator."""
     onto: dict[Value, Value] = {}
     for out, result in zip(results_of(op), nested.results, strict=True):
-        # A copy writes the result itself where gradients flow through both or through neither, else ``substitute`` settles it.
-        has_same_flow = out.stop_gradient == result.stop_gradient or not (out.dtype is None or out.dtype in FLOATS)
+        # A copy writes the result itself where gradients flow through both in the same way, else ``substitute`` settles it.
+        has_same_flow = out.gradient_marks == result.gradient_marks or not (out.dtype is None or out.dtype in FLOATS)
         if result.writers and has_same_flow and out.name != EMPTY:
             onto.setdefault(result, out)
     return onto

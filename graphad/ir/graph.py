@@ -193,22 +193,23 @@ def _sorted(ops: list[Op]) -> list[Op]:
 
 
 def stopped(graph: Graph, old: Value, new: Value) -> Value:
-    """The value that can replace ``old``: gradients stop there if they stop at ``old``.
+    """The value that can replace ``old``: gradients stop there if they stop at ``old``, and are clipped as they are there.
 
     That is ``new``, unless something reads it already through which gradients flow: then a copy of it.
     """
-    if not old.stop_gradient or new.stop_gradient or not _may_have_gradient(old):
+    is_clipped = old.error_clip is not None and new.error_clip != old.error_clip
+    if not (is_clipped or (old.stop_gradient and not new.stop_gradient)) or not _may_have_gradient(old):
         return new
     assert old.var is not None
-    # The mark is on the variable, so on ``new`` itself it would also stop the gradients of its other uses.
-    if new.given or new.persistable or new.readers or graph.is_observed(new):
+    # The mark is on the variable, so on ``new`` itself it would also hold for the gradients of its other uses.
+    if new.given or new.persistable or new.readers or graph.is_observed(new) or new.error_clip is not None:
         copy = graph.add_version(graph.values.numbered(old.name, "{}@STOP@{}"), old.shape, old.dtype)
         copy.kind = old.kind
         writer = old.writer or new.writer
         role = None if writer is None else writer.role
         graph.add_op("assign", {"X": [new]}, {"Out": [copy]}, before=graph.ops.first if writer is None else writer.next, role=role)
         new = copy
-    new.var = Variable.trusted(old.var.block, new.name, new.shape, new.dtype, True, new.kind)
+    new.var = Variable.trusted(old.var.block, new.name, new.shape, new.dtype, old.stop_gradient, new.kind, old.error_clip)
     return new
 
 
@@ -226,7 +227,8 @@ def transfer_name(graph: Graph, old: Value, new: Value) -> None:
     if graph.versions(old.name)[-2:] == (new, old):
         return _withdraw(graph, old, new)
     # The name carries the declaration of a variable, and with it whether gradients flow through what has it.
-    flows = new.stop_gradient and not old.stop_gradient and _may_have_gradient(new)
+    changes = (new.stop_gradient and not old.stop_gradient) or (new.error_clip is not None and new.error_clip != old.error_clip)
+    flows = changes and _may_have_gradient(new)
     if new.given or new.persistable or graph.is_observed(new) or flows or _writes_name(new, old):
         _copy(graph, old, new)
     else:

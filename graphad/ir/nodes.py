@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graphad.errors import InvalidType
 from graphad.ops import REGISTRY, OpDef
 from graphad.program import FORWARD, Operator, SourceLine, Variable
+from graphad.program.clipping import ErrorClipByValue
 from graphad.types import TENSOR, Shape, TensorType
 
 if TYPE_CHECKING:
@@ -65,6 +66,16 @@ class Value:
     def stop_gradient(self) -> bool:
         """Whether gradients stop at this value."""
         return self.var is not None and self.var.stop_gradient
+
+    @property
+    def error_clip(self) -> ErrorClipByValue | None:
+        """How the gradient of the value's variable is bounded."""
+        return None if self.var is None else self.var.error_clip
+
+    @property
+    def gradient_marks(self) -> tuple[bool, ErrorClipByValue | None]:
+        """What the value's variable does to gradients: whether it stops them, and how it clips them."""
+        return self.stop_gradient, self.error_clip
 
     def __reduce_ex__(self, protocol: object) -> Any:
         return self.graph.reduced(self)

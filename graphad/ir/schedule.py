@@ -501,7 +501,8 @@ class _Writer:
             return
         var = value.var
         if var is None or var.name != name:
-            self.block.vars[name] = Variable.trusted(self.block, name, value.shape, value.dtype, value.stop_gradient, value.kind)
+            marks = (value.stop_gradient, value.kind, value.error_clip)
+            self.block.vars[name] = Variable.trusted(self.block, name, value.shape, value.dtype, *marks)
         else:
             self.block.vars[name] = var.copy_to(self.block)
 

@@ -14,6 +14,7 @@ from graphad.layers.synonyms import renamed
 from graphad.ops import REGISTRY, find, lookup
 from graphad.ops.definition import did_you_mean
 from graphad.program import Parameter, Regularizer, Variable, default_main_program, default_startup_program, located, user_line
+from graphad.program.clipping import Clip
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +34,7 @@ class ParamAttr:
     regularizer: Regularizer | None = None
     trainable: bool = True
     need_clip: bool = True
+    gradient_clip: Clip | None = None  # as set_gradient_clip says it: where the optimizer has no grad_clip
 
     def named(self, name: str) -> ParamAttr:
         """The same under another name."""
@@ -59,6 +61,7 @@ class LayerHelper:
         exists = block.has_var(name)
         param = block.create_parameter(name, shape, dtype, attr.trainable, attr.learning_rate, attr.regularizer, attr.need_clip)
         if not exists:
+            param.gradient_clip = attr.gradient_clip
             self.initialize(param, attr.initializer or default or Xavier())
         return param
 

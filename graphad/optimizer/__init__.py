@@ -4,7 +4,7 @@ Here belong the classes that users make, and their ``minimize``. The passes that
 the updates themselves are operators, in ``graphad.ops.optimizer``.
 """
 
-from graphad.optimizer.base import ClipByGlobalNorm, ClipByNorm, ClipByValue, Optimizer
+from graphad.optimizer.base import Optimizer
 from graphad.optimizer.methods import (
     SGD,
     Adadelta,
@@ -23,6 +23,7 @@ from graphad.optimizer.methods import (
 )
 from graphad.optimizer.precision import MixedPrecisionOptimizer, decorate
 from graphad.program import L1Decay, L2Decay
+from graphad.program.clipping import ClipByGlobalNorm, ClipByNorm, ClipByValue
 
 # Fluid has each under both names.
 SGDOptimizer, MomentumOptimizer, RMSPropOptimizer = SGD, Momentum, RMSProp

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, TypedDict, TypeGuard, TypeVar
-
-import numpy as np
+from typing import ClassVar, TypedDict, TypeVar
 
 from graphad.backward import Named, append_backward, build_backward
 from graphad.errors import InvalidType, InvalidValue
@@ -30,27 +26,14 @@ from graphad.program import (
     name_in,
     rewrite_gradients,
 )
+from graphad.program.clipping import Clip, ClipByGlobalNorm, ClipByValue, is_number, number
 from graphad.rewriting import Pass, Pipeline, diagnoses_only
-from graphad.types import as_float, element_count, joined_shape
+from graphad.types import element_count, joined_shape
 
 # -- checks ----------------------------------------------------------------------------------------
 # Which numbers optimizers take.
 
 F = TypeVar("F", bound=Callable[..., object])
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is a number, Python's or numpy's; a bool is none."""
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
-def number(what: str, value: object) -> float:
-    """The value as a float; TypeError unless it is a number, ValueError unless it is finite."""
-    if not is_number(value):
-        raise InvalidType(f"{what} is a number, not {value!r}")
-    if not math.isfinite(as_float(value)):
-        raise InvalidValue(f"{what} is a finite number, not {value!r}")
-    return float(value)
 
 
 def fraction(what: str, value: object) -> float:
@@ -82,58 +65,6 @@ def function(what: str, value: F | None) -> F | None:
         raise InvalidType(f"{what} is a function or None, not {value!r}")
     return value
 
-
-# -- clipping --------------------------------------------------------------------------------------
-# How gradients are bounded before they are applied.
-
-
-@dataclass(frozen=True)
-class ClipByValue:
-    """Bounds each element of the gradients to [min, bound]; ``min`` is ``-bound`` if not given.
-
-    Raises:
-        ValueError: ``min`` is above ``bound``.
-    """
-
-    bound: float
-    min: float | None = None
-    kind: ClassVar[str] = "value"
-
-    def __post_init__(self) -> None:
-        bound = number("the bound of ClipByValue", self.bound)
-        low = -bound if self.min is None else number("min of ClipByValue", self.min)
-        if low > bound:
-            raise InvalidValue(f"ClipByValue bounds to [{low!r}, {bound!r}], which is empty")
-
-
-@dataclass(frozen=True)
-class ClipByNorm:
-    """Bounds the norm of each gradient."""
-
-    bound: float
-    kind: ClassVar[str] = "norm"
-
-    def __post_init__(self) -> None:
-        _check_norm("ClipByNorm", self.bound)
-
-
-@dataclass(frozen=True)
-class ClipByGlobalNorm:
-    """Bounds the norm of all gradients together."""
-
-    bound: float
-    kind: ClassVar[str] = "global-norm"
-
-    def __post_init__(self) -> None:
-        _check_norm("ClipByGlobalNorm", self.bound)
-
-
-def _check_norm(kind: str, bound: float) -> None:
-    if number(f"the bound of {kind}", bound) <= 0:
-        raise InvalidValue(f"the bound of {kind} is a norm above 0, not {bound!r}")
-
-
-Clip = ClipByValue | ClipByNorm | ClipByGlobalNorm
 
 # -- base ------------------------------------------------------------------------------------------
 # The base of optimizers: ``minimize`` appends the backward, then clips, decays and applies the gradients; all of it passes.
@@ -327,10 +258,17 @@ class Optimizer:
         return Pipeline(*self._clip_passes(parameters), *self._decay_passes(parameters), update)
 
     def _clip_passes(self, parameters: Sequence[Parameter]) -> list[Pass]:
-        clip, names = self.grad_clip, tuple(p.name for p in parameters if p.need_clip)
-        if clip is None:
-            return []
-        return [ClipGradients(clip.kind, clip.bound, names, clip.min if isinstance(clip, ClipByValue) else None)]
+        groups: dict[Clip, list[str]] = {}
+        for param in parameters:
+            # As in Fluid: what the optimizer says counts for all, and without it what set_gradient_clip has said of each.
+            clip = self.grad_clip or param.gradient_clip
+            if clip is not None and param.need_clip:
+                groups.setdefault(clip, []).append(param.name)
+        _check_groups(groups)
+        return [
+            ClipGradients(clip.kind, clip.bound, tuple(names), clip.min if isinstance(clip, ClipByValue) else None)
+            for clip, names in groups.items()
+        ]
 
     def _decay_passes(self, parameters: Sequence[Parameter]) -> list[Pass]:
         groups: dict[Regularizer, list[str]] = {}
@@ -352,6 +290,20 @@ class Optimizer:
                 start = float(getattr(self, self.starts[slot])) if slot in self.starts else 0.0
                 declare_state(block, startup, accumulator_name(param.name, accumulator, instance), shape, param.dtype, start)
         return name_in("learning_rate", block, rate)
+
+
+def _check_groups(clips: Mapping[Clip, Sequence[str]]) -> None:
+    """Refuse a group of parameters whose norm has two bounds."""
+    by_group: dict[str, tuple[Clip, str]] = {}
+    for clip, names in clips.items():
+        if not isinstance(clip, ClipByGlobalNorm):
+            continue
+        other, name = by_group.setdefault(clip.group_name, (clip, names[0]))
+        if other != clip:
+            raise InvalidValue(
+                f"All parameters' 'clip_norm' of a same group should be the same: in group {clip.group_name!r} it is "
+                f"{other.bound!r} of {name!r} and {clip.bound!r} of {names[0]!r}"
+            )
 
 
 def _updates_for(block: Block, loss: Variable) -> dict[str, Operator]:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import ClassVar, Unpack
 
 from graphad.errors import InvalidType, InvalidValue
-from graphad.optimizer.base import LearningRate, Optimizer, Options, Pairs, at_least_zero, flag, fraction, function, number
+from graphad.optimizer.base import LearningRate, Optimizer, Options, Pairs, at_least_zero, flag, fraction, function
 from graphad.program import Operator, Parameter, Variable
+from graphad.program.clipping import number
 
 # -- descent ---------------------------------------------------------------------------------------
 # Optimizers that go along the gradient, all elements at one rate.

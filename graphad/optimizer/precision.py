@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from graphad.backward import Named
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ir import lower, write_back
-from graphad.optimizer.base import Optimizer, Pairs, declare_state, flag, is_number, number
+from graphad.optimizer.base import Optimizer, Pairs, declare_state, flag
 from graphad.passes.precision import MixedPrecision
 from graphad.program import OPTIMIZE, Operator, Program, Variable, default_startup_program
+from graphad.program.clipping import is_number, number
 from graphad.rewriting import diagnoses_only
 
 _COUNT = "int32"

@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
-from graphad.errors import GraphadError, ParseError, pointed
+from graphad.errors import GraphadError, InvalidType, InvalidValue, ParseError, pointed
 from graphad.ops import ControlDef, find
 from graphad.program.block import Block, check_control
+from graphad.program.clipping import error_clip, unlisted
 from graphad.program.operator import FORWARD, ROLES, Operator, check_distinct, check_known
 from graphad.program.source import SourceLine
 from graphad.program.variable import L1Decay, L2Decay, Parameter, Variable
@@ -267,6 +268,17 @@ def _set_number(attribute: str, kind: Callable[[float], object]) -> Flag:
     return apply
 
 
+def _set_listed(attribute: str, made_of: Callable[[object], object]) -> Flag:
+    def apply(reader: Reader, var: Variable) -> None:
+        reader.expect("=")
+        try:
+            setattr(var, attribute, made_of(_value(reader)))
+        except (InvalidType, InvalidValue) as error:
+            reader.fail(f"{attribute} of {var.name!r}: {error}")
+
+    return apply
+
+
 def _set_stop_gradient(reader: Reader, var: Variable) -> None:
     reader.expect("=")
     var.stop_gradient = reader.boolean()
@@ -275,6 +287,7 @@ def _set_stop_gradient(reader: Reader, var: Variable) -> None:
 _VARIABLE_FLAGS: Mapping[str, Flag] = {
     "persistable": _set(persistable=True),
     "stop_gradient": _set(stop_gradient=True),
+    "error_clip": _set_listed("error_clip", error_clip),
     **{kind: _set(type=kind) for kind in KINDS if kind != TENSOR},
 }
 _PARAMETER_FLAGS: Mapping[str, Flag] = {
@@ -283,6 +296,8 @@ _PARAMETER_FLAGS: Mapping[str, Flag] = {
     "l1_decay": _set_number("regularizer", L1Decay),
     "l2_decay": _set_number("regularizer", L2Decay),
     "no_clip": _set(need_clip=False),
+    "gradient_clip": _set_listed("gradient_clip", unlisted),
+    "error_clip": _set_listed("error_clip", error_clip),
     "stop_gradient": _set_stop_gradient,
 }
 

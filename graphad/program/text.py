@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphad.errors import ParseError
 from graphad.program.block import Block
+from graphad.program.clipping import bounds, listed
 from graphad.program.operator import FORWARD, Operator
 from graphad.program.variable import Parameter, Variable
 from graphad.types import TENSOR, bare_or_quoted
@@ -55,6 +56,8 @@ def _flags(var: Variable) -> Iterator[str]:
         yield "persistable"
     if var.stop_gradient != (isinstance(var, Parameter) and not var.trainable):
         yield f"stop_gradient={str(var.stop_gradient).lower()}" if isinstance(var, Parameter) else "stop_gradient"
+    if var.error_clip is not None:
+        yield f"error_clip={print_value(bounds(var.error_clip))}"
 
 
 def _parameter_flags(var: Parameter) -> Iterator[str]:
@@ -66,6 +69,8 @@ def _parameter_flags(var: Parameter) -> Iterator[str]:
         yield f"{var.regularizer.kind}_decay={print_value(float(var.regularizer.coefficient))}"
     if not var.need_clip:
         yield "no_clip"
+    if var.gradient_clip is not None:
+        yield f"gradient_clip={print_value(listed(var.gradient_clip))}"
 
 
 def print_operator(op: Operator) -> str:

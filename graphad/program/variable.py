@@ -15,6 +15,7 @@ from graphad.ops import REGISTRY, OpDef, Symbol
 from graphad.ops.definition import did_you_mean
 from graphad.ops.tensor_literals import as_tensor, is_literal, unlisted
 from graphad.ops.tensor_methods import INSTEAD
+from graphad.program.clipping import Clip, ErrorClipByValue
 from graphad.program.source import at_users_line, located, user_line
 from graphad.types import FLOATS, INTS, KINDS, TENSOR, Shape, Tensor, TensorType, checked_shape, dtype_name
 
@@ -66,7 +67,7 @@ class Variable(Symbol):
     Arithmetic (``+ - * / // % @ **``), comparisons, ``& | ^ ~``, subscripts and methods append operators to the program's current
     block; numbers, arrays and lists of numbers become constants. ``/`` of integers is of float32; integers and booleans beside numbers
     of a wider kind are cast to it. A subscript of one integer, ``[1]``, counts as a number, as in Fluid's loops. Two variables are the same
-    one if ``a is b``.
+    one if ``a is b``. ``error_clip`` bounds the gradient of the variable (``graphad.clip.ErrorClipByValue``); None leaves it.
 
     >>> import numpy as np
     >>> import graphad as ga
@@ -78,7 +79,7 @@ class Variable(Symbol):
     [array([63., 52., 41.], dtype=float32)]
     """
 
-    __slots__ = ("_dtype", "_shape", "block", "name", "persistable", "stop_gradient", "stored", "type")
+    __slots__ = ("_dtype", "_error_clip", "_shape", "block", "name", "persistable", "stop_gradient", "stored", "type")
 
     def __init__(
         self,
@@ -100,6 +101,7 @@ class Variable(Symbol):
         self.name = name
         self._shape = None if shape is None else checked_shape(shape)
         self._dtype = None if dtype is None else dtype_name(dtype)
+        self._error_clip: ErrorClipByValue | None = None
         self.persistable = persistable
         self.stop_gradient = stop_gradient
         self.type = type
@@ -116,6 +118,19 @@ class Variable(Symbol):
     def dtype(self) -> str:
         """The dtype's name; float32 where nothing has said another."""
         return self._dtype or "float32"
+
+    @property
+    def error_clip(self) -> ErrorClipByValue | None:
+        """How ``append_backward`` and ``minimize`` bound the gradient of the variable; TypeError for what is no ErrorClipByValue."""
+        return self._error_clip
+
+    @error_clip.setter
+    def error_clip(self, clip: ErrorClipByValue | None) -> None:
+        if not isinstance(clip, ErrorClipByValue | None):
+            raise InvalidType(
+                located(f"variable {self.name!r}: error_clip is an ErrorClipByValue (graphad.clip) or None, not {clip!r}", user_line())
+            )
+        self._error_clip = clip
 
     @property
     def tensor_type(self) -> TensorType | None:
@@ -200,12 +215,19 @@ class Variable(Symbol):
 
     @classmethod
     def trusted(
-        cls, block: Block, name: str, shape: Shape | None, dtype: str | None, stop_gradient: bool = False, type: str = TENSOR
+        cls,
+        block: Block,
+        name: str,
+        shape: Shape | None,
+        dtype: str | None,
+        stop_gradient: bool = False,
+        type: str = TENSOR,
+        error_clip: ErrorClipByValue | None = None,
     ) -> Self:
         """A plain variable from parts that are known to be right, so that nothing is checked."""
         var = cls.__new__(cls)
         var.block, var.name, var._shape, var._dtype = block, name, shape, dtype
-        var.persistable, var.stop_gradient, var.type, var.stored = False, stop_gradient, type, None
+        var.persistable, var.stop_gradient, var.type, var.stored, var._error_clip = False, stop_gradient, type, None, error_clip
         return var
 
     def copy_to(self, block: Block) -> Self:
@@ -213,7 +235,7 @@ class Variable(Symbol):
         copy = self.__class__.__new__(self.__class__)
         copy.block, copy.name, copy._shape, copy._dtype = block, self.name, self._shape, self._dtype
         copy.persistable, copy.stop_gradient, copy.type = self.persistable, self.stop_gradient, self.type
-        copy.stored = self.stored
+        copy.stored, copy._error_clip = self.stored, self._error_clip
         return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -228,10 +250,11 @@ class Parameter(Variable):
     """A persistable variable of block 0 that training updates if it is ``trainable``.
 
     ``learning_rate`` is a factor on the optimizer's; ``regularizer`` replaces the optimizer's (None: use that one);
-    ``need_clip`` False leaves its gradient out of clipping.
+    ``need_clip`` False leaves its gradient out of clipping; ``gradient_clip`` is how it is clipped where the optimizer has no
+    ``grad_clip`` (``graphad.clip.set_gradient_clip`` sets it).
     """
 
-    __slots__ = ("learning_rate", "need_clip", "regularizer", "trainable")
+    __slots__ = ("_gradient_clip", "learning_rate", "need_clip", "regularizer", "trainable")
 
     def __init__(
         self,
@@ -243,6 +266,7 @@ class Parameter(Variable):
         learning_rate: float = 1.0,
         regularizer: Regularizer | None = None,
         need_clip: bool = True,
+        gradient_clip: Clip | None = None,
     ) -> None:
         if shape is None or dtype is None:
             raise InvalidValue(f"parameter {name!r} needs a shape and a dtype")
@@ -259,11 +283,25 @@ class Parameter(Variable):
         self.learning_rate = float(learning_rate)
         self.regularizer = regularizer
         self.need_clip = need_clip
+        self.gradient_clip = gradient_clip
+
+    @property
+    def gradient_clip(self) -> Clip | None:
+        """How its gradient is clipped before it is applied, where the optimizer has no ``grad_clip``."""
+        return self._gradient_clip
+
+    @gradient_clip.setter
+    def gradient_clip(self, clip: Clip | None) -> None:
+        if not isinstance(clip, Clip | None):
+            raise InvalidType(
+                located(f"parameter {self.name!r}: gradient_clip is a ClipByValue, ClipByNorm or ClipByGlobalNorm, not {clip!r}", user_line())
+            )
+        self._gradient_clip = clip
 
     def copy_to(self, block: Block) -> Self:
         copy = super().copy_to(block)
         copy.trainable, copy.learning_rate = self.trainable, self.learning_rate
-        copy.regularizer, copy.need_clip = self.regularizer, self.need_clip
+        copy.regularizer, copy.need_clip, copy._gradient_clip = self.regularizer, self.need_clip, self._gradient_clip
         return copy
 
 

@@ -156,12 +156,14 @@ class PatternRule(Rule):
             value.stop_gradient and value.dtype in FLOATS for op in match.ops.values() for values in op.outputs.values() for value in values
         ):
             return match.fail(lambda: "gradients stop inside it")
+        if any(value.error_clip is not None and value not in results for op in match.ops.values() for value in op.writes()):
+            return match.fail(lambda: "a gradient is clipped inside it")
         if any(
             _would_flow(match.value_of(old), match.values[new])
             for old, new in zip(self.before, self.after, strict=True)
             if new in match.values
         ):
-            return match.fail(lambda: "gradients would flow where they stop")
+            return match.fail(lambda: "gradients would flow where they stop or are clipped")
         if op.type == "assign" and isinstance(self.after[0], Unknown) and result.graph.parent is None and result.graph.is_observed(result):
             return match.fail(lambda: f"{result!r} is requested by name")
         if len(variant.calls) > 1 and _would_wait(match, variant):
@@ -177,10 +179,10 @@ def _take_over(old: Value, new: Value) -> None:
 
 
 def _would_flow(old: Value, new: Value) -> bool:
-    """Whether gradients would flow where they stop: through what is read instead, or at a value that gets the name of another one."""
-    if old.dtype not in FLOATS or new.stop_gradient == old.stop_gradient:
+    """Whether gradients would flow where they stop or are clipped: through what is read instead, or at a value that gets its name."""
+    if old.dtype not in FLOATS or new.gradient_marks == old.gradient_marks:
         return False
-    return old.stop_gradient or (bool(new.writers) and old.graph.is_observed(old))
+    return old.stop_gradient or old.error_clip is not None or (bool(new.writers) and old.graph.is_observed(old))
 
 
 def _would_wait(match: Match, variant: Variant) -> bool:

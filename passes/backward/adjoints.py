@@ -86,6 +86,10 @@ class Adjoints:
             residual = self.residuals[value] = add_residual(self.forward, value)[self.graph] if linked else self._input(value)
         return residual
 
+    def is_operand(self, value: Value) -> bool:
+        """Whether a value of a nested graph is an operand of its operator, so that its gradient here is but a part of that one's."""
+        return value in self._operands
+
     def operand(self, at: int) -> Value:
         """The input for the operand ``at`` of the forward graph's operator."""
         value = self.arguments.get(at)

@@ -266,6 +266,59 @@ def test_a_parameter_may_stay_out_of_clipping() -> None:
     np.testing.assert_allclose(b, -0.5 * 0.5 * gb / np.linalg.norm(gb))
 
 
+def test_parameters_say_how_they_are_clipped_where_the_optimizer_does_not() -> None:
+    gw, gb = raw_gradients()
+    line = Line()
+    ga.clip.set_gradient_clip(ga.clip.GradientClipByGlobalNorm(0.5), program=line.main)
+    SGD(0.5).minimize(line.cost)
+    line.step()
+    np.testing.assert_allclose(line.scope.get("w"), W0 - 0.25 * gw / np.sqrt((gw**2).sum() + (gb**2).sum()))
+
+    line = Line(ParamAttr("w", NumpyArray(W0), gradient_clip=ga.clip.GradientClipByNorm(0.125)))
+    ga.clip.set_gradient_clip(ga.clip.GradientClipByValue(0.25, -1.0), ["b"], line.main)
+    line.main = ga.Program.parse(str(line.main))
+    line.cost = line.main.global_block().var(line.cost.name)
+    SGD(0.5).minimize(line.cost, line.startup)
+    line.step()
+    np.testing.assert_allclose(line.scope.get("w"), W0 - 0.5 * 0.125 * gw / np.linalg.norm(gw))
+    np.testing.assert_allclose(line.scope.get("b"), -0.5 * gb.clip(-1.0, 0.25))
+
+
+def test_the_optimizers_clip_counts_before_those_of_parameters() -> None:
+    line = Line()
+    ga.clip.set_gradient_clip(ga.clip.GradientClipByValue(1e-3), program=line.main)
+    SGD(0.5, grad_clip=ClipByValue(0.5)).minimize(line.cost)
+    line.step()
+    np.testing.assert_allclose(line.scope.get("w"), W0 - 0.5 * np.clip(raw_gradients()[0], -0.5, 0.5))
+
+
+def test_the_norm_of_a_group_has_one_bound_and_groups_are_apart() -> None:
+    gw, gb = raw_gradients()
+    for group, is_right in (("default_group", False), ("other", True)):
+        line = Line()
+        ga.clip.set_gradient_clip(ga.clip.GradientClipByGlobalNorm(0.5), ["w"], line.main)
+        ga.clip.set_gradient_clip(ga.clip.GradientClipByGlobalNorm(0.25, group), ["b"], line.main)
+        if not is_right:
+            with pytest.raises(ValueError, match="All parameters' 'clip_norm' of a same group should be the same.*'w' and 0.25 of 'b'"):
+                SGD(0.5).minimize(line.cost)
+            continue
+        SGD(0.5).minimize(line.cost)
+        line.step()
+        np.testing.assert_allclose(line.scope.get("w"), W0 - 0.5 * 0.5 * gw / np.linalg.norm(gw))
+        np.testing.assert_allclose(line.scope.get("b"), -0.5 * 0.25 * gb / np.linalg.norm(gb))
+
+
+def test_a_gradient_clip_without_effect_is_refused() -> None:
+    line, clip = Line(), ga.clip.GradientClipByValue(0.5)
+    with pytest.raises(TypeError, match="clip is a GradientClipByValue"):
+        ga.clip.set_gradient_clip(0.5, program=line.main)
+    with pytest.raises(TypeError, match="x: .* is no parameter"):
+        ga.clip.set_gradient_clip(clip, ["x"], line.main)
+    SGD(0.5).minimize(line.cost)
+    with pytest.raises(ValueError, match="no effect after minimize"):
+        ga.clip.set_gradient_clip(clip, program=line.main)
+
+
 def test_momentum_and_nesterov_over_two_steps() -> None:
     for nesterov in (False, True):
         w, b, vw, vb = W0, np.zeros(1), np.zeros_like(W0), np.zeros(1)

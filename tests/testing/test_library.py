@@ -30,6 +30,7 @@ ROWS = (
     Row("create-grad-ops"),
     Row("prune-no-grad"),
     Row("accumulate-grads"),
+    Row("clip-errors{bound=inf}"),
     Row("create-grad-vars"),
     Row("expand-grad-ops"),
     Row("checkpoint-while"),
