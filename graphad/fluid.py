@@ -174,8 +174,8 @@ def _clip_by_global_norm(clip_norm: float, group_name: str = "default_group") ->
 def set_gradient_clip(clip: Clip, param_list: Sequence[Parameter | str] | None = None, program: Program | None = None) -> None:
     """Say how the gradients of parameters are clipped by optimizers that have no ``grad_clip`` of their own.
 
-    Call it after the network is built and before ``minimize``. Parameters with ``need_clip=False`` are left out. ``GradientClipByGlobalNorm``
-    bounds the norm of all gradients of a ``group_name`` together.
+    Call it after the network is built and before ``minimize``. Parameters with ``need_clip=False`` are left out.
+    ``GradientClipByGlobalNorm`` bounds the norm of all gradients of a ``group_name`` together.
 
     Args:
         clip: GradientClipByValue, GradientClipByNorm or GradientClipByGlobalNorm.

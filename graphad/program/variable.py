@@ -293,9 +293,8 @@ class Parameter(Variable):
     @gradient_clip.setter
     def gradient_clip(self, clip: Clip | None) -> None:
         if not isinstance(clip, Clip | None):
-            raise InvalidType(
-                located(f"parameter {self.name!r}: gradient_clip is a ClipByValue, ClipByNorm or ClipByGlobalNorm, not {clip!r}", user_line())
-            )
+            message = f"parameter {self.name!r}: gradient_clip is a ClipByValue, ClipByNorm or ClipByGlobalNorm, not {clip!r}"
+            raise InvalidType(located(message, user_line()))
         self._gradient_clip = clip
 
     def copy_to(self, block: Block) -> Self:

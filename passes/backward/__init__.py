@@ -1,4 +1,4 @@
-"""The backward of a graph, built by five passes. A sixth runs where gradients are differentiated again, a seventh where variables clip theirs.
+"""The backward of a graph, built by five passes; two more run where gradients are differentiated again, and where variables clip theirs.
 
 Here belongs what makes first and higher gradients. Forward mode is in ``graphad.passes.differentiation``, what is done with
 gradients in ``graphad.passes.optimization``.
@@ -14,4 +14,14 @@ from graphad.passes.backward.expand_grad_ops import ExpandGradOps
 from graphad.passes.backward.find_op_path import FindOpPath, OpPath
 from graphad.passes.backward.prune_no_grad import PruneNoGrad
 
-__all__ = ["AccumulateGrads", "ClipErrors", "CreateGradOps", "CreateGradVars", "ExpandGradOps", "FindOpPath", "GradOps", "OpPath", "PruneNoGrad"]
+__all__ = [
+    "AccumulateGrads",
+    "ClipErrors",
+    "CreateGradOps",
+    "CreateGradVars",
+    "ExpandGradOps",
+    "FindOpPath",
+    "GradOps",
+    "OpPath",
+    "PruneNoGrad",
+]

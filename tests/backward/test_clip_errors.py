@@ -46,7 +46,8 @@ def test_the_complete_gradient_is_clipped_and_what_follows_starts_from_it() -> N
     clip = ErrorClipByValue(max=4.0, min=-1.5)
     raw, clipped = (trained(shared, each, ["h@GRAD", "x@GRAD", "w@GRAD"]) for each in (None, clip))
     expected = raw[0].clip(-1.5, 4.0)
-    assert (expected != raw[0]).any() and (expected == raw[0]).any()
+    assert (expected != raw[0]).any()
+    assert (expected == raw[0]).any()
     np.testing.assert_array_equal(clipped[0], expected)
     np.testing.assert_allclose(clipped[1], expected * [0.5, 2.0, -1.0])
     np.testing.assert_allclose(clipped[2], (expected * X).sum(0))
@@ -63,8 +64,11 @@ def test_the_clip_is_right_after_what_completes_the_gradient() -> None:
     types = [op.type for op in program.global_block().ops]
     at = types.index("clip")
     clip = program.global_block().ops[at]
-    assert types[at - 1] == "sum" and program.global_block().ops[at - 1].output("Out") == clip.input("X")
-    assert clip.output("Out") == ["h@GRAD"] and clip.attrs == {"min": -1.0, "max": 1.0} and clip.role == "backward"
+    assert types[at - 1] == "sum"
+    assert program.global_block().ops[at - 1].output("Out") == clip.input("X")
+    assert clip.output("Out") == ["h@GRAD"]
+    assert clip.attrs == {"min": -1.0, "max": 1.0}
+    assert clip.role == "backward"
 
 
 def looped(x: Any, w: Any) -> Any:
