@@ -54,8 +54,8 @@ def append_backward(
         no_grad_set: variables, or their names, without gradient, besides those with ``stop_gradient``.
 
     Returns:
-        (parameter, its gradient) pairs; the gradient of ``w`` is the variable ``w@GRAD``, of w's shape and dtype. Gradients of variables with an
-        ``error_clip`` are bounded when they are complete, before anything is computed from them (the pass ``clip-errors``).
+        (parameter, its gradient) pairs; the gradient of ``w`` is the variable ``w@GRAD``, of w's shape and dtype. That of a variable
+        with an ``error_clip`` is bounded when it is complete, before anything is computed from it (the pass ``clip-errors``).
 
     Raises:
         TypeError: an argument of the wrong type.

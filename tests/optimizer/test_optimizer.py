@@ -299,7 +299,7 @@ def test_the_norm_of_a_group_has_one_bound_and_groups_are_apart() -> None:
         ga.clip.set_gradient_clip(ga.clip.GradientClipByGlobalNorm(0.5), ["w"], line.main)
         ga.clip.set_gradient_clip(ga.clip.GradientClipByGlobalNorm(0.25, group), ["b"], line.main)
         if not is_right:
-            with pytest.raises(ValueError, match="All parameters' 'clip_norm' of a same group should be the same.*'w' and 0.25 of 'b'"):
+            with pytest.raises(ValueError, match=r"All parameters' 'clip_norm' of a same group should be the same.*'w' and 0.25 of 'b'"):
                 SGD(0.5).minimize(line.cost)
             continue
         SGD(0.5).minimize(line.cost)
@@ -312,7 +312,7 @@ def test_a_gradient_clip_without_effect_is_refused() -> None:
     line, clip = Line(), ga.clip.GradientClipByValue(0.5)
     with pytest.raises(TypeError, match="clip is a GradientClipByValue"):
         ga.clip.set_gradient_clip(0.5, program=line.main)
-    with pytest.raises(TypeError, match="x: .* is no parameter"):
+    with pytest.raises(TypeError, match=r"x: .* is no parameter"):
         ga.clip.set_gradient_clip(clip, ["x"], line.main)
     SGD(0.5).minimize(line.cost)
     with pytest.raises(ValueError, match="no effect after minimize"):
