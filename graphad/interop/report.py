@@ -15,12 +15,14 @@ from graphad.program.operator import COMMON_ATTRS
 
 
 def unknown_operators(program: Program) -> dict[str, int]:
-    """The operator types that are not registered, with how often each occurs.
+    """The operator types that are not registered, with how often each occurs; none are those that are brought into graphad's form.
 
     >>> import graphad as ga
     >>> unknown_operators(ga.Program.parse("program { block 0 { zork(X=x) -> (Out=y) zork(X=y) -> (Out=z) } }"))
     {'zork': 2}
     """
+    with suppress(GraphadError):
+        program = in_own_form(program)
     return _counted(op.type for block in program.blocks for op in block.ops if find(op.type) is None)
 
 

@@ -15,6 +15,7 @@ from graphad.errors import InvalidValue
 from graphad.ops import GRAD
 from graphad.program.block import Block
 from graphad.program.operator import EMPTY, Names, Operator
+from graphad.program.paddle_recurrent import has_recurrent, read_first, rewrite_recurrent
 from graphad.program.program import Program
 from graphad.program.source import located
 from graphad.program.variable import Variable
@@ -25,12 +26,12 @@ _FORWARD = {_BRANCH_GRAD: ("conditional_block", "Scope"), _LOOP_GRAD: ("while", 
 
 
 def in_own_form(program: Program) -> Program:
-    """The program itself, or a copy in graphad's form if it has gradients of branches or loops in Paddle's.
+    """The program itself, or a copy in graphad's form if it has gradients of branches or loops in Paddle's, or ``recurrent`` operators.
 
     Raises:
         ValueError: the forward operator of such a gradient is not in the program, or cannot be told.
     """
-    if not _has_gradients(program):
+    if not _has_gradients(program) and not has_recurrent(program):
         return program
     copy = program.clone()
     rewrite_gradients(copy)
@@ -38,7 +39,9 @@ def in_own_form(program: Program) -> Program:
 
 
 def rewrite_gradients(program: Program) -> None:
-    """Bring the gradients of branches and loops into graphad's form, in place; ``in_own_form`` says which errors there are."""
+    """Bring ``recurrent`` and the gradients of branches and loops into graphad's form, in place; ``in_own_form`` says which errors there are."""
+    if has_recurrent(program):
+        rewrite_recurrent(program)
     if not _has_gradients(program):
         return
     forward = {op: _forward_block(program, op) for op in _gradients(program)}
@@ -102,7 +105,7 @@ def _branch_gradient(op: Operator, forward: Block) -> Operator:
     block: Block = op.attrs["sub_block"]
     pairs = [pair for slot in ("Cond", "Input") for pair in zip(op.input(slot), op.output(slot + GRAD), strict=False)]
     gradients = {name: gradient for name, gradient in pairs if EMPTY not in (name, gradient)}
-    read_names = _read_first(block)
+    read_names = read_first(block)
     cotangents = [name for name in dict.fromkeys(op.input(f"Out{GRAD}")) if name in read_names]
     # Paddle's block reads names of three kinds: cotangents, names around it (operands here), and the forward block's own (residuals).
     around = (name for name in read_names if name not in cotangents and name not in forward.vars and name not in block.vars)
@@ -139,9 +142,9 @@ def _loop_gradient(op: Operator, forward: Block) -> Operator:
         raise InvalidValue(
             located(f"operator {op.type!r}: nothing says what the cotangent of {(unknown or inner_names)[0]!r} starts from", op.source)
         )
-    for name in [name for name in _read_first(block) if name in op.input("Out") and name not in counters]:
+    for name in [name for name in read_first(block) if name in op.input("Out") and name not in counters]:
         _read_saved(block, forward, name, op)
-    around = [n for n in _read_first(block) if n not in inner_names and n not in forward.vars and n not in block.vars]
+    around = [n for n in read_first(block) if n not in inner_names and n not in forward.vars and n not in block.vars]
     captures = [name for name in gradients if name not in carried_names]
     operands = list(dict.fromkeys([*captures, *around]))
     written_names = {name for candidate in block.ops for name in candidate.output_names()}
@@ -186,16 +189,6 @@ def _next(block: Block, name: str, op: Operator) -> str:
     block.vars[result] = Variable.trusted(block, result, like._shape, like._dtype, False, like.type)
     block.ops.append(Operator(block, "assign", {"X": [name]}, {"Out": [result]}, {}, op.role, op.source, op.made_by))
     return result
-
-
-def _read_first(block: Block) -> dict[str, None]:
-    """The names that a block reads before it writes them."""
-    read_names: dict[str, None] = {}
-    written_names: set[str] = {EMPTY}
-    for op in block.ops:
-        read_names.update(dict.fromkeys(name for name in op.input_names() if name not in written_names))
-        written_names.update(op.output_names())
-    return read_names
 
 
 def _argument(around: Block, block: Block, name: str) -> Variable:
