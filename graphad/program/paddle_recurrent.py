@@ -27,7 +27,10 @@ from graphad.program.variable import Variable
 from graphad.types import TENSOR, TENSOR_ARRAY, Shape
 
 RECURRENT, RECURRENT_GRAD = "recurrent", "recurrent_grad"
-_HELPER, GRAD_TYPE = "rnn_memory_helper", "_grad"  # copies what a step passes on or gives; its gradient takes a cotangent that is missing for zeros
+_HELPER, GRAD_TYPE = (
+    "rnn_memory_helper",
+    "_grad",
+)  # copies what a step passes on or gives; its gradient takes a cotangent that is missing for zeros
 _INSTEAD = "load the program from before the backward was built, and build it with append_backward or minimize"
 
 
@@ -124,7 +127,9 @@ class _Writer:
         """The steps of a sequence in an array, in the order in which the forward loop goes."""
         shape, dtype = _declared(self.around, sequence)
         array = self.declare("steps", None if shape is None else shape[1:], dtype, TENSOR_ARRAY)
-        return self.add("tensor_to_tensor_array", {"X": [self.flipped(sequence) if self.flips else sequence]}, array, axis=0, use_stack=True)
+        return self.add(
+            "tensor_to_tensor_array", {"X": [self.flipped(sequence) if self.flips else sequence]}, array, axis=0, use_stack=True
+        )
 
     def array(self, shape: Shape | None, dtype: str | None, name: str = "") -> str:
         """An array without elements, in a new variable or one that is declared."""
@@ -271,7 +276,9 @@ class _Gradient:
 
     def _cotangents(self) -> dict[str, str]:
         """The names in the block that mean one step of a cotangent around it."""
-        pairs = [(name, outer) for name, outer in zip(self.op.input("outputs"), self.op.input(f"outputs{GRAD}"), strict=False) if outer != EMPTY]
+        pairs = [
+            (name, outer) for name, outer in zip(self.op.input("outputs"), self.op.input(f"outputs{GRAD}"), strict=False) if outer != EMPTY
+        ]
         return {name + GRAD: outer for name, outer in pairs} | {outer: outer for _, outer in pairs}
 
     def _help(self, given: set[str]) -> None:
@@ -320,7 +327,9 @@ class _Gradient:
         elif name in self.forward_block.vars:
             self._read_kept(name, place)
         elif name in self.block.vars or not self.write.around.has_var_recursive(name):
-            _refuse(self.op, f"its block reads {name!r}, which neither it nor its forward block writes, and which is not around it: {_INSTEAD}")
+            _refuse(
+                self.op, f"its block reads {name!r}, which neither it nor its forward block writes, and which is not around it: {_INSTEAD}"
+            )
 
     def _read_kept(self, name: str, place: str) -> None:
         var = self.forward_block.vars[name]

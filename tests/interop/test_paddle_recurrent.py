@@ -180,9 +180,12 @@ def test_it_can_be_differentiated_again_and_compiled() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("states=[\"mem\"], sub_block=block(1)", "states=[], sub_block=block(1)"), "1 initial_states, 1 ex_states and 0 states"),
+        (('states=["mem"], sub_block=block(1)', "states=[], sub_block=block(1)"), "1 initial_states, 1 ex_states and 0 states"),
         (("inputs=x, initial_states=h0, parameters=[w, u]) ->", "initial_states=h0, parameters=[w, u]) ->"), "no inputs"),
-        (("Out=mem, Out@GRAD=mem@GRAD", "Out=mem, Out@GRAD=other@GRAD"), "never reads 'mem@GRAD'.*build it with append_backward or minimize"),
+        (
+            ("Out=mem, Out@GRAD=mem@GRAD", "Out=mem, Out@GRAD=other@GRAD"),
+            "never reads 'mem@GRAD'.*build it with append_backward or minimize",
+        ),
         (("Out=hidden, Out@GRAD=hidden@GRAD", "Out=lost, Out@GRAD=hidden@GRAD"), "its block reads 'lost'.*build it with append_backward"),
         (('"@EMPTY@"], step_scopes=scopes', '"@EMPTY@"], step_scopes=others'), "the recurrent that writes the scopes others; 0 do"),
     ],

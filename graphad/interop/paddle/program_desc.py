@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ParseError
 from graphad.interop.declarations import DEFAULTS, Fields, add_block, check_blocks, declare, differing, fields_of
+from graphad.interop.paddle.roles import BITS, ROLE, ROLE_VAR, Note, notes, role_of
 from graphad.interop.protobuf import Desc, Format, message_class
 from graphad.ops import OpDef, find
 from graphad.ops.definition import checked_attr
-from graphad.program import BACKWARD, FORWARD, OPTIMIZE, Block, Operator, Program, SourceLine, Variable, check_distinct
+from graphad.program import Block, Operator, Program, SourceLine, Variable, check_distinct
 from graphad.program.operator import COMMON_ATTRS, RANDOM_STREAM
 from graphad.program.text import print_value
 from graphad.types import DTYPE_OF_NUMBER, STEP_SCOPES, TENSOR, TENSOR_ARRAY
@@ -180,6 +181,7 @@ _SCALAR_FIELDS = {1: "b", 2: "i", 3: "r"}
 
 # -- what is left out ----------------------------------------------------------------------------
 
+NAMESCOPE = "op_namescope"  # "/encoder/layer_0/": drawings put frames around name scopes; "/" is outside of any
 # On any operator: where it was written, on which device and by which library it runs, what a quantizer noted.
 _UNIVERSAL = COMMON_ATTRS - {"run_once", RANDOM_STREAM}
 # On an operator whose definition does not have it: the values that change nothing (None: any value).
@@ -202,6 +204,8 @@ def shown(definition: OpDef | None, name: str, value: Any) -> bool:
     """Whether an attribute says something about what the operator computes."""
     if definition is not None and name in definition.attrs:
         return True
+    if name == NAMESCOPE:
+        return isinstance(value, str) and bool(value.strip("/"))
     if name in _UNIVERSAL:
         return False
     neutral = _NEUTRAL.get(name, ()) if definition is not None else ()
@@ -429,7 +433,6 @@ def _write_own(desc: Desc, now: Fields, scalars: bool) -> None:
 
 Attrs = dict[str, object]
 
-_ROLE, _ROLE_BITS = "op_role", {FORWARD: 0, BACKWARD: 1, OPTIMIZE: 2}
 _SLOTS_THERE = {"read_from_array": {"Like": "X_W"}}  # input slots by what Paddle calls them
 _FRAME = re.compile(r'\s*File "(.+)", line (\d{1,9})')
 _WHOLE = re.compile(r"\s*[-+]?\d{1,400}\s*")
@@ -440,7 +443,7 @@ def read_operator(block: Block, desc: Desc) -> Operator:
     attrs = _values(desc, block.program)
     op_type, source = text(desc.type), _source(attrs.get("op_callstack"))
     inputs, outputs = _called(op_type, _slots("input", desc.inputs), here=True), _slots("output", desc.outputs)
-    op = Operator(block, op_type, inputs, outputs, _shown(op_type, attrs), _role(attrs), source, stored=desc.SerializeToString())
+    op = Operator(block, op_type, inputs, outputs, _shown(op_type, attrs), role_of(attrs), source, stored=desc.SerializeToString())
     check_distinct(op)
     return op
 
@@ -505,14 +508,6 @@ def _with_text(attrs: Attrs, has_text: bool) -> Attrs:
     return {**attrs, "value": single(value), "str_value": "" if is_single(value) else repr(value)}
 
 
-def _role(attrs: Mapping[str, object]) -> str:
-    bits = attrs.get(_ROLE, 0)
-    bits = bits if isinstance(bits, int) else 0
-    if bits & _ROLE_BITS[BACKWARD]:
-        return BACKWARD
-    return OPTIMIZE if bits & _ROLE_BITS[OPTIMIZE] else FORWARD
-
-
 def _source(callstack: object) -> SourceLine | None:
     """The innermost line of a call stack that is not Paddle's own."""
     for line in reversed(callstack if isinstance(callstack, list) else []):
@@ -525,8 +520,8 @@ def _source(callstack: object) -> SourceLine | None:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def write_operator(desc: Desc, op: Operator) -> None:
-    """Fill a message from an operator; where it was read from one, only what has changed is written again."""
+def write_operator(desc: Desc, op: Operator, note: Note) -> None:
+    """Fill a message from an operator; where it was read from one, only what has changed is written again, and what a backward notes."""
     check_distinct(op)
     if op.stored is not None:
         desc.CopyFrom(message("OpDesc").FromString(op.stored))
@@ -537,10 +532,10 @@ def write_operator(desc: Desc, op: Operator) -> None:
             del messages[:]
             for slot, names in slots.items():
                 messages.add(parameter=slot, arguments=names)
-    _write_attrs(desc, op)
+    _write_attrs(desc, op, note)
 
 
-def _write_attrs(desc: Desc, op: Operator) -> None:
+def _write_attrs(desc: Desc, op: Operator, note: Note) -> None:
     definition = find(op.type)
     raw = _values(desc, op.block.program)
     was = _shown(op.type, raw)
@@ -548,12 +543,26 @@ def _write_attrs(desc: Desc, op: Operator) -> None:
     equal_names = {name for name, value in was.items() if name in attrs and print_value(attrs[name]) == print_value(value)}
     if op.type == "fill_constant" and "value" not in equal_names:
         attrs = _with_text(attrs, "str_value" in raw)
-    if op.role != _role(raw) or (op.stored is None and _ROLE not in attrs):
-        attrs = {**attrs, _ROLE: _ROLE_BITS[op.role]}
+    attrs |= _noted(op, attrs, raw, note)
     for name in (name for name in attrs if name not in equal_names):
         for attr in [attr for attr in desc.attrs if attr.name == name] or [desc.attrs.add(name=name)]:
             write_value(attr, attrs[name], definition)
     _remove(desc.attrs, {name for name in was if name not in attrs})
+
+
+def _noted(op: Operator, attrs: Attrs, raw: Attrs, note: Note) -> Attrs:
+    """The role, the scope and the pairs of an operator, as far as its message does not have them."""
+    noted: Attrs = {}
+    said = raw.get(ROLE)
+    keeps = op.stored is not None and op.role == role_of(raw)
+    bits = note.bits(said if keeps and isinstance(said, int) else BITS[op.role])
+    if bits != (said or 0 if keeps else said) and (op.stored is not None or ROLE not in attrs):
+        noted[ROLE] = bits
+    if note.pairs and not raw.get(ROLE_VAR) and ROLE_VAR not in attrs:
+        noted[ROLE_VAR] = list(note.pairs)
+    if op.stored is None and op.source is not None and op.source.scope and NAMESCOPE not in attrs:
+        noted[NAMESCOPE] = f"/{op.source.scope}/"
+    return noted
 
 
 def _remove(attrs: list[Desc], names: set[str]) -> None:
@@ -666,13 +675,13 @@ def dump_program(program: Program) -> bytes:
     if desc.random_seed != program.random_seed:
         with _writing("random_seed"):
             desc.random_seed = program.random_seed
-    scalars = _has_scalars(desc)
+    scalars, noted = _has_scalars(desc), notes(program)
     for block in program.blocks:
-        _write_block(desc.blocks.add(), block, scalars)
+        _write_block(desc.blocks.add(), block, scalars, noted)
     return bytes(desc.SerializeToString(deterministic=True))
 
 
-def _write_block(desc: Desc, block: Block, scalars: bool) -> None:
+def _write_block(desc: Desc, block: Block, scalars: bool, noted: Mapping[Operator, Note]) -> None:
     if block.stored is not None:
         desc.MergeFromString(block.stored)
     if block.stored is None or (desc.idx, desc.parent_idx) != (block.idx, block.parent_idx):
@@ -683,7 +692,7 @@ def _write_block(desc: Desc, block: Block, scalars: bool) -> None:
             write_variable(desc.vars.add(), var, scalars)
     for i, op in enumerate(block.ops):
         with _writing(f"block {block.idx}, operator {i} ({op.type!r})"):
-            write_operator(desc.ops.add(), op)
+            write_operator(desc.ops.add(), op, noted.get(op, Note()))
 
 
 @contextmanager
