@@ -39,7 +39,7 @@ def in_own_form(program: Program) -> Program:
 
 
 def rewrite_gradients(program: Program) -> None:
-    """Bring ``recurrent`` and the gradients of branches and loops into graphad's form, in place; ``in_own_form`` says which errors there are."""
+    """Bring ``recurrent`` and gradients of branches and loops into graphad's form, in place; ``in_own_form`` lists the errors."""
     if has_recurrent(program):
         rewrite_recurrent(program)
     if not _has_gradients(program):

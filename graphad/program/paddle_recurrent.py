@@ -6,10 +6,10 @@
     while (i < T) { h = m; x = xs[i]; { h, x ─▶ h', y }; ys[i] = y; m = h'; i += 1 }
     y = tensor_array_to_tensor(ys)
 
-A block of Paddle's runs in a scope for each step: ``x`` is the sequence around it, and one step of it inside. A gradient's block runs in the
-scope of the forward step, where it finds by name what that has left; here the forward loop writes such values to arrays, and the loop of the
-gradient, which goes through them from the last step to the first, reads them there. With ``reverse`` the sequences are flipped before,
-and what comes out is after.
+A block of Paddle's runs in a scope for each step: ``x`` is the sequence around it, and one step of it inside. The block of a gradient
+runs in the scope of the forward step, where it finds by name what that has left. Here the forward loop writes such values to arrays, and
+the loop of the gradient, which goes from the last step to the first, reads them there. With ``reverse`` the sequences are flipped before
+it, and what comes out is flipped after it.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ class _Gradient:
             if name + GRAD in written and state + GRAD not in reads and not (var is not None and var.stop_gradient):
                 _refuse(
                     self.op,
-                    f"its block computes the gradient of the state {name!r} and never reads {state + GRAD!r}, which is what comes of it in the "
+                    f"its block computes the gradient of the state {name!r} and never reads {state + GRAD!r}, what comes of it in the "
                     f"step before, so that the gradients of earlier steps would be wrong: {_INSTEAD}",
                 )
 

@@ -1,8 +1,8 @@
 """Paddle's ``recurrent``, the operator of its StaticRNN: run, differentiated, and its own gradient run as it is.
 
-``recurrent.json`` has programs that Paddle 2.6.2 wrote and ran (in float64). Its C++ runs ``recurrent`` still; ``rnn_memory_helper``, which
-Fluid's StaticRNN puts around what a step passes on, is gone there, so that no gradient of a state is among them: ``FLUID`` is written by hand,
-as Fluid 1.8 builds it, and differences are the judge.
+``recurrent.json`` has programs that Paddle 2.6.2 wrote and ran (in float64). Its C++ runs ``recurrent`` still, but no
+``rnn_memory_helper``, which Fluid's StaticRNN puts around what a step passes on. So no gradient of a state is among them:
+``FLUID`` is written by hand, as Fluid 1.8 builds it, and differences are the judge.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``op_role`` and ``op_role_var``: what is written for a backward of graphad's is what Paddle writes for its own; name scopes of files are kept."""
+"""``op_role`` and ``op_role_var`` are written for a backward of graphad's as Paddle writes them; name scopes of files are kept."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def noted(data: bytes) -> tuple[set[str], set[tuple[str, str]]]:
     return losses, pairs
 
 
-# Paddle notes nothing for ``gradients``; whether a program's gradients are of ``gradients`` or ``append_backward`` is not written down here.
+# Paddle notes nothing for ``gradients``; here nothing says whether gradients are of ``gradients`` or of ``append_backward``.
 WITHOUT = {name for name, case in cases().items() if "gradients(" in case.doc.get("call", {"api": "gradients("})["api"]}
 TWICE = "append_backward_twice_two_losses"  # Paddle names the second gradient of w otherwise
 

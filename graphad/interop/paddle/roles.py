@@ -6,8 +6,8 @@
 | 16 | what a learning rate is computed by: of the optimization here | in the place of 2, for what learning rates alone are computed from |
 | 256 | the loss: what writes it, and the 1 that its backward starts with | set where the backward starts |
 
-``op_role_var`` is [parameter, gradient] of the operator that completes the gradient of a parameter, and of the one that updates it. What a file
-says stays; what a program got since is filled in when it is written.
+``op_role_var`` is [parameter, gradient] of the operator that completes the gradient of a parameter, and of the one that updates it.
+What a file says stays; what a program got since is filled in when it is written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GRADIENT = re.compile(rf"(.+?){GRAD}(?:_\d+)?")  # of the first backward, and o
 
 
 class Note(NamedTuple):
-    """What is added to an operator's role, whether it computes a learning rate, the pairs of parameters and gradients that it is noted with."""
+    """Whether an operator makes the loss or a learning rate, and its pairs of parameters and gradients."""
 
     loss: bool = False
     rate: bool = False
