@@ -229,12 +229,14 @@ def _plain_step(run: Interpreter, op: Operator, definition: OpDef, layout: Layou
 
     A partial one gets None for names without a value, and a result that is None is not written.
     """
+    attrs = definition.own_attrs(op.attrs)
+    if len(layout) == 1 and not definition.partial and not writes_old_array(op):
+        return _step_in_one_frame(run, op, definition, attrs)
     reads = {slot: _places(layout, [n for n in names if n != EMPTY]) for slot, names in op.inputs.items()}
     writes = {slot: [None if n == EMPTY else (home(layout, n), n) for n in names] for slot, names in op.outputs.items()}
     writes = {slot: places for slot, places in writes.items() if any(places)}
     if writes_old_array(op):
         reads["Array"] = _places(layout, op.output("Out"))
-    attrs = definition.own_attrs(op.attrs)
     partial = definition.partial or writes_old_array(op)
     slots = list(writes)
     compute, random = definition.run, definition.random
@@ -258,17 +260,41 @@ def _plain_step(run: Interpreter, op: Operator, definition: OpDef, layout: Layou
         for slot, places in writes.items():
             for place, result in zip(places, outputs[slot], strict=True):
                 if place is not None:
-                    _write(run, op, frames, place, result, inputs)
+                    _write(run, op, frames[place[0]], place[1], result, inputs)
 
     return step
 
 
-def _write(run: Interpreter, op: Operator, frames: Frames, place: Place, result: Any, inputs: Mapping[str, Sequence[Any]]) -> None:
-    at, name = place
+def _step_in_one_frame(run: Interpreter, op: Operator, definition: OpDef, attrs: Mapping[str, Any]) -> Step:
+    """The step of an operator of block 0, where all names are in one frame."""
+    is_full = not any(EMPTY in names for names in op.inputs.values())
+    reads = op.inputs if is_full else {slot: [n for n in names if n != EMPTY] for slot, names in op.inputs.items()}
+    writes = [(slot, names) for slot, names in op.outputs.items() if any(name != EMPTY for name in names)]
+    slots = [slot for slot, _ in writes]
+    compute, random, fetch = definition.run, definition.random, run.fetch
+
+    def step(frames: Frames) -> None:
+        frame, inputs = frames[0], {}
+        for slot, names in reads.items():
+            inputs[slot] = [frame[name] if name in frame else fetch(frames, (0, name), op) for name in names]
+        options = {**attrs, "rng": run.generator(op)} if random else attrs
+        try:
+            outputs = compute(inputs, options, slots)
+        except Exception as error:
+            raise failure(op, {n: a for slot, arrays in inputs.items() for n, a in zip(reads[slot], arrays, strict=True)}, error) from error
+        for slot, names in writes:
+            for name, result in zip(names, outputs[slot], strict=True):
+                if name != EMPTY:
+                    _write(run, op, frame, name, result, inputs)
+
+    return step
+
+
+def _write(run: Interpreter, op: Operator, frame: Frame, name: str, result: Any, inputs: Mapping[str, Sequence[Any]]) -> None:
     if result is None:
-        frames[at].pop(name, None)
+        frame.pop(name, None)
         return
-    result = frames[at][name] = settled(result)
+    result = frame[name] = result if type(result) is np.ndarray else settled(result)
     if run.check_finite and isinstance(result, np.ndarray) and result.dtype.kind == "f" and not np.isfinite(result).all():
         arrays_by_name = {n: a for slot, arrays in inputs.items() for n, a in zip(op.input(slot), arrays, strict=False)}
         raise not_finite(op, name, result, arrays_by_name)
