@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from graphad.errors import PassError
 from graphad.ir import Graph
+from graphad.ir.untraced import untraced
 from graphad.settings import SETTINGS, changed_settings
 
 T = TypeVar("T")
@@ -45,7 +46,8 @@ class Analysis(ABC):
     @classmethod
     def of(cls, graph: Graph) -> Self:
         """The analysis of the graph as it is now: the one kept if the graph has not changed, else a new one."""
-        return cached(graph, cls, cls.compute)
+        with untraced({cls.__module__}):
+            return cached(graph, cls, cls.compute)
 
     @classmethod
     def recomputed(cls, graph: Graph, claimed: object) -> Analysis:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from graphad.errors import InvalidType, InvalidValue, PassError
 from graphad.ir import Graph, Op
+from graphad.ir.untraced import untraced
 from graphad.ops.definition import did_you_mean
 from graphad.program import located
 from graphad.showing import Table
@@ -233,6 +234,11 @@ class RuleSet(Sequence[Rule]):
         return {}
 
     @cached_property
+    def modules(self) -> frozenset[str]:
+        """The modules that have the code of the rules."""
+        return frozenset(module for rule in self.rules for module in (type(rule).__module__, getattr(rule, "module", "")))
+
+    @cached_property
     def depth(self) -> int:
         """The depth of the deepest rule."""
         return max((rule.depth for rule in self.rules), default=1)
@@ -385,6 +391,11 @@ def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
     Raises:
         PassError: the rules still apply after many times as many rewrites as there are operators; the message names those that do.
     """
+    with untraced(rules.modules):
+        return _rewritten(graph, rules, follower)
+
+
+def _rewritten(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
     work = _Worklist(graph, rules, follower)
     last: deque[Rule] = deque(maxlen=_REMEMBERED)
     count, size, timings = 0, operator_count(graph), clocks.get()

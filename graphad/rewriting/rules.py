@@ -58,12 +58,14 @@ class PatternRule(Rule):
         evidence: the inputs that the rule was tested on when it was defined; None if it was not tested.
         source: the file and line of the function that the rule was made of.
         exact: whether the rule claims to keep every bit.
+        module: that of the function that the rule was made of.
     """
 
     example: Example | None = None
     evidence: Evidence | None = None
     source: SourceLine | None = None
     exact: bool = False
+    module: str = ""
 
     def __repr__(self) -> str:
         return f"<rule {self.name}: {self.text}>"
@@ -253,7 +255,7 @@ def rewrite_with(function: Callable[..., object], fast: bool, verify: bool, exam
     before, after = _terms(name, "before", result[0]), _terms(name, "after", result[1])
     check_terms(name, before, after, result[2:])
     rule = PatternRule(name, inspect.getdoc(function) or "", before, after, result[2:])  # type: ignore[arg-type]
-    rule.source, rule.exact, rule.example = _source(function), not fast, example
+    rule.source, rule.exact, rule.example, rule.module = _source(function), not fast, example, function.__module__
     if verify:
         rule.evidence = check_rule(rule, exact=not fast, example=example, gradients=gradients)
     return rule

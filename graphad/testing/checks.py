@@ -9,7 +9,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 from graphad.errors import GraphadError, InvalidGraph, NoGradient, ParseError, PassError, Refused
 from graphad.ir import Graph, schedule
 from graphad.ir.regions import BranchLike, CallLike, LoopLike, RegionOp, types_of
+from graphad.ir.untraced import MODULES, untraced
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, GradOpDef
 from graphad.ops.linalg import NoSolution
@@ -292,12 +293,14 @@ class Reach:
     codes: dict[int, tuple[CodeType, str]] = field(default_factory=dict)
     arcs: set[Arc] = field(default_factory=set)
     passes: frozenset[type[Pass]] = frozenset()
+    modules: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, passes: Iterable[Pass]) -> Reach:
         kinds = dict.fromkeys(type(pass_) for pass_ in passes)
         functions = [function for kind in kinds for function in own_functions(kind)]
-        return cls({id(code): (code, f.__qualname__) for f in functions for code in _codes(f.__code__)}, passes=frozenset(kinds))
+        codes = {id(code): (code, f.__qualname__) for f in functions for code in _codes(f.__code__)}
+        return cls(codes, passes=frozenset(kinds), modules=frozenset(function.__module__ for function in functions))
 
     @contextmanager
     def traced(self) -> Iterator[set[Arc]]:
@@ -313,10 +316,12 @@ class Reach:
 
     def _applier(self, arcs: set[Arc]) -> Applier:
         tracer, watched_types = self._tracer(arcs), self.passes
+        setattr(tracer, MODULES, self.modules)
 
         def apply(pass_: Pass, graph: Graph) -> bool:
             if type(pass_) not in watched_types:
-                return pass_.apply(graph)
+                with untraced({type(pass_).__module__}) if not pass_.combines else nullcontext():
+                    return pass_.apply(graph)
             before = sys.gettrace()
             sys.settrace(tracer)
             try:
