@@ -167,7 +167,13 @@ def _repr_svg_(shown: Any) -> str | None:
     return drawing.repr_svg(shown)  # type: ignore[no-any-return]
 
 
+def _write_page_(graph: Graph, passes: Any, path: Path) -> None:
+    """Write the page that a failing pass leaves; ``passes`` end with it. Pages are a later layer than passes, too."""
+    import_module(f"{__name__}.viewing").record(graph, passes, path, title=path.parent.name)
+
+
 Graph._repr_svg_ = _repr_svg_  # type: ignore[attr-defined]
+Graph._write_page_ = staticmethod(_write_page_)  # type: ignore[attr-defined]
 Program._repr_svg_ = _repr_svg_  # type: ignore[attr-defined]
 
 __all__ = [

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import suppress
+import secrets
+import tempfile
 from pathlib import Path
 
 from graphad.cli.arguments import DIFFERENT, FINE, Commands, add_program_options, program_case, refused
 from graphad.errors import GraphadError
 from graphad.rewriting import Pipeline
 from graphad.testing.bisection import Culprit, bisect
-from graphad.testing.cases import Case
-from graphad.testing.trial import LOSS, Subject, quietly
-from graphad.viewing import record
+from graphad.testing.trial import LOSS
 
 
 def add_parser(commands: Commands) -> None:
@@ -20,7 +19,8 @@ def add_parser(commands: Commands) -> None:
     text = "Name the pass, and the single rewrite of it, after which a program computes something else, on random arrays."
     parser = commands.add_parser("bisect", help="find the rewrite that changes results", description=text)
     add_program_options(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="HTML", help="write a page that shows the passes, rewrite by rewrite")
+    where = "where to write the page that shows the rewrite (default: a temporary folder)"
+    parser.add_argument("-o", "--output", type=Path, metavar="HTML", help=where)
     parser.set_defaults(command=run_bisect)
 
 
@@ -29,7 +29,8 @@ def run_bisect(args: argparse.Namespace) -> int:
     try:
         case = program_case(args)
         pipeline = Pipeline.parse(args.pipeline.replace(LOSS, args.loss))
-        culprit = bisect(case, pipeline, args.prepare, args.tolerance)
+        page = args.output or Path(tempfile.gettempdir()) / f"graphad-{secrets.token_hex(4)}.html"
+        culprit = bisect(case, pipeline, args.prepare, args.tolerance, page)
     except (GraphadError, OSError) as error:
         return refused(error)
     if culprit is None:
@@ -37,18 +38,7 @@ def run_bisect(args: argparse.Namespace) -> int:
         return FINE
     print(culprit)
     print(_lines(str(case.program), culprit), end="")
-    if args.output is not None:
-        print(f"  the rewrite: {_page(args, case, pipeline, culprit)}")
     return DIFFERENT
-
-
-def _page(args: argparse.Namespace, case: Case, pipeline: Pipeline, culprit: Culprit) -> str:
-    """Write the page; say where it shows the rewrite."""
-    subject = Subject(pipeline, args.prepare)
-    with quietly(), suppress(GraphadError):  # where the pipeline fails, the page goes as far as that
-        page = record(subject.prepared(case), subject.passes(case), args.output, title=args.pipeline, rewrite=culprit.number)
-        return f"{page.path}{page.hash}"
-    return str(args.output)
 
 
 def _lines(text: str, culprit: Culprit) -> str:

@@ -7,6 +7,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from graphad.cli.arguments import SIZES, add_fetch, add_format, add_program, arrays, lowered, pipeline, sizes
@@ -14,6 +15,7 @@ from graphad.errors import GraphadError, InvalidValue
 from graphad.viewing import view
 
 SECONDS = 0.5  # between two looks at the files
+Stamp = tuple[int, int]
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     if args.watch and args.program == "-":
         raise InvalidValue("--watch needs the name of a file: standard input is read once")
+    paths = _files(args)
+    stamps = _stamps(paths)  # before the files are read: what is changed while the page is written is not missed
     if args.watch:
         is_written = _attempt(args)
     else:
@@ -50,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
     if args.open and is_written:
         webbrowser.open(args.output.resolve().as_uri())
     if args.watch:
-        watch(_files(args), lambda: _attempt(args), _ticks())
+        with suppress(KeyboardInterrupt):  # the user ends it
+            watch(paths, stamps, lambda: _attempt(args), _ticks())
     return 0
 
 
@@ -88,26 +93,26 @@ def _files(args: argparse.Namespace) -> list[Path]:
 
 
 def _ticks() -> Iterator[None]:
-    """Now and then, until the user ends it."""
-    try:
-        while True:
-            time.sleep(SECONDS)
-            yield
-    except KeyboardInterrupt:
-        return
+    """Now and then."""
+    while True:
+        time.sleep(SECONDS)
+        yield
 
 
-def watch(paths: Sequence[Path], build: Callable[[], object], ticks: Iterator[None]) -> None:
-    """Build again at each tick before which one of the files was changed."""
-    stamps = [_stamp(path) for path in paths]
+def watch(paths: Sequence[Path], stamps: list[Stamp], build: Callable[[], object], ticks: Iterator[None]) -> None:
+    """Build again at each tick at which one of the files is not as it was when it was last built, at first with these stamps."""
     for _ in ticks:
-        new_stamps = [_stamp(path) for path in paths]
+        new_stamps = _stamps(paths)
         if new_stamps != stamps:
             stamps = new_stamps
             build()
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _stamps(paths: Sequence[Path]) -> list[Stamp]:
+    return [_stamp(path) for path in paths]
+
+
+def _stamp(path: Path) -> Stamp:
     """When a file was changed, and its size; zeros while there is none, as between the steps of an editor that replaces it."""
     try:
         status = path.stat()

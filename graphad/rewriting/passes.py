@@ -9,7 +9,7 @@ import shlex
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from importlib import import_module
@@ -228,6 +228,7 @@ Run = Callable[["Pass", Graph], bool]
 _quiet: ContextVar[bool] = ContextVar("diagnoses only", default=False)
 _replaying: ContextVar[bool] = ContextVar("replaying", default=False)
 _REPORTED = "_graphad_reproducer"
+MOST_SHOWN = 5000  # operators of a program whose failure is shown on a page
 
 
 @contextmanager
@@ -286,9 +287,28 @@ def _written(pass_: Pass, graph: Graph, history: Sequence[Pass], run: Run, error
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-        return f"to reproduce it: {folder}"
+        shown = _shown(pass_, graph, history, folder / "page.html") if "program.txt" in files else ""
+        return f"{shown}to reproduce it: {folder}"
     except Exception as other:
         return f"no reproducer was written: {other}"
+
+
+def _shown(pass_: Pass, graph: Graph, history: Sequence[Pass], page: Path) -> str:
+    """Run the passes once more, and write a page that shows them up to the failure; say where it is.
+
+    None is written while passes are being recorded, since whoever records them writes one, nor of a very large program.
+    """
+    write = getattr(Graph, "_write_page_", None)  # by graphad.viewing, a later layer
+    program = graph.block.program if graph.block is not None else None
+    if write is None or program is None or _applier.get() is not None or sum(len(block.ops) for block in program.blocks) > MOST_SHOWN:
+        return ""
+    observers = _observers.set(())
+    try:
+        with suppress(Exception), changed_settings(reproducers=""):
+            write(lower(program, graph.journal.requested), Pipeline(*history, pass_), page)
+    finally:
+        _observers.reset(observers)
+    return f"pass by pass: {page}\n  " if page.exists() else ""
 
 
 def _files(pass_: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: Exception) -> dict[str, str]:

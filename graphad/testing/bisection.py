@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
+from graphad.errors import InvalidValue
 from graphad.ir import Graph, schedule
 from graphad.ir.provenance import Origin
 from graphad.rewriting import Pass, Step, observing
 from graphad.settings import changed_settings
 from graphad.testing.cases import Case
 from graphad.testing.equivalence import Observed, observe, observed_difference
-from graphad.testing.trial import Subject
+from graphad.testing.trial import Subject, quietly
+from graphad.viewing import Page, record
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,7 @@ class Culprit:
         pass_text: the pass that makes it.
         origin: its rule, and the operators it saw; None if the pass does not say.
         difference: what then differs.
+        page: the address of the page that shows it, ``page.html#pass=2&step=1``; empty where none was requested or could be written.
     """
 
     number: int
@@ -30,6 +36,7 @@ class Culprit:
     pass_text: str
     origin: Origin | None
     difference: str
+    page: str = ""
 
     def __str__(self) -> str:
         lines = [f"rewrite {self.number} of {self.total}, by pass {self.pass_text}"]
@@ -37,7 +44,7 @@ class Culprit:
             lines.append(f"  rule {self.origin.rule}")
             for ancestor in self.origin.ancestors:
                 lines.append(f"  of {ancestor.text}" + (f", written at {ancestor.source}" if ancestor.source is not None else ""))
-        return "\n".join([*lines, f"  {self.difference}"])
+        return "\n".join([*lines, f"  {self.difference}", *([f"  the rewrite: {self.page}"] if self.page else [])])
 
 
 @dataclass
@@ -50,7 +57,9 @@ class _Run:
     wrong: str
 
 
-def bisect(case: Case, what: Pass | str, prepare: str = "", tolerance: float | None = None) -> Culprit | None:
+def bisect(
+    case: Case, what: Pass | str, prepare: str = "", tolerance: float | None = None, page: str | os.PathLike[str] | None = None
+) -> Culprit | None:
     """Find the rewrite that makes a program compute something else, or that makes the pipeline fail; None if none does.
 
     Args:
@@ -58,15 +67,19 @@ def bisect(case: Case, what: Pass | str, prepare: str = "", tolerance: float | N
         what: a pipeline, or its text.
         prepare: the text of a pipeline that runs before it.
         tolerance: by how much values may differ, relatively; None: as the passes say.
+        page: the file to write a page to that shows the passes, open at the rewrite (``ga.view``); where the pipeline fails, up to there.
 
     Raises:
         GraphadError: the program does not run.
+        ValueError: there is no folder for the page.
 
     >>> from graphad.program import Program
     >>> program = Program.parse("program { block 0 { var y: float32[1] fill_constant() -> (Out=y) {shape=[1], value=2.0} } }")
     >>> print(bisect(Case(program), "find-op-path{targets=[y]}"))
     None
     """
+    if page is not None and not Path(page).parent.is_dir():
+        raise InvalidValue(f"there is no folder {str(Path(page).parent)!r} to write the page {Path(page).name!r} to")
     subject = Subject(what, prepare, tolerance)
     targets = case.targets
     expected = observe(subject.before(case, subject.prepared(case)), case, targets)
@@ -81,7 +94,17 @@ def bisect(case: Case, what: Pass | str, prepare: str = "", tolerance: float | N
             right, wrong, failure = (right, middle, attempt) if attempt.wrong else (middle, wrong, failure)
         failure = _run(subject, case, targets, expected, wrong)
     name = str(failure.last if failure.last is not None else subject.passes(case))
-    return Culprit(wrong, max(full_run.made, 1), name, failure.origin, failure.wrong or full_run.wrong)
+    address = "" if page is None else _page(case, subject, Path(page), wrong)
+    return Culprit(wrong, max(full_run.made, 1), name, failure.origin, failure.wrong or full_run.wrong, address)
+
+
+def _page(case: Case, subject: Subject, path: Path, number: int) -> str:
+    """Write the page; return where it shows the rewrite."""
+    graph = subject.prepared(case)
+    page = Page("", path)
+    with quietly(), suppress(Exception):  # where the pipeline fails, the page goes as far as that
+        page = record(graph, subject.passes(case), path, title=str(subject), rewrite=number)
+    return f"{path}{page.hash}" if path.exists() else ""
 
 
 def _run(subject: Subject, case: Case, targets: list[str], expected: Observed, limit: int | None) -> _Run:

@@ -48,9 +48,9 @@ def test_the_files(folder: Path) -> None:
     error = failed(Swap(old="exp", new="tanh") | Swap() | Fail(), graph())
     (one,) = folder.iterdir()
     assert isinstance(error, ZeroDivisionError)
-    assert error.__notes__ == [f"to reproduce it: {one}"]
+    assert error.__notes__ == [f"pass by pass: {one / 'page.html'}\n  to reproduce it: {one}"]
     files = left(folder)
-    assert sorted(files) == ["before.txt", "command.txt", "error.txt", "pipeline.txt", "program.txt", "trace.txt"]
+    assert sorted(files) == ["before.txt", "command.txt", "error.txt", "page.html", "pipeline.txt", "program.txt", "trace.txt"]
     assert files["pipeline.txt"] == "swap{old=exp, new=tanh}, swap, fail\n"
     assert files["program.txt"] == str(graph().block.program)  # type: ignore[union-attr]
     assert files["before.txt"].count("cos(X=x)") == files["before.txt"].count("tanh(X=a)") == 1
@@ -59,10 +59,28 @@ def test_the_files(folder: Path) -> None:
     assert "in apply" in files["trace.txt"]
 
 
+def test_the_page_shows_the_passes_up_to_the_failure(folder: Path) -> None:
+    seen: list[str] = []
+    with observing(lambda pass_, graph, step: seen.append(step.name)):
+        failed(Swap(old="exp", new="tanh") | Swap() | Fail(), graph())
+    page = left(folder)["page.html"]
+    assert [name for name in ("before", "swap", "fail") if f'"name":"{name}"' in page] == ["before", "swap", "fail"]
+    assert '"error":"ZeroDivisionError: cos was found"' in page
+    assert seen == ["swap", "swap"], "who observes the passes is not told of the run that the page shows"
+
+
+def test_who_records_passes_writes_the_page(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError) as raised:
+        ga.view(graph(), Swap() | Fail(), tmp_path / "mine.html")
+    (one,) = folder.iterdir()
+    assert raised.value.__notes__ == [f"to reproduce it: {one}", f"the page up to the failure: {tmp_path / 'mine.html'}"]
+    assert not (one / "page.html").exists()
+
+
 def test_one_of_graphads_own_errors_names_the_folder_in_its_message(folder: Path) -> None:
     error = failed(ga.passes.CreateGradOps(), graph())
     (one,) = folder.iterdir()
-    assert str(error).endswith(f"it has single_writer, typed\n  to reproduce it: {one}")
+    assert str(error).endswith(f"it has single_writer, typed\n  pass by pass: {one / 'page.html'}\n  to reproduce it: {one}")
     assert isinstance(error, PassError)
 
 
@@ -152,7 +170,7 @@ def test_what_is_said_about_the_users_program_leaves_nothing_where_it_is_quiet(f
         failed(ga.passes.CreateGradOps(), graph())
         assert not folder.exists()
         failed(Swap() | Fail(), graph())
-        assert len(left(folder)) == 6
+        assert len(left(folder)) == 7
 
 
 def test_a_gradient_that_cannot_be_is_a_diagnosis(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import re
 import signal
@@ -165,7 +166,29 @@ def test_bisect_writes_a_page_that_shows_the_rewrite(program: str, tmp_path: Pat
     path = tmp_path / "page.html"
     assert run("bisect", program, "--pipeline", f"{RIGHT}, wrong-rewrites-one-by-one", "-o", str(path)) == 1
     assert f"  the rewrite: {path}#pass=2&step=2\n" in capsys.readouterr().out
-    assert path.exists()
+    assert '"name":"wrong-rewrites-one-by-one"' in path.read_text(encoding="utf-8")
+
+
+def test_bisect_links_a_page_in_the_temporary_folder(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert run("bisect", program, "--pipeline", f"{RIGHT}, wrong-rewrites-one-by-one") == 1
+    (page,) = tmp_path.glob("*.html")
+    assert f"  the rewrite: {page}#pass=2&step=2\n" in out.getvalue()
+
+
+def test_bisect_refuses_a_folder_that_is_not_there_at_once(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("bisect", program, "--pipeline", RIGHT, "-o", "nowhere/page.html") == 2
+    assert "there is no folder 'nowhere' to write the page 'page.html' to" in capsys.readouterr().err
+
+
+def test_bisect_shows_a_pipeline_that_fails_up_to_there(tmp_path: Path) -> None:
+    main = ga.Program.parse(PROGRAM)
+    culprit = bisection.bisect(random_case(main), "find-op-path{targets=[y]}, find-op-path{targets=[gone]}", page=tmp_path / "page.html")
+    assert culprit is not None
+    assert str(culprit).endswith(f"  the rewrite: {tmp_path / 'page.html'}")
+    assert "no value 'gone'" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_bisect_names_the_line_of_a_program_of_this_process() -> None:

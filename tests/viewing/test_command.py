@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +15,7 @@ import numpy as np
 import pytest
 
 from graphad.cli import main, view
+from tests.source_tree import ROOT
 from tests.viewing.programs import training
 
 
@@ -77,6 +83,34 @@ def test_open_shows_the_page(net: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("webbrowser.open", opened.append)
     assert main(["view", "net.txt", "-o", "page.html", "--open"]) == 0
     assert opened == [(net / "page.html").as_uri()]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.name == "nt", reason="the browser of the test is a shell script, and Ctrl-C is sent as a signal")
+def test_a_user_watches_a_file(net: Path) -> None:
+    """The command itself: it opens the page, writes it again after each change, says what is wrong, and ends with Ctrl-C."""
+    browser = net / "browser.sh"
+    browser.write_text(f'#!/bin/sh\necho "$1" > "{net}/opened"\n')
+    browser.chmod(0o755)
+    command = [sys.executable, "-u", "-m", "graphad", "view", "net.txt", "-p", "cse", "-o", "my page.html", "--watch", "--open"]
+    environment = {**os.environ, "BROWSER": str(browser), "PYTHONPATH": str(ROOT)}
+    # What is changed while the page is still being opened counts, too.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as watching:
+        assert watching.stdout is not None
+        patience = threading.Timer(300, watching.kill)  # rather than to wait for a line that does not come
+        patience.start()
+        program = Path("net.txt").read_text(encoding="utf-8")
+        assert watching.stdout.readline() == "written: my page.html\n"
+        Path("net.txt").write_text(program.replace("tanh(", "sigmoid("), encoding="utf-8")
+        assert watching.stdout.readline() == "written: my page.html\n"
+        assert '"sigmoid"' in Path("my page.html").read_text(encoding="utf-8")
+        Path("net.txt").write_text("program {", encoding="utf-8")
+        assert "expected 'block'" in watching.stdout.readline()
+        watching.send_signal(signal.SIGINT)
+        rest = watching.stdout.read()
+        patience.cancel()
+    assert watching.returncode == 0, rest
+    assert Path("opened").read_text(encoding="utf-8").strip() == (net / "my page.html").as_uri()
 
 
 def test_watching_writes_again_when_a_file_changes(net: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,6 +137,19 @@ def test_passes_that_changed_nothing_are_grey_and_can_be_left_out(page: Page) ->
     assert options(page).filter(has_text="create-grad-ops").is_visible()
 
 
+def test_the_list_of_passes_is_moved_in_as_any_list(page: Page) -> None:
+    page.get_by_role("listbox").focus()
+    page.keyboard.press("End")
+    assert selected(page) == "dead-code"
+    page.keyboard.press("Home")
+    assert selected(page) == "before"
+    page.get_by_role("checkbox", name="only what changed the graph").check()
+    page.get_by_role("listbox").focus()
+    for name in ("simplify", "create-grad-ops"):  # what lies between is left out
+        page.keyboard.press("ArrowDown")
+        assert selected(page) == name
+
+
 def test_arrow_keys_go_from_pass_to_pass(page: Page) -> None:
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
@@ -180,7 +193,10 @@ def test_every_rewrite_is_a_step_with_its_rule_and_the_line_that_wrote_it(page: 
     said = details(page).inner_text()
     assert "rewrite 1 of" in said
     assert re.search(r"graphad/passes/cleanup/rules/\w+\.py:\d+", said)
-    assert "elementwise_mul(fc_0.tmp_2, fc_0.tmp_2)" in said.split("It saw")[1].split("Removed")[0]
+    saw, before, after = re.split("It saw|Before|After|The line that wrote it", said)[1:4]
+    assert "elementwise_mul(fc_0.tmp_2, fc_0.tmp_2)" in saw
+    assert re.search(r"elementwise_mul\(fc_0.tmp_2, fc_0.tmp_2\) → \S+ removed", before)
+    assert re.search(r"square\(fc_0.tmp_2\) → \S+ added", after)
     assert details(page).locator(".here").inner_text().strip()
     assert graph(page).locator("g.removed").count() == 1
     assert graph(page).locator("g.added").count() == 1
@@ -390,6 +406,25 @@ def test_after_a_match_was_taken_keys_zoom_until_something_is_typed(window: Wind
     assert scale(page) > before
     page.keyboard.type("_grad-")
     assert page.get_by_role("searchbox").input_value() == "tanh_grad-"
+
+
+def test_what_is_typed_after_a_slash_replaces_what_was_looked_for(page: Page) -> None:
+    for query in ("tanh", "scale", "mean"):
+        page.keyboard.press("/")
+        page.keyboard.type(query)
+        page.keyboard.press("Enter")
+        assert details(page).locator("h2").inner_text().split()[0] == query
+    shape(page, "tanh").click()
+    page.keyboard.press("/")
+    page.keyboard.type("square")
+    assert page.get_by_role("searchbox").input_value() == "square"
+
+
+def test_a_value_that_is_named_in_its_readers_is_seen_there(page: Page) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type("fc_1.w_0")
+    page.keyboard.press("Enter")
+    assert "fc_1.w_0" in (graph(page).locator("g.selected").get_attribute("aria-label") or "")
 
 
 def test_nothing_found_is_said(page: Page) -> None:

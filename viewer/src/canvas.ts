@@ -7,7 +7,7 @@ import type { Point } from "./layout";
 import { type Overlay, quantity, Scale } from "./overlay";
 import { type Arrow, changesIn, type Scene, type Shape, SMALL, TITLE } from "./scene";
 import { push } from "./state";
-import { isGroup, type Tree } from "./tree";
+import { isGroup, type Item, type Tree } from "./tree";
 
 export interface Viewport {
   x: number;
@@ -45,7 +45,7 @@ export class Canvas {
   private tree: Tree | null = null;
   overlay: Overlay | null = null; // what boxes are colored by, from the next ``show`` on
   private scale: Scale | null = null;
-  private readonly svg = svg("svg", { class: "canvas", tabindex: 0, role: "application", "aria-roledescription": "drawing" });
+  private readonly svg = svg("svg", { class: "canvas", tabindex: 0, role: "application", "aria-roledescription": "drawing", "aria-label": "drawing" });
   private readonly world = svg("g");
   private readonly layers = { frames: svg("g"), arrows: svg("g", { class: "arrows" }), shapes: svg("g"), afar: svg("g", { class: "afar" }) };
   private readonly map = svg("svg", { class: "minimap", "aria-hidden": "true" });
@@ -243,7 +243,8 @@ export class Canvas {
     const counts = isGroup(item) ? changesIn(tree, item) : new Map<string, number>();
     const role = isGroup(item) ? item.role : item.op === null ? item.parent.role : tree.stateOf(item.op).role(item.op);
     const kind = isGroup(item) ? `group ${item.kind}` : item.kind;
-    const classes = ["shape", kind, ROLES[role], mark ?? "", isFrame ? "open" : "", mark === null && counts.size > 0 && !isFrame ? "touched" : ""].filter(Boolean);
+    const whole = mark ?? wholeMark(item, counts);
+    const classes = ["shape", kind, ROLES[role], whole ?? "", isFrame ? "open" : "", whole === null && counts.size > 0 && !isFrame ? "touched" : ""].filter(Boolean);
     const group = svg("g", { class: classes.join(" "), "data-key": key, transform: `translate(${shape.x.toFixed(1)} ${shape.y.toFixed(1)})`, role: isGroup(item) ? "group" : "img" });
     group.setAttribute("aria-label", described(shape, ROLES[role]!, mark, counts));
     const radius = !isGroup(item) && item.op === null ? Math.min(shape.h / 2, 14) : 6;
@@ -255,7 +256,7 @@ export class Canvas {
     group.append(...labels(shape, isFrame));
     this.colored(group, shape);
     const badge = badgeOf(mark, counts, isFrame);
-    if (badge) group.append(svg("text", { class: `badge ${mark ?? "mixed"}`, x: shape.w - 4, y: -4, "text-anchor": "end", "font-size": SMALL }, badge));
+    if (badge) group.append(svg("text", { class: `badge ${whole ?? "mixed"}`, x: shape.w - 4, y: -4, "text-anchor": "end", "font-size": SMALL }, badge));
     (isFrame ? this.layers.frames : this.layers.shapes).append(group);
     return group;
   }
@@ -427,6 +428,12 @@ export class Canvas {
 // -- parts of shapes -------------------------------------------------------------------------------
 
 const SIGNS: Record<Mark, string> = { added: "+", removed: "−", changed: "~" };
+
+/** The mark of a closed group in which all has the same one. */
+function wholeMark(item: Item, counts: Map<string, number>): Mark | null {
+  const [first] = counts;
+  return first !== undefined && isGroup(item) && !item.isOpen && first[1] === item.ops.length ? (first[0] as Mark) : null;
+}
 
 function badgeOf(mark: Mark | null, counts: Map<string, number>, isFrame: boolean): string {
   if (mark !== null) return { added: "+ added", removed: "− removed", changed: "~ changed" }[mark];

@@ -1,6 +1,6 @@
 // The details pane: all that is known of what is selected; of nothing selected, what the pass did.
 
-import type { Changes } from "./changes";
+import type { Changes, Mark } from "./changes";
 import { type Frame, GIVEN, NOTHING, PERSISTABLE, ROLES, STOPPED, type Summary, TARGET } from "./data";
 import { html, svg } from "./elements";
 import { milliseconds, placeOf } from "./passes";
@@ -65,22 +65,22 @@ export class DetailsPane {
   private showRewrite(frame: Frame, context: Context, counts: Changes["counts"]): void {
     const [rule, seen, line] = frame.rewrites[context.rewrite]!;
     const { before, after, changes } = context.tree;
-    const ops = (mark: string, state: State): Part[] => [...changes.ops].filter(([, each]) => each === mark).slice(0, 12).map(([id]) => this.opLine(state, id));
+    const ops = (mark: Mark, state: State): Part[] => [...changes.ops].filter(([, each]) => each === mark).slice(0, 12).map(([id]) => this.opLine(state, id, mark));
     this.fill(
       heading(this.context.history.text(rule), `rewrite ${context.rewrite + 1} of ${frame.count}, ${frame.text}`),
       seen.length ? this.section("It saw", ...seen.map((id) => this.opLine(before.ops.has(id) ? before : after, id))) : null,
-      counts.removed ? this.section("Removed", ...ops("removed", before)) : null,
-      counts.added ? this.section("Added", ...ops("added", after)) : null,
-      counts.changed ? this.section("Changed", ...ops("changed", before), html("p", { class: "note" }, "to"), ...ops("changed", after)) : null,
+      counts.removed + counts.changed ? this.section("Before", ...ops("removed", before), ...ops("changed", before)) : null,
+      counts.added + counts.changed ? this.section("After", ...ops("added", after), ...ops("changed", after)) : null,
       this.code("The line that wrote it", line),
     );
   }
 
-  private opLine(state: State, id: number): Part {
+  private opLine(state: State, id: number, mark: Mark | null = null): Part {
     const op = state.ops.get(id);
     if (op === undefined) return null;
     const text = `${op.type}(${reads(op).map((value) => shown(state.values.get(value))).join(", ")}) → ${writes(op).map((value) => shown(state.values.get(value))).join(", ")}`;
-    return html("p", { class: "line-of-op" }, this.link(text, () => this.onOp(id)));
+    const note = mark === null ? null : html("span", { class: `badge ${mark}` }, ` ${mark}`);
+    return html("p", { class: "line-of-op" }, this.link(text, () => this.onOp(id)), note);
   }
 
   // -- an operator --------------------------------------------------------------------------------

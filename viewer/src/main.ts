@@ -17,7 +17,7 @@ import { History, type Op } from "./state";
 import { type Overlay, overlaysOf } from "./overlay";
 import { isGroup, Tree } from "./tree";
 
-const ON_TAKEN = new Set(["+", "-", "?"]); // keys that mean in the search box, once a match was taken, what they mean elsewhere
+const ON_TAKEN = new Set(["+", "-", "?", "/"]); // keys that mean in the search box, once a match was taken, what they mean elsewhere
 
 class Page {
   private readonly history: History;
@@ -61,6 +61,7 @@ class Page {
     this.help = new Help(keys);
     this.bound = new Map(keys.flatMap(({ keys, run }) => keys.map((key): [string, () => void] => [key, run])));
     this.build();
+    if (!location.hash) this.address.pass = Math.max(data.frames.findIndex((frame) => frame.error), 0); // a failure is what is looked for
     this.address.pass = Math.min(Math.max(this.address.pass, 0), data.frames.length - 1);
     this.address.step = Math.min(this.address.step, data.frames[this.address.pass]!.rewrites.length - 1);
     const view = this.address.view;
@@ -195,9 +196,9 @@ class Page {
   private neighbor(by: number): void {
     const { pass, step } = this.address;
     const count = this.data.frames[pass]!.rewrites.length;
-    if (!this.isStep) this.go(pass + by, -1);
+    if (!this.isStep) this.go(this.passes.next(pass, by), -1);
     else if (step + by >= 0 && step + by < count) this.go(pass, step + by);
-    else this.go(by > 0 ? pass + 1 : pass, -1);
+    else this.go(by > 0 ? this.passes.next(pass, 1) : pass, -1);
   }
 
   // -- selection ----------------------------------------------------------------------------------
@@ -225,9 +226,12 @@ class Page {
 
   /** The shape that is visible for what is selected; null where there is none. */
   private selectedKey(): string | null {
-    const { selection } = this.address;
-    if (this.canvas.scene.shapes.has(selection)) return selection;
-    const op = selection.startsWith("o") ? Number(selection.slice(1)) : this.opOf(selection);
+    return this.shapeOf(this.address.selection);
+  }
+
+  private shapeOf(key: string): string | null {
+    if (this.canvas.scene.shapes.has(key)) return key;
+    const op = key.startsWith("o") ? Number(key.slice(1)) : this.opOf(key);
     return op === null ? null : (this.tree.visible(op)?.key ?? null);
   }
 
@@ -271,8 +275,8 @@ class Page {
 
   private focusOn(key: string): Focus {
     if (key.startsWith("v")) {
-      const pill = this.canvas.scene.shapes.has(key) ? [key] : [];
-      return { keys: new Set(pill), value: Number(key.slice(1)), partners: new Set() };
+      const shape = this.shapeOf(key); // of a value without a box of its own that of the operator that names it
+      return { keys: new Set(shape === null ? [] : [shape]), value: Number(key.slice(1)), partners: new Set() };
     }
     const item = this.canvas.scene.shapes.get(key)?.item;
     const op = key.startsWith("o") ? Number(key.slice(1)) : null;
@@ -320,6 +324,12 @@ class Page {
     this.hits.replaceChildren(...items, ...none);
   }
 
+  /** Go to the search box; what is typed there replaces what was looked for before. */
+  private toSearch(): void {
+    this.search.focus();
+    this.search.select();
+  }
+
   private searchKey(event: KeyboardEvent): void {
     if (event.key === "Escape") {
       this.search.value = "";
@@ -353,7 +363,7 @@ class Page {
   private keys(): Key[] {
     const pan = (dx: number, dy: number) => (): void => this.canvas.pan(dx, dy);
     return [
-      { keys: ["/"], shown: "/", does: "search: type, name, attribute, shape; Enter takes the best match, Enter again the next", run: () => this.search.focus() },
+      { keys: ["/"], shown: "/", does: "search: type, name, attribute, shape; Enter takes the best match, Enter again the next", run: () => this.toSearch() },
       { keys: ["ArrowLeft"], shown: "←", does: "previous pass, or previous rewrite within one", run: () => this.neighbor(-1) },
       { keys: ["ArrowRight"], shown: "→", does: "next pass, or next rewrite within one", run: () => this.neighbor(1) },
       { keys: ["]", "n"], shown: "]", does: "go into the rewrites of a pass, and to the next one", run: () => this.rewrite(1) },
@@ -386,11 +396,21 @@ class Page {
     if (target.tagName === "INPUT" && (target as HTMLInputElement).type !== "checkbox") return;
     if ((event.key === "Enter" || event.key === " ") && (target.tagName === "BUTTON" || target.tagName === "INPUT")) return;
     if (this.help.dialog.open && event.key !== "?") return;
-    const inList = target.getAttribute("role") === "listbox" && (event.key === "ArrowUp" || event.key === "ArrowDown");
-    const run = inList ? (): void => this.neighbor(event.key === "ArrowUp" ? -1 : 1) : this.bound.get(event.key);
+    const run = (target.getAttribute("role") === "listbox" ? this.inList(event.key) : undefined) ?? this.bound.get(event.key);
     if (run === undefined) return;
     event.preventDefault();
     run();
+  }
+
+  /** What keys do while the list of passes has the focus, as in any list. */
+  private inList(key: string): (() => void) | undefined {
+    const steps: Record<string, () => void> = {
+      ArrowUp: () => this.neighbor(-1),
+      ArrowDown: () => this.neighbor(1),
+      Home: () => this.go(0, -1),
+      End: () => this.go(this.passes.next(this.data.frames.length, -1), -1),
+    };
+    return steps[key];
   }
 
   private rewrite(by: number): void {

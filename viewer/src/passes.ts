@@ -47,6 +47,13 @@ export class PassList {
     return option;
   }
 
+  /** The pass before or after one in the list, as it is filtered; -1 where there is none. */
+  next(from: number, by: number): number {
+    const { frames } = this.history.data;
+    for (let at = from + by; at >= 0 && at < frames.length; at += by) if (!this.filter.checked || at === 0 || hasChanged(frames[at]!)) return at;
+    return -1;
+  }
+
   /** Show which pass, and which rewrite (-1: none), is looked at. */
   select(frame: number, rewrite: number): void {
     [...this.list.children].forEach((option, i) => option.setAttribute("aria-selected", String(i === frame)));

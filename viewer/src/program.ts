@@ -61,8 +61,9 @@ export class ProgramPane {
   private row(line: Line): string {
     const sign = line.mark === null ? " " : line.old ? "−" : "+";
     const kind = line.mark === null ? "" : line.old ? " old" : " new";
-    const on = line.op !== null && this.selected.has(line.op) ? " on" : "";
-    const op = line.op === null ? "" : ` data-op="${line.op}"`;
+    const isOn = line.op !== null && this.selected.has(line.op);
+    const on = isOn ? " on" : "";
+    const op = line.op === null ? "" : ` data-op="${line.op}"${isOn ? ' aria-current="true"' : ""}`;
     return `<div class="line${kind}${on}"${op}><i>${sign}</i>${"  ".repeat(line.indent)}${colored(line.text)}</div>`;
   }
 
@@ -70,7 +71,7 @@ export class ProgramPane {
   select(ops: Set<number>, isScrolling: boolean): void {
     this.selected = ops;
     if (this.lines.length > ALL) this.fill();
-    else for (const line of this.body.children) line.classList.toggle("on", ops.has(Number(line.getAttribute("data-op") ?? -1)));
+    else for (const line of this.body.children) mark(line, ops.has(Number(line.getAttribute("data-op") ?? -1)));
     const at = this.lines.findIndex((line) => line.op !== null && ops.has(line.op));
     if (!isScrolling || at < 0) return;
     const top = at * ROW;
@@ -93,6 +94,12 @@ export class ProgramPane {
     const at = this.lines.findIndex((line) => line.mark !== null);
     if (at >= 0) this.code.scrollTop = Math.max(0, (at - 3) * ROW);
   }
+}
+
+function mark(line: Element, isOn: boolean): void {
+  line.classList.toggle("on", isOn);
+  if (isOn) line.setAttribute("aria-current", "true");
+  else line.removeAttribute("aria-current");
 }
 
 function around(lines: Line[]): Line[] {
