@@ -112,10 +112,11 @@ def observe_on_ranks(program: Program, case: Case, names: Sequence[str], like: O
     """
     variables = program.global_block().vars
     feeds = {name: array for name, array in case.feeds.items() if name in variables}
-    parts = declared_parts(program)
+    parts, input_names = declared_parts(program), {value.name for value in lower(program).inputs}
     if parts:  # what is fed and written before it is read has become a part under its old name
-        input_names = {value.name for value in lower(program).inputs}
         feeds = {name: array for name, array in feeds.items() if name in input_names or _fits(array, variables[name].shape)}
+    else:  # what nothing reads is declared as it was
+        feeds = {name: array for name, array in feeds.items() if name in input_names or name in names}
     group = LocalGroup(ranks)
     group.executors = [OneRun(max_iterations=ITERATIONS) for _ in range(ranks)]
     for scope, params in zip(group.scopes, split_arrays(program, case.params, ranks), strict=True):

@@ -242,9 +242,10 @@ def test_an_operator_moved_out_of_a_loop_that_does_not_run_may_have_nan_for_a_gr
 
 
 def test_the_gradient_of_data_is_put_together_from_those_of_the_ranks() -> None:
-    text = "program { block 0 { var x: float64[2, 2] param p: float64[1] var a: float64[] var b: float64[] var loss: float64[] "
-    text += "mean(X=x) -> (Out=a) mean(X=p) -> (Out=b) sum(X=[a, b]) -> (Out=loss) } }"
-    case = Case(ga.Program.parse(text), "loss", {"x": np.arange(4.0).reshape(2, 2)}, {"p": np.ones(1)})
+    text = "program { block 0 { var x: float64[3, 2] param p: float64[1] var a: float64[] var b: float64[] var loss: float64[] "
+    text += "var unread: float64[3] mean(X=x) -> (Out=a) mean(X=p) -> (Out=b) sum(X=[a, b]) -> (Out=loss) } }"
+    feeds = {"x": np.arange(6.0).reshape(3, 2), "unread": np.ones(3)}
+    case = Case(ga.Program.parse(text), "loss", feeds, {"p": np.ones(1)})
     check_case("data-parallel", case, prepare=BACKWARD)
 
 
