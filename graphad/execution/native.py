@@ -80,7 +80,10 @@ _FLOATS = ("float32", "float64")
 
 
 def expression(call: Call) -> str:
-    """A call for one element, as Python that numba compiles to the same bits; empty if there is none."""
+    """A call for one element, as Python that numba compiles to the same bits; empty if there is none.
+
+    The arguments are ``{0}``, ``{1}``. After a ``;`` comes another step, in which ``{r}`` is what the one before has given.
+    """
     (result,) = call.results
     kinds = [_kind(value) for value in call.args]
     if cast_match := _CAST.fullmatch(call.form):
@@ -116,7 +119,11 @@ def _extreme(name: str) -> str:
                 sides |= {"first" if is_first else "second" for is_first in (signs == np.signbit(x)).tolist()}
     if len(sides) > 1:
         return ""
-    return f"{{0}} if ({{0}} {sign}{'=' if sides == {'first'} else ''} {{1}}) | ({{0}} != {{0}}) else {{1}}"
+    if sides == {"first"}:
+        return f"{{0}} if ({{0}} {sign}= {{1}}) | ({{0}} != {{0}}) else {{1}}"
+    # The first step is one instruction of x86, which gives the second operand where the two are equal or one is nan. In one expression
+    # with the second step, or as conditions joined by ``|``, it is compiled to three.
+    return f"{{0}} if {{0}} {sign} {{1}} else {{1}}; {{r}} if {{0}} == {{0}} else {{0}}"
 
 
 def _kind(value: Value) -> str:
@@ -164,7 +171,7 @@ def loop_of(calls: Sequence[Call], outside: Sequence[Value], array_of: Callable[
         (before if number else body_lines).append(f"x{i} = {names[array_of(value)]}[{0 if number else 'i'}]")
     for i, call in enumerate(calls):
         args = [_number(arg) if _is_constant(arg) else texts[arg] for arg in call.args]
-        body_lines.append(f"t{i} = {expression(call).format(*args)}")
+        body_lines += [f"t{i} = {step.format(*args, r=f't{i}')}" for step in expression(call).split("; ")]
         texts[call.results[0]] = f"t{i}"
     body_lines += [f"{names[array_of(value)]}[i] = {texts[value]}" for value in outside]
     head = _HEAD.replace("{types}", f'"void({_types(list(params.values()))})"').replace("{names}", ", ".join(names.values()))

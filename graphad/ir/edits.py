@@ -23,7 +23,7 @@ from graphad.ir.regions import (
     results_of,
     scopes_of,
 )
-from graphad.ir.residuals import as_read_in, drop_unread_residuals, gradient_ops, readings, residual_inputs
+from graphad.ir.residuals import as_read_in, drop_unread_residuals, find_forward_op, gradient_ops, readings, residual_inputs
 from graphad.ops import REGISTRY, ControlDef, LoopDef
 from graphad.program import EMPTY, Variable
 from graphad.types import FLOATS
@@ -302,9 +302,9 @@ def outline(ops: Sequence[Op]) -> Op:
     """
     if not ops or any(op.graph is not ops[0].graph for op in ops):
         raise InvalidGraph("a net is made of operators of one graph")
-    if any(has_gradient(op) or (op.graphs and definition_of(op).is_grad) for op in ops):
-        raise InvalidGraph("an operator with nested graphs and its gradient stay where they are")
     graph, inside = ops[0].graph, set(ops)
+    if any(not inside.issuperset(gradient_ops(op)) or (_is_gradient(op) and find_forward_op(op) not in inside) for op in ops if op.graphs):
+        raise InvalidGraph("an operator with nested graphs and its gradient stay together")
     _check_together(ops, inside)
     reads = [value for op in ops for value in op.reads() if not any(w in inside for w in value.writers)]
     inputs = list(dict.fromkeys(reads))
@@ -321,6 +321,10 @@ def outline(ops: Sequence[Op]) -> Op:
     for op in reversed(ops):
         graph.remove_op(op)
     return net
+
+
+def _is_gradient(op: Op) -> bool:
+    return definition_of(op).is_grad
 
 
 def _check_together(ops: Sequence[Op], inside: set[Op]) -> None:

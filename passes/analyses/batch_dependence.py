@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphad.ir import Graph, Op, Value
+from graphad.ir.regions import conditions, is_grad_op
 from graphad.ops import GRAD, OpDef
 from graphad.ops.dimensions import dimensions
 from graphad.passes.analyses.sharding import shapes_of
@@ -39,23 +40,35 @@ def data_of(graph: Graph, names: Sequence[str]) -> list[Value]:
 
 @dataclass(frozen=True)
 class BatchDependence(Dataflow[str]):
-    """What every value is of the batch, ``data`` being its rows. Operators with nested graphs mix; only the forward part is looked at.
+    """What every value is of the batch, ``data`` being its rows; only the forward part is looked at.
 
     Attributes:
         data: the values whose axis 0 is the batch.
+        in_blocks: whether to look into the nested graphs of operators, too; otherwise such an operator mixes.
+        decided: operators whose nested graphs run as the batch says: those mix.
     """
 
     data: frozenset[Value]
+    in_blocks: bool = False
+    decided: frozenset[Op] = frozenset()
     bottom, top = None, MIXED
 
+    def solve(self, graph: Graph) -> Facts[str]:
+        facts = super().solve(graph)
+        # What a condition is, is known only afterwards: where it is not the same for all parts, the facts are found again without it.
+        ops = [op for subgraph in graph.tree() for op in subgraph.controls if self.enters(op)]
+        decided = frozenset(op for op in ops if any(facts[value] != WHOLE for value in conditions(op)))
+        return replace(self, decided=self.decided | decided).solve(graph) if decided else facts
+
     def join(self, a: str, b: str) -> str:
-        return a if a == b else MIXED
+        # What is the same for all parts is also the mean of what it is for each.
+        return a if a == b else MEAN if {a, b} == {WHOLE, MEAN} else MIXED
 
     def boundary(self, value: Value) -> str:
         return ROWS if value in self.data else WHOLE
 
     def enters(self, op: Op) -> bool:
-        return False
+        return self.in_blocks and op.role == FORWARD and not is_grad_op(op) and op not in self.decided
 
     def transfer(self, op: Op, facts: Facts[str]) -> dict[Value, str]:
         kind = _kind(op, facts) if op.role == FORWARD else WHOLE

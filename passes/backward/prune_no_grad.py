@@ -34,6 +34,9 @@ from graphad.types import TENSOR
 #                                   ⇒      h ─▶ stand_in, saved ─▶ elementwise_add_grad     (it is not)
 
 
+STANDS_IN = "@SHAPE"  # how the name of a placeholder ends, after that of the value it stands for
+
+
 def keep_shapes_only(op: Op) -> bool:
     """Do so for the graphs nested in a gradient operator; return whether anything changed."""
     has_changed = False
@@ -63,7 +66,7 @@ def _keep_shape(inner: Graph, value: Value, residual: Value) -> None:
     forward = residual.graph
     result = next((op.output("Out") for op in residual.readers if op.type == "stand_in"), None)
     if result is None:
-        result = forward.add_value(f"{residual.name}@SHAPE", residual.shape, residual.dtype)
+        result = forward.add_value(residual.name + STANDS_IN, residual.shape, residual.dtype)
         forward.add_op("stand_in", {"X": [residual]}, {"Out": [result]}, role=BACKWARD, forward=residual.writer)
     inner.replace(value, add_residual(forward, result)[inner])
 
@@ -74,7 +77,7 @@ def _pass_in_shape(op: Op, inner: Graph, value: Value) -> None:
     stand_in = next((v for v in inputs if v.writer is not None and v.writer.type == "stand_in" and v.type == value.type), None)
     if stand_in is not None:
         return inner.replace(value, inner.inputs[inputs.index(stand_in)])
-    result = graph.add_value(f"{value.name}@SHAPE", value.shape, value.dtype)
+    result = graph.add_value(value.name + STANDS_IN, value.shape, value.dtype)
     attrs = {"shape": list(value.shape or ()), "dtype": value.dtype}
     graph.add_op("stand_in", {}, {"Out": [result]}, attrs, before=op, role=op.role, forward=op.forward)
     for subgraph in op.graphs.values():

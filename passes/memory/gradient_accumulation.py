@@ -12,17 +12,19 @@ or the sum, of those of the parts. The data are cut along axis 0 without copies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Graph, Op, Value
 from graphad.ir.edits import LOOP, add_region_op, outline
 from graphad.ir.regions import operands, results_of
-from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, TOTAL, WHOLE, BatchDependence, data_of
+from graphad.ir.residuals import residual_inputs
+from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, MIXED, ROWS, TOTAL, WHOLE, BatchDependence, data_of
+from graphad.passes.backward.prune_no_grad import STANDS_IN
 from graphad.program import BACKWARD, EMPTY, FORWARD, located
 from graphad.rewriting import OnTrial, Pass
-from graphad.types import TENSOR_ARRAY, TensorType
+from graphad.types import TENSOR, TENSOR_ARRAY, TensorType
 
 # -- what may run in parts -------------------------------------------------------------------------
 # Whether a training graph may run on parts of its batch, and how the results of the parts are combined.
@@ -37,6 +39,7 @@ class Training:
 
     Attributes:
         inside: the operators that depend on the batch, and the backward part, in order.
+        in_rows: those among them, and in their nested graphs, whose attribute says the shape of rows of the batch.
 
     Raises:
         Refused: the graph cannot be run in parts; the message says why.
@@ -46,7 +49,7 @@ class Training:
         self.graph = graph
         self.data = list(data)
         ops = graph.ordered_ops()
-        self.kinds = BatchDependence(frozenset(data)).of(graph)
+        self.kinds = BatchDependence(frozenset(data), in_blocks=True).of(graph)
         self.inside = [
             op for op in ops if op.role == BACKWARD or (op.role == FORWARD and any(self.kinds[value] != WHOLE for value in op.writes()))
         ]
@@ -54,7 +57,8 @@ class Training:
             raise Refused("nothing is given that could be cut into parts: every input is persistable")
         if not any(op.role == BACKWARD for op in self.inside):
             raise Refused("the graph has no backward part, so there are no gradients to accumulate")
-        for op in self.inside:
+        self.in_rows: list[Op] = []
+        for op in _with_nested(self.inside):
             _check_repeatable(op)
             self._check_shape(op)
         self._check_order(ops)
@@ -71,12 +75,25 @@ class Training:
                 after.update(op.writes())
 
     def _check_shape(self, op: Op) -> None:
-        """A constant with as many rows as the batch would have too many in a part."""
+        """A constant with as many rows as the batch would have too many in a part, unless it is known to be made like rows of it."""
         # Only a suspicion, by the number: a wrong refusal costs an error message, a wrong constant a wrong gradient.
         shape, rows = op.attrs.get("shape"), self.data[0].shape and self.data[0].shape[0]
-        if not op.inputs and shape and len(shape) > 1 and shape[0] == rows:
+        if op.inputs or not shape or len(shape) < 2 or shape[0] != rows:
+            return
+        kinds = self._kinds_of_model(op.output("Out").name)
+        if kinds == {ROWS}:
+            self.in_rows.append(op)
+        elif not kinds or kinds & {ROWS, MIXED}:
             why = f"has the {rows} rows of the batch: run this pass before the one that made it"
             raise Refused(located(f"{op!r}, of shape {list(shape)}, {why}", op.source))
+
+    def _kinds_of_model(self, name: str) -> set[str]:
+        """What the value is whose shape a constant of the backward has: zeros of its gradient, or what stands in for it in a block."""
+        match = GRADIENT_NAME.match(name)
+        if match is None and not name.endswith(STANDS_IN):
+            return set()
+        model = match[1] if match else name.removesuffix(STANDS_IN)
+        return {self.kinds[value] for graph in self.graph.tree() for value in graph.versions(model) if value in self.kinds}
 
     # -- the loss --------------------------------------------------------------------------------
 
@@ -136,10 +153,17 @@ class Training:
         return self.loss
 
 
+def _with_nested(ops: Iterable[Op]) -> Iterator[Op]:
+    """Operators, each followed by those in its nested graphs."""
+    for op in ops:
+        yield op
+        yield from (inner for graph in op.graphs.values() for subgraph in graph.tree() for inner in subgraph.ops)
+
+
 def _check_repeatable(op: Op) -> None:
     definition = op.definition
-    if definition is None or definition.side_effect or op.graphs:
-        why = "is not known" if definition is None else "holds blocks" if op.graphs else "has effects"
+    if definition is None or definition.side_effect:
+        why = "is not known" if definition is None else "has effects"
         raise Refused(located(f"operator {op.type!r} {why}, so it cannot run once for each part of the batch", op.source))
     if definition.random:
         raise Refused(located(f"operator {op.type!r} draws random numbers, which for parts of a batch are others", op.source))
@@ -282,19 +306,37 @@ def _retype(body: Graph) -> None:
     # In order, so that inference sees the new types of operands.
     for op in body.ordered_ops():
         definition = op.definition
+        if op.graphs:
+            _retype_blocks(op)
+            continue
         if definition is None or op.type == "read_from_array":
             continue
         operand_types = {slot: [v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
         types = definition.infer_types(operand_types, definition.own_attrs(op.attrs))
         for slot, values in op.outputs.items():
             for i, value in enumerate(values):
-                type = types[slot][i] if slot in types else _gradient_type(body, value)
-                if value.name != EMPTY and type is not None and type != value.type:
-                    body.set_type(value, *type)
-                    value.var = None
+                _set_type(value, types[slot][i] if slot in types else _gradient_type(body, value))
+
+
+def _retype_blocks(op: Op) -> None:
+    """The same in the graphs nested in an operator, and for what comes out of them."""
+    for graph in op.graphs.values():
+        for value, outside in (*zip(graph.inputs, operands(op), strict=False), *residual_inputs(graph).items()):
+            _set_type(value, outside.type)
+        _retype(graph)
+        for value, result in zip(results_of(op), graph.results, strict=True):
+            _set_type(value, result.type)
+
+
+def _set_type(value: Value, type: TensorType | None) -> None:
+    if value.name != EMPTY and type is not None and type != value.type and value.kind == TENSOR:
+        value.graph.set_type(value, *type)
+        value.var = None
 
 
 def _gradient_type(body: Graph, value: Value) -> TensorType | None:
+    if value.grad_of is not None:
+        return value.grad_of.type
     match = GRADIENT_NAME.match(value.name)
     of = body.versions(match[1]) if match else ()
     return of[-1].type if of else None
@@ -315,7 +357,8 @@ class GradientAccumulation(Pass):
 
     Raises:
         Refused: the graph has no backward part; the loss is neither a mean nor a sum over the batch; something is requested that
-            is not a gradient of a parameter, mean or sum; an operator draws random numbers; the batch is not divisible.
+            is not a gradient of a parameter, mean or sum; an operator draws random numbers; the batch decides how a loop or branch
+            runs; the batch is not divisible.
         ValueError: ``micro_batches`` is below 1.
     """
 
@@ -337,5 +380,8 @@ class GradientAccumulation(Pass):
         check_cut(training.data, self.micro_batches)
         if not graph.allows("accumulate", *training.inside[:1]):
             return False
+        for op in training.in_rows:
+            rows, *rest = op.attrs["shape"]
+            op.graph.set_attr(op, "shape", [rows // self.micro_batches, *rest])
         make_loop(outline(training.inside), training.data, kinds, self.micro_batches)
         return True

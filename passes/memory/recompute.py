@@ -22,6 +22,7 @@ from graphad.errors import InvalidValue, Refused
 from graphad.ir import Graph, Op, Value
 from graphad.passes.analyses.cost import bytes_of, estimated, extents, flops_of
 from graphad.passes.analyses.shapes_read import shapes_read
+from graphad.passes.backward.prune_no_grad import STANDS_IN
 from graphad.program import BACKWARD, FORWARD
 from graphad.rewriting import OnTrial, Pass
 from graphad.types import TENSOR
@@ -331,7 +332,7 @@ class _Copies:
         assert writer is not None
         if value in self.shape:
             return self.shape[value]
-        result = self.shape[value] = graph.add_value(f"{value.name}@SHAPE", value.shape, value.dtype)
+        result = self.shape[value] = graph.add_value(value.name + STANDS_IN, value.shape, value.dtype)
         if value.shape is None or -1 in value.shape:
             graph.add_op("stand_in", {"X": [value]}, {"Out": [result]}, before=writer.next, role=BACKWARD, forward=writer)
         else:

@@ -277,5 +277,5 @@ def test_a_net_of_some_operators_and_back() -> None:
 
 def test_a_net_of_loops_with_their_gradients_is_refused() -> None:
     graph = backward(LOOP)
-    with pytest.raises(InvalidGraph, match="stay where they are"):
+    with pytest.raises(InvalidGraph, match="stay together"):
         outline([op(graph, "while")])

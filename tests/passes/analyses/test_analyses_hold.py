@@ -159,7 +159,7 @@ def test_what_values_are_of_a_batch_is_so_for_its_halves() -> None:
         if len(rows) != 1 or (half := rows.pop() // 2) < 1 or 2 * half != len(next(iter(case.feeds.values()))):
             continue
         graph = ga.lower(case.program)
-        facts = BatchDependence(frozenset(graph.given(name) for name in case.feeds)).of(graph)
+        facts = BatchDependence(frozenset(graph.given(name) for name in case.feeds), in_blocks=number % 2 > 0).of(graph)
         whole = arrays_of(graph, case, case.feeds)
         halves = [arrays_of(graph, case, {n: a[part] for n, a in case.feeds.items()}) for part in (slice(half), slice(half, None))]
         for op in graph.ordered_ops():

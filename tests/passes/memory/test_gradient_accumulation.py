@@ -107,6 +107,86 @@ def test_losses_that_are_means_or_sums(loss: Callable[[Any, Any], Any]) -> None:
     same(one, one.in_parts(3))
 
 
+# -- operators with blocks -------------------------------------------------------------------------
+
+
+def weight(x: Any) -> Any:
+    return layers.create_parameter([8, 8], "float64", attr=layers.ParamAttr("u", ga.initializer.Uniform(-0.5, 0.5, seed=5)))
+
+
+def repeated(x: Any, y: Any) -> Any:
+    u = weight(x)
+    _, h = layers.while_loop(lambda i, h: i < 3, lambda i, h: [i + 1, layers.tanh(h @ u + x)], [0, x])
+    return layers.mean(layers.softmax_with_cross_entropy(layers.fc(h, size=4), y))
+
+
+def a_loss_each_time(x: Any, y: Any) -> Any:
+    u = weight(x)
+
+    def body(i: Any, h: Any, loss: Any) -> list[Any]:
+        h = layers.sigmoid(h @ u)
+        return [i + 1, h, loss + layers.mean(layers.square(h - x))]
+
+    return layers.while_loop(lambda i, h, loss: i < 4, body, [0, x, layers.zeros([], "float64")])[-1]
+
+
+def in_a_branch(x: Any, y: Any) -> Any:
+    u = weight(x)
+    h = layers.cond(layers.reduce_sum(u) < 0.0, lambda: layers.tanh(x @ u), lambda: layers.square(x @ u))
+    return layers.mean(h)
+
+
+def a_branch_in_a_loop(x: Any, y: Any) -> Any:
+    u = weight(x)
+
+    def body(i: Any, h: Any) -> list[Any]:
+        return [i + 1, layers.cond(i < 1, lambda: layers.tanh(h @ u), lambda: h * x)]
+
+    return layers.mean(layers.while_loop(lambda i, h: i < 3, body, [0, x])[1])
+
+
+def loops_in_loops(x: Any, y: Any) -> Any:
+    u = weight(x)
+
+    def body(i: Any, h: Any) -> list[Any]:
+        _, h = layers.while_loop(lambda j, h: j < 2, lambda j, h: [j + 1, layers.tanh(h @ u)], [0, h])
+        return [i + 1, h + x]
+
+    return layers.mean(layers.while_loop(lambda i, h: i < 2, body, [0, x])[1])
+
+
+BLOCKS = [repeated, a_loss_each_time, in_a_branch, a_branch_in_a_loop, loops_in_loops]
+
+
+@pytest.mark.parametrize("loss", BLOCKS)
+@pytest.mark.parametrize("batch", [-1, ROWS])
+def test_operators_with_blocks_run_once_for_each_part(loss: Callable[[Any, Any], Any], batch: int) -> None:
+    one = Training(loss, batch=batch)
+    program = one.in_parts(3)
+    same(one, program)
+    results = []
+    for mode in ("compiled", "interpreted"):
+        scope, executor = ga.Scope(), ga.Executor(mode=mode)
+        executor.run(one.startup, scope=scope)
+        results.append([executor.run(program, FEED, [one.loss.name, "u"], scope) for _ in range(3)])
+    for compiled, interpreted in zip(*results, strict=True):
+        np.testing.assert_equal(compiled, interpreted)
+
+
+def as_long_as_the_batch_says(x: Any, y: Any) -> Any:
+    _, h = layers.while_loop(lambda i, h: layers.reduce_sum(layers.square(h)) > 1.0, lambda i, h: [i + 1, h * 0.5], [0, x])
+    return layers.mean(layers.fc(h, size=1))
+
+
+def as_the_batch_says(x: Any, y: Any) -> Any:
+    return layers.mean(layers.fc(layers.cond(layers.mean(x) > 0.0, lambda: x, lambda: x * 2.0), size=1))
+
+
+def dropped_in_a_loop(x: Any, y: Any) -> Any:
+    _, h = layers.while_loop(lambda i, h: i < 3, lambda i, h: [i + 1, layers.dropout(h, 0.5)], [0, layers.fc(x, size=3)])
+    return layers.mean(h)
+
+
 def largest(x: Any, y: Any) -> Any:
     return layers.reduce_max(layers.fc(x, size=1))
 
@@ -135,6 +215,9 @@ def across_rows(x: Any, y: Any) -> Any:
         (normalized, "batch_norm.*uses statistics of the batch"),
         (dropped, "operator 'dropout' draws random numbers"),
         (across_rows, "neither a mean nor a sum over the batch: softmax"),
+        (as_long_as_the_batch_says, "neither a mean nor a sum over the batch: greater_than"),
+        (as_the_batch_says, "neither a mean nor a sum over the batch: greater_than"),
+        (dropped_in_a_loop, "operator 'dropout' draws random numbers"),
     ],
 )
 def test_losses_that_are_refused(loss: Callable[[Any, Any], Any], says: str) -> None:
@@ -158,14 +241,22 @@ def test_other_refusals() -> None:
         GradientAccumulation(0)
 
 
-def test_it_runs_before_recompute_and_not_behind_it() -> None:
+def test_it_runs_before_recompute_and_after_it() -> None:
     one = Training(batch=ROWS)
-    graph = ga.lower(one.main, [one.loss.name])
-    GradientAccumulation(3).run(graph)
-    Recompute().run(graph)
-    same(one, ga.schedule(graph))
-    graph = ga.lower(one.main, [one.loss.name])
+    for passes in ((GradientAccumulation(3), Recompute()), (Recompute(), GradientAccumulation(3))):
+        graph = ga.lower(one.main, [one.loss.name])
+        for each in passes:
+            each.run(graph)
+        same(one, ga.schedule(graph))
+
+
+def test_a_constant_with_the_rows_of_the_batch_of_which_nothing_is_known_is_refused() -> None:
+    graph = ga.lower(Training(batch=ROWS).main)
     assert Recompute().run(graph)
+    placeholders = [op.output("Out") for op in graph.ops if op.type == "stand_in"]
+    assert placeholders
+    for i, value in enumerate(placeholders):
+        graph.rename(value, f"something{i}")
     with pytest.raises(PassError, match="has the 12 rows of the batch: run this pass before the one that made it"):
         GradientAccumulation(3).run(graph)
 
