@@ -2,6 +2,7 @@
 
     conv2d(x, f) -> c;  batch_norm(c, scale, bias, mean, variance) -> y       ⇒      conv2d(x, f') -> c;  elementwise_add(c, b') -> y
     transpose(w) -> v;  matmul_v2(x, v) -> z                                  ⇒      matmul_v2(x, w') -> z
+    matmul_v2(x, w) -> z  of float16                                          ⇒      cast(matmul_v2(cast(x), w')) -> z,  as it is computed
 
 Passes see names and types of parameters, not their values: ``fold-batch-norm`` leaves operators on the weights. Here the values are
 known, so that those operators are run, and their results are weights.
@@ -10,7 +11,8 @@ known, so that those operators are run, and their results are weights.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -83,6 +85,8 @@ def with_known_values(program: Program, fetches: Sequence[str], parameters: Mapp
     copy = schedule(graph)
     known_values = _Known(copy, fetches, parameters)
     known_values.compute()
+    _Scaling(copy, known_values.fetches, known_values.arrays, known_values.writes).run()
+    known_values.widen()
     known_values.turn()
     return copy, known_values.parameters()
 
@@ -128,6 +132,38 @@ class _Known:
         is_written_once = all(self.writes[name] == 1 and name not in self.fetches and name != EMPTY for name in outputs)
         return is_written_once and all(block.var(name).type == TENSOR for name in outputs)
 
+    def widen(self) -> None:
+        """Products of float16, which are added up in float32 and rounded once: let weights be float32 from the start."""
+        for block in self.program.blocks:
+            for op in [*block.ops]:
+                definition = find(op.type)
+                if isinstance(definition, OpDef) and definition.weights is not None and not op.inputs.get("Bias"):
+                    self._widened(block, op, definition.weights.slot)
+
+    def _widened(self, block: Block, op: Operator, slot: str) -> None:
+        (name,) = op.inputs[slot]
+        array = self.arrays.get(name)
+        if array is None or array.dtype != np.float16:
+            return
+        main, wide_name = self.program.global_block(), f"{name}@FLOAT32"
+        if wide_name not in self.arrays:
+            self.arrays[wide_name] = array.astype("float32")
+            main.create_var(name=wide_name, shape=array.shape, dtype="float32", stop_gradient=True)
+        for other, names in op.inputs.items():
+            new_names = [wide_name] if other == slot else [self._cast(block, block.ops.index(op), x, "float32") for x in names]
+            op.inputs = {**op.inputs, other: new_names}
+        ((out_slot, (out,)),) = op.outputs.items()
+        product = self.program.names.generate(f"{out}@FLOAT32")
+        block.create_var(name=product, shape=block.var_recursive(out).shape, dtype="float32")
+        op.outputs = {out_slot: [product]}
+        block.insert_op(block.ops.index(op) + 1, "cast", {"X": product}, {"Out": out}, {"out_dtype": "float16"})
+
+    def _cast(self, block: Block, place: int, name: str, dtype: str) -> str:
+        result = self.program.names.generate(f"{name}@CAST")
+        block.create_var(name=result, shape=block.var_recursive(name).shape, dtype=dtype)
+        block.insert_op(place, "cast", {"X": name}, {"Out": result}, {"out_dtype": dtype})
+        return result
+
     def turn(self) -> None:
         """Lay out matrices as products read them: a few rows times a transposed matrix take several times as long."""
         for block in self.program.blocks:
@@ -156,3 +192,144 @@ class _Known:
             block.var(name).persistable = True
         block.vars = {name: var for name, var in block.vars.items() if name not in self.given or name in names or self.writes[name]}
         return values
+
+
+# -- scales of channels --------------------------------------------------------------------------
+# Scales and shifts of the channels of a product, moved into its weights:
+#
+#     conv2d(x, f) ─▶ transpose ─▶ - m ─▶ * k ─▶ + b      ⇒      conv2d(x, f * k) ─▶ + (b - m * k) ─▶ transpose
+#
+# ``fold-batch-norm`` does it for the operator; here the normalization is written out, as exporters do for channels that come last.
+
+
+@dataclass
+class _Chain:
+    """What comes after a product: ``scale * y + shift`` for each channel, by operators that may all be left out."""
+
+    scale: Array
+    shift: Array
+    ops: list[Operator] = field(default_factory=list)
+    is_scaled: bool = False
+
+    def follow(self, kind: str, number: Array, is_first: bool) -> bool:
+        """Take in one more operator, of which the other operand is known; False if it is no scale and no shift."""
+        if kind == "elementwise_add":
+            self.shift = self.shift + number
+        elif kind == "elementwise_sub":
+            sign = 1.0 if is_first else -1.0
+            self.scale, self.shift = sign * self.scale, sign * (self.shift - number)
+        elif kind == "elementwise_mul":
+            self.scale, self.shift = self.scale * number, self.shift * number
+        elif kind == "elementwise_div" and is_first:
+            self.scale, self.shift = self.scale / number, self.shift / number
+        else:
+            return False
+        self.is_scaled |= kind != "elementwise_add"
+        return True
+
+
+class _Scaling:
+    """Moves them, in the outermost block of a program.
+
+    Args:
+        program: changed in place.
+        fetches: names that have to stay as they are.
+        arrays: the known values by name; new weights are added.
+        writes: how often each name is written.
+    """
+
+    def __init__(self, program: Program, fetches: Collection[str], arrays: MutableMapping[str, Array], writes: Counter[str]) -> None:
+        self.block, self.fetches, self.arrays, self.writes = program.global_block(), fetches, arrays, writes
+        self.readers: dict[str, list[Operator]] = {}
+        for block in program.blocks:
+            for op in block.ops:
+                for name in op.input_names():
+                    self.readers.setdefault(name, []).append(op)
+
+    def run(self) -> None:
+        """Move all that can be."""
+        for op in [*self.block.ops]:
+            definition = find(op.type)
+            if isinstance(definition, OpDef) and definition.weights is not None:
+                self._scaled(op, definition)
+
+    def _scaled(self, op: Operator, definition: OpDef) -> None:
+        assert definition.weights is not None
+        slot, channels = definition.weights
+        (out,), (name,) = op.output_names(), op.inputs[slot]
+        weights, shape = self.arrays.get(name), self.block.var_recursive(out).shape
+        if weights is None or shape is None or op.inputs.get("Bias") or not self._is_plain(weights):
+            return
+        attrs = {each: definition.attr(each, op.attrs) for each in definition.attrs}
+        axes = channels(attrs, weights.ndim, len(shape))
+        if axes is None:
+            return
+        along, axis = axes
+        chain = self._chain(out, axis, len(shape), weights.shape[along])
+        if chain.is_scaled and np.isfinite(chain.scale).all():
+            factor = chain.scale.reshape([-1 if i == along else 1 for i in range(weights.ndim)])
+            self._replace(op, slot, (weights * factor).astype(weights.dtype), axis, chain)
+
+    @staticmethod
+    def _is_plain(weights: Array) -> bool:
+        """Whether scaled weights are as good: sums of whole numbers are exact, and may be rounded to such after the scale."""
+        return weights.dtype.kind == "f" and weights.itemsize > 2 and not np.array_equal(weights, np.rint(weights))
+
+    def _chain(self, name: str, axis: int, rank: int, channels: int) -> _Chain:
+        chain = _Chain(np.ones(channels), np.zeros(channels))
+        while (op := self._only_reader(name)) is not None:
+            if op.type == "transpose":
+                axis = [int(i) for i in op.attrs["axis"]].index(axis)
+            else:
+                number = self._number(op, name, axis, rank, channels)
+                if number is None or op.output_names()[0] in self.fetches or not chain.follow(op.type, number, op.inputs["X"] == [name]):
+                    return chain
+                chain.ops.append(op)
+            name = op.output_names()[0]
+        return chain
+
+    def _only_reader(self, name: str) -> Operator | None:
+        readers = self.readers.get(name, [])
+        if len(readers) != 1 or name in self.fetches or self.writes[name] != 1 or self.block.var(name).persistable:
+            return None
+        return readers[0] if readers[0].block is self.block else None
+
+    def _number(self, op: Operator, name: str, axis: int, rank: int, channels: int) -> Array | None:
+        """The known operand of an operator, if it is a number for each channel."""
+        if set(op.inputs) != {"X", "Y"}:
+            return None
+        (number,) = (self.arrays.get(other) for other in op.input_names() if other != name) if len({*op.input_names()}) == 2 else (None,)
+        if number is None or number.ndim > rank or number.dtype.kind != "f":
+            return None
+        place = int(op.attrs.get("axis", -1))
+        before = place if place != -1 else rank - number.ndim
+        shape = (*[1] * before, *number.shape, *[1] * (rank - number.ndim - before))
+        if any(extent != 1 and (i != axis or extent != channels) for i, extent in enumerate(shape)):
+            return None
+        return np.broadcast_to(number.reshape(-1).astype("float64"), channels)
+
+    def _replace(self, op: Operator, slot: str, weights: Array, axis: int, chain: _Chain) -> None:
+        """The product with the new weights, then the shift; the operators of the chain are left out."""
+        block, (out,), (name,) = self.block, op.output_names(), op.inputs[slot]
+        variable = block.var(out)
+        names = {key: block.program.names.generate(f"{base}@SCALED") for key, base in ((slot, name), ("product", out), ("shift", out))}
+        self.arrays[names[slot]] = weights
+        self.arrays[names["shift"]] = chain.shift.astype(weights.dtype).reshape(-1, *[1] * (len(variable.shape) - axis - 1))
+        for key in (slot, "shift"):
+            array = self.arrays[names[key]]
+            block.create_var(name=names[key], shape=array.shape, dtype=array.dtype.name, stop_gradient=True)
+        block.create_var(name=names["product"], shape=variable.shape, dtype=variable.dtype)
+        op.inputs = {**op.inputs, slot: [names[slot]]}
+        op.outputs = {key: [names["product"]] for key, written in op.outputs.items() if written}
+        for left_out in chain.ops:
+            self._leave_out(left_out)
+        block.insert_op(block.ops.index(op) + 1, "elementwise_add", {"X": names["product"], "Y": names["shift"]}, {"Out": out})
+
+    def _leave_out(self, op: Operator) -> None:
+        """What reads the result of an operator reads its operand."""
+        (result,) = op.output_names()
+        (operand,) = (name for name in op.input_names() if name not in self.arrays)
+        for reader in self.readers.get(result, []):
+            reader.inputs = {slot: [operand if name == result else name for name in names] for slot, names in reader.inputs.items()}
+        self.readers[operand] = self.readers.get(result, [])
+        self.block.ops.remove(op)

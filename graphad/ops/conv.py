@@ -16,6 +16,7 @@ from graphad.ops.attributes import applied, attributes
 from graphad.ops.definition import NO_INTS, OpDef, operator
 from graphad.ops.inference import matched, same_dtypes
 from graphad.ops.like import sum_like
+from graphad.ops.products import in_float32, times
 from graphad.ops.traits import PRODUCT, Declared, Flops, Shapes, Weights
 from graphad.ops.windows import (
     CHANNELS_LAST,
@@ -201,6 +202,8 @@ def correlated(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Arra
         return np.asarray(np.matmul(rows, points)).reshape(len(x), len(filter_), *extents)
     if _is_depthwise(filter_.shape, groups):
         return _depthwise(x, filter_, window_axes, groups)
+    if _adds_rows_up(filter_.shape, window_axes, groups):
+        return _correlated_rows(x, filter_, window_axes)
     wide, out = padded(x, window_axes), np.empty((len(x), len(filter_), *extents), x.dtype)
     # Few windows and many features: the samples of a batch go into one product, beside each other.
     is_folded = rows.shape[1] > prod(extents)
@@ -228,6 +231,49 @@ def _multiply(rows: Array, columns: Array, lines: Lines | None, folded: bool, ou
         product = _scratch("product", (n, groups, features, lines.length), out.dtype)
         np.matmul(rows, columns.reshape(n, groups, depth, lines.length), out=product)
         out[...] = lines.view(product.reshape(*out.shape[:2], lines.length), tuple(extents))
+
+
+def _adds_rows_up(filter_: Shape, window_axes: Axes, groups: int) -> bool:
+    """Whether ``_correlated_rows`` can do it, and is expected to write less than all columns are."""
+    if len(window_axes) != 2 or groups != 1 or window_axes[0].stride != 1:
+        return False
+    features, channels, height, width = filter_
+    # For each window a row of its column and the products of a column of the filter, which are written and added up; and the filter once.
+    written = channels * width + 1.5 * features * height
+    return (channels * width * height - written) * prod(_extents(window_axes)) > 4 * prod(filter_)
+
+
+def _correlated_rows(x: Array, filter_: Array, window_axes: Axes) -> Array:
+    """``correlated`` with few features: each row of the filter times all rows of the image, and these products added up.
+
+    Windows are laid out along the width alone: less to copy, as many times as the filter has rows.
+    """
+    down, across = window_axes
+    features, channels, height, width = filter_.shape
+    wide, out = padded(x, window_axes), np.zeros((len(x), features, down.count, across.count), x.dtype)
+    matrix = np.ascontiguousarray(filter_.transpose(0, 2, 1, 3)).reshape(features * height, channels * width)
+    step = max(1, COLUMN_BYTES // max(matrix.shape[1] * across.count * x.itemsize, 1))
+    for image, result in zip(wide, out, strict=True):
+        channel, row, column = image.strides
+        shape, strides = (channels, width, down.padded, across.count), (channel, across.dilation * column, row, across.stride * column)
+        view = as_strided(image, shape, strides, writeable=False)
+        for start in range(0, down.padded, step):
+            part = view[:, :, start : start + step]
+            rows = _scratch("columns", part.shape, x.dtype)
+            np.copyto(rows, part)
+            product = _scratch("product", (features * height, part.shape[2] * across.count), x.dtype)
+            np.matmul(matrix, rows.reshape(len(matrix.T), product.shape[1]), out=product)
+            _add_rows(product.reshape(features, height, part.shape[2], across.count), start, down, result)
+    return out
+
+
+def _add_rows(product: Array, start: int, down: Axis, out: Array) -> None:
+    """Add the products of the rows from ``start`` on with each row of a filter to the outputs whose windows have them there."""
+    for k in range(down.kernel):
+        first = start - k * down.dilation
+        low, high = max(first, 0), min(first + product.shape[2], down.count)
+        if low < high:
+            out[:, low:high] += product[:, k, low - first : high - first]
 
 
 def _depthwise(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Array:
@@ -327,7 +373,7 @@ def _small(shape: Shape, filter_: Shape, wide: Array, window_axes: Axes, groups:
             out = np.matmul(rows, columns.reshape(groups, depth, n * count)).reshape(filter_[0], n, *extents)
             return np.ascontiguousarray(np.swapaxes(out, 0, 1))
         if n == groups == 1:
-            out = np.dot(rows[0], columns.reshape(depth, count))
+            out = times(rows[0], columns.reshape(depth, count))
         else:
             out = np.matmul(rows, columns.reshape(n, groups, depth, count))
         return out.reshape(n, filter_[0], *extents)
@@ -342,7 +388,7 @@ def _small_pointwise(shape: Shape, filter_: Shape, window_axes: Axes, groups: in
     def product(x: Array, f: Array) -> Array:
         points = (x if is_whole else x[at]).reshape(n, groups, filter_[1], prod(extents))
         rows = f.reshape(groups, filter_[0] // groups, filter_[1])
-        out = np.dot(rows[0], points[0, 0]) if n == groups == 1 else np.matmul(rows, points)
+        out = times(rows[0], points[0, 0]) if n == groups == 1 else np.matmul(rows, points)
         result: Array = out.reshape(n, filter_[0], *extents)
         return result
 
@@ -655,7 +701,8 @@ def _forward(spec: type[Convolution]) -> Callable[..., Array]:
     def kernel(Input: Array, Filter: Array, Bias: Array | None = None, **attrs: Any) -> Array:
         data_format = attrs.get("data_format", default_format)
         image = to_front(Input, data_format)
-        return with_bias(_product(spec, image, Filter, attrs)(image, Filter), Bias, data_format)
+        out = in_float32(lambda x, f: _product(spec, x, f, attrs)(x, f), image, Filter)
+        return with_bias(out, Bias, data_format)
 
     return kernel
 
@@ -665,7 +712,8 @@ def _to_input(spec: type[Convolution]) -> Callable[..., Array]:
     def kernel(Filter: Array, X: Array, Like: Array, **attrs: Any) -> Array:
         conv = spec(**attrs)
         window_axes = conv.axes(channels_first(Like.shape, conv.data_format), Filter.shape)
-        return from_front(spread(Filter, to_front(X, conv.data_format), window_axes, conv.groups), conv.data_format)
+        image = in_float32(lambda f, y: spread(f, y, window_axes, conv.groups), Filter, to_front(X, conv.data_format))
+        return from_front(image, conv.data_format)
 
     kernel.__doc__ = "The cotangent of a convolution's Input, X being that of its Output. Only Like's shape, the Input's, is read."
     return kernel
@@ -676,7 +724,8 @@ def _to_filter(spec: type[Convolution]) -> Callable[..., Array]:
     def kernel(Input: Array, X: Array, Like: Array, **attrs: Any) -> Array:
         conv = spec(**attrs)
         image, output = to_front(Input, conv.data_format), to_front(X, conv.data_format)
-        return np.asarray(filter_cotangent(image, output, conv.axes(image.shape, Like.shape), Like.shape, conv.groups))
+        window_axes = conv.axes(image.shape, Like.shape)
+        return in_float32(lambda x, y: filter_cotangent(x, y, window_axes, Like.shape, conv.groups), image, output)
 
     kernel.__doc__ = "The cotangent of a convolution's Filter, X being that of its Output. Only Like's shape, the Filter's, is read."
     return kernel
@@ -814,7 +863,8 @@ def _define(name: str, spec: type[TransposedConvolution], rank: int, bias: str =
     def kernel(Input: Array, Filter: Array, Bias: Array | None = None, **attrs: Any) -> Array:
         conv = spec(**attrs)
         image = to_front(Input, conv.data_format)
-        out = spread(Filter, image, conv.produced(image.shape, Filter.shape), conv.groups)
+        window_axes = conv.produced(image.shape, Filter.shape)
+        out = in_float32(lambda f, y: spread(f, y, window_axes, conv.groups), Filter, image)
         return with_bias(out, Bias, conv.data_format)
 
     kernel.__doc__ = "``[N, C, ...]`` through a filter ``[C, features / groups, ...]``: what a convolution's gradient does to its output."

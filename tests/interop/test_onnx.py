@@ -14,6 +14,7 @@ import graphad as ga
 from graphad.errors import GraphadError, InvalidValue, ParseError
 from graphad.interop import onnx
 from graphad.interop.onnx.schema import message
+from graphad.types import Array
 from tests.interop.onnx_hostile import SECONDS, made_up, mutations, refusal
 from tests.onnx_models import Infos, attribute, graph, info, model, node
 
@@ -454,6 +455,51 @@ def test_what_follows_from_weights_is_computed_once_and_the_program_stays() -> N
     assert str(found.program) == text
     assert "transpose" not in prepared_types(found)
     assert prepared_types(found).count("elementwise_mul") == 0
+
+
+SCALE, SHIFT, MEAN = (np.asarray(numbers, "float32") for numbers in ([2.0, -0.5, 1.5], [1.0, 0.25, -2.0], [0.1, 0.2, 0.3]))
+
+
+def normalized(w: Array, last: str = "Relu") -> bytes:
+    """A convolution whose channels are put last, shifted and scaled there."""
+    nodes = [
+        node("Conv", "x w", "c"),
+        node("Transpose", "c", "t", perm=[0, 2, 3, 1]),
+        node("Sub", "t mean", "s"),
+        node("Mul", "s scale", "m"),
+        node("Add", "shift m", "z"),
+        node(last, "z", "y"),
+    ]
+    return model(nodes, {"x": ("float32", ["n", 2, 4, 4])}, ["y"], {"w": w, "mean": MEAN, "scale": SCALE, "shift": SHIFT})
+
+
+def test_scales_of_channels_go_into_the_weights_of_the_product() -> None:
+    rng = np.random.default_rng(0)
+    found = onnx.load(normalized(rng.normal(size=(3, 2, 3, 3)).astype("float32")))
+    x = rng.normal(size=(2, 2, 4, 4)).astype("float32")
+    plain = ga.Executor().run(found.program, {"x": x}, found.fetch_names, found.scope())
+    np.testing.assert_allclose(found.run({"x": x})[0], plain[0], rtol=1e-5, atol=1e-6)
+    assert sorted(prepared_types(found)) == ["assign", "conv2d", "elementwise_add", "relu", "transpose"]
+
+
+def test_whole_numbers_are_not_scaled_since_their_sums_are_exact() -> None:
+    found = onnx.load(normalized(np.ones((3, 2, 3, 3), "float32"), "Round"))
+    x = np.random.default_rng(0).integers(0, 255, (2, 2, 4, 4)).astype("float32")
+    plain = ga.Executor().run(found.program, {"x": x}, found.fetch_names, found.scope())
+    assert (found.run({"x": x})[0] == plain[0]).all()
+    assert "elementwise_mul" in prepared_types(found)
+
+
+def test_weights_of_float16_are_widened_once() -> None:
+    rng = np.random.default_rng(0)
+    w, x = rng.normal(size=(30, 4)).astype("float16"), rng.normal(size=(2, 30)).astype("float16")
+    found = onnx.load(model([node("MatMul", "x w", "y")], {"x": ("float16", ["n", 30])}, ["y"], {"w": w}))
+    for _ in range(2):
+        (y,) = found.run({"x": x})
+        assert y.dtype == np.float16
+        assert (y == (x.astype("float32") @ w.astype("float32")).astype("float16")).all()
+    running = found.__dict__["_running"]
+    assert {running.scope.get(name).dtype.name for name in running.scope.names()} == {"float32"}
 
 
 def test_a_run_follows_changes_of_the_program() -> None:
