@@ -45,7 +45,7 @@ class Journal:
     """The current pass, the changes to the graphs, and the properties that they claim.
 
     ``requested`` are the names requested when the program was lowered, None for all that are unused, ``history`` the passes that ran.
-    ``rewrites`` counts single rewrites, of which there may be ``limit``; ``origin`` describes the last one.
+    ``rewrites`` counts single rewrites, of which there may be ``limit``; ``origin`` describes the last one, ``matched`` are its operators.
     ``touched`` holds, once there is a listener, the operators that changed or may have become dead, in order. ``kept`` are
     tables of passes about the graph, by class: they are dropped when the list is started again, and entries for changed operators are
     checked again. ``memory`` lasts as long as the graph. ``watcher`` is told of every rewrite before it is made: its rule and the
@@ -55,6 +55,7 @@ class Journal:
     properties: set[str] = field(default_factory=lambda: {SINGLE_WRITER, TYPED})
     author: str | None = None
     origin: Origin | None = None
+    matched: Sequence[Op] = ()
     edits: int = 0
     typings: int = 0
     rewrites: int = 0
@@ -79,7 +80,7 @@ class Journal:
         if self.watcher is not None:
             self.watcher(rule, ops)
         self.rewrites += 1
-        self.origin = origin_of(self.author, rule, ops)
+        self.matched, self.origin = ops, origin_of(self.author, rule, ops)
         return True
 
     def touch(self, *ops: Op) -> None:

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from graphad.errors import InvalidType, InvalidValue, PassError
-from graphad.ir import Graph, Op
+from graphad.ir import Graph, Op, Value
 from graphad.ir.untraced import untraced
 from graphad.ops.definition import did_you_mean
 from graphad.program import located
@@ -336,7 +336,8 @@ class Triggers:
             yield from self._beside(op, self.depth - 1)
         # Breadth first, a level of readers at a time: a rule with n operators in a chain can be triggered by the one n - 1 below its root.
         level = [op]
-        for types in self.levels.get(op.type) or self._levels(op.type):
+        levels = self.levels.get(op.type)
+        for types in self._levels(op.type) if levels is None else levels:
             level = list(dict.fromkeys(r for member in level for values in member.outputs.values() for v in values for r in v.readers))
             yield from level if ANY in types else (reader for reader in level if reader.type in types)
 
@@ -376,7 +377,8 @@ def _readers(op: Op, levels: int) -> Iterator[Op]:
 # Every operator is looked at once, and from then on only those that changed, and those that a rule can start at which looks at what
 # changed: what it costs to run a set of rules again is about the size of the change since.
 
-_FEW, _MANY, _REMEMBERED = 1000, 50, 100  # rewrites that are never too many, those for each operator, and how many of them are named
+_FEW, _MANY, _REMEMBERED = 1000, 50, 100  # rewrites that are never too many, those for each operator, how many at least are named
+_RETURNS = 0.25  # of ``_FEW``, and rewrites for each operator, that may make nothing but what was there before
 _SHOWN, _WIDTH = 3, 200  # rules that are shown, not only named, and characters of each
 
 
@@ -389,7 +391,8 @@ def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
         follower: the pass, for instance: its next run visits only what was touched since this one.
 
     Raises:
-        PassError: the rules still apply after many times as many rewrites as there are operators; the message names those that do.
+        PassError: the rules find no end: as many rewrites as there are operators have made only what was there before, or many times as many
+            were made; the message names the rules.
     """
     with untraced(rules.modules):
         return _rewritten(graph, rules, follower)
@@ -397,15 +400,21 @@ def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
 
 def _rewritten(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
     work = _Worklist(graph, rules, follower)
-    last: deque[Rule] = deque(maxlen=_REMEMBERED)
     count, size, timings = 0, operator_count(graph), clocks.get()
+    last: deque[Rule] = deque(maxlen=_REMEMBERED + 2 * size)  # rules that undo each other take turns, each at all operators
+    returns: _Returns | None = None
     for op in work:
+        place = len(work.log)
         rule = _first_that_applies(rules, op, timings)
         if rule is not None:
             count += 1
             last.append(rule)
+            if returns is not None:
+                returns.see(op, work.log[place:])
+            elif count > _RETURNS * _FEW + size:
+                returns = _Returns(graph)
             # Termination is the author's claim: each rewrite should make something smaller. Rules that undo each other show here.
-            if count > _FEW + _MANY * size:
+            if count > _FEW + _MANY * size or (returns is not None and returns.count > _RETURNS * (_FEW + size)):
                 raise PassError(located(_no_end(last, f"{count} rewrites of {size} operators"), op.source))
             # The operator may be a root once more; what the rewrite made and touched comes back through the journal.
             erase_if_dead(op)
@@ -419,6 +428,57 @@ def _no_end(last: Iterable[Rule], after: str) -> str:
     sources = [getattr(rule, "source", None) for _, rule in rules[:_SHOWN]]
     texts = [f"\n  {rule!r:.{_WIDTH}}{'' if s is None else f', defined at {s}'}" for (_, rule), s in zip(rules, sources, strict=False)]
     return f"rules still apply after {after}, again and again: {', '.join(name for name, _ in rules)}{''.join(texts)}"
+
+
+_DEPTH = 3  # of operators of one line that tell a term from another
+Term = tuple[Hashable, ...]
+
+
+class _Returns:
+    """Rewrites that make nothing but what was there before, which is how rules go round in a circle, or add the same again and again.
+
+    Fresh values are made all the time, so what is made is compared by where it comes from. Each operator that was there when this began has a
+    line of descendants: one that a rewrite makes goes on with the line of the operator of its type that was matched, else with that of the root.
+    A term says the type and attributes of an operator, and of its operands either which value it is, as long as that was there at the
+    start, or the operator's own line, some levels deep, or which other line. A rule that moves an operator through n others sees n lines, so
+    that its rewrites are all new.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        ops = [op for subgraph in graph.tree() for op in subgraph.ops]
+        self.journal = graph.journal
+        self.line: dict[Op, Op] = {op: op for op in ops}
+        self.made: set[Op] = set()
+        self.terms: set[tuple[Op, Term]] = {(op, self._term(op, op, _DEPTH)) for op in ops}
+        self.count = 0
+
+    def see(self, root: Op, touched: Sequence[Op]) -> None:
+        """Count one rewrite, if all that it made and touched was there before in its line."""
+        made = [op for op in dict.fromkeys(touched) if op not in self.line and in_graph(op)]
+        matched = [op for op in dict.fromkeys([root, *self.journal.matched]) if op in self.line]
+        for op in made:
+            heir = next((old for old in matched if old.type == op.type), None)
+            if heir is not None:
+                matched.remove(heir)
+            self.line[op] = self.line.get(root, root) if heir is None else self.line[heir]
+        self.made.update(made)
+        results = [*made, root] if in_graph(root) else made
+        terms = {(self.line[op], self._term(op, self.line[op], _DEPTH)) for op in results if op in self.line}
+        self.count += bool(terms) and terms <= self.terms
+        self.terms |= terms
+
+    def _term(self, op: Op, line: Op, depth: int) -> Term:
+        attrs = tuple([(name, repr(value)) for name, value in sorted(op.attrs.items())])
+        inputs = tuple([(slot, *(self._operand(value, line, depth) for value in values)) for slot, values in op.inputs.items()])
+        return (op.type, attrs, inputs, *([op] if op.graphs else []))
+
+    def _operand(self, value: Value, line: Op, depth: int) -> Hashable:
+        writer = value.writer
+        if writer is None or writer not in self.made:
+            return value
+        if self.line[writer] is not line:
+            return self.line[writer], writer.type
+        return self._term(writer, line, depth - 1) if depth else writer.type
 
 
 def _first_that_applies(rules: RuleSet, op: Op, running: tuple[RuleTimings, ...]) -> Rule | None:
@@ -447,14 +507,14 @@ class _Worklist:
     def __init__(self, graph: Graph, rules: RuleSet, who: Hashable) -> None:
         self.cursor = ChangeCursor(who, graph)
         self.triggers = Triggers.of(rules)
-        self.journal = graph.journal
+        self.journal, self.log = graph.journal, self.cursor.touched
         changed_ops = self.cursor.changed_ops()
         self.queue: deque[Op] = deque(op for subgraph in graph.tree() for op in subgraph.ops) if changed_ops is None else deque()
         self.queued = set(self.queue)
         self.take(changed_ops or [])
 
     def __iter__(self) -> Iterator[Op]:
-        log, place = self.cursor.touched, len(self.cursor.touched)
+        log, place = self.log, len(self.log)
         while True:
             # Changes since the last look come first into the queue, so that an operator is in it at most once however often it changed.
             if place < len(log):

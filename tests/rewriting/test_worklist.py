@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -301,6 +302,55 @@ def test_rules_that_find_no_end_are_stopped_and_named(rule: Rule) -> None:
     assert f"{rule!r}, defined at {__file__}:" in str(raised.value)
     assert len(str(raised.value)) < 600
     verify(graph)
+
+
+@ga.rewrite
+def as_sum(x: Any) -> Any:
+    return ops.scale(x, scale=2.0), ops.elementwise_add(x, x), is_float(x)
+
+
+@ga.rewrite
+def as_scale(x: Any) -> Any:
+    return ops.elementwise_add(x, x), ops.scale(x, scale=2.0), is_float(x)
+
+
+@ga.rewrite
+def twice(x: Any) -> Any:
+    return ops.relu(x), ops.relu(ops.relu(x))
+
+
+CIRCLES = [([turn_around], "x +"), ([as_sum, as_scale], "scale"), ([twice], "relu")]
+
+
+@pytest.mark.parametrize(("rules", "step"), CIRCLES, ids=["turn-around", "as-sum and as-scale", "twice"])
+def test_rules_that_go_round_in_a_circle_are_found_after_few_rewrites_for_each_operator(rules: list[Rule], step: str) -> None:
+    """Not after the fifty that a rule with an end may need: of 300 operators that would be 16,000."""
+    kinds = {"x +": ("elementwise_add", ("x", None), {}), "scale": ("scale", None, {"scale": 2.0}), "relu": ("relu", None, {})}
+    op_type, reads, attrs = kinds[step]
+    names = ["x", *(f"v{i}" for i in range(300))]
+    chain = [(op_type, ("x", before) if reads else before, after, attrs) for before, after in itertools.pairwise(names)]
+    with pytest.raises(PassError, match="again and again") as raised:
+        rewrite_greedily(lowered(*chain, targets=names[-1:]), RuleSet(*rules), "test")
+    count = int(str(raised.value).split(" rewrites of 300 operators")[0].rsplit(" ", 1)[1])
+    assert count < 7 * 300
+    assert all(rule.name in str(raised.value) for rule in rules)
+
+
+@ga.rewrite
+def sink(x: Any) -> Any:
+    return ops.tanh(ops.relu(x)), ops.relu(ops.tanh(x))
+
+
+def test_rules_that_move_operators_far_have_an_end() -> None:
+    """30 operators sink below 50 others: 1,500 rewrites of 80 operators, each of them something new."""
+    steps, name = [], "x"
+    for i in range(80):
+        steps.append(("relu" if i < 50 else "tanh", name, f"v{i}"))
+        name = f"v{i}"
+    graph = lowered(*steps, targets=[name])
+    assert rewrite_greedily(graph, RuleSet(sink), "test")
+    assert graph.journal.rewrites == 1500
+    assert type_names(graph) == ["tanh"] * 30 + ["relu"] * 50
 
 
 class Reading(Rule):
