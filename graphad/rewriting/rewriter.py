@@ -391,8 +391,8 @@ def rewrite_greedily(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
         follower: the pass, for instance: its next run visits only what was touched since this one.
 
     Raises:
-        PassError: the rules find no end: as many rewrites as there are operators have made only what was there before, or many times as many
-            were made; the message names the rules.
+        PassError: the rules find no end: as many rewrites as there are operators made only what was there before, or many times as
+            many were made at all; the message names the rules.
     """
     with untraced(rules.modules):
         return _rewritten(graph, rules, follower)
@@ -435,13 +435,13 @@ Term = tuple[Hashable, ...]
 
 
 class _Returns:
-    """Rewrites that make nothing but what was there before, which is how rules go round in a circle, or add the same again and again.
+    """Rewrites that make nothing but what was there before: rules go round in a circle, or add the same again and again.
 
-    Fresh values are made all the time, so what is made is compared by where it comes from. Each operator that was there when this began has a
-    line of descendants: one that a rewrite makes goes on with the line of the operator of its type that was matched, else with that of the root.
-    A term says the type and attributes of an operator, and of its operands either which value it is, as long as that was there at the
-    start, or the operator's own line, some levels deep, or which other line. A rule that moves an operator through n others sees n lines, so
-    that its rewrites are all new.
+    Fresh values are made all the time, so what is made is compared by where it comes from. Each operator that was there when this began
+    has a line of descendants: what a rewrite makes goes on with the line of the operator of its type that was matched, else with that of
+    the root. A term says the type and attributes of an operator, and of each operand which value it is, if that was there at the start;
+    else its term, some levels deep, if it is of the same line; else its line. A rule that moves an operator through n others sees n lines,
+    so that its rewrites are all new.
     """
 
     def __init__(self, graph: Graph) -> None:

@@ -260,7 +260,10 @@ def test_parameters_of_a_program_come_from_the_global_scope() -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("op_type", ["tanh", "conv2d", "softmax_with_cross_entropy", "adam", "put_along_axis"])
+SCALING = ("check_finite_and_unscale", "update_loss_scaling")
+
+
+@pytest.mark.parametrize("op_type", ["tanh", "conv2d", "softmax_with_cross_entropy", "adam", "put_along_axis", *SCALING])
 @pytest.mark.parametrize("opened", [False, True])
 def test_samples_of_operators(op_type: str, opened: bool) -> None:
     """Those of all operators: the next test."""

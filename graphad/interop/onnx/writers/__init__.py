@@ -17,6 +17,7 @@ from graphad.interop.onnx.writers import (
     randomizing,
     reducing,
     resizing,
+    scaling,
     selecting,
 )
 from graphad.interop.onnx.writers.writer import WRITERS, Call, CannotWrite, Writer, by_formula
@@ -39,5 +40,6 @@ __all__ = [
     "randomizing",
     "reducing",
     "resizing",
+    "scaling",
     "selecting",
 ]
