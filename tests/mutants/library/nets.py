@@ -40,8 +40,8 @@ _NETS = (
         "lets-gradients-through-renamed-values",
         "inline-net",
         "graphad.ir.edits:_var_named",
-        "value.shape, value.dtype, True, value.kind) if value.stop_gradient else None",
-        "value.shape, value.dtype, True, value.kind) if value.persistable else None",
+        "marks = (value.stop_gradient, ",
+        "marks = (value.persistable, ",
         """
         x: float64[1]
         t: float64[1]
