@@ -117,6 +117,12 @@ class Lines(NamedTuple):
         steps = (pitch * line.itemsize for pitch in self.pitches)
         return as_strided(line, (*line.shape[:-1], *extents), (*line.strides[:-1], *steps))
 
+    def windows(self, wide: Array, window_axes: Axes) -> Array:
+        """Every window of contiguous padded samples, ``[samples, C, *kernel, length]``, those over the edges included."""
+        inner = (a.dilation * pitch * wide.itemsize for a, pitch in zip(window_axes, self.pitches, strict=True))
+        shape = (*wide.shape[:2], *_kernel(window_axes), self.length)
+        return as_strided(wide, shape, (*wide.strides[:2], *inner, wide.itemsize), writeable=False)
+
     def starts(self, window_axes: Axes) -> Iterator[tuple[Shape, slice]]:
         """Every element of the window, and where its line is."""
         for place in np.ndindex(*_kernel(window_axes)):
@@ -136,15 +142,12 @@ def _lines(window_axes: Axes, waste: float = WASTE) -> Lines | None:
 
 def _columns(wide: Array, window_axes: Axes, lines: Lines | None, folded: bool) -> Array:
     """Every window of padded samples as a column: ``[samples, C, kernel, windows]``, or with the samples last but one."""
-    n, c = wide.shape[:2]
     if lines is None:
         view = (
             _by_rows(wide, window_axes) if len(window_axes) == 2 and all(a.stride == 1 for a in window_axes) else windows(wide, window_axes)
         )
     else:
-        inner = (a.dilation * pitch * wide.itemsize for a, pitch in zip(window_axes, lines.pitches, strict=True))
-        shape = (n, c, *_kernel(window_axes), lines.length)
-        view = as_strided(wide, shape, (*wide.strides[:2], *inner, wide.itemsize), writeable=False)
+        view = lines.windows(wide, window_axes)
     view = np.moveaxis(view, 0, len(window_axes) + 1) if folded else view
     columns = _scratch("columns", view.shape, view.dtype)
     np.copyto(columns, view)
@@ -278,16 +281,21 @@ def _add_rows(product: Array, start: int, down: Axis, out: Array) -> None:
 
 def _depthwise(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Array:
     """Every feature from one channel: a row times the columns of its channel, so many channels at a time as the cache holds."""
-    wide, extents = windows(padded(x, window_axes), window_axes), _extents(window_axes)
-    rows, count = _matrix(filter_, groups), prod(extents)
-    out = np.empty((len(x), groups, rows.shape[1], count), x.dtype)
-    step = max(1, CACHED_BYTES // max(rows.shape[2] * count * x.itemsize, 1))
-    for image, result in zip(wide, out, strict=True):
+    wide, extents, lines = padded(x, window_axes), _extents(window_axes), _lines(window_axes)
+    rows, count = _matrix(filter_, groups), prod(extents) if lines is None else lines.length
+    views = windows(wide, window_axes) if lines is None else lines.windows(np.ascontiguousarray(wide), window_axes)
+    out = np.empty((len(x), groups, rows.shape[1], *extents), x.dtype)
+    step = min(groups, max(1, CACHED_BYTES // max(rows.shape[2] * count * x.itemsize, 1)))
+    columns = _scratch("columns", (step, *views.shape[2:]), x.dtype)
+    product = _scratch("product", (step, rows.shape[1], count), x.dtype)
+    wanted = product.reshape(step, rows.shape[1], *extents) if lines is None else lines.view(product, extents)
+    for image, result in zip(views, out, strict=True):
         for start in range(0, groups, step):
             channels = slice(start, start + step)
-            columns = _scratch("columns", image[channels].shape, x.dtype)
-            np.copyto(columns, image[channels])
-            np.matmul(rows[channels], columns.reshape(len(columns), rows.shape[2], count), out=result[channels])
+            size = min(step, groups - start)
+            np.copyto(columns[:size], image[channels])
+            np.matmul(rows[channels], columns[:size].reshape(size, rows.shape[2], count), out=product[:size])
+            result[channels] = wanted[:size]
     return out.reshape(len(x), len(filter_), *extents)
 
 
@@ -411,6 +419,10 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
         out[element(window_axes, (0,) * len(window_axes))] = points.reshape(len(y), channels, *extents)
         return out
     if _is_depthwise(filter_.shape, groups):
+        turned_axes = tuple(around for axis in window_axes if (around := _turned(axis)) is not None)
+        if len(filter_) == groups and len(turned_axes) == len(window_axes):
+            turned = np.ascontiguousarray(np.flip(filter_, tuple(range(2, filter_.ndim))))
+            return _depthwise(y, turned, turned_axes, groups)
         return _depthwise_spread(filter_, y, window_axes, out)
     lines = _lines(window_axes) if rows.shape[2] <= prod(extents) else None
     if lines is not None and _adds_rows(filter_, window_axes, groups):
@@ -495,6 +507,16 @@ def _overlay_lines(columns: Array, window_axes: Axes, lines: Lines, out: Array) 
     for place, line in lines.starts(window_axes):
         image[..., line] += parts[last((*place, slice(None)))]
     out[...] = image.reshape(n, channels, *sizes)[inside(window_axes)]
+
+
+def _turned(axis: Axis) -> Axis | None:
+    """The windows of an output, one for each element of the image, that hold what the element was multiplied into, with the filter turned
+    round; None where they have gaps, as with a stride."""
+    before = axis.reach - 1 - axis.before
+    after = axis.size - 1 + axis.reach - before - axis.count
+    if axis.stride > 1 or before < 0 or after < 0:
+        return None
+    return Axis(axis.count, axis.kernel, 1, axis.dilation, before, after, axis.size)
 
 
 def _depthwise_spread(filter_: Array, y: Array, window_axes: Axes, out: Array) -> Array:

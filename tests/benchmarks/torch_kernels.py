@@ -29,6 +29,9 @@ def works(torch: Any, case: dict[str, Any]) -> dict[str, Work]:
         c = shapes[0][1]
         vectors = [torch.zeros(c), torch.ones(c), torch.ones(c), torch.zeros(c)]
         return {"forward": lambda: functional.batch_norm(x, *vectors, training=True)}
+    if case["kind"] == "layer_norm":
+        width = shapes[0][-1]
+        return {"forward": lambda: functional.layer_norm(x, [width], torch.ones(width), torch.zeros(width))}
     if case["kind"] == "softmax":
         return {"forward": lambda: torch.softmax(x, -1)}
     y = torch.randn(shapes[1])
