@@ -33,6 +33,7 @@ from graphad.types import Array
 NEEDS = "MpiExecutor needs mpi4py and an MPI library: pip install 'graphad[mpi]'"
 POLL = 1e-4  # seconds between looks for a message
 LONGEST = 0.05
+GRACE = 2.0  # seconds in which what a rank has done before it left still has to arrive
 
 
 def mpi_module() -> Any:
@@ -57,6 +58,8 @@ class _Rank(Replay):
         self.mpi = mpi
         self.timeout = timeout
         self.world = mpi.COMM_WORLD.Dup()
+        self.farewells = mpi.COMM_WORLD.Dup()  # on which a rank tells the others that its process ends
+        self.left: dict[int, float] = {}  # the ranks that have said so, and when that was seen
         self.number: int = self.world.Get_rank()
         self.rings: dict[int, tuple[tuple[int, ...], ...]] = {}
         self.comms = {0: self.world}
@@ -79,13 +82,17 @@ class _Rank(Replay):
     def size(self, ring: int) -> int:
         return len(group_of(self.rings, ring, self.number))
 
+    def group_rank(self, ring: int, number: int) -> int:
+        """The rank that has a number in this rank's group of a ring."""
+        return group_of(self.rings, ring, self.number)[number]
+
     def agree(self, ring: int, what: str) -> None:
         """Compare what the ranks are about to do; CommunicationError with what each is, where that differs or one does not come."""
         comm = self.comms[ring]
         # A digest is as long as any other, whatever it is of: ranks that disagree about sizes can still exchange it.
         digest = np.frombuffer(hashlib.blake2b(what.encode(), digest_size=16).digest(), np.uint8)
         all_of_them = np.empty((comm.Get_size(), 16), np.uint8)
-        self.wait(comm.Iallgather(digest, all_of_them), what)
+        self.wait(comm.Iallgather(digest, all_of_them), what, group_of(self.rings, ring, self.number) if what != LEFT else ())
         if (all_of_them != digest).any():
             sides = comm.allgather(what)
             members = group_of(self.rings, ring, self.number)
@@ -100,17 +107,44 @@ class _Rank(Replay):
         while self.pending:
             self.wait(*self.pending.pop(0))
 
-    def wait(self, request: Any, what: str) -> None:
-        """Wait for a request, with growing pauses, since other ranks may need this processor."""
+    def leave(self) -> None:
+        """The process ends: tell the others, and wait until theirs do. They may be waiting in a ring that this rank has no part in."""
+        others = [rank for rank in range(self.world.Get_size()) if rank != self.number]
+        requests = [self.farewells.isend(None, dest=rank) for rank in others]
+        self.agree(0, LEFT)
+        for rank in others:
+            if rank not in self.left:
+                self.farewells.recv(source=rank)
+        for request in requests:
+            request.wait()
+
+    def wait(self, request: Any, what: str, members: Sequence[int] = ()) -> None:
+        """Wait for a request, with growing pauses, since other ranks may need this processor.
+
+        Raises:
+            CommunicationError: it takes too long, or the process of a member has ended: what it did before would have come.
+        """
         pause, end = POLL, time.monotonic() + self.timeout
         for _ in range(1000):
             if request.Test():
                 return
         while not request.Test():
-            if time.monotonic() > end:
+            now = time.monotonic()
+            if now > end:
                 raise CommunicationError(f"rank {self.number} has waited {self.timeout:g} seconds for the others at {what}")
+            self.look(now)
+            gone = [rank for rank in members if self.left.get(rank, now) < now - GRACE]
+            if gone:
+                raise CommunicationError(f"rank {self.number} waits at {what}, but the process of rank {gone[0]} has ended")
             time.sleep(pause)
             pause = min(2 * pause, LONGEST)
+
+    def look(self, now: float) -> None:
+        """Note which ranks have left."""
+        while self.farewells.Iprobe():
+            status = self.mpi.Status()
+            self.farewells.recv(status=status)
+            self.left[status.Get_source()] = now
 
     def begun(self, contact: Contact, size: int) -> Any:
         """The ring's communicator of MPI, once all ranks agree."""
@@ -175,7 +209,7 @@ class _Rank(Replay):
         def work() -> Array:
             comm = self.comms[contact.ring]
             request = _Probe(comm, peer)
-            self.wait(request, str(contact))
+            self.wait(request, str(contact), (self.group_rank(contact.ring, peer),))
             array: Array = comm.recv(source=peer)
             self.traffic.append(Sent(contact.type, contact.ring, array.nbytes))
             return array
@@ -260,7 +294,7 @@ class MpiExecutor:
     def _leave(self) -> None:
         """The process ends: those of the other ranks have to as well."""
         try:
-            self._rank.agree(0, LEFT)
+            self._rank.leave()
         except CommunicationError as error:
             self.abort(error)
 

@@ -224,7 +224,11 @@ class Lowering:
         if not op.attrs.get("is_scalar_condition", True):
             return 0 if all(np.prod(self.value(op, frames, layout, name).shape) for name in tests) else 1
         truth = self.truth(op, frames, layout, tests[0])
-        return truth if is_traced(truth) else 0 if truth else 1
+        if not is_traced(truth):
+            return 0 if truth else 1
+        # What a loop keeps of each iteration is no longer known in its gradient; that a branch always went one way is, by the tape it left.
+        read = [frames[depth(layout, name)].get(name) for names in op.inputs.values() for name in names if name != EMPTY]
+        return next((only for value in read if isinstance(value, Either) and (only := value.only) is not None), truth)
 
     def branch(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
         """``if_else``, ``conditional_block``, ``net``."""
@@ -244,6 +248,7 @@ class Lowering:
 
         if isinstance(choice, int):
             residuals = Kept([one(choice, frames) if i == choice else {} for i in range(2)])
+            self.note_side(choice, op.output("Out") if len(blocks) > 1 else (), frames, layout)
         else:
             residuals = self.decided(op, choice, frames, one)
         for name in op.output(definition.scopes) if keeps else ():
@@ -255,6 +260,13 @@ class Lowering:
         self.sides.append(i)
         yield
         self.sides.pop()
+
+    def note_side(self, i: int, names: Sequence[str], frames: Frames, layout: Layout) -> None:
+        """The tapes that the only side wrote which can run."""
+        for name in names:
+            frame = frames[depth(layout, name)] if name != EMPTY else {}
+            if isinstance(frame.get(name), Tape):
+                frame[name] = Either([frame[name] if i == k else None for k in range(2)])
 
     def branch_gradient(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
         """The gradient of the branch that ran."""
@@ -272,6 +284,7 @@ class Lowering:
 
         if isinstance(choice, int):
             one(choice, frames)
+            self.note_side(choice, op.output("X@GRAD") if len(sides) > 1 else (), frames, layout)
         else:
             self.decided(op, choice, frames, one)
 

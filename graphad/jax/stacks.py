@@ -196,7 +196,7 @@ def as_tape_buffer(tape: Tensor, capacity: int) -> TapeBuffer:
 
 
 class Either(Aggregate):
-    """The tape that a branch wrote, where only the run says which side did: one for each side, zeros for that which did not.
+    """The tape that a branch wrote: one for each side, zeros for that which did not run, and None for one that never does.
 
     Each side pushes what its own gradient reads, so their tapes have different types. The gradient is a branch with the same sides, each
     of which pops what its counterpart pushed.
@@ -207,6 +207,11 @@ class Either(Aggregate):
     def __init__(self, sides: Sequence[Tensor]) -> None:
         self.sides = tuple(sides)
 
+    @property
+    def only(self) -> int | None:
+        """The side that always runs; None if only the run says which does."""
+        return next((1 - i for i, tape in enumerate(self.sides) if tape is None), None)
+
     def pop(self) -> tuple[Tensor, list[Tree]]:
         """The tape of the side that is being lowered without its last entry, and that entry."""
         rest, items = self.sides[side()].pop()
@@ -216,7 +221,7 @@ class Either(Aggregate):
         return Either([zeros_of(tape) for tape in self.sides])
 
     def __add__(self, right: Either) -> Either:
-        return Either([a + b for a, b in zip(self.sides, right.sides, strict=True)])
+        return Either([None if a is None else a + b for a, b in zip(self.sides, right.sides, strict=True)])
 
     def parts(self) -> Iterator[Tensor]:
         return iter(jax.tree.leaves(self.sides))

@@ -1,11 +1,13 @@
 """What test_mpi.py runs under mpiexec: a rank of a partitioned program, which prints how far it is from one process.
 
-python tests/distribution/mpi_partition.py CASE
+python tests/distribution/mpi_partition.py CASE [fail|leave|die]      the rank 1 does that in the third step
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 
 import numpy as np
@@ -16,7 +18,16 @@ from graphad.ops.mesh import cut
 from tests.distribution.test_partition import CASES, NETWORKS, alone, feeds, partitioned
 
 
-def main(number: int) -> None:
+def faulty(what: str, part: dict[str, object]) -> dict[str, object]:
+    """What rank 1 does instead of a step, or is fed: indices that are out of range."""
+    if what == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "leave":
+        raise SystemExit("rank 1 leaves")
+    return {name: np.asarray(array) + 100 if np.asarray(array).dtype.kind == "i" else array for name, array in part.items()}
+
+
+def main(number: int, what: str = "") -> None:
     name, mesh, spec = CASES[number]
     executor, scope = ga.MpiExecutor(timeout=60.0), ga.Scope()
     made = NETWORKS[name]()
@@ -26,8 +37,10 @@ def main(number: int) -> None:
     for key, array in split_arrays(program, start, executor.size)[executor.rank].items():
         scope.set(key, np.asarray(array))
     found = []
-    for feed in feeds(name):
+    for step, feed in enumerate(feeds(name)):
         part = split_arrays(program, feed, executor.size)[executor.rank]
+        if what and step == 2 and executor.rank == 1:
+            part = faulty(what, part)
         found.append(float(executor.run(program, part, [made[2].name], scope)[0]))
     parts = declared_parts(program)
     own = {key: cut(array, parts[key].spec, parts[key].mesh, executor.rank) if key in parts else array for key, array in end.items()}
@@ -43,4 +56,4 @@ def _is_padded(parts: object, key: str) -> bool:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -80,6 +80,29 @@ def test_a_fault_of_one_rank_ends_all(what: str, shown: str) -> None:
 
 
 @needs_mpi
+@pytest.mark.parametrize(
+    ("ranks", "case", "what", "shown"),
+    [
+        (2, 4, "fail", "operator 'softmax_with_cross_entropy' failed"),  # after collectives that rank 0 has passed as well
+        (4, 10, "fail", "operator 'lookup_table' failed"),
+        (4, 17, "die", ""),  # rings of a loop
+        (4, 17, "leave", "rank 1 leaves"),
+    ],
+)
+def test_a_fault_in_a_partitioned_program_ends_all(ranks: int, case: int, what: str, shown: str) -> None:
+    start = time.monotonic()
+    assert launched(ranks, "tests/distribution/mpi_partition.py", str(case)).returncode == 0
+    usual = time.monotonic() - start
+    start = time.monotonic()
+    done = launched(ranks, "tests/distribution/mpi_partition.py", str(case), what)
+    assert time.monotonic() - start < usual + SECONDS
+    assert done.returncode != 0
+    assert shown in done.stderr
+    if what == "fail":
+        assert ("test_partition.py" if case == 10 else "test_data_parallel.py") in done.stderr  # the line of the program
+
+
+@needs_mpi
 def test_the_command_runs_on_the_ranks_that_mpiexec_starts(tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text(
         "program { block 0 { var x: float64[-1, 2] var t: float64[2] var y: float64[2]"
