@@ -10,6 +10,7 @@ from graphad.distribution.group import Part, Sent, Traffic, declared_parts, free
 from graphad.distribution.local import LocalGroup
 from graphad.distribution.mpi import MpiExecutor, launched_ranks
 from graphad.ops.mesh import ProcessMesh
+from graphad.passes.distribution import stages_of
 
 __all__ = [
     "LocalGroup",
@@ -23,5 +24,6 @@ __all__ = [
     "launched_ranks",
     "split_arrays",
     "split_feed",
+    "stages_of",
     "whole_state",
 ]

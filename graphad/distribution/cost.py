@@ -14,7 +14,7 @@ from graphad.errors import InvalidValue
 from graphad.ir import Graph
 from graphad.passes.analyses import estimated
 from graphad.passes.analyses.cost import extents
-from graphad.passes.analyses.traffic import Mesh, Traveled, roofline, sends, travels
+from graphad.passes.analyses.traffic import Mesh, Traveled, bubble, roofline, sends, travels
 from graphad.passes.distribution import order_of
 from graphad.types import Sizes
 
@@ -68,14 +68,6 @@ def predicted(graph: Graph, mesh: Mesh, batch: Sizes) -> Step:
 
 
 # -- pipelines -----------------------------------------------------------------------------------
-
-
-def bubble(stages: int, micro_batches: int) -> float:
-    """The share of a pipeline's time in which a stage waits, for stages of one cost: ``(p - 1) / (m + p - 1)``, by both schedules.
-
-    Huang et al. 2019 (GPipe), Narayanan et al. 2019 (PipeDream).
-    """
-    return (stages - 1) / (micro_batches + stages - 1)
 
 
 def in_flight(stages: int, micro_batches: int, schedule: str) -> list[int]:

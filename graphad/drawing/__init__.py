@@ -5,6 +5,7 @@ Here belongs what pictures show and how they look. Nothing here changes a progra
 """
 
 from graphad.drawing.changes import draw_diff, draw_steps
+from graphad.drawing.groups import Groups
 from graphad.drawing.options import Options
 from graphad.drawing.pictures import draw, draw_pair, repr_svg, to_dot, to_svg
 from graphad.drawing.render import find_renderer
@@ -14,6 +15,7 @@ from graphad.drawing.theme import DARK, LIGHT, Look, Theme
 __all__ = [
     "DARK",
     "LIGHT",
+    "Groups",
     "Look",
     "Options",
     "Theme",

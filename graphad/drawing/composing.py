@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from graphad.drawing.boxes import CELL_HEIGHT, CELL_PAD, LINE, SLOT, Box, boxes_of
 from graphad.drawing.frame_titles import Obstacles, Place
 from graphad.drawing.frames import SEVERAL, Frame, Frames
+from graphad.drawing.groups import Groups
 from graphad.drawing.layout import FRAME_TEXT, Geometry, laid_out
 from graphad.drawing.legend import (
     BREAK,
@@ -31,7 +32,7 @@ from graphad.drawing.overlays import Overlay, overlay_of
 from graphad.drawing.plan import Plan, plan
 from graphad.drawing.scene import START, Curve, Ellipse, Item, Point, Polygon, Rect, Scene, Shape, Text, mixed, moved_shape, sampled
 from graphad.drawing.texts import op_tooltip, value_tooltip
-from graphad.drawing.theme import ADDED, REMOVED, Look, ink_on, scale_color
+from graphad.drawing.theme import ADDED, REMOVED, Look
 from graphad.ir import Graph, Node, Op, Value
 from graphad.program import BACKWARD, FORWARD, Parameter
 
@@ -114,7 +115,7 @@ class Composer:
         self.options = options
         self.theme = options.look
         self.marks = marks
-        self.overlay: Overlay | None = overlay_of(graph, drawn.folding, options)
+        self.overlay: Overlay | Groups | None = overlay_of(graph, drawn.folding, options)
         self.kinds: set[str] = set()
         self.frames = Frames(drawn)
         self.lines: list[Line] = list(lines_of(drawn, options))
@@ -180,17 +181,15 @@ class Composer:
             yield self.marks.nodes[node]
 
     def _number(self, node: Node) -> list[str]:
-        if self.overlay is None or node not in self.overlay.numbers:
-            return []
-        return [f"{self.overlay.title}: {self.overlay.numbers[node]:g}"]
+        words = None if self.overlay is None else self.overlay.words(node)
+        return [] if words is None else [words]
 
     def _shapes(self, node: Node, box: Box, kind: str, x: float, y: float) -> Iterator[Shape]:
         theme, look = self.theme, self.theme.looks[kind]
         fill, line, ink, weight = look.fill, look.line, theme.ink, 1.0
         dash: tuple[float, ...] = ()
-        share = None if self.overlay is None else self.overlay.share(node)
         if self.overlay is not None:
-            fill, ink = (theme.background, ink) if share is None else (scale_color(share), ink_on(share))
+            fill, ink = self.overlay.color(node) or (theme.background, ink)
         if node in self.drawn.highlighted:
             line, weight = theme.strong, STRONG_WEIGHT
         mark = self.marks.nodes.get(node)
@@ -242,13 +241,25 @@ class Composer:
             yield Item(f"j{i}", "edge joint", "", [Curve(points, self.theme.muted, 1.6)])
 
     def _line(self, line: Line, mark: str, points: list[Point], tip: Point | None) -> Iterator[Shape]:
-        color = self._line_color(line, mark)
-        weight = 1.6 if mark == ADDED else WEIGHTS.get(line.mark, 0.9)
+        color, message = self._line_color(line, mark), self._message(line)
+        weight = 1.6 if mark == ADDED else WEIGHTS["next"] if message else WEIGHTS.get(line.mark, 0.9)
         yield Curve(points, color, weight, (2.0, 2.0) if mark == REMOVED else DASHES.get(line.mark, ()))
         if tip is not None:
             yield Polygon(arrow_head(points[-1], tip, 3.0 if weight > 1.5 else 2.2), color)
         if line.mark == "added":
             yield from plus(sampled(points)[len(sampled(points)) // 2], color, self.theme.background)
+        if message:
+            x, y = sampled(points)[len(sampled(points)) // 2]
+            wide = text_width(message, SLOT) + 4
+            yield Rect(x - wide / 2, y - SLOT * 0.6, wide, SLOT * 1.2, 2, _ground(self.theme.background), color, 0.6)
+            yield Text(x, y + SLOT * 0.34, message, SLOT, self.theme.ink)
+
+    def _message(self, line: Line) -> str:
+        """The bytes that go along a line from one rank to another."""
+        value = line.value if line.value is not None else line.tail
+        if not (isinstance(self.overlay, Groups) and isinstance(line.head, Op) and isinstance(value, Value)):
+            return ""
+        return self.overlay.messages.get((value, line.head), "")
 
     def _line_color(self, line: Line, mark: str) -> str:
         ground = _ground(self.theme.background)

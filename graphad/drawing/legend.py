@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from graphad.drawing.groups import Groups
 from graphad.drawing.metrics import text_width
 from graphad.drawing.options import Options
 from graphad.drawing.overlays import Overlay
 from graphad.drawing.scene import START, Curve, Item, Point, Polygon, Rect, Shape, Text, moved_shape
 from graphad.drawing.texts import shown
-from graphad.drawing.theme import Theme, scale_color
+from graphad.drawing.theme import GROUP_INK, Theme, scale_color
 
 TITLE_SIZE, SIZE, HEIGHT, GAP = 14.0, 8.0, 16.0, 8.0
 LEAST_WIDTH = 440.0
@@ -49,7 +50,7 @@ class _Entry:
         self.shapes = shapes
 
 
-def header(options: Options, kinds: Collection[str], overlay: Overlay | None, wide: float) -> Header:
+def header(options: Options, kinds: Collection[str], overlay: Overlay | Groups | None, wide: float) -> Header:
     """The title and the legend of some kinds of nodes and lines, in rows of at most a width; nothing if there is neither."""
     theme = options.look
     item = Item("legend", "legend")
@@ -62,7 +63,7 @@ def header(options: Options, kinds: Collection[str], overlay: Overlay | None, wi
         width = max(width, text_width(text, size, bold=i == 0))
     y += 4 if options.title else 0
     entries = list(_entries(theme, kinds, options)) if options.legend else []
-    entries += [_bar(theme, overlay)] if overlay is not None else []
+    entries += _colors(theme, overlay)
     x = 0.0
     for entry in entries:
         if x and x + entry.width > max(wide, LEAST_WIDTH):
@@ -97,11 +98,13 @@ def _notes(theme: Theme, kinds: Collection[str], options: Options) -> Iterator[_
             yield _Entry(text_width(text, SIZE) + 4, [Text(2, 11, text, SIZE, theme.muted, START)])
 
 
-def _chip(theme: Theme, text: str, fill: str, line: str, rings: int, weight: float = 1.0, dash: tuple[float, ...] = ()) -> _Entry:
+def _chip(
+    theme: Theme, text: str, fill: str, line: str, rings: int, weight: float = 1.0, dash: tuple[float, ...] = (), ink: str = ""
+) -> _Entry:
     width = text_width(text, SIZE) + 14
     shapes: list[Shape] = [Rect(0, 0, width, HEIGHT, 5, fill, line, weight, dash)]
     shapes += [Rect(2, 2, width - 4, HEIGHT - 4, 3.5, "none", line)] if rings > 1 else []
-    return _Entry(width, [*shapes, Text(width / 2, 11, text, SIZE, theme.ink)])
+    return _Entry(width, [*shapes, Text(width / 2, 11, text, SIZE, ink or theme.ink)])
 
 
 def _note(theme: Theme, mark: str, text: str) -> _Entry:
@@ -112,6 +115,14 @@ def _note(theme: Theme, mark: str, text: str) -> _Entry:
     shapes += plus((13, 8), color, theme.background) if mark == "added" else []
     at = 28 if mark == "link" else 34
     return _Entry(text_width(text, SIZE) + at + 4, [*shapes, Text(at, 11, text, SIZE, theme.ink, START)])
+
+
+def _colors(theme: Theme, overlay: Overlay | Groups | None) -> list[_Entry]:
+    """What the colors of an overlay mean."""
+    if not isinstance(overlay, Groups):
+        return [] if overlay is None else [_bar(theme, overlay)]
+    title = [_Entry(text_width(overlay.title, SIZE), [Text(0, 11, overlay.title, SIZE, theme.ink, START)])] if overlay.title else []
+    return [*title, *(_chip(theme, shown(name), color, color, 1, ink=GROUP_INK) for name, color in overlay.colors.items())]
 
 
 def _bar(theme: Theme, overlay: Overlay) -> _Entry:

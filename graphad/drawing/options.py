@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
+from graphad.drawing.groups import Groups
 from graphad.drawing.theme import Theme, theme_of
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ir import Node, Op
@@ -23,7 +24,7 @@ CHOICES = {
     "scopes": ("auto", "open", "closed", "none"),
     "rankdir": ("TB", "LR"),
 }
-MEASURES = ("flops", "bytes", "liveness", "parts", "sent", "time", "range", "nan")
+MEASURES = ("flops", "bytes", "liveness", "parts", "sent", "ranks", "time", "range", "nan")
 Measured = Mapping[Any, Any]  # keys of several kinds, as a user gives them
 
 
@@ -56,7 +57,8 @@ class Options:
         around: how many operators beyond these are drawn, pale.
         overlay: colors for numbers, with a color bar: a mapping from nodes to numbers, or ``"flops"``, ``"bytes"``, ``"liveness"``
             (estimated for ``batch`` samples), ``"parts"`` and ``"sent"`` (on ranks), ``"time"`` (``measured``: seconds by operator),
-            ``"range"`` or ``"nan"`` (``measured``: arrays by the names of values, as a run fetches them).
+            ``"range"`` or ``"nan"`` (``measured``: arrays by the names of values, as a run fetches them). Or a color for each group of
+            nodes: ``"ranks"`` (which axes of a mesh cut values), or ``graphad.drawing.Groups``.
         overlay_title: what the color bar says that the numbers are.
         measured: what was measured, for ``overlay``.
         batch: for how many samples costs are estimated, or the numbers of extents by their names.
@@ -88,7 +90,7 @@ class Options:
     focus: object = None
     path: tuple[object, object] | None = None
     around: int = 0
-    overlay: str | Measured | None = None
+    overlay: str | Measured | Groups | None = None
     overlay_title: str | None = None
     measured: Measured | None = None
     batch: Sizes = 1
@@ -141,7 +143,7 @@ class Options:
         theme_of(self.theme)
         if isinstance(self.overlay, str) and self.overlay not in MEASURES:
             raise InvalidValue(f"overlay is one of {', '.join(map(repr, MEASURES))}, or numbers by node, not {self.overlay!r}")
-        if not (self.overlay is None or isinstance(self.overlay, str | Mapping)):
+        if not (self.overlay is None or isinstance(self.overlay, str | Mapping | Groups)):
             raise InvalidType(f"overlay is a name or numbers by node, not {self.overlay!r}")
         if not (self.measured is None or isinstance(self.measured, Mapping)):
             raise InvalidType(f"measured has seconds by operator or arrays by name, not {self.measured!r}")

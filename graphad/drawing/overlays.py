@@ -1,22 +1,25 @@
-"""Numbers by node, shown as colors: given by the user, estimated from types, or found in what a run left."""
+"""Numbers by node, shown as colors: given by the user, estimated from types, or found in what a run left; and groups of nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, log10
 
 import numpy as np
 
 from graphad.drawing.folding import Folding
+from graphad.drawing.groups import Groups
 from graphad.drawing.options import Measured, Options, keys_of
+from graphad.drawing.theme import ink_on, scale_color
 from graphad.errors import InvalidType, InvalidValue
-from graphad.ir import Graph, Node
-from graphad.ops.mesh import used_axes
+from graphad.ir import Graph, Node, Op, Value
+from graphad.ops.mesh import SPEC, UNCUT, ProcessMesh, spec_text, used_axes
 from graphad.ops.rings import travels
 from graphad.passes.analyses import Cost, Liveness, Sharding, estimated
 from graphad.passes.analyses.cost import bytes_of, extents
-from graphad.types import Sizes
+from graphad.passes.analyses.sharding import ANNOTATION
+from graphad.types import Shape, Sizes
 
 TITLES = {
     "flops": "floating-point operations",
@@ -24,6 +27,7 @@ TITLES = {
     "liveness": "bytes alive at each operator",
     "parts": "ranks that share a value",
     "sent": "bytes that a rank passes into collectives",
+    "ranks": "cut along",
     "time": "seconds",
     "range": "greatest magnitude",
     "nan": "share of nan and infinities",
@@ -67,17 +71,34 @@ class Overlay:
             return log10(max(number, least) / least) / log10(high / least)
         return (number - low) / (high - low) if high > low else 0.5
 
+    def color(self, node: Node) -> tuple[str, str] | None:
+        """The color of a node, and that of text on it; None for one without a number."""
+        share = self.share(node)
+        return None if share is None else (scale_color(share), ink_on(share))
+
+    def words(self, node: Node) -> str | None:
+        """What a tooltip says of a node."""
+        return f"{self.title}: {self.numbers[node]:g}" if node in self.numbers else None
+
     def text(self, number: float) -> str:
         """A number in three digits, with a prefix for thousands."""
-        if number == 0 or not isfinite(number) or 1e-3 <= abs(number) < 1e3:
-            return f"{number:.3g}"
-        for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-            if abs(number) >= factor:
-                return f"{number / factor:.3g}{prefix}"
-        return f"{number / 1e-6:.3g}µ" if abs(number) >= 1e-6 else f"{number:.2e}"
+        return short(number)
 
 
-def overlay_of(graph: Graph, folding: Folding, options: Options) -> Overlay | None:
+def short(number: float) -> str:
+    """A number in three digits, with a prefix for thousands."""
+    if number == 0 or not isfinite(number) or 1e-3 <= abs(number) < 1e3:
+        return f"{number:.3g}"
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= factor:
+            return f"{number / factor:.3g}{prefix}"
+    return f"{number / 1e-6:.3g}µ" if abs(number) >= 1e-6 else f"{number:.2e}"
+
+
+SEVERAL = "several"  # of copies drawn once that are in different groups
+
+
+def overlay_of(graph: Graph, folding: Folding, options: Options) -> Overlay | Groups | None:
     """The overlay that options request.
 
     Raises:
@@ -87,6 +108,10 @@ def overlay_of(graph: Graph, folding: Folding, options: Options) -> Overlay | No
     if options.overlay is None:
         return None
     name = ""
+    if isinstance(options.overlay, Groups):
+        return _folded_groups(_between(graph, options.overlay, options.batch), folding)
+    if options.overlay == "ranks":
+        return _folded_groups(_ranks(graph, options.batch), folding)
     if isinstance(options.overlay, str):
         name = options.overlay
         numbers = _named(graph, name, options)
@@ -95,6 +120,98 @@ def overlay_of(graph: Graph, folding: Folding, options: Options) -> Overlay | No
     combine = sum if name in ("flops", "time") or not name else max
     title = options.overlay_title or TITLES.get(name, "overlay")
     return Overlay(_folded(numbers, folding, combine), title)
+
+
+def _folded_groups(groups: Groups, folding: Folding) -> Groups:
+    names: dict[Node, str] = {}
+    for node, name in groups.names.items():
+        drawn = folding.of(node)
+        names[drawn] = name if names.get(drawn, name) == name else SEVERAL
+    return replace(groups, names=names)
+
+
+def _between(graph: Graph, groups: Groups, batch: Sizes) -> Groups:
+    """Groups by nodes: a value is in that of its writer, unless it has one; and what goes from one to another."""
+    keys = {key if isinstance(key, str) else id(key): str(name) for key, name in groups.names.items()}
+    names: dict[Node, str] = {}
+    for node in (node for subgraph in graph.tree() for node in (*subgraph.ops, *subgraph.values)):
+        name = next((keys[key] for key in keys_of(node) if key in keys), None)
+        if name is not None:
+            names[node] = name
+    if not names and keys:
+        raise InvalidValue(f"overlay has no operator or value of this graph, but {', '.join(map(repr, list(groups.names)[:3]))}")
+    ops = [op for subgraph in graph.tree() for op in subgraph.ops]
+    for op in ops:  # operators are where they write, values where they are written
+        name = names.get(op) or next((names[value] for value in op.writes() if value in names), None)
+        if name is not None:
+            names[op] = name
+            for value in op.writes():
+                names.setdefault(value, name)
+    for value in graph.inputs:  # what is given is where it is read
+        readers = {names.get(op, "") for op in value.readers}
+        if len(readers) == 1 and readers != {""}:
+            names.setdefault(value, readers.pop())
+    shapes = extents(graph, batch)
+    crossing = {(v, op): _size(v, shapes) for op in ops for v in op.reads() if op in names and names.get(v, names[op]) != names[op]}
+    return Groups(names, groups.title, crossing)
+
+
+WHOLE, TERMS, COMMUNICATES = "nothing: whole on every rank", "nothing: terms of a sum", "communication"
+
+
+def _ranks(graph: Graph, batch: Sizes) -> Groups:
+    """How values lie on the mesh of annotations, or of a partition; collectives with what goes into them."""
+    specs, shapes = _specs(graph), extents(graph, batch)
+    names: dict[Node, str] = {value: _axes(spec) for value, spec in specs.items()}
+    messages: dict[tuple[Value, Op], str] = {}
+    ops = [op for subgraph in graph.tree() for op in subgraph.ops]
+    mesh = next((ProcessMesh.parse(op.attrs["mesh"]) for op in ops if op.type == ANNOTATION), None)
+    for op in ops:
+        axes = [names[value] for value in op.writes() if value in specs]
+        if axes:
+            names[op] = max(axes, key=len)
+        if op.definition is not None and op.definition.ordered and travels(op.type, 1.0, 2).messages:
+            names[op] = COMMUNICATES
+            messages.update({(value, op): f"{_size(value, shapes)}{_along(op, mesh)}" for value in op.reads()})
+    if not specs and not messages:
+        raise InvalidValue("overlay='ranks' shows how values lie on a mesh, but nothing is annotated: shard{mesh=..., spec=[...]}")
+    # A partition leaves values of which a rank has a term, not a part: they are what goes into an all-reduce.
+    terms = [value for value, _ in messages if specs and value not in specs]
+    while terms:
+        value = terms.pop()
+        names.setdefault(value, TERMS)
+        for op in (op for op in value.writers if op not in names):
+            names[op] = TERMS
+            terms += [operand for operand in op.reads() if operand not in names]
+    order = {COMMUNICATES: 3, TERMS: 2, WHOLE: 1}
+    return Groups(dict(sorted(names.items(), key=lambda item: (order.get(item[1], 0), item[1]))), TITLES["ranks"], messages)
+
+
+def _specs(graph: Graph) -> dict[Value, str]:
+    """How values lie: by annotations and what follows from them, or as ``partition`` left it."""
+    sharding = Sharding.of(graph)
+    values = [value for subgraph in graph.tree() for value in subgraph.values if value.shape is not None]
+    if sharding.mesh is not None:
+        return {value: spec_text(sharding[value]) for value in values}
+    return {value: spec for value in values if (spec := value.graph.nodes[value].get(SPEC)) is not None}
+
+
+def _size(value: Value, shapes: Mapping[Value, Shape]) -> str:
+    number = short(bytes_of(value, shapes))
+    return f"{number[:-1]} {number[-1]}B" if number[-1].isalpha() else f"{number} B"
+
+
+def _along(op: Op, mesh: ProcessMesh | None) -> str:
+    """The axes of a mesh that a collective goes along."""
+    ring = op.attrs.get("ring_id", 0)
+    axes = () if mesh is None or "peer" in op.attrs else [name for i, name in enumerate(mesh.names) if not ring or ring >> i & 1]
+    return f" along {', '.join(axes)}" if axes else ""
+
+
+def _axes(spec: str) -> str:
+    """The axes that cut a value, as the legend names them."""
+    axes = dict.fromkeys(axis for dim in spec.split() for axis in dim.split("+") if axis != UNCUT)
+    return ", ".join(sorted(axes)) or WHOLE
 
 
 def _folded(numbers: Mapping[Node, float], folding: Folding, combine: Callable[[list[float]], float]) -> dict[Node, float]:

@@ -147,6 +147,17 @@ def scale_color(share: float) -> str:
     return _hex(lightness, a, b)
 
 
+# Groups have no order, so their colors differ in hue first: those of Okabe and Ito (2008), which color-blind people tell apart, lighter,
+# so that dark text is read on them.
+GROUP_COLORS = ("#8fc1ea", "#f3c069", "#7fcfb0", "#e3a9cb", "#f09a66", "#e9de72", "#b9a7e6", "#c3cad3")
+GROUP_INK = "#16181c"
+
+
+def group_color(number: int) -> str:
+    """The color of a group by its number."""
+    return GROUP_COLORS[number % len(GROUP_COLORS)]
+
+
 def ink_on(share: float) -> str:
     """The color of text on the color for a number."""
     return "#ffffff" if share < 0.45 else "#16181c"

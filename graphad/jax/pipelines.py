@@ -20,7 +20,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from graphad.errors import CommunicationError, InvalidType, InvalidValue, NotLowered
-from graphad.execution.executor import fetch_names
+from graphad.execution.feeds import fetch_names
 from graphad.jax.lowering import Lowering, Options, Stage
 from graphad.jax.registry import WATCHER, is_traced
 from graphad.ops import REGISTRY

@@ -22,6 +22,7 @@ from graphad.types import Array, Shape
 Spec = tuple[tuple[str, ...], ...]  # by dimension: the axes that cut it, the first one first
 OPEN = "?"  # of a dimension of an annotation: propagation may cut it
 UNCUT = "-"
+SPEC = "spec"  # the attribute of a value's node in which ``partition`` leaves how the whole lies
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from graphad.errors import InvalidValue
 from graphad.ir import Graph, Op, Value
+from graphad.ir.regions import has_ordered_effects
 from graphad.ops.mesh import ProcessMesh
 from graphad.ops.rings import Traveled, travels
 from graphad.passes.analyses.cost import OpCost, bytes_of, extents
@@ -88,4 +90,36 @@ def roofline(cost: OpCost, mesh: Mesh) -> float:
     return max(cost.flops / mesh.flops, cost.moved / mesh.memory)
 
 
-__all__ = ["Mesh", "Traveled", "roofline", "sends", "sent_by", "travels"]
+# -- pipelines -----------------------------------------------------------------------------------
+
+MICRO = "@MICRO@"  # in the names of what a stage computes of a part of the batch, before the part's number
+
+
+class Pipelined(NamedTuple):
+    """Of the program of a stage: how many stages there are, and how many parts of the batch go through them."""
+
+    stages: int
+    micro_batches: int
+
+
+def pipelined(graph: Graph, mesh: Mesh) -> Pipelined | None:
+    """The pipeline that a graph is a stage of, as ``pipeline-split`` leaves it; None of any other graph."""
+    counts: dict[tuple[str, str], int] = {}
+    ranks = 1
+    for op in (op for op in graph.ops if "peer" in op.attrs and has_ordered_effects(op)):
+        ranks = max(ranks, mesh.ring(op))
+        for value in (*op.reads(), *op.writes()):
+            message = op.type, value.name.rpartition(MICRO)[0] or value.name
+            counts[message] = counts.get(message, 0) + 1
+    return Pipelined(ranks, max(counts.values())) if counts else None
+
+
+def bubble(stages: int, micro_batches: int) -> float:
+    """The share of a pipeline's time in which a stage waits, for stages of one cost: ``(p - 1) / (m + p - 1)``, by both schedules.
+
+    Huang et al. 2019 (GPipe), Narayanan et al. 2019 (PipeDream).
+    """
+    return (stages - 1) / (micro_batches + stages - 1)
+
+
+__all__ = ["MICRO", "Mesh", "Pipelined", "Traveled", "bubble", "pipelined", "roofline", "sends", "sent_by", "travels"]

@@ -26,7 +26,7 @@ from graphad.ir.regions import LoopLike, conditions, definition_of, operands, re
 from graphad.ir.residuals import residual_inputs
 from graphad.ops import GRAD, lookup
 from graphad.ops.dimensions import Dimensions, Label, Labels
-from graphad.ops.mesh import ProcessMesh, Spec, local_extent, local_shape, used_axes, words_of
+from graphad.ops.mesh import SPEC, ProcessMesh, Spec, local_extent, local_shape, spec_text, used_axes, words_of
 from graphad.passes.analyses.sharding import ANNOTATION, Indices, Sharding
 from graphad.passes.analyses.uninitialized import Certain
 from graphad.passes.distribution.ranks import interpose, read_instead
@@ -146,6 +146,8 @@ class _Partition:
         for value in list(graph.inputs):
             if used_axes(self.spec[value]) and not _is_declared(value):
                 self.declare(value, first)
+        for value in (value for subgraph in graph.tree() for value in subgraph.values if value in self.spec):
+            value.graph.nodes[value][SPEC] = spec_text(self.spec[value])  # for drawings
 
     def whole(self, value: Value) -> Spec:
         """How a value lies of which every rank has all."""

@@ -21,6 +21,7 @@ from graphad.ir import Builder, Graph, Op, Value
 from graphad.ops import lookup
 from graphad.passes.analyses import estimated
 from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, TOTAL, WHOLE, BatchDependence, data_of
+from graphad.passes.analyses.traffic import MICRO
 from graphad.passes.distribution.ranks import check_ranks, gradients, seeds, with_rows, written_as
 from graphad.program import BACKWARD, EMPTY, FORWARD, located
 from graphad.rewriting import OnTrial, Pass
@@ -74,6 +75,25 @@ class PipelineSplit(Pass):
             return False
         step.split()
         return True
+
+
+def stages_of(graph: Graph, stages: int, micro_batches: int = 1) -> dict[Op, int]:
+    """Which stage of a pipeline runs each operator of a training step; of those that every stage runs there is none.
+
+    Raises:
+        Refused: as ``pipeline-split``.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(main := ga.Program(), ga.Program()):
+    ...     h = ga.layers.fc(ga.layers.data("x", [4]), size=8, act="tanh")
+    ...     loss = ga.layers.mean(ga.layers.fc(h, size=1))
+    >>> _ = ga.append_backward(loss)
+    >>> stages = stages_of(ga.lower(main, [loss.name]), 2)
+    >>> {op.type: stage for op, stage in stages.items() if op.role == "forward"}
+    {'mul': 1, 'elementwise_add': 1, 'tanh': 0, 'mean': 1}
+    """
+    step = _Step(graph, PipelineSplit(stages, micro_batches=micro_batches))
+    return {**step.stage, **step.only}
 
 
 def order_of(stage: int, stages: int, micro_batches: int, schedule: str) -> list[Task]:
@@ -263,7 +283,7 @@ class _Step:
         return {self.stage[op] for op in value.readers if op in self.inside}
 
     def _new(self, value: Value, i: int) -> Value:
-        part = self.graph.add_value(f"{value.name}@MICRO@{i}", value.shape, value.dtype)
+        part = self.graph.add_value(f"{value.name}{MICRO}{i}", value.shape, value.dtype)
         part.kind = value.kind
         return part
 
@@ -283,4 +303,4 @@ def _check(op: Op) -> None:
         raise Refused(located(f"{op!r} holds blocks, draws random numbers or has effects: it cannot be run for each part", op.source))
 
 
-__all__ = ["PipelineSplit", "order_of"]
+__all__ = ["PipelineSplit", "order_of", "stages_of"]

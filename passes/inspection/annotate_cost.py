@@ -13,7 +13,7 @@ from graphad.errors import InvalidValue
 from graphad.ir import Graph
 from graphad.ir.regions import is_loop
 from graphad.passes.analyses import Cost, OpCost, estimated
-from graphad.passes.analyses.traffic import Mesh, roofline, sent_by
+from graphad.passes.analyses.traffic import Mesh, bubble, pipelined, roofline, sent_by
 from graphad.rewriting import Pass
 from graphad.types import Sizes
 
@@ -26,6 +26,8 @@ class AnnotateCost(Pass):
 
     With a mesh, of the graph that one of its ranks runs: collectives have ``messages`` and ``bytes_sent`` (rings: alpha-beta), all
     operators ``seconds`` (a roofline for the others), and ``graph.graph`` has ``compute``, ``communicate``, ``messages``, ``bytes_sent``.
+    Of a stage of a pipeline it has ``stages``, ``micro_batches``, ``bubble``, the share of the step in which the stage waits, if all
+    take as long, and ``idle``, the seconds of that.
 
     Args:
         mesh: the grid of ranks, as ``data=8,model=4``, for what they send to each other.
@@ -109,6 +111,10 @@ def _on_mesh(graph: Graph, cost: Cost, mesh: Mesh, batch: Sizes) -> None:
             attributes["seconds"] = roofline(op_cost, mesh)
             totals["compute"] += attributes["seconds"]
     graph.graph.update(totals)
+    if (pipeline := pipelined(graph, mesh)) is not None:
+        share = bubble(*pipeline)
+        busy = totals["compute"] + totals["communicate"]
+        graph.graph.update(pipeline._asdict() | {"bubble": share, "idle": busy * share / (1 - share)})
 
 
 def _annotate(graph: Graph, cost: Cost) -> None:

@@ -68,6 +68,21 @@ def test_the_bubble_of_a_simulated_pipeline_is_the_closed_form(stages: int, micr
         assert most == in_flight(stages, micro_batches, schedule)[stage]
 
 
+@pytest.mark.parametrize(("stages", "parts", "schedule"), [(2, 5, "1f1b"), (3, 4, "fthenb")])
+def test_annotations_of_a_stage_say_how_long_it_waits(stages: int, parts: int, schedule: str) -> None:
+    """As long as in the simulated pipeline whose tasks take as long as the stage is busy."""
+    main, _, loss = network()
+    graph = ga.lower(main, [loss.name])
+    split = f"pipeline-split{{stages={stages}, micro_batches={parts}, schedule={schedule}}}"
+    ga.Pipeline.parse(f'{split}, annotate-cost{{mesh="stage={stages}", batch=10}}').run(graph)
+    found = graph.graph
+    assert (found["stages"], found["micro_batches"]) == (stages, parts)
+    assert found["bubble"] == bubble(stages, parts)
+    busy = found["compute"] + found["communicate"]
+    tasks = timeline(stages, parts, schedule, forward=busy / parts / 3, backward=busy / parts * 2 / 3)
+    assert found["idle"] == pytest.approx(max(task.end for task in tasks) - busy)
+
+
 def test_messages_between_stages_make_a_step_longer_and_a_picture_shows_it() -> None:
     plain, slow = (max(task.end for task in timeline(4, 8, "1f1b", message=seconds)) for seconds in (0.0, 0.5))
     assert slow >= plain + 6 * 0.5

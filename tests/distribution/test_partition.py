@@ -15,7 +15,7 @@ from graphad.distribution import LocalGroup, ProcessMesh, declared_parts, split_
 from graphad.drawing import to_svg
 from graphad.drawing.folding import Folding
 from graphad.drawing.options import Options
-from graphad.drawing.overlays import overlay_of
+from graphad.drawing.overlays import Overlay, overlay_of
 from graphad.errors import ExecutionError, InvalidGraph, InvalidValue, Refused
 from graphad.passes import Partition, Shard
 from graphad.passes.analyses import Sharding
@@ -283,11 +283,11 @@ def test_drawings_show_who_shares_what_and_what_is_sent() -> None:
         to_svg(graph, overlay="parts")
     Shard("a=2,b=3", ("x: a b",)).run(graph)
     drawn = overlay_of(graph, Folding(), Options(overlay="parts"))
-    assert drawn is not None
+    assert isinstance(drawn, Overlay)
     assert {value.name: drawn.numbers[value] for value in graph.values} == {"x": 6.0, "x@LAID@0": 6.0, "w": 3.0, "h": 2.0}
     Partition().run(graph)
     sent = overlay_of(graph, Folding(), Options(overlay="sent"))
-    assert sent is not None
+    assert isinstance(sent, Overlay)
     totals = {op.type: sent.numbers[op] for op in graph.ops if op in sent.numbers}
     assert totals == {"c_allreduce_sum": 4 * 4 * 4.0, "c_allgather": 4 * 4 * 4.0}  # a part of h: 4 of 8 rows, 4 columns, float32
     assert "bytes that a rank passes into collectives" in to_svg(graph, overlay="sent")

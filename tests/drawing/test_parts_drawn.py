@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import graphad as ga
-from graphad.drawing import DARK, LIGHT, Options, Theme, to_svg
+from graphad.drawing import DARK, LIGHT, Groups, Options, Theme, to_svg
 from graphad.drawing.options import checked_options
 from graphad.drawing.plan import Plan, plan
 from graphad.drawing.scene import mixed
-from graphad.drawing.theme import scale_color
+from graphad.drawing.theme import group_color, scale_color
 from graphad.errors import InvalidType, InvalidValue, RenderError
 from graphad.ir import Op, Value
 from tests.drawing.test_drawing import chain, forward_program, groups, label_of, labels, texts, tooltip_of
@@ -329,9 +329,29 @@ def test_what_a_run_left_is_shown() -> None:
     assert fills(to_svg(mul, overlay="time", measured=seconds))["mean"] == scale_color(1)
 
 
+def test_groups_have_colors_and_what_goes_between_them_its_bytes() -> None:
+    svg = to_svg(forward_program(), overlay=Groups({"h": "first", "y": "second"}, "stage"), values="all", batch=10)
+    found = fills(svg)
+    assert found["h"] == group_color(0) != found["y"] == group_color(1)
+    assert {"stage", "first", "second"} <= set(texts(svg))
+    assert sum(" B" in text for text in texts(svg)) == 1  # h is what the second group reads of the first
+
+
+def test_ranks_are_colors_of_axes() -> None:
+    declared = "var x: float32[8, 4] var w: float32[4, 6] var h: float32[8, 6] var y: float32[8, 6] "
+    graph = ga.lower(ga.Program.parse(f"program {{ block 0 {{ {declared} mul(X=x, Y=w) -> (Out=h) tanh(X=h) -> (Out=y) }} }}"))
+    ga.Pipeline.parse('shard{mesh="data=2,model=4", spec=["x: data model"]}').run(graph)
+    assert {"data", "model", "data, model"} <= set(texts(to_svg(graph, overlay="ranks")))
+    ga.Pipeline.parse("partition").run(graph)
+    found = texts(to_svg(graph, overlay="ranks"))
+    assert {"data", "model", "data, model", "communication", "nothing: terms of a sum", "96 B along model"} <= set(found)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
+        ({"overlay": "ranks"}, InvalidValue, "nothing is annotated"),
+        ({"overlay": Groups({"zzz": "a"})}, InvalidValue, "no operator or value of this graph, but 'zzz'"),
         ({"overlay": "heat"}, InvalidValue, "'flops'"),
         ({"overlay": 3}, InvalidType, "numbers by node"),
         ({"overlay": {"zzz": 1.0}}, InvalidValue, "no operator or value of this graph"),
