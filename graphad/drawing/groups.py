@@ -21,8 +21,9 @@ class Groups:
         title: what the legend says that the groups are.
 
     >>> import graphad as ga
+    >>> from graphad.drawing import to_svg
     >>> text = "program { block 0 { var x: float32[4] var y: float32[4] var z: float32[4] tanh(X=x) -> (Out=y) exp(X=y) -> (Out=z) } }"
-    >>> svg = ga.to_svg(ga.Program.parse(text), overlay=Groups({"y": "rank 0", "z": "rank 1"}))
+    >>> svg = to_svg(ga.Program.parse(text), overlay=Groups({"y": "rank 0", "z": "rank 1"}))
     >>> "rank 0" in svg
     True
     """
