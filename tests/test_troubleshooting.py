@@ -81,6 +81,13 @@ def of_another_program() -> None:
         L.relu(own)
 
 
+def narrowed() -> None:
+    hidden, scope = L.fc(x(), 2, name="h"), ga.Scope()
+    ga.optimizer.decorate(ga.optimizer.SGD(0.1)).minimize(L.mean(L.fc(hidden, 1)))
+    ga.Executor().run(ga.default_startup_program(), scope=scope)
+    ga.Executor().run(ga.default_main_program(), {"x": np.ones((2, 3), "float32")}, [hidden], scope=scope)
+
+
 def unknown_operator() -> None:
     text = "program { block 0 { var x: float32[2] foo(X=x) -> (Out=x) } }"
     ga.Executor().run(ga.Program.parse(text, allow_unknown=True), {"x": np.ones(2, "float32")})
@@ -154,6 +161,7 @@ RAISED: list[Callable[[], object]] = [
     lambda: (x(), run({"x": np.ma.array([[1.0, 2.0, 3.0]], mask=[[True, False, False]])})),
     lambda: (x(), run({}, ["y"])),
     embedded,
+    narrowed,
     unknown_operator,
     lambda: run({"x": np.full((1, 3), -1.0, "float32")}, [L.sqrt(x())], check_finite=True),
     lambda: ga.append_backward(x() * 2.0),

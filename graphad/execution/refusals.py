@@ -12,7 +12,7 @@ from graphad.ops import REGISTRY, GradOpDef, OpDef
 from graphad.ops.definition import GRAD_SUFFIX, checked_attr, did_you_mean
 from graphad.program import Block, Operator, check_distinct, located
 from graphad.program.operator import COMMON_ATTRS
-from graphad.types import Array
+from graphad.types import FLOATS, Array
 
 _PADDLES = " (graphad makes gradients of its own: read the program without its backward, and call append_backward or gradients)"
 
@@ -87,7 +87,13 @@ def missing_value(block: Block, name: str, op: Operator | None) -> InvalidValue 
         return NoValue(located(f"{reader} {name!r} before any operator wrote it: no block that writes it has run", source))
     if writers:
         return InvalidValue(located(f"{reader} {name!r} before any operator wrote it", source))
-    return InvalidValue(located(f"{reader} {name!r}, which is not fed and no operator writes", source))
+    return InvalidValue(located(f"{reader} {name!r}, which is not fed and no operator writes{_narrowed(block, name)}", source))
+
+
+def _narrowed(block: Block, name: str) -> str:
+    """A hint, if ``mixed-precision`` has left a variable in another type only."""
+    narrow_name = next((variant for dtype in FLOATS if (variant := f"{name}@{dtype.upper()}") in block.vars), None)
+    return "" if narrow_name is None else f"; in mixed precision there is {narrow_name!r}, and keep=[{name!r}] leaves it as wide as it was"
 
 
 def _may_write_nothing(op: Operator) -> bool:

@@ -184,6 +184,27 @@ def test_gradients_of_gradients_are_divided_where_the_backward_part_reads_them()
     assert scope.get("num_good_steps_0").tolist() == [1]
 
 
+@pytest.mark.parametrize("keep", [(), ("hidden",)])
+def test_what_is_narrow_is_fetched_by_its_own_name(keep: tuple[str, ...]) -> None:
+    main, startup, scope = ga.Program(), ga.Program(), ga.Scope()
+    with ga.program_guard(main, startup):
+        x = ga.layers.data("x", [2])
+        product = x @ ga.layers.create_parameter([2, 2], "float32", name="w")
+        hidden = main.global_block().create_var("hidden", [-1, 2], "float32")
+        main.global_block().append_op("relu", {"X": product}, {"Out": hidden})
+        decorate(SGD(LR), keep=keep).minimize(ga.layers.mean(ga.layers.fc(hidden, 1)))
+    executor, feed = ga.Executor(), {"x": np.ones((3, 2), "float32")}
+    executor.run(startup, scope=scope)
+    if keep:
+        assert executor.run(main, feed, [hidden], scope)[0].dtype == np.float32
+    else:
+        assert executor.run(main, feed, ["hidden@FLOAT16"], scope)[0].dtype == np.float16
+        with pytest.raises(
+            ValueError, match=r"no operator writes; in mixed precision there is 'hidden@FLOAT16', and keep=\['hidden'\] leaves"
+        ):
+            executor.run(main, feed, [hidden], scope)
+
+
 def test_refusals() -> None:
     with pytest.raises(GraphadError, match=r"is an Optimizer, not 0\.5"):
         decorate(0.5)  # type: ignore[arg-type]
