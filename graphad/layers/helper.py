@@ -41,6 +41,7 @@ class ParamAttr:
         return replace(self, name=name)
 
 
+_USUAL, _XAVIER, _ZERO = ParamAttr(), Xavier(), Constant(0.0)  # which cannot be changed: one of each is enough
 AttrLike = ParamAttr | Initializer | str | bool | None  # a name, a start, True and None for what is usual, False for no parameter
 
 
@@ -62,12 +63,12 @@ class LayerHelper:
         param = block.create_parameter(name, shape, dtype, attr.trainable, attr.learning_rate, attr.regularizer, attr.need_clip)
         if not exists:
             param.gradient_clip = attr.gradient_clip
-            self.initialize(param, attr.initializer or default or Xavier())
+            self.initialize(param, attr.initializer or default or _XAVIER)
         return param
 
     def bias(self, attr: AttrLike, shape: list[int], dtype: str) -> Parameter | None:
         """A bias that starts at zero; None if ``attr`` is False."""
-        return None if attr is False else self.parameter(attr, "b", shape, dtype, Constant(0.0))
+        return None if attr is False else self.parameter(attr, "b", shape, dtype, _ZERO)
 
     def persistable(self, suffix: str, shape: list[int], dtype: str, start: float, name: str | None = None) -> Variable:
         """A variable that outlives a run without being trained, such as running statistics; one of that name is shared."""
@@ -104,10 +105,10 @@ class LayerHelper:
         """
         block = self.main.current_block()
         names = {slot: self.main.names.generate(f"{self.name}.tmp") for slot in outputs}
-        block.append_op(type, inputs, {**names, **(written or {})}, attrs)
+        block.append_op(type, inputs, {**names, **written} if written else names, attrs)
         for slot in stopped:
-            block.var(names[slot]).stop_gradient = True
-        return [block.var(name) for name in names.values()]
+            block.vars[names[slot]].stop_gradient = True
+        return [block.vars[name] for name in names.values()]
 
     def activate(self, x: Variable, act: str | None) -> Variable:
         """Apply an activation by its operator's type."""
@@ -117,7 +118,7 @@ class LayerHelper:
 def checked_activation(act: object) -> str:
     """The type of an activation's operator; ValueError if there is no such activation."""
     definition = find(act) if isinstance(act, str) else None
-    if definition is None or [*definition.inputs][0:1] != ["X"] or definition.required["input"] != 1 or len(definition.outputs) != 1:
+    if definition is None or next(iter(definition.inputs), "") != "X" or definition.required["input"] != 1 or len(definition.outputs) != 1:
         raise InvalidValue(located(f"act is the type of an activation, such as 'relu', not {act!r}{_near(act)}", user_line()))
     return definition.type
 
@@ -175,7 +176,7 @@ def declare_in(block: Any, var: Variable) -> Variable:
 def as_param_attr(attr: AttrLike) -> ParamAttr:
     """A ParamAttr from one, a name, an initializer, or None."""
     if attr is None or attr is True:
-        return ParamAttr()
+        return _USUAL
     if isinstance(attr, str):
         if attr in _ACTIVATIONS:
             raise InvalidValue(

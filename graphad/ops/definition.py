@@ -520,12 +520,12 @@ _LISTS = {"list[int]": int, "list[float]": float, "list[str]": str, "list[bool]"
 _SCALARS = {"int": int, "float": float, "str": str, "bool": bool}
 
 
-_EXACT = {"float": float, "str": str, "bool": bool}  # kinds whose values are stored as they are
+EXACT = {"float": float, "str": str, "bool": bool}  # kinds whose values are stored as they are
 
 
 def checked_attr(attr: Attr, value: object) -> Any:
     """The value in its canonical form; TypeError if it is not of the attribute's kind."""
-    if type(value) is _EXACT.get(attr.kind):
+    if type(value) is EXACT.get(attr.kind):
         return value
     if attr.kind == "DType":
         return "" if isinstance(value, int | str) and value in (-1, "") else dtype_name(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, Slot, lookup
-from graphad.ops.definition import AS_INPUT, checked_attr, did_you_mean, fits_64_bits, shortened
+from graphad.ops.definition import AS_INPUT, EXACT, checked_attr, did_you_mean, fits_64_bits, shortened
 from graphad.ops.parameters import REQUIRED
 from graphad.program.source import SourceLine, located
 from graphad.program.variable import Variable, name_in
@@ -145,16 +145,20 @@ def names_by_slot(side: str, op_type: str, block: Block, slots: object) -> Names
         raise InvalidType(f"{side} of operator {op_type!r} is a dict from slot to names, not {slots!r}")
     names: Names = {}
     for slot, value in slots.items():
-        items = value if isinstance(value, _SEVERAL) else (value,)
-        names[str(slot)] = [
-            item.name if isinstance(item, Variable) and item.block is block else _name(side, op_type, block, slot, item) for item in items
-        ]
+        if isinstance(value, Variable) and value.block is block:
+            names[str(slot)] = [value.name]
+        elif isinstance(value, _SEVERAL):
+            names[str(slot)] = [_name(side, op_type, block, slot, item) for item in value]
+        else:
+            names[str(slot)] = [_name(side, op_type, block, slot, value)]
     return names
 
 
 def _name(side: str, op_type: str, block: Block, slot: str, item: object) -> str:
     if isinstance(item, str) and item:
         return item
+    if isinstance(item, Variable) and item.block is block:
+        return item.name
     what = f"{side} of operator {op_type!r} slot {slot!r}"
     if isinstance(item, Variable):
         return name_in(what, block, item)
@@ -245,8 +249,10 @@ def _checked_attrs(op: Operator, definition: OpDef) -> Iterator[tuple[str, objec
             raise InvalidType(f"operator {op.type!r}: an attribute's name is a string, not {name!r}")
         if name in COMMON_ATTRS:
             yield name, _printable(op, name, value)
-        elif name not in definition.attrs:
+        elif (attr := definition.attrs.get(name)) is None:
             _refuse_attr(op.type, name, definition)
+        elif type(value) is EXACT.get(attr.kind):
+            yield name, value
         else:
             yield name, _checked_value(op, definition, name, value)
     for attr in definition.attrs.values() if definition.needs_attrs else ():
