@@ -83,13 +83,10 @@ def decorate(
     parameters: it falls after ``decr_every_n_nan_or_inf`` such steps in sequence, and rises after ``incr_every_n_steps`` others
     (P. Micikevicius et al., "Mixed precision training", 2018). Defaults and operators are those of ``paddle.static.amp.decorate``.
 
-    What becomes narrow has a name of its own: of ``h`` there is ``h@FLOAT16``, and ``h`` itself only where something wide reads it. So what
-    is fetched by a name has the type that the program declares it with; to fetch what nothing wide reads, name it in ``keep``, or fetch
-    ``h@FLOAT16``.
-
     Args:
         optimizer: what minimizes the loss; it clips and decays gradients that are unscaled.
-        keep: types of operators, or names of values whose writers, that stay wide.
+        keep: types of operators, or names of values whose writers, that stay wide. What becomes narrow is fetched as ``h@FLOAT16``: ``h``
+            itself is there, as wide as it is declared, only where something wide reads it.
         init_loss_scaling: the scale at the beginning, or the scale if it is not dynamic.
         incr_every_n_steps, decr_every_n_nan_or_inf: how many steps in sequence without overflow, or with, it takes until the scale changes.
         incr_ratio, decr_ratio: what it is multiplied by then; it does not fall below 1.
