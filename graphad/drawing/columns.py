@@ -20,6 +20,7 @@ from graphad.program import FORWARD
 
 LONG, SLENDER, SHAPE = 5000.0, 4.0, 0.5  # from this height on, and so many times as high as wide; columns make it a little wider than high
 ROW, FIELD = 62.0, 120.0  # what a node takes, about, in points
+PART_ROW, PART_FIELD, SCREEN = 115.0, 180.0, 1.6  # a part; how much wider than high an overview is made
 
 
 def columns_of(drawn: Plan, options: Options) -> list[frozenset[Node]]:
@@ -39,7 +40,10 @@ def columns_of(drawn: Plan, options: Options) -> list[frozenset[Node]]:
 
 def _count(drawn: Plan, options: Options) -> int:
     depth = _depth(drawn)
-    height, width = depth * ROW, max(len(drawn.nodes) / max(depth, 1), 1) * FIELD
+    wide = max(len(drawn.nodes) / max(depth, 1), 1)
+    if drawn.folding.contents:  # an overview, which is to be seen as a whole
+        return max(round(sqrt(depth * PART_ROW * SCREEN / (wide * PART_FIELD))), 1)
+    height, width = depth * ROW, wide * FIELD
     if height < LONG or height < SLENDER * width:
         return 1
     return round(sqrt(height * SHAPE / width))

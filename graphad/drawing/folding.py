@@ -53,7 +53,7 @@ class Folding:
     """What is drawn once: for each node that is not drawn its representative, and by repetition the copy that each node is in.
 
     ``given`` are drawn values that an operator outside of the copies gives to each copy. ``closed`` are operators that stand for a
-    whole scope, with how many; ``hidden`` is what is only seen inside one.
+    whole scope or part, with how many; ``contents`` are those of a part; ``hidden`` is what is only seen inside one.
     """
 
     representatives: dict[Node, Node] = field(default_factory=dict)
@@ -63,10 +63,17 @@ class Folding:
     given: set[Value] = field(default_factory=set)
     hidden: set[Node] = field(default_factory=set)
     closed: dict[Op, int] = field(default_factory=dict)
+    contents: dict[Op, list[Op]] = field(default_factory=dict)
 
     def copy(self) -> Folding:
         """The same, to which operators that stand for scopes may be added."""
-        return replace(self, representatives=dict(self.representatives), hidden=set(self.hidden), closed=dict(self.closed))
+        return replace(
+            self,
+            representatives=dict(self.representatives),
+            hidden=set(self.hidden),
+            closed=dict(self.closed),
+            contents=dict(self.contents),
+        )
 
     def of(self, node: Node) -> Node:
         """The node that is drawn for a node."""
@@ -185,16 +192,17 @@ class _Run:
         return self.start + self.period * self.count
 
 
-def fold_repeats(graph: Graph, nesting: Nesting) -> Folding:
+def fold_repeats(graph: Graph, nesting: Nesting, least: int = LEAST_SAVED) -> Folding:
     """The repetitions among the operators of a graph and of those nested in its forward, the longest first, then those within what is left.
 
     Args:
         graph: what is drawn.
         nesting: the same, with all nested graphs.
+        least: how many operators of the graph itself a repetition has to spare.
     """
     folding, pairs = Folding(), Pairs(nesting)
     ops = list(graph.ordered_ops())
-    _fold_graph([op for op in ops if op.role == FORWARD] or ops, ops, pairs, nesting, folding)
+    _fold_graph([op for op in ops if op.role == FORWARD] or ops, ops, pairs, nesting, folding, least)
     gradients: dict[Graph, list[Graph]] = {}
     for subgraph in nesting.regions:
         forward = forward_graph(subgraph)
@@ -213,12 +221,12 @@ def fold_repeats(graph: Graph, nesting: Nesting) -> Folding:
     return folding
 
 
-def _fold_graph(main: list[Op], ops: Sequence[Op], pairs: Pairs, nesting: Nesting, folding: Folding) -> bool:
+def _fold_graph(main: list[Op], ops: Sequence[Op], pairs: Pairs, nesting: Nesting, folding: Folding, least: int = LEAST_SAVED) -> bool:
     """Fold the repetitions in ``main``, with what belongs to it among ``ops``; return whether there are any."""
     followers = followers_of(main, ops, pairs, nesting)
     before = len(folding.repeats)
     for _ in range(LEVELS):
-        runs, main = _best_runs(main)
+        runs, main = _best_runs(main, least)
         if not runs:
             break
         for run in runs:
@@ -286,19 +294,19 @@ def _fold_source(value: Value, drawn: Value, op: Op, folding: Folding) -> None:
 # -- finding ---------------------------------------------------------------------------------------
 
 
-def _best_runs(ops: list[Op]) -> tuple[list[_Run], list[Op]]:
+def _best_runs(ops: list[Op], least: int) -> tuple[list[_Run], list[Op]]:
     """The runs to fold, and the order that they are in: that of the program, or branch by branch if that spares more.
 
     Branches that are written side by side, all first operators before all second ones, follow upon one another in the second order:
 
         a0 a1 a2 b0 b1 b2      ⇒      a0 b0 a1 b1 a2 b2
     """
-    runs = list(_runs(ops))
+    runs = list(_runs(ops, least))
     gain_in_order = sum(run.saved for run in runs)
     if len(runs) < 2 and gain_in_order > len(ops) / 2:
         return runs, ops
     branches = _by_branches(ops)
-    by_branch = list(_runs(branches)) if branches != ops else []
+    by_branch = list(_runs(branches, least)) if branches != ops else []
     gain = sum(run.saved for run in by_branch) - gain_in_order
     is_better = gain > len(ops) * NOTABLE or (gain >= 0 and len(by_branch) < len(runs))
     return (by_branch, branches) if is_better else (runs, ops)
@@ -327,13 +335,13 @@ def _by_branches(ops: Sequence[Op]) -> list[Op]:
     return order
 
 
-def _runs(ops: Sequence[Op]) -> Iterator[_Run]:
+def _runs(ops: Sequence[Op], least: int) -> Iterator[_Run]:
     """The runs to fold, which do not overlap: each is one whose copies read one another in the same way."""
     index = {op: i for i, op in enumerate(ops)}
     is_taken = np.zeros(len(ops), bool)
     for candidate in _candidates(ops):
         for run in _variants(candidate):
-            if run.saved < LEAST_SAVED or is_taken[run.start : run.end].any():
+            if run.saved < least or is_taken[run.start : run.end].any():
                 continue
             rotation = _turned(ops, index, run, candidate.end)
             if rotation is not None:

@@ -143,11 +143,13 @@ class _Sketch:
         place = cuts.places[column]
         self.leaving, self.entering = cuts.leaving.get(place, {}), cuts.entering.get(place, [])
         self.breaks: dict[str, str] = {}
+        # Where nothing stands between, Graphviz has the forward on the left by itself, since it is written first.
+        self.is_sided = bool(frames.all) or len(self.ids) < len(drawn.nodes)
         self.insistence, self.loose = ATTEMPTS[0]
 
     def wrong_sides(self, geometry: Geometry) -> int:
-        """How many more operators of the backward than not are left of their partners, in loops if there are any; 0 without frames."""
-        if not self.frames.all or self.options.rankdir != "TB":
+        """How many more operators of the backward than not are left of their partners, in loops if there are any; 0 if any side will do."""
+        if not self.is_sided or self.options.rankdir != "TB":
             return 0
         places, nesting = geometry.nodes, self.drawn.nesting
         pairs = [(a, b) for a, b in self.drawn.levels if isinstance(a, Op) and a in places and b in places]
@@ -250,12 +252,11 @@ class _Sketch:
         return f"{self.ids[node]}:p{number}:{COMPASS[cell.side]}"
 
     def _levels(self) -> Iterator[str]:
-        """Pairs at one height; among frames, the forward is on the left."""
-        has_frames = bool(self.frames.all)
+        """Pairs at one height; among frames, and in columns, the forward is on the left."""
         for a, b in self.drawn.levels:
             if a in self.ids and b in self.ids:
                 yield f"{{rank=same {self.ids[a]} {self.ids[b]}}}"
-                if isinstance(a, Op) and has_frames:
+                if isinstance(a, Op) and self.is_sided:
                     yield f"{self.ids[b]} -> {self.ids[a]} [style=invis weight={self.insistence}]"
 
 

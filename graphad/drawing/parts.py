@@ -48,8 +48,8 @@ def _closed(members: Iterable[Op], roles: Mapping[Op, str], folding: Folding) ->
         ops_by_role.setdefault(roles[op], []).append(op)
     boxes: dict[str, Op] = {}
     for role, ops in ops_by_role.items():
-        names = [next((value.name for value in op.writes()), op.type) for op in (ops[0], ops[-1])]
-        box = boxes[role] = Op(ops[0].graph, " … ".join(dict.fromkeys(names)), {}, {}, {})
+        box = boxes[role] = Op(ops[0].graph, "part", {}, {}, {})
+        folding.contents[box] = ops
         box.role = ops[0].role
         folding.representatives.update(dict.fromkeys(ops, box))
         folding.closed[box] = len(ops)

@@ -8,13 +8,13 @@ Nothing here knows Graphviz.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from graphad.drawing.folding import Folding, fold_repeats
+from graphad.drawing.folding import LEAST_SAVED, Folding, fold_repeats
 from graphad.drawing.nesting import ADDED, CARRIED, KEPT, SAVED, Arrow, Ends, Nesting, contracted, is_absent
 from graphad.drawing.options import Options
 from graphad.drawing.pairs import Pairs, is_part
-from graphad.drawing.parts import closed_parts
+from graphad.drawing.parts import LEAST, closed_parts
 from graphad.drawing.scopes import Group, Groups, closed_ops, scope_of
 from graphad.drawing.subset import MUCH_READ, Ways, chosen_part
 from graphad.errors import RenderError
@@ -27,6 +27,7 @@ from graphad.program import BACKWARD, FORWARD, OPTIMIZE, Parameter
 # What is drawn at most: nodes with all values; with only those that several operators read; in frames; with layers drawn one by one.
 ALL_BUDGET, SHARED_BUDGET, NODE_BUDGET, FRAMED_BUDGET, UNFOLDED_BUDGET = 150, 300, 1500, 600, 60
 REPEATED_FROM, MUCH_WRITTEN = 3, 24
+OVERVIEWED = 20_000  # operators up to which an overview is drawn unless something else is requested
 DEEPEST, DEEPEST_AUTO = 1000, 16  # frames in frames: all that there are, and what can still be read
 
 
@@ -88,6 +89,9 @@ def plan(graph: Graph, options: Options) -> Plan:
         RenderError: there is more to draw than ``limit``.
     """
     folding = _folding(graph, options)
+    if _is_long(graph, folding, options):
+        options = replace(options, fold="parts")
+        folding = _folding(graph, options)
     for depth, mode in ((depth, mode) for depth in _depths(graph, options) for mode in _modes(graph, options)):
         result = _Planner(graph, depth, options, mode, folding.copy()).plan()
         if result.size <= min(_budget(mode, options), options.limit) and (result.framed <= FRAMED_BUDGET or options.nested == "all"):
@@ -97,10 +101,20 @@ def plan(graph: Graph, options: Options) -> Plan:
     return result
 
 
+def _is_long(graph: Graph, folding: Folding, options: Options) -> bool:
+    """Whether so many operators would be drawn one by one that an overview reads better: nothing else chooses what is drawn of them."""
+    is_chosen = options.fold != "auto" or options.values != "auto" or options.closed or options.highlight or _is_part(options)
+    if is_chosen or len(graph.ops) > OVERVIEWED:
+        return False
+    alone = [op for op in graph.ops if op not in folding.representatives]
+    return len(alone) > SHARED_BUDGET and not any(map(scope_of, alone))
+
+
 def _folding(graph: Graph, options: Options) -> Folding:
     if options.fold == "none" or (options.fold == "auto" and sum(len(subgraph.ops) for subgraph in graph.tree()) <= UNFOLDED_BUDGET):
         return Folding()
-    return fold_repeats(graph, Nesting(graph, DEEPEST if options.nested != "none" else 0))
+    nesting = Nesting(graph, DEEPEST if options.nested != "none" else 0)
+    return fold_repeats(graph, nesting, LEAST if options.fold == "parts" else LEAST_SAVED)
 
 
 def _budget(mode: str, options: Options) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 
 from graphad.drawing.plan import Plan, Reference
 from graphad.ir import Graph, Op, Value
@@ -10,6 +12,7 @@ from graphad.program import FORWARD, Block, SourceLine
 from graphad.program.clipping import bounds
 
 LONGEST_NAME, LONGEST_TEXT = 44, 100
+LONGEST_END, MOST_TYPES = 30, 4  # of a part: letters of the names of its ends, and types that are said
 
 
 def shown(name: str) -> str:
@@ -34,10 +37,24 @@ def shortened(text: str, limit: int = LONGEST_NAME) -> str:
 def op_lines(op: Op, drawn: Plan, closed: bool, attributes: bool) -> list[str]:
     """An operator's type, a mark if it holds graphs that are not drawn, the slots of its state, attributes."""
     hidden = op in drawn.folding.closed
+    if op in drawn.folding.contents:
+        return part_lines(drawn.folding.contents[op])
     lines = [shortened(shown(op.type)) + (" [+]" if closed or hidden else "")]
     lines += [f"{drawn.folding.closed[op]} operators"] if hidden else []
     lines += [f"keeps {', '.join(map(shown, drawn.kept[op]))}"] if drawn.kept.get(op) else []
     return lines + (attr_lines(op) if attributes else [])
+
+
+def part_lines(ops: Sequence[Op]) -> list[str]:
+    """How many operators a part has, from which result to which it goes, and the types that most of them have."""
+    ends = [shortened(shown(next((value.name for value in op.writes()), op.type)), LONGEST_END) for op in (ops[0], ops[-1])]
+    names = " … ".join(dict.fromkeys(ends))
+    lines = [f"{len(ops)} operators [+]" if len(ops) > 1 else "1 operator [+]"]
+    lines += [names] if len(names) <= LONGEST_END or len(ops) == 1 else [f"{ends[0]} …", f"… {ends[1]}"]
+    counts = sorted(Counter(op.type for op in ops).items(), key=lambda item: (-item[1], item[0]))
+    lines += [f"{shortened(shown(kind))} \N{MULTIPLICATION SIGN} {count}" for kind, count in counts[:MOST_TYPES]]
+    rest = len(counts) - MOST_TYPES
+    return lines + ([f"{rest} other type{'s' * (rest > 1)}"] if rest > 0 else [])
 
 
 def reference_text(reference: Reference, drawn: Plan) -> str:

@@ -72,7 +72,8 @@ def rows() -> Iterator[str]:
         ("nothing repeats", lambda: flat(200), "auto"),
         ("transformer, 12 layers, training step", lambda: transformer(12), "auto"),
         ("nothing repeats", lambda: flat(2000), "auto"),
-        ('the same, `fold="parts"`', lambda: flat(2000), "parts"),
+        ('the same, `fold="none"`', lambda: flat(2000), "none"),
+        ("nothing repeats", lambda: flat(10_000), "auto"),
         ("transformer, 170 layers, training step", lambda: transformer(170), "auto"),
     ]
     for what, make, fold in graphs:

@@ -7,6 +7,7 @@ import re
 import zlib
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -19,8 +20,9 @@ from graphad.drawing.scene import mixed
 from graphad.drawing.theme import group_color, scale_color
 from graphad.errors import InvalidType, InvalidValue, RenderError
 from graphad.ir import Op, Value
-from tests.drawing.test_drawing import chain, forward_program, groups, label_of, labels, texts, tooltip_of
+from tests.drawing.test_drawing import SVG, chain, forward_program, groups, label_of, labels, texts, tooltip_of
 from tests.drawing.test_files_drawn import fake_renderer
+from tests.drawing_geometry import measured
 
 
 def layers(count: int, scopes: bool = False, train: bool = True, widths: tuple[int, ...] = ()) -> ga.Program:
@@ -135,6 +137,45 @@ def test_what_does_not_repeat_is_drawn_in_parts_on_request() -> None:
     assert sum(a in parts and b in parts for a, b in found.levels) >= 8, "a part and its gradients are at one height"
     ends = [(arrow.tail, arrow.head) for arrow in found.arrows if arrow.tail in parts and arrow.head in parts]
     assert len(ends) == len(set(ends)), "what goes from one part to another is one arrow"
+
+
+def test_an_overview_sets_in_where_more_than_three_hundred_operators_are_left() -> None:
+    few, many = (ga.lower(irregular(count)) for count in (100, 500))
+    assert not planned(few).folding.contents
+    assert planned(many).folding.contents
+    assert not planned(many, fold="repeats").folding.contents
+    assert not planned(many, focus=(next(iter(many.values)), 2)).folding.contents
+    assert not planned(many, highlight=[next(iter(many.ops))]).folding.contents, "what is highlighted is drawn"
+    with pytest.raises(RenderError, match=r"focus=.*fold='parts'"):
+        planned(ga.lower(irregular(500)), fold="repeats", limit=400)
+
+
+def test_a_part_says_what_is_in_it_and_the_whole_fits_a_screen() -> None:
+    svg = to_svg(ga.lower(irregular(600)))
+    count, first, last, *kinds, rest = [element.text or "" for element in groups(svg, "closed")[0].iter(f"{SVG}text")]
+    assert re.fullmatch(r"\d+ operators \[\+\]", count)
+    assert first.endswith(" …")
+    assert last.startswith("… ")
+    assert all(re.fullmatch("\\w+ \N{MULTIPLICATION SIGN} \\d+", kind) for kind in kinds)
+    assert rest.endswith(" other types")
+    width, height = map(float, re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', svg).groups())  # type: ignore[union-attr]
+    assert 1 < width / height < 2.6
+    found = measured(svg)
+    assert found.overlaps == []
+    assert found.crossed == []
+    boxes = groups(svg, "closed")
+    sides = {role: [box_of(box) for box in boxes if role in (box.get("class") or "")] for role in ("forward", "backward")}
+    assert len(sides["backward"]) >= 10
+    for x, y in sides["backward"]:
+        near = min((abs(x - other), other < x) for other, level in sides["forward"] if abs(level - y) < 1)
+        assert near[1], "in each column the backward is on the right"
+
+
+def box_of(group: ET.Element) -> tuple[float, float]:
+    """The middle of a box."""
+    box = next(group.iter(f"{SVG}rect"))
+    x, y, wide, high = (float(box.get(name) or 0) for name in ("x", "y", "width", "height"))
+    return x + wide / 2, y + high / 2
 
 
 def test_folding_sets_in_above_sixty_operators() -> None:
