@@ -280,23 +280,32 @@ def _add_rows(product: Array, start: int, down: Axis, out: Array) -> None:
 
 
 def _depthwise(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Array:
-    """Every feature from one channel: a row times the columns of its channel, so many channels at a time as the cache holds."""
-    wide, extents, lines = padded(x, window_axes), _extents(window_axes), _lines(window_axes)
-    rows, count = _matrix(filter_, groups), prod(extents) if lines is None else lines.length
-    views = windows(wide, window_axes) if lines is None else lines.windows(np.ascontiguousarray(wide), window_axes)
+    """Every feature from one channel: a row times the columns of its channel."""
+    rows, extents, lines = _matrix(filter_, groups), _extents(window_axes), _lines(window_axes)
     out = np.empty((len(x), groups, rows.shape[1], *extents), x.dtype)
-    step = min(groups, max(1, CACHED_BYTES // max(rows.shape[2] * count * x.itemsize, 1)))
-    columns = _scratch("columns", (step, *views.shape[2:]), x.dtype)
-    product = _scratch("product", (step, rows.shape[1], count), x.dtype)
-    wanted = product.reshape(step, rows.shape[1], *extents) if lines is None else lines.view(product, extents)
-    for image, result in zip(views, out, strict=True):
-        for start in range(0, groups, step):
-            channels = slice(start, start + step)
-            size = min(step, groups - start)
-            np.copyto(columns[:size], image[channels])
-            np.matmul(rows[channels], columns[:size].reshape(size, rows.shape[2], count), out=product[:size])
-            result[channels] = wanted[:size]
+    product = wanted = np.empty(0, x.dtype)
+    for sample, channels, columns in _channel_columns(x, window_axes, lines):
+        size = len(columns)
+        if len(product) < size:  # the first ones are as many as any
+            product = _scratch("product", (size, rows.shape[1], columns.shape[2]), x.dtype)
+            wanted = product.reshape(size, rows.shape[1], *extents) if lines is None else lines.view(product, extents)
+        np.matmul(rows[channels], columns, out=product[:size])
+        out[sample, channels] = wanted[:size]
     return out.reshape(len(x), len(filter_), *extents)
+
+
+def _channel_columns(x: Array, window_axes: Axes, lines: Lines | None) -> Iterator[tuple[int, slice, Array]]:
+    """The windows of some channels of a sample at a time, so many as the cache holds: which, and ``[channels, kernel, windows]``."""
+    wide, groups = padded(x, window_axes), x.shape[1]
+    views = windows(wide, window_axes) if lines is None else lines.windows(np.ascontiguousarray(wide), window_axes)
+    depth, count = prod(_kernel(window_axes)), prod(_extents(window_axes)) if lines is None else lines.length
+    step = min(groups, max(1, CACHED_BYTES // max(depth * count * x.itemsize, 1)))
+    memory = _scratch("columns", (step, *views.shape[2:]), x.dtype)
+    for sample, image in enumerate(views):
+        for start in range(0, groups, step):
+            columns = memory[: min(step, groups - start)]
+            np.copyto(columns, image[start : start + step])
+            yield sample, slice(start, start + step), columns.reshape(len(columns), depth, count)
 
 
 def _shifted(image: Array, filter_: Array, window_axes: Axes, lines: Lines | None) -> Iterator[tuple[Array, Array]]:
@@ -566,13 +575,12 @@ def _products(columns: Array, grads: Array, groups: int, depth: int, folded: boo
 
 
 def _depthwise_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, groups: int) -> Array:
-    wide, out = padded(x, window_axes), np.empty(shape, x.dtype)
-    parts = y.reshape(len(y), groups, shape[0] // groups, *_extents(window_axes))
-    letters = "xyz"[: len(window_axes)]
-    for place in np.ndindex(*_kernel(window_axes)):
-        shift = wide[element(window_axes, place)]
-        out[last(place)] = np.einsum(f"ng{letters},ngm{letters}->gm", shift, parts).reshape(shape[0], 1)
-    return out
+    lines, total = _lines(window_axes), np.zeros((groups, prod(shape[1:]), shape[0] // groups), x.dtype)
+    spaced = _spaced(y, lines)
+    parts = spaced.reshape(len(y), groups, shape[0] // groups, spaced.shape[2]).swapaxes(2, 3)
+    for sample, channels, columns in _channel_columns(x, window_axes, lines):
+        total[channels] += np.matmul(columns, parts[sample, channels])
+    return total.swapaxes(1, 2).reshape(shape)
 
 
 # -- operators -------------------------------------------------------------------------------------
