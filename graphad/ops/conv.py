@@ -308,15 +308,6 @@ def _channel_columns(x: Array, window_axes: Axes, lines: Lines | None) -> Iterat
             yield sample, slice(start, start + step), columns.reshape(len(columns), depth, count)
 
 
-def _shifted(image: Array, filter_: Array, window_axes: Axes, lines: Lines | None) -> Iterator[tuple[Array, Array]]:
-    """Of every window of a padded sample ``[C, ...]`` one element, as lines if there are any, with what it is multiplied by."""
-    if lines is None:
-        yield from ((image[element(window_axes, place)], filter_[last(place)]) for place in np.ndindex(*_kernel(window_axes)))
-        return
-    flat = image.reshape(len(image), prod(image.shape[1:]))
-    yield from ((flat[:, line], filter_[last(place)]) for place, line in lines.starts(window_axes))
-
-
 # -- small images --------------------------------------------------------------------------------
 # Of a small image the views and memory take longer to make than the products: a thread keeps them for the next call of the same shapes.
 
@@ -529,14 +520,14 @@ def _turned(axis: Axis) -> Axis | None:
 
 
 def _depthwise_spread(filter_: Array, y: Array, window_axes: Axes, out: Array) -> Array:
-    groups, lines = out.shape[1], _lines(window_axes)
+    groups, extents = out.shape[1], _extents(window_axes)
     padded_image = np.zeros((*out.shape[:2], *(a.padded for a in window_axes)), y.dtype)
-    inner = _extents(window_axes) if lines is None else (lines.length,)
-    parts = _spaced(y, lines).reshape(len(y), groups, len(filter_) // groups, *inner)
+    parts = y.reshape(len(y), groups, len(filter_) // groups, *extents)
     for image, part in zip(padded_image, parts, strict=True):
         # One weight at a time, for all windows at once: as many vector operations as the filter has elements.
-        for place, weight in _shifted(image, filter_, window_axes, lines):
-            terms = part * weight.reshape(*part.shape[:2], *(1 for _ in part.shape[2:]))
+        for at in np.ndindex(*_kernel(window_axes)):
+            terms = part * filter_[last(at)].reshape(*part.shape[:2], *(1 for _ in extents))
+            place = image[element(window_axes, at)]
             np.add(place, np.add.reduce(terms, axis=1) if terms.shape[1] > 1 else terms[:, 0], out=place)
     return np.asarray(padded_image[inside(window_axes)])
 
