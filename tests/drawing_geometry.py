@@ -28,13 +28,14 @@ TOLERANCE = 0.3  # points: what is nearer than this touches
 
 @dataclass(frozen=True)
 class Label:
-    """A line of text, and the box that its letters fill."""
+    """A line of text, and the box that its letters fill; ``line`` is the one that it is written on, on a plate."""
 
     text: str
     left: float
     top: float
     right: float
     bottom: float
+    line: ET.Element | None = field(default=None, compare=False)
 
     def overlaps(self, other: Label) -> bool:
         across = min(self.right, other.right) - max(self.left, other.left)
@@ -70,17 +71,19 @@ class Geometry:
 def measured(svg: str) -> Geometry:
     """The geometry of an SVG."""
     root = ET.fromstring(svg)
-    labels = [_label(text, at) for at, text in _placed(root, "text")]
+    plated = [group for _, group in _placed(root, "g") if _is_line(group) and group.find(f"{SVG}rect") is not None]
+    own = {text: group for group in plated for text in group.iter(f"{SVG}text")}
+    labels = [_label(text, at, own.get(text)) for at, text in _placed(root, "text")]
     size = [float(x) for x in (root.get("viewBox") or "").split()]
     found = Geometry(labels=len(labels), area=size[2] * size[3])
     rows = _rows(labels)
     found.overlaps = sorted({(a.text, b.text) for row in rows.values() for i, a in enumerate(row) for b in row[:i] if a.overlaps(b)})
-    for name, points in _ways(root):
+    for group, name, points in _ways(root):
         way = sampled(points, 24)
         found.length += sum(hypot(x2 - x, y2 - y) for (x, y), (x2, y2) in pairwise(way))
         for start, end in pairwise(way):
             near = {label for row in _near(rows, start, end) for label in row}
-            found.crossed += [(name, label.text) for label in near if label.is_crossed(start, end)]
+            found.crossed += [(name, label.text) for label in near if label.line is not group and label.is_crossed(start, end)]
     found.crossed = sorted(set(found.crossed))
     return found
 
@@ -94,12 +97,12 @@ def _placed(root: ET.Element, tag: str, at: Point = (0.0, 0.0)) -> Iterator[tupl
         yield from _placed(element, tag, (at[0] + own[0], at[1] + own[1]))
 
 
-def _label(text: ET.Element, at: Point) -> Label:
+def _label(text: ET.Element, at: Point, line: ET.Element | None) -> Label:
     size, x, y = (float(text.get(name) or 0) for name in ("font-size", "x", "y"))
     x, y = x + at[0], y + at[1]
     width = text_width(text.text or "", size, text.get("font-weight") == "bold")
     left = x if text.get("text-anchor") == "start" else x - width / 2
-    return Label(text.text or "", left, y - 0.74 * size, left + width, y + 0.2 * size)
+    return Label(text.text or "", left, y - 0.74 * size, left + width, y + 0.2 * size, line)
 
 
 ROW = 40.0
@@ -118,14 +121,18 @@ def _near(rows: dict[int, list[Label]], start: Point, end: Point) -> Iterator[li
     yield from (rows.get(row, []) for row in range(int(low // ROW), int(high // ROW) + 1))
 
 
-def _ways(root: ET.Element) -> Iterator[tuple[str, list[Point]]]:
-    """The lines between nodes: what they are, and the points of their Bezier curves."""
+def _is_line(group: ET.Element) -> bool:
+    return "edge" in (group.get("class") or "").split()
+
+
+def _ways(root: ET.Element) -> Iterator[tuple[ET.Element, str, list[Point]]]:
+    """The lines between nodes: their elements, what they are, and the points of their Bezier curves."""
     for (right, down), group in _placed(root, "g"):
-        if "edge" in (group.get("class") or "").split():
+        if _is_line(group):
             name = next((title.text or "" for title in group.iter(f"{SVG}title")), "")
             for path in group.iter(f"{SVG}path"):
                 numbers = [float(number) for number in re.findall(r"-?[\d.]+", path.get("d") or "")]
-                yield name, [(x + right, y + down) for x, y in zip(numbers[::2], numbers[1::2], strict=True)]
+                yield group, name, [(x + right, y + down) for x, y in zip(numbers[::2], numbers[1::2], strict=True)]
 
 
 # -- what is measured ------------------------------------------------------------------------------

@@ -23,6 +23,9 @@ def test_what_is_measured() -> None:
     assert (good.overlaps, good.crossed, good.area, good.length) == ([], [], 10000.0, 100.0)
     assert measured(SVG.format(TEXT.format(20) + TEXT.format(25))).overlaps == [("label", "label")]
     assert measured(SVG.format(TEXT.format(20) + LINE.format(17))).crossed == [("line", "label")]
+    plated = LINE.format(17).replace("</g>", '<rect x="30" y="10" width="40" height="12"/>' + TEXT.format(20) + "</g>")
+    assert not measured(SVG.format(plated)).crossed, "a plate covers the line that it is on"
+    assert measured(SVG.format(plated + LINE.format(16))).crossed == [("line", "label")], "another line crosses it"
     moved = '<svg x="0" y="30">' + TEXT.format(20) + "</svg>"
     assert measured(SVG.format(moved + LINE.format(47))).crossed == [("line", "label")]
     assert not measured(SVG.format(moved + LINE.format(17))).crossed
