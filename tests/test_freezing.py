@@ -20,7 +20,7 @@ def normalized(layer: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: layers.relu(layers.batch_norm(layer(x), is_test=True))
 
 
-MODELS = {
+MODELS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     "conv2d": (normalized(lambda x: layers.conv2d(x, 4, 3, bias_attr=False)), ["conv2d", "elementwise_add", "relu"]),
     "conv2d with a bias": (normalized(lambda x: layers.conv2d(x, 4, 3)), ["conv2d", "elementwise_add", "relu"]),
     "conv2d_transpose": (
@@ -74,7 +74,7 @@ def test_what_a_run_changes_is_not_known() -> None:
     frozen, weights = ga.freeze(program, [result], scope)
     executor = ga.Executor()
     runs = [[executor.run(p, {"x": IMAGE}, [result.name], s)[0] for _ in range(3)] for p, s in ((program, scope), (frozen, weights))]
-    np.testing.assert_array_equal(*runs)
+    np.testing.assert_array_equal(runs[0], runs[1])
     assert runs[0][0] != runs[0][1]
 
 
