@@ -6,12 +6,12 @@ are in ``graphad.program``.
 """
 
 from graphad.ir.builder import Builder, GraphSymbol
-from graphad.ir.gc_pause import paused_collector
 from graphad.ir.graph import SINGLE_WRITER, TYPED, Graph
 from graphad.ir.lower import lower
 from graphad.ir.nodes import Node, Op, Value
 from graphad.ir.printer import print_graph
 from graphad.ir.schedule import check_graph, schedule, write_back
+from graphad.program.gc_pause import paused_collector
 
 __all__ = [
     "SINGLE_WRITER",

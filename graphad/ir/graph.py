@@ -17,7 +17,6 @@ import networkx as nx
 
 from graphad.errors import InvalidGraph, InvalidType, InvalidValue
 from graphad.ir.clone import cloned, keep_marks
-from graphad.ir.gc_pause import paused_collector
 from graphad.ir.nodes import Node, Op, Value, fill_slot, frozen_slots
 from graphad.ir.old_names import OldNames
 from graphad.ir.pickling import fill, reduced_graph, reduced_node
@@ -31,6 +30,7 @@ from graphad.ir.views import Adjacency, NodeTable, PlainResults, predecessors, s
 from graphad.ops.definition import did_you_mean
 from graphad.ops.out_kernels import INPLACE
 from graphad.program import Block, Variable
+from graphad.program.gc_pause import paused_collector
 from graphad.types import FLOATS, Shape
 
 # -- journal ---------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from graphad.errors import InvalidType, InvalidValue
-from graphad.ir.gc_pause import collect_if_due, paused_collector
 from graphad.ir.graph import Graph
 from graphad.ir.nodes import Op, Slots, Value
 from graphad.ir.regions import OTHERWISE
@@ -34,6 +33,7 @@ from graphad.program import (
     random_streams,
 )
 from graphad.program.block import check_runnable
+from graphad.program.gc_pause import collect_if_due, paused_collector
 from graphad.types import STEP_SCOPES, Shape
 
 Current = dict[str, Value]

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphad.errors import InvalidGraph, InvalidType
-from graphad.ir.gc_pause import paused_collector
 from graphad.ir.graph import Graph, drop_outdated_marks
 from graphad.ir.nodes import Op, Value
 from graphad.ir.regions import OTHERWISE, carried_count, definition_of, is_forward_loop, operands, results_of
@@ -15,6 +14,7 @@ from graphad.ir.residuals import drop_all_unread_residuals, forward_graph, is_re
 from graphad.ops import BranchDef, ControlDef, lookup
 from graphad.program import BACKWARD, EMPTY, FORWARD, RANDOM_STREAM, Block, Operator, Program, Variable, located, settle_streams
 from graphad.program.block import check_depth
+from graphad.program.gc_pause import paused_collector
 
 # -- names -----------------------------------------------------------------------------------------
 # Which name each value of a graph has in a block: its own where that works.

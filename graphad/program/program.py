@@ -15,6 +15,7 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import REGISTRY, ControlDef
 from graphad.program import variable
 from graphad.program.block import Block, check_depth
+from graphad.program.gc_pause import paused_collector
 from graphad.program.operator import FORWARD, Operator, copied
 from graphad.program.parsing import parse_program
 from graphad.program.source import SourceLine, at_users_line, user_line
@@ -264,9 +265,10 @@ class Program:
     def clone(self, for_test: bool = False) -> Program:
         """A deep copy. ``for_test`` leaves out backward and optimization and sets ``is_test`` where an operator has it."""
         copy = self.clone_empty()
-        for old, new in zip(self.blocks, copy.blocks, strict=True):
-            new.ops = [copied(op, new) for op in old.ops if not for_test or op.role == FORWARD]
-            new.vars = {name: var.copy_to(new) for name, var in old.vars.items()}
+        with paused_collector(sum(len(block.ops) for block in self.blocks)):
+            for old, new in zip(self.blocks, copy.blocks, strict=True):
+                new.ops = [copied(op, new) for op in old.ops if not for_test or op.role == FORWARD]
+                new.vars = {name: var.copy_to(new) for name, var in old.vars.items()}
         if for_test:
             for op in (op for block in copy.blocks for op in block.ops):
                 if op.type in REGISTRY and "is_test" in REGISTRY[op.type].attrs:

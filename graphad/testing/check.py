@@ -15,8 +15,8 @@ from operator import itemgetter
 from pathlib import Path
 
 from graphad.errors import InvalidType, InvalidValue
-from graphad.ir.gc_pause import young_only
 from graphad.program import Program
+from graphad.program.gc_pause import young_only
 from graphad.rewriting import Pass, PatternRule, claims_checked, rules_of, verification
 from graphad.testing.calls import Interest
 from graphad.testing.cases import SHORT, Case, Choices, RandomChoices, random_case, requested_names

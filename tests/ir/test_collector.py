@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 import pytest
 
-from graphad.ir.gc_pause import paused_collector, young_only
+from graphad.program.gc_pause import paused_collector, young_only
 
 MANY = 10_000
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import graphad as ga
-from graphad.ir import gc_pause
+from graphad.program import gc_pause
 
 
 def calls(work: Callable[[], object]) -> int:

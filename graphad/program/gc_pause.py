@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector and large graphs."""
+"""Python's cyclic garbage collector, and large programs and graphs."""
 
 from __future__ import annotations
 
