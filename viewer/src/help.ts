@@ -19,6 +19,7 @@ export class Help {
       ["drag", "pan"],
       ["click", "select: what it reads and writes, and its partners in forward and backward, are highlighted"],
       ["double click, ⊕", "open or close a group"],
+      ["↑ ↓ Home End", "in the list of passes: to the previous, next, first and last one"],
     ].map(([what, does]) => html("tr", {}, html("th", {}, what!), html("td", {}, does!)));
     const legend = html(
       "p",

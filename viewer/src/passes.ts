@@ -36,8 +36,9 @@ export class PassList {
 
   private option(frame: Frame, i: number): HTMLElement {
     const isChanged = hasChanged(frame) || i === 0;
-    const counts = i === 0 ? "" : [arrow("operators", frame.ops), arrow("values", frame.values)].join(", ");
-    const note = frame.error ? "failed" : i === 0 ? "the graph as it was given" : [milliseconds(frame.ms), isChanged ? counts : "changed nothing"].join(" · ");
+    const counts = i === 0 ? this.given() : [arrow("operators", frame.ops), arrow("values", frame.values)].join(", ");
+    const parts = i === 0 ? ["as it was given", counts] : [milliseconds(frame.ms), counts, isChanged ? "" : "changed nothing"];
+    const note = frame.error ? "failed" : parts.filter(Boolean).join(" · ");
     const rewrites = frame.count > 0 && isChanged ? html("span", { class: "count", title: `${frame.count} rewrites` }, String(frame.count)) : null;
     const classes = ["pass", isChanged ? "" : "unchanged", frame.error ? "failed" : ""].filter(Boolean).join(" ");
     const option = html("li", { role: "option", id: `pass-${i}`, class: classes, "aria-selected": "false", title: frame.doc });
@@ -45,6 +46,13 @@ export class PassList {
     if (rewrites) option.append(rewrites);
     option.addEventListener("click", () => this.listener.onPass(i));
     return option;
+  }
+
+  /** The counts of the graph before any pass, without those of nested graphs. */
+  private given(): string {
+    const state = this.history.after(0);
+    const values = [...state.values.values()].filter((value) => value.graph === state.root);
+    return `${state.order(state.root).length} operators, ${values.length} values`;
   }
 
   /** The pass before or after one in the list, as it is filtered; -1 where there is none. */
