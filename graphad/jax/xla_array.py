@@ -458,6 +458,8 @@ def _as(value: Value, dtype: np.dtype[Tensor]) -> Value:
         return value
     if not isinstance(value, jax.Array):
         return np.asarray(value).astype(dtype)
+    if value.dtype.kind == "f" and dtype.kind in "iu" and dtype.itemsize < 4:
+        value = value.astype("int32")  # from there numbers that are too large wrap around as in numpy; XLA would take the nearest
     return value.astype(dtype)
 
 
