@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
 from graphad.distribution import Part, declared_parts
@@ -41,6 +42,16 @@ class ShardedFunction:
 
     def __call__(self, feeds: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[list[Tensor], State]:
         """The fetched values, which all ranks have, and the new state."""
+        fetches, new, _ = self.checked(feeds, state)
+        return fetches, new
+
+    @property
+    def failures(self) -> list[str]:
+        """Of the last tracing, what operators refuse."""
+        return self.function.failures
+
+    def checked(self, feeds: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[list[Tensor], State, Tensor]:
+        """The same, and the number of one of ``failures`` that happened on some rank, 0 if none did."""
         with jax.enable_x64(True):
             padded_feeds = {name: self._padded(name, value) for name, value in feeds.items()}
             padded_state = {name: self._padded(name, value) for name, value in state.items()}
@@ -54,15 +65,18 @@ class ShardedFunction:
                 self._on_rank,
                 mesh=self.mesh,
                 in_specs=ins,
-                out_specs=([PartitionSpec()] * len(self.function.fetched), specs),
+                out_specs=([PartitionSpec()] * len(self.function.fetched), specs, PartitionSpec()),
                 check_vma=False,
             )
-            fetches, new = step(padded_feeds, padded_state)
-            return fetches, {name: self._cut(name, value) for name, value in new.items()}
+            fetches, new, failed = step(padded_feeds, padded_state)
+            return fetches, {name: self._cut(name, value) for name, value in new.items()}, failed
 
-    def _on_rank(self, feeds: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[list[Tensor], State]:
+    def _on_rank(self, feeds: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[list[Tensor], State, Tensor]:
         with communicating(NamedAxes(self.shape)):
-            return self.function(feeds, state)
+            fetches, new, failed = self.function.checked(feeds, state)
+        if not self.failures:
+            return fetches, new, jnp.asarray(failed)
+        return fetches, new, lax.pmax(jnp.asarray(failed), self.shape.names)
 
     def _is_written(self, name: str) -> bool:
         return any(name in op.output_names() for op in self.function.program.global_block().ops)

@@ -21,7 +21,19 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
 from graphad.errors import ExecutionError, GraphadError, InvalidValue, NotLowered
-from graphad.execution.names import Frame, Frames, Layout, argument_names, depth, home, nth, saved_names, writes_old_array, written
+from graphad.execution.names import (
+    Frame,
+    Frames,
+    Layout,
+    argument_names,
+    blocks_of,
+    depth,
+    home,
+    nth,
+    saved_names,
+    writes_old_array,
+    written,
+)
 from graphad.execution.refusals import failure, why_not
 from graphad.jax.forecast import UNKNOWN, Forecast, TooLong, outlines
 from graphad.jax.operators import LOWERED, run
@@ -66,6 +78,7 @@ class Lowering:
         failed: the number of the first that was refused, 0 if nothing was.
         key: the numbers that random streams begin with.
         sides: the sides of branches that are being lowered, the innermost last.
+        around: of the loops of XLA's that are being lowered, how many frames are around each.
     """
 
     def __init__(self, program: Program, options: Options, key: Tensor = None) -> None:
@@ -76,6 +89,7 @@ class Lowering:
         self.saved = saved_names(program)
         self.streams: dict[Operator, str] | None = None
         self.iterations: list[Tensor] = []
+        self.around: list[int] = []
         self.failures: list[str] = []
         self.failed: Tensor = np.int32(0)
         self.bounds: dict[Operator, int | None] = {}
@@ -247,7 +261,7 @@ class Lowering:
             return {n: v for n, v in values.items() if v is not None}
 
         if isinstance(choice, int):
-            residuals = Kept([one(choice, frames) if i == choice else {} for i in range(2)])
+            residuals = Kept([one(choice, frames) if i == choice else None for i in range(2)])
             self.note_side(choice, op.output("Out") if len(blocks) > 1 else (), frames, layout)
         else:
             residuals = self.decided(op, choice, frames, one)
@@ -275,11 +289,13 @@ class Lowering:
         residuals = sides[0].kept
         if not isinstance(residuals, Kept):
             raise NotLowered(located(f"operator {op.type!r} reads residuals that no branch kept", op.source))
+        if not isinstance(choice, int) and residuals.only is not None:
+            choice = residuals.only
 
         def one(i: int, local: Frames) -> dict[str, Tensor]:
             if i < len(sides):
                 with self.on_side(i):
-                    sides[i].write(sides[i].results(residuals.blocks[i], sides[i].cotangents), local)
+                    sides[i].write(sides[i].results(residuals.blocks[i] or {}, sides[i].cotangents), local)
             return {}
 
         if isinstance(choice, int):
@@ -317,7 +333,7 @@ class Lowering:
 
         def ends(i: int) -> Tensor:
             updates, residuals, fault = stages[i]()
-            values = {place: _on_side(i, _or_old(updates, place, frames), types[place], self.capacity) for place in places}
+            values = {place: _on_side(i, _or_old(updates, place, frames), types[place]) for place in places}
             # Only one side keeps residuals, but both have to return them: zeros, which nothing reads, stand for the other's.
             side_residuals = [residuals if i == k else jax.tree.map(_zeros, shapes) for k, shapes in enumerate((residuals1, residuals2))]
             return values, side_residuals, fault
@@ -402,7 +418,7 @@ def _buffer_of(value: Tensor, size: int) -> Buffer:
     return Buffer(buffer.data, jnp.asarray(buffer.filled), jnp.asarray(buffer.length, jnp.int64))
 
 
-def _as_type(value: Tensor, like: Tensor, capacity: int) -> Tensor:
+def _as_type(value: Tensor, like: Tensor) -> Tensor:
     """A value in the type of another one; zeros for none."""
     if value is None:
         return jax.tree.map(_zeros, _spec(like))
@@ -421,12 +437,12 @@ def _tape_of(i: int, value: Tensor) -> Tensor:
     return value.sides[i] if isinstance(value, Either) else value
 
 
-def _on_side(i: int, value: Tensor, like: Tensor, capacity: int) -> Tensor:
+def _on_side(i: int, value: Tensor, like: Tensor) -> Tensor:
     """What one side of a branch leaves, in the type that both can have."""
     if isinstance(like, Either) and not _same(value, like):
         tapes = [_tape_of(i, value) if i == k else jax.tree.map(_zeros, _spec(tape)) for k, tape in enumerate(like.sides)]
         return jax.tree.map(jnp.asarray, Either(tapes))
-    return _as_type(value, like, capacity)
+    return _as_type(value, like)
 
 
 def _tape_like(tape: TapeBuffer, like: TapeBuffer) -> TapeBuffer:
@@ -538,7 +554,9 @@ class Loop:
                 frames_of_body[at + 1][name] = value
             before, lowering.failed = lowering.failed, fault
             lowering.iterations.append(i)
+            lowering.around.append(len(self.frames))
             lowering.body(self.block, frames_of_body, inner_layout)
+            lowering.around.pop()
             lowering.iterations.pop()
             fault, lowering.failed = lowering.failed, before
             rows, constant_names = {}, []
@@ -559,9 +577,9 @@ class Loop:
         lowering, places = self.lowering, self.carried()
         starts = {place: self.frames[place[0]].get(place[1]) for place in places}
         # Extents are fixed in XLA: an array or a tape that grows becomes a buffer with room for all that the loop can write.
-        room = self.room(trips, starts)
-        starts = {place: _in_loop(value, room) for place, value in starts.items() if value is not None}
-        stage, starts = self.staged(places, starts, room)
+        rooms = self.rooms(trips, starts)
+        starts = {place: _in_loop(value, rooms.get(place, 0)) for place, value in starts.items() if value is not None}
+        stage, starts = self.staged(places, starts)
         rows_spec = stage.shapes[1]
         first = (starts, jnp.asarray(lowering.failed))
         test = (depth(self.layout, condition), condition)
@@ -569,17 +587,17 @@ class Loop:
 
             def step(state: Tensor, i: Tensor) -> Tensor:
                 values, rows, fault = stage(i, *state)
-                return ({p: _as_type(values[p], starts[p], room) for p in starts}, fault), rows
+                return ({p: _as_type(values[p], starts[p]) for p in starts}, fault), rows
 
             (ends, lowering.failed), rows = lax.scan(step, first, jnp.arange(trips))
             stack = Stack(rows, self.fixed, np.int64(trips))
         else:
-            ends, stack = self.until(stage, first, test, rows_spec, room)
+            ends, stack = self.until(stage, first, test, rows_spec)
         for (at, name), value in ends.items():
             self.frames[at][name] = value
         self.keep(stack)
 
-    def until(self, stage: Stage, first: Tensor, test: Place, rows_spec: Tensor, room: int) -> Tensor:
+    def until(self, stage: Stage, first: Tensor, test: Place, rows_spec: Tensor) -> Tensor:
         """A loop whose trip count is known only when it runs."""
         lowering, starts = self.lowering, first[0]
         limit = self.bound("what its gradient reads of each iteration") if jax.tree.leaves(rows_spec) else None
@@ -596,7 +614,7 @@ class Loop:
             i, (values, fault), rows = state
             ends, new, fault = stage(i, values, fault)
             rows = jax.tree.map(lambda all_, one: lax.dynamic_update_index_in_dim(all_, one, i, 0), rows, new)
-            return i + 1, ({p: _as_type(ends[p], starts[p], room) for p in starts}, fault), rows
+            return i + 1, ({p: _as_type(ends[p], starts[p]) for p in starts}, fault), rows
 
         count, (ends, lowering.failed), rows = lax.while_loop(goes_on, step, (jnp.zeros((), jnp.int64), first, rows))
         if limit is not None:
@@ -604,17 +622,39 @@ class Loop:
             lowering.note(ends[test].reshape(()), f"the loop takes more than max_trips={limit} iterations")
         return ends, Stack(rows, self.fixed, count)
 
-    def room(self, trips: int | None, starts: Mapping[Place, Tensor]) -> int:
-        """How many elements arrays and tapes may have in the loop."""
-        aggregates = [value for value in starts.values() if isinstance(value, Aggregate)]
-        if not aggregates:
-            return self.lowering.capacity
-        longest = max(_length(value) for value in aggregates)
-        capacity = longest + (self.bound("an array or a tape that it writes") if trips is None else trips)
-        self.lowering.capacity = max(self.lowering.capacity, capacity)
-        return capacity
+    def rooms(self, trips: int | None, starts: Mapping[Place, Tensor]) -> dict[Place, int]:
+        """How many elements each array and each tape may have in the loop."""
+        aggregates = {place: value for place, value in starts.items() if isinstance(value, Aggregate)}
+        longest = max(map(_length, aggregates.values()), default=0)
+        rooms: dict[Place, int] = {}
+        for place, value in aggregates.items():
+            if isinstance(value, Buffer | TapeBuffer) and self.is_carried_around(place):
+                rooms[place] = value.capacity  # the loop around has counted what this one writes, and cannot let it grow
+            else:
+                count = self.bound("an array or a tape that it writes") if trips is None else trips
+                rooms[place] = longest + count * max(1, self.writes(self.block, place[1]))
+        self.lowering.capacity = max(self.lowering.capacity, *rooms.values(), 0)
+        return rooms
 
-    def staged(self, places: Sequence[Place], starts: dict[Place, Tensor], room: int) -> tuple[Stage, dict[Place, Tensor]]:
+    def is_carried_around(self, place: Place) -> bool:
+        """Whether a place is outside of a loop of XLA's that this one is in."""
+        around = self.lowering.around
+        return bool(around) and len(self.frames) - 1 - place[0] < around[-1]
+
+    def writes(self, block: Block, name: str) -> int:
+        """How often a run of a block writes a name, at most, as far as that is known."""
+        count = 0
+        for op in block.ops:
+            inner = blocks_of(op)
+            if inner:
+                bound = self.lowering.bounds.get(op) if isinstance(REGISTRY.get(op.type), LoopDef) else 1
+                bound = (self.lowering.options.max_trips or 1) if bound is None else bound
+                count += bound * sum(self.writes(each, name) for each in inner)
+            else:
+                count += name in op.output_names()
+        return count
+
+    def staged(self, places: Sequence[Place], starts: dict[Place, Tensor]) -> tuple[Stage, dict[Place, Tensor]]:
         """The traced iteration, and starts with the types that every iteration leaves."""
         fault = jnp.asarray(self.lowering.failed)
         # The types are a fixed point: what an iteration leaves is what the next one begins with. A place without a type yet, or an array
@@ -626,15 +666,15 @@ class Loop:
             if not new_types:
                 return stage, starts
             for place, end in new_types.items():
-                starts = {**starts, place: self.retyped(place[1], starts.get(place), end, room)}
+                starts = {**starts, place: self.retyped(place[1], starts.get(place), end)}
         raise Untyped("what it carries does not keep its types")
 
-    def retyped(self, name: str, start: Tensor, end: Tensor, room: int) -> Tensor:
+    def retyped(self, name: str, start: Tensor, end: Tensor) -> Tensor:
         """A start in the type of what an iteration leaves."""
         if start is None:
             return jax.tree.map(_zeros, end)
         if isinstance(start, Buffer | TapeBuffer) or isinstance(end, Buffer | TapeBuffer):
-            value = _as_type(start, end, room)
+            value = _as_type(start, end)
             if _same(value, end):
                 return value
         raise Untyped(f"{name!r} is {_described(start)} before an iteration and {_described(end)} after it; XLA's loops keep types")
@@ -690,7 +730,7 @@ class Loop:
         room = lowering.capacity
         starts = [None if value is None else _in_loop(value, room) for value in inside.cotangents]
         row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), kept.rows)
-        stage, starts = self.staged_gradient(once, row, starts, room)
+        stage, starts = self.staged_gradient(once, row, starts)
         # Gradients of what all iterations read are sums over the iterations; those of what is carried replace each other.
         sums = jax.tree.map(_zeros, stage.shapes[1])
         first = (starts, sums, jnp.asarray(lowering.failed))
@@ -698,7 +738,7 @@ class Loop:
         def add(state: Tensor, i: Tensor, row: Tensor) -> Tensor:
             cotangents, sums, fault = state
             results, terms, fault = stage(i, row, cotangents, fault)
-            results = [_as_type(new, old, room) if old is not None else None for new, old in zip(results, starts, strict=True)]
+            results = [_as_type(new, old) if old is not None else None for new, old in zip(results, starts, strict=True)]
             return results, [None if t is None else s + t for s, t in zip(sums, terms, strict=True)], fault
 
         if is_traced(kept.count):
@@ -713,7 +753,7 @@ class Loop:
             (ends, sums, lowering.failed), _ = lax.scan(lambda s, x: (add(s, *x), None), first, (order, kept.rows), reverse=True)
         inside.write([*ends, *self.totals(inside, sums)])
 
-    def staged_gradient(self, once: Callable[..., Tensor], row: Tensor, starts: list[Tensor], room: int) -> tuple[Stage, list[Tensor]]:
+    def staged_gradient(self, once: Callable[..., Tensor], row: Tensor, starts: list[Tensor]) -> tuple[Stage, list[Tensor]]:
         fault = jnp.asarray(self.lowering.failed)
         for _ in range(len(starts) + 2):
             stage = Stage(once, jnp.zeros((), jnp.int64), row, starts, fault)
@@ -722,7 +762,7 @@ class Loop:
             if not wrong:
                 return stage, starts
             try:
-                starts = [self.retyped("a cotangent", s, ends[i], room) if i in wrong else s for i, s in enumerate(starts)]
+                starts = [self.retyped("a cotangent", s, ends[i]) if i in wrong else s for i, s in enumerate(starts)]
             except Untyped as error:
                 raise NotLowered(located(f"operator {self.op.type!r}: {error}", self.op.source)) from None
         raise NotLowered(located(f"operator {self.op.type!r}: its cotangents do not keep their types", self.op.source))

@@ -84,7 +84,7 @@ def longest(packings: Sequence[Packing]) -> dict[str, int]:
 
 
 class Round(NamedTuple):
-    """What a stage does in one round: a function without arguments that gives what it keeps, sends and has updated."""
+    """What a stage does in one round: a function without arguments that gives what it keeps, sends and has updated, and what failed."""
 
     traced: Stage
     kept: dict[str, Tensor]
@@ -135,14 +135,14 @@ class Running:
                 passed = self.operators(frame)
             finally:
                 WATCHER.reset(token)
-                self.lowering.failed = np.int32(0)
+                failed, self.lowering.failed = self.lowering.failed, np.int32(0)
             peers.extend(peer for peer, _ in passed)
             own = {name: frame.pop(name) for name in self.state.types}
             is_updated = any(own[name] is not values[name] for name in own)
-            return self.alive(frame), [value for _, value in passed], own if is_updated else None
+            return self.alive(frame), [value for _, value in passed], own if is_updated else None, failed
 
         traced = Stage(run)
-        kept_types, types, own = traced.shapes
+        kept_types, types, own, _ = traced.shapes
         sent = [Message(self.number, peer, i, type) for i, (peer, type) in enumerate(zip(peers, types, strict=True))]
         return Round(traced, kept_types, sent, own)
 
@@ -192,6 +192,7 @@ class PipelinedFunction:
 
     Attributes:
         mesh: jax's mesh of devices.
+        failures: of the last tracing, what operators refuse.
     """
 
     def __init__(self, programs: Sequence[Program], fetched: Sequence[Sequence[str]], devices: Sequence[jax.Device]) -> None:
@@ -201,6 +202,7 @@ class PipelinedFunction:
         self.mesh = Mesh(np.array(devices[: len(programs)], dtype=object), (AXIS,))
         self.packings = [_of_state(program) for program in programs]
         self.sizes = longest(self.packings)
+        self.failures: list[str] = []
 
     def state(self, arrays: Mapping[str, Array]) -> Vectors:
         """The state with the arrays of the programs' persistable variables.
@@ -230,29 +232,39 @@ class PipelinedFunction:
 
     def __call__(self, feeds: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[list[list[Tensor]], Vectors]:
         """What the stages fetch, and the new state."""
-        with jax.enable_x64(True):
-            specs = PartitionSpec(), PartitionSpec(AXIS)
-            step = jax.shard_map(self._on_device, mesh=self.mesh, in_specs=specs, out_specs=specs, check_vma=False)
-            fetches: list[list[Tensor]]
-            fetches, new = step(dict(feeds), dict(state))
-            return fetches, new
+        fetches, new, _ = self.checked(feeds, state)
+        return fetches, new
 
-    def _on_device(self, feeds: Mapping[str, Tensor], rows: Mapping[str, Tensor]) -> tuple[list[list[Tensor]], Vectors]:
+    def checked(self, feeds: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[list[list[Tensor]], Vectors, Tensor]:
+        """The same, and the number of one of ``failures`` that happened in some stage, 0 if none did."""
+        with jax.enable_x64(True):
+            whole, cut = PartitionSpec(), PartitionSpec(AXIS)
+            step = jax.shard_map(self._on_device, mesh=self.mesh, in_specs=(whole, cut), out_specs=(whole, cut, whole), check_vma=False)
+            result: tuple[list[list[Tensor]], Vectors, Tensor] = step(dict(feeds), dict(state))
+            return result
+
+    def _on_device(self, feeds: Mapping[str, Tensor], rows: Mapping[str, Tensor]) -> tuple[list[list[Tensor]], Vectors, Tensor]:
         number = lax.axis_index(AXIS)
         state: Vectors = {dtype: row[0] for dtype, row in rows.items()}
         kept: Vectors = {}
         stages = [Running(i, *each) for i, each in enumerate(zip(self.programs, self.fetched, self.packings, strict=True))]
         messages: list[dict[str, Tensor]] = [{} for _ in stages]
+        failed = jnp.zeros((), "int32")
         while not all(stage.is_done for stage in stages):
             before = [stage.at for stage in stages]
             rounds = [stage.round(feeds, kept, state, came) for stage, came in zip(stages, messages, strict=True)]
             groups = _grouped([message for each in rounds for message in each.sent])
-            kept, passed, state = lax.switch(number, self._branches(stages, rounds, groups, state))
+            kept, passed, state, now = lax.switch(number, self._branches(stages, rounds, groups, state))
+            failed = jnp.where(failed == 0, now, failed)
             messages = self._exchanged(stages, groups, passed)
             if before == [stage.at for stage in stages]:
                 raise _stuck(stages)
         fetches = [[_shared(stage, name, kept, state, number) for name in stage.fetched] for stage in stages]
-        return fetches, {dtype: vector[None] for dtype, vector in state.items()}
+        counts = np.array([len(stage.lowering.failures) for stage in stages], "int32")
+        self.failures = [text for stage in stages for text in stage.lowering.failures]
+        before_stage = jnp.asarray(np.cumsum(counts, dtype="int32") - counts)[number]
+        failed = lax.pmax(jnp.where(failed == 0, 0, failed + before_stage), AXIS)
+        return fetches, {dtype: vector[None] for dtype, vector in state.items()}, failed
 
     def _branches(
         self, stages: Sequence[Running], rounds: Sequence[Round], groups: Sequence[list[Message]], state: Vectors
@@ -264,10 +276,11 @@ class PipelinedFunction:
 
         def branch(stage: Running, each: Round) -> Callable[[], Tensor]:
             def run() -> Tensor:
-                values, sent, own = each.traced()
+                values, sent, own, failed = each.traced()
                 mine = [next((message for message in group if message.source == stage.number), None) for group in groups]
                 passed = [_zeros(group[0].type) if m is None else sent[m.number] for group, m in zip(groups, mine, strict=True)]
-                return stage.packing.packed(values, sizes), passed, state if own is None else stage.state.packed(own, self.sizes)
+                new = state if own is None else stage.state.packed(own, self.sizes)
+                return stage.packing.packed(values, sizes), passed, new, failed
 
             return run
 

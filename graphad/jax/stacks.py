@@ -248,12 +248,20 @@ class Stack(Aggregate):
 
 
 class Kept(Aggregate):
-    """What a branch keeps: for each block of the operator its values by name, zeros for those of the one that did not run."""
+    """What a branch keeps: for each block of the operator its values by name, zeros for those of the one that did not run.
+
+    None is in the place of a block that never runs, as is known where the branch is, and perhaps not where its gradient is.
+    """
 
     __slots__ = ("blocks",)
 
-    def __init__(self, blocks: list[dict[str, Tree]]) -> None:
-        self.blocks = blocks
+    def __init__(self, blocks: Sequence[dict[str, Tree] | None]) -> None:
+        self.blocks = list(blocks)
+
+    @property
+    def only(self) -> int | None:
+        """The block that always runs; None if only the run says which does."""
+        return next((1 - i for i, block in enumerate(self.blocks) if block is None), None)
 
     def zeros_like(self) -> Kept:
         raise InvalidValue("what a block keeps for its gradient has no gradient itself: expand-grad-ops makes a tape of it")

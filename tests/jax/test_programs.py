@@ -48,6 +48,33 @@ def test_some_random_nested_programs() -> None:
     assert sum(outcome(seed, 2 if seed == 7 else 1).kind == "agrees" for seed in range(8)) >= 6
 
 
+def test_a_branch_that_is_known_to_go_one_way_where_its_gradient_does_not_know_it() -> None:
+    assert outcome(1177).kind == "agrees"
+
+
+def test_an_array_that_a_loop_in_a_loop_of_unknown_trips_extends() -> None:
+    """The array has room for all iterations of both; how long it is at the end only the run says."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        x, n = ga.layers.data("x", [2], dtype="float64"), ga.layers.data("n", [1], dtype="int64", append_batch_size=False)
+        zero, three = ga.layers.fill_constant([1], "int64", 0), ga.layers.fill_constant([1], "int64", 3)
+        parts = ga.layers.array_write(x, zero)
+
+        def inner(j: ga.Variable, h: ga.Variable) -> list[ga.Variable]:
+            ga.layers.array_write(h, ga.layers.array_length(parts), parts)
+            return [j + 1, ga.layers.tanh(h * 1.5)]
+
+        def outer(i: ga.Variable, h: ga.Variable) -> list[ga.Variable]:
+            _, h = ga.layers.while_loop(lambda j, h: j < three, inner, [ga.layers.fill_constant([1], "int64", 0), h])
+            return [i + 1, h]
+
+        ga.layers.while_loop(lambda i, h: i < n, outer, [zero, x])
+        last = ga.layers.array_read(parts, ga.layers.array_length(parts) - 1)
+    feeds = {"x": X[:, :2], "n": np.array([4])}
+    (got,), _ = on_xla(program, feeds, {}, [last], max_trips=4)
+    assert_close(got, on_numpy(program, feeds, {}, [last])[0], "last")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [31, 159, 599])
 def test_second_derivatives_through_branches(seed: int) -> None:

@@ -113,6 +113,19 @@ def test_stages_are_one_program_only_together() -> None:
         sharded(program, [], mesh="data=1")({"x": np.ones(4, "float32")}, {})
 
 
+BEYOND = "var i: int64[1] gather(X=x, Index=i) -> (Out=y) "
+
+
+def test_what_operators_refuse_is_known_after_a_step() -> None:
+    """On ranks and in stages, as of ``JaxFunction.checked``."""
+    feeds = {"x": np.ones(2, "float32"), "i": np.array([5])}
+    for function in (sharded(parsed(STAGE + BEYOND), [], mesh="data=1"), pipelined([parsed(STAGE + SEND + RECEIVE + BEYOND)])):
+        *_, failed = function.checked(feeds, {})
+        assert "operator 'gather' failed: Index has an index outside of [-2, 2)" in function.failures[int(failed) - 1]
+        *_, failed = function.checked({**feeds, "i": np.array([1])}, {})
+        assert int(failed) == 0
+
+
 def test_a_stage_and_its_state() -> None:
     program = parsed(STAGE + "param p: float32[2] assign(X=p) -> (Out=x) " + SEND + RECEIVE + "scale(X=p) -> (Out=p) {scale=2.0}")
     function = pipelined([program], [["y", "p"]])
