@@ -407,7 +407,7 @@ def _unified(op: Operator, name: str, values: Sequence[Tensor], capacity: int) -
         return next((b for b in buffers if b.data is not None), buffers[0])
     if any(isinstance(value, TapeBuffer) for value in variants) and all(isinstance(value, Tape | TapeBuffer) for value in variants):
         return next(v for v in variants if isinstance(v, TapeBuffer))
-    if all(isinstance(value, Tape | Either) for value in variants):
+    if all(isinstance(value, Tape | TapeBuffer | Either) for value in variants):
         return Either([_tape_of(i, value) for i, value in enumerate(variants)])
     descriptions = " and ".join(_described(value) for value in variants)
     raise NotLowered(located(f"operator {op.type!r}: the branches leave {name!r} as {descriptions}; XLA needs one type", op.source))
@@ -451,6 +451,8 @@ def _tape_like(tape: TapeBuffer, like: TapeBuffer) -> TapeBuffer:
 
 
 def _described(value: Tensor) -> str:
+    if isinstance(value, TensorArray):  # which would show its tensors
+        return f"<TensorArray of {len(value)}>"
     return repr(value) if isinstance(value, Aggregate) else f"{value.dtype}{list(value.shape)}"
 
 
@@ -625,14 +627,13 @@ class Loop:
     def rooms(self, trips: int | None, starts: Mapping[Place, Tensor]) -> dict[Place, int]:
         """How many elements each array and each tape may have in the loop."""
         aggregates = {place: value for place, value in starts.items() if isinstance(value, Aggregate)}
-        longest = max(map(_length, aggregates.values()), default=0)
         rooms: dict[Place, int] = {}
         for place, value in aggregates.items():
             if isinstance(value, Buffer | TapeBuffer) and self.is_carried_around(place):
                 rooms[place] = value.capacity  # the loop around has counted what this one writes, and cannot let it grow
             else:
                 count = self.bound("an array or a tape that it writes") if trips is None else trips
-                rooms[place] = longest + count * max(1, self.writes(self.block, place[1]))
+                rooms[place] = _length(value) + count * max(1, self.writes(self.block, place[1]))
         self.lowering.capacity = max(self.lowering.capacity, *rooms.values(), 0)
         return rooms
 

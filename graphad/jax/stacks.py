@@ -171,6 +171,9 @@ class TapeBuffer(Aggregate):
         entries = tuple(b if a is None else a if b is None else jax.tree.map(jnp.add, a, b) for a, b in pairs)
         return TapeBuffer(entries, self.length, self.capacity)
 
+    def __radd__(self, other: Tensor) -> TapeBuffer:
+        return self + other
+
     def __len__(self) -> int:
         if is_traced(self.length):
             raise InvalidValue("how long the tape is, is known only when the program runs")

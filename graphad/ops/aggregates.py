@@ -103,6 +103,8 @@ class TensorArray(Aggregate):
         return zero
 
     def __add__(self, other: TensorArray) -> TensorArray:
+        if not isinstance(other, TensorArray):
+            return NotImplemented  # an engine may have arrays of its own
         few, many = sorted((other, self), key=lambda array: len(array._entries()))
         total = many
         for index, item in few.items():
@@ -155,6 +157,8 @@ class Tape(Aggregate):
         return _tape([tuple(map(zeros_like, entry)) for entry in self.entries()])
 
     def __add__(self, other: Tape) -> Tape:
+        if not isinstance(other, Tape):
+            return NotImplemented
         pairs = zip(self.entries(), other.entries(), strict=True)
         return _tape([tuple(map(_added, x, y)) for x, y in pairs])
 

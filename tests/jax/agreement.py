@@ -28,7 +28,6 @@ MAX_TRIPS = 16  # for loops whose trip count depends on what is fed
 REFUSED = (  # what docs/jax.md says of programs that are not lowered
     "known only when the program runs",
     "XLA compiles for shapes that are known",
-    "XLA needs one type",
 )
 
 

@@ -11,6 +11,8 @@ import jax
 
 import graphad as ga
 from graphad.errors import ExecutionError, NotLowered
+from graphad.jax.stacks import as_buffer
+from graphad.ops.aggregates import TensorArray
 from tests.conformance.loading import differentiated, load, names, program_of
 from tests.conformance.test_stored import variables
 from tests.jax.agreement import outcome
@@ -50,6 +52,13 @@ def test_some_random_nested_programs() -> None:
 
 def test_a_branch_that_is_known_to_go_one_way_where_its_gradient_does_not_know_it() -> None:
     assert outcome(1177).kind == "agrees"
+
+
+def test_arrays_of_tensors_in_both_forms_are_added() -> None:
+    """Of the gradients of an array one may come from a loop, as a buffer, and another not."""
+    array, buffer = TensorArray([np.ones(2)]), as_buffer(TensorArray([jax.numpy.full(2, 2.0)]), 3)
+    for total in (array + buffer, buffer + array):
+        np.testing.assert_array_equal(total.read(0), [3.0, 3.0])
 
 
 def test_an_array_that_a_loop_in_a_loop_of_unknown_trips_extends() -> None:
