@@ -252,8 +252,10 @@ class OpDef(Traits):
     def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         """The types of the outputs, slot by slot; ``ShapeError`` where the inputs do not fit. ``attrs`` are ``own_attrs``."""
         result = self.infer(*self.arguments(inputs), **attrs)
-        types = result if len(self.outputs) != 1 else (result,)
-        return {slot.name: list(t) if slot.variadic else [t] for slot, t in zip(self.outputs.values(), types, strict=True)}
+        if len(self.outputs) == 1:
+            (slot,) = self.outputs.values()
+            return {slot.name: list(result) if slot.variadic else [result]}
+        return {slot.name: list(t) if slot.variadic else [t] for slot, t in zip(self.outputs.values(), result, strict=True)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -227,13 +227,16 @@ class Block:
         slots = {slot: value for slot, value in zip(definition.inputs, inputs, strict=False) if value is not None}
         if name is not None and not isinstance(name, str):
             raise InvalidType(located(f"operator {definition.type!r}: name is a string, not {name!r}", user_line()))
-        stem = name or self.program.names.generate(definition.type)
+        program = self.program
+        stem = name or program.names.generate(definition.type)
+        # Of a stem that is new, the first name is free, nearly always; without a counter for each stem.
+        first_name = f"{stem}.tmp_0" if name is None and len(definition.outputs) == 1 else ""
         names: dict[str, str | list[str]] = {}
         for slot in definition.outputs.values():
             if slot.variadic and not slot.optional:
                 names[slot.name] = self._fresh(stem, definition, slots, attrs)
             elif not slot.optional:
-                names[slot.name] = self.program.names.generate(f"{stem}.tmp")
+                names[slot.name] = first_name if first_name and not program.declares(first_name) else program.names.generate(f"{stem}.tmp")
         self.append_op(definition.type, slots, names, attrs)
         values = [self.vars[names_] if isinstance(names_, str) else [self.vars[v] for v in names_] for names_ in names.values()]
         return values[0] if len(values) == 1 else tuple(values)

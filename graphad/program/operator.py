@@ -337,7 +337,7 @@ def inferred_types(op: Operator, definition: OpDef) -> dict[str, list[TensorType
     if types is None:
         return {}
     try:
-        return definition.infer_types(types, definition.own_attrs(op.attrs))
+        return definition.infer_types(types, definition.own_attrs(op.attrs) if op.attrs else {})
     except ShapeError as error:
         raise ShapeError(f"operator {op.type!r}: {error}\n  {described(op)}") from None
 
@@ -345,11 +345,13 @@ def inferred_types(op: Operator, definition: OpDef) -> dict[str, list[TensorType
 def input_types(op: Operator) -> dict[str, list[TensorType]] | None:
     """The types of the inputs by slot; None if one is unknown or not a tensor."""
     result: dict[str, list[TensorType]] = {}
+    declared = op.block.vars
     for slot, names in op.inputs.items():
         types = result[slot] = []
         for name in names:
             if name != EMPTY:
-                tensor_type = op.block.var_recursive(name).tensor_type
+                var = declared.get(name)
+                tensor_type = (op.block.var_recursive(name) if var is None else var).tensor_type
                 if tensor_type is None:
                     return None
                 types.append(tensor_type)

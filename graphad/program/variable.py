@@ -135,7 +135,7 @@ class Variable(Symbol):
     @property
     def tensor_type(self) -> TensorType | None:
         """Shape and dtype, None while the shape is unknown."""
-        return None if self._shape is None else TensorType(self._shape, self.dtype)
+        return None if self._shape is None else TensorType(self._shape, self._dtype or "float32")
 
     @property
     def declared(self) -> tuple[Shape | None, str | None]:
