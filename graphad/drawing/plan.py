@@ -150,9 +150,10 @@ def _too_much(graph: Graph, size: int, options: Options) -> str:
     less = [] if options.values in ("auto", "none") else ["values='none'"]
     less += [] if options.fold != "none" else ["fold='repeats'"]
     less += [] if options.fold == "parts" else ["fold='parts'"]
+    or_less = f", or less of it ({' or '.join(less)})" if less else ""
     return (
         f"the drawing would have {size} nodes, more than {options.limit}: draw a part of it, what is near a value or an operator "
-        f"(focus=({name}, 3)) or between two (path=(a, b)){''.join(f', or less of it ({word})' for word in less)}; "
+        f"(focus=({name}, 3), --focus NAME:3) or between two (path=(a, b)){or_less}; "
         "name scopes (ga.name_scope) are closed where there is too much; limit= allows more"
     )
 
