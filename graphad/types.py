@@ -19,7 +19,7 @@ Tensor = Any  # an array, or a symbol that stands for one: both have a shape, a 
 Function = Callable[..., Any]  # with parameters of its own: a kernel, a gradient rule, the body of a block
 
 FLOATS = ("float16", "float32", "float64")
-INTS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+INTS = ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
 DTYPES = (*FLOATS, *INTS)
 
 # The kinds of variable: a tensor, a list of tensors, what a block keeps for its gradient.

@@ -52,7 +52,7 @@ class L2Decay:
     kind: ClassVar[str] = "l2"
 
 
-_WIDTHS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+_WIDTHS = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 Regularizer = L1Decay | L2Decay
 _REGULARIZERS = (L1Decay, L2Decay, type(None))
 

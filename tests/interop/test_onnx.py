@@ -516,3 +516,27 @@ def test_inputs_that_nothing_reads_are_fed_all_the_same() -> None:
     np.testing.assert_allclose(found.run({"x": FLOATS, "unread": np.ones(2, "float32")})[0], np.tanh(FLOATS), rtol=1e-6)
     with pytest.raises(InvalidValue, match=r"feed 'unread' has shape \[3\]"):
         found.run({"x": FLOATS, "unread": np.ones(3, "float32")})
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_wide_unsigned_integers_are_read_moved_and_written(dtype: str, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'graphad[onnx-tests]'")
+    nodes = [
+        node("Gather", "table x", "g"),
+        node("Concat", "g u", "c", axis=0),
+        node("Where", "m c largest", "w"),
+        node("Cast", "w", "f", to=11),
+        node("Transpose", "w", "t", perm=[1, 0]),
+    ]
+    largest = np.asarray([[np.iinfo(dtype).max]], dtype)
+    weights = {"table": np.arange(12).reshape(4, 3).astype(dtype), "largest": largest}
+    found = onnx.load(model(nodes, {"x": ("int64", ["n"]), "u": (dtype, [2, 3]), "m": ("bool", [3])}, ["t", "f"], weights))
+    assert ga.Program.parse(str(found.program)).global_block().var("u").dtype == dtype
+    onnx.save(found, tmp_path / "m.onnx")
+    fed = {"x": np.array([1, 3]), "u": np.arange(6).reshape(2, 3).astype(dtype), "m": np.array([True, False, True])}
+    wanted = np.where(fed["m"], np.concatenate([weights["table"][fed["x"]], fed["u"]]), largest)
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    for t, f in (found.run(fed), session.run(None, fed), onnx.load(tmp_path / "m.onnx").run(fed)):
+        assert t.dtype == dtype
+        assert (t == wanted.T).all()
+        assert (f == wanted.astype("float64")).all()

@@ -69,6 +69,11 @@ def test_training_goes_on_where_it_stopped(suffix: str, tmp_path: Path) -> None:
 def test_every_dtype_and_odd_names(suffix: str, dtype: str, tmp_path: Path) -> None:
     arrays = {name: np.arange(6).reshape(shape).astype(dtype) for name, shape in zip(ODD, [(6,), (2, 3), (1, 6)] * 3, strict=False)}
     arrays["empty"], arrays["scalar"] = np.zeros((0, 2), dtype), np.array(1, dtype)
+    if suffix == ".pdmodel" and dtype in ("uint16", "uint32", "uint64"):
+        with pytest.raises(InvalidValue, match=f"Paddle's files have no {dtype}; they have bool, "):
+            save(holding(arrays), tmp_path / f"m{suffix}", arrays)
+        assert os.listdir(tmp_path) == []
+        return
     save(holding(arrays), tmp_path / f"m{suffix}", arrays)
     found = load(tmp_path / f"m{suffix}").arrays
     assert found.keys() == arrays.keys()

@@ -19,7 +19,9 @@ Dim = int | Term
 Type = tuple[str, Sequence[Size]]
 TO_THE_END = np.iinfo("int64").max
 _SMALL = 64  # elements of a vector of extents
-_NARROW = ("bool", "uint8", "int8", "int16")
+_NARROW = ("bool", "uint8", "int8", "int16", "uint16")
+# What onnxruntime has no kernel of Where for, and in what it is chosen; the bits of uint64 are those of int64.
+_CHOSEN_AS = {"bool": "uint8", "int16": "int32", "uint16": "int32", "uint64": "int64"}
 # Operators that are not defined for narrow integers, or run nowhere: they are computed in int32.
 _WIDENED = frozenset(
     [
@@ -147,8 +149,8 @@ class Nodes:
     def where(self, condition: Term, x: Term, y: Term) -> Term:
         """x where the condition holds, else y."""
         shape = broadcast(condition.sizes, x.sizes, y.sizes)
-        if x.kind in ("bool", "int16"):
-            wide = "uint8" if x.kind == "bool" else "int32"
+        wide = _CHOSEN_AS.get(x.kind)
+        if wide is not None:
             return self.cast(self.one("Where", [condition, self.cast(x, wide), self.cast(y, wide)], wide, shape), x.kind)
         return self.one("Where", [condition, x, y], x.kind, shape)
 
@@ -345,9 +347,9 @@ class Nodes:
         inputs += [self.integers(*axes)] if axes else []
         if inputs[-1] is None:
             inputs.pop()
-        # Pad takes int16 by the standard; onnxruntime has no kernel for it.
-        if x.kind == "int16":
-            return self.cast(self.pad(self.cast(x, "int32"), before, after, value, mode, axes), "int16")
+        # Pad takes int16 and uint16 by the standard; onnxruntime has no kernels for them.
+        if x.kind in ("int16", "uint16"):
+            return self.cast(self.pad(self.cast(x, "int32"), before, after, value, mode, axes), x.kind)
         return self.one("Pad", inputs, x.kind, shape, mode=mode)
 
     def full(self, dims: Sequence[Dim], value: float, dtype: str) -> Term:

@@ -320,13 +320,13 @@ def _raised(nodes: Nodes, x: Term, factor: float) -> Term:
         return x * x
     if factor == 0.5 and x.is_float:
         return on.sqrt(x)
-    wide = x if x.kind not in ("int8", "uint8", "int16", "bool") else nodes.cast(x, "int64")
+    wide = x if x.kind not in ("int8", "uint8", "int16", "uint16", "bool") else nodes.cast(x, "int64")
     return nodes.cast(nodes.elementwise("Pow", wide, nodes.constant(np.asarray(factor, wide.dtype))), x.kind)
 
 
 def _powered(nodes: Nodes, x: object, y: object) -> Term:
     a, b = terms(nodes, x, y)
-    wide = a.kind if a.kind not in ("int8", "uint8", "int16", "bool") else "int64"
+    wide = a.kind if a.kind not in ("int8", "uint8", "int16", "uint16", "bool") else "int64"
     return nodes.cast(nodes.elementwise("Pow", nodes.cast(a, wide), nodes.cast(b, wide)), a.kind)
 
 

@@ -253,6 +253,13 @@ def canonical(definition: OpDef | None, name: str, value: object) -> Any:
 # -- writing -------------------------------------------------------------------------------------
 
 
+def number_of(dtype: str) -> int:
+    """Fluid's number of a dtype; InvalidValue if it has none."""
+    if dtype not in NUMBER_OF_DTYPE:
+        raise InvalidValue(f"Paddle's files have no {dtype}; they have {', '.join(NUMBER_OF_DTYPE)}")
+    return NUMBER_OF_DTYPE[dtype]
+
+
 def write_value(message: Desc, value: Any, definition: OpDef | None) -> None:
     """Put a value into the message of an attribute that has its name: of the type it has already if that can hold the value."""
     spec = definition.attrs.get(message.name) if definition is not None else None
@@ -414,7 +421,7 @@ def _write_tensor(kind: Desc, now: Fields) -> None:
             kind.ClearField(name)
         return
     tensor = (kind.tensor_array if now["type"] == TENSOR_ARRAY else kind.lod_tensor).tensor
-    tensor.data_type = NUMBER_OF_DTYPE[now["dtype"] or "float32"]
+    tensor.data_type = number_of(now["dtype"] or "float32")
     tensor.dims[:] = [-1 if isinstance(extent, str) else extent for extent in now["shape"] or ()]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from graphad.errors import GraphadError, ParseError
-from graphad.interop.paddle.program_desc import NUMBER_OF_DTYPE, message
+from graphad.interop.paddle.program_desc import message, number_of
 from graphad.types import DTYPE_OF_NUMBER, Array
 
 
@@ -89,6 +89,6 @@ def write_tensors(arrays: Mapping[str, Array]) -> bytes:
 
 
 def _stored(array: Array) -> bytes:
-    desc = message("VarType.TensorDesc")(data_type=NUMBER_OF_DTYPE[array.dtype.name], dims=array.shape).SerializeToString()
+    desc = message("VarType.TensorDesc")(data_type=number_of(array.dtype.name), dims=array.shape).SerializeToString()
     head = struct.pack("<IQIi", 0, 0, 0, len(desc)) + bytes(desc)
     return head + array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()

@@ -244,7 +244,7 @@ def _top(call: Call) -> Result:
 
 
 def _best(nodes: Nodes, x: Term, count: Term, axis: int, largest: int, shape: tuple[int, ...]) -> list[Term]:
-    wide = nodes.cast(x, "int32") if x.kind in ("bool", "uint8", "int8", "int16") else x
+    wide = nodes.cast(x, "int32") if x.kind in ("bool", "uint8", "int8", "int16", "uint16") else x
     values, places = nodes.node("TopK", [wide, count], [(wide.kind, shape), ("int64", shape)], axis=axis, largest=largest)
     return [nodes.cast(values, x.kind), places]
 

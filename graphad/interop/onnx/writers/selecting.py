@@ -340,7 +340,7 @@ def _linspace(call: Call) -> Result:
 @writes("tril_triu")
 def _triangle(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
-    wide = nodes.cast(x, "int32") if x.kind in ("uint8", "int8", "int16") else x
+    wide = nodes.cast(x, "int32") if x.kind in ("uint8", "int8", "int16", "uint16") else x
     result = nodes.one(
         "Trilu", [wide, nodes.constant(np.asarray(int(call.attr("diagonal"))))], wide.kind, x.sizes, upper=int(not call.attr("lower"))
     )
