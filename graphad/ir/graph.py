@@ -255,9 +255,7 @@ def _copy(graph: Graph, old: Value, new: Value) -> None:
     spare = graph.add_version(graph.values.numbered(old.name, "{}@OLD@{}"), old.shape, old.dtype)
     spare.kind = old.kind
     graph.add_op("assign", {"X": [new]}, {"Out": [old]}, before=writer.next, role=writer.role)  # a value without a writer would be removed
-    for slot, values in list(writer.outputs.items()):
-        if old in values:
-            graph.set_outputs(writer, slot, [spare if v is old else v for v in values])
+    graph.replace_output(writer, old, spare)
 
 
 def _rename(graph: Graph, old: Value, new: Value) -> None:
@@ -562,6 +560,18 @@ class Graph(OldNames, PlainResults):
                 self._drop_if_unused(value)
         for value in values:
             value.readers[op] = None
+
+    def replace_input(self, op: Op, old: Value, new: Value) -> None:
+        """Let one operator read another value wherever it reads ``old``; ``replace`` is for all readers."""
+        for slot, values in list(op.inputs.items()):
+            if old in values:
+                self.set_inputs(op, slot, [new if v is old else v for v in values])
+
+    def replace_output(self, op: Op, old: Value, new: Value) -> None:
+        """Let an operator write another value in the place of ``old``."""
+        for slot, values in list(op.outputs.items()):
+            if old in values:
+                self.set_outputs(op, slot, [new if v is old else v for v in values])
 
     def set_outputs(self, op: Op, slot: str, values: Sequence[Value]) -> None:
         """Set the results of an operator in a slot; no values removes the slot."""

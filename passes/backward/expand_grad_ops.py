@@ -273,6 +273,4 @@ def _take_over(graph: Graph, builder: Builder, op: Op, old: Value, new: GraphSym
     builder.made.remove(value)
     writer = value.writers[0]
     graph.replace(value, old)
-    for slot, values in list(writer.outputs.items()):
-        if value in values:
-            graph.set_outputs(writer, slot, [old if v is value else v for v in values])
+    graph.replace_output(writer, value, old)

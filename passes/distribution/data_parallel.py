@@ -29,7 +29,6 @@ from graphad.passes.distribution.ranks import (
     gradients,
     interpose,
     own_part,
-    read_instead,
     seeds,
     with_rows,
 )
@@ -101,7 +100,7 @@ class DataParallel(Pass):
             readers = list(value.readers)
             interpose(value, part, share.total(Builder(graph, value.name, before=first, role=BACKWARD), part, kind))
             for op in readers:
-                read_instead(op, value, part)
+                op.graph.replace_input(op, value, part)
         return True
 
     def _reduce(self, graph: Graph, value: Value) -> None:
@@ -142,7 +141,7 @@ def _begin(seed: Seed, share: Share) -> None:
     build = Builder(seed.op.graph, value.name, before=seed.op.next, role=BACKWARD, forward=seed.op)
     share_value = share.of(build, build.symbol(value)).value
     for op in readers:
-        read_instead(op, value, share_value)
+        op.graph.replace_input(op, value, share_value)
 
 
 __all__ = ["DataParallel"]

@@ -29,7 +29,7 @@ from graphad.ops.dimensions import Dimensions, Label, Labels
 from graphad.ops.mesh import SPEC, ProcessMesh, Spec, local_extent, local_shape, spec_text, used_axes, words_of
 from graphad.passes.analyses.sharding import ANNOTATION, Indices, Sharding
 from graphad.passes.analyses.uninitialized import Certain
-from graphad.passes.distribution.ranks import interpose, read_instead
+from graphad.passes.distribution.ranks import interpose
 from graphad.passes.distribution.shard import Shard
 from graphad.passes.distribution.shard_optimizer import is_by_element
 from graphad.program import EMPTY, located
@@ -193,7 +193,7 @@ class _Partition:
         attrs = {"mesh": str(self.mesh), "spec": words_of(self.spec[value]), "shape": list(self.shape[value])}
         op = graph.add_op(ANNOTATION, {"X": [value]}, {"Out": [copy]}, attrs, before)
         for reader in (reader for reader in readers if reader is not op):
-            read_instead(reader, value, copy)
+            reader.graph.replace_input(reader, value, copy)
 
     # -- operators -------------------------------------------------------------------------------
 

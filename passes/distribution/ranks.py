@@ -114,25 +114,12 @@ def interpose(value: Value, part: Value, new_value: Value) -> None:
     """Let the writer of a value write the part in its place; the value is what has been made of the part."""
     writer = value.writers[-1]
     written_as(new_value, value)
-    _write_instead(writer, value, part)
+    value.graph.replace_output(writer, value, part)
 
 
 def written_as(new_value: Value, value: Value) -> None:
     """Let the operator that writes a value write another one in its place."""
-    _write_instead(new_value.writers[0], new_value, value)
-
-
-def _write_instead(writer: Op, old: Value, new: Value) -> None:
-    for slot, values in list(writer.outputs.items()):
-        if old in values:
-            writer.graph.set_outputs(writer, slot, [new if v is old else v for v in values])
-
-
-def read_instead(op: Op, value: Value, other: Value) -> None:
-    """Let an operator read another value."""
-    for slot, values in list(op.inputs.items()):
-        if value in values:
-            op.graph.set_inputs(op, slot, [other if v is value else v for v in values])
+    value.graph.replace_output(new_value.writers[0], new_value, value)
 
 
 class Share:

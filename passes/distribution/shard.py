@@ -19,7 +19,6 @@ from graphad.ir import Graph, Value
 from graphad.ops.mesh import OPEN, ProcessMesh, parse_spec
 from graphad.passes.analyses.batch_dependence import data_of
 from graphad.passes.analyses.sharding import ANNOTATION
-from graphad.passes.distribution.ranks import read_instead
 from graphad.rewriting import OnTrial, Pass
 from graphad.types import TENSOR
 
@@ -90,7 +89,7 @@ def annotate(graph: Graph, value: Value, mesh: ProcessMesh, words: str) -> None:
     attrs = {"mesh": str(mesh), "spec": words.split()}
     graph.add_op(ANNOTATION, {"X": [value]}, {"Out": [copy]}, attrs, before[0] if before else None, forward=value.writer)
     for op in readers:
-        read_instead(op, value, copy)
+        op.graph.replace_input(op, value, copy)
 
 
 def _entry(text: str) -> tuple[str, str]:

@@ -220,28 +220,16 @@ def _unscale(graph: Graph, value: Value, factor: float, keeping: Sequence[Op]) -
     # The gradient keeps its name, for those that read it as it was; the scaled one is new.
     twin = _scaled_twin(value, keeping)
     graph.add_op("scale", {"X": [twin]}, {"Out": [value]}, {"scale": factor}, before=writer.next, role=BACKWARD, forward=writer)
-    _write_instead(writer, value, twin)
+    graph.replace_output(writer, value, twin)
 
 
 def _scaled_twin(value: Value, readers: Sequence[Op]) -> Value:
     """A new value for a gradient times the scale, which these operators read instead."""
     twin = value.graph.add_value(f"{value.name}@SCALED", value.shape, value.dtype)
     twin.grad_of = value.grad_of
-    _read_instead(readers, value, twin)
-    return twin
-
-
-def _read_instead(readers: Sequence[Op], old: Value, new: Value) -> None:
     for reader in readers:
-        for slot, values in list(reader.inputs.items()):
-            if old in values:
-                old.graph.set_inputs(reader, slot, [new if v is old else v for v in values])
-
-
-def _write_instead(writer: Op, old: Value, new: Value) -> None:
-    for slot, values in list(writer.outputs.items()):
-        if old in values:
-            old.graph.set_outputs(writer, slot, [new if v is old else v for v in values])
+        value.graph.replace_input(reader, value, twin)
+    return twin
 
 
 # -- a scale that follows overflow -----------------------------------------------------------------
@@ -292,7 +280,7 @@ class _Dynamic:
                 self._divide(value, twin, writers[value], inner[value])
         self._check({value: twins[value] for value in checked_values}, after)
         for value, writer in writers.items():
-            _write_instead(writer, value, twins[value])
+            self.graph.replace_output(writer, value, twins[value])
         return True
 
     def _scale(self, seed: Value, start: Op, readers: Sequence[Op]) -> None:
@@ -311,7 +299,9 @@ class _Dynamic:
     def _divide(self, value: Value, twin: Value, writer: Op, readers: Sequence[Op]) -> None:
         build = Builder(self.graph, value.name, writer.next, BACKWARD, writer)
         factor = self._in(build, value.dtype)
-        _read_instead(readers, value, (build.symbol(twin) / (factor if value.shape else lookup("squeeze")(factor, axes=[0]))).value)
+        unscaled = (build.symbol(twin) / (factor if value.shape else lookup("squeeze")(factor, axes=[0]))).value
+        for reader in readers:
+            self.graph.replace_input(reader, value, unscaled)
 
     def _check(self, twins: Mapping[Value, Value], after: Collection[Op]) -> None:
         """Check the scaled gradients, and let what is ``after`` that, as far as it updates parameters, skip the step of an overflow."""
@@ -345,7 +335,7 @@ class _Dynamic:
             advanced = graph.add_value(f"{power.name}@ADVANCED", new.shape, new.dtype)
             inputs = {"Condition": [found], "X": [power], "Y": [advanced]}
             graph.add_op("where", inputs, {"Out": [new]}, before=writer.next, role=writer.role, forward=writer)
-            _write_instead(writer, new, advanced)
+            self.graph.replace_output(writer, new, advanced)
 
 
 def _reached(ops: Sequence[Op]) -> dict[Op, None]:

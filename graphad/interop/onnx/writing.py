@@ -180,7 +180,7 @@ class GraphWriter:
             def run() -> list[Term]:
                 self._enter(graph, operands)
                 outs.append([self._result(value, out) for value, out in zip(graph.results, branch.results, strict=True)])
-                return _flat(outs[-1])
+                return [part for item in outs[-1] for part in (item.parts if isinstance(item, Stack) else (item,))]
 
             return run
 
@@ -425,10 +425,6 @@ def _widen(term: Term, shape: Sequence[Size]) -> None:
     """An argument of a loop has extents of its own where they may change."""
     term.sizes = tuple(Axis(term, i) if isinstance(size, int) and size == -1 else size for i, size in enumerate(shape))
     term.shape = tuple(size if isinstance(size, int) else -1 for size in term.sizes)
-
-
-def _flat(bound: Iterable[Bound]) -> list[Term]:
-    return [part for item in bound for part in (item.parts if isinstance(item, Stack) else (item,))]
 
 
 def _like(bound: Sequence[Bound], terms: Sequence[Term]) -> list[Bound]:

@@ -153,7 +153,7 @@ with passes():
                         continue
                     op.graph.add_op("relu", {"X": [out]}, {"Out": [again]}, before=op.next, role=op.role)
                     for reader in readers:
-                        _read_instead(reader, out, again)
+                        reader.graph.replace_input(reader, out, again)
                     changed = True
             return changed
 
@@ -172,7 +172,7 @@ with passes():
                 for reader in [each for each in list(out.readers)[1:] if each.role == op.role and not each.graphs]:
                     again = op.graph.add_value(f"{out.name}_again", out.shape, out.dtype)
                     op.graph.add_op(op.type, op.inputs, {"Out": [again]}, op.attrs, before=op.next, role=op.role)
-                    _read_instead(reader, out, again)
+                    reader.graph.replace_input(reader, out, again)
                     changed = True
             return changed
 
@@ -370,9 +370,3 @@ def _softmax(x: Any, axis: int) -> Any:
 
 def _turned(x: Any) -> Any:
     return ops.transpose(x, axis=[1, 0])
-
-
-def _read_instead(reader: Op, old: Value, new: Value) -> None:
-    for slot, values in list(reader.inputs.items()):
-        if old in values:
-            reader.graph.set_inputs(reader, slot, [new if value is old else value for value in values])

@@ -94,15 +94,14 @@ def _spec(call: Call) -> Any:
 def convolved(nodes: Nodes, x: Term, filter_: Term, bias: Term | None, windows: Sequence[Window], groups: int) -> Term:
     """The products of a filter with every window."""
     x, pads = _explicit(nodes, x, windows)
-    counts = [_count(e, w, a, b) for e, w, a, b in zip(x.shape[2:], windows, pads[: len(windows)], pads[len(windows) :], strict=True)]
+    counts = [
+        -1 if e == -1 or w.kernel == -1 else (e + a + b - w.reach) // w.stride + 1
+        for e, w, a, b in zip(x.shape[2:], windows, pads[: len(windows)], pads[len(windows) :], strict=True)
+    ]
     attrs: dict[str, object] = {"group": groups, "pads": pads}
     attrs |= {"strides": [w.stride for w in windows], "dilations": [w.dilation for w in windows]}
     inputs = [x, filter_] if bias is None else [x, filter_, bias]
     return nodes.one("Conv", inputs, x.kind, [x.sizes[0], filter_.sizes[0], *counts], **attrs)
-
-
-def _count(extent: int, w: Window, before: int, after: int) -> int:
-    return -1 if extent == -1 or w.kernel == -1 else (extent + before + after - w.reach) // w.stride + 1
 
 
 @writes("conv2d", "depthwise_conv2d", "conv3d")
