@@ -39,6 +39,7 @@ def check_blocks(program: Program) -> None:
             if isinstance(definition, ControlDef):
                 _at_reading(op, definition)
             for inner in blocks_of(op):
+                # Walked up only for operators that hold blocks: most blocks have none.
                 around = around or {ancestor.idx for ancestor in block.chain()}
                 if inner.idx in around:
                     raise ParseError(f"operator {op.type!r} in block {block.idx} holds block {inner.idx}, which it is in")

@@ -191,9 +191,12 @@ def _finish(folder: Path) -> None:
     if token is None:
         return
     targets = [_target(folder, name) for name in files]
+    # Doing it twice does no harm: a file that has been moved already has no temporary one any more. So a crash in between is carried on by
+    # whoever reads or writes next.
     for target in targets:
         if (temporary := _temporary(target, token)).is_file():
             os.replace(temporary, target)
+    # The new names reach the disk before the log goes, which would bring them there.
     for directory in sorted({target.parent for target in targets}):
         _flush(directory)
     (folder / LOG).unlink()

@@ -55,6 +55,7 @@ class ShardedFunction:
         with jax.enable_x64(True):
             padded_feeds = {name: self._padded(name, value) for name, value in feeds.items()}
             padded_state = {name: self._padded(name, value) for name, value in state.items()}
+            # shard_map wants the shardings of the results before it has traced them: of what has a value, or gets one.
             names = [name for name in self.function.persistable if name in padded_state or self._is_written(name)]
             specs = {name: self.spec(name, None) for name in (*names, *([RANDOM] if RANDOM in padded_state else []))}
             ins = (

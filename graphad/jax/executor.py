@@ -12,7 +12,7 @@ import numpy as np
 
 from graphad.errors import ExecutionError, GraphadError, InvalidType, InvalidValue
 from graphad.execution import Scope, global_scope
-from graphad.execution.feeds import fed_values, fetch_names
+from graphad.execution.feeds import as_declared, fed_values, fetch_names
 from graphad.execution.interpreter import SEED
 from graphad.jax.device import OnDevice, on_device
 from graphad.jax.lowering import Lowering, Options
@@ -22,7 +22,7 @@ from graphad.ops import REGISTRY
 from graphad.ops.aggregates import Aggregate, TensorArray
 from graphad.program import Program, default_main_program
 from graphad.program.snapshot import Snapshot
-from graphad.types import FLOATS, Array, Tensor
+from graphad.types import Array, Tensor
 
 RANDOM = "@random"  # of a state: the seed and the number of the run, from which all streams are made
 KEPT = 8  # programs that an executor keeps compiled
@@ -66,6 +66,7 @@ class JaxFunction:
             new = {name: frame[name] for name in self.persistable if name in frame}
             new = {name: value if isinstance(value, Aggregate) else jax.numpy.asarray(value) for name, value in new.items()}
             if key is not None:
+                # The number of the run is the last word of the key; the interpreter counts runs in the scope.
                 new[RANDOM] = jax.numpy.asarray(key).at[-1].add(1)
             self.failures = lowering.failures
             return fetches, new, lowering.failed
@@ -75,7 +76,7 @@ class JaxFunction:
         scope = global_scope() if scope is None else scope
         arrays = scope.arrays
         raw = arrays.raw if isinstance(arrays, OnDevice) else arrays.__getitem__
-        values: State = {name: _declared(self.program, name, raw(name)) for name in self.persistable if name in arrays}
+        values: State = {name: as_declared(self.program.global_block(), name, raw(name)) for name in self.persistable if name in arrays}
         if self.is_random:
             values[RANDOM] = np.array(words_of(*_key(self.program, scope)), "uint32")
         return values
@@ -241,18 +242,6 @@ def _own(value: Tensor) -> Tensor:
     if isinstance(value, Buffer):
         return [np.array(value.data[i]) if value.filled[i] else None for i in range(int(value.length))]
     return value if isinstance(value, Aggregate) else np.array(value)
-
-
-def _declared(program: Program, name: str, array: Tensor) -> Tensor:
-    """The scope's value, in the declared dtype."""
-    if isinstance(array, Aggregate):
-        return array
-    shape, dtype = program.global_block().vars[name].declared
-    has_shape = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
-    if not has_shape or not (dtype is None or array.dtype == dtype or (array.dtype.kind == "f" and dtype in FLOATS)):
-        actual = f"{array.dtype}{list(array.shape)}"
-        raise InvalidValue(f"the scope has {name!r} as {actual}, but it is declared {program.global_block().vars[name]!r}")
-    return array if dtype is None or array.dtype == dtype else array.astype(dtype)
 
 
 def _key(program: Program, scope: Scope) -> tuple[int, int]:

@@ -51,6 +51,7 @@ def outline(value: Tensor) -> Tensor:
     if isinstance(value, np.ndarray):
         return value if value.size <= SMALL else UNKNOWN
     if isinstance(value, TensorArray):
+        # Of arrays and tapes only how long they are, and which slots are empty; that is what loops over them ask.
         array = TensorArray([UNKNOWN] * len(value))
         present = dict(value.items())
         for i in range(len(value)):
@@ -98,6 +99,8 @@ class Forecast:
         if not any(condition in written(inner) for inner in block.ops):
             self._forget(op, frames, layout)
             return None
+        # The loop is run on what is known of its values. Every iteration costs what its counters cost; arrays beyond SMALL are not looked
+        # at.
         while True:
             holds = frames[at].get(condition, UNKNOWN)
             if not isinstance(holds, np.ndarray):

@@ -250,6 +250,7 @@ class Lowering:
         choice = self.taken(op, definition, frames, layout)
         keeps = any(block.idx in self.saved for block in blocks)
 
+        # As a function of the frames, since lax.cond traces both branches, each on frames of its own.
         def one(i: int, local: Frames) -> dict[str, Tensor]:
             if i >= len(blocks):
                 return {}
@@ -402,6 +403,7 @@ def _unified(op: Operator, name: str, values: Sequence[Tensor], capacity: int) -
     if len(variants) == 1 or _same(*variants):
         return variants[0]
     if all(isinstance(value, TensorArray | Buffer) for value in variants):
+        # XLA's arrays do not grow: both become buffers with room for the longer one.
         size = max(capacity, *(value.capacity if isinstance(value, Buffer) else len(value) for value in variants))
         buffers = [jax.eval_shape(lambda v: _buffer_of(v, size), value) for value in variants]
         return next((b for b in buffers if b.data is not None), buffers[0])
@@ -513,6 +515,7 @@ class Loop:
             raise ExecutionError(located(message, self.op.source))
         try:
             self.rolled(trips, condition)
+        # Values change shape or dtype from one iteration to the next: scan cannot carry them, written-out iterations can.
         except Untyped as error:
             if trips is None or trips > MOST_UNROLLED:
                 raise NotLowered(located(f"operator {self.op.type!r}: {error}", self.op.source)) from None
@@ -682,6 +685,7 @@ class Loop:
 
     def settle(self, ends: Frames) -> None:
         """What is known after the loop is known: counters, how long arrays and tapes are."""
+        # The forecast ran the same iterations on known values: what it found is a constant, not a traced value.
         for at, name in self.carried():
             final, value = ends[at].get(name, UNKNOWN), self.frames[at].get(name)
             if isinstance(final, np.ndarray):
@@ -706,6 +710,7 @@ class Loop:
     def gradient_unrolled(self, inside: Inside, kept: StepScopes) -> None:
         cotangents, count = inside.cotangents, len(inside.cotangents)
         sums: list[Tensor] = [None] * (len(inside.targets) - count)
+        # Iterations count for random streams: an iteration that is run again draws what it drew.
         for i in reversed(range(kept.count)):
             self.lowering.iterations.append(np.int64(i))
             results = inside.results(kept.steps[i] if kept.steps else {}, cotangents)
@@ -756,6 +761,8 @@ class Loop:
 
     def staged_gradient(self, once: Callable[..., Tensor], row: Tensor, starts: list[Tensor]) -> tuple[Stage, list[Tensor]]:
         fault = jnp.asarray(self.lowering.failed)
+        # A fixpoint over types: a cotangent that starts as nothing, or narrower, takes the type that comes out, which may change others.
+        # Each round settles one at least.
         for _ in range(len(starts) + 2):
             stage = Stage(once, jnp.zeros((), jnp.int64), row, starts, fault)
             ends = stage.shapes[0]

@@ -28,6 +28,7 @@ WRITTEN_OUT = 1 << 10  # elements of a constant that is not one value everywhere
 def run(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], wanted: Sequence[str]) -> Outputs:
     """Compute the output slots from arrays of numpy's or jax's."""
     values = [value for group in inputs.values() for value in group]
+    # Shapes, counters and the like are computed with numpy while tracing, so that they stay numbers for reshapes and slices.
     if not is_traced(values) and _few(values) and (not definition.ordered or type(current()) is Alone):
         with np.errstate(all="ignore"):
             results = definition.run(inputs, attrs, wanted)

@@ -189,6 +189,8 @@ def _tables(bits: int) -> Tables:
         x[255], thresholds, widths = edge, [0] * 256, [Decimal(0)] * 256
         base = area / height
         thresholds[0], widths[0], widths[255] = int(edge / base * unit), base / unit, edge / unit
+        # The ziggurat (G. Marsaglia and W. W. Tsang, 2000): 256 layers of one area, from the outermost inwards, so that the density at x[i]
+        # is that at x[i + 1] and the height area / x[i + 1] of the layer in between.
         for i in range(254, 0, -1):
             x[i] = (-2 * (area / x[i + 1] + (-x[i + 1] * x[i + 1] / 2).exp()).ln()).sqrt()
             thresholds[i + 1], widths[i] = int(x[i] / x[i + 1] * unit), x[i] / unit
@@ -316,6 +318,9 @@ class Generator:
         bits, factor = raw(self.words, places), U64(extent & 0xFFFFFFFFFFFFFFFF)
         if extent >= 1 << 64:
             return (bits[:count].astype(np.int64) + np.int64(low)).reshape(shape)
+        # D. Lemire, "Fast random integer generation in an interval" (2019): the high word of a product is uniform but for a few low words,
+        # which are rejected. The generator would draw again; here there are 64 places to spare, and the first that are accepted are taken,
+        # in their order.
         is_fair = bits * factor >= U64(((1 << 64) - extent) % extent)
         order = jnp.where(is_fair, jnp.cumsum(is_fair) - 1, count)
         numbers = jnp.zeros(count, U64).at[order].set(_high(bits, factor), mode="drop")

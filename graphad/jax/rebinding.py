@@ -37,6 +37,7 @@ def _array(value: Tensor, dtype: Tensor = None, **_: object) -> Tensor:
     if isinstance(value, jax.Array):
         return wrapped(value if dtype is None else value.astype(dtype))
     if isinstance(value, list | tuple) and any(isinstance(v, XlaArray) and not v.is_known for v in value):
+        # Numbers of which some are traced: numpy would ask each for its value.
         return wrapped(jnp.stack([jnp.asarray(v.value if isinstance(v, XlaArray) else v, dtype) for v in value]))
     return wrapped(np.asarray(value, dtype))
 
@@ -122,6 +123,7 @@ class Rebinder:
             return types.MethodType(self(thing.__func__), self(thing.__self__))
         if isinstance(thing, dict | tuple | list):
             return self._container(thing)
+        # Foreign code keeps its numpy; what it gets are arrays that stand for jax's.
         if not _is_ours(thing):
             return thing
         return self._class(thing) if isinstance(thing, type) else self._object(thing)
@@ -172,6 +174,7 @@ class Rebinder:
         members = {name: item for name, item in vars(thing).items() if isinstance(item, kinds) and (name[:2] != "__" or name in _KEPT)}
         if not members:
             return self._keep(thing, thing)
+        # A subclass, so that isinstance still holds; known before its members are made, which may refer to it.
         counterpart = types.new_class(thing.__name__, (thing,), {}, lambda names: names.update({"__slots__": ()}))
         self._keep(thing, counterpart)
         for name, item in members.items():

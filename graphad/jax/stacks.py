@@ -125,6 +125,7 @@ def as_buffer(array: Tensor, capacity: int) -> Buffer:
     shapes = {tuple(item.shape) for _, item in items}
     if len(shapes) > 1:
         raise InvalidValue(f"a loop reads or writes an array whose tensors have several shapes: {sorted(map(list, shapes))}")
+    # Empty places hold zeros, which the mask tells from elements.
     zero = jnp.zeros_like(items[0][1])
     elements = dict(items)
     data = jnp.stack([jnp.asarray(elements.get(i, zero)) for i in range(capacity)])
@@ -147,6 +148,7 @@ class TapeBuffer(Aggregate):
         if entries is None:
             entries = tuple(jax.tree.map(lambda x: jnp.zeros((self.capacity, *x.shape), x.dtype), item) for item in items)
         refuse(jnp.asarray(self.length) >= self.capacity, f"the tape has more than the {self.capacity} entries that there is room for")
+        # What is beyond the capacity is written over the last entry, and refused after the run.
         at = jnp.clip(self.length, 0, self.capacity - 1)
         pairs = zip(entries, items, strict=True)
         new_entries = tuple(jax.tree.map(lambda rows, x: rows.at[at].set(x), row, item) for row, item in pairs)

@@ -217,6 +217,7 @@ class XlaArray(Tracer):
     def __getitem__(self, key: Key) -> XlaArray:
         parts = key if isinstance(key, tuple) else (key,)
         if all(isinstance(part, _BASIC) for part in parts):
+            # Basic indices give a view, as in numpy: an assignment to it has to reach the array that it is of.
             plain = tuple(int(p) if isinstance(p, np.integer) else p for p in parts)
             return self._view(
                 lambda v: np.asarray(v[plain]) if isinstance(v, np.ndarray) else v[plain], lambda v, part: _put(v, plain, part)

@@ -59,6 +59,7 @@ def _touch(op: Operator, block: Block, touched: Touched) -> None:
     reads, writes = op.input_names(), op.output_names()
     if op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh"):
         reads = reads + op.output("Out")
+    # What nested blocks touch outside of themselves counts here as well, unless it is this block's own.
     inner = touched_outside([value for value in op.attrs.values() if isinstance(value, Block)])
     touched.reads.update((name, None) for name in (*reads, *inner.reads) if name not in local and name != EMPTY)
     touched.writes.update((name, None) for name in (*writes, *inner.writes) if name not in local and name != EMPTY)
@@ -99,6 +100,7 @@ def append_holder(
     result_names = [*(name for name in results if name in names.writes), *(name for name in names.writes if name not in results)]
     result_names = [*(name for name in result_names if name not in tests), *tests]
     reads = [name for name in names.reads if name not in tests]
+    # A block that may not run, or stop early, leaves the old value: it has to be passed in to be the result.
     reads += [n for n in result_names if n not in names.reads and n not in tests and n not in fresh and _has_value(around, n)]
     inputs = {definition.condition: list(condition), **({definition.operands: reads} if reads else {})}
     outputs = {

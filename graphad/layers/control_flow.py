@@ -103,6 +103,7 @@ def _declare_again(carried: list[Variable], declared: list[tuple[Shape | None, s
 def _results(block: Block, helper: LayerHelper, results: Any, loop_vars: Any, carried: list[Variable]) -> list[Variable]:
     """The results of the body, one Variable for each loop variable."""
     structure = nest.pack(loop_vars, carried)
+    # One loop variable may be returned as it is, unless it is a list itself that looks the same.
     if len(loop_vars) == 1 and nest.difference(structure, results) and not nest.difference(structure[0], results):
         results = [results]
     difference = nest.difference(loop_vars, results)
@@ -229,6 +230,7 @@ def _joined(
     if a_type is None or b_type is None:
         element_type = (a_type or b_type) if kinds[0] == TENSOR_ARRAY else None
         return kinds[0], (element_type and element_type.shape, dtype)
+    # Arrays may hold tensors of several shapes, so theirs need not agree to the last extent.
     shape = _either(a_type.shape, b_type.shape, exact=kinds[0] == TENSOR)
     return kinds[0], None if shape is None else (shape, dtype)
 

@@ -116,6 +116,8 @@ def _variances(variances: object, along: int) -> list[object]:
 def _encoded(corners: list[Variable], priors: list[Variable], pixel: float) -> list[Variable]:
     width, height = corners[2] - corners[0] + pixel, corners[3] - corners[1] + pixel
     x, y = (corners[0] + corners[2]) * 0.5, (corners[1] + corners[3]) * 0.5
+    # Offsets from the prior's center in units of its extents, and logarithms of how much larger the box is (R. Girshick et al., R-CNN,
+    # 2014, appendix C).
     return [
         (x - priors[2]) / priors[0],
         (y - priors[3]) / priors[1],
@@ -228,6 +230,7 @@ def prior_box(
     )
     x, y = np.meshgrid((np.arange(width) + offset) * across, (np.arange(height) + offset) * down)
     centers = np.stack([x, y], -1)[:, :, None]
+    # Priors depend on extents alone, so they are numbers of the program, computed here.
     boxes = np.concatenate([centers - sizes / 2, centers + sizes / 2], -1) / [image_width, image_height, image_width, image_height]
     return _given(boxes.clip(0.0, 1.0) if checked_flag("layers.prior_box: clip", clip) else boxes, shares, input.dtype)
 
@@ -276,6 +279,7 @@ def density_prior_box(
         if len(counts) != len(sizes):
             raise InvalidValue(f"densities and fixed_sizes have as many numbers, not {len(counts)} and {len(sizes)}")
         step_sizes, shares = _numbers("steps", steps, 2), _numbers("variance", variance, 4)
+    # One of the two sizes alone counts as none, as in Paddle.
     across, down = step_sizes if all(step_sizes) else (image_width / width, image_height / height)
     shifts = np.array([*_dense(int((across + down) * 0.5), counts, sizes, ratios)])
     x, y = np.meshgrid((np.arange(width) + offset) * across, (np.arange(height) + offset) * down)
@@ -372,10 +376,12 @@ def yolo_box(
     for at, (extent, places) in enumerate(zip(extents, (width, height), strict=True)):
         shape = [1, 1, 1, width] if at == 0 else [1, 1, height, 1]
         grid = assign(np.arange(places, dtype=head.dtype).reshape(shape))
+        # The sigmoid keeps a center within its place; ``scale_x_y`` lets it reach the edges, beyond which it is scaled around the middle.
         center = (emitted("sigmoid", [parts[:, :, at]]) * factor + (0.5 - 0.5 * factor) + grid) * extent * (1.0 / places)
         anchor = assign((sizes[:, at] / (places * pixels)).astype(head.dtype).reshape(1, -1, 1, 1))
         half = parts[:, :, 2 + at].exp() * anchor * extent * 0.5
         sides.append(_within([center - half, center + half], extent, checked_flag("layers.yolo_box: clip_bbox", clip_bbox)))
+    # Boxes below the threshold are zeros, not left out: how many there are does not depend on values.
     corners = [side * sure_mask for pair in zip(*sides, strict=True) for side in pair]
     boxes = emitted("reshape", [emitted("stack", [corners], axis=4)], shape=[-1, count, 4])
     scores = emitted("sigmoid", [parts[:, :, 5:]]) * (confidence * sure_mask).unsqueeze(2)

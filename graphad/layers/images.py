@@ -210,6 +210,7 @@ def _window(x: Variable, filter_size: object, output: list[int] | None, attrs: d
         raise InvalidValue(f"filter_size does not follow from output_size: {x!r} has unknown extents")
     pads = attrs["paddings"] if len(attrs["paddings"]) == 2 * axes else [item for item in attrs["paddings"] for _ in (0, 1)]
     return [
+        # The extent of a transposed convolution, solved for the extent of its filter.
         (output[i] - (extents[i] - 1) * attrs["strides"][i] + pads[2 * i] + pads[2 * i + 1] - 1) // attrs["dilations"][i] + 1
         for i in range(axes)
     ]

@@ -158,6 +158,8 @@ def auc(
             raise ShapeError(f"it takes the probabilities of two classes, [batch, 2], not {x!r}")
     helper = LayerHelper("auc")
     places = emitted("floor", [x[:, 1] * float(bins - 1)]).astype("int64")
+    # A histogram of each class over the thresholds, as a sum of one-hot rows; the area follows from the two histograms, which add up over
+    # runs.
     hot = emitted("one_hot_v2", [places], depth=bins, dtype="float32")
     positive = (truth > 0).astype("float32").unsqueeze(1)
     batch = [(hot * variable).sum(0, keepdims=True).astype("int64") for variable in (positive, 1.0 - positive)]

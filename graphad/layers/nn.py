@@ -197,6 +197,7 @@ def dropout(
     if seed:
         attrs |= {"seed": seed, "fix_seed": True}
     x = checked_input("dropout", x)
+    # Along other axes all elements share one draw: ones of extent 1 there are dropped out, and broadcast.
     noise_input = x if axis is None else _ones_along(x, axis)
     out, _ = helper.append_all("dropout", {"X": noise_input}, ("Out", "Mask"), attrs, stopped=("Mask",))
     return out if axis is None else x * out

@@ -91,6 +91,7 @@ def _external(tensor: Desc, what: str, size: int, folder: Path | None) -> bytes:
     location = entries.get("location", "")
     if folder is None:
         raise ParseError(f"{what} lies in the file {location!r}, and the model was read from bytes: give its path instead")
+    # Resolved first: links and ".." must not lead out of the folder.
     path = (folder / location).resolve()
     if not location or not path.is_relative_to(folder.resolve()):
         raise ParseError(f"{what} lies in {location!r}, which is outside of the model's folder")

@@ -35,6 +35,8 @@ def _swept(block: Block, needed: set[str]) -> None:
     In a nested block whatever it writes of the blocks around is live: a loop's next values, a branch's results.
     """
     survivors = []
+    # Backwards, a use is seen before what it uses. Everything that a nested block reads counts as needed, whether or not that is live
+    # there: of a loop, what is read is read in the next iteration too.
     for op in reversed(block.ops):
         outputs, definition = op.output_names(), REGISTRY.get(op.type)
         effects = definition is None or definition.side_effect or op.type == "write_to_array" or not outputs

@@ -291,6 +291,7 @@ class Nodes:
         sizes[axis] = -1 if -1 in extents else sum(extents)
         result = self.one("Concat", parts, parts[0].kind, sizes, axis=axis)
         if result.ndim == 1 and result.dtype.kind == "i":
+            # Shapes are concatenated from extents; what is known of them keeps later operators from asking for a run.
             known_parts = [self.elements(part) for part in parts]
             if all(part is not None for part in known_parts):
                 result.elements = tuple(e for part in known_parts for e in part or ())
@@ -474,6 +475,7 @@ class Nodes:
         branches = [self.graph([], _without_inputs(build)) for build in (yes, no)]
         outputs = []
         for a, b in zip(*(branch.outputs for branch in branches), strict=True):
+            # An extent is known outside where both branches have the same; one that is named inside has no meaning outside.
             sizes = [self.outside(x) if is_same(x, y) else -1 for x, y in zip(a.sizes, b.sizes, strict=False)]
             outputs.append(Term(self, a.kind, sizes, is_sequence=a.is_sequence))
         attrs: dict[str, object] = {"then_branch": branches[0], "else_branch": branches[1]}
@@ -501,6 +503,7 @@ class Nodes:
             return [self.as_scalar(goes_on) if goes_on is not None else inputs[1], *states, *rows]
 
         frame = self.graph(types, build)
+        # What the body returns may be of another extent than what it was given: then the extent is open.
         outputs = [Term(self, a.kind, _joined(a, b), is_sequence=a.is_sequence) for a, b in zip(first, frame.outputs[1:], strict=False)]
         outputs += [Term(self, row.kind, [-1, *map(self.outside, row.sizes)]) for row in row_terms]
         condition = None if going is None else self.as_scalar(going)
@@ -530,6 +533,7 @@ class Nodes:
         outputs = [Term(self, a.kind, _joined(a, b)) for a, b in zip(first, frame.outputs, strict=False)]
         for row in row_terms:
             sizes = [self.outside(size) for size in row.sizes]
+            # Rows come together along the same axis as the slices came.
             outputs.append(Term(self, row.kind, [*sizes[:axis], extent, *sizes[axis:]]))
         attrs: dict[str, object] = {"body": frame, "num_scan_inputs": len(rows), "scan_input_axes": [axis] * len(rows)}
         attrs |= {"scan_output_axes": [axis] * len(row_terms)}
@@ -555,6 +559,7 @@ def broadcast(*sizes: Sequence[Size]) -> list[Size]:
 
 
 def _widest(sizes: Sequence[Size]) -> Size:
+    # Broadcasting: any number above 1 decides. Open extents are that of the result only if all are one and the same.
     numbers = [size for size in sizes if isinstance(size, int) and size != 1]
     if numbers:
         return numbers[0]
@@ -593,5 +598,5 @@ def _sliced(extent: int, start: Dim, end: Dim, step: Dim) -> int:
     if not step:
         raise InvalidValue("the step of a slice is not 0")
     if extent == -1:
-        return max(end - start, 0) if step == 1 and 0 <= start < end and end < 0 else -1
+        return -1  # whatever the bounds are, they are cut to what is there
     return len(range(*slice(start, None if end <= -TO_THE_END else end, step).indices(extent)))

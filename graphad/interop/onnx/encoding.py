@@ -148,6 +148,7 @@ def _declare(info: Desc, term: Term, named: Mapping[str, Axis] | None) -> None:
     kind.tensor_type.elem_type = NUMBER_OF_DTYPE[term.kind]
     if named is None:
         return
+    # Reversed, so that of several names for one extent the first wins.
     names = {(id(axis.term), axis.place): name for name, axis in reversed(list(named.items()))}
     kind.tensor_type.shape.SetInParent()
     for extent in term.sizes:

@@ -85,6 +85,7 @@ def matrix(axis: Axis, mode: str, cubic: float, exclude_outside: bool, antialias
     """
     if mode not in ("linear", "cubic"):
         raise ParseError(f"mode {mode!r} is not known")
+    # Anti-aliasing: a kernel as wide as the distance of the new samples averages all old ones, as a low-pass filter does.
     stretch = max(1.0 / axis.scale, 1.0) if antialias else 1.0
     radius = (1.0 if mode == "linear" else 2.0) * stretch
     weights = np.zeros((axis.new, axis.old))
@@ -95,6 +96,7 @@ def matrix(axis: Axis, mode: str, cubic: float, exclude_outside: bool, antialias
         inside = (taps >= 0) & (taps < axis.old)
         if exclude_outside:
             values = np.where(inside, values, 0.0)
+        # Weights add up to 1, so that a constant stays what it is, also where the kernel was cut.
         values = values / values.sum() if values.sum() else values
         np.add.at(weights[row], np.clip(taps, 0, axis.old - 1), values)
     return weights

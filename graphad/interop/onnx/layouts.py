@@ -30,6 +30,7 @@ class Layouts:
         self.parents: dict[Value, Value] = {}
         self.entries: dict[Value, dict[tuple[Element, ...], None]] = {}
         self.known: dict[Value, Layout] = {}
+        # Union-find over everything that is one array or tape; first all unions, since the entries of a tape are kept at its root.
         ops = [op for subgraph in graph.tree() for op in subgraph.ops]
         for op in ops:
             for a, b in _same(op):
@@ -83,6 +84,7 @@ class Layouts:
                 self.known[root] = Layout(((leaf,),), is_array=True, is_rows=is_rows)
             else:
                 entries = tuple(dict.fromkeys(self._entry(entry) for entry in self.entries.get(root, {})))
+                # A tape that holds an array of sequences cannot be rows of one tensor itself.
                 flat = any(isinstance(part, Layout) and not part.is_rows for entry in entries for part in entry)
                 self.known[root] = Layout(entries, is_rows=is_rows and not flat)
         return self.known[root]

@@ -95,6 +95,7 @@ class Undecided(OnnxModel):
         if missing_names:
             raise InvalidValue(f"feed {missing_names[0]!r} is missing")
         bound = {name: np.asarray(feeds[name]) for name in state["needed"]}
+        # By content: these inputs decide how the program looks, so another content is another model.
         key = tuple((array.shape, array.dtype.str, array.tobytes()) for array in bound.values())
         if key not in state["_models"]:
             state["_models"][key] = state["_read"](bound)
@@ -152,6 +153,7 @@ def read_model(proto: Desc, folder: Path | None, file: str, bind: Mapping[str, A
     """The model; one that is read when it runs where inputs that are fed decide how the program looks."""
     reader = Reader(folder, file, proto.functions, bind)
     elements = sum(math.prod(max(extent, 0) for extent in tensor.dims) for tensor in proto.graph.initializer)
+    # A constant that is folded may be as large as the model's own weights, several times; more is a model made to fill the memory.
     reader.ops.largest = max(LEAST_ROOM, 8 * elements)
     reader.versions = {("" if opset.domain == "ai.onnx" else opset.domain): opset.version for opset in proto.opset_import}
     try:

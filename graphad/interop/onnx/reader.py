@@ -74,6 +74,7 @@ class Reader:
             self._nodes(graph.node, [item.name for item in graph.output])
             fetches = [self._fetched(item.name) for item in graph.output]
             self.scopes.pop()
+        # Parameters that can be trained stay although an output does not depend on them: the model's users know them by name.
         parameter_names = [name for name in self.parameters if not self.program.global_block().var(name).stop_gradient]
         drop_dead(self.program, fetches, [*self.feeds, *parameter_names])
         self.parameters = {name: array for name, array in self.parameters.items() if self.program.global_block().has_var(name)}
@@ -270,6 +271,7 @@ class Reader:
         result = handler(call)
         if not domain and node.op_type in _MOVING:
             _move_elements(handler, call, [result] if isinstance(result, Value) else result)
+        # Larger constants are parameters that do not change: as an attribute each element would be a number of the program's text.
         if node.op_type == "Constant" and isinstance(result, Value) and result.array is not None and result.array.size > 1:
             result = self._parameter(node.output[0], result.array)
         source = SourceLine(f"{self.file}, {node.name or node.op_type}", len(self.scopes))
@@ -295,6 +297,7 @@ class Reader:
                 self.versions, self.scopes = versions, scopes
 
     def _attribute(self, attribute: Desc) -> Any:
+        # Old files have no kind: then it is the field that is set. An empty list says nothing of its kind, and is taken for integers.
         field = FIELD_OF_KIND.get(attribute.type) or next((name for name in _ONE if attribute.HasField(name)), None)
         if field is None:
             field = next((name for name in _MANY if getattr(attribute, name)), "ints")

@@ -149,6 +149,7 @@ def as_message(model: OnnxModel, opset: int) -> Desc:
 
 def _written(model: OnnxModel, graph: Graph, opset: int, guesses: Guesses) -> Desc:
     nodes, names = Nodes(opset), Names()
+    # Names that callers use are taken first; everything in between gets what is left.
     names.taken.update((*model.feed_names, *model.parameters, *model.fetch_names))
     writer = GraphWriter(graph, nodes, guesses)
     inputs = {value.name: value for value in graph.inputs}
@@ -156,6 +157,7 @@ def _written(model: OnnxModel, graph: Graph, opset: int, guesses: Guesses) -> De
         var = model.program.global_block().var(name)
         term = Term(nodes, var.dtype, var.shape)
         term.name = name
+        # Of several inputs with an extent of one name, the first one says what it is at run time.
         for i, extent in enumerate(var.shape):
             if isinstance(extent, Extent):
                 nodes.named.setdefault(extent.name, Axis(term, i))

@@ -135,6 +135,7 @@ def pop_row(nodes: Nodes, stack: Stack, kind: int, shapes: Sequence[Sequence[int
         raise NoRows(stack.layout)
     leaves = stack.layout.leaves()
     at = sum(len(entry) for entry in leaves[:kind])
+    # A tape whose entries are of several kinds has one of each at most, so there is nothing to count.
     last: Dim = 0 if len(leaves) > 1 else stack.count - 1
     place = nodes.as_scalar(last)
     values: list[Term | Stack] = []
@@ -233,6 +234,7 @@ def pop(nodes: Nodes, tape: Stack, kind: int, shapes: Sequence[Sequence[int]]) -
         return pop_row(nodes, tape, kind, shapes)
     parts, values = list(tape.parts), list[Term | Stack]()
     if len(tape.layout.entries) > 1:
+        # The first part says of which kind each entry is.
         parts[0] = erased(nodes, parts[0])
     at = _start(tape.layout, kind)
     for member, shape in zip(tape.layout.entries[kind], shapes, strict=True):
@@ -246,6 +248,7 @@ def pop(nodes: Nodes, tape: Stack, kind: int, shapes: Sequence[Sequence[int]]) -
         elif isinstance(member, Layout):
             sequences = []
             for _ in member.parts():
+                # Sequences cannot hold sequences: the entries' elements are one sequence, beside one with how many each has.
                 parts[at], last = _split(nodes, parts[at], element(nodes, parts[at + 1], -1))
                 parts[at + 1] = erased(nodes, parts[at + 1])
                 sequences.append(last)

@@ -78,6 +78,7 @@ class Term(Tracer):
         """Say what else is known of the extents."""
         if len(shape) == len(self.shape):
             axes_by_name = self.nodes.named
+            # What is known stays known. A named extent is the axis that had this name first, which compares equal wherever it is met.
             self.sizes = tuple(
                 new if new != -1 else axes_by_name.get(new.name, old) if isinstance(new, Extent) and not isinstance(old, int) else old
                 for old, new in zip(self.sizes, shape, strict=True)

@@ -186,6 +186,7 @@ class GraphWriter:
 
         yes, no = (build(graph) for graph in op.graphs.values())
         terms = self.nodes.choose(self._condition(op, branch), yes, no)
+        # Rows of the two branches may be rows of different things; then what they have in common is what stays known.
         for value, yes_value, no_value in zip(branch.results, _like(outs[0], terms), outs[1], strict=True):
             if isinstance(yes_value, Stack) and yes_value.layout.is_rows:
                 yes_value = self._merged(yes_value, no_value)
@@ -333,6 +334,7 @@ class _Carried:
         is_unchanged = len(bound.parts) == len(self.entered.parts) and all(
             a is b for a, b in zip(bound.parts, self.entered.parts, strict=True)
         )
+        # The guess was that the loop only reads these rows. It was wrong: the graph is written again with a better one.
         if not is_unchanged and not self.whole:
             self.writer.guesses.carried.add((self.number, self.place))
             raise Again
@@ -371,6 +373,7 @@ class _Carried:
         if not self.collects:
             return Stack(start.layout, tuple(terms[1:]) if self.whole else start.parts, terms[0])
         if start.parts:
+            # What was there before the loop comes first, then what the iterations have collected.
             front = [self.nodes.part(part, 0, 0, start.count) for part in start.parts]
             rows = [self.nodes.concat(list(pair), 0) for pair in zip(front, rows, strict=True)]
         return Stack(start.layout, tuple(rows), self.nodes.extent(rows[0], 0))
@@ -402,6 +405,7 @@ def _is_counter(body: Graph, index: Value) -> bool:
     loop = LoopLike.of(owner)
     if loop is None or place >= len(loop.results):
         return False
+    # By induction: 0 before the first iteration, and 1 more after each.
     start, step = loop.operands[place].writer, body.results[place].writer
     return _is_zero(start) and step is not None and index in step.reads() and _adds_one(step)
 

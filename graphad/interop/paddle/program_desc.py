@@ -244,6 +244,7 @@ def canonical(definition: OpDef | None, name: str, value: object) -> Any:
     attr = definition.attrs[name]
     if attr.kind == "bool" and type(value) is int and value in (0, 1):
         return bool(value)
+    # What does not fit stays as it was read, so that it is written back the same; the operator is refused when it runs.
     try:
         return checked_attr(attr, value)
     except GraphadError:
@@ -265,6 +266,7 @@ def write_value(message: Desc, value: Any, definition: OpDef | None) -> None:
     spec = definition.attrs.get(message.name) if definition is not None else None
     if spec is not None and spec.kind == "DType":
         value = NUMBER_OF_DTYPE.get(value, -1) if isinstance(value, str) else value
+    # Paddle's readers look at the type of an attribute: one that was INT stays INT, not LONG, as long as the number fits.
     form = KINDS[message.type] if message.HasField("type") else None
     if form is None or not _holds(form, value):
         form = KINDS[_NUMBER[_kind_for(message.name, value, spec.kind if spec is not None else "")]]
@@ -369,6 +371,7 @@ def read_fields(desc: Desc, scalars: bool) -> Fields:
         "parameter": desc.is_parameter,
         "trainable": not (desc.is_parameter and desc.stop_gradient),
     }
+    # What Paddle's message has no field for lies in an attribute of our own, which Paddle keeps and ignores.
     for attr in desc.attrs:
         if attr.name == OWN and attr.type == STRING:
             fields |= _own(attr.s)
@@ -535,6 +538,7 @@ def write_operator(desc: Desc, op: Operator, note: Note) -> None:
     if not desc.HasField("type") or desc.type != op.type:
         desc.type = op.type
     for slots, messages in ((_called(op.type, op.inputs, here=False), desc.inputs), (op.outputs, desc.outputs)):
+        # Only slots that differ are written: the others stay, byte for byte, with their order.
         if {item.parameter: list(item.arguments) for item in messages if item.arguments} != {s: n for s, n in slots.items() if n}:
             del messages[:]
             for slot, names in slots.items():
@@ -547,6 +551,7 @@ def _write_attrs(desc: Desc, op: Operator, note: Note) -> None:
     raw = _values(desc, op.block.program)
     was = _shown(op.type, raw)
     attrs = {name: list(value) if isinstance(value, tuple) else value for name, value in op.attrs.items()}
+    # Compared as they are printed: 1 and True, or a float and its nearest single, are one text.
     equal_names = {name for name, value in was.items() if name in attrs and print_value(attrs[name]) == print_value(value)}
     if op.type == "fill_constant" and "value" not in equal_names:
         attrs = _with_text(attrs, "str_value" in raw)

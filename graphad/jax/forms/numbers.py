@@ -69,6 +69,8 @@ def _power_norm(X: Tensor, axes: Tensor, keepdims: bool = False, order: float = 
         return jnp.sqrt(total) if order == 2.0 else total ** (1.0 / order)
 
     total = norm_of(size)
+    # Squares underflow or overflow outside of this range, as in numpy's kernel, which then scales by the largest element (J. Blue, "A
+    # portable Fortran program to find the Euclidean norm of a vector", 1978). nan stays nan.
     lossy = ~((total > limits.tiny / limits.eps) & (total < np.inf)) & (total == total)
     top = jnp.max(jnp.abs(size), axis=axes, keepdims=True, initial=0)
     unit = jnp.where((top == 0) | jnp.isinf(top), jnp.ones((), size.dtype), top)
@@ -117,6 +119,7 @@ def _sigmoid_cross_entropy(X: Tensor, Label: Tensor, *, ignore_index: int = -100
 @replaces(loss.nll_loss.kernel)
 def _nll_loss(X: Tensor, Label: Tensor, Weight: Tensor = None, *, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
     X, Label = jnp.asarray(X), jnp.asarray(Label)
+    # Ignored labels look up class 0, and count with the weight 0.
     label = jnp.expand_dims(jnp.where(Label == ignore_index, 0, Label), 1)
     refuse(((label < 0) | (label >= X.shape[1])).any(), f"Label has an index outside of [0, {X.shape[1]})")
     counts = jnp.expand_dims(Label != ignore_index, 1).astype(X.dtype)

@@ -49,9 +49,11 @@ def _read_from_array(X: Tensor, I: Tensor, Like: Tensor = None) -> Tensor:
     if array.data is None and Like is not None:
         return jnp.zeros_like(Like)
     if Like is None:
+        # XLA clamps indices silently: what the kernel refuses is noted, and raised after the run.
         at = jnp.clip(index, 0, array.capacity - 1)
         refuse((index < 0) | (index >= array.length) | ~jnp.asarray(array.filled)[at], "the array has nothing at the index that is read")
         return array.read(index)
+    # With Like an empty place reads as zeros: that is a cotangent which no iteration has written.
     inside = (index >= 0) & (index < array.capacity)
     return jnp.where(inside, array.read(index), jnp.zeros((), array.data.dtype))
 

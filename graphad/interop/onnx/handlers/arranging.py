@@ -59,6 +59,7 @@ def _eye_like(node: Node) -> Value:
 def _range(node: Node) -> Value:
     start, stop, step = node[0], node[1], node[2]
     if start.array is not None and stop.array is not None and step.array is not None:
+        # All three are known: a constant, so that shapes made of it are known as well.
         first, last, delta = (array.ravel()[0] for array in (start.array, stop.array, step.array))
         count = max(math.ceil((last - first) / delta), 0)
         node.ops.room([count], start.dtype)
@@ -81,6 +82,7 @@ def _shape(node: Node) -> Value:
     ops = node.ops
     shape = ops.cast(ops.shape(x), out_dtype="int64")
     out = ops.slice(shape, axes=[0], starts=[first], ends=[last]) if len(extents) < x.rank else shape
+    # The extents that are known stay known, although the tensor as a whole is not.
     out.elements = np.asarray([UNKNOWN if type(size) is int and size == -1 else size for size in extents], object)
     return out
 
@@ -163,8 +165,10 @@ def expanded(node: Node, x: Value, shape: Value) -> Value:
         if target == x.shape:
             return x
         return node.ops.expand_v2(x, shape=list(target))
+    # A target of ones, and of extents that x has already, changes nothing; which is the usual form of models with a dynamic batch.
     if len(hint) <= x.rank and all(e == 1 or same_extent(e, size) for e, size in zip(hint[::-1], x.shape[::-1], strict=False)):
         return x
+    # expand_v2 broadcasts one way; ONNX's Expand goes both ways, as adding zeros of the target's shape does.
     zeros = node.ops.fill_constant(None, shape, shape=hint, dtype=x.dtype if x.dtype != "bool" else "int32", value=0.0)
     if x.dtype == "bool":
         return node.ops.logical_or(x, node.ops.cast(zeros, out_dtype="bool"))
@@ -203,6 +207,7 @@ def _split(node: Node) -> list[Value]:
         size = x.shape[axis]
         if size == -1 and count > 1:
             raise UnsupportedModel(f"Split of an unknown extent into {count} equal parts")
+        # Since version 18 the last part is the smaller one where the extent is not divisible.
         share = -(-size // count)
         sizes = [share] * (count - 1) + [size - share * (count - 1)]
     if len(sizes) == 1:
@@ -250,6 +255,7 @@ def padded(node: Node, x: Value, pairs: Sequence[tuple[int, int]], mode: str = "
         wide = x if x.dtype != "bool" else ops.cast(x, out_dtype="int32")
         out = ops.pad(wide, paddings=[amount for pair in pairs for amount in pair], pad_value=float(number))
         return out if wide is x else ops.cast(out, out_dtype="bool")
+    # The other modes repeat elements of the input: a gather by an index that says which.
     for axis, (before, after) in enumerate(pairs):
         if before or after:
             x = _taken(node, x, axis, before, after, mode)
@@ -303,6 +309,7 @@ def _depth_to_space(node: Node) -> Value:
     x, size = node[0], int(node.required("blocksize"))
     n, c, h, w = x.shape
     ops = node.ops
+    # DCR: depth, column, row: the channels of one place are ``[size, size, depth]``; CRD has depth first.
     if node.attr("mode", "DCR") == "DCR":
         y = ops.reshape(x, shape=[0 if n == -1 else n, size, size, c // (size * size), *_two(h, w)])
         y = ops.transpose(y, axis=[0, 3, 4, 1, 5, 2])
@@ -343,6 +350,7 @@ def _center_crop_pad(node: Node) -> Value:
     pairs = [(0, 0)] * x.rank
     for axis, size in zip(axes, sizes, strict=True):
         difference = size - x.shape[axis]
+        # Of an odd difference the larger half comes after, where it pads, and goes from the end, where it cuts.
         before = difference // 2 if difference >= 0 else -(-difference // 2)
         pairs[axis] = (before, difference - before)
     return padded(node, x, pairs)

@@ -61,6 +61,7 @@ def _largest_samples(node: Node, height: int, width: int, samples: int) -> Value
     across = _along(node, columns[0], columns[2], width, samples, x.shape[3])
     down = _along(node, columns[1], columns[3], height, samples, x.shape[2])
     rows = ops.reshape(ops.gather(x, images, axis=0), shape=[-1, x.shape[1], x.shape[2] * x.shape[3]])
+    # Elements are found by their number in a flattened image: row * width + column, for each pair of a row and a column beside the sample.
     corners = []
     for (row, above), (column, beside) in itertools.product(down, across):
         number = ops.elementwise_add(ops.unsqueeze(ops.scale(row, scale=float(x.shape[3])), axes=[2]), ops.unsqueeze(column, axes=[1]))

@@ -73,6 +73,7 @@ def convolved(node: Node, x: Value, kernel: Value, bias: Value | None) -> Value:
     count = x.rank - 2
     strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
     pads = pads_of(node, x.shape[2:], kernel.shape[2:], strides, dilations)
+    # There is no convolution of signals: they are images of one row.
     if count == 1:
         x, kernel = _as_image(node, x), _as_image(node, kernel)
         strides, dilations = [1, *strides], [1, *dilations]
@@ -165,6 +166,7 @@ def _pool(node: Node) -> Value | list[Value]:
     ceil = bool(node.attr("ceil_mode", 0))
     if node.type == "MaxPool" and node.wants(1):
         return _pool_with_places(node, x, kernel, strides, dilations, pads, ceil)
+    # What pool2d computes alike. ONNX counts differently from Paddle where windows are rounded up: those are built of slices.
     is_plain = all(number == 1 for number in dilations) and count <= 3 and node.type != "LpPool" and x.is_float
     counts_padding = bool(node.attr("count_include_pad", 0))
     if is_plain and not (ceil and (counts_padding or not isinstance(pads, str))):
@@ -256,10 +258,12 @@ def _windows(
     """Every place of the windows as a new first axis."""
     sizes = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
     outs = [_count_of(e, *p, size, s, ceil) for e, p, size, s in zip(x.shape[2:], pads, sizes, strides, strict=True)]
+    # With windows rounded up, the last one may end after the padding: the image is made as wide as it needs.
     ends = [(o - 1) * s + size for o, s, size in zip(outs, strides, sizes, strict=True)]
     wide = [(a, max(b, end - e - a)) for (a, b), end, e in zip(pads, ends, x.shape[2:], strict=True)]
     y = padded(node, x, [(0, 0), (0, 0), *wide], "constant", filler)
     results = []
+    # One strided slice for each place in the window, as im2col has one row for each.
     for place in itertools.product(*map(range, kernel)):
         starts = [p * d for p, d in zip(place, dilations, strict=True)]
         stops = [a + (o - 1) * s + 1 for a, o, s in zip(starts, outs, strides, strict=True)]
@@ -376,6 +380,7 @@ def along(node: Node, x: Value, weights: Value, axis: int) -> Value:
     order = [i for i in range(x.rank) if i != axis] + [axis]
     back = [int(i) for i in np.argsort(order)]
     rows = ops.transpose(x, axis=order) if order != sorted(order) else x
+    # Integers are computed in float64, in which they are exact to 2**53, and rounded back.
     total = rows if x.is_float else ops.cast(rows, out_dtype="float64")
     result = ops.matmul_v2(total, weights, trans_y=True)
     result = ops.transpose(result, axis=back) if order != sorted(order) else result
@@ -396,6 +401,7 @@ def _resized_at_run_time(
         attrs |= {"scale": [factors[two[2]], factors[two[3]]]}
     if mode == "nearest":
         return node.ops.nearest_interp_v2(x, **attrs)
+    # align_mode 0 takes the centers of elements for their places, 1 their corners.
     align = 0 if coordinates in ("half_pixel", "pytorch_half_pixel") else 1
     return (node.ops.bilinear_interp_v2 if mode == "linear" else node.ops.bicubic_interp_v2)(x, align_mode=align, **attrs)
 

@@ -37,6 +37,7 @@ def _tf_idf(node: Node) -> Value:
     parts = list(_counted(node, rows, width))
     if not parts:
         raise ParseError("no n-gram of its pool is as long as min_gram_length and max_gram_length say")
+    # Each length of n-grams fills columns of its own, so that sums join them.
     counts = reduce(ops.elementwise_add, parts)
     if mode == "IDF":
         counts = ops.cast(ops.greater_than(counts, ops.like(0.0, counts)), out_dtype="float32")
@@ -59,6 +60,8 @@ def _pool(node: Node) -> Iterator[_Grams]:
     tokens, columns = np.asarray(node.attrs["pool_int64s"], "int64"), np.asarray(node.required("ngram_indexes"), "int64")
     shortest, longest, first = int(node.required("min_gram_length")), int(node.required("max_gram_length")), 0
     bounds = [*(int(item) for item in node.required("ngram_counts")), len(tokens)]
+    # The pool has all 1-grams, then all 2-grams ...; ``ngram_counts`` says where each length begins. Columns are numbered through over all
+    # of them, those of lengths that are not wanted included.
     for length, (start, end) in enumerate(pairwise(bounds), 1):
         count = (end - start) // length
         if count and shortest <= length <= longest:

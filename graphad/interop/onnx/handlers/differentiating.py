@@ -25,6 +25,7 @@ def _gradient(node: Node) -> list[Value | None]:
     target = node.reader.found(y)
     are_own = all(point is node.reader.found(name) for name, point in zip([*xs, *zs], points, strict=True))
     if not are_own or any(point is None or point.array is not None for point in points[: len(xs)]):
+        # Copies of the points, so that derivatives are with respect to these inputs alone, not to whatever else they are made of.
         points = [None if point is None else Value(variable=ops.variable(ops.assign(_recorded(node, point)))) for point in points]
         target = node.reader.again(y, dict(zip([*xs, *zs], points, strict=True)))
     if target is None or not target.is_float:

@@ -22,6 +22,7 @@ def _negative_likelihood(node: Node, x: Value, labels: Value, weights: Value | N
     ops = node.ops
     ignore_index = node.attr("ignore_index")
     is_ignored = None if ignore_index is None else ops.equal(labels, ops.like(int(ignore_index), labels))
+    # Ignored labels may be no index at all: class 0 is looked up in their place, with the weight 0.
     safe = labels if is_ignored is None else ops.where(is_ignored, ops.like(0, labels), labels)
     places = ops.unsqueeze(safe, axes=[1])
     likelihoods = ops.squeeze(ops.take_along_axis(x, places, Axis=1), axes=[1])
@@ -38,6 +39,7 @@ def _negative_likelihood(node: Node, x: Value, labels: Value, weights: Value | N
     reduction = str(node.attr("reduction", "mean"))
     if reduction == "none":
         return loss
+    # The mean is weighted: by the sum of the weights, not by how many labels there are.
     total = ops.reduce_sum(loss, reduce_all=True, keep_dim=False)
     if reduction == "sum":
         return total

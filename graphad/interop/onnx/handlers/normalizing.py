@@ -160,6 +160,7 @@ def _group_norm(node: Node) -> Value:
     wide = stash(node, x)
     apart = ops.reshape(wide, shape=[0 if batch == -1 else batch, groups, -1])
     normal, _, _ = normalized(node, apart, [2], float(node.attr("epsilon", 1e-5)))
+    # Before version 21 scale and bias were one a group, since then one a channel.
     if node.version < 21 and scale.shape[0] == groups and groups != channels:
         number = channels // groups
         scale, bias = (ops.reshape(ops.tile(ops.unsqueeze(v, axes=[1]), repeat_times=[1, number]), shape=[channels]) for v in (scale, bias))
@@ -243,6 +244,7 @@ def _random(node: Node) -> Value:
     if -1 in shape:
         raise UnsupportedModel("random numbers of extents that are not known before the model runs")
     dtype = dtype_of(int(node.attrs["dtype"])) if "dtype" in node.attrs else "float32" if template is None else template.dtype
+    # Drawn in a type that the generators have; others are rounded from that.
     wide = dtype if dtype in ("float32", "float64") else "float32"
     if node.type.startswith("RandomUniform"):
         attrs = {"min": float(node.attr("low", 0.0)), "max": float(node.attr("high", 1.0))}
@@ -275,10 +277,12 @@ def _rotary(node: Node) -> Value:
     cos, sin = (ops.unsqueeze(value, axes=[1]) for value in (cos, sin))
     part = ops.slice(y, axes=[3], starts=[0], ends=[rotary_size]) if rotary_size < size else y
     half = rotary_size // 2
+    # Pairs are neighbors (2i, 2i + 1), or, as most models have them, an element of the first half and one of the second.
     if node.attr("interleaved", 0):
         a, b = (ops.strided_slice(part, axes=[3], starts=[i], ends=[rotary_size], strides=[2]) for i in (0, 1))
     else:
         a, b = (ops.slice(part, axes=[3], starts=[i * half], ends=[(i + 1) * half]) for i in (0, 1))
+    # (a + b i) times (cos + sin i).
     real = ops.elementwise_sub(ops.elementwise_mul(cos, a), ops.elementwise_mul(sin, b))
     imaginary = ops.elementwise_add(ops.elementwise_mul(sin, a), ops.elementwise_mul(cos, b))
     if node.attr("interleaved", 0):
@@ -375,6 +379,7 @@ def _attention_bias(node: Node, q: Value, k: Value, mask: Value | None, past: Va
         return bias
     argument = ops.where(mask, ops.like(0.0, q), ops.like(-np.inf, q)) if mask.dtype == "bool" else mask
     if -1 not in (argument.shape[-1], columns) and argument.shape[-1] < columns:
+        # A mask shorter than the keys forbids those that it does not reach.
         pairs = [0] * (2 * argument.rank)
         pairs[-1] = columns - argument.shape[-1]
         argument = ops.pad(argument, paddings=pairs, pad_value=-np.inf)
@@ -438,9 +443,11 @@ def _linear_attention(node: Node) -> list[Value]:
         state = Value(np.zeros((q.shape[0], kv_heads, k.shape[3], v.shape[3]), q.dtype))
     group = heads // kv_heads
     rows = []
+    # The recurrence is written out: each step reads the state that the one before has left.
     for t in range(steps):
         slices = [None if x is None else ops.slice(x, axes=[2], starts=[t], ends=[t + 1]) for x in (q, k, v, decay, beta)]
         state = _next_state(node, rule, state, *slices[1:])
+        # Several heads of queries share one of keys and values (grouped queries): each sees its group's state.
         state_by_head = _repeated(node, state, group) if group > 1 else state
         rows.append(ops.scale(ops.matmul_v2(slices[0], state_by_head), scale=scale))
     y = ops.transpose(ops.concat(rows, axis=2) if steps > 1 else rows[0], axis=[0, 2, 1, 3])
@@ -464,6 +471,7 @@ def _causal_conv(node: Node) -> list[Value]:
     """A convolution of each channel that looks back only; the last elements are what the next call begins with."""
     x, kernel, bias, past, ops = node[0], node[1], node.get(2), node.get(3), node.ops
     back = kernel.shape[2] - 1
+    # ``back`` elements before and none after: an output then sees no later input.
     pairs = [(0, 0), (0, 0), (back, 0)]
     wide = padded(node, x, pairs) if past is None else ops.concat([past, x], axis=2)
     image, filters = ops.unsqueeze(wide, axes=[2]), ops.unsqueeze(kernel, axes=[2])

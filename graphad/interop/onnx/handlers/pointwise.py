@@ -293,6 +293,7 @@ def _clip(node: Node) -> Value:
     if x.is_float and all(contents):
         least = -np.inf if low is None or low.content is None else float(low.content.ravel()[0])
         most = np.inf if high is None or high.content is None else float(high.content.ravel()[0])
+        # With bounds the wrong way round ONNX gives the upper one everywhere, as minimum after maximum does; ``clip`` refuses it.
         if least <= most:
             return ops.clip(x, min=least, max=most)
     out = x
@@ -324,6 +325,7 @@ def cast(node: Node, x: Value, dtype: str) -> Value:
     """A float becomes an integer by cutting; what is known of the elements stays."""
     if x.dtype == dtype:
         return x
+    # An integer tensor that was rounded remembers the floats, so that gradients flow through quantization and back.
     if x.real is not None and dtype in FLOATS:
         return x.real if x.real.dtype == dtype else node.ops.cast(x.real, out_dtype=dtype)
     is_truth = dtype == "bool" and x.is_float

@@ -102,6 +102,7 @@ def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int
     count = 2 if direction == "bidirectional" else 1
     argument = [str(item) for item in node.attr("activations", list(defaults) * count)]
     alphas, betas = (list(node.attr(name, [])) for name in ("activation_alpha", "activation_beta"))
+    # Activations, alphas and betas are lists over both directions: those of the forward one first.
     functions = [
         _activation(node, name, float(alphas[i]) if i < len(alphas) else None, float(betas[i]) if i < len(betas) else None)
         for i, name in enumerate(argument)
@@ -186,9 +187,11 @@ def _scanned(node: Node, shares: Value, step: Step, initial: list[Value], length
         results = step(share, states)
         output = results[0]
         if ends is not None:
+            # One condition for each sequence of the batch: a shorter one goes on computing, and what it computes is not used.
             runs = ops.less_than(place, ends)
             output = ops.where(runs, results[0], ops.like(0.0, results[0]))
             results = [ops.where(runs, new, old) for new, old in zip(results, states, strict=True)]
+        # Written by its index, so that the array has a row for each step also where sequences have ended.
         next_array = layers.array_write(ops.variable(output), i, array)
         return [layers.scale(i, scale=1.0, bias=1.0), *map(ops.variable, results), next_array]
 

@@ -22,6 +22,7 @@ def axes_of(node: Node, rank: int) -> list[int] | None:
 
 def reduced(node: Node, type: str, x: Value, axes: list[int], keep: bool = True) -> Value:
     """A reduction of some axes; over none it leaves the elements as they are, and of no elements it gives its neutral one."""
+    # numpy has no maximum of nothing; ONNX has: the least number there is.
     if any(x.shape[axis] == 0 for axis in axes) and type in _NEUTRAL:
         shape = [1 if i in axes else e for i, e in enumerate(x.shape) if keep or i not in axes]
         return Value(np.full(shape, _neutral(type, x.dtype), x.dtype))

@@ -52,6 +52,7 @@ def _split_axis(node: Node, x: Value, source: Value, places: Value, axis: int) -
     if shape.count(-1) <= 1:
         return node.ops.reshape(x, shape=shape)
     ops = node.ops
+    # More than one extent is open, so ``reshape`` cannot tell them from the attribute alone: the shape is put together at run time.
     shapes = [ops.cast(ops.shape(value), out_dtype="int64") for value in (source, places)]
     pieces = [
         ops.slice(shapes[0], axes=[0], starts=[0], ends=[axis]) if axis else None,
@@ -132,6 +133,7 @@ def sliced(node: Node, x: Value, starts: list[int], ends: list[int], axes: list[
         for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
             slices[axis] = _python_slice(start, end, step, x.shape[axis])
         return Value(np.ascontiguousarray(x.array[tuple(slices)]))
+    # ONNX says "to the end" by numbers as large as int64 has; attributes hold smaller ones.
     total = [(axis, _bound(start), _bound(end), step) for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)]
     ranges = [(a, *_in_range(s, e, step, x.shape[a]), step) for a, s, e, step in total]
     if all(step == 1 for step in steps):
@@ -200,10 +202,12 @@ def _scattered_by_place(node: Node, x: Value, places: Value, values: Value, axis
     """Where there are fewer places along other axes: as if the tensor were flat."""
     ops = node.ops
     stride, strides = Value(np.asarray(1, "int64")), list[Value]()
+    # Strides of the flattened tensor, from the last axis on; extents may be known to a run alone, so they are values.
     for i in reversed(range(x.rank)):
         strides.insert(0, stride)
         stride = ops.elementwise_mul(stride, ops.reshape(extent(node, x, i), shape=[]))
     flat = ops.elementwise_mul(ops.cast(places, out_dtype="int64"), strides[axis])
+    # Along the axis the place is given, along every other one it is where the place itself lies.
     for i in range(x.rank):
         if i != axis:
             steps = ops.elementwise_mul(_steps(node, places, i), strides[i])

@@ -44,6 +44,8 @@ def transformed(node: Node, x: Value, axis: int, length: int | None, inverse: bo
         pairs = [(0, 0)] * x.rank
         pairs[axis] = (0, count - size)
         x = padded(node, x, pairs)
+    # As a product with the matrix of the transform, real and imaginary part apart: count^2 operations, for which no FFT has to be an
+    # operator.
     angles = 2 * np.pi * np.outer(np.arange(count), np.arange(count)) / count
     factor = 1.0 / count if inverse else 1.0
     cosine, sine = np.cos(angles) * factor, np.sin(angles) * factor * (1.0 if inverse else -1.0)
@@ -53,6 +55,7 @@ def transformed(node: Node, x: Value, axis: int, length: int | None, inverse: bo
     c, s = (Value(matrix.astype(x.dtype)) for matrix in (cosine, sine))
     out_real, out_imaginary = along(node, real, c, axis), along(node, real, s, axis)
     if x.shape[-1] == 2:
+        # (re + i im)(c + i s) = (re c - im s) + i (re s + im c).
         imaginary = ops.slice(x, axes=[x.rank - 1], starts=[1], ends=[2])
         out_real = ops.elementwise_sub(out_real, along(node, imaginary, s, axis))
         out_imaginary = ops.elementwise_add(out_imaginary, along(node, imaginary, c, axis))
@@ -68,6 +71,7 @@ def _from_one_side(node: Node, x: Value, axis: int, count: int) -> Value:
         pairs[axis] = (0, bins - x.shape[axis])
         x = padded(node, x, pairs)
     angles = 2 * np.pi * np.outer(np.arange(count), np.arange(bins)) / count
+    # Every bin stands for itself and its conjugate, but for the first one and, of an even count, the one in the middle.
     weights = np.where((np.arange(bins) == 0) | (2 * np.arange(bins) == count), 1.0, 2.0) / count
     parts = [ops.slice(x, axes=[x.rank - 1], starts=[i], ends=[i + 1]) for i in (0, 1)]
     c, s = (Value((matrix * weights).astype(x.dtype)) for matrix in (np.cos(angles), np.sin(angles)))
@@ -84,6 +88,7 @@ def _stft(node: Node) -> Value:
     if x.shape[1] == -1:
         raise UnsupportedModel("STFT of a length that is not known before the model runs")
     frames = (x.shape[1] - length) // steps[0] + 1
+    # Overlapping frames by one gather: the index of sample j of frame i is i * step + j.
     places = (np.arange(frames)[:, None] * steps[0] + np.arange(length)[None]).ravel().astype("int64")
     samples = ops.reshape(ops.gather(x, Value(places), axis=1), shape=[0, frames, length, x.shape[2]])
     if window is not None:

@@ -37,6 +37,7 @@ def _if(node: Node) -> list[Value]:
     except ShapeError:
         if len({tuple(len(shape) for shape, _ in node.reader.types_of(graph, [])) for graph in graphs}) == 1:
             raise
+        # Results of two ranks are no value here. The reader may still decide for each use of them.
         raise TwoRanks(choice, graphs) from None
     return [Value(variable=item) for item in outputs]
 
@@ -105,6 +106,7 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
             body, [Value(variable=step), Value(variable=going), *(Value(variable=variable) for variable in state_vars)]
         )
         goes_on = ops.variable(ops.reshape(result[0], shape=[]))
+        # A value that a loop carries keeps its dtype.
         kept_values = [
             ops.variable(cast(node, value, variable.dtype)) for value, variable in zip(result[1 : len(first) + 1], state_vars, strict=True)
         ]

@@ -145,6 +145,7 @@ def _expand(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
     dims = call.numbers("shape", "Shape", "expand_shapes_tensor")
     lead = len(dims) - x.ndim
+    # -1 keeps an extent of x. As a number that is known here; as an element of a tensor only a run can tell, by a Where.
     target: list[Dim] = [nodes.extent(x, i - lead) if isinstance(e, int) and e == -1 else e for i, e in enumerate(dims)]
     target = [
         on.where(on.equal(e, -1), nodes.extent(x, i - lead), e) if isinstance(e, Term) and i >= lead else e for i, e in enumerate(target)
@@ -244,6 +245,7 @@ def _split(call: Call) -> Result:
     extent = nodes.extent(x, axis)
     sections = list(call.attr("sections"))
     count = call.attr("num") or len(sections)
+    # Split with a list of extents needs them as numbers or as a tensor: of an unknown axis equal parts are a quotient in the graph.
     if not sections and not isinstance(extent, int):
         whole = on.floor_divide(extent, count)
         return [nodes.split(x, [whole] * count, axis)]
@@ -309,6 +311,7 @@ def _unslice(call: Call) -> Result:
 def _put_back(nodes: Nodes, x: Term, like: Term, axis: int, start: Dim, end: Dim, step: Dim) -> Term:
     extent = nodes.extent(like, axis)
     simple = isinstance(start, int) and isinstance(step, int) and step == 1
+    # Steps of one leave no gaps, so that zeros before and after are all there is to add; the amounts are clipped as Python's slices are.
     if isinstance(extent, int) and isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
         first, last, _ = builtins.slice(start, None if end < -(2**62) else end, step).indices(extent)
         if step == 1:
@@ -318,6 +321,7 @@ def _put_back(nodes: Nodes, x: Term, like: Term, axis: int, start: Dim, end: Dim
         first_ = start if start >= 0 else _not_below_zero(extent + start)
         before = _at_most(first_, extent)
         return nodes.pad(x, [before], [extent - before - nodes.extent(x, axis)], axes=[axis])
+    # Whatever the bounds are: the same slice of the numbers 0, 1, 2 ... gives the places, without working the bounds out.
     places = nodes.slice(nodes.range(extent), [0], [start], [end], [step])
     rows = nodes.moved(x, axis, 0)
     target: list[Dim] = [extent, *(nodes.extent(x, i) for i in range(x.ndim) if i != axis)]
@@ -346,6 +350,7 @@ def _set_value(call: Call) -> Result:
     starts, ends = call.numbers("starts", "", "StartsTensorList"), call.numbers("ends", "", "EndsTensorList")
     steps = call.numbers("steps", "", "StepsTensorList") or [1] * len(axes)
     size = nodes.product(nodes.dims(x))
+    # Slicing the numbers of all elements, in the shape of x, gives the flat place of each element that is set.
     places = nodes.slice(nodes.reshape(nodes.range(size), nodes.dims(x)), axes, starts, ends, steps)
     value = call.get("ValueTensor")
     if value is None:
@@ -368,12 +373,14 @@ def _offsets(call: Call, rank: int) -> list[Dim]:
 @writes("crop_tensor", "crop")
 def _crop(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
+    # The extents are those of Y, or of an attribute in crop; crop_tensor takes them from tensors as well.
     offsets = _offsets(call, x.ndim)
     y = call.get("Y")
     if call.type == "crop":
         dims: list[Dim] = list(call.attr("shape")) if y is None else nodes.dims(y)
     else:
         dims = call.numbers("shape", "Shape", "ShapeTensor")
+    # -1 is everything after the offset, as long as the axis turns out to be.
     ends: list[Dim] = [TO_THE_END if isinstance(e, int) and e == -1 else _sum(o, e) for o, e in zip(offsets, dims, strict=True)]
     return nodes.slice(x, list(range(x.ndim)), offsets, ends)
 
@@ -404,6 +411,7 @@ def _amounts(call: Call) -> tuple[list[int], list[Dim], list[Dim]]:
     amounts = call.numbers("paddings", "Paddings")
     pairs = list(zip(amounts[::2], amounts[1::2], strict=True))
     volumes = call.type.endswith("3d")
+    # pad3d lists the last axis first, as torch does; pad2d the first.
     pairs = pairs[::-1] if volumes else pairs
     first = 1 if call.attr("data_format").endswith("C") else 2
     return list(range(first, first + len(pairs))), [a for a, _ in pairs], [b for _, b in pairs]
@@ -431,6 +439,7 @@ def _unpad_images(call: Call) -> Result:
     if mode == "constant":
         ends: list[Dim] = [_sum(a, nodes.extent(like, axis)) for axis, a in zip(axes, before, strict=True)]
         return nodes.slice(x, axes, before, ends)
+    # An axis at a time, since the padding of one axis repeats the margins of those before it: corners are summed along both.
     for axis, a, b in zip(axes, before, after, strict=True):
         if isinstance(a, int) and isinstance(b, int) and not a and not b:
             continue
@@ -439,6 +448,7 @@ def _unpad_images(call: Call) -> Result:
             extent = nodes.extent(like, axis)
             places = nodes.concat([nodes.part(row, 0, extent - a, TO_THE_END), row, nodes.part(row, 0, 0, b)], 0)
         else:
+            # Places below 2**24 are exact in float32.
             places = nodes.cast(nodes.pad(nodes.cast(row, "float32"), [a], [b], 0.0, mode), "int64")
         rows = nodes.moved(x, axis, 0)
         target: list[Dim] = [nodes.extent(like, axis), *nodes.dims(rows)[1:]]

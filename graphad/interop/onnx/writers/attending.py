@@ -25,6 +25,7 @@ def _scores(call: Call, q: Term, k: Term) -> Term:
     if not call.attr("causal"):
         return scores
     rows, columns = nodes.unsqueeze(nodes.range(nodes.extent(q, 1)), [1]), nodes.range(nodes.extent(k, 1))
+    # The last rows and the last columns are the same element, so a mask of another height is shifted by the difference.
     a, b = nodes.extent(k, 1), nodes.extent(q, 1)
     shift = a - b if isinstance(a, int) and isinstance(b, int) else nodes.as_scalar(a) - nodes.as_scalar(b)
     return nodes.where(on.less_equal(columns, rows + shift), scores, nodes.like(FORBIDDEN, scores))
@@ -53,6 +54,7 @@ def _lamb(call: Call) -> Result:
     step = m1 / (1.0 - powers[0]) / (on.sqrt(m2 / (1.0 - powers[1])) + float(call.attr("epsilon"))) + p * decay
     if decay > 0 or call.attr("always_adapt"):
         parameter_norm, step_norm = (nodes.reduce("L2", term, range(term.ndim)) for term in (p, step))
+        # A norm of zero takes the plain rate. The inner Where keeps the quotient that is not chosen from dividing by zero.
         usual = on.logical_and(on.greater(parameter_norm, 0.0), on.greater(step_norm, 0.0))
         rate = rate * on.where(usual, parameter_norm / on.where(usual, step_norm, 1.0), 1.0)
     return [p - rate * step, m1, m2, call["Beta1Pow"] * beta1, call["Beta2Pow"] * beta2]

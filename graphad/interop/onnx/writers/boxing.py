@@ -69,10 +69,13 @@ def _matrix(nodes: Nodes, how: Aligning, low: Term, high: Term, count: int, exte
     """``[boxes, count, extent]`` as ``Aligning`` makes it, of sides ``[boxes, 1]``."""
     side = high - low if how.aligned else on.maximum(high - low, 1.0)
     if how.sampling_ratio > 0:
+        # As a tensor with a row for each box, as in the other case, where boxes have as many samples as they are large.
         sample_counts = side * 0.0 + float(how.sampling_ratio)
         samples = nodes.constant(np.arange(how.sampling_ratio))
     else:
         sample_counts = on.ceil(side / float(count))
+        # Boxes have different numbers of samples: all are given the largest one, and ``counts`` leaves the surplus out. The 1 keeps Max
+        # from having no elements where there are no boxes.
         most = on.maximum(nodes.reduce("Max", nodes.concat([sample_counts, nodes.constant(np.ones((1, 1), low.dtype))], 0), [0, 1]), 1.0)
         samples = nodes.range(nodes.as_vector(nodes.cast(most, "int64")))
     sample = nodes.cast(nodes.unsqueeze(samples, [0, 1]), low.kind)
@@ -80,8 +83,10 @@ def _matrix(nodes: Nodes, how: Aligning, low: Term, high: Term, count: int, exte
     steps, window = on.maximum(sample_counts, 1.0), nodes.constant(np.arange(count, dtype=low.dtype).reshape(1, count, 1))
     at = low + (window + (sample + 0.5) / steps) * (side / float(count))
     last = nodes.cast(nodes.as_scalar(extent), low.kind)
+    # Samples more than one pixel outside count as zero, but stay in the divisor, as in the kernel.
     counts = reduce(on.logical_and, (on.less(sample, sample_counts), on.greater_equal(at, -1.0), on.less_equal(at, last)))
     elements = nodes.cast(nodes.unsqueeze(nodes.range(extent), [0, 1, 2]), low.kind)
+    # Linear interpolation as a hat function: an element counts by one less its distance from the sample, if that is positive.
     near = on.maximum(1.0 - on.abs(nodes.unsqueeze(on.minimum(on.maximum(at, 0.0), last - 1.0), [3]) - elements), 0.0)
     return nodes.reduce("Sum", near * nodes.unsqueeze(nodes.cast(counts, low.kind) / steps, [3]), [2])
 
@@ -145,10 +150,12 @@ def _deformable(call: Call) -> Result:
     channels, height, width = x.shape[1:]
     windows, elements, part = math.prod(offset.shape[2:]), math.prod(kernel), channels // deforming.deformable_groups
     attrs = {"strides": deforming.strides, "paddings": deforming.paddings, "dilations": deforming.dilations}
+    # Where a plain convolution would take its elements; the offsets come on top, so what is left is to sample and to multiply.
     places = _one_image({"image": [height, width], "kernel": kernel, **attrs}, offset.shape, offset.dtype)
     pairs = nodes.reshape(offset + nodes.constant(places), [-1, elements, 2, windows])
     y, across = (nodes.reshape(nodes.part(pairs, 2, i, i + 1), [-1, 1, elements * windows]) for i in range(2))
     rows = nodes.reshape(x, [-1, part, height * width])
+    # The four corners of bilinear interpolation, each a gather with its weight.
     columns = reduce(
         add, (_corner(nodes, rows, a, b, width) for a, b in itertools.product(_beside(nodes, y, height), _beside(nodes, across, width)))
     )

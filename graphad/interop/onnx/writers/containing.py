@@ -61,6 +61,7 @@ def _clear(call: Call) -> Result:
 def _read(call: Call) -> Result:
     nodes, array, index, like = call.nodes, call.stack("X"), _index(call), call.get("Like")
     shape = call.output("Out").shape
+    # Rows are one tensor, of which an element is a slice; otherwise it is a Sequence, whose holes are told apart by what fills them.
     if array.layout.is_rows:
         if not array.parts or array.collected is not None:
             raise NoRows(array.layout)
@@ -88,6 +89,7 @@ def _joined(call: Call) -> Result:
     if array.layout.is_rows:
         if not array.parts or array.collected is not None:
             raise NoRows(array.layout)
+        # The axis of the elements goes where they are joined; a concatenation then merges it with the axis that it is in front of.
         place = axis % len(out.shape)
         rows = nodes.moved(array.parts[0], 0, place)
         if new_axis:
@@ -144,6 +146,7 @@ def _like(call: Call) -> Result:
     def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
         return None, [], [_or_zeros(nodes, items, step, dims)]
 
+    # A Sequence has no operator that fills holes, so they are filled one element after the other.
     rows = nodes.loop(nodes.extent(like, axis), None, [], body)[0]
     return nodes.reshape(nodes.moved(rows, 0, axis), nodes.dims(like))
 

@@ -76,6 +76,7 @@ def _explicit(nodes: Nodes, x: Term, windows: Sequence[Window], value: float = 0
     amounts = [amount for amount in pads if isinstance(amount, int)]
     if len(amounts) == len(pads):
         return x, amounts
+    # The attribute ``pads`` holds numbers alone: if one of them is known only to a run, all of it becomes a Pad before.
     axes = list(range(2, 2 + len(windows)))
     return nodes.pad(x, [w.before for w in windows], [w.after for w in windows], value, axes=axes), [0] * 2 * len(windows)
 
@@ -144,12 +145,14 @@ def _exact(y: Term, windows: Sequence[Window], sizes: Sequence[Dim]) -> dict[str
     for w, size, count in zip(windows, sizes, y.shape[2:], strict=True):
         if not isinstance(w.before, int) or not isinstance(w.after, int):
             return None
+        # From the extent of the image, n = (count - 1) stride + reach - before - after: what is left over is the padding after it.
         if w.stride == 1 and w.kernel != -1:
             surplus = w.after
         elif not isinstance(size, int) or count == -1 or w.kernel == -1:
             return None
         else:
             surplus = (count - 1) * w.stride + w.reach - w.before - size
+        # An ``output_padding`` has to be below the stride.
         if surplus < -w.stride + 1:
             return None
         before.append(w.before)
@@ -207,6 +210,7 @@ def _transposed(call: Call) -> Result:
     sizes: list[Dim] = list(spec.output_size)
     if not sizes:
         counts = nodes.dims(x)[2:]
+        # The inverse of the extent of a convolution, of which there are ``stride`` many: ``output_padding`` chooses one.
         sizes = [(n - 1) * w.stride + (w.reach - w.before - w.after + e) for n, w, e in zip(counts, windows, extra, strict=True)]
     out = spread(nodes, x, filter_, windows, sizes, spec.groups)
     bias = call.get("Bias") if "Bias" in call.definition.inputs else None
@@ -311,6 +315,7 @@ def _flat_places(nodes: Nodes, x: Term, spec: Any) -> tuple[Term, Term, Term]:
         place = nodes.arg("ArgMax", rows, 1)
         top = nodes.take(rows, place, 1)
         width = nodes.extent(rows, 1)
+        # ArgMax counts within a row, Mask within the whole tensor, as MaxPool's second output does.
         starts = nodes.unsqueeze(nodes.range(nodes.extent(rows, 0)), [1]) * (width if isinstance(width, int) else nodes.as_scalar(width))
         shape = [*dims[:2], *[1] * (x.ndim - 2)]
         return nodes.reshape(top, shape), nodes.reshape(place + starts, shape), x
@@ -318,6 +323,7 @@ def _flat_places(nodes: Nodes, x: Term, spec: Any) -> tuple[Term, Term, Term]:
         raise CannotWrite("an adaptive maximum pooling whose windows differ in extent")
     wide, attrs = _max_attrs(nodes, x, spec)
     sizes = [*x.sizes[:2], *_counts(spec, x)]
+    # onnxruntime gives the places for some dtypes only; float16 is exact in float32.
     operand = wide if x.kind != "float16" else nodes.cast(wide, "float32")
     top, places = nodes.node("MaxPool", [operand], [(operand.kind, sizes), ("int64", sizes)], **attrs)
     return nodes.cast(top, x.kind), places, wide
@@ -348,6 +354,8 @@ def _pooled(nodes: Nodes, x: Term, spec: Any) -> Term:
     if spec.pooling_type == "max":
         return _adaptive_maxima(nodes, x, spec)
     windows = [] if spec.adaptive else windows_of(nodes, x, spec.ksize, spec)
+    # AveragePool where runtimes agree about it; otherwise as a product with a matrix of averages for each axis, or sums over windows
+    # divided by how many elements each has.
     plain = windows and not spec.ceil_mode and all(isinstance(amount, int) for w in windows for amount in (w.before, w.after))
     if plain and x.kind == "float32":
         pads = [*(w.before for w in windows), *(w.after for w in windows)]
@@ -412,6 +420,7 @@ def _spread(call: Call) -> Result:
         divisor = nodes.like(count, x) if isinstance(count, int) else nodes.cast(nodes.as_scalar(count), x.kind)
         out = nodes.expand(x / divisor, nodes.dims(like))
     elif -1 not in like.shape[2:] and (spec.adaptive or spec.ceil_mode or x.kind != "float32"):
+        # Averages are linear, so their gradient is the transposed matrix, axis by axis.
         out = _along_axes(nodes, [m.T for m in averaging(spec, like.shape, x.dtype)], x)
     elif spec.adaptive or spec.ceil_mode:
         raise CannotWrite("an average over windows of extents that only a run knows")

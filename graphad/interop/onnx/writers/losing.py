@@ -128,6 +128,7 @@ def _smooth_l1(call: Call) -> Result:
 def _kl(call: Call) -> Result:
     x, target, nodes, reduction = call["X"], call["Target"], call.nodes, call.attr("reduction")
     positive = on.greater(target, 0.0)
+    # 0 log 0 is 0: the logarithm is taken of 1 where the target is not positive, so that no nan reaches the sum.
     loss = on.where(positive, target * (on.log(on.where(positive, target, 1.0)) - x), 0.0)
     if reduction == "none":
         return loss

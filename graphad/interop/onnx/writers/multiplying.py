@@ -107,6 +107,7 @@ def _power(call: Call) -> Result:
     if n < 0:
         x, n = inverted(nodes, x), -n
     result: Term | None = None
+    # Square and multiply: x holds x^(2^i), and is a factor where bit i of n is set. It is not squared after the last bit.
     while n:
         if n % 2:
             result = x if result is None else nodes.matmul(result, x)

@@ -41,6 +41,7 @@ def _batch_norm(call: Call) -> Result:
     reserve = nodes.constant(np.zeros(0, x.dtype))
     if norm.fixed:
         if axis == 1:
+            # ONNX's operator has channels on axis 1; for other layouts it is written out.
             y = nodes.one("BatchNormalization", [x, scale, bias, mean, variance], x.kind, x.sizes, epsilon=epsilon)
         else:
             hat = (x - _along(nodes, x, mean, axis)) / on.sqrt(_along(nodes, x, variance, axis) + epsilon)
@@ -48,6 +49,7 @@ def _batch_norm(call: Call) -> Result:
         return [y, mean, variance, mean, 1.0 / on.sqrt(variance + epsilon), reserve]
     deviations, batch_mean, batch_variance, inverse = moments(nodes, x, norm.dim(x.ndim), epsilon)
     y = _affine(nodes, deviations * inverse, scale, bias, axis)
+    # Moments keep their reduced axes, to be broadcast; as outputs they have one element a channel.
     flat = [nodes.reshape(statistic, nodes.dims(scale)) for statistic in (batch_mean, batch_variance, inverse)]
     momentum, share = float(norm.momentum), 1 - float(norm.momentum)
     return [y, mean * momentum + flat[0] * share, variance * momentum + flat[1] * share, flat[0], flat[2], reserve]

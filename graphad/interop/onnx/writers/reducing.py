@@ -74,6 +74,8 @@ def _log_sum(call: Call) -> Result:
 def _norm(call: Call) -> Result:
     x, nodes, keep, order = call["X"], call.nodes, bool(call.attr("keepdim")), float(call.attr("porder"))
     axes = reduced_axes(x.ndim, [call.attr("axis")], call.attr("asvector"))
+    # The orders with an operator of their own first: it is exact where a power and a root round, and 0 and inf are limits that no power
+    # gives.
     if math.isinf(order):
         return nodes.reduce("Max" if order > 0 else "Min", on.abs(x), axes, keep)
     if order == 0:
@@ -265,6 +267,7 @@ def _unique(call: Call) -> Result:
     if axis:
         attrs["axis"] = axis[0] % x.ndim
     shape = [-1 if i == axis[0] % x.ndim else e for i, e in enumerate(x.shape)] if axis else [-1]
+    # onnxruntime has Unique for float, double, int64 and int8 among others; integers all fit into int64.
     wide = x if x.is_float or x.kind == "int64" else nodes.cast(x, "int64")
     out, *places = nodes.node("Unique", [wide], [(wide.kind, shape), *[("int64", [-1])] * 3], **attrs)
     return [nodes.cast(out, x.kind), *places]

@@ -23,6 +23,7 @@ def _matrix(nodes: Nodes, spec: Resampling, old: Dim, new: Dim, scale: float, dt
     last = nodes.cast(nodes.as_scalar(old), kind) - 1.0
     columns = nodes.cast(nodes.range(old), kind)
     matrix: Term | None = None
+    # A sum of one-hot rows: where two places are clamped to the same element of the border, their weights add up as in the kernel.
     for place, weight in _picked(nodes, spec, old, new, scale, kind, last):
         at = on.minimum(on.maximum(place, 0.0), last)
         mask = nodes.cast(on.equal(nodes.unsqueeze(at, [1]), columns), kind)
@@ -49,6 +50,7 @@ def _picked(nodes: Nodes, spec: Resampling, old: Dim, new: Dim, scale: float, ki
         at = at if spec.align_corners else center_positions
         base = on.floor(at)
         t = at - base
+        # Keys' cubic convolution (R. Keys, 1981): two elements on either side, by their distances.
         return [(base - 1.0, _far(t + 1.0)), (base, _near(t)), (base + 1.0, _near(1.0 - t)), (base + 2.0, _far(2.0 - t))]
     at = on.maximum(center_positions, 0.0) if spec.align_mode == 0 and not spec.align_corners else at
     low = on.minimum(on.floor(at), last)
@@ -104,6 +106,7 @@ def _interp(call: Call) -> Result:
 
 def _new_extents(call: Call, spec: Interpolation, x: Term, scales: list[float]) -> list[Dim]:
     nodes, rank = call.nodes, x.ndim - 2
+    # In the kernel's order: a list of tensors, then one tensor, then the attributes.
     if call.inputs.get("SizeTensor"):
         return [nodes.as_vector(term) if term.array is None else int(term.array.ravel()[0]) for term in call.all("SizeTensor")]
     size = call.get("OutSize")
@@ -129,6 +132,7 @@ def _shuffle(call: Call) -> Result:
     nodes, r = call.nodes, int(call.attr("upscale_factor"))
     x = to_front(nodes, call["X"], call.attr("data_format"))
     n, c, h, w = x.sizes
+    # Channels are divided by r squared, height and width multiplied by r, as far as they are known.
     sizes = [
         n,
         *(

@@ -109,11 +109,13 @@ def _put(call: Call) -> Result:
     axis, reduction, include_self = call.attr("Axis"), call.attr("Reduce"), bool(call.attr("Include_self"))
     start = x
     if not include_self and reduction != "assign":
+        # What was there does not count: it is overwritten first with what changes nothing, then the values are put as if it did.
         start = nodes.put(x, index, nodes.full(nodes.dims(index), _neutral(reduction, x), x.kind), axis)
     result = nodes.put(start, index, values, axis, _HOW[reduction])
     if reduction != "mean":
         return result
     ones = nodes.full(nodes.dims(index), 1, "int64")
+    # ScatterElements has no mean: sums, divided by how many values came to each place; places without any keep what they have.
     hits = nodes.put(nodes.full(nodes.dims(x), 0, "int64"), index, ones, axis, "add")
     count = nodes.cast(on.where(on.greater(hits, 0), hits + int(include_self), 1), x.kind)
     return result / count if x.is_float else on.floor_divide(result, count)
