@@ -446,6 +446,7 @@ class Compiler:
         if total is not None and not total.static:
             zeros = Value(total.example, hint="total", absent=like is None or like.absent)
             template = self.trace.constant(ABSENT) if like is None else like
+            # Whether anything was added is known to the run alone: the zeros are made then, if they are needed.
             self.trace.calls.append(Call("total_or_zeros({0}, {1})", (total, template), (zeros,), pure=False))
             self.trace.calls.append(Keep((total,)))
             return zeros
@@ -538,12 +539,14 @@ class Compiler:
         stack = branches[0].scopes
         if not isinstance(stack.kept, list):
             raise Unsupported(f"residuals from elsewhere {op}")
+        # An operator of one block has a second branch that does nothing, and keeps nothing.
         residuals: list[Residuals] = [*stack.kept, Residuals((), ())]
         if isinstance(test, int):
             inside, names = branches[test], residuals[test].names
             copies = self.unpacked(stack, residuals[test])
             inside.write(inside.results(_present(names, copies), inside.outer_cotangents))
             return
+        # Each branch writes into frames of its own; what both leave is joined.
         ends = [tuple(dict(frame) for frame in frames) for _ in range(2)]
 
         def work(i: int) -> None:
@@ -721,6 +724,7 @@ def _inferred(
         result = [TensorType(tuple(t.shape), t.dtype) for slot in wanted for t in types_by_slot[slot]]
     except (GraphadError, KeyError, TypeError, AttributeError, ValueError):
         return None
+    # Unknown extents are no types to compile for.
     return result if len(result) == sum(wanted.values()) and not any(-1 in t.shape for t in result) else None
 
 

@@ -332,6 +332,7 @@ class _Block:
 
 def _truth(run: Interpreter, op: Operator, frames: Frames, place: Place) -> bool:
     condition = frames[place[0]].get(place[1])
+    # The ordinary case without a call of fetch: a loop asks in every iteration.
     if type(condition) is np.ndarray and condition.dtype is _BOOL and condition.size == 1:
         return bool(condition.item())
     value = np.asarray(run.fetch(frames, place, op) if condition is None else condition)

@@ -112,6 +112,7 @@ def _extreme(name: str) -> str:
     function, sign = getattr(np, name), ">" if name == "maximum" else "<"
     sides = set()
     for dtype in _FLOATS:
+        # Lengths with and without whole vectors, since numpy's loops may differ between the two.
         for count in (1, 3, 8, 33, 100):
             zeros = np.zeros(count, dtype)
             for x, y in ((zeros, -zeros), (-zeros, zeros)):

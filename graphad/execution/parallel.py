@@ -122,6 +122,7 @@ def cost_of(node: Call | Group, costs: Costs, model: Model) -> float:
         if _is_one_loop(node):
             return part * sum(map(_nbytes, (*node.reads, *node.made))) * model.byte + model.call
         return part * sum(cost_of(call, costs, model) for call in node.calls)
+    # A view: it makes an object, and moves nothing.
     if any(value.base is not None for value in node.results):
         return 0.1
     size = max((np.size(value.example) for value in node.results), default=0)
@@ -151,6 +152,7 @@ def _nbytes(value: Value) -> int:
 def _laned(nodes: Sequence[Call | Group], count: int, cost: Callable[[Call | Group], float], model: Model) -> Body:
     """The nodes on lanes; as they are if that would not pay. Groups are divided if that ends earlier by a tenth."""
     alone = sum(map(cost, nodes))
+    # The model has to expect a gain by a margin, as it may err; dividing groups has to gain a tenth more than not dividing.
     best_cost, body = alone * (1 - model.gain), Body(nodes)
     for spans in (False, True):
         parts = [
@@ -280,6 +282,8 @@ def _parallel(
             signal = signals[j, i]
             put(lane, Wait(signal))
             sender, at = senders[signal]
+            # Vector clocks (C. Fidge, 1988; F. Mattern, 1989): of every lane, up to which node this one knows that it has run. Who waits
+            # learns what the sender knew.
             knowledge[lane] = list(map(max, knowledge[lane], clocks[sender][at]))
         put(lane, nodes[i])
         for reader in readers.get(i, ()):

@@ -212,6 +212,8 @@ def _group(body: Body, made: Callable[[list[Call]], Group], least: int) -> None:
     for node in body:
         for inner in bodies_of(node):
             _group(inner, made, least)
+        # A run goes on as long as shapes agree; anything else ends it, loops and branches included, whose own calls are grouped by
+        # themselves.
         if isinstance(node, Call) and _tiles(node, least) and (not run or run[0].results[0].example.shape == node.results[0].example.shape):
             run.append(node)
             continue
@@ -250,6 +252,7 @@ def _is_number(value: Value) -> bool:
 def _made_group(calls: list[Call], readers: dict[Value, list[Tensor]], asked: set[Value], native: bool) -> Group:
     results = [call.results[0] for call in calls]
     call_ids = set(map(id, calls))
+    # Values that are read in the group alone need no array: only a tile of them is there at a time.
     inside = [v for v in results if v not in asked and all(id(reader) in call_ids for reader in readers.get(v, ()))]
     hidden = set(inside)
     reads = dict.fromkeys(arg for call in calls for arg in call.args if arg not in results)
@@ -495,6 +498,7 @@ def _offsets_in_order(places: list[Place]) -> int:
 
 def _release(free: list[tuple[int, int]], offset: int, nbytes: int) -> None:
     """Add a stretch, joined with those that it touches."""
+    # The list is sorted by offset, and no two stretches touch: so at most the neighbors on either side join.
     at = bisect.bisect(free, (offset, nbytes))
     first = last = at
     if at and sum(free[at - 1]) == offset:

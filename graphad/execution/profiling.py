@@ -183,6 +183,7 @@ class Profile:
             rows = [((key,), usage) for key, usage in (self.by_line() if by == "line" else self.by_type()).items()]
         rows.sort(key=lambda row: -row[1].seconds)
         if len(rows) > most:
+            # The rows that are not shown are one more, so that shares add up to the whole.
             rest = Spent()
             for _, usage in rows[most:]:
                 rest.add(usage)

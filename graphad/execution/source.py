@@ -358,6 +358,7 @@ class _Writer:
         if not (node.native and self.options.native):
             return list(node.calls)
         parts: list[Call | list[Call]] = []
+        # The longest runs of calls that the loop compiler can express; single ones gain nothing by a loop of their own.
         for able, part in itertools.groupby(node.calls, key=lambda call: bool(expression(call))):
             calls = list(part)
             parts += [calls] if able and len(calls) > 1 else calls
@@ -369,6 +370,7 @@ class _Writer:
         flats: dict[Tensor, str] = {}
         for value in (*node.reads, *node.made):
             if not value.constant and value.example.size > 1:
+                # Values that lie in one place are one argument: numba must not be told that they do not overlap.
                 place = self.plan.place_of.get(value, value) if value.base is None else value
                 flats[value] = flats[place] = flats.get(place) or self.flat(value, depth)
         if node.span:

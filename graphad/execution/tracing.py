@@ -362,6 +362,7 @@ class Traced(Tracer):
         example = function(*(arg.value.example if isinstance(arg, Traced) else arg for arg in args))
         form = f"{functions_name(function, self.trace)}({', '.join(texts)})"
         key = (form, *map(id, values))
+        # The same call on the same values gives the same: it is made once.
         if key not in self.trace.views:
             self.trace.views[key] = self.made(form, values, example, pure=False).value
         return Traced(self.trace, self.trace.views[key])
@@ -425,6 +426,7 @@ def _unchanged(ufunc: np.ufunc, values: Sequence[Value]) -> Value | None:
     """The operand that a product with 1 is, to the last bit."""
     if ufunc is np.multiply:
         for x, by in (values, values[::-1]):
+            # A product with exactly 1 changes no bit of a float but those of a signaling nan; with another dtype it would convert.
             number = by.constant and np.ndim(by.example) == 0 and by.example == 1
             if number and x.static and x.example.dtype.kind == "f" and np.result_type(by.example, x.example) == x.example.dtype:
                 return x

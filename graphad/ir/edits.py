@@ -374,6 +374,7 @@ def add_region_op(
         if (len(inner.inputs), len(inner.results)) != (len(given), len(out)):
             takes = f"takes {len(inner.inputs)} values and yields {len(inner.results)}"
             raise InvalidGraph(f"a nested graph of {op_type} {takes}, but there are {len(given)} operands and {len(out)} results")
+    # A loop's condition is the last value that it carries: operand, argument and result at one place.
     tests = given[len(out) - 1 : len(out)] if isinstance(definition, LoopDef) else condition
     slots = {**({definition.operands: given} if given else {}), **({definition.condition: tests} if definition.condition else {})}
     results = {definition.results: out} if out else {}
@@ -898,11 +899,13 @@ def split_writers(graph: Graph, shared: Sequence[Value], part: Callable[[Value],
     for value, ops in writers.items():
         parts[value], value.writers = [], []
         for op in ops:
+            # An operator may write one value several times, in several slots: each is a part.
             op_parts = [part(value) for _ in range(times[op][value])]
             parts_by_op[op][value] = iter(op_parts)
             parts[value] += op_parts
     for op, places in parts_by_op.items():
         for slot, values in op.outputs.items():
+            # Set at once, past ``set_outputs``: that would take the value out of its lists of writers, which are empty already.
             op.outputs[slot] = tuple([_written(next(places[v]), op) if v in places else v for v in values])
     graph.journal.edits += 1
     graph.journal.touch(*ops_written)

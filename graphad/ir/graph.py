@@ -495,6 +495,7 @@ class Graph(OldNames, PlainResults):
         if len(ops) != len(self.ops) or set(ops) != set(self.ops):
             raise InvalidGraph(f"{len(ops)} operators are given for the order of a graph of {len(self.ops)}: all of them, each once")
         places = {op: place for place, op in enumerate(ops)}
+        # Everything is checked before the first operator moves.
         for op in ops:
             for writer in [writer for value in op.reads() for writer in value.writers if places[writer] >= places[op]]:
                 raise InvalidGraph(f"{op.type} comes before {writer.type}, which writes what it reads")

@@ -223,6 +223,7 @@ class _Lowering:
         operator, reads = self.reads[nested]
         forward, block = forward_graph(nested), nested.block
         assert block is not None
+        # What it reads beyond its arguments are residuals, which only the runs of its forward block can have kept.
         if reads and (forward is None or forward.block is None or forward.block.idx != block.parent_idx):
             name, definition = next(iter(reads)), REGISTRY[operator.type]
             scopes = [name for slot in (definition.scopes if isinstance(definition, ControlDef) else "",) for name in operator.input(slot)]
@@ -374,6 +375,7 @@ def _link(
     op.role, op.source, op.made_by, op.operator = operator.role, operator.source, operator.made_by, operator
     if graphs is not None:
         op.graphs = graphs
+        # The names inside of blocks are Fluid's form of arguments and results; here these are values.
         op.attrs = {name: value for name, value in operator.attrs.items() if name not in graphs and not name.startswith("original_")}
     graph.link(op)
 

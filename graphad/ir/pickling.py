@@ -176,6 +176,7 @@ def _fill_values(graph: Graph, record: Mapping[str, Any], rest: Iterator[Any], n
     graph.values.reserved = {} if graph.block is None else graph.block.vars
     for name, shape, dtype, var, kind, is_given, gradient_of in record["values"]:
         value: Value = next(rest)
+        # The nodes are there already, made without __init__, so that references between them resolve whichever comes first.
         Value.__init__(value, graph, name, shape, dtype, var)
         value.kind, value.given = kind, is_given
         value.grad_of = None if gradient_of is None else nodes[gradient_of]

@@ -50,6 +50,7 @@ def origin_of(author: str | None, rule: str, ops: Sequence[Op]) -> Origin:
     ancestors: dict[object, Ancestor] = {}
     for op in ops:
         origin = _made_by_same(op, author, rule)
+        # A rule that rewrites its own results again and again would otherwise be a chain as long as its work.
         for ancestor in [_ancestor(op)] if origin is None else origin.ancestors:
             ancestors.setdefault((ancestor.text, ancestor.made_by, id(ancestor.origin)), ancestor)
     return _from(list(ancestors.values())[:_MOST_ANCESTORS], rule)

@@ -188,6 +188,7 @@ def replace_residual(graph: Graph, old: Value, new: Value) -> None:
         return
     if new not in graph.residuals:
         return graph.set_residuals([new if value is old else value for value in graph.residuals])
+    # Residuals are the last inputs of a gradient's graph, so they are counted from its end.
     old_at, new_at = (graph.residuals.index(value) - len(graph.residuals) for value in (old, new))
     for gradient_graph in gradient_graphs(graph):
         gradient_graph.replace(gradient_graph.inputs[old_at], gradient_graph.inputs[new_at])

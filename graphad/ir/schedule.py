@@ -592,7 +592,9 @@ class _Writer:
         blocks, count = {}, len(op.inputs.get("X", ()))
         for name, graph in op.graphs.items():
             forward, residuals = forward_graph(graph), residual_inputs(graph)
+            # Residuals have names in the forward block; a gradient's block reads those as they are.
             names = {v: self._kept(op, value) for v, value in residuals.items() if is_read(v)}
+            # Before the block is filled: a name that it makes itself must not hide the residual of that name.
             settle_gradient(graph, names)
             block = blocks[name] = self.schedule.block_of(graph, self.schedule.home.get(forward or graph, self.block.idx))
             plan = self.schedule.fill(block, graph, names.values(), unread=residuals.keys() - names.keys())

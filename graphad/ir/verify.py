@@ -89,6 +89,7 @@ def one_writer(graph: Graph) -> Iterator[Complaint]:
 def distinct_names(graph: Graph) -> Iterator[Complaint]:
     """An operator writes a name once: of two values neither would be the final one."""
     for op in graph.ops:
+        # One result cannot be written twice, and nearly all operators have one.
         if len(op.outputs) == 1 and len(next(iter(op.outputs.values()))) == 1:
             continue
         first: dict[str, Value] = {}

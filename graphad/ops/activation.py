@@ -257,6 +257,7 @@ def _gelu_grad(X: Tensor, dOut: Tensor, *, approximate: bool) -> Tensor:
     if not approximate:
         density = exp(X * X * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
         return dOut * ((erf(X * math.sqrt(0.5)) + 1.0) * 0.5 + X * density)
+    # The approximation's own derivative, not that of the exact function: gradients agree with what the forward operator computes.
     c, cubic = math.sqrt(2.0 / math.pi), 0.044715
     t = tanh((X + X * X * X * cubic) * c)
     return dOut * ((t + 1.0) * 0.5 + X * (1.0 - t * t) * (X * X * (3.0 * cubic) + 1.0) * (0.5 * c))

@@ -148,6 +148,7 @@ def _columns(wide: Array, window_axes: Axes, lines: Lines | None, folded: bool) 
         )
     else:
         view = lines.windows(wide, window_axes)
+    # With the samples beside the windows one product serves all samples.
     view = np.moveaxis(view, 0, len(window_axes) + 1) if folded else view
     columns = _scratch("columns", view.shape, view.dtype)
     np.copyto(columns, view)
@@ -367,6 +368,7 @@ def _small(shape: Shape, filter_: Shape, wide: Array, window_axes: Axes, groups:
     n, extents = len(wide), _extents(window_axes)
     count, depth = prod(extents), prod(filter_[1:])
     place, view = wide[inside(window_axes)], windows(wide, window_axes)
+    # One wide product beats many narrow ones where there are more features than windows; the result then has to be transposed.
     is_folded = n > 1 and filter_[0] // groups > count
     if is_folded:
         view = np.moveaxis(view, 0, len(window_axes) + 1)
@@ -548,8 +550,10 @@ def filter_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, groups
     if _is_depthwise(shape, groups):
         return _depthwise_cotangent(x, y, window_axes, shape, groups)
     depth, features = prod(shape[1:]), shape[0] // groups
+    # One product over all samples where its result is larger than what a sample adds to it; else a product each, and their sum.
     is_folded = depth * features > count
     wide, total = np.ascontiguousarray(padded(x, window_axes)), np.zeros((groups, depth, features), x.dtype)
+    # In batches of samples whose columns fit into the cache.
     for batch in _batches(groups * depth * count, len(x), x.itemsize, is_folded):
         columns, cotangents = _columns(wide[batch], window_axes, lines, is_folded), _spaced(y[batch], lines)
         total += _products(columns, cotangents, groups, depth, is_folded)

@@ -315,10 +315,13 @@ def _fast_crf_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str
     before, after = chain.forward(), chain.backward()
     total = log_sum(before[-1] + chain.last, 1)[:, None]
     hits = _hits(_labels(inputs["Label"][0], chain.live, chain.states.shape[2]), chain.live, chain.states.shape[2])
+    # Marginals by the forward-backward algorithm (L. Rabiner, 1989): the derivative of the log-likelihood is counts of the labels less
+    # expected counts.
     states = np.exp(np.stack(before, 1) + np.stack(after, 1) - total[:, None]) * chain.live[:, :, None]
     steps = np.zeros_like(chain.steps)
     for t, a, b in _pairs(before):
         del b
+        # The probability of each transition: everything before, the step, everything after, over all paths.
         pairs = np.exp(a[:, :, None] + chain.steps + (chain.states[:, t] + after[t] - total)[:, None, :])
         steps = steps + np.sum(pairs * d * chain.live[:, t, None, None], axis=0)
     rows = [np.sum(states[:, :1] * d, axis=(0, 1)), np.sum(np.exp(before[-1] + chain.last - total) * d[:, 0], axis=0)]
@@ -342,6 +345,7 @@ def crf_decoding(Emission: Array, Transition: Array, Label: Array | None = None,
     chain = _chain(Emission, Transition, Length)
     live_mask, tags = chain.live, chain.states.shape[2]
     best, came = chain.first + chain.states[:, 0], list[Array]()
+    # After a sequence's end every tag came from itself, so that going back passes through to its last step.
     stay = np.broadcast_to(np.arange(tags), best.shape)
     for t in range(1, live_mask.shape[1]):
         ways = best[:, :, None] + chain.steps

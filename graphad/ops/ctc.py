@@ -163,7 +163,9 @@ def ctc_lattice(
     batch, steps, states = emitted.shape
     possible = np.isfinite(total)[:, None]
     to, start = np.arange(states)[:, None], np.arange(states)
+    # A state is stayed in, left for the next, or for the one after that where no blank is needed in between (A. Graves et al., 2006).
     ways = (to == start) | (to == start + 1) | ((to == start + 2) & lattice.skips[:, :, None])
+    # After a sequence's end states stay as they are.
     stay = np.where(np.eye(states) > 0, 0.0, NEVER)
     scales = [np.where(lattice.live[:, t, None, None], np.where(ways, scaled(sums[t], sums[t - 1]), NEVER), stay) for t in range(1, steps)]
     offset = np.stack([np.full((batch, states, states), NEVER), *scales], axis=1)
@@ -242,6 +244,7 @@ def _fast_ctc_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str
     if inputs.get("WarpCTCGrad"):
         grad = inputs["WarpCTCGrad"][0]
     else:
+        # Only a program that dropped the forward's second output is without it.
         operands = (inputs[slot][0] if inputs.get(slot) else None for slot in ("Logits", "Label", "LogitsLength", "LabelLength"))
         grad = warpctc.kernel(*operands, blank=attrs.get("blank", 0))[0]
     steps, batch = grad.shape[:2]

@@ -178,6 +178,7 @@ class OpDef(Traits):
         if len(inputs) < self.required["input"]:
             raise InvalidType(f"operator {self.type!r} takes {', '.join(self.inputs)}; got {len(inputs)} inputs")
         for value in inputs:
+            # The first symbol decides where the operator is built: in a program, a graph or a pattern.
             for item in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(item, Symbol):
                     return item.emit(self, inputs, attrs)
@@ -381,6 +382,7 @@ def _is_rerun(old: Callable[..., object], new: Callable[..., object]) -> bool:
         return False
     if (old.__module__, old.__qualname__) != (new.__module__, new.__qualname__):
         return False
+    # A cell of a notebook that runs again is another file of no name: there the function's name has to do.
     first, second = ((item.__code__.co_filename, item.__code__.co_firstlineno) for item in (old, new))
     return first == second or (new.__module__ == "__main__" and not any(os.path.isfile(file) for file, _ in (first, second)))
 
@@ -465,6 +467,7 @@ def _grad_operator(definition: OpDef) -> GradOpDef:
     assert definition.grads is not None
     rules = definition.grads.values()
     slots_read = {slot for rule in rules for slot in rule.reads}
+    # A slot is required only if every rule needs it: the operator may be asked for one gradient alone.
     common_slots = {slot for slot in slots_read if all(slot in r.reads and slot not in r.optional for r in rules)}
     slots = [
         *definition.inputs.values(),
@@ -480,6 +483,7 @@ def _grad_operator(definition: OpDef) -> GradOpDef:
         kernel=_no_kernel,
         infer=_no_kernel,
         grads=None,
+        # A forward operand without a value has no cotangent either.
         partial=definition.partial and not slots_read.isdisjoint(definition.inputs),
         lazy=definition.lazy & slots_read,
         side_effect=definition.ordered,
@@ -530,6 +534,7 @@ def checked_attr(attr: Attr, value: object) -> Any:
     if type(value) is EXACT.get(attr.kind):
         return value
     if attr.kind == "DType":
+        # Paddle writes -1 for a dtype that follows from the input.
         return "" if isinstance(value, int | str) and value in (-1, "") else dtype_name(value)
     if attr.kind in _SCALARS:
         return _scalar(attr, value, _SCALARS[attr.kind])

@@ -81,6 +81,7 @@ def dimensions(
     if isinstance(definition, GradOpDef):
         return _of_gradient(definition, inputs, outputs, attrs, forward)
     rule = RULES.get(definition.type) or _by_traits(definition)
+    # A gradient may lack operands of its forward operator, which a rule would look for.
     complete = definition.elementwise or all(slot in inputs for slot, declaration in definition.inputs.items() if not declaration.optional)
     if rule is None or not complete or next(iter(definition.outputs)) not in outputs:
         return None
@@ -112,6 +113,7 @@ def _of_gradient(
     outs = {slot: inputs[slot] if slot in inputs else known[1][slot] for slot in forward.outputs if slot in inputs or slot in known[1]}
     for slot, of in definition.cotangents:
         if slot in inputs:
+            # A cotangent has the shape of what it is the cotangent of, so that it stands for what the gradient does not read.
             outs.setdefault(of, inputs[slot])
     for slot, of in definition.written:
         if slot in outputs:
@@ -135,6 +137,7 @@ def _of_gradient(
     if any(slot not in operands for slot in inputs):
         return None
     everywhere = {label for dims_of_slot in operands.values() for dims in dims_of_slot for label in dims if label is not None}
+    # Whatever a result lacks is summed over, since it was broadcast in the forward direction: transposition turns one into the other.
     kinds: dict[Label, Kind] = {label: "mean" if forward_dimensions.reduced.get(label) == "mean" else "sum" for label in everywhere}
     return Dimensions(operands, results, kinds, forward_dimensions.even, forward_dimensions.shapes)
 
@@ -160,6 +163,7 @@ def _aligned(shape: Shape, like: Sequence[int], labels: Sequence[Label | None], 
     begin = axis if isinstance(axis, int) and axis >= 0 and len(shape) < len(like) else len(like) - len(shape)
     if begin < 0 or begin + len(shape) > len(like):
         return (None,) * len(shape)
+    # An extent of 1 is broadcast, or would be if it were cut: it has no index either way.
     aligned_labels = [labels[begin + i] if extent == like[begin + i] and extent != 1 else None for i, extent in enumerate(shape)]
     if unknown:
         return tuple((begin + i,) if extent not in (1, like[begin + i]) else aligned_labels[i] for i, extent in enumerate(shape))
@@ -183,6 +187,7 @@ def _by_element(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) 
     ((result,),) = outputs.values()
     axis = attr("axis")
     alike = [_aligned(shape, result, _numbered(result), axis, unknown=True) for group in inputs.values() for shape in group]
+    # A dimension that may be broadcast makes its index useless for all: cutting the others would not fit it.
     unknown = {label for dims in alike for label in dims if isinstance(label, tuple)}
     labels = tuple(None if (i,) in unknown else label for i, label in enumerate(_numbered(result)))
     return Dimensions(
@@ -255,6 +260,7 @@ def _reduction(kind: Kind) -> Rule:
         axes = _axes(attr("dim"), len(shape))
         axes = [*range(len(shape))] if attr("reduce_all") or not axes else axes
         labels = _numbered(shape)
+        # Without keep_dim what is left moves up; with it the reduced dimensions stay, as ones.
         kept_axes = [i for i in range(len(shape)) if i not in axes]
         if len(result) == len(shape):
             result_labels: Labels = tuple(None if i in axes else labels[i] for i in range(len(shape)))
@@ -348,6 +354,7 @@ def _one_less(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
         [shape for group in inputs.values() for shape in group],
         [shape for group in outputs.values() for shape in group],
     )
+    # One rule for both directions: whichever side is wider has the axis.
     wide_shape = max((side[0] for side in sides), key=len)
     axis, flat = attr("axis"), {len(shape) for side in sides for shape in side}
     if not isinstance(axis, int) or flat != {len(wide_shape), len(wide_shape) - 1}:
@@ -378,6 +385,8 @@ def _normalized(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) 
     assert isinstance(begin, int)
     begin %= len(shape)
     statistics = [s for side in (inputs, outputs) for slot in ("Mean", "Variance") for s in side.get(slot, ())]
+    # One dimension of statistics stands for several of rows: only the first can be cut, and evenly, so that each part is a run of
+    # statistics.
     is_flat = begin > 1 and any(len(s) == 1 for s in statistics)
     labels: Labels = tuple(i if i < begin and (i == 0 or not is_flat) and shape[i] != 1 else None for i in range(len(shape)))
 
@@ -425,6 +434,7 @@ def _matmul(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> D
     batch: Labels = tuple(("b", i) for i in range(len(out) - 2))
     if any(_may_be_broadcast(shape[:-2], out[:-2], -1) for shape in (x, y)):
         return None
+    # Batches are broadcast against each other like elements.
     begin = [_aligned(shape[:-2], out[:-2], batch, -1) for shape in (x, y)]
     transposes = [any(bool(attr(name)) for name in names) for names in (("trans_x", "transpose_X"), ("trans_y", "transpose_Y"))]
     left: Labels = ("k", "m") if transposes[0] else ("m", "k")
@@ -437,6 +447,8 @@ def _convolution(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object])
     """Samples, filters, and, where nothing is added to the sum over them, channels."""
     if attr("data_format") not in ("NCHW", "AnyLayout"):
         return None
+    # With groups a filter sees its own channels alone: cutting either would have to cut both, group by group. A bias would be added once
+    # for each part of a sum.
     filters, channels = "o" if attr("groups") == 1 else None, "c" if attr("groups") == 1 and "Bias" not in inputs else None
     labels: dict[str, Labels] = {
         "Input": ("n", channels, None, None),
@@ -551,6 +563,7 @@ def _matched(old: Shape, new: Shape) -> tuple[Labels, Labels, frozenset[Label]] 
         return None
     first: dict[int, int] = {}
     second: dict[int, int] = {}
+    # From the end first, where elements lie next to each other; then from the front as long as what is left has as many elements.
     while a and b and old[a[-1]] == new[b[-1]] and (old[a[-1]] != -1 or len(a) == len(b) == 1):
         first[a.pop()] = second[b.pop()] = len(first)
     while a and b and old[a[0]] == new[b[0]] and _same_rest(old, new, a[1:], b[1:]):

@@ -143,6 +143,7 @@ class DoubleGradOpDef(GradOpDef):
     def meaning(self, inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
         known_tensors = {self.spelled(slot): values[0] for slot, values in inputs.items() if values}
         self._check(known_tensors)
+        # DDX and the like are cotangents of what the first gradient writes; asked for are those of what it reads.
         starts = {slot: known_tensors[f"DD{slot}"] for slot in self._rules if f"DD{slot}" in known_tensors}
         forward_tensors = {
             slot: known_tensors[slot]
@@ -163,6 +164,7 @@ class DoubleGradOpDef(GradOpDef):
             values = dict(zip(names, tensors, strict=True))
             return [self._apply(self._rules[slot], values, stand_ins, attrs) for slot in starts]
 
+        # The second gradient is the transpose of the first: written as a function of its operands, and differentiated as any other.
         cotangents_ = dict(zip(names, cotangents(first, [*forward_tensors.values(), start], list(starts.values())), strict=True))
         of = {slot: self._of(slot) for slot in slots}
         return {
@@ -207,6 +209,7 @@ class DoubleGradOpDef(GradOpDef):
         values = {**stand_ins, **known, f"{self._result}{GRAD}": known[""]}
         values.update({slot: values.get(partner) for slot, partner in _SAME_AS.items() if slot not in values})
         if self._result in rule.reads and self._result not in values:
+            # Paddle's double gradients do not pass the result on where it follows from the operands.
             values[self._result] = self._forward_definition(
                 *(values.get(slot) for slot in self._forward_definition.inputs), **{a: self.attr(a, attrs) for a in self.attrs}
             )

@@ -32,6 +32,7 @@ def _alike(tensors: Sequence[TensorType], apart_from: int | None = None) -> Shap
     same_dtypes(**{f"X[{i}]": x for i, x in enumerate(tensors)})
     joint_shape: Shape | None = _without(tensors[0].shape, apart_from)
     for i, x in enumerate(tensors):
+        # What is known of one tensor is known of all: a later one is held against the shape of those before, not against the first.
         joint_shape = None if joint_shape is None else joined_shape(joint_shape, _without(x.shape, apart_from))
         if joint_shape is None or len(x.shape) != len(tensors[0].shape):
             but = "" if apart_from is None else f" but for axis {apart_from}"

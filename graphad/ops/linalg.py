@@ -524,6 +524,7 @@ def _terms(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]
     if any(n < 0 or (n and "..." not in t) for t, n in zip(subscripts, counts, strict=True)):
         raise ShapeError(f"equation {equation!r} does not fit operands of {list(ranks)} axes")
     rest = "".join(spare[: max(n for n in counts)])
+    # Ellipses are aligned from the end, as broadcasting is: one of fewer axes has the last of the labels.
     terms = tuple(t.replace("...", rest[len(rest) - n :]) for t, n in zip(subscripts, counts, strict=True))
     return terms, _result(equation, terms, rest, right if arrow else None)
 
@@ -548,6 +549,7 @@ def _extents(equation: str, shapes: list[Shape]) -> tuple[dict[str, int], str]:
     for term, shape in zip(terms, shapes, strict=True):
         extents_of_term: dict[str, int] = {}
         for label, extent in zip(term, shape, strict=True):
+            # Between operands 1 fits any extent; within one a label that occurs twice (a diagonal) needs one extent.
             joint_extent = broadcast_extent(extents.get(label, 1), extent)
             if joint_extent is None or (extents_of_term.setdefault(label, extent) not in (extent, -1) and extent != -1):
                 raise ShapeError(f"equation {equation!r} does not fit operands of the shapes {[list(s) for s in shapes]}: label {label!r}")

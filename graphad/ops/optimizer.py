@@ -43,6 +43,7 @@ def update(inputs: str, outputs: str, **traits: Unpack[Declared]) -> Callable[[F
     signature = f"{inputs} {SKIP}? -> " + " ".join(f"{o}Out" if o[-1] != "?" else f"{o[:-1]}Out?" for o in outputs.split())
 
     slots = {state.output: state.slot for state in read(all_traits)["state"]}
+    # Where an update is skipped, each output is the input that it is the new value of.
     old_slots = [slots.get(f"{name}Out", name) for name in new_names]
 
     def infer(*types: TensorType | None, **_: object) -> TensorType | tuple[TensorType, ...]:

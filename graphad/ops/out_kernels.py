@@ -160,6 +160,7 @@ class _Lines:
         expression = self.found
         if expression.dtypes[at] != self.dtype or expression.reads[at] != self.every:
             return False
+        # An input that lies in the same memory must not be read after this call; nor a result that is there already.
         later = expression.calls[at + 1 :]
         if any(isinstance(arg, Input) and arg.number in self.aliased for call in later for arg in call.args):
             return False

@@ -76,6 +76,7 @@ class Pooling:
             return axes(size, size, strides=(1,), paddings=(0,))
         if self.adaptive:
             counts = numbers("ksize", self.ksize, len(size))
+            # Adaptive windows are all alike where the extent is divisible; otherwise they overlap by one, and differ.
             extents = [n // k for n, k in zip(size, counts, strict=True)]
             divides = all(n % k == 0 and n > 0 for n, k in zip(size, counts, strict=True))
             return axes(size, extents, strides=extents, paddings=(0,)) if divides else None

@@ -232,6 +232,7 @@ def gru_unit(Input: Array, HiddenPrev: Array, Weight: Array, Bias: Array | None 
     gates, candidate = _weights(Weight)
     gate = Input + Bias if Bias is not None else Input.copy()
     gate[:, : 2 * width] = _activated(gate[:, : 2 * width] + HiddenPrev @ gates, cell.gate_activation)
+    # Views: what is computed for the candidate is written into Gate, which is an output.
     u, r, c = (gate[:, k * width : (k + 1) * width] for k in range(3))
     reset = np.asarray(r * HiddenPrev)
     c[...] = _activated(c + reset @ candidate, cell.activation)

@@ -182,6 +182,7 @@ def merge_lod_tensor(
     if branch is None:
         raise InvalidValue("neither InTrue nor InFalse has a value: no branch has run")
     out = np.empty((len(rows), *branch.shape[1:]), branch.dtype)
+    # Boolean indexing keeps the order, so each side's rows go where they were taken from.
     for side, side_rows in ((InTrue, rows), (InFalse, ~rows)):
         if side is not None:
             if len(side) != side_rows.sum():

@@ -306,6 +306,7 @@ def _places(rank: int, decrease_axes: list[int], none_axes: list[int]) -> list[i
     of the axes that ``none_axes`` names."""
     dropped_axes, new = {normal_axis(a, rank, "decrease_axes") for a in decrease_axes}, sorted(none_axes)
     places: list[int | None] = []
+    # One place after the last axis: there go new axes that are named beyond it, as negative ones go to the front.
     for axis in range(rank + 1):
         last = axis == rank
         places += [None] * sum(1 for n in new if (n == axis or (last and n > axis) or (axis == 0 and n < 0)))

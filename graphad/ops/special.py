@@ -143,6 +143,8 @@ def _log_gamma(x: Array) -> Array:
 
 def _poly_gamma(n: int, x: Array) -> Array:
     """The derivative of order ``n + 1`` of the logarithm of gamma, for positive numbers."""
+    # The asymptotic series (M. Abramowitz and I. Stegun, 6.4.11) is for large arguments: a smaller one is shifted up by the recurrence,
+    # whose terms are ``steps``.
     y, steps = _shifted(x, n)
     if n == 0:
         series = sum(b / (2 * k) * y ** (-2.0 * k) for k, b in enumerate(_BERNOULLI, 1))

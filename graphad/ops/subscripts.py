@@ -75,6 +75,7 @@ def _items(x: Indexed, key: object, is_symbol: Callable[[object], bool]) -> list
     if len(dots) > 1:
         raise OutOfRange(f"{x!r}: a subscript has one '...', not {len(dots)}")
     rest = [builtins.slice(None)] * (rank - width)
+    # Axes that are not named are whole, where '...' is, else at the end.
     at = dots[0] if dots else len(parts)
     return _placed(x, [*parts[:at], *rest, *parts[at + 1 :]])
 
@@ -158,6 +159,7 @@ def _columns(x: Indexed, axis: int, mask: Tensor) -> list[_Item]:
     extents = x.shape[axis : axis + rank]
     if any(-1 not in (a, b) and a != b for a, b in zip(extents, mask.shape, strict=False)):
         raise OutOfRange(f"{x!r} is indexed by the mask {mask!r}; the extents of the mask are those of the axes it is about")
+    # As in numpy, a mask is the index tensors of where it holds, one for each of its axes.
     places = REGISTRY["where_index"](mask)
     columns = [REGISTRY["slice"](places, axes=[1], starts=[i], ends=[i + 1], decrease_axis=[1]) for i in range(rank)]
     return [_Item(axis + i, column, places) for i, column in enumerate(columns)]
@@ -175,6 +177,7 @@ def _cut_between_tensors(x: Tensor, items: Sequence[_Item]) -> tuple[Tensor, lis
     starts = [_bound_tensor(x, start) for start, _, _ in bounds]
     ends = [_bound_tensor(x, stop) for _, stop, _ in bounds]
     steps = [step for _, _, step in bounds]
+    # -1 stands for a bound that only the tensors know.
     attrs = {"axes": [item.axis for item in slice_items], "starts": [-1] * len(steps), "ends": [-1] * len(steps)}
     if all(step == 1 for step in steps):
         x = REGISTRY["slice"](x, None, None, starts, ends, **attrs)
@@ -261,6 +264,7 @@ def _place(items: Sequence[_Item], at: int, picks: Sequence[int], width: int, to
 
 def _picked(x: Tensor, axes: list[int], picks: Sequence[_Item]) -> tuple[int, Tensor]:
     """``x`` by index tensors on some axes, the axes of the index first, and how many these are."""
+    # One vector of indices: gather does that along any axis. Several go to the front, and gather_nd takes them as coordinates.
     if len(axes) == 1 and len(picks[0].value.shape) <= 1:
         width = len(picks[0].value.shape)
         return width, _moved_front(REGISTRY["gather"](x, picks[0].value, axis=axes[0]), axes[0], width)
@@ -279,6 +283,7 @@ def _coordinates(picks: Sequence[_Item]) -> Tensor:
     tensors = [item.value if _is_index(item.value) else array_constant(like, np.asarray(item.value), "int64") for item in picks]
     tensors = [item if item.dtype == "int64" else REGISTRY["cast"](item, out_dtype="int64") for item in tensors]
     if len({item.shape for item in tensors}) > 1 or any(-1 in item.shape for item in tensors):
+        # Broadcast by adding zeros of all the others, whatever their extents turn out to be.
         zeros = sum(item * 0 for item in tensors)
         tensors = [item + zeros for item in tensors]
     return REGISTRY["stack"](tensors, axis=len(tensors[0].shape))

@@ -107,6 +107,8 @@ def _in_blocks(x: Array, axis: int) -> Array:
     if extent <= FEW:
         return as_array(_reduce(x, axis=axis, keepdims=True))
     rows = x.reshape(-1, extent, rest)
+    # Sums of blocks, then a sum of these, and so on: the error grows with the logarithm of the count, as in pairwise summation (N. Higham,
+    # "The accuracy of floating point summation", 1993).
     count, remainder = divmod(extent, BLOCK)
     parts = [_added_rows(rows[:, : count * BLOCK].reshape(-1, BLOCK, rest)).reshape(-1, count, rest)] if count else []
     if remainder:

@@ -36,6 +36,7 @@ class Traced(Symbol):
 
     def emit(self, op: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
         operands = [[*item] if isinstance(item, list | tuple) else item for item in inputs]
+        # An operator without operands, such as a constant: it belongs to what it is traced beside.
         beside_symbol = not operands and isinstance(self.value, Symbol)
         values = self.value.emit(op, (), attrs) if beside_symbol else op(*map(_values, operands), **attrs)
         is_tuple = isinstance(values, tuple)

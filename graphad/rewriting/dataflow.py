@@ -228,6 +228,7 @@ class _Solver(ABC, Generic[F]):
                 start, end = (edge.target, edge.source) if backward else (edge.source, edge.target)
                 self.ways[start].append((edge, end))
                 if edge.kind == BACK:
+                    # Facts that go round a loop are counted, since they are widened after so many rounds.
                     self.rounds[end] = 0
             for subgraph in op.graphs.values():
                 self.enter(subgraph)

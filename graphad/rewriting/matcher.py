@@ -136,6 +136,7 @@ def match_op(call: Call, op: Op, match: Match) -> bool:
 def match_value(term: Term, value: Value, match: Match) -> bool:
     """Whether a value is what a term describes."""
     if type(term) is Unknown:
+        # A term that occurs twice has to be one value: the first occurrence binds it.
         earlier_value = match.values.setdefault(term, value)
         return earlier_value is value or match.fail(lambda: f"{term!r} is {earlier_value!r}, so it cannot be {value!r}")
     if type(term) is Result:
@@ -169,6 +170,7 @@ def _bind(expected: object, actual: object, match: Match, what: str) -> bool:
         earlier_value = match.attrs.setdefault(expected.name, actual)
         return same_number(earlier_value, actual) or match.fail(lambda: f"{expected.name} is {earlier_value!r}, but {what} is {actual!r}")
     if isinstance(expected, Scalar):
+        # A computed number may use attributes that are bound further on in the pattern: it is compared when all of it has matched.
         match.later = (*match.later, Check(expected, actual, what))
         return True
     if isinstance(expected, list | tuple):

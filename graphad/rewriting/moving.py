@@ -175,6 +175,7 @@ def _pad(facts: Facts, x: Grid, *, paddings: Sequence[Element], pad_value: objec
 
     def at(places: Places) -> Element:
         inner = [p - b for p, b in zip(places, before, strict=True)]
+        # An element is the padding's unless the place, moved back, is in x along every axis.
         inside = z3.And(*(z3.And(i >= 0, i < e) for i, e in zip(inner, x.extents, strict=True)))
         return z3.If(inside, x.at(inner), padding_of(pad_value))
 
@@ -258,6 +259,7 @@ def _sum_like(facts: Facts, x: Grid, like: Grid, *, axis: int = -1) -> list[Grid
     if axis != -1 or offset < 0:
         raise Unsupported("aligned at another axis, or fewer axes")
     facts.extend(z3.Or(mine == other, other == 1) for mine, other in zip(x.extents[offset:], like.extents, strict=True))
+    # Only if nothing is summed is an element known; otherwise it is one of which nothing is known but its place.
     alone = z3.And(*(mine == other for mine, other in zip(x.extents, (*[1] * offset, *like.extents), strict=True)))
     several = _unknown(like.rank)
     return [Grid(like.extents, lambda places: z3.If(alone, x.at([*[z3.IntVal(0)] * offset, *places]), several(places)))]
@@ -387,6 +389,7 @@ def why_not_moved(rule: PatternRule, timeout: float) -> str | None:
     if strange:
         return f"unsupported: {', '.join(strange)}: neither elementwise, nor a move of elements"
     deadline, count = perf_counter() + timeout, 0
+    # Ranks and axes are tried one by one, extents are proved for all at once.
     for choice in _choices(rule):
         if perf_counter() > deadline:
             return "time is over"

@@ -697,6 +697,7 @@ class Pipeline(Pass):
         for pass_ in passes:
             if not isinstance(pass_, Pass):
                 raise InvalidType(f"a pipeline is made of passes, not of {pass_!r}")
+        # Pipelines in a pipeline are spliced in: composition is associative, so nesting would only say how it was written.
         self.passes: tuple[Pass, ...] = tuple(p for member in passes for p in (member.passes if type(member) is Pipeline else (member,)))
         inner = (member.inner for member in self.passes if isinstance(member, Fixpoint | Nested))
         self.depth: int = 1 + max((item.depth for item in inner), default=-1)

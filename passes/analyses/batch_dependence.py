@@ -96,6 +96,7 @@ def _rule(definition: OpDef) -> Rule:
         return _product if definition.bilinear else _by_element
     if definition.reduction:
         return _reduced
+    # The most special promise first: each kind of operator is asked only what the kinds before do not say.
     if definition.in_order and "shape" in definition.attrs:
         return _reshaped
     return _row_by_row if definition.rows else _by_index
@@ -140,6 +141,7 @@ def _lies_beside(op: Op, value: Value, rank: int) -> bool:
     if len(value.shape) == rank:
         return value.shape[0] == 1
     definition = op.definition
+    # Of a lower rank: aligned from the end it does not reach axis 0; with Fluid's ``axis`` it begins there, which 0 puts onto the batch.
     axis = definition.attr("axis", op.attrs) if definition is not None and "axis" in definition.attrs else -1
     return axis != 0 or not value.shape or value.shape == (1,)
 

@@ -93,6 +93,7 @@ def _cotangents(
     """The types of the gradients of what a grad operator does not read: by its rules, applied to types."""
     if definition.forward is None or definition.forward.grads is None:
         return {}
+    # Rules are written over operators, so that types go through them as numbers do.
     symbols = {slot: [_Typed(type) for type in types] for slot, types in inputs.items()}
     cotangents = definition.meaning(symbols, attrs, slots)
     return {slot: [v.type for v in values] for slot, values in cotangents.items() if all(isinstance(v, _Typed) for v in values)}
@@ -155,6 +156,7 @@ def _inferred(op: Op, facts: Facts[Shape | None]) -> dict[str, list[TensorType]]
         slot: [TensorType(shape, v.dtype) for v in values if (shape := facts[v]) is not None and v.dtype is not None]
         for slot, values in op.inputs.items()
     }
+    # A single operand of which the shape is not known makes the results unknown: there is no partial inference.
     if definition is None or any(len(input_types[slot]) < len(values) for slot, values in op.inputs.items()):
         return {}
     attrs = definition.own_attrs(op.attrs)
@@ -173,6 +175,7 @@ def _filled(shape: Shape | None, given: _Sizes, beside: Sequence[tuple[Shape, Sh
         return shape
     sizes = []
     for axis, extent in enumerate(shape):
+        # An unknown extent is, in this order: what its name says; what stood for an unknown extent of an operand at this axis; the batch.
         candidates = (new[axis] for old, new in beside if axis < len(old) and old[axis] == -1)
         number = given.of(extent)
         sizes.append(number or next(candidates, given.batch) if extent == -1 else extent)
@@ -211,6 +214,7 @@ def _gradient(op: Op, forward: OpDef, shape: ShapeOf) -> int:
     gradients = [value for value in op.writes() if value.name != EMPTY]
     if forward.flops == 0:
         return 0
+    # The gradients of a product are products of as many multiplications, with the operands exchanged.
     if callable(forward.flops) and forward.narrow == "gains":
         shapes = _forward_shapes(op, forward, shape)
         if shapes is not None:

@@ -60,6 +60,7 @@ class Indices:
         attrs = definition.own_attrs(op.attrs)
         if not isinstance(definition, GradOpDef):
             return dimensions(definition, inputs, outputs, attrs)
+        # A gradient may not read what its indices are about: they are those of its forward operator.
         forward_shapes = self.shapes.get(op.forward, (None, None)) if op.forward is not None else (None, None)
         return dimensions(definition, inputs, outputs, attrs, (forward_shapes[0] or {}, forward_shapes[1] or {}))
 
@@ -132,6 +133,7 @@ class _Propagation(Dataflow[Spec]):
         dims = tuple(() if extent in (0, 1) else axes for extent, axes in zip(shape, spec, strict=True))
         if value in self.fixed:
             annotation = self.fixed[value]
+            # An axis cuts one dimension of a value: what the annotation has spent is not taken for an open dimension.
             axes_used = {axis for dim in annotation for axis in dim or ()}
             dims = tuple(
                 dim if dim is not None else tuple(a for a in axes if a not in axes_used) for dim, axes in zip(annotation, dims, strict=True)
@@ -159,6 +161,7 @@ class _Propagation(Dataflow[Spec]):
             for value, value_labels in zip(values, labels, strict=True):
                 for label, axes in zip(value_labels, facts[value], strict=False):
                     if label is not None:
+                        # In the mesh's order, so that the same cut is written the same whichever value said it.
                         axes_by_label[label] = tuple(sorted({*axes_by_label.get(label, ()), *axes}, key=self.mesh.names.index))
         return axes_by_label
 
@@ -192,6 +195,7 @@ def _priority(dims: Dimensions) -> int:
     ]
     if dims.reduced:
         result_labels = [label for slot_labels in dims.outputs.values() for value_labels in slot_labels for label in value_labels]
+        # Facts that would cut a sum come last: they cost a reduction, and another fact may have settled the operator before.
         if any(label not in result_labels for label in dims.reduced):
             return REDUCED
     return SAME if all(value_labels == labels[0] for value_labels in labels) else BROADCAST

@@ -69,6 +69,7 @@ def count_trips(op: Op, known: KnownValues, most: int = MOST) -> int | None:
         loop = None if forward is None else LoopLike.of(forward)
     if loop is None:
         return None
+    # A formula where the condition compares a counter with a bound; else the iterations are run on what is known.
     count = _counted(loop, known)
     if count == _ENDLESS:
         return None
@@ -104,6 +105,7 @@ def _start(loop: LoopLike, counter: Value, known: KnownValues) -> float | None:
     """What a counter is before the first iteration, None if its value in a body is not made of the one before."""
     (body,) = loop.op.graphs.values()
     writer = counter.writer
+    # The value in the body is the one before, plus a step: what it was before the first iteration is what the loop is given for that.
     before = next(map(_origin, writer.reads()), None) if writer is not None else None
     place = next((i for i, result in enumerate(body.results) if _origin(result) is counter), None)
     if before is None or place is None or before not in body.inputs:

@@ -251,6 +251,7 @@ def _tidy(graph: Graph, op: Op, grad_ops: GradOps) -> bool:
 def _drop_unread(graph: Graph, op: Op, graphs: list[Graph]) -> bool:
     """Drop unused arguments and residuals. Operands whose gradients are summed over iterations stay: their zeros are made like them."""
     inputs = op.inputs.get("X", ())
+    # From ``added_count`` on: the operands before it are those whose gradients are sums.
     places = [i for i in range(added_count(op), len(inputs)) if not any(is_read(inner.inputs[i]) for inner in graphs)]
     for inner in graphs:
         for value in [inner.inputs[i] for i in places]:

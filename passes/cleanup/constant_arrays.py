@@ -85,5 +85,6 @@ def _checked(op_type: str, attrs: Mapping[str, object], array: Array) -> tuple[s
         result.dtype == array.dtype and result.shape == array.shape and np.array_equal(result, array, equal_nan=array.dtype.kind == "f")
     )
     if is_same and array.dtype.kind == "f":
+        # array_equal takes -0.0 for 0.0, which a division tells apart.
         is_same = bool(np.all(np.isnan(array) | (np.signbit(result) == np.signbit(array))))
     return (op_type, dict(attrs)) if is_same else None

@@ -131,6 +131,7 @@ class Fold(Rule):
 
 def _written_counts(op: Op, definition: OpDef, requested: Mapping[Value, tuple[str, int]]) -> list[int | None]:
     """How many elements outputs will have; None where that is not known."""
+    # How many elements a range has depends on values, so that no inference of types says it.
     if op.type == "range":
         return [_range_length(op)]
     declared_counts = [element_count(value.shape) for value in requested]

@@ -52,6 +52,8 @@ class Needed:
             for graph in member.graphs.values():
                 self.places |= {value: (member, i) for i, value in enumerate(graph.inputs)}
                 self.residuals |= residual_inputs(graph)
+        # Mark and sweep: what has to stay for its own sake, then whatever that needs, through operands, residuals and results of all
+        # regions at once, since a loop's values are needed by each other.
         self._need_roots()
         while self.pending:
             self._follow(self.pending.pop())
@@ -289,6 +291,7 @@ class _Uses:
         if op.graphs:
             return any(value.readers for value in op.writes())
         value, rest = self._watched.get(op) or (None, op.writes())
+        # The value that had a reader last is asked first: with many results, all of them would be asked after each change.
         if value is None or not value.readers:
             value = next((value for value in rest if value.readers), None)
             self._watched[op] = value, rest

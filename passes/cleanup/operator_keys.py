@@ -72,6 +72,7 @@ def _is_comparable_inside(op: Op) -> bool:
         value.kind != TENSOR and (value.kind != STEP_SCOPES or value.readers or value.graph.is_observed(value)) for value in op.writes()
     ):
         return False
+    # What persists is an effect: equal bodies that run twice write it twice.
     inside = (inner for graph in op.graphs.values() for inner in graph.ops)
     return all(comparable(inner) and not any(value.persistable for value in inner.writes()) for inner in inside)
 
@@ -108,6 +109,7 @@ def _graph_key(graph: Graph) -> Key:
     for op in graph.ordered_ops():
         reads = tuple((slot, tuple(numbers.get(value, value) for value in values)) for slot, values in op.inputs.items())
         for value in op.writes():
+            # Alpha-equivalence by numbering: values of the graph by where they come up, values from outside as themselves.
             numbers.setdefault(value, len(numbers))
         writes = tuple((slot, tuple((v.type, v.stop_gradient) for v in values)) for slot, values in op.outputs.items())
         attrs = frozen_attrs(REGISTRY[op.type], op.attrs) if op.attrs else ()

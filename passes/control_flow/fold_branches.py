@@ -154,6 +154,7 @@ def _same_op(a: Op, b: Op, pairs: _Pairs) -> bool:
             v.stop_gradient != w.stop_gradient for v, w in zip(values, b.outputs[slot], strict=True)
         ):
             return False
+        # Results correspond from here on: operators come in one order in both graphs, so that one pass decides.
         pairs.update(zip(values, b.outputs[slot], strict=True))
     return True
 

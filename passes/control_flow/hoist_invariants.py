@@ -62,6 +62,7 @@ def _out_of_branches(graph: Graph, invariant: set[Value], certain: set[Value]) -
         for region in op.graphs.values():
             invariants = {inner: value for inner, value in zip(region.inputs, operands(op), strict=False) if value in invariant}
             if invariants:
+                # From the inside out: what leaves an inner branch may leave this one next.
                 has_changed |= _out_of_branches(region, set(invariants), certain)
                 has_changed |= _Hoist(op, region, certain, invariants).run()
     return has_changed
@@ -121,6 +122,7 @@ class _Hoist:
         results = [value for op in hoisted for value in op.writes()]
         live = [v for v in results if self.body.is_observed(v) or any(reader not in removals for reader in v.readers)]
         regions = list(self.op.graphs.values())
+        # Only values that somebody still reads become operands; those between hoisted operators stay outside.
         inside = add_operands(self.op, [self.mapping.values[v] for v in live])
         for region, inner_values in zip(regions, inside, strict=True):
             for value, inner in zip(live, inner_values, strict=True):

@@ -56,6 +56,7 @@ class Repeats:
         """The places of stretches of a length that occur more than once without overlap, by the first place."""
         if length < 1 or 2 * length > self.count:
             return []
+        # Sorted by name, equal stretches are neighbors; one that repeats has its first and last place a length apart at least.
         names = self.names(length)
         order = np.argsort(names, kind="stable")
         starts = np.flatnonzero(np.diff(names[order], prepend=names[order[0]] - 1))

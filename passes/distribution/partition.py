@@ -388,6 +388,7 @@ class _Partition:
         build = Builder(graph, value.name, before=op.next, role=op.role, forward=op)
         symbol = build.symbol(part)
         symbol = symbol if scale == 1.0 else lookup("scale")(symbol, scale=scale)
+        # First what is a part of a sum is summed, straight into the cut that is wanted where a reduce-scatter can; then it is moved.
         symbol, spec = self.reduce(build, symbol, self.shape[value], spec, target, partial)
         symbol = self.move(build, symbol, self.shape[value], spec, target)
         self.settle(value, target)
@@ -465,6 +466,7 @@ class _Partition:
         parts = self.mesh.parts(axes)
         if extent != -1 and not before and extent % parts:
             padding = local_extent(extent, parts) * parts - extent
+            # The ranks' parts are of one size: zeros at the end make the extent divisible.
             amounts = [amount for d in range(len(tensor.shape)) for amount in (0, padding if d == dim else 0)]
             tensor = lookup("pad")(tensor, paddings=amounts)
         return lookup("c_split")(tensor, axis=dim, nranks=parts, ring_id=self.mesh.ring(axes))
@@ -506,6 +508,7 @@ class _Partition:
     def _operands(self, op: Op, arguments: Sequence[Spec]) -> None:
         """What an operator with blocks reads, as its blocks take it; conditions are whole."""
         definition = definition_of(op)
+        # The arguments of the blocks, in order: operands first, and for a gradient the cotangents after them.
         rest = list(arguments)
         for slot in (definition.operands, f"Out{GRAD}") if definition.is_grad else (definition.operands,):
             values = op.inputs.get(slot, ())

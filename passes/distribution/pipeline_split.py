@@ -126,6 +126,8 @@ class _Step:
             _check(op)
         self.gradients = gradients(graph)
         self.requested = self._requested()
+        # In this order: each stage is found from those before. Backward operators follow their forward ones, parameters whoever reads them,
+        # updates their gradients.
         self.stage: dict[Op, int] = self._forward_stages()
         self.homes = self._homes()
         for op in self.backward:
@@ -177,6 +179,7 @@ class _Step:
         """Where the forward operator is whose gradient it computes: the writer of what it reads, or begins with, the gradient of."""
         for value in (*op.reads(), *op.writes()):
             name = GRADIENT_NAME.match(value.name)
+            # The name says of what it is the gradient: gradients are called ``x@GRAD``, parts of them ``x@GRAD@...``.
             of = self.graph.versions(name[1])[-1:] if name else ()
             for forward in of:
                 if forward.writer in self.stage:
@@ -208,6 +211,7 @@ class _Step:
                 if writers and value not in self.gradients:
                     raise Refused(located(f"{op!r} reads what is computed for a part of the batch", op.source))
                 stages.update(self.stage[writer] for writer in writers)
+                # Through chains of updates: an operator is where what it reads is.
                 stages.update(stage_of[writer] for writer in value.writers if writer in stage_of)
             if len(stages) > 1:
                 raise Refused(located(f"{op!r} needs gradients of the stages {sorted(stages)}", op.source))

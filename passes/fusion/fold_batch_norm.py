@@ -128,6 +128,7 @@ def _weight(op: Op, axis: int, rank: int) -> tuple[str, int]:
     slot, channels = definition.weights
     attrs = {name: definition.attr(name, op.attrs) for name in definition.attrs}
     axes = channels(attrs, len(op.input(slot).shape or ()), rank)
+    # The axis of the output that the normalization scales has to be the channels of the product: only then is scaling the weights the same.
     return (slot, axes[0]) if axes is not None and axes[1] == axis else ("", 0)
 
 

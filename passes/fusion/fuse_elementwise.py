@@ -53,6 +53,7 @@ class FuseElementwise(Pass):
         }
         if graph.owner is not None and graph.owner.type == FUSED_ELEMENTWISE:
             return False
+        # A list, not a generator: every graph is fused, not only those up to the first that changes.
         return any([self._fuse(subgraph) for subgraph in graphs if subgraph not in inner_graphs])
 
     def _fuse(self, graph: Graph) -> bool:

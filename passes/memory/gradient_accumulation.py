@@ -116,6 +116,7 @@ class Training:
             definition = op.definition
             if op.role != BACKWARD or definition is None or definition.fills != "value" or not op.attrs.get("value"):
                 continue
+            # A loss of known shape starts from a constant, which only its name relates to the loss.
             match = GRADIENT_NAME.match(op.output("Out").name)
             if "X" in op.inputs:
                 yield op.input("X")

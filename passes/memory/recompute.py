@@ -55,6 +55,7 @@ class ForwardPart:
         self.ops = [op for op in ops if op.role == FORWARD]
         self.rest = [op for op in ops if op.role != FORWARD]
         values_read = (value for op in self.rest for slot, values in op.inputs.items() if slot not in shapes_read(op) for value in values)
+        # What is stored between forward and backward: forward values that others read, unless it is their shape alone that is read.
         self.needed = dict.fromkeys(value for value in values_read if is_forward(value) and not self.is_there(value))
 
     def is_there(self, value: Value) -> bool:

@@ -482,6 +482,7 @@ class _Narrowing:
         for slot, values in list(op.inputs.items()):
             if any(map(self._is_wide, values)):
                 self.graph.set_inputs(op, slot, [self._narrowed(v, op) if self._is_wide(v) else v for v in values])
+        # All casts of results come after the operator, in the order of the slots.
         after = op.next
         for slot, values in list(op.outputs.items()):
             if any(self._is_wide(v) and v.name != EMPTY for v in values):
