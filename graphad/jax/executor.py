@@ -76,7 +76,9 @@ class JaxFunction:
         scope = global_scope() if scope is None else scope
         arrays = scope.arrays
         raw = arrays.raw if isinstance(arrays, OnDevice) else arrays.__getitem__
-        values: State = {name: as_declared(self.program.global_block(), name, raw(name)) for name in self.persistable if name in arrays}
+        values: State = {
+            name: as_declared(self.program.global_block(), name, raw(name), None) for name in self.persistable if name in arrays
+        }
         if self.is_random:
             values[RANDOM] = np.array(words_of(*_key(self.program, scope)), "uint32")
         return values
