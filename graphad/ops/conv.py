@@ -148,7 +148,6 @@ def _columns(wide: Array, window_axes: Axes, lines: Lines | None, folded: bool) 
         )
     else:
         view = lines.windows(wide, window_axes)
-    # With the samples beside the windows one product serves all samples.
     view = np.moveaxis(view, 0, len(window_axes) + 1) if folded else view
     columns = _scratch("columns", view.shape, view.dtype)
     np.copyto(columns, view)
@@ -553,7 +552,6 @@ def filter_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, groups
     # One product over all samples where its result is larger than what a sample adds to it; else a product each, and their sum.
     is_folded = depth * features > count
     wide, total = np.ascontiguousarray(padded(x, window_axes)), np.zeros((groups, depth, features), x.dtype)
-    # In batches of samples whose columns fit into the cache.
     for batch in _batches(groups * depth * count, len(x), x.itemsize, is_folded):
         columns, cotangents = _columns(wide[batch], window_axes, lines, is_folded), _spaced(y[batch], lines)
         total += _products(columns, cotangents, groups, depth, is_folded)
