@@ -6,6 +6,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
+from functools import cache
 from sys import getrefcount
 from time import perf_counter
 
@@ -21,7 +22,7 @@ from graphad.execution.prepared import Prepared
 from graphad.execution.profiling import Profile, batch_of, costs_of
 from graphad.execution.runtime import ABSENT, HELPERS, Changed
 from graphad.execution.scope import Scope
-from graphad.execution.source import Options, Source, written
+from graphad.execution.source import HEAD, Options, Source, written
 from graphad.execution.tracing import Value
 from graphad.ops import lookup
 from graphad.ops.communication import rewind
@@ -104,7 +105,7 @@ class Function:
             run.iterations_left -= 1
 
         names: dict[str, Tensor] = {
-            "np": np,
+            **_head(),
             **HELPERS,
             "generator": run.generator,
             "iterations": self.iterations,
@@ -115,7 +116,9 @@ class Function:
             "mark": lambda number: self.marked.append((number, perf_counter())),
             **{name: getattr(item, "call", item) for name, item in self.source.objects.items()},
         }
-        exec(compile(self.source.text, "<compiled program>", "exec"), names)
+        # What is the same in all of them is compiled once; the lines keep their numbers.
+        text = "\n" * HEAD.count("\n") + self.source.text.removeprefix(HEAD)
+        exec(compile(text, "<compiled program>", "exec"), names)
         return names["make"]()
 
     def variables(self, stored: Mapping[str, Tensor]) -> list[Tensor] | None:
@@ -197,6 +200,14 @@ class Function:
             self.seen[at] = kept[number]
         new = zip(self.kept, kept, strict=True)
         old.update([pair for pair in new if pair[1] is not ABSENT] if self.may_be_absent else new)  # in one step: other threads copy them
+
+
+@cache
+def _head() -> dict[str, Tensor]:
+    """The functions that every source begins with."""
+    names: dict[str, Tensor] = {"np": np}
+    exec(compile(HEAD, "<compiled program>", "exec"), names)
+    return names
 
 
 MISSING = object()

@@ -111,8 +111,10 @@ class Compiler:
         candidates = [frame.pop(name) for name in names if name in frame]
         for node in self.trace.calls[before:]:
             candidates.extend(writes_of(node))
-        live_values = {*frame.values()}
-        garbage = {value for value in candidates if value not in live_values and value.static and value.nbytes > SMALL}
+        large_values = [value for value in candidates if value.static and value.nbytes > SMALL]
+        if not large_values:
+            return
+        garbage = set(large_values).difference(frame.values())
         for value in garbage:
             value.let_go()
         if garbage:
@@ -149,7 +151,7 @@ class Compiler:
 
     def plain(self, op: Operator, definition: OpDef, frames: Frames, layout: Layout) -> None:
         """An operator without blocks."""
-        self.trace.what, self.trace.line, self.trace.op = str(op), op.source, op
+        self.trace.line, self.trace.op = op.source, op
         inputs = self.inputs(op, definition, frames, layout)
         places = {
             slot: [None if n == EMPTY else (home(layout, n) if len(layout) > 1 else 0, n) for n in names]
@@ -251,7 +253,7 @@ class Compiler:
         form = f"{name}({', '.join(args)})"
         if definition.partial and any(value.example is None for value in results):
             form = f"settled_or_absent({form})"
-        self.trace.calls.append(Call(form, tuple(values), results, pure=False, what=str(op), line=op.source, op=op))
+        self.trace.calls.append(Call(form, tuple(values), results, pure=False, line=op.source, op=op))
         # An aggregate may hold the arrays that it was made of: their memory is not the plan's to give again.
         if not all(isinstance(value.example, np.ndarray) for value in results):
             self.trace.calls.append(Keep(tuple(values)))
@@ -356,7 +358,7 @@ class Compiler:
         if keeps:
             self.trace.calls.append(Call("[]", (), (stack,), pure=False))
         self.start(variables, starts)
-        self.trace.calls.append(While(test, body, what=str(op)))
+        self.trace.calls.append(While(test, body))
         for (at, name), variable in zip(slots, variables, strict=True):
             frames[at][name] = variable
         for name in op.output(definition.scopes):
@@ -428,7 +430,7 @@ class Compiler:
             if total is not None:
                 self.trace.calls.append(Zeros(total) if total.static else Assign((total,), (self.trace.constant(None),)))
         consumes = inside.is_last(op)
-        self.trace.calls.append(While(None, body, stack, cell["unpacked"], consumes, what=str(op)))
+        self.trace.calls.append(While(None, body, stack, cell["unpacked"], consumes))
         self.trace.calls.extend(Zeros(total, first) for total in sums if total is not None and total.static)
         totals = [self.zeros(total, x) for total, x in zip(sums, inside.outer, strict=False)]
         inside.write([*variables, *totals])
@@ -504,7 +506,7 @@ class Compiler:
             for name in op.output(definition.scopes):
                 frames[depth(layout, name)][name] = stack
             return
-        self.decided(test, run, frames, residuals, stack if keeps else None, str(op))
+        self.decided(test, run, frames, residuals, stack if keeps else None)
         for name in op.output(definition.scopes):
             frames[depth(layout, name)][name] = stack
 
@@ -519,7 +521,6 @@ class Compiler:
         frames: Frames,
         kept: list[Residuals],
         stack: Value | None,
-        what: str,
     ) -> None:
         """Both branches, and variables for what they set."""
         ends = [tuple(dict(frame) for frame in frames) for _ in range(2)]
@@ -530,7 +531,7 @@ class Compiler:
             for i, body in enumerate(bodies):
                 body.extend(_kept(stack, residual_values[i]))
             stack.kept = kept  # type: ignore[assignment]
-        self.join(test, bodies, ends, frames, what)
+        self.join(test, bodies, ends, frames)
 
     def branch_gradient(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
         """The gradient of the branch that ran."""
@@ -557,16 +558,16 @@ class Compiler:
             branches[i].write(results, ends[i])
 
         bodies = (self.inner(lambda: work(0)), self.inner(lambda: work(1)))
-        self.join(test, bodies, ends, frames, str(op))
+        self.join(test, bodies, ends, frames)
 
     def unpacked(self, stack: Value, residuals: Residuals) -> tuple[Value, ...]:
         """What a branch has kept."""
         values = tuple(_copied(value, name) for name, value in zip(residuals.names, residuals.values, strict=True))
         if values:
-            self.trace.calls.append(Call("{0}", (stack,), values, pure=False, what="unpack"))
+            self.trace.calls.append(Call("{0}", (stack,), values, pure=False, unpacks=True))
         return values
 
-    def join(self, test: Value, bodies: tuple[Body, Body], ends: Sequence[tuple[Frame, ...]], frames: Frames, what: str) -> None:
+    def join(self, test: Value, bodies: tuple[Body, Body], ends: Sequence[tuple[Frame, ...]], frames: Frames) -> None:
         """A branch, and variables for the names that the two sides leave with different values."""
         merges: list[tuple[Value, Value, Value]] = []
         for at, frame in enumerate(frames):
@@ -584,7 +585,7 @@ class Compiler:
         for i, body in enumerate(bodies):
             if merges:
                 body.append(Assign(tuple(j[0] for j in merges), tuple(j[i + 1] for j in merges)))
-        self.trace.calls.append(If(test, bodies, what=what))
+        self.trace.calls.append(If(test, bodies))
 
 
 class _Described:

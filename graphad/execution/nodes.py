@@ -29,7 +29,6 @@ class While:
     residuals: Value | None = None
     unpacked: tuple[Value, ...] = ()
     consumes: bool = False
-    what: str = ""
 
 
 @dataclass(eq=False)
@@ -38,7 +37,6 @@ class If:
 
     test: Value
     bodies: tuple[Body, Body]
-    what: str = ""
 
 
 @dataclass(eq=False)

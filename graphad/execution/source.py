@@ -7,6 +7,7 @@ import keyword
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -105,8 +106,7 @@ class _Writer:
     # -- names --
 
     def fresh(self, hint: str) -> str:
-        name = re.sub(r"\W", "_", hint).strip("_") or "t"
-        name = f"v{name}" if name[0].isdigit() or keyword.iskeyword(name) or name in _OURS else name
+        name = _identifier(hint)
         unused_name, i = name, self.numbers.get(name, 1)
         while unused_name in self.taken:
             i += 1
@@ -188,7 +188,7 @@ class _Writer:
         if not node.results:
             return self.say(depth, node.form.format(*args), node)
         (*_, last) = node.results
-        if len(node.results) > 1 or node.what == "unpack":
+        if len(node.results) > 1 or node.unpacks:
             targets = "".join(f"{'_' if value.constant else self.name(value)}, " for value in node.results)
             return self.say(depth, f"{targets}= {node.form.format(*args)}", node)
         if last in self.plan.place_of:
@@ -210,8 +210,7 @@ class _Writer:
 
     def into(self, node: Call, args: Sequence[str], out: str) -> str:
         """The call of a node that writes into an array."""
-        plain = self.options.quick and _PLAIN.fullmatch(node.into)
-        return (node.into.replace("out=", "") if plain else node.into).format(*args, out=out)
+        return (_quick(node.into) if self.options.quick else node.into).format(*args, out=out)
 
     def assign(self, node: Assign, depth: int) -> None:
         pairs = [(self.name(t), self.name(s)) for t, s in zip(node.targets, node.sources, strict=True)]
@@ -459,6 +458,21 @@ _FUNCTION = re.compile(r"\b(np\.\w+(?:\.reduce)?)(?=\()")
 _PLAIN = re.compile(r"(?!np\.m(?:ax|in)imum\()[\w.]+\((\{\d+\}, )+out=\{out\}\)")
 _WORDS = "mark np block part make run memory generator iterations count_iteration all_trips start tile together new_signals"
 _OURS = frozenset([*_WORDS.split(), *HELPERS])
+
+
+@lru_cache(maxsize=1024)
+def _identifier(hint: str) -> str:
+    """A hint as a name that Python takes and the source does not use for something else."""
+    name = re.sub(r"\W", "_", hint).strip("_") or "t"
+    return f"v{name}" if name[0].isdigit() or keyword.iskeyword(name) or name in _OURS else name
+
+
+@lru_cache(maxsize=1024)
+def _quick(into: str) -> str:
+    """How a call is written whose last argument is the array to write to."""
+    return into.replace("out=", "") if _PLAIN.fullmatch(into) else into
+
+
 _WRITERS: dict[type, Callable[..., None]] = {
     Call: _Writer.call,
     Assign: _Writer.assign,
@@ -506,10 +520,13 @@ def written(compiled: Compiled, plan: MemoryPlan, options: Options) -> Source:
 def _quicken(writer: _Writer) -> None:
     """Look numpy's functions up before the first run."""
     # An attribute of a module costs two dictionary look-ups in each call, a variable of the closure none.
-    names = dict.fromkeys(name for line in writer.lines for name in _FUNCTION.findall(line))
+    text = "\n".join(writer.lines)
+    names = dict.fromkeys(_FUNCTION.findall(text))
+    if not names:
+        return
     local = {name: writer.fresh(name.replace(".", "_")) for name in names}
     writer.bound.extend(f"{short} = {name}" for name, short in local.items())
-    writer.lines[:] = [_FUNCTION.sub(lambda match: local[match[1]], line) for line in writer.lines]
+    writer.lines[:] = _FUNCTION.sub(lambda match: local[match[1]], text).split("\n")
 
 
 def _last_reads(compiled: Compiled, plan: MemoryPlan) -> dict[int, list[Value]]:

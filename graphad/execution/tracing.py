@@ -99,6 +99,7 @@ class Call:
         pure: it may be left out where nothing reads its results.
         op: the operator that it belongs to.
         tiles: how many times it is made, if it is made for one part of the arrays after the other.
+        unpacks: whether it takes a tuple apart that is its argument.
     """
 
     form: str
@@ -108,10 +109,10 @@ class Call:
     in_place: bool = False
     elementwise: bool = False
     pure: bool = True
-    what: str = ""
     line: Tensor = None
     op: Tensor = None
     tiles: int = 1
+    unpacks: bool = False
 
 
 @dataclass
@@ -123,7 +124,6 @@ class Trace:
     known: dict[int, tuple[Tensor, str]] = field(default_factory=dict)
     views: dict[tuple[Tensor, ...], Value] = field(default_factory=dict)  # and results of functions: one call for all that ask for the same
     small: dict[tuple[Tensor, ...], Value] = field(default_factory=dict)  # as well
-    what: str = ""
     line: Tensor = None
     op: Tensor = None
 
@@ -177,7 +177,7 @@ class Trace:
             options = {}
         if base is not None or (example.nbytes <= SMALL and options.get("pure", True)):
             table[key] = result
-        self.calls.append(Call(form, tuple(args), (result,), what=self.what, line=self.line, op=self.op, **options))
+        self.calls.append(Call(form, tuple(args), (result,), line=self.line, op=self.op, **options))
         return result
 
 
