@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import Field, dataclass, field, fields, is_dataclass
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
@@ -93,6 +94,8 @@ def print_option(value: object) -> str:
 def _constant(word: str) -> object:
     if word in _CONSTANTS:
         return _CONSTANTS[word]
+    if word[:1].isalpha() and word[0] not in "iInN":  # "inf" and "nan" are numbers
+        return word
     for kind in (int, float):
         try:
             return kind(word)
@@ -893,7 +896,7 @@ def _built(call: Call) -> Pass:
     for option in call.options:
         if option not in options_by_name:
             call.fail(f"pass {call.name} has no option {option!r}; it has {', '.join(options_by_name) or 'none'}")
-    hints = get_type_hints(kind)
+    hints = _type_hints(kind) if call.options else {}
     for option, value in call.options.items():
         if not _fits(value, hints[option]):
             call.fail(f"option {option} of pass {call.name} is {options_by_name[option].type}, not {print_option(value)}")
@@ -902,6 +905,11 @@ def _built(call: Call) -> Pass:
     except (TypeError, ValueError) as error:
         call.fail(str(error))
         raise AssertionError from error
+
+
+@lru_cache(maxsize=64)
+def _type_hints(kind: type[Pass]) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _fits(value: object, hint: object) -> bool:

@@ -38,7 +38,6 @@ from graphad.testing.trial import (
     Subject,
     Trial,
     Unfit,
-    can_difference,
     finished,
     frozen,
     gradient_values,
@@ -51,7 +50,6 @@ from graphad.testing.trial import (
     roundings,
     run_requesting_gradients,
     scheduled,
-    slope,
 )
 from graphad.testing.watched import is_marked, run_reusing
 from graphad.types import Array
@@ -335,9 +333,11 @@ class Reach:
         codes = self.codes
 
         def trace_call(frame: FrameType, event: str, argument: object) -> Any:
-            code, last = id(frame.f_code), 0
-            if code not in codes:
-                return None
+            code = id(frame.f_code)
+            return trace_lines(code) if code in codes else None
+
+        def trace_lines(code: int) -> Any:
+            last = 0
 
             def trace_line(frame: FrameType, event: str, argument: object) -> Any:
                 nonlocal last
@@ -610,7 +610,7 @@ def _made_gradients(trial: Trial) -> Finding | None:
 def against_differences(trial: Trial) -> Finding | None:
     """The gradients along a random direction are the slope of the loss, where that is smooth; one that is missing is zero."""
     case = trial.case
-    if not trial.subject.differentiates(case) or not can_difference(case.program):
+    if not trial.can_difference:
         return None
     variables = case.program.global_block()
     sources = [name for name in case.sources if not variables.var(name).stop_gradient]
@@ -633,7 +633,7 @@ def against_differences(trial: Trial) -> Finding | None:
     def agrees(expected: float) -> bool:
         return abs(total - expected) <= DIFFERENCED * max(1.0, abs(expected), scale)
 
-    expected = slope(frozen(case), direction, agrees)
+    expected = trial.slope(frozen(case), direction, agrees)
     trial.slope_agrees = expected is not None and agrees(expected)
     if expected is None or trial.slope_agrees or not is_in_range(case):
         return None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -251,18 +251,21 @@ def _with_each_stopped(program: Program, noting: bool) -> tuple[Program, list[st
     return twin, names
 
 
-def slope(case: Case, direction: dict[str, Array], agrees: Callable[[float], bool] = lambda central: False) -> float | None:
+def slope(
+    case: Case, direction: dict[str, Array], agrees: Callable[[float], bool] = lambda central: False, runs: Runs | None = None
+) -> float | None:
     """The derivative of the loss along a direction by central differences; None where it is not smooth, or not finite.
 
     The differences to both sides, and those with twice the step, have to agree: at a kink, or where rounding prevails, they don't.
-    A difference that ``agrees`` with what was expected is taken as it is: only a disagreement may be due to a kink.
+    A difference that ``agrees`` with what was expected is taken as it is: only a disagreement may be due to a kink. ``runs`` are
+    earlier runs of the case's program.
     """
-    executor = bounded_executor()
-    behind, ahead = (_loss_at(executor, case, direction, n * STEP) for n in (-1, 1))
+    runs = runs or Runs(bounded_executor(), [case.loss_name])
+    behind, ahead = (_loss_at(runs, case, direction, n * STEP) for n in (-1, 1))
     central = (ahead - behind) / (2 * STEP)
     if agrees(central):
         return central
-    back, middle, beyond = (_loss_at(executor, case, direction, n * STEP) for n in (-2, 0, 2))
+    back, middle, beyond = (_loss_at(runs, case, direction, n * STEP) for n in (-2, 0, 2))
     right, left, wide = (ahead - middle) / STEP, (middle - behind) / STEP, (beyond - back) / (4 * STEP)
     scale = 1 + abs(central)
     if not np.isfinite([right, left, wide]).all() or abs(right - left) > SMOOTH * scale or abs(wide - central) > STEADY * scale:
@@ -287,7 +290,14 @@ def is_in_range(case: Case, least: float = 1 / FAR, most: float = FAR) -> bool:
     return holds[0]
 
 
-def _loss_at(executor: Executor, case: Case, direction: dict[str, Array], distance: float) -> float:
+class Runs(NamedTuple):
+    """An executor that has a program prepared, for some names that are read."""
+
+    executor: Executor
+    names: Sequence[str]
+
+
+def _loss_at(runs: Runs, case: Case, direction: dict[str, Array], distance: float) -> float:
     arrays = {name: array + distance * direction[name] for name, array in {**case.feeds, **case.params}.items() if name in direction}
     moved_case = Case(
         case.program,
@@ -296,7 +306,7 @@ def _loss_at(executor: Executor, case: Case, direction: dict[str, Array], distan
         {**case.params, **{n: a for n, a in arrays.items() if n in case.params}},
     )
     try:
-        value = observe(case.program, moved_case, [case.loss_name], executor=executor).values.get(case.loss_name)
+        value = observe(case.program, moved_case, runs.names, executor=runs.executor).values.get(case.loss_name)
     except GraphadError:  # what was moved is a label, or another number that has to be one of a few
         return float("nan")
     return float("nan") if value is None else float(np.sum(value))
@@ -668,9 +678,26 @@ class Trial:
         """
         try:
             effects = _fetched(self.before) if self.subject.reference is None else []  # a reference may have others
-            return observe(self.before, self.case, [*self.case.targets, *effects, *self._requested_by_both()])
+            names = [*self.case.targets, *effects, *self._requested_by_both()]
+            return observe(self.before, self.case, names, executor=self._executor)
         except Exception as error:  # a kernel may raise anything
             raise Unfit(f"{type(error).__name__}: {error}") from error
+
+    @cached_property
+    def can_difference(self) -> bool:
+        """Whether gradients of the case's loss can be held against differences."""
+        return self.subject.differentiates(self.case) and can_difference(self.case.program)
+
+    @cached_property
+    def _executor(self) -> Executor | None:
+        """What ``before`` runs on, where that is the program that differences are taken of, too."""
+        return bounded_executor() if self.before is self.case.program and self.can_difference else None
+
+    def slope(self, case: Case, direction: dict[str, Array], agrees: Callable[[float], bool]) -> float | None:
+        """See ``slope``; of the program of ``expected``, which is prepared, if that is the case's."""
+        is_known = self._executor is not None and case.program is self.before and case.loss_name in self.expected.values
+        runs = Runs(self._executor, list(self.expected.values)) if is_known and self._executor is not None else None
+        return slope(case, direction, agrees, runs)
 
     @cached_property
     def got(self) -> Observed:
