@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 
@@ -139,7 +139,7 @@ def listed(clip: Clip) -> list[object]:
     return [clip.kind, float(clip.bound)]
 
 
-def unlisted(form: object) -> Clip:
+def unlisted(form: Any) -> Clip:
     """The clip that a list stands for; InvalidValue or InvalidType for what is none."""
     match form:
         case ["value", bound]:
@@ -160,7 +160,7 @@ def bounds(clip: ErrorClipByValue) -> list[float]:
     return [float(clip.low), float(clip.max)]
 
 
-def error_clip(form: object) -> ErrorClipByValue:
+def error_clip(form: Any) -> ErrorClipByValue:
     """The clip of a variable that a list stands for; InvalidValue or InvalidType for what is none."""
     match form:
         case [low, high]:

@@ -105,7 +105,8 @@ def _like(gradient: Value, name: str) -> Value:
 
 
 def _add_clip(raw: Value, gradient: Value, bounds: Bounds, before: Op | None) -> None:
-    forward = raw.writers[0].forward if raw.writers else raw.grad_of and raw.grad_of.writer
+    written = raw.grad_of.writer if raw.grad_of is not None else None
+    forward = raw.writers[0].forward if raw.writers else written
     attrs = {"min": bounds[0], "max": bounds[1]}
     raw.graph.add_op("clip", {"X": [raw]}, {"Out": [gradient]}, attrs, before=before, role=BACKWARD, forward=forward)
 

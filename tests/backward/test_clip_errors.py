@@ -118,7 +118,9 @@ def test_minimize_clips_and_gradients_does_not() -> None:
         h = named("h", ga.layers.fc(x, 3, param_attr="w", bias_attr=False))
         h.error_clip = ErrorClipByValue(0.25)
         loss = ga.layers.reduce_sum(h * h)
-        assert "clip" not in [op.type for op in ga.gradients([loss], [h])[0].block.ops]
+        (gradient,) = ga.gradients([loss], [h])
+        assert gradient is not None
+        assert "clip" not in [op.type for op in gradient.block.ops]
         ga.optimizer.SGD(0.1).minimize(loss)
     assert [op.output("Out") for op in program.global_block().ops if op.type == "clip"] != []
 
