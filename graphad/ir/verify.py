@@ -18,7 +18,7 @@ from graphad.ir.regions import definition_of, operands, results_of
 from graphad.ir.residuals import residual_inputs
 from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef, Slot
 from graphad.program import EMPTY, located
-from graphad.types import STEP_SCOPES, TENSOR, Extent, TensorType
+from graphad.types import TENSOR, Extent, TensorType
 
 Complaint = tuple[Node, str]
 Rule = Callable[[Graph], Iterator[Complaint]]
@@ -153,7 +153,7 @@ def typed(graph: Graph) -> Iterator[Complaint]:
     if TYPED not in graph.properties:
         return
     for value in graph.values:
-        if value.shape is None and value.var is None and value.name != EMPTY and value.kind != STEP_SCOPES and _has_known_operands(value):
+        if value.shape is None and value.var is None and value.name != EMPTY and value.kind == TENSOR and _has_known_operands(value):
             yield value, "it has no type"
 
 

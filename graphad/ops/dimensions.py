@@ -232,6 +232,10 @@ def _by_rows(definition: OpDef) -> Rule:
         results = {shape[:1] for group in outputs.values() for shape in group}
         if len(rows) != 1 or rows != results or rows == {()} or rows == {(1,)}:
             return None
+        # What has the shape of the result may lie beside it, element by element, as the slopes of prelu do.
+        beside = {shape for slot, group in inputs.items() if slot not in definition.rows for shape in group}
+        if not beside.isdisjoint(shape for group in outputs.values() for shape in group):
+            return None
         return Dimensions(
             {slot: [_first(shape, slot in definition.rows) for shape in group] for slot, group in inputs.items()},
             {slot: [_first(shape, True) for shape in group] for slot, group in outputs.items()},

@@ -98,8 +98,8 @@ class ErrorClipByValue:
     ...     h.error_clip = ga.clip.ErrorClipByValue(max=1.0)
     ...     loss = ga.layers.reduce_sum(h * h)
     ...     pairs = ga.append_backward(loss)
-    >>> ga.Executor().run(loss.block.program, {"x": [0.01, -5.0, 7.0]}, ["x@GRAD"])
-    [array([  2., -10.,  10.], dtype=float32)]
+    >>> ga.Executor().run(loss.block.program, {"x": [0.0, -5.0, 7.0]}, ["x@GRAD"])
+    [array([  0., -10.,  10.], dtype=float32)]
     """
 
     max: float

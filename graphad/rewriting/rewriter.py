@@ -411,7 +411,7 @@ def _rewritten(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
             last.append(rule)
             if returns is not None:
                 returns.see(op, work.log[place:])
-            elif count > _RETURNS * _FEW + size:
+            elif count > _FEW + size:
                 returns = _Returns(graph)
             # Termination is the author's claim: each rewrite should make something smaller. Rules that undo each other show here.
             if count > _FEW + _MANY * size or (returns is not None and returns.count > _RETURNS * (_FEW + size)):

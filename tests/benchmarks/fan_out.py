@@ -90,6 +90,7 @@ BACKWARD = (
     "find-op-path{targets=[loss]}, create-grad-ops, prune-no-grad",
     "find-op-path{targets=[loss]}, create-grad-ops, prune-no-grad, accumulate-grads",
     "find-op-path{targets=[loss]}, create-grad-ops, prune-no-grad, accumulate-grads, create-grad-vars",
+    "find-op-path{targets=[loss]}, create-grad-ops, prune-no-grad, accumulate-grads, clip-errors",
     "jvp{targets=[loss]}",
 )
 ON_GRADIENTS = (

@@ -193,6 +193,7 @@ def test_the_public_names() -> None:
     names = [
         "DARK",
         "LIGHT",
+        "Groups",
         "Look",
         "Options",
         "Theme",

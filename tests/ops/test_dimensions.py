@@ -177,3 +177,8 @@ def test_an_extent_that_is_known_on_one_side_only_may_be_broadcast() -> None:
     assert dimensions(REGISTRY["expand_like"], {"X": [(-1, 3)], "Like": [(2, 3)]}, known, {"axis": -1}) is None
     assert dimensions(REGISTRY["sum_like"], {"X": [(2, 3)], "Like": [(-1, 3)]}, unknown, {"axis": -1}) is None
     assert dimensions(REGISTRY["bmm"], {"X": [(-1, 1, 1)], "Y": [(2, 1, 1)]}, {"Out": [(2, 1, 1)]}, {}) is None
+
+
+def test_slopes_of_each_element_are_not_read_beside_some_of_the_rows() -> None:
+    assert dimensions(REGISTRY["prelu"], {"X": [(3, 2)], "Alpha": [(1, 2)]}, {"Out": [(3, 2)]}, {}) is not None
+    assert dimensions(REGISTRY["prelu"], {"X": [(3, 2)], "Alpha": [(3, 2)]}, {"Out": [(3, 2)]}, {}) is None

