@@ -9,7 +9,7 @@ import graphad as ga
 from graphad.errors import InvalidValue
 from graphad.passes.analyses.known_values import KnownValues
 from graphad.passes.control_flow import UnrollWhile
-from graphad.testing import check_pass
+from graphad.testing import Case, check_case, check_pass
 from tests.graphs import types
 from tests.passes.control_flow.programs import counted, differentiated_program, ops_of, rewritten, same, values, with_gradients
 
@@ -206,3 +206,16 @@ def test_what_a_tape_gives_needs_no_type() -> None:
     graph = ga.lower(ga.Program.parse(text))
     assert UnrollWhile().run(graph)
     assert [op.type for op in graph.ops].count("pop_tape") == 2
+
+
+def test_an_array_of_tensors_that_an_iteration_makes_has_no_shape() -> None:
+    text = """program { block 0 {
+        var i: int64[1] var n: int64[1] var c: bool[1] var s: ?[?] STEP_SCOPES
+        fill_constant() -> (Out=i) {shape=[1], dtype="int64"} fill_constant() -> (Out=n) {shape=[1], dtype="int64", value=2.0}
+        less_than(X=i, Y=n) -> (Out=c)
+        while(Condition=c, X=[i, n]) -> (StepScopes=s, Out=[i, c]) {sub_block=block(1)}
+    } block 1 in 0 {
+        var made: ?[?] LOD_TENSOR_ARRAY
+        create_array() -> (Out=made) increment(X=i) -> (Out=i) less_than(X=i, Y=n) -> (Out=c)
+    } }"""
+    check_case("unroll-while", Case(ga.Program.parse(text), requested=("i",)))
