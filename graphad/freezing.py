@@ -258,9 +258,9 @@ class _Scaling:
         slot, channels = definition.weights
         (out,), (name,) = op.output_names(), op.inputs[slot]
         weights, shape = self.arrays.get(name), self.block.var_recursive(out).shape
-        if weights is None or shape is None or op.inputs.get("Bias") or not self._is_plain(weights):
+        if weights is None or shape is None or op.inputs.get("Bias") or not self._may_scale(weights):
             return
-        attrs = {each: definition.attr(each, op.attrs) for each in definition.attrs}
+        attrs = {name: definition.attr(name, op.attrs) for name in definition.attrs}
         axes = channels(attrs, weights.ndim, len(shape))
         if axes is None:
             return
@@ -271,7 +271,7 @@ class _Scaling:
             self._replace(op, slot, (weights * factor).astype(weights.dtype), axis, chain)
 
     @staticmethod
-    def _is_plain(weights: Array) -> bool:
+    def _may_scale(weights: Array) -> bool:
         """Whether scaled weights are as good: sums of whole numbers are exact, and may be rounded to such after the scale."""
         return weights.dtype.kind == "f" and weights.itemsize > 2 and not np.array_equal(weights, np.rint(weights))
 

@@ -27,6 +27,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+from graphad.contexts import binding
 from graphad.errors import InvalidValue
 
 Value = TypeVar("Value")
@@ -136,8 +137,5 @@ def changed_settings(**changes: Any) -> Iterator[None]:
     """
     if not changes.keys() <= _NAMES:
         Settings(**changes)  # which says what there is not
-    token = _changes.set({**_changes.get(), **changes})
-    try:
+    with binding(_changes, {**_changes.get(), **changes}):
         yield
-    finally:
-        _changes.reset(token)

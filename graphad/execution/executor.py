@@ -13,6 +13,7 @@ import numpy as np
 from graphad.errors import ExecutionError, InvalidType, InvalidValue
 from graphad.execution.compiled import run_again, run_compiled
 from graphad.execution.feeds import fed_values, fetch_names
+from graphad.execution.interpreter import RunOptions
 from graphad.execution.native import check_installed
 from graphad.execution.parallel import Threads
 from graphad.execution.places import CPUPlace
@@ -177,9 +178,9 @@ class Executor:
         names = fetch_names(block, fetch_list)
         env = fed_values(block, feed or {})
         # What changes how a program is prepared. A prepared program holds its program, so the id stays taken.
-        key = (id(program), frozenset(names), reinitialize, self.check_finite, self.max_iterations)
-        settings = (self.check_finite, reinitialize, self.max_iterations, self._keeps, self.profile, self.passes, self._threads, self.numba)
-        run = self._taken(key) or Prepared(program, key[1], *settings)
+        options = RunOptions(self.check_finite, reinitialize, self.max_iterations)
+        key = (id(program), frozenset(names), options)
+        run = self._taken(key) or self._prepared(program, key[1], options)
         run.begin(env, scope)
         batch = batch_of(program, {name: np.shape(value) for name, value in env.items()}) if self.profile is not None else 1
         start, before = perf_counter(), {} if self.profile is None else self.profile.times()
@@ -207,6 +208,18 @@ class Executor:
             run.release()
             self._give_back(key, run)
         return results
+
+    def _prepared(self, program: Program, fetched: frozenset[str], options: RunOptions) -> Prepared:
+        return Prepared(
+            program,
+            fetched,
+            options,
+            lasts=self._keeps,
+            profile=self.profile,
+            passes=self.passes,
+            threads=self._threads,
+            numba=self.numba,
+        )
 
     def _taken(self, key: tuple[object, ...]) -> Prepared | None:
         """A prepared program that no run uses and that is still up to date, which then belongs to the caller; None if there is none."""

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,29 +55,37 @@ SEED: ContextVar[int] = ContextVar("seed", default=0)  # of programs that have n
 _BOOL = np.dtype(bool)
 
 
+class RunOptions(NamedTuple):
+    """What a program's steps depend on, besides the program.
+
+    Attributes:
+        check_finite: raise at the first operator that makes a nan or an infinity.
+        reinitialize: run initialization operators also where their results have values.
+        max_iterations: how many iterations the loops of a run may take, all of them together.
+    """
+
+    check_finite: bool = False
+    reinitialize: bool = False
+    max_iterations: int | None = None
+
+
+AS_USUAL = RunOptions()
+
+
 class Interpreter:
     """A program as steps; and, while it runs, the values there are.
 
     Args:
         program: what to run.
         fetched: names whose values are wanted after the run.
-        check_finite: raise at the first operator that makes a nan or an infinity.
-        reinitialize: run initialization operators also where their results have values.
-        max_iterations: how many iterations the loops of a run may take, all of them together.
+        options: how it is run.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        fetched: Collection[str],
-        check_finite: bool = False,
-        reinitialize: bool = False,
-        max_iterations: int | None = None,
-    ) -> None:
+    def __init__(self, program: Program, fetched: Collection[str], options: RunOptions = AS_USUAL) -> None:
         self.written = program
         program = in_own_form(program)
         self.block = program.global_block()
-        self.check_finite, self.reinitialize, self.max_iterations = check_finite, reinitialize, max_iterations
+        self.check_finite, self.reinitialize, self.max_iterations = options
         self.persistable = {name: None for name, var in self.block.vars.items() if var.persistable}
         self.keep = {*fetched, *self.persistable}
         read_names = {name for block in program.blocks for op in block.ops for name in op.input_names()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from graphad.execution.interpreter import Interpreter
+from graphad.execution.interpreter import AS_USUAL, Interpreter, RunOptions
 from graphad.execution.names import Layout, Step, controls
 from graphad.execution.parallel import Threads
 from graphad.execution.profiling import Costs, Profile
@@ -23,9 +23,8 @@ class Prepared(Interpreter):
         self,
         program: Program,
         fetched: Collection[str],
-        check_finite: bool = False,
-        reinitialize: bool = False,
-        max_iterations: int | None = None,
+        options: RunOptions = AS_USUAL,
+        *,
         lasts: bool = True,
         profile: Profile | None = None,
         passes: Tensor = None,
@@ -34,7 +33,7 @@ class Prepared(Interpreter):
     ) -> None:
         self.snapshot = Snapshot(program) if lasts else None
         rewritten = program if passes is None else _rewritten(in_own_form(program), passes, fetched)
-        super().__init__(rewritten, fetched, check_finite, reinitialize, max_iterations)
+        super().__init__(rewritten, fetched, options)
         self.written = program
         self.profile, self.threads, self.numba = profile, threads, numba
         self.costs: dict[int, Costs] = {}  # of its operators, by the size of the batch

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from graphad.contexts import binding
 from graphad.errors import InvalidType, InvalidValue
 from graphad.showing import Table
 from graphad.types import Array
@@ -128,8 +129,5 @@ def scope_guard(scope: Scope) -> Iterator[None]:
     """Within it, ``scope`` is the global scope: in this thread or asyncio task, and in tasks started within it."""
     if not isinstance(scope, Scope):
         raise InvalidType(f"scope_guard takes a Scope, not {scope!r}")
-    before = _guarded.set(scope)
-    try:
+    with binding(_guarded, scope):
         yield
-    finally:
-        _guarded.reset(before)

@@ -303,7 +303,9 @@ def outline(ops: Sequence[Op]) -> Op:
     if not ops or any(op.graph is not ops[0].graph for op in ops):
         raise InvalidGraph("a net is made of operators of one graph")
     graph, inside = ops[0].graph, set(ops)
-    if any(not inside.issuperset(gradient_ops(op)) or (_is_gradient(op) and find_forward_op(op) not in inside) for op in ops if op.graphs):
+    with_regions = [op for op in ops if op.graphs]
+    with_forward = all(find_forward_op(op) in inside for op in with_regions if definition_of(op).is_grad)
+    if not with_forward or not all(inside.issuperset(gradient_ops(op)) for op in with_regions):
         raise InvalidGraph("an operator with nested graphs and its gradient stay together")
     _check_together(ops, inside)
     reads = [value for op in ops for value in op.reads() if not any(w in inside for w in value.writers)]
@@ -321,10 +323,6 @@ def outline(ops: Sequence[Op]) -> Op:
     for op in reversed(ops):
         graph.remove_op(op)
     return net
-
-
-def _is_gradient(op: Op) -> bool:
-    return definition_of(op).is_grad
 
 
 def _check_together(ops: Sequence[Op], inside: set[Op]) -> None:

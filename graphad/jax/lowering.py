@@ -20,6 +20,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
+from graphad.contexts import binding
 from graphad.errors import ExecutionError, GraphadError, InvalidValue, NotLowered
 from graphad.execution.names import (
     Frame,
@@ -101,11 +102,8 @@ class Lowering:
 
     def run(self, frame: Frame) -> Frame:
         """Run block 0 on the values that there are; the same frame with those that it makes."""
-        token = WATCHER.set(self)
-        try:
+        with binding(WATCHER, self):
             self.body(self.block, (frame,), (self.block.vars,))
-        finally:
-            WATCHER.reset(token)
         return frame
 
     def note(self, wrong: Tensor, message: str) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from graphad.contexts import binding
 from graphad.errors import CommunicationError, InvalidType, InvalidValue, NotLowered
 from graphad.execution.feeds import fetch_names
 from graphad.jax.lowering import Lowering, Options, Stage
@@ -130,11 +131,10 @@ class Running:
         def run() -> Tensor:
             values = {**self.state.unpacked(state), **self.packing.unpacked(kept), **messages}
             frame = {**{name: value for name, value in feeds.items() if name in block.vars}, **self.known, **values}
-            token = WATCHER.set(self.lowering)
             try:
-                passed = self.operators(frame)
+                with binding(WATCHER, self.lowering):
+                    passed = self.operators(frame)
             finally:
-                WATCHER.reset(token)
                 failed, self.lowering.failed = self.lowering.failed, np.int32(0)
             peers.extend(peer for peer, _ in passed)
             own = {name: frame.pop(name) for name in self.state.types}

@@ -6,13 +6,14 @@ in Paddle; ring 0 is all ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from graphad.contexts import binding
 from graphad.errors import CommunicationError, InvalidValue
 from graphad.types import Array
 
@@ -112,14 +113,9 @@ def current() -> Communicator:
     return _current.get()
 
 
-@contextmanager
-def communicating(by: Communicator) -> Iterator[None]:
+def communicating(by: Communicator) -> AbstractContextManager[None]:
     """Within it, collectives go by this communicator."""
-    before = _current.set(by)
-    try:
-        yield
-    finally:
-        _current.reset(before)
+    return binding(_current, by)
 
 
 def rewind() -> None:

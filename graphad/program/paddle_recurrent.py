@@ -27,10 +27,8 @@ from graphad.program.variable import Variable
 from graphad.types import TENSOR, TENSOR_ARRAY, Shape
 
 RECURRENT, RECURRENT_GRAD = "recurrent", "recurrent_grad"
-_HELPER, GRAD_TYPE = (
-    "rnn_memory_helper",
-    "_grad",
-)  # copies what a step passes on or gives; its gradient takes a cotangent that is missing for zeros
+_HELPER = "rnn_memory_helper"  # copies what a step passes on or gives; its gradient takes a cotangent that is missing for zeros
+_HELPER_GRAD = "rnn_memory_helper_grad"
 _INSTEAD = "load the program from before the backward was built, and build it with append_backward or minimize"
 
 
@@ -201,7 +199,7 @@ def _copied_on(op: Operator) -> Operator:
 def _forward_loop(op: Operator, kept: Mapping[str, str]) -> list[Operator]:
     """A loop over the steps; ``kept`` are arrays for what a gradient reads of each, by its name in the block."""
     write, block = _Writer(op), _block(op)
-    block.ops = [_copied_on(each) for each in block.ops]
+    block.ops = [_copied_on(inner) for inner in block.ops]
     states, outputs = _names(op, "ex_states"), op.output("outputs")
     _own(block, [*op.input("inputs"), *states, *outputs], block)
     steps = [write.steps(name) for name in op.input("inputs")]
@@ -285,7 +283,7 @@ class _Gradient:
         """Gradients of copies are copies; what has no cotangent has zeros."""
         known_names, ops = set(given), []
         for inner in self.block.ops:
-            if inner.type == _HELPER + GRAD_TYPE:
+            if inner.type == _HELPER_GRAD:
                 (cotangent,) = inner.input(f"Out{GRAD}") or [EMPTY]
                 copies, source = ("assign", cotangent) if cotangent in known_names else ("fill_zeros_like", inner.input("X")[0])
                 inner = self.write.made(self.block, copies, {"X": [source]}, {"Out": inner.output(f"X{GRAD}")})
@@ -349,7 +347,7 @@ class _Gradient:
         return element
 
     # -- what comes of it ------------------------------------------------------------------------
-    # For each gradient that is asked for: of what, what holds it after the loop ("": it is zero), and its name.
+    # For each requested gradient: of what, what holds it after the loop ("": it is zero), and its name.
 
     def _requested(self, slot: str) -> list[tuple[int, str, str]]:
         pairs = enumerate(zip(self.op.input(slot), self.op.output(slot + GRAD), strict=False))

@@ -11,6 +11,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any
 
+from graphad.contexts import binding
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import REGISTRY, ControlDef
 from graphad.program import variable
@@ -466,12 +467,8 @@ def program_guard(main: Program, startup: Program | None = None) -> Iterator[Pro
     for label, program in (("main", main), ("startup", startup)):
         if not isinstance(program, Program | None) or (label == "main" and program is None):
             raise InvalidType(f"program_guard takes Programs; {label} is {program!r}")
-    before = variable.MAIN.set(main), variable.STARTUP.set(Program() if startup is None else startup)
-    try:
+    with binding(variable.MAIN, main), binding(variable.STARTUP, Program() if startup is None else startup):
         yield main
-    finally:
-        variable.MAIN.reset(before[0])
-        variable.STARTUP.reset(before[1])
 
 
 class unique_name:  # a namespace, spelt as Fluid spells it

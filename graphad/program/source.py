@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NamedTuple
 
+from graphad.contexts import binding
 from graphad.errors import GraphadError, InvalidType, InvalidValue
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -66,11 +67,8 @@ def name_scope(name: str) -> Iterator[None]:
     if not name or "/" in name:
         raise InvalidValue(f"the name of a scope is not empty and has no /: {name!r}; scopes are nested with `with`")
     around = _SCOPE.get()
-    token = _SCOPE.set(f"{around}/{name}" if around else name)
-    try:
+    with binding(_SCOPE, f"{around}/{name}" if around else name):
         yield
-    finally:
-        _SCOPE.reset(token)
 
 
 def user_line() -> SourceLine | None:

@@ -127,10 +127,11 @@ class Variable(Symbol):
     @error_clip.setter
     def error_clip(self, clip: ErrorClipByValue | None) -> None:
         if not isinstance(clip, ErrorClipByValue | None):
-            raise InvalidType(
-                located(f"variable {self.name!r}: error_clip is an ErrorClipByValue (graphad.clip) or None, not {clip!r}", user_line())
-            )
+            self._refuse("variable", f"error_clip is an ErrorClipByValue (graphad.clip) or None, not {clip!r}")
         self._error_clip = clip
+
+    def _refuse(self, what: str, problem: str) -> NoReturn:
+        raise InvalidType(located(f"{what} {self.name!r}: {problem}", user_line()))
 
     @property
     def tensor_type(self) -> TensorType | None:
@@ -293,8 +294,7 @@ class Parameter(Variable):
     @gradient_clip.setter
     def gradient_clip(self, clip: Clip | None) -> None:
         if not isinstance(clip, Clip | None):
-            message = f"parameter {self.name!r}: gradient_clip is a ClipByValue, ClipByNorm or ClipByGlobalNorm, not {clip!r}"
-            raise InvalidType(located(message, user_line()))
+            self._refuse("parameter", f"gradient_clip is a ClipByValue, ClipByNorm or ClipByGlobalNorm, not {clip!r}")
         self._gradient_clip = clip
 
     def copy_to(self, block: Block) -> Self:

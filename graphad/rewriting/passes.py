@@ -9,7 +9,7 @@ import shlex
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import lru_cache
@@ -18,6 +18,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
 
+from graphad.contexts import binding
 from graphad.errors import GraphadError, InvalidGraph, InvalidType, InvalidValue, ParseError, PassError, pointed
 from graphad.ir import Graph, check_graph, lower, paused_collector
 from graphad.ir.provenance import Origin
@@ -234,14 +235,9 @@ _REPORTED = "_graphad_reproducer"
 MOST_SHOWN = 5000  # operators of a program whose failure is shown on a page
 
 
-@contextmanager
-def diagnoses_only() -> Iterator[None]:
+def diagnoses_only() -> AbstractContextManager[None]:
     """Within it, what graphad says about the user's own program (no gradient, a wrong name) leaves no reproducer; defects do."""
-    before = _quiet.set(True)
-    try:
-        yield
-    finally:
-        _quiet.reset(before)
+    return binding(_quiet, True)
 
 
 @contextmanager
@@ -305,12 +301,8 @@ def _shown(pass_: Pass, graph: Graph, history: Sequence[Pass], page: Path) -> st
     program = graph.block.program if graph.block is not None else None
     if write is None or program is None or _applier.get() is not None or sum(len(block.ops) for block in program.blocks) > MOST_SHOWN:
         return ""
-    observers = _observers.set(())
-    try:
-        with suppress(Exception), changed_settings(reproducers=""):
-            write(lower(program, graph.journal.requested), Pipeline(*history, pass_), page)
-    finally:
-        _observers.reset(observers)
+    with suppress(Exception), binding(_observers, ()), changed_settings(reproducers=""):
+        write(lower(program, graph.journal.requested), Pipeline(*history, pass_), page)
     return f"pass by pass: {page}\n  " if page.exists() else ""
 
 
@@ -343,14 +335,11 @@ def _has_unknown(program: Program) -> bool:
 
 def _before(program: Program, requested: Sequence[str] | None, history: Sequence[Pass], run: Run) -> str:
     """The graph as it was before the failing pass, made again from the program by the passes that went well."""
-    before = _replaying.set(True)
-    try:
+    with binding(_replaying, True):
         graph = lower(program, requested)
         for pass_ in history:
             run(pass_, graph)
         return str(graph)
-    finally:
-        _replaying.reset(before)
 
 
 # -- one function runs every pass ------------------------------------------------------------------
@@ -500,11 +489,9 @@ def _rules_to_check(last: _Verified | None, now: _Verified) -> tuple[Rule, ...]:
     return claims + types
 
 
-@contextmanager
-def verification(on: bool) -> Iterator[None]:
+def verification(on: bool) -> AbstractContextManager[None]:
     """Within it, graphs are verified after every pass, or not."""
-    with changed_settings(verify=on):
-        yield
+    return changed_settings(verify=on)
 
 
 def take_as_verified(graph: Graph) -> None:
@@ -515,24 +502,14 @@ def take_as_verified(graph: Graph) -> None:
 # -- observers -----------------------------------------------------------------------------------
 
 
-@contextmanager
-def observing(observer: Observer) -> Iterator[None]:
+def observing(observer: Observer) -> AbstractContextManager[None]:
     """Within it, the observer is told of every pass in this thread or asyncio task: ``observer(pass, graph, step)``."""
-    before = _observers.set((*_observers.get(), observer))
-    try:
-        yield
-    finally:
-        _observers.reset(before)
+    return binding(_observers, (*_observers.get(), observer))
 
 
-@contextmanager
-def applying(by: Applier) -> Iterator[None]:
+def applying(by: Applier) -> AbstractContextManager[None]:
     """Within it, passes are applied by a function: ``by(pass, graph)``, which calls ``pass.apply(graph)`` and returns what that does."""
-    before = _applier.set(by)
-    try:
-        yield
-    finally:
-        _applier.reset(before)
+    return binding(_applier, by)
 
 
 class Timings:

@@ -14,6 +14,7 @@ from html import escape
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from graphad.contexts import binding
 from graphad.errors import InvalidType, InvalidValue, PassError
 from graphad.ir import Graph, Op, Value
 from graphad.ir.untraced import untraced
@@ -160,11 +161,8 @@ clocks: ContextVar[tuple[RuleTimings, ...]] = ContextVar("clocks", default=())
 def timing_rules() -> Iterator[RuleTimings]:
     """Within it, the time of every rule is taken: ``with timing_rules() as times: ...; print(times)``."""
     times = RuleTimings()
-    before = clocks.set((*clocks.get(), times))
-    try:
+    with binding(clocks, (*clocks.get(), times)):
         yield times
-    finally:
-        clocks.reset(before)
 
 
 class RuleSet(Sequence[Rule]):

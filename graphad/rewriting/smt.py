@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from graphad.contexts import binding
 from graphad.errors import InvalidValue
 
 Element = Any  # a z3 expression: a Bool, a bit-vector or a floating-point number
@@ -81,11 +82,8 @@ def current() -> Functions:
 def functions(exact: bool) -> Iterator[Functions]:
     """Within it, builders take these functions; their facts are premises of what is to be proved."""
     unknowns = Functions(exact)
-    before = _functions.set(unknowns)
-    try:
+    with binding(_functions, unknowns):
         yield unknowns
-    finally:
-        _functions.reset(before)
 
 
 # -- sorts and numbers ---------------------------------------------------------------------------

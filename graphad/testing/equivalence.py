@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphad.contexts import binding
 from graphad.distribution import LocalGroup, declared_parts, split_arrays, split_feed, whole_state
 from graphad.errors import NoValue
 from graphad.execution import Executor, Scope, interpreter
@@ -41,24 +42,9 @@ class Observed:
         return Observed(values, {name: array for name, array in self.scope.items() if name not in other.scope}, self.trips)
 
 
-@contextmanager
-def _compiled_from(run: int) -> Iterator[None]:
-    """Within it, programs are compiled at this run of theirs; 0 is never."""
-    before = FIRST.set(run)
-    try:
-        yield
-    finally:
-        FIRST.reset(before)
-
-
-@contextmanager
-def seeded() -> Iterator[None]:
+def seeded() -> AbstractContextManager[None]:
     """Within it, a program without a seed has one, in this thread alone: another one may run the same program."""
-    before = interpreter.SEED.set(SEED)
-    try:
-        yield
-    finally:
-        interpreter.SEED.reset(before)
+    return binding(interpreter.SEED, SEED)
 
 
 def bounded_executor() -> Executor:
@@ -77,7 +63,7 @@ def observe(program: Program, case: Case, names: Sequence[str], compiled: bool =
     variables = program.global_block().vars
     feeds = {name: array for name, array in case.feeds.items() if name in variables}
     executor = executor or OneRun(max_iterations=ITERATIONS)
-    with _compiled_from(1 if compiled else 0), seeded():
+    with binding(FIRST, 1 if compiled else 0), seeded():
         try:
             return _run(executor, program, feeds, case, names)
         except NoValue:
@@ -122,7 +108,7 @@ def observe_on_ranks(program: Program, case: Case, names: Sequence[str], like: O
     for scope, params in zip(group.scopes, split_arrays(program, case.params, ranks), strict=True):
         for name, array in params.items():
             scope.set(name, np.asarray(array))
-    with _compiled_from(1 if compiled else 0), seeded():
+    with binding(FIRST, 1 if compiled else 0), seeded():
         by_rank = group.run(program, split_arrays(program, feeds, ranks) if parts else split_feed(feeds, ranks), list(names))
     values: dict[str, Any] = {}
     for i, name in enumerate(names):

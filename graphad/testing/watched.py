@@ -11,7 +11,7 @@ import numpy as np
 from graphad.errors import GraphadError
 from graphad.execution import Scope
 from graphad.execution.feeds import fed_array
-from graphad.execution.interpreter import Interpreter
+from graphad.execution.interpreter import Interpreter, RunOptions
 from graphad.execution.names import Frames, Layout, Step, depth
 from graphad.execution.runtime import own
 from graphad.ir import Graph, Op, Value
@@ -53,7 +53,7 @@ class _Watched(Interpreter):
         assert graph.block is not None
         self.see = see
         self.lowered = {op.operator: op for subgraph in graph.tree() for op in subgraph.ops if op.operator is not None}
-        super().__init__(graph.block.program, (), max_iterations=ITERATIONS)
+        super().__init__(graph.block.program, (), RunOptions(max_iterations=ITERATIONS))
 
     def step(self, op: Operator, layout: Layout, freed: Collection[str]) -> Step:
         step, node = super().step(op, layout, freed), self.lowered.get(op)
@@ -94,7 +94,7 @@ def run_reusing(program: Program, case: Case, names: Iterable[str]) -> tuple[dic
     names, scope, variables = list(names), Scope(), program.global_block().vars
     for name, array in case.params.items():
         scope.set(name, array)
-    run = _Reusing(program, names, max_iterations=ITERATIONS)
+    run = _Reusing(program, names, RunOptions(max_iterations=ITERATIONS))
     run.begin({n: fed_array(n, array, *variables[n].declared) for n, array in case.feeds.items() if n in variables}, scope)
     with np.errstate(all="ignore"):
         run.operators()

@@ -113,7 +113,7 @@ def _is_needed(value: Value) -> bool:
         for op in (op for op in copy.readers if op.definition is not None and not op.graphs):
             if _needs_all(op):
                 return True
-            # An operator that can do without a value hands the question on to whoever reads what it makes of this one alone.
+            # An operator that can do without a value passes the question on to whatever reads what it makes of this one alone.
             if list(op.reads()) == [copy]:
                 waiting += op.writes()
     return False

@@ -189,7 +189,7 @@ def meet(one: Bytes, other: Bytes) -> bool:
 
 
 def compiled_on(threads: int, program: ga.Program, feeds: Any, stored: Any, fetch: list[str]) -> tuple[Compiled, MemoryPlan]:
-    run = Prepared(program, frozenset(fetch), check_finite=False, reinitialize=False, threads=Threads(threads))
+    run = Prepared(program, frozenset(fetch), threads=Threads(threads))
     return compiled_program(run, feeds, stored, fetch, given=True)
 
 
