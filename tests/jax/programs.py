@@ -11,7 +11,7 @@ import numpy as np
 import graphad as ga
 from graphad.execution.compiled import FIRST
 from graphad.jax import to_jax
-from graphad.jax.executor import RANDOM
+from graphad.jax.executor import RANDOM, JaxFunction
 
 # Compiling is most of a test's time, and these programs run once.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -28,13 +28,31 @@ def on_xla(
     """The fetched values and the new state, compiled for speed of compilation."""
     function = to_jax(program, fetch, max_trips=max_trips)
     with jax.enable_x64(True):
-        scope = ga.Scope()
-        for name, value in params.items():
-            scope.set(name, value)
         compiled = jax.jit(function, compiler_options=QUICK if quick else None)
-        values, state = compiled({n: np.asarray(v) for n, v in feeds.items()}, function.state(scope))
+        values, state = compiled(*_arguments(function, feeds, params))
         state.pop(RANDOM, None)
         return jax.tree.map(np.asarray, values), jax.tree.map(np.asarray, state)
+
+
+def traced(
+    program: ga.Program, feeds: Mapping[str, Any], params: Mapping[str, Any], fetch: Sequence[Any], max_trips: int | None = None
+) -> None:
+    """Lower a program, and compile nothing.
+
+    Raises:
+        NotLowered, ExecutionError: it cannot be lowered.
+    """
+    function = to_jax(program, fetch, max_trips=max_trips)
+    with jax.enable_x64(True):
+        jax.eval_shape(function, *_arguments(function, feeds, params))
+
+
+def _arguments(function: JaxFunction, feeds: Mapping[str, Any], params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The feeds and the state of a function."""
+    scope = ga.Scope()
+    for name, value in params.items():
+        scope.set(name, value)
+    return {name: np.asarray(value) for name, value in feeds.items()}, function.state(scope)
 
 
 def on_numpy(program: ga.Program, feeds: Mapping[str, Any], params: Mapping[str, Any], fetch: Sequence[Any]) -> list[Any]:
