@@ -14,9 +14,9 @@ from graphad.drawing.folding import Folding, Repeat
 from graphad.drawing.nesting import Nesting
 from graphad.ir import Graph, Node, Op, Value
 from graphad.program import BACKWARD, FORWARD, OPTIMIZE
+from graphad.program.source import NAMESCOPE, with_scope
 
 TIMES = "\N{MULTIPLICATION SIGN}"
-NAMESCOPE = "op_namescope"  # where Paddle's programs have it
 OF_ROLE = {BACKWARD: ": gradient", OPTIMIZE: ": update"}
 
 
@@ -41,8 +41,7 @@ class Group:
 
 def scope_of(op: Op) -> tuple[str, ...]:
     """The names of the scopes that an operator was written in, the outermost first."""
-    text = op.source.scope if op.source is not None else ""
-    scope = text or op.attrs.get(NAMESCOPE, "")
+    scope = with_scope(op.attrs, op.source).get(NAMESCOPE, "")
     return tuple(part for part in str(scope).split("/") if part)
 
 

@@ -106,7 +106,7 @@ def op_tooltip(op: Op) -> list[str]:
         for slot, values in (*op.inputs.items(), *op.outputs.items())
     ]
     lines += [graph_text(name, graph) for name, graph in op.graphs.items() if len(graph.ops)]
-    lines += [f"written at {short_source(op.source)}"] if op.source is not None else []
+    lines += [f"written at {short_source(op.source)}"] if op.source else []
     lines += [f"made by {shown(op.made_by)}"] if op.made_by else []
     return lines
 
@@ -120,7 +120,7 @@ def graph_text(name: str, graph: Graph) -> str:
 def frame_tooltip(op: Op, name: str, graph: Graph) -> list[str]:
     """Whose nested graph it is, its counts, and the line in the user's program."""
     lines = [f"{shown(op.type)}, {graph_text(name, graph)}"]
-    return [*lines, *([f"written at {short_source(op.source)}"] if op.source is not None else [])]
+    return [*lines, *([f"written at {short_source(op.source)}"] if op.source else [])]
 
 
 def arrow_tooltip(value: Value, tail_slot: str, head_slot: str, note: str = "") -> str:

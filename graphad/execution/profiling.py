@@ -239,7 +239,7 @@ def _numbers(spent: Spent, whole: float) -> tuple[int | float | None, ...]:
 
 
 def _place(op: Operator) -> str:
-    return _NOWHERE if op.source is None else str(op.source)
+    return str(op.source) if op.source else _NOWHERE
 
 
 def _summed(pairs: Iterable[tuple[str, Spent]]) -> dict[str, Spent]:

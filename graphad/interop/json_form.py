@@ -21,6 +21,7 @@ from graphad.errors import GraphadError, InvalidValue, ParseError
 from graphad.interop.declarations import DEFAULTS, add_block, check_blocks, declare, differing, fields_of, names_in
 from graphad.program import FORWARD, ROLES, Block, Operator, Program, Variable, check_distinct
 from graphad.program.operator import check_known
+from graphad.program.source import with_scope, without_scope
 
 FORMAT = "graphad.program"
 VERSION = 1
@@ -56,7 +57,7 @@ def _variable(var: Variable) -> Json:
 def _operator(op: Operator) -> Json:
     try:
         check_distinct(op)
-        attrs = {name: _value(value) for name, value in op.attrs.items()}
+        attrs = {name: _value(value) for name, value in with_scope(op.attrs, op.source).items()}
     except InvalidValue as error:
         raise InvalidValue(f"block {op.block.idx}, operator {op.type!r}: {error}") from None
     doc: dict[str, Json] = {"type": op.type, "inputs": op.inputs, "outputs": op.outputs}
@@ -161,9 +162,10 @@ def _read_operator(block: Block, doc: Json) -> None:
     op_type, role = fields.get("type"), fields.get("role", FORWARD)
     if not isinstance(op_type, str) or role not in ROLES:
         raise ParseError(f"type is a string and role one of {', '.join(ROLES)}, not {op_type!r} and {role!r}")
-    attrs = {name: _read_value(value, block.program) for name, value in _object("attrs", fields.get("attrs", {})).items()}
+    written = {name: _read_value(value, block.program) for name, value in _object("attrs", fields.get("attrs", {})).items()}
+    attrs, source = without_scope(written, None)
     inputs, outputs = (names_in(side, fields.get(side, {})) for side in ("inputs", "outputs"))
-    op = Operator(block, op_type, inputs, outputs, attrs, role)
+    op = Operator(block, op_type, inputs, outputs, attrs, role, source)
     check_distinct(op)
     block.ops.append(op)
 

@@ -136,7 +136,7 @@ def _made(made_by: str | None, origin: Origin | None, source: SourceLine | None,
     is_repeat = id(origin) in seen
     if made_by is not None:
         yield f"made by {made_by}" + (f", rule {origin.rule}" if origin is not None else "") + (", as above" if is_repeat else "")
-    if origin is None and source is not None:
+    if origin is None and source:
         yield f"written at {source}"
     if origin is None or is_repeat:
         return

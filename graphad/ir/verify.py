@@ -285,5 +285,5 @@ def _message(rule: Rule, node: Node, complaint: str) -> str:
     subject = f"operator {node.type}" if isinstance(node, Op) else f"value {node!r}"
     near = [node] if isinstance(node, Op) else [*node.writers, *node.readers]
     context = "\n".join(f"  {print_op(op)}" + (f"    made by {op.made_by}" if op.made_by else "") for op in near[:6])
-    source = next((op.source for op in near if op.source is not None), None)
+    source = next((op.source for op in near if op.source), None)
     return located(f"{rule.__name__}: {subject}: {complaint}\n{context}", source)

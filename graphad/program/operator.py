@@ -108,7 +108,7 @@ class Operator:
         rows = [("reads", slot, ", ".join(names)) for slot, names in self.inputs.items()]
         rows += [("writes", slot, ", ".join(names)) for slot, names in self.outputs.items()]
         rows += [("attribute", name, str(value)) for name, value in self.attrs.items()]
-        if self.source is not None:
+        if self.source:
             rows.append(("written at", "", str(self.source)))
         return Table((self.type, "", ""), tuple(rows)).html()
 

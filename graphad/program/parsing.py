@@ -12,7 +12,7 @@ from graphad.ops import ControlDef, find
 from graphad.program.block import Block, check_control
 from graphad.program.clipping import error_clip, unlisted
 from graphad.program.operator import FORWARD, ROLES, Operator, check_distinct, check_known
-from graphad.program.source import SourceLine
+from graphad.program.source import SourceLine, without_scope
 from graphad.program.variable import L1Decay, L2Decay, Parameter, Variable
 from graphad.types import KINDS, NOT_NAMES, TENSOR
 
@@ -318,7 +318,7 @@ def _operator(reader: Reader, block: Block, op_type: str) -> None:
     op = Operator(block, op_type, inputs, _slots(reader), {}, source=source)
     check_distinct(op)
     if reader.take("{"):
-        op.attrs = reader.table("}", _value)
+        op.attrs, op.source = without_scope(reader.table("}", _value), source)
     op.role = reader.take_word(ROLES) or FORWARD
     block.ops.append(op)
 

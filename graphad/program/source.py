@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
+from re import compile as pattern
 from types import FrameType, TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from graphad.contexts import binding
 from graphad.errors import GraphadError, InvalidType, InvalidValue
@@ -19,12 +20,24 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _OURS = (_PACKAGE, (_PACKAGE / "passes").resolve(), Path(contextlib.__file__).resolve())
 
 
+# How files say in which scopes an operator was written: an attribute of Paddle's, op_namescope="/encoder/layer_0/".
+NAMESCOPE = "op_namescope"
+_WRITTEN_SCOPE = pattern("/([^/]+/)+")
+T = TypeVar("T")
+
+
 class SourceLine(NamedTuple):
-    """A file and a line in it, and the names of the scopes that it was run in (``encoder/layer_0``; empty outside of any)."""
+    """A file and a line in it, and the names of the scopes that it was run in (``encoder/layer_0``; empty outside of any).
+
+    It is false where only the scopes are known, as of a program that was read from a text.
+    """
 
     file: str
     line: int
     scope: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.file)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -79,6 +92,33 @@ def user_line() -> SourceLine | None:
     return None if frame is None else _shared(frame.f_code.co_filename, frame.f_lineno, _SCOPE.get())
 
 
+def with_scope(attrs: Mapping[str, T], source: SourceLine | None) -> dict[str, T | str]:
+    """The attributes of an operator as files have them: the last one is its name scope, if it has one.
+
+    >>> with_scope({"axis": 1}, SourceLine("net.py", 3, "encoder/layer_0"))
+    {'axis': 1, 'op_namescope': '/encoder/layer_0/'}
+    """
+    scope = f"/{source.scope}/" if source is not None and source.scope else None
+    if scope is None and NAMESCOPE not in attrs:
+        return dict(attrs)
+    rest: dict[str, T | str] = {name: value for name, value in attrs.items() if name != NAMESCOPE}
+    return {**rest, NAMESCOPE: attrs.get(NAMESCOPE) or scope or ""}
+
+
+def without_scope(attrs: dict[str, T], source: SourceLine | None) -> tuple[dict[str, T], SourceLine | None]:
+    """The other way round: the name scope goes to the line, so that passes neither compare it nor have to carry it.
+
+    >>> without_scope({"op_namescope": "/encoder/layer_0/"}, None)
+    ({}, SourceLine(file='', line=0, scope='encoder/layer_0'))
+    """
+    scope = attrs.get(NAMESCOPE)
+    if not isinstance(scope, str) or _WRITTEN_SCOPE.fullmatch(scope) is None:
+        return attrs, source
+    rest = {name: value for name, value in attrs.items() if name != NAMESCOPE}
+    file, line = ("", 0) if source is None else (source.file, source.line)
+    return rest, _shared(file, line, scope.strip("/"))
+
+
 class at_users_line:
     """Within it, an error that graphad raises on purpose says what it is about, and shows the user's line."""
 
@@ -101,4 +141,4 @@ class at_users_line:
 
 def located(message: str, source: SourceLine | None) -> str:
     """The message followed by the user's line."""
-    return message if source is None else f"{message}\n  written at {source}"
+    return f"{message}\n  written at {source}" if source else message

@@ -10,6 +10,7 @@ from graphad.errors import ParseError
 from graphad.program.block import Block
 from graphad.program.clipping import bounds, listed
 from graphad.program.operator import FORWARD, Operator
+from graphad.program.source import with_scope
 from graphad.program.variable import Parameter, Variable
 from graphad.types import TENSOR, bare_or_quoted
 
@@ -75,7 +76,8 @@ def _parameter_flags(var: Parameter) -> Iterator[str]:
 
 def print_operator(op: Operator) -> str:
     """One line for an operator."""
-    attrs = f" {{{', '.join(f'{print_name(k)}={print_value(v)}' for k, v in op.attrs.items())}}}" if op.attrs else ""
+    items = ", ".join(f"{print_name(name)}={print_value(value)}" for name, value in with_scope(op.attrs, op.source).items())
+    attrs = f" {{{items}}}" if items else ""
     role = "" if op.role == FORWARD else f" {op.role}"
     return f"{print_name(op.type)}({_print_slots(op.inputs)}) -> ({_print_slots(op.outputs)}){attrs}{role}"
 

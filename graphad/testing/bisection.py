@@ -43,7 +43,7 @@ class Culprit:
         if self.origin is not None:
             lines.append(f"  rule {self.origin.rule}")
             for ancestor in self.origin.ancestors:
-                lines.append(f"  of {ancestor.text}" + (f", written at {ancestor.source}" if ancestor.source is not None else ""))
+                lines.append(f"  of {ancestor.text}" + (f", written at {ancestor.source}" if ancestor.source else ""))
         return "\n".join([*lines, f"  {self.difference}", *([f"  the rewrite: {self.page}"] if self.page else [])])
 
 

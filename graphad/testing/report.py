@@ -114,7 +114,7 @@ def _texts(before: str, after: str) -> dict[str, str]:
 
 def _lines(program: Program) -> str:
     """The lines of the user's that wrote the operators of a program, as far as any did."""
-    ops = (op for block in program.blocks for op in block.ops if op.source is not None)
+    ops = (op for block in program.blocks for op in block.ops if op.source)
     return "\n".join(f"{op.source}: {op!r}" for op in ops)
 
 

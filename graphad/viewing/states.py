@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from graphad.drawing.scopes import scope_of
 from graphad.ir import Graph, Op, Value
 from graphad.ir.nodes import Slots
 from graphad.ir.regions import LoopLike, control_definition, operands, results_of
@@ -22,7 +23,6 @@ from graphad.program import ROLES
 from graphad.viewing.tables import NOTHING, Json, Tables
 
 GIVEN, PERSISTABLE, STOPPED, TARGET = 1, 2, 4, 8
-SCOPE = "op_namescope"  # Fluid's attribute for name scopes: "/encoder/layer/"; ga.name_scope notes them with the line
 Record = tuple[Json, ...]
 
 
@@ -165,7 +165,7 @@ class States:
     def op_record(self, op: Op) -> Record:
         """What the page knows of an operator."""
         text, forward = self.tables.text, self._forward(op)
-        scope = op.source.scope if op.source is not None and op.source.scope else op.attrs.get(SCOPE)
+        scope = "/".join(scope_of(op))
         return (
             text(op.type),
             ROLES.index(op.role) if op.role in ROLES else 0,
@@ -178,7 +178,7 @@ class States:
             text(op.made_by),
             self.tables.origin(op.origin),
             self.number(op.graph),
-            text(scope) if isinstance(scope, str) and scope.strip("/") else NOTHING,
+            text(scope or None),
             *self._region(op),
         )
 

@@ -81,7 +81,7 @@ def _marked(graph: Graph, copy: Graph) -> dict[int, Op]:
     ops: dict[int, Op] = {}
     for old, new in zip(graph.tree(), copy.tree(), strict=True):
         for op, twin in zip(old.ops, new.ops, strict=True):
-            twin.source = SourceLine("an operator without a line", 0) if op.source is None else SourceLine(*op.source)
+            twin.source = SourceLine(*op.source) if op.source else SourceLine("an operator without a line", 0)
             ops[id(twin.source)] = op
     return ops
 

@@ -65,7 +65,7 @@ class Tables:
 
     def line(self, source: SourceLine | None) -> int:
         """The number of a line of source."""
-        return NOTHING if source is None else self.lines.of(source)
+        return self.lines.of(source) if source else NOTHING
 
     def origin(self, origin: Origin | None) -> int:
         """The number of the record of a rewrite: its rule, and what it started from."""

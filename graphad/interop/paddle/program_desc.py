@@ -19,6 +19,7 @@ from graphad.ops import OpDef, find
 from graphad.ops.definition import checked_attr
 from graphad.program import Block, Operator, Program, SourceLine, Variable, check_distinct
 from graphad.program.operator import COMMON_ATTRS, RANDOM_STREAM
+from graphad.program.source import NAMESCOPE, with_scope, without_scope
 from graphad.program.text import print_value
 from graphad.types import DTYPE_OF_NUMBER, STEP_SCOPES, TENSOR, TENSOR_ARRAY
 
@@ -181,7 +182,6 @@ _SCALAR_FIELDS = {1: "b", 2: "i", 3: "r"}
 
 # -- what is left out ----------------------------------------------------------------------------
 
-NAMESCOPE = "op_namescope"  # "/encoder/layer_0/": drawings put frames around name scopes; "/" is outside of any
 # On any operator: where it was written, on which device and by which library it runs, what a quantizer noted.
 _UNIVERSAL = COMMON_ATTRS - {"run_once", RANDOM_STREAM}
 # On an operator whose definition does not have it: the values that change nothing (None: any value).
@@ -204,7 +204,7 @@ def shown(definition: OpDef | None, name: str, value: Any) -> bool:
     """Whether an attribute says something about what the operator computes."""
     if definition is not None and name in definition.attrs:
         return True
-    if name == NAMESCOPE:
+    if name == NAMESCOPE:  # "/" is outside of any
         return isinstance(value, str) and bool(value.strip("/"))
     if name in _UNIVERSAL:
         return False
@@ -451,9 +451,10 @@ _WHOLE = re.compile(r"\s*[-+]?\d{1,400}\s*")
 def read_operator(block: Block, desc: Desc) -> Operator:
     """The operator of a message; its type need not be known."""
     attrs = _values(desc, block.program)
-    op_type, source = text(desc.type), _source(attrs.get("op_callstack"))
+    op_type = text(desc.type)
+    shown_attrs, source = without_scope(_shown(op_type, attrs), _source(attrs.get("op_callstack")))
     inputs, outputs = _called(op_type, _slots("input", desc.inputs), here=True), _slots("output", desc.outputs)
-    op = Operator(block, op_type, inputs, outputs, _shown(op_type, attrs), role_of(attrs), source, stored=desc.SerializeToString())
+    op = Operator(block, op_type, inputs, outputs, shown_attrs, role_of(attrs), source, stored=desc.SerializeToString())
     check_distinct(op)
     return op
 
@@ -550,7 +551,7 @@ def _write_attrs(desc: Desc, op: Operator, note: Note) -> None:
     definition = find(op.type)
     raw = _values(desc, op.block.program)
     was = _shown(op.type, raw)
-    attrs = {name: list(value) if isinstance(value, tuple) else value for name, value in op.attrs.items()}
+    attrs = {name: list(value) if isinstance(value, tuple) else value for name, value in with_scope(op.attrs, op.source).items()}
     # Compared as they are printed: 1 and True, or a float and its nearest single, are one text.
     equal_names = {name for name, value in was.items() if name in attrs and print_value(attrs[name]) == print_value(value)}
     if op.type == "fill_constant" and "value" not in equal_names:
@@ -563,7 +564,7 @@ def _write_attrs(desc: Desc, op: Operator, note: Note) -> None:
 
 
 def _noted(op: Operator, attrs: Attrs, raw: Attrs, note: Note) -> Attrs:
-    """The role, the scope and the pairs of an operator, as far as its message does not have them."""
+    """The role and the pairs of an operator, as far as its message does not have them."""
     noted: Attrs = {}
     said = raw.get(ROLE)
     keeps = op.stored is not None and op.role == role_of(raw)
@@ -572,8 +573,6 @@ def _noted(op: Operator, attrs: Attrs, raw: Attrs, note: Note) -> Attrs:
         noted[ROLE] = bits
     if note.pairs and not raw.get(ROLE_VAR) and ROLE_VAR not in attrs:
         noted[ROLE_VAR] = list(note.pairs)
-    if op.stored is None and op.source is not None and op.source.scope and NAMESCOPE not in attrs:
-        noted[NAMESCOPE] = f"/{op.source.scope}/"
     return noted
 
 
