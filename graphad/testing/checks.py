@@ -417,8 +417,23 @@ def _values(trial: Trial, compiled: bool = False) -> Finding | None:
     text = observed_difference(expected, results, tolerance, least=OF_TERMS if roundings(trial.before) else LEAST)
     if text and tolerance and _is_unstable(trial, tolerance, UNSTABLE if _is_finite(results) else UNSTABLE_AT_ENDS):
         return None
-    text = text or observed_difference(trial.intended, results, _tolerance(trial), ("intended", "after"))
+    text = text or _intended_difference(trial, results)
     return Finding(kind, text, "differ") if text else None
+
+
+def _intended_difference(trial: Trial, results: Observed) -> str:
+    """How what the pass is there to change differs from what it is meant to become; empty if it does not.
+
+    An update is a value less a step. Where the two cancel, what is left is no more exact than the value was, which is why the tolerance is
+    relative to the value before the run too.
+    """
+    labels, tolerance = ("intended", "after"), _tolerance(trial)
+    text = observed_difference(replace(trial.intended, scope={}), results, tolerance, labels)
+    for name, array in trial.intended.scope.items():
+        before = np.abs(np.asarray(trial.case.params.get(name, 0.0), float))
+        least = max(LEAST, float(before.max(initial=0.0, where=np.isfinite(before))))
+        text = text or observed_difference(Observed({}, {name: array}), results, tolerance, labels, least)
+    return text
 
 
 def _not_running(kind: str, what: str, error: BaseException) -> Finding | None:

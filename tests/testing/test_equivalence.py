@@ -266,3 +266,20 @@ def test_what_float16_leaves_of_a_gradient_whose_terms_cancel_is_no_finding() ->
     ones = {name: np.ones(1, "float32") for name in ("b", "mean", "variance")}
     params = {**ones, "w": np.array([-0.477], "float32"), "v": np.array([[-1.338]], "float32")}
     check_case(f"mixed-precision, {BACKWARD}", Case(ga.Program.parse(text), "loss", feeds, params))
+
+
+def test_what_float16_leaves_of_a_parameter_that_its_step_cancels_is_no_finding() -> None:
+    """Of b, 0.019, a step of 0.0185 is taken; float16 rounds the products to which b is added, which moves the step by 0.0001."""
+    text = """program { block 0 {
+        var x: float32[3, 1] stop_gradient param w: float32[1, 1] param b: float32[1] var y: float32[3, 1] stop_gradient
+        var learning_rate_0: float32[1] persistable stop_gradient var h: float32[3, 1] var o: float32[3, 1]
+        var e: float32[3, 1] var loss: float32[]
+        mul(X=x, Y=w) -> (Out=h)
+        elementwise_add(X=h, Y=b) -> (Out=o)
+        square_error_cost(X=o, Y=y) -> (Out=e)
+        mean(X=e) -> (Out=loss)
+    } }"""
+    feeds = {"x": np.array([[1.1], [2.2], [-3.3]], "float32"), "y": np.array([[1.1], [2.2], [-3.52]], "float32")}
+    params = {"w": np.ones((1, 1), "float32"), "b": np.array([0.019], "float32"), "learning_rate_0": np.array([0.1], "float32")}
+    case = Case(ga.Program.parse(text), "loss", feeds, params)
+    check_case("optimize-parameters, mixed-precision{loss_scale=8.0}", case, prepare=BACKWARD)
