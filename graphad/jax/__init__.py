@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from graphad.errors import GraphadError
 
 if TYPE_CHECKING:
+    from graphad.jax.bounded import Bounded as Bounded
     from graphad.jax.devices import ShardedFunction as ShardedFunction
     from graphad.jax.devices import sharded as sharded
     from graphad.jax.executor import JaxExecutor as JaxExecutor
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from graphad.jax.registry import replaces as replaces
 
 _HOMES = {
+    "Bounded": "bounded",
     "JaxExecutor": "executor",
     "JaxFunction": "executor",
     "exported": "exporting",
@@ -60,6 +62,7 @@ if not TYPE_CHECKING:
 
 
 __all__ = [
+    "Bounded",
     "JaxExecutor",
     "JaxFunction",
     "MissingJax",

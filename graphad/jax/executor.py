@@ -14,6 +14,7 @@ from graphad.errors import ExecutionError, GraphadError, InvalidType, InvalidVal
 from graphad.execution import Scope, global_scope
 from graphad.execution.feeds import as_declared, fed_values, fetch_names
 from graphad.execution.interpreter import SEED
+from graphad.jax.bounded import Bounded
 from graphad.jax.device import OnDevice, on_device
 from graphad.jax.lowering import Lowering, Options
 from graphad.jax.pcg64 import words_of
@@ -35,7 +36,8 @@ class JaxFunction:
 
     It may be jitted, mapped by ``vmap``, differentiated (where its loops have known trip counts), sharded and exported. ``feeds`` are
     arrays by name; ``state`` has the persistable variables, and ``"@random"`` if the program draws random numbers: uint32 words of the
-    seed and the number of the run, of which the new state has the next.
+    seed and the number of the run, of which the new state has the next. A fetched tensor with an extent that only the run knows is a
+    ``Bounded``: ``np.asarray`` of it has the elements that there are.
 
     Attributes:
         program: what it runs.
@@ -243,7 +245,7 @@ def _own(value: Tensor) -> Tensor:
         return [None if item is None else np.array(item) for item in value]
     if isinstance(value, Buffer):
         return [np.array(value.data[i]) if value.filled[i] else None for i in range(int(value.length))]
-    return value if isinstance(value, Aggregate) else np.array(value)
+    return value if isinstance(value, Aggregate) and not isinstance(value, Bounded) else np.array(value)
 
 
 def _key(program: Program, scope: Scope) -> tuple[int, int]:

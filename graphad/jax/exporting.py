@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax import export
 
-from graphad.errors import InvalidValue
+from graphad.errors import InvalidValue, NotLowered
 from graphad.execution import Scope
 from graphad.jax.executor import RANDOM, to_jax
 from graphad.ops.aggregates import Aggregate
@@ -37,7 +37,7 @@ def exported(
 
     Raises:
         InvalidValue: the shape of a feed is not known.
-        NotLowered: the program cannot become an XLA program.
+        NotLowered: the program cannot become an XLA program, or what it returns is no tensor of a known shape.
 
     >>> import graphad as ga
     >>> program = ga.Program()
@@ -56,6 +56,11 @@ def exported(
     feed_types = {name: _fed_type(program, name, examples.get(name), batch) for name in _fed_names(program, state)}
     with jax.enable_x64(True):
         types = {name: jax.ShapeDtypeStruct(np.shape(value), np.dtype(value.dtype)) for name, value in state.items()}
+        fetches, _ = jax.eval_shape(function, feed_types, types)
+        for name, value in zip(function.fetched, fetches, strict=True):
+            if isinstance(value, Aggregate):
+                why = "has an extent or a length that is known only when the program runs"
+                raise NotLowered(f"{name!r} {why}; what is exported has known shapes")
         return export.export(jax.jit(function))(feed_types, types)
 
 

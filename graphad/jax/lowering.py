@@ -36,6 +36,7 @@ from graphad.execution.names import (
     written,
 )
 from graphad.execution.refusals import failure, why_not
+from graphad.jax.bounded import Bounded, as_bounded
 from graphad.jax.forecast import UNKNOWN, Forecast, TooLong, outlines
 from graphad.jax.operators import LOWERED, run
 from graphad.jax.randoms import draw
@@ -391,6 +392,13 @@ def _same(a: Tensor, b: Tensor) -> bool:
     return bool(tree_x == tree_y) and all(p.shape == q.shape and p.dtype == q.dtype for p, q in zip(x, y, strict=True))
 
 
+def _holds(start: Tensor, end: Tensor) -> bool:
+    """Whether a value of a loop has the type of another one, or has room for it."""
+    if isinstance(start, Bounded) and isinstance(end, Bounded):
+        return start.capacity >= end.capacity and _same(start, jax.eval_shape(lambda v: v.sized(start.capacity), end))
+    return _same(start, end)
+
+
 def _unified(op: Operator, name: str, values: Sequence[Tensor], capacity: int) -> Tensor:
     """A type that both of two values can have.
 
@@ -405,12 +413,27 @@ def _unified(op: Operator, name: str, values: Sequence[Tensor], capacity: int) -
         size = max(capacity, *(value.capacity if isinstance(value, Buffer) else len(value) for value in variants))
         buffers = [jax.eval_shape(lambda v: _buffer_of(v, size), value) for value in variants]
         return next((b for b in buffers if b.data is not None), buffers[0])
+    if (axis := _unknown_axis(variants)) is not None:
+        most = max(value.data.shape[axis] if isinstance(value, Bounded) else value.shape[axis] for value in variants)
+        return jax.eval_shape(lambda v: as_bounded(v, axis, most), variants[0])
     if any(isinstance(value, TapeBuffer) for value in variants) and all(isinstance(value, Tape | TapeBuffer) for value in variants):
         return next(v for v in variants if isinstance(v, TapeBuffer))
     if all(isinstance(value, Tape | TapeBuffer | Either) for value in variants):
         return Either([_tape_of(i, value) for i, value in enumerate(variants)])
     descriptions = " and ".join(_described(value) for value in variants)
     raise NotLowered(located(f"operator {op.type!r}: the branches leave {name!r} as {descriptions}; XLA needs one type", op.source))
+
+
+def _unknown_axis(values: Sequence[Tensor]) -> int | None:
+    """The axis along which tensors have, or may have, different extents, if it is one and they have nothing else that differs."""
+    if any(isinstance(value, Aggregate) and not isinstance(value, Bounded) for value in values):
+        return None
+    axes = {value.axis for value in values if isinstance(value, Bounded)}
+    if len({(np.dtype(value.dtype), len(value.shape)) for value in values}) != 1:
+        return None
+    extents = zip(*(value.shape for value in values), strict=True)
+    axes |= {i for i, each in enumerate(extents) if len(set(each)) > 1}
+    return axes.pop() if len(axes) == 1 else None
 
 
 def _buffer_of(value: Tensor, size: int) -> Buffer:
@@ -428,6 +451,8 @@ def _as_type(value: Tensor, like: Tensor) -> Tensor:
         buffer = _buffer_of(value, like.capacity)
         data = jnp.zeros(like.data.shape, like.data.dtype) if buffer.data is None and like.data is not None else buffer.data
         return Buffer(data, buffer.filled, buffer.length)
+    if isinstance(like, Bounded):
+        return as_bounded(value, like.axis, like.capacity)
     if isinstance(like, TapeBuffer):
         return _tape_like(as_tape_buffer(value, like.capacity), like)
     return jax.tree.map(jnp.asarray, value)
@@ -664,7 +689,7 @@ class Loop:
         for _ in range(len(places) + 2):
             stage = Stage(self.iteration(places), jnp.zeros((), jnp.int64), starts, fault)
             ends = stage.shapes[0]
-            new_types = {p: end for p, end in ends.items() if end is not None and not (p in starts and _same(starts[p], end))}
+            new_types = {p: end for p, end in ends.items() if end is not None and not (p in starts and _holds(starts[p], end))}
             if not new_types:
                 return stage, starts
             for place, end in new_types.items():
@@ -675,7 +700,7 @@ class Loop:
         """A start in the type of what an iteration leaves."""
         if start is None:
             return jax.tree.map(_zeros, end)
-        if isinstance(start, Buffer | TapeBuffer) or isinstance(end, Buffer | TapeBuffer):
+        if any(isinstance(value, Buffer | TapeBuffer | Bounded) for value in (start, end)):
             value = _as_type(start, end)
             if _same(value, end):
                 return value

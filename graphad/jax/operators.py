@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from graphad.jax import forms as forms
+from graphad.jax.bounded import applied, has_bounded
 from graphad.jax.rebinding import Rebinder
 from graphad.jax.registry import FORMS, is_traced, plain
 from graphad.jax.xla_array import XlaArray, wrapped
@@ -35,6 +36,9 @@ def run(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], wanted: 
         return {slot: [_constant(value) for value in results[slot]] for slot in wanted}
     if isinstance(definition, GradOpDef):
         return _gradient(definition, inputs, attrs, wanted)
+    if has_bounded(values):
+        results = applied(definition, inputs, attrs, lambda data: kernel_run(definition, data, attrs, wanted))
+        return {slot: results[slot] for slot in wanted}
     return kernel_run(definition, inputs, attrs, wanted)
 
 
@@ -97,7 +101,19 @@ def _call(definition: OpDef, inputs: tuple[Tensor, ...], attrs: dict[str, Tensor
     if len(inputs) < definition.required["input"]:
         raise TypeError(f"operator {definition.type!r} takes {', '.join(definition.inputs)}; got {len(inputs)} inputs")
     operands = [_lifted(np.asarray(x)) if isinstance(x, np.generic | int | float) else _lifted(x) for x in inputs]
+    if has_bounded([value for x in operands for value in (x if isinstance(x, list) else [x])]):
+        return _call_on_bounded(definition, operands, attrs)
     return definition.without_optional(REBIND(definition.kernel)(*operands, **attrs))
+
+
+def _call_on_bounded(definition: OpDef, operands: Sequence[Tensor], attrs: dict[str, Tensor]) -> Tensor:
+    slots = zip(definition.inputs, operands, strict=False)
+    by_slot = {name: list(map(plain, x)) if isinstance(x, list) else [plain(x)] for name, x in slots if x is not None}
+    wanted = list(definition.outputs)
+    complete = {name: definition.attr(name, attrs) for name in definition.attrs}
+    results = applied(definition, by_slot, complete, lambda data: kernel_run(definition, data, complete, wanted))
+    values = [results[slot.name] if slot.variadic else results[slot.name][0] for slot in definition.outputs.values()]
+    return _lifted(values[0]) if len(values) == 1 else definition.without_optional(tuple(map(_lifted, values)))
 
 
 PRIMITIVES = (converted, filled, raised, like)  # of formulas: they ask what they are given, and XlaArray answers

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from graphad.errors import InvalidValue
+from graphad.jax.bounded import Bounded
 from graphad.jax.registry import is_traced, refuse, side
 from graphad.ops.aggregates import Aggregate, StepScopes, Tape, TensorArray
 from graphad.types import Tensor
@@ -37,6 +38,17 @@ class Buffer(Aggregate):
     @property
     def capacity(self) -> int:
         return int(self.filled.shape[0])
+
+    @property
+    def rank(self) -> int:
+        """Of its tensors.
+
+        Raises:
+            InvalidValue: it has none yet.
+        """
+        if self.data is None:
+            raise InvalidValue("nothing was written to the array, so the type of its elements is not known")
+        return int(self.data.ndim) - 1
 
     def typed(self, item: Tensor) -> Buffer:
         """The buffer with room for tensors like one."""
@@ -317,5 +329,6 @@ _register(StepScopes, lambda s: (s.steps, s.count), lambda count, steps: StepSco
 _register(Buffer, lambda b: ((b.data, b.filled, b.length), None), lambda _, parts: Buffer(*parts))
 _register(TapeBuffer, lambda t: ((t.entries, t.length), t.capacity), lambda capacity, parts: TapeBuffer(parts[0], parts[1], capacity))
 _register(Either, lambda e: (e.sides, None), lambda _, sides: Either(sides))
+_register(Bounded, lambda b: ((b.data, b.count), b.axis), lambda axis, parts: Bounded(parts[0], parts[1], axis))
 _register(Stack, lambda s: ((s.rows, s.fixed, s.count), None), lambda _, parts: Stack(*parts))
 _register(Kept, lambda k: ((k.blocks,), None), lambda _, parts: Kept(*parts))

@@ -27,7 +27,7 @@ from tests.jax.programs import assert_close, on_numpy, on_xla, traced
 MAX_TRIPS = 16  # for loops whose trip count depends on what is fed
 # What is not lowered: what the message says, and the words of docs/jax.md that say so.
 REFUSED = {
-    "known only when the program runs": "has to have a known length",
+    "known only when the program runs": "an extent that only the run knows",
     "XLA compiles for shapes that are known": "XLA compiles for shapes",
 }
 

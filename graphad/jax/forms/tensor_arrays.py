@@ -7,10 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from graphad.errors import InvalidValue
+from graphad.jax.bounded import Bounded, of_bounded
 from graphad.jax.registry import is_traced, refuse, replaces, room
 from graphad.jax.stacks import Buffer, TapeBuffer, as_buffer, zeros_of
+from graphad.jax.xla_array import Known
 from graphad.ops import aggregates, like, tensor_array
 from graphad.ops.aggregates import TensorArray
+from graphad.ops.inference import normal_axis
 from graphad.types import Tensor
 
 
@@ -76,8 +79,45 @@ def _items(X: Tensor) -> list[Tensor]:
 
 @replaces(tensor_array.tensor_array_to_tensor.kernel)
 def _tensor_array_to_tensor(X: Tensor, *, axis: int = 0, use_stack: bool = False) -> Tensor:
+    if isinstance(X, Buffer) and is_traced(X.length):
+        return _joined(X, normal_axis(axis, X.rank + use_stack), use_stack)
     items = [jnp.asarray(item) for item in _items(X)]
     return jnp.stack(items, axis) if use_stack else jnp.concatenate(items, axis)
+
+
+def _joined(X: Buffer, axis: int, use_stack: bool) -> Bounded:
+    """The elements of an array whose length only the run knows."""
+    is_there = jnp.arange(X.capacity) < X.length
+    refuse((X.length == 0) | (is_there & ~jnp.asarray(X.filled)).any(), "the array has no elements, or some of them are empty")
+    data = jnp.moveaxis(X.data, 0, axis)
+    if use_stack:
+        return Bounded.first(data, X.length, axis)
+    long = data.shape[axis + 1]
+    return Bounded.first(data.reshape(*data.shape[:axis], -1, *data.shape[axis + 2 :]), X.length * long, axis)
+
+
+@of_bounded(tensor_array.tensor_to_tensor_array)
+def _taken_apart(X: Tensor, Like: Tensor = None, *, axis: int = 0, use_stack: bool = True) -> Buffer:
+    """A tensor whose extent only the run knows, in slices or pieces."""
+    at = normal_axis(axis, X.ndim)
+    if X.axis != at or not (use_stack or isinstance(Like, Buffer)):
+        raise Known(f"X is {X!r}, of which an extent is known only when the program runs")
+    long = 1 if use_stack else Like.data.shape[1 + at]
+    parts = X.data.reshape(*X.data.shape[:at], -1, long, *X.data.shape[at + 1 :])
+    data = jnp.moveaxis(parts.squeeze(at + 1) if use_stack else parts, at, 0)
+    count = X.count // long
+    return Buffer(data, jnp.arange(data.shape[0]) < count, count)
+
+
+@of_bounded(tensor_array.tensor_array_like)
+def _put_together(X: Tensor, Like: Bounded, Pieces: Tensor = None, *, axis: int = 0, use_stack: bool = True) -> Bounded:
+    """The elements of an array in the shape of such a tensor, zeros for those that it has not."""
+    long = 1 if use_stack else Pieces.data.shape[1 + normal_axis(axis, Like.ndim)]
+    buffer = as_buffer(X, Like.capacity // long)
+    if buffer.data is None:
+        return Like.zeros_like()
+    whole = _joined(Buffer(buffer.data, np.ones(buffer.capacity, bool), Like.count // long), normal_axis(axis, Like.ndim), use_stack)
+    return whole.sized(Like.capacity)
 
 
 @replaces(tensor_array.tensor_to_tensor_array.kernel)

@@ -1,0 +1,172 @@
+"""Arrays of tensors whose length only the run knows, as one tensor: what operators and gradients make of it, against the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="jax, on which programs run as XLA programs, is not installed: pip install 'graphad[jax]'")
+
+import graphad as ga
+from graphad.errors import ExecutionError, NotLowered
+from tests.jax.programs import assert_close, on_numpy, on_xla
+
+MAX_TRIPS = 5
+X = np.random.default_rng(0).normal(size=(2, 3))
+WEIGHT = np.random.default_rng(1).normal(size=(3, 4))
+
+Made = Callable[[ga.Variable], ga.Variable]
+
+
+def collected(x: ga.Variable, axis: int = 0, use_stack: bool = True) -> ga.Variable:
+    """Of x, tanh(1.5 x), tanh(1.5 tanh(1.5 x)), ... the first n + 1, as one tensor."""
+    n = x.block.vars.get("n") or ga.layers.data("n", [1], dtype="int64", append_batch_size=False)
+    zero = ga.layers.fill_constant([1], "int64", 0)
+    parts = ga.layers.array_write(x, zero)
+
+    def body(i: ga.Variable, h: ga.Variable) -> list[ga.Variable]:
+        h = ga.layers.tanh(h * 1.5)
+        ga.layers.array_write(h, ga.layers.array_length(parts), parts)
+        return [i + 1, h]
+
+    ga.layers.while_loop(lambda i, h: i < n, body, [zero, x])
+    return ga.layers.tensor_array_to_tensor(parts, axis=axis, use_stack=use_stack)
+
+
+def program_of(make: Made, axis: int = 0, use_stack: bool = True, order: int = 1) -> tuple[ga.Program, list[str]]:
+    """The sum of the squares of what is made of the tensor, and its derivative by x."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", [2, 3], dtype="float64", append_batch_size=False, stop_gradient=False)
+        loss = ga.layers.reduce_sum(ga.layers.square(make(collected(x, axis, use_stack))))
+        names = [loss.name]
+        for _ in range(order):
+            (found,) = ga.gradients(loss, [x])
+            assert found is not None
+            names.append(found.name)
+            loss = ga.layers.reduce_sum(ga.layers.square(found))
+    return program, names
+
+
+def assert_agrees(program: ga.Program, names: list[str], *counts: int) -> None:
+    for n in counts:
+        feeds = {"x": X, "n": np.array([n])}
+        got, _ = on_xla(program, feeds, {}, names, max_trips=MAX_TRIPS)
+        for name, one, other in zip(names, got, on_numpy(program, feeds, {}, names), strict=True):
+            assert_close(one, other, f"{name}, n = {n}", 1e-10)
+
+
+def weight() -> ga.Variable:
+    return ga.layers.assign(WEIGHT)
+
+
+MADE: dict[str, Made] = {
+    "it": lambda e: e,
+    "a mean": lambda e: ga.layers.reduce_mean(e, dim=[0]),
+    "the mean of all": ga.layers.mean,
+    "a sum that keeps its axis": lambda e: e - ga.layers.reduce_sum(e, dim=[0], keep_dim=True),
+    "a sum over other axes": lambda e: e * ga.layers.reduce_sum(e, dim=[1, 2], keep_dim=True),
+    "a maximum": lambda e: ga.layers.reduce_max(e, dim=[0]),
+    "a minimum of all": ga.layers.reduce_min,
+    "a maximum over another axis": lambda e: ga.layers.reduce_max(e, dim=[-1]),
+    "elements": lambda e: ga.layers.exp(e) / (1.0 + ga.layers.square(e)) + e,
+    "elements with a row": lambda e: e * ga.layers.assign(WEIGHT.T[:1]),
+    "a product": lambda e: ga.layers.matmul(e, weight()),
+    "a product over it": lambda e: ga.layers.matmul(
+        ga.layers.transpose(ga.layers.reshape(e, [-1, 6]), [1, 0]), ga.layers.reshape(e, [-1, 6])
+    ),
+    "softmax of rows": lambda e: ga.layers.softmax(e, axis=-1),
+    "another order of axes": lambda e: ga.layers.reduce_sum(ga.layers.transpose(e, [1, 0, 2]), dim=[0]),
+    "its extents": lambda e: ga.layers.cast(ga.layers.shape(e), "float64") * ga.layers.reduce_sum(e),
+    "how many elements it has": lambda e: ga.layers.cast(ga.layers.size(e), "float64") * ga.layers.reduce_sum(e),
+}
+
+
+FEW = ("it", "a product over it", "a maximum")
+
+
+@pytest.mark.parametrize(
+    "make", [pytest.param(make, id=name, marks=[] if name in FEW else pytest.mark.long) for name, make in MADE.items()]
+)
+def test_what_is_made_of_it(make: Made) -> None:
+    assert_agrees(*program_of(make), 3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("use_stack", [True, False])
+def test_stacked_and_joined_along_each_axis(axis: int, use_stack: bool) -> None:
+    assert_agrees(*program_of(lambda e: ga.layers.tanh(e) * e, axis, use_stack), 3)
+
+
+@pytest.mark.long
+def test_lengths_from_the_least_to_the_greatest() -> None:
+    assert_agrees(*program_of(lambda e: ga.layers.reduce_mean(ga.layers.exp(e), dim=[0])), 0, 1, MAX_TRIPS)
+
+
+@pytest.mark.long
+def test_second_derivatives() -> None:
+    assert_agrees(*program_of(lambda e: ga.layers.reduce_mean(ga.layers.exp(e), dim=[0]), order=2), 3)
+
+
+# -- in branches and loops -----------------------------------------------------------------------
+
+
+def chosen(e: ga.Variable) -> ga.Variable:
+    """Of another length, as only the run knows too."""
+    n = e.block.program.global_block().var("n")
+    two = ga.layers.fill_constant([1], "int64", 2)
+    return ga.layers.cond(n < two, lambda: ga.layers.tanh(e), lambda: ga.layers.concat([ga.layers.assign(WEIGHT.T.reshape(2, 2, 3))] * 2))
+
+
+def carried(e: ga.Variable) -> ga.Variable:
+    """Changed by each iteration of a loop."""
+    i, n = ga.layers.fill_constant([1], "int64", 0), e.block.program.global_block().var("n")
+    _, e = ga.layers.while_loop(lambda i, e: i < n, lambda i, e: [i + 1, ga.layers.tanh(e * 1.5)], [i, e])
+    return e
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("make", [chosen, carried])
+def test_it_may_be_chosen_by_a_branch_and_carried_by_a_loop(make: Made) -> None:
+    assert_agrees(*program_of(make), 1, 3)
+
+
+def test_an_executor_returns_as_many_elements_as_there_are() -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        e = collected(ga.layers.data("x", [2, 3], dtype="float64", append_batch_size=False))
+    executor = ga.JaxExecutor(max_trips=MAX_TRIPS)
+    for n in (1, 4):
+        feeds = {"x": X, "n": np.array([n])}
+        (got,) = executor.run(program, feeds, [e])
+        assert_close(got, on_numpy(program, feeds, {}, [e])[0], "e")
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+def test_what_depends_on_the_length_is_refused_at_the_users_line() -> None:
+    program, names = program_of(lambda e: ga.layers.softmax(e, axis=0))
+    message = r"'softmax' cannot be lowered to XLA: an input is float64\[at most 6, 2, 3\], an extent of which [\s\S]*test_lengths.py"
+    with pytest.raises(NotLowered, match=message):
+        on_xla(program, {"x": X, "n": np.array([1])}, {}, names, max_trips=MAX_TRIPS)
+
+
+def test_only_tensors_of_known_shapes_are_exported() -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        e = collected(ga.layers.data("x", [2, 3], dtype="float64", append_batch_size=False))
+    with pytest.raises(NotLowered, match=r"'tensor_array_to_tensor.*' has an extent or a length that is known only when the program runs"):
+        ga.jax.exported(program, [e], scope=ga.Scope(), max_trips=MAX_TRIPS)
+
+
+def test_a_tensor_of_another_length_beside_it_is_an_error() -> None:
+    """Of the same one it is none: how many elements there are is compared after the run."""
+    program, names = program_of(lambda e: e * ga.layers.assign(np.ones((MAX_TRIPS + 1, 2, 3))))
+    executor = ga.JaxExecutor(max_trips=MAX_TRIPS)
+    executor.run(program, {"x": X, "n": np.array([MAX_TRIPS])}, names)
+    with pytest.raises(ExecutionError, match=r"operator 'elementwise_mul' failed: an input has 6 elements where another one has as many"):
+        executor.run(program, {"x": X, "n": np.array([1])}, names)
