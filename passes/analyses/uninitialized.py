@@ -85,7 +85,7 @@ class _There(Dataflow[bool]):
 
     def boundary(self, value: Value) -> bool:
         # The only value of its name is data, which is fed; of several, the first may be what a branch leaves where it is not taken.
-        return value.persistable or value.graph.values.number(value) is None or _is_needed(value)
+        return value.persistable or value.graph.values.number(value) is None or is_needed(value)
 
     def transfer(self, op: Op, facts: Facts[bool]) -> dict[Value, bool]:
         return dict.fromkeys(op.writes(), _writes_surely(op, facts))
@@ -106,8 +106,8 @@ def _totals(graph: Graph) -> Iterator[tuple[Value, Value]]:
             yield from zip(loop.captured, results_of(op)[len(loop.carried_at) :], strict=False)
 
 
-def _is_needed(value: Value) -> bool:
-    """Whether an operator that needs a value reads it, or what copies of it are made."""
+def is_needed(value: Value) -> bool:
+    """Whether an operator of its graph that needs a value reads it, or what copies are made of it: then the graph cannot run without."""
     waiting = [value]
     for copy in waiting:
         for op in (op for op in copy.readers if op.definition is not None and not op.graphs):

@@ -7,18 +7,20 @@
 The clip comes directly after the operator that completes the gradient: a grad operator, or the sum of what several have written. So it
 bounds what the rest of the backward starts from, and what is fetched as ``h@GRAD``. A gradient that comes into a nested graph, that of
 what an iteration carries on, is clipped there as well. What a nested graph reads from around it is clipped around it, where its gradient is
-complete. The gradient that the backward starts with is not clipped.
+complete. The gradient that the backward starts with is not clipped. One that a run may leave without a value is clipped only where what
+reads it needs one: in the gradient of the branch that wrote the variable.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from graphad.errors import InvalidValue
 from graphad.ir import SINGLE_WRITER, Graph, Op, Value
 from graphad.ir.edits import split_writers
+from graphad.passes.analyses.uninitialized import Certain, is_needed
 from graphad.passes.backward.create_grad_ops import GradOps
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.program import BACKWARD
@@ -56,13 +58,13 @@ class ClipErrors(Pass):
             raise InvalidValue(f"clip-errors bounds to [{self.low!r}, {self.bound!r}], which is empty")
 
     def apply(self, graph: Graph) -> bool:
-        return self._clip(graph.analyses[GradOps])
+        return self._clip(graph.analyses[GradOps], Certain.of(graph).values)
 
-    def _clip(self, grad_ops: GradOps) -> bool:
-        """Clip in one graph, and in those nested in its grad operators; return whether anything was."""
+    def _clip(self, grad_ops: GradOps, certain: Container[Value]) -> bool:
+        """Clip in one graph, and in those nested in its grad operators; return whether anything was. ``certain`` has a value in any run."""
         graph, gradient_of = grad_ops.adjoints.graph, grad_ops.adjoints.gradient
-        has_changed = any([self._clip(grad_ops.inner[inner]) for op in grad_ops.ops for inner in op.graphs.values()])
-        clipped = [(value, gradient_of[value], bounds) for value, bounds in self._clipped(grad_ops)]
+        has_changed = any([self._clip(grad_ops.inner[inner], certain) for op in grad_ops.ops for inner in op.graphs.values()])
+        clipped = [(value, gradient_of[value], bounds) for value, bounds in self._clipped(grad_ops, certain)]
         raw = split_writers(graph, [gradient for _, gradient, _ in clipped if not gradient.given], _raw)
         for value, gradient, bounds in clipped:
             if gradient.given:
@@ -71,13 +73,14 @@ class ClipErrors(Pass):
                 _add_clip(raw[gradient][0], gradient, bounds, before=raw[gradient][0].writers[0].next)
         return has_changed or bool(clipped)
 
-    def _clipped(self, grad_ops: GradOps) -> Iterator[tuple[Value, Bounds]]:
+    def _clipped(self, grad_ops: GradOps, certain: Container[Value]) -> Iterator[tuple[Value, Bounds]]:
         """The values whose gradients are to be clipped, each with the bounds."""
         for value, gradient in grad_ops.gradient.items():
             bounds = self._bounds(value)
             if bounds is None or value.kind != TENSOR or value.dtype not in FLOATS or grad_ops.adjoints.is_operand(value):
                 continue
-            if gradient.given or _is_computed(gradient):
+            can_be_read = gradient in certain or value in certain or is_needed(gradient)
+            if can_be_read and (gradient.given or _is_computed(gradient)):
                 yield value, bounds
 
     def _bounds(self, value: Value) -> Bounds | None:

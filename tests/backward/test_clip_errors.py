@@ -166,3 +166,22 @@ def test_what_is_no_clip_is_refused_where_it_is_set() -> None:
         ErrorClipByValue(max=1.0, min=2.0)
     with pytest.raises(ga.errors.ParseError, match="error_clip of 'x'"):
         ga.Program.parse("program { block 0 { var x: float32[2] error_clip=[1.0] } }")
+
+
+@pytest.mark.parametrize("go", [True, False])
+def test_what_only_a_branch_writes_is_clipped_in_its_gradient_and_may_be_missing(go: bool) -> None:
+    """Without the branch there is no h, nor a gradient of it; what is selected then is w."""
+    text = """program { block 0 {
+        var go: bool[1] var which: int32[1] param w: float64[1] var h: float64[1] error_clip=[-0.125, 0.125] var scope: ?[?] STEP_SCOPES
+        var y: float64[1] var loss: float64[]
+        conditional_block(Cond=go, Input=w) -> (Scope=scope, Out=h) {sub_block=block(1)}
+        select_input(X=[h, w], Mask=which) -> (Out=y)
+        mean(X=y) -> (Out=loss)
+    } block 1 in 0 { sigmoid(X=w) -> (Out=h) } }"""
+    program, scope = ga.Program.parse(text), ga.Scope()
+    ga.append_backward(program.global_block().var("loss"))
+    scope.set("w", np.array([0.4]))
+    feed = {"go": np.array([go]), "which": np.array([0 if go else 1], "int32")}
+    (of_w,) = ga.Executor().run(program, feed, ["w@GRAD"], scope=scope)
+    s = 1 / (1 + np.exp(-0.4))
+    np.testing.assert_allclose(of_w, [0.125 * s * (1 - s)] if go else [1.0])
