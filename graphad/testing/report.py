@@ -161,9 +161,9 @@ def _pictures(before: Graph, after: Graph, titles: tuple[str, str], folder: Path
 
 
 def _page(subject: Subject, case: Case, path: Path) -> Path | None:
-    """The page of the pass at work; if it fails, up to there."""
+    """The page of the pass at work, open at its change; if it fails, up to there."""
     with quietly(), suppress(Exception):
-        record(subject.prepared(case), subject.passes(case), path, title=str(subject))
+        record(subject.prepared(case), subject.passes(case), path, title=str(subject), at_change=True)
     return path if path.exists() else None
 
 

@@ -115,9 +115,14 @@ def record(
     batch: Sizes = 1,
     watched: bool = False,
     rewrite: int | None = None,
+    at_change: bool = False,
     overlays: Sequence[tuple[str, Mapping[Node, float]]] = (),
 ) -> Page:
-    """The same of a graph itself, which the passes change. ``rewrite``: which of all rewrites the page's ``hash`` leads to."""
+    """The same of a graph itself, which the passes change.
+
+    The page opens at one of all rewrites (``rewrite``), to which its ``hash`` leads too, or at the first pass that changed the graph
+    (``at_change``), or where a pass failed; otherwise before all passes.
+    """
     recorder, values = Recorder(graph, batch), Statistics()
     colors = [
         {"title": name, "numbers": {recorder.states.numbers[node]: _finite(x) for node, x in numbers.items()}} for name, numbers in overlays
@@ -133,7 +138,9 @@ def record(
             partial_page = Page(page_of(recorder, title, values, watched, colors)).save(path)
             _mention(error, f"the page up to the failure: {partial_page.path}")
         raise
-    page = Page(page_of(recorder, title, values, watched, colors), hash="" if rewrite is None else recorder.place(rewrite))
+    place = "" if rewrite is None else recorder.place(rewrite)
+    start = recorder.first_change() if at_change and not place else place
+    page = Page(page_of(recorder, title, values, watched, colors, start), hash=place)
     return page if path is None else page.save(path)
 
 
@@ -186,8 +193,8 @@ def _mention(error: Exception, text: str) -> None:
 # -- the file --------------------------------------------------------------------------------------
 
 
-def page_of(recorder: Recorder, title: str, values: Statistics, watched: bool, overlays: Sequence[Json] = ()) -> str:
-    """The page of what was recorded."""
+def page_of(recorder: Recorder, title: str, values: Statistics, watched: bool, overlays: Sequence[Json] = (), start: str = "") -> str:
+    """The page of what was recorded; it opens at the address ``start``."""
     data = {
         "title": title,
         "watched": watched,
@@ -196,6 +203,7 @@ def page_of(recorder: Recorder, title: str, values: Statistics, watched: bool, o
         "seconds": {number: float(f"{seconds:.3g}") for number, seconds in values.seconds.items()},
         "overlays": list(overlays),
         "note": values.note,
+        "start": start,
     }
     text = json.dumps(data | {"tables": recorder.tables.stored()}, separators=(",", ":"), ensure_ascii=False)
     parts = {

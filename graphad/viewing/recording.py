@@ -173,6 +173,10 @@ class Recorder:
                 return f"#pass={at}" + (f"&step={step}" if frame.made - before == len(frame.rewrites) else "")
         return ""
 
+    def first_change(self) -> str:
+        """Where the page shows the first pass that changed the graph."""
+        return next((f"#pass={at}" for at, frame in enumerate(self.frames) if at and (frame.delta or frame.rewrites)), "")
+
     # -- costs -----------------------------------------------------------------------------------
 
     def _costs(self) -> tuple[dict[int, Record], Record]:

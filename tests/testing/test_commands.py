@@ -149,6 +149,7 @@ def test_check_shows_a_counterexample(capsys: pytest.CaptureFixture[str], tmp_pa
     assert "wrong-swaps-subtraction: the results differ" in capsys.readouterr().out
     files = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert files == ["after.png", "after.svg", "before.png", "before.svg", "page.html", "snippet.py"]
+    assert '"start":"#pass=1"' in (tmp_path / "out" / "page.html").read_text(encoding="utf-8")  # what the pass changed
 
 
 # -- bisect --------------------------------------------------------------------------------------
@@ -166,7 +167,9 @@ def test_bisect_writes_a_page_that_shows_the_rewrite(program: str, tmp_path: Pat
     path = tmp_path / "page.html"
     assert run("bisect", program, "--pipeline", f"{RIGHT}, wrong-rewrites-one-by-one", "-o", str(path)) == 1
     assert f"  the rewrite: {path}#pass=2&step=2\n" in capsys.readouterr().out
-    assert '"name":"wrong-rewrites-one-by-one"' in path.read_text(encoding="utf-8")
+    page = path.read_text(encoding="utf-8")
+    assert '"name":"wrong-rewrites-one-by-one"' in page
+    assert '"start":"#pass=2&step=2"' in page
 
 
 def test_bisect_links_a_page_in_the_temporary_folder(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ import pytest
 
 import graphad as ga
 from graphad.rewriting import Pass, Step, observing
+from graphad.viewing import record
 from tests.viewing.browser import Window, launched
-from tests.viewing.programs import PROGRAMS, fan_out
+from tests.viewing.programs import PROGRAMS, fan_out, training
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -361,6 +362,17 @@ def test_hovering_shows_producers_and_consumers(page: Page) -> None:
     assert "producer" in (shape(page, "elementwise_add").get_attribute("class") or "")
     assert "consumer" in (shape(page, "elementwise_mul").get_attribute("class") or "")
     assert page.get_by_role("status").inner_text() == "tanh: producers elementwise_add; consumers elementwise_mul"
+
+
+def test_a_page_opens_where_what_it_was_written_for_is_seen(window: Window, tmp_path: Path) -> None:
+    program, pipeline = training()
+    path = tmp_path / "page.html"
+    record(ga.lower(program), ga.Pipeline.parse(f"cse, {pipeline}"), path, at_change=True)
+    page = window.open(path)
+    assert page.locator("[role=option][aria-selected=true]").inner_text().startswith("simplify")  # cse and what is before changed nothing
+    assert graph(page).locator(".shape.added, .shape.changed, .shape.removed").count() > 0
+    page = window.open(path, "#pass=0")
+    assert page.locator("[role=option][aria-selected=true]").inner_text().startswith("before")
 
 
 # -- search ----------------------------------------------------------------------------------------

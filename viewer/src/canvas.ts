@@ -26,7 +26,7 @@ export const NO_FOCUS: Focus = { keys: new Set(), value: -1, partners: new Set()
 
 const READABLE = 0.85; // at this scale the smallest letters have 9.35 pixels
 const [LEAST, MOST] = [0.02, 4];
-const ALL = 500; // shapes up to which all are in the document
+const [ALL, LABELS] = [500, 500]; // shapes, and labels in them, up to which all are in the document
 const AFAR = 0.2; // scale below which the boxes of large drawings are plain, a few paths in all
 const STEP = 1.25;
 const MAPPED = 60; // shapes from which on there is a map, where not all are in sight
@@ -56,6 +56,7 @@ export class Canvas {
   private looked: Focus = NO_FOCUS;
   private pending = 0;
   private isNew = true; // nothing of the scene is in the document yet
+  private isSmall = true; // all of the scene is in the document, always
   private isWhole = false; // all of the scene is in the document, for a moment
   private hasMoved = false;
 
@@ -70,6 +71,7 @@ export class Canvas {
   show(tree: Tree, scene: Scene): void {
     this.tree = tree;
     this.scene = scene;
+    this.isSmall = scene.shapes.size <= ALL && labelsIn(scene) <= LABELS;
     this.measure();
     for (const element of this.drawn.values()) element.remove();
     this.drawn.clear();
@@ -191,7 +193,7 @@ export class Canvas {
     this.svg.classList.toggle("far", scale < 0.4);
     this.svg.classList.toggle("farther", scale < 0.16);
     this.placeWindow();
-    if (this.scene.shapes.size <= ALL && this.drawn.size > 0) return;
+    if (this.isSmall && this.drawn.size > 0) return;
     if (this.isNew) this.fillSight();
     else if (this.pending === 0) this.pending = requestAnimationFrame(() => this.fillSight());
   }
@@ -213,7 +215,7 @@ export class Canvas {
     this.pending = 0;
     this.isNew = false;
     const { w, h } = this.size;
-    const margin = this.isWhole || this.scene.shapes.size <= ALL ? Infinity : 0.4;
+    const margin = this.isWhole || this.isSmall ? Infinity : 0.4;
     const [left, top] = [(-w * margin - this.view.x) / this.view.scale, (-h * margin - this.view.y) / this.view.scale];
     const [right, bottom] = [(w * (1 + margin) - this.view.x) / this.view.scale, (h * (1 + margin) - this.view.y) / this.view.scale];
     const isNear = (l: number, t: number, r: number, b: number): boolean => margin === Infinity || (r >= left && l <= right && b >= top && t <= bottom);
@@ -326,7 +328,7 @@ export class Canvas {
     for (const [name, parts] of byClass) {
       const look: Record<string, string> = name.startsWith("#") ? { fill: name } : { class: name };
       this.map.append(svg("path", { ...look, d: parts.join("") }));
-      if (this.scene.shapes.size > ALL) this.layers.afar.append(svg("path", { ...look, d: parts.join("") }));
+      if (!this.isSmall) this.layers.afar.append(svg("path", { ...look, d: parts.join("") }));
     }
     this.map.append(this.window);
     this.placeWindow();
@@ -414,7 +416,7 @@ export class Canvas {
 
   /** The box at a point of a drawing that is seen from afar. */
   private keyAfar(event: MouseEvent): string | null {
-    if (this.view.scale >= AFAR || this.scene.shapes.size <= ALL) return null;
+    if (this.view.scale >= AFAR || this.isSmall) return null;
     const rect = this.svg.getBoundingClientRect();
     const [x, y] = [(event.clientX - rect.left - this.view.x) / this.view.scale, (event.clientY - rect.top - this.view.y) / this.view.scale];
     const inside = [...this.scene.shapes.values()].filter((shape) => x >= shape.x && x <= shape.x + shape.w && y >= shape.y && y <= shape.y + shape.h);
@@ -482,6 +484,12 @@ function arrowHeads(): SVGDefsElement {
   const head = (id: string): SVGElement =>
     svg("marker", { id, viewBox: "0 0 8 8", refX: 7.5, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse", markerUnits: "userSpaceOnUse" }, svg("path", { d: "M0 0.5 8 4 0 7.5z", class: id }));
   return svg("defs", {}, head("head"), head("head-on"));
+}
+
+function labelsIn(scene: Scene): number {
+  let count = 0;
+  for (const shape of scene.shapes.values()) count += 1 + shape.rows.length;
+  return count;
 }
 
 function keyAt(target: EventTarget | null): string | null {

@@ -12,6 +12,7 @@ export interface Area {
   top: number;
   right: number;
   bottom: number;
+  isFrame?: boolean; // in the way only of lines that have no end in it, as far as there is another way
 }
 
 const ROW = 48; // height of the rows that areas are looked up by
@@ -23,6 +24,7 @@ const PARTS = 16; // of a curve that are looked at
 
 export class Corridors {
   private readonly rows = new Map<number, Area[]>();
+  private ends: [Point, Point] | null = null; // of the line that is being led; null: through all frames
   private readonly lines = new Map<number, [left: number, right: number][]>(); // by height in steps, what was led through
 
   constructor(areas: Area[]) {
@@ -31,6 +33,15 @@ export class Corridors {
 
   /** The points of a line whose parts are curves that leave and arrive sideways. */
   way(from: Point, to: Point): Point[] {
+    for (const ends of [[from, to], null] as ([Point, Point] | null)[]) {
+      this.ends = ends;
+      const points = this.around(from, to);
+      if (points !== null) return points;
+    }
+    return [from, to];
+  }
+
+  private around(from: Point, to: Point): Point[] | null {
     if (this.isCurveFree(from, to)) return [from, to];
     for (const turn of TURNS) {
       if (Math.abs(to.x - from.x) < 3 * turn) continue;
@@ -38,7 +49,7 @@ export class Corridors {
       const y = this.corridor(from, to, from.x + aside, to.x - aside);
       if (y !== null) return [from, { x: from.x + aside, y }, { x: to.x - aside, y }, to];
     }
-    return [from, to];
+    return null;
   }
 
   /** Whether nothing is in the way of the curve from one side to the other. */
@@ -71,10 +82,14 @@ export class Corridors {
   }
 
   private isFree({ left, top, right, bottom }: Area): boolean {
-    const isMet = (area: Area): boolean => area.left < right && area.right > left && area.top - CLEAR < bottom && area.bottom + CLEAR > top;
+    const { ends } = this;
+    const isOpen = (area: Area): boolean => area.isFrame === true && (ends === null || ends.some((end) => isWithin(end, area)));
+    const isMet = (area: Area): boolean => area.left < right && area.right > left && area.top - CLEAR < bottom && area.bottom + CLEAR > top && !isOpen(area);
     return rowsOf(top - CLEAR, bottom + CLEAR).every((row) => !this.rows.get(row)?.some(isMet));
   }
 }
+
+const isWithin = ({ x, y }: Point, { left, top, right, bottom }: Area): boolean => x >= left && x <= right && y >= top && y <= bottom;
 
 function rowsOf(top: number, bottom: number): number[] {
   const first = Math.floor(top / ROW);

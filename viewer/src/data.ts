@@ -49,6 +49,7 @@ export interface Data {
   title: string;
   watched: boolean;
   note: string;
+  start: string; // the address where the page has none: what it was written to show
   frames: Frame[];
   values: Record<string, Summary>;
   seconds: Record<string, number>;

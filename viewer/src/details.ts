@@ -46,13 +46,15 @@ export class DetailsPane {
     const rewrite = frame.rewrites[context.rewrite];
     if (rewrite !== undefined) return this.showRewrite(frame, context, counts);
     const [flops, read, written, peak] = frame.totals;
+    const { after } = context.tree;
+    const operators = `${after.ops.size}${after.graphs.size > 1 ? " with those in nested graphs" : ""}`;
     this.fill(
       heading(frame.text, "pass"),
       frame.doc ? html("p", {}, frame.doc) : null,
       frame.error ? html("p", { class: "error" }, frame.error) : null,
       table([
         ["time", frame.ms ? milliseconds(frame.ms) : null],
-        ["operators", `${context.tree.after.ops.size} with those in nested graphs`],
+        ["operators", operators],
         ["added, removed, changed", context.frame ? `${counts.added}, ${counts.removed}, ${counts.changed}` : null],
         ["rewrites", frame.count ? String(frame.count) : null],
       ]),

@@ -21,7 +21,7 @@ const ON_TAKEN = new Set(["+", "-", "?", "/"]); // keys that mean in the search 
 
 class Page {
   private readonly history: History;
-  private readonly address: Address = read(location.hash);
+  private readonly address: Address;
   private readonly canvas: Canvas;
   private readonly passes: PassList;
   private readonly program: ProgramPane;
@@ -41,6 +41,7 @@ class Page {
 
   constructor(private readonly data: Data) {
     this.history = new History(data);
+    this.address = read(location.hash || data.start);
     this.canvas = new Canvas({
       onSelect: (key, value) => this.select(value >= 0 && this.address.selection !== `v${value}` ? `v${value}` : key),
       onHover: (key) => this.hover(key),
@@ -61,7 +62,7 @@ class Page {
     this.help = new Help(keys);
     this.bound = new Map(keys.flatMap(({ keys, run }) => keys.map((key): [string, () => void] => [key, run])));
     this.build();
-    if (!location.hash) this.address.pass = Math.max(data.frames.findIndex((frame) => frame.error), 0); // a failure is what is looked for
+    if (!location.hash && !data.start) this.address.pass = Math.max(data.frames.findIndex((frame) => frame.error), 0); // a failure is what is looked for
     this.address.pass = Math.min(Math.max(this.address.pass, 0), data.frames.length - 1);
     this.address.step = Math.min(this.address.step, data.frames[this.address.pass]!.rewrites.length - 1);
     const view = this.address.view;

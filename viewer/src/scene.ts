@@ -317,12 +317,13 @@ class Builder {
     return { ...wire, key: `${group.key} ${wire.value} ${wire.from} ${wire.to}`, points, box: boxAround(points) };
   }
 
-  /** What lines from side to side pass around: boxes with what is written above them, and titles of frames. */
+  /** What lines from side to side pass around: boxes with what is written above them, titles of frames, and frames of others. */
   private areas(): Area[] {
-    return [...this.shapes.values()].map(({ item, x, y, w, h, title }) => {
-      if (isGroup(item) && item.isOpen) return { left: x, top: y, right: x + 40 + widthOf(title, TITLE) * BOLD, bottom: y + HEAD - 2 };
+    return [...this.shapes.values()].flatMap(({ item, x, y, w, h, title }): Area[] => {
+      const frame = { left: x, top: y, right: x + w, bottom: y + h };
+      if (isGroup(item) && item.isOpen) return [{ ...frame, right: x + 40 + widthOf(title, TITLE) * BOLD, bottom: y + HEAD - 2 }, { ...frame, isFrame: true }];
       const isMarked = item.op !== null ? this.tree.changes.ops.has(item.op.id) : isGroup(item) && changesIn(this.tree, item).size > 0;
-      return { left: x, top: y - (isMarked ? SMALL + 4 : 0), right: x + w, bottom: y + h };
+      return [{ ...frame, top: y - (isMarked ? SMALL + 4 : 0) }];
     });
   }
 

@@ -12,10 +12,11 @@ export interface Hit {
 }
 
 const MOST = 50;
+const WORD = /(?:[^\s[]|\[[^\]]*\]?)+/g; // what is in brackets, as in [-1, 8], is one word
 
 /** The operators and values that have all the words of a query, in a name, a type, an attribute or a shape. */
 export function find(history: History, state: State, query: string): Hit[] {
-  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const words = (query.toLowerCase().match(WORD) ?? []).map(withoutSpaces);
   if (words.length === 0) return [];
   const hits: Hit[] = [];
   for (const op of state.ops.values()) {
@@ -40,14 +41,15 @@ function opFields(history: History, state: State, op: Op): Fields {
   return [[op.type, 10], [op.scope, 2], ...results, ...attributes];
 }
 
-const valueFields = (value: Value): Fields => [[shown(value), 8], [value.type, 3], [value.type.replaceAll(" ", ""), 3]];
+const valueFields = (value: Value): Fields => [[shown(value), 8], [value.type, 3]];
+const withoutSpaces = (text: string): string => text.replaceAll(" ", "");
 
 /** The sum over the words of how well each fits its best field; 0 where one fits none. */
 function total(words: string[], fields: Fields): number {
   let sum = 0;
   for (const word of words) {
     let best = 0;
-    for (const [text, weight] of fields) best = Math.max(best, weight * fit(text.toLowerCase(), word));
+    for (const [text, weight] of fields) best = Math.max(best, weight * fit(withoutSpaces(text.toLowerCase()), word));
     if (best === 0) return 0;
     sum += best;
   }
