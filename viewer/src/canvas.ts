@@ -5,7 +5,7 @@ import { ROLES } from "./data";
 import { html, svg } from "./elements";
 import type { Point } from "./layout";
 import { type Overlay, quantity, Scale } from "./overlay";
-import { type Arrow, changesIn, type Scene, type Shape, SMALL, TITLE } from "./scene";
+import { type Arrow, changesIn, type Scene, type Shape, SMALL, stackOf, TITLE } from "./scene";
 import { push } from "./state";
 import { isGroup, type Item, type Tree } from "./tree";
 
@@ -250,10 +250,10 @@ export class Canvas {
     const group = svg("g", { class: classes.join(" "), "data-key": key, transform: `translate(${shape.x.toFixed(1)} ${shape.y.toFixed(1)})`, role: isGroup(item) ? "group" : "img" });
     group.setAttribute("aria-label", described(shape, ROLES[role]!, mark, counts));
     const radius = !isGroup(item) && item.op === null ? Math.min(shape.h / 2, 14) : 6;
-    if (isGroup(item) && !isFrame && item.kind !== "region" && item.kind !== "turn") {
-      for (const off of [6, 3]) group.append(svg("rect", { class: "body under", x: off, y: off, width: shape.w, height: shape.h, rx: radius }));
-    }
-    group.append(svg("rect", { class: "body", width: shape.w, height: shape.h, rx: radius }));
+    const stack = stackOf(item);
+    const [width, height] = [shape.w - stack, shape.h - stack];
+    for (const off of stack ? [stack, stack / 2] : []) group.append(svg("rect", { class: "body under", x: off, y: off, width, height, rx: radius }));
+    group.append(svg("rect", { class: "body", width, height, rx: radius }));
     if (isGroup(item)) group.append(toggle(isFrame, shape.title));
     group.append(...labels(shape, isFrame));
     this.colored(group, shape);
@@ -454,7 +454,7 @@ function toggle(isFrame: boolean, title: string): SVGElement {
 }
 
 function labels(shape: Shape, isFrame: boolean): SVGElement[] {
-  const middle = isFrame ? 30 : shape.w / 2 + (isGroup(shape.item) ? 12 : 0);
+  const middle = isFrame ? 30 : (shape.w - stackOf(shape.item)) / 2 + (isGroup(shape.item) ? 12 : 0);
   const title = svg("text", { class: "title", x: middle, y: isFrame ? 17.5 : 19, "text-anchor": isFrame ? "start" : "middle", "font-size": TITLE }, shape.title);
   const rows = shape.rows
     .filter((row) => row.text)

@@ -3,7 +3,7 @@
 import { type Scene } from "./scene";
 
 // What is written out, with what holds where nothing is written.
-const DRAWN = { fill: "", stroke: "none", "stroke-width": "1px", "stroke-dasharray": "none", "fill-opacity": "1", "stroke-opacity": "1", "stroke-linejoin": "miter", "paint-order": "normal" };
+const DRAWN = { fill: "", stroke: "none", "stroke-width": "1px", "stroke-dasharray": "none", "fill-opacity": "1", "stroke-opacity": "1", "stroke-linejoin": "miter", "paint-order": "normal", "marker-end": "none" };
 const WRITTEN = { "font-family": "", "font-size": "", "font-weight": "400", "text-anchor": "start" };
 const ANY = { opacity: "1", display: "inline" };
 const OWN = ["class", "style", "role", "aria-label", "aria-expanded", "data-key", "data-value", "tabindex"];
@@ -50,7 +50,7 @@ function styleOf(element: SVGElement): [name: string, value: string][] {
   const wanted = { ...ANY, ...(isDrawn ? DRAWN : {}), ...(element.tagName === "text" ? WRITTEN : {}) };
   return Object.entries(wanted).flatMap(([name, usual]): [string, string][] => {
     const value = style.getPropertyValue(name);
-    return value && value !== usual ? [[name, value]] : [];
+    return value && value !== usual ? [[name, value.replace(/^url\("(.*)"\)$/, "url($1)")]] : [];
   });
 }
 

@@ -17,6 +17,7 @@ const MOST_ROWS = 4;
 const MOST_TYPES = 4;
 const FEW_COLUMNS = 4; // copies side by side, at least
 const MOST_LINES = 14; // that say what is in a layer
+const STACK = 6; // by how much the cards of a closed group are offset, in all
 
 export interface Label {
   text: string;
@@ -408,8 +409,14 @@ class Builder {
     const rows = this.rows(item);
     const widest = Math.max(widthOf(this.title(item), TITLE) * BOLD, ...rows.map((row) => widthOf(row.text, SMALL))) + (isGroup(item) ? 30 : 0);
     const isPill = !isGroup(item) && item.op === null;
-    return { w: Math.ceil(widest + 2 * (PAD + (isPill ? 8 : 3))), h: 2 * PAD + LINE + rows.filter((row) => row.text).length * LINE - 1 };
+    const under = stackOf(item);
+    return { w: Math.ceil(widest + 2 * (PAD + (isPill ? 8 : 3))) + under, h: 2 * PAD + LINE + rows.filter((row) => row.text).length * LINE - 1 + under };
   }
+}
+
+/** How far the cards under that of a closed group reach below it and to its right. */
+export function stackOf(item: Item): number {
+  return isGroup(item) && !item.isOpen && item.kind !== "region" && item.kind !== "turn" ? STACK : 0;
 }
 
 /** Links that nobody sees: copies that do not read one another are put in rows below one another, instead of one long row. */
