@@ -44,6 +44,7 @@ class BatchDependence(Dataflow[str]):
 
     Attributes:
         data: the values whose axis 0 is the batch.
+        gradients: what values of the backward part are that the forward part reads; the others are the same for all parts.
         in_blocks: whether to look into the nested graphs of operators, too; otherwise such an operator mixes.
         decided: operators whose nested graphs run as the batch says: those mix.
     """
@@ -51,6 +52,7 @@ class BatchDependence(Dataflow[str]):
     data: frozenset[Value]
     in_blocks: bool = False
     decided: frozenset[Op] = frozenset()
+    gradients: frozenset[tuple[Value, str]] = frozenset()
     bottom, top = None, MIXED
 
     def solve(self, graph: Graph) -> Facts[str]:
@@ -71,7 +73,10 @@ class BatchDependence(Dataflow[str]):
         return self.in_blocks and op.role == FORWARD and not is_grad_op(op) and op not in self.decided
 
     def transfer(self, op: Op, facts: Facts[str]) -> dict[Value, str]:
-        kind = _kind(op, facts) if op.role == FORWARD else WHOLE
+        if op.role != FORWARD:
+            known = dict(self.gradients)
+            return {value: known.get(value, WHOLE) for value in op.writes()}
+        kind = _kind(op, facts)
         besides = STATISTICS.get(op.type, ()) if kind == ROWS else ()
         return {value: WHOLE if slot in besides else kind for slot, values in op.outputs.items() for value in values}
 

@@ -20,18 +20,8 @@ from typing import Literal
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Builder, Graph, Value
 from graphad.ops import lookup
-from graphad.passes.analyses.batch_dependence import MEAN, MIXED, ROWS, TOTAL, BatchDependence, data_of
-from graphad.passes.distribution.ranks import (
-    Seed,
-    Share,
-    check_ranks,
-    gradient_of,
-    gradients,
-    interpose,
-    own_part,
-    seeds,
-    with_rows,
-)
+from graphad.passes.analyses.batch_dependence import MEAN, MIXED, ROWS, TOTAL, data_of
+from graphad.passes.distribution.ranks import Batch, Seed, Share, check_ranks, gradient_of, interpose, own_part, with_rows
 from graphad.program import BACKWARD, FORWARD, located
 from graphad.rewriting import OnTrial, Pass
 
@@ -79,11 +69,14 @@ class DataParallel(Pass):
         data = data_of(graph, self.inputs)
         if not data:
             raise Refused("nothing is given that could be shared out to ranks: every input is persistable")
-        starts, parameter_gradients = seeds(graph, data, self.loss), gradients(graph)
+        batch = Batch.of(graph, data, self.loss)
+        starts, parameter_gradients = batch.seeds, batch.gradients
         if not parameter_gradients:
             raise Refused("no parameter has a gradient: build the backward before data-parallel")
-        requested_kinds = self._requested(graph, data)
-        self._check_requested(graph, data, {*parameter_gradients, *(seed.op.output("Out") for seed in starts)})
+        requested_kinds = self._requested(graph, batch.kinds)
+        self._check_requested(graph, batch)
+        if self.ranks > 1:
+            batch.check_starts(graph)
         if self.ranks == 1 or not graph.allows("share out", *(seed.op for seed in starts)):
             return False
         equal = with_rows(graph, data, self.ranks) or self.equal
@@ -108,9 +101,8 @@ class DataParallel(Pass):
         part, build = own_part(value)
         interpose(value, part, lookup("c_allreduce_sum")(build.symbol(part), ring_id=self.ring).value)
 
-    def _requested(self, graph: Graph, data: list[Value]) -> dict[Value, str]:
+    def _requested(self, graph: Graph, kinds: Mapping[Value, str]) -> dict[Value, str]:
         """The requested means and sums over the batch."""
-        kinds: Mapping[Value, str] = BatchDependence(frozenset(data)).of(graph)
         results = [value for op in graph.ops if op.role == FORWARD for value in op.writes() if graph.is_observed(value)]
         for value in results if not self.loss else ():
             if kinds[value] == MIXED:
@@ -123,12 +115,12 @@ class DataParallel(Pass):
                 )
         return {value: kinds[value] for value in results if kinds[value] in (MEAN, TOTAL)}
 
-    def _check_requested(self, graph: Graph, data: list[Value], known: set[Value]) -> None:
+    def _check_requested(self, graph: Graph, batch: Batch) -> None:
         """Refused if a gradient is requested that is neither that of rows nor of a parameter: each rank has another part of it."""
-        kinds: Mapping[Value, str] = BatchDependence(frozenset(data)).of(graph)
+        known = {*batch.gradients, *(seed.op.output("Out") for seed in batch.seeds)}
         for value in graph.targets:
             backward = bool(value.writers) and value.writers[0].role == BACKWARD and value not in known
-            if backward and kinds.get(gradient_of(value) or value) != ROWS:
+            if backward and batch.kinds.get(gradient_of(value) or value) != ROWS:
                 raise Refused(f"{value.name!r} is requested, which is the gradient neither of a parameter nor of rows of the batch")
 
 

@@ -20,9 +20,9 @@ from graphad.errors import InvalidValue, Refused
 from graphad.ir import Builder, Graph, Op, Value
 from graphad.ops import lookup
 from graphad.passes.analyses import estimated
-from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, TOTAL, WHOLE, BatchDependence, data_of
+from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, TOTAL, WHOLE, data_of
 from graphad.passes.analyses.traffic import MICRO
-from graphad.passes.distribution.ranks import check_ranks, gradients, seeds, with_rows, written_as
+from graphad.passes.distribution.ranks import Batch, check_ranks, with_rows, written_as
 from graphad.program import BACKWARD, EMPTY, FORWARD, located
 from graphad.rewriting import OnTrial, Pass
 
@@ -113,18 +113,18 @@ class _Step:
     def __init__(self, graph: Graph, options: PipelineSplit) -> None:
         self.graph, self.options = graph, options
         self.data = data_of(graph, options.inputs)
-        starts = seeds(graph, self.data)
-        self.is_mean = all(seed.kind != TOTAL for seed in starts)
-        if len({seed.kind == TOTAL for seed in starts}) > 1:
+        batch = Batch.of(graph, self.data)
+        self.is_mean = all(seed.kind != TOTAL for seed in batch.seeds)
+        if len({seed.kind == TOTAL for seed in batch.seeds}) > 1:
             raise Refused("of the losses some are means over the batch and others are sums")
-        self.kinds = BatchDependence(frozenset(self.data)).of(graph)
+        self.kinds = batch.kinds
         self.ordered = graph.ordered_ops()
         self.forward = [op for op in self.ordered if op.role == FORWARD and any(self.kinds[v] != WHOLE for v in op.writes())]
         self.backward = [op for op in self.ordered if op.role == BACKWARD]
         self.inside = {*self.forward, *self.backward}
         for op in (*self.forward, *self.backward):
             _check(op)
-        self.gradients = gradients(graph)
+        self.gradients = batch.gradients
         self.requested = self._requested()
         # In this order: each stage is found from those before. Backward operators follow their forward ones, parameters whoever reads them,
         # updates their gradients.

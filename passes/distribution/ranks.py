@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from graphad.errors import GraphadError, InvalidValue, Refused
 from graphad.ir import Builder, Graph, Op, Value
 from graphad.ir.regions import KEPT, Edge
 from graphad.ops import GRAD, GradOpDef, lookup
-from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, TOTAL, WHOLE, BatchDependence
-from graphad.program import BACKWARD, OPTIMIZE, located
+from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, MIXED, ROWS, TOTAL, WHOLE, BatchDependence
+from graphad.passes.analyses.proportional import proportional
+from graphad.program import BACKWARD, FORWARD, OPTIMIZE, located
+from graphad.rewriting.constants import uniform_number
 from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.types import Tensor, TensorType
 
@@ -24,26 +26,99 @@ class Seed:
     kind: str
 
 
-def seeds(graph: Graph, data: Sequence[Value], assumed: str = "") -> list[Seed]:
-    """Where the backward of a graph begins.
+@dataclass(frozen=True)
+class Batch:
+    """What the values of a graph with its backward part are of the batch.
 
-    Args:
-        graph: a whole graph with its backward part.
-        data: the values whose axis 0 is the batch.
-        assumed: ``mean`` or ``sum``: what losses are of which that does not follow from their operators.
-
-    Raises:
-        Refused: there is no backward part, or a loss is neither a mean nor a sum.
+    Attributes:
+        seeds: where the backward begins.
+        kinds: what values of the forward part are of the batch, once gradients are those of the whole batch.
+        gradients: the accumulated gradients of parameters, as ``gradients`` finds them.
     """
-    kinds = BatchDependence(frozenset(data)).of(graph)
-    starts = [Seed(op, loss, _kind(kinds[loss], loss, assumed)) for op, loss in _losses(graph)]
-    if not starts:
-        raise Refused("no loss is found: the backward part begins with a constant, the gradient of the loss")
-    return starts
+
+    seeds: list[Seed]
+    kinds: Facts[str]
+    gradients: list[Value]
+
+    @classmethod
+    def of(cls, graph: Graph, data: Sequence[Value], assumed: str = "") -> Batch:
+        """Find them.
+
+        Args:
+            graph: a whole graph with its backward part.
+            data: the values whose axis 0 is the batch.
+            assumed: ``mean`` or ``sum``: what losses are of which that does not follow from their operators.
+
+        Raises:
+            Refused: there is no backward part, its loss is not in the graph, or is neither a mean nor a sum.
+        """
+        complete, starts = gradients(graph), dict(_losses(graph))
+        facts = _with_gradients(graph, BatchDependence(frozenset(data)), list(starts), complete)
+        kinds, seeds = facts.of(graph), list[Seed]()
+        parts = {*complete, *(value for value, kind in facts.gradients if kind == MIXED)}
+        for op, loss in starts.items():
+            for part in (value for value in _made_of(loss) if value in parts):
+                # Each rank would differentiate its own part of it.
+                raise Refused(
+                    located(f"the loss {loss.name!r} is made of {part.name!r}, a gradient that is not known to be one of rows", op.source)
+                )
+            seeds.append(Seed(op, loss, _kind(kinds[loss], loss, assumed)))
+        if not starts:
+            raise Refused("no loss is found: the backward part begins with a constant, the gradient of the loss")
+        return cls(seeds, kinds, complete)
+
+    def check_starts(self, graph: Graph) -> None:
+        """Refused unless every gradient of a parameter is proportional to where the backward begins, and that of its own loss."""
+        for seed in self.seeds:
+            for loss in _differentiated(seed.op.output("Out")):
+                if self.kinds[loss] != self.kinds[seed.loss]:
+                    raise Refused(
+                        f"the gradients of {seed.loss.name!r} and {loss.name!r} begin with one constant: one is a mean, one is not"
+                    )
+        known = _Proportional(graph, [seed.op for seed in self.seeds])
+        for value in self.gradients:
+            if value not in known and uniform_number(value) != 0.0:
+                raise Refused(f"it does not follow from the operators that {value.name!r} is proportional to the gradient of a loss")
+
+
+class _Proportional:
+    """The values that are proportional to one start of a backward, or to all of them."""
+
+    def __init__(self, graph: Graph, starts: Sequence[Op]) -> None:
+        groups = [starts, *([op] for op in starts)] if len(starts) > 1 else [starts]
+        self.sets = [proportional(graph, group) for group in groups]
+
+    def __contains__(self, value: Value) -> bool:
+        return any(value in values for values in self.sets)
+
+
+def _with_gradients(graph: Graph, facts: BatchDependence, starts: Sequence[Op], complete: Sequence[Value]) -> BatchDependence:
+    """The analysis, with what it has to know of gradients that the forward part reads: in programs with gradients of gradients."""
+    read = [v for op in graph.ordered_ops() if op.role == BACKWARD for v in op.writes() if any(r.role == FORWARD for r in v.readers)]
+    if not read:
+        return facts
+    known = _Proportional(graph, starts)
+    for value in (value for value in read if value not in complete):
+        # The gradient of rows is one of rows, and of the whole batch where it is proportional to what the share is multiplied with.
+        of = value.grad_of or next(reversed(graph.versions(value.name.removesuffix(GRAD))), None)
+        is_of_rows = of is not None and of.shape == value.shape and facts.of(graph)[of] == ROWS and value in known
+        facts = replace(facts, gradients=facts.gradients | {(value, ROWS if is_of_rows else MIXED)})
+    return facts
+
+
+def _made_of(value: Value) -> Iterator[Value]:
+    """The values that the forward part makes a value of, and those of the backward part that it reads."""
+    stack, seen = [value], {value}
+    while stack:
+        value = stack.pop()
+        yield value
+        values = dict.fromkeys(v for op in value.writers if op.role == FORWARD for v in op.reads() if v not in seen)
+        seen.update(values)
+        stack += values
 
 
 def _losses(graph: Graph) -> Iterator[tuple[Op, Value]]:
-    for op in graph.ops:
+    for op in graph.ordered_ops():
         definition, result = op.definition, next(op.writes(), None)
         if op.role != BACKWARD or definition is None or result is None or not op.attrs.get("value"):
             continue
@@ -51,8 +126,27 @@ def _losses(graph: Graph) -> Iterator[tuple[Op, Value]]:
         name = GRADIENT_NAME.match(result.name)
         if definition.of_shape and op.inputs:
             yield op, next(op.reads())
-        elif not op.inputs and name and graph.versions(name[1]):
-            yield op, graph.versions(name[1])[-1]
+        elif not op.inputs and name:
+            loss = next(reversed(graph.versions(name[1])), None)
+            if loss is None:
+                raise Refused(
+                    f"the backward part begins with {result.name!r}, and nothing computes {name[1]!r}, of which it is the gradient"
+                )
+            yield op, loss
+
+
+def _differentiated(cotangent: Value) -> Iterator[Value]:
+    """The values that a value is the cotangent of, as the gradient operators say that read it."""
+    for op in cotangent.readers:
+        definition = op.definition
+        if not isinstance(definition, GradOpDef) or definition.forward is None:
+            continue
+        inputs = {slot: op.inputs.get(slot) for slot, side in definition.given if side == "inputs"}
+        forward_ops = [f for v in op.reads() for f in v.readers if f.type == definition.forward.type]
+        forward_ops = [f for f in forward_ops if all(f.inputs.get(slot) == values for slot, values in inputs.items())]
+        for slot, out in definition.cotangents:
+            if cotangent in op.inputs.get(slot, ()):
+                yield from op.inputs.get(out) or [value for f in forward_ops[:1] for value in f.outputs.get(out, ())]
 
 
 def _kind(kind: str, loss: Value, assumed: str) -> str:
@@ -162,7 +256,8 @@ def with_rows(graph: Graph, data: Sequence[Value], ranks: int) -> bool:
     """Give the data the rows that a rank has; whether these are known, and as many for each.
 
     Raises:
-        Refused: an operator has the number of rows written in an attribute, or reads what has as many beside the data.
+        Refused: an operator has the number of rows written in an attribute, or reads what has as many beside the data; a name stands for
+            rows and for something else.
     """
     shapes = [value.shape for value in data]
     if any(not shape for shape in shapes):
@@ -179,10 +274,37 @@ def with_rows(graph: Graph, data: Sequence[Value], ranks: int) -> bool:
     # Parts of two sizes have no static number of rows; but each has to fit what is read beside it.
     sizes = [count // ranks, count // ranks + 1, -1] if count % ranks else [count // ranks]
     facts = [_RankTypes(frozenset(data), size).of(graph) for size in sizes][-1]
-    for value, type in facts.items():
-        if type is not None and value.type is not None and type != value.type:
+    types = {value: type for value, type in facts.items() if type is not None and value.type is not None}
+    others = _of_other_types(graph, types)
+    for value, type in types.items():
+        if type != value.type:
             value.graph.redeclare(value, type.shape, type.dtype)
+    for value in others:
+        value.graph.rename(value, value.graph.values.numbered(value.name, "{}@WHOLE@{}"))
+        value.var = None
     return count % ranks == 0
+
+
+def _of_other_types(graph: Graph, types: Mapping[Value, TensorType]) -> list[Value]:
+    """The values that cannot keep the names of variables any more, since those are of other types on a rank.
+
+    Raises:
+        Refused: a value has to keep its name, and another one as well.
+    """
+    by_variable: dict[tuple[object, str], list[Value]] = {}
+    for value in (value for subgraph in graph.tree() for value in subgraph.values):
+        if value in types and value.var is not None:
+            by_variable.setdefault((value.var.block, value.name), []).append(value)
+    others = []
+    for (_, name), values in by_variable.items():
+        if len({value.type for value in values}) > 1 or len({types[value] for value in values}) < 2:
+            continue
+        bound = [value for value in values if value.given or value.graph.is_observed(value)]
+        if len({types[value] for value in bound}) > 1:
+            raise Refused(f"{name!r} is given or requested both as rows of the batch and as a value of another type: give one another name")
+        type = types[(bound or values)[0]]
+        others += [value for value in values if types[value] != type]
+    return others
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,17 @@ wide, and are cast where they are used (P. Micikevicius et al., "Mixed precision
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
-from graphad.ir.regions import LoopLike, definition_of, operands, results_of
-from graphad.ops import GRAD, GradOpDef, OpDef, lookup
+from graphad.ops import GradOpDef, lookup
 from graphad.ops.loss_scaling import check_growth
-from graphad.passes.analyses.uninitialized import Certain
+from graphad.passes.analyses.proportional import keeps, proportional, readers_by_value
 from graphad.program import BACKWARD, EMPTY
 from graphad.rewriting import Pass, erase_if_dead
-from graphad.rewriting.constants import uniform_number
 from graphad.types import TENSOR
 
 # -- the scale of the loss -------------------------------------------------------------------------
@@ -51,7 +49,7 @@ def scale_loss(graph: Graph, factor: float) -> bool:
     if any(op.attrs["value"] == factor for op in starts):
         return False
     _check_unscaled(starts, f"by {factor}")
-    leaving = _leaving(graph, _scaled(graph, starts))
+    leaving = _leaving(graph, proportional(graph, starts))
     if not graph.allows("scale-loss", *starts):
         return False
     for op in starts:
@@ -79,8 +77,8 @@ def _leaving(graph: Graph, scaled: Collection[Value]) -> dict[Value, list[Op]]:
     """The scaled values that others need as they were, each with its readers that go on with the scaled one."""
     leaving = {}
     for value in scaled:
-        keeping = [op for op in _by_value(value) if _keeps(op, scaled)]
-        if graph.is_observed(value) or len(keeping) < len(_by_value(value)):
+        keeping = [op for op in readers_by_value(value) if keeps(op, scaled)]
+        if graph.is_observed(value) or len(keeping) < len(readers_by_value(value)):
             leaving[value] = keeping
     arrays = [value.name for value in leaving if value.kind != TENSOR]
     if arrays:
@@ -92,126 +90,6 @@ def _is_start(op: Op) -> bool:
     if op.role != BACKWARD or op.definition is None or op.definition.fills != "value" or not op.attrs.get("value"):
         return False
     return GRADIENT in op.output("Out").name and "@TEMP@" not in op.output("Out").name
-
-
-def _scaled(graph: Graph, starts: Sequence[Op]) -> dict[Value, None]:
-    """The values of the backward part that are multiplied by the factor when the gradient of the loss is."""
-    values = dict.fromkeys(value for op in starts for value in op.writes())
-    certain = Certain.of(graph).values
-    # One pass in order is enough: the backward part has no cycle, and loops are single operators here.
-    for op in graph.ops:
-        results = _scaled_results(op, values)
-        # What may have no value cannot be divided afterwards, nor its gradient: the operator reads gradients as they were.
-        if all(value in certain or value.grad_of in certain for value in results):
-            values.update(dict.fromkeys(results))
-    return values
-
-
-def _keeps(op: Op, scaled: Container[Value]) -> bool:
-    """Whether an operator reads scaled gradients as they are, once it is known which values are scaled."""
-    return any(value in scaled for value in op.writes())
-
-
-def _scaled_results(op: Op, scaled: Container[Value]) -> list[Value]:
-    """What an operator writes that is multiplied by what the scaled values among its inputs are; none if it has to read them unscaled."""
-    if op.role != BACKWARD or not any(value in scaled for value in op.reads()):
-        return []
-    if op.graphs and not definition_of(op).is_grad:
-        return _scaled_by_graphs(op, scaled)
-    return [value for value in op.writes() if value.name != EMPTY] if _is_linear(op, scaled) else []
-
-
-def _is_linear(op: Op, scaled: Container[Value]) -> bool:
-    """Whether an operator is linear in all scaled values together, and in nothing else that counts, or in the only one of a product."""
-    definition = op.definition
-    if definition is None or definition.of_shape:
-        return False
-    slots = [slot for slot, values in op.inputs.items() if any(value in scaled for value in values)]
-    if definition.bilinear:
-        return len(slots) == 1 and slots[0] in definition.bilinear
-    # Gradients are linear in the cotangents together: with only some of them scaled, the others have to be zero.
-    linear = _linear_slots(op, definition)
-    is_safe = all(_is_scaled_or_zero(value, scaled) for slot in linear for value in op.inputs.get(slot, ()))
-    return is_safe and all(slot in linear or slot in _of_shape(definition) for slot in slots) and not op.attrs.get(definition.offset)
-
-
-def _linear_slots(op: Op, definition: OpDef) -> Collection[str]:
-    if op.graphs:
-        return {slot for slot in op.inputs if slot.endswith(GRAD)}
-    return {slot for slot, _ in definition.cotangents} if isinstance(definition, GradOpDef) else definition.linear
-
-
-def _is_scaled_or_zero(value: Value, scaled: Container[Value]) -> bool:
-    return value in scaled or value.name == EMPTY or uniform_number(value) == 0.0
-
-
-def _scaled_by_graphs(op: Op, scaled: Container[Value]) -> list[Value]:
-    """The results of a loop or branch that are multiplied: those that are in each of its graphs, where all readers keep them so."""
-    ways: dict[Value, list[tuple[bool, bool]]] = {
-        out: [] for out in results_of(op)
-    }  # for each way there: is it scaled, may it pass for that
-    for graph in op.graphs.values():
-        inside = _scaled_inside(op, graph, scaled)
-        if inside is None:
-            return []
-        for out, result in zip(results_of(op), graph.results, strict=True):
-            ways[out].append((result in inside, _is_scaled_or_zero(result, inside)))
-    loop = LoopLike.of(op)
-    for out, start in zip(results_of(op), loop.carried if loop is not None else (), strict=False):  # what a loop of no iteration leaves
-        ways[out].append((start in scaled, _is_scaled_or_zero(start, scaled)))
-    scaled_results = [out for out, pairs in ways.items() if any(is_scaled for is_scaled, _ in pairs)]
-    return scaled_results if all(may_pass for out in scaled_results for _, may_pass in ways[out]) else []
-
-
-def _scaled_inside(op: Op, graph: Graph, scaled: Container[Value]) -> dict[Value, None] | None:
-    """The scaled values of a loop's body or of a branch; None if something there would have to read them unscaled.
-
-    A carried value of a loop is scaled if it starts so, or at zero, and each iteration keeps it so: the greatest fixpoint.
-    """
-    loop = LoopLike.of(op)
-    result_of_argument = {graph.inputs[at]: graph.results[k] for k, at in enumerate(loop.carried_at)} if loop is not None else {}
-    starts = dict(zip(graph.inputs, operands(op), strict=False))
-    arguments = [v for v, start in starts.items() if start in scaled or (v in result_of_argument and _is_scaled_or_zero(start, scaled))]
-    scaled_values = _spread(graph, arguments)
-    while losses := [v for v in arguments if v in result_of_argument and not _is_scaled_or_zero(result_of_argument[v], scaled_values)]:
-        arguments = [v for v in arguments if v not in losses]
-        scaled_values = _spread(graph, arguments)
-    if any(starts[v] in scaled and v not in scaled_values for v in starts):
-        return None
-    # Residuals are factors of gradients of this one.
-    is_kept = all(_keeps(reader, scaled_values) for value in scaled_values for reader in _by_value(value)) and not any(
-        v in scaled_values for v in graph.residuals
-    )
-    return scaled_values if is_kept else None
-
-
-def _spread(graph: Graph, arguments: Sequence[Value]) -> dict[Value, None]:
-    """The values of a nested graph that are scaled if these arguments are."""
-    values = dict.fromkeys(arguments)
-    for op in graph.ops:
-        values.update(dict.fromkeys(_scaled_results(op, values)))
-    return values
-
-
-def _by_value(value: Value) -> list[Op]:
-    """The operators that read more of a value than its shape."""
-    return [op for op in value.readers if not _reads_shape(op, value)]
-
-
-def _reads_shape(op: Op, value: Value) -> bool:
-    definition = op.definition
-    if definition is None or op.graphs:
-        return False
-    return all(slot in _of_shape(definition) for slot, values in op.inputs.items() if value in values)
-
-
-def _of_shape(definition: OpDef) -> Container[str]:
-    """The slots of which an operator reads nothing but the shape and dtype."""
-    if definition.of_shape:
-        return definition.inputs
-    if isinstance(definition, GradOpDef) and definition.forward is not None:
-        return definition.forward.shapes
-    return ()
 
 
 def _unscale(graph: Graph, value: Value, factor: float, keeping: Sequence[Op]) -> None:
@@ -258,21 +136,23 @@ class _Dynamic:
         """Scale the loss, check what leaves the backward part; False if there is nothing to check."""
         graph, starts = self.graph, _starts(self.graph)
         _check_unscaled(starts, "dynamically")
-        leaving = _leaving(graph, scaled_values := _scaled(graph, starts))
+        leaving = _leaving(graph, scaled_values := proportional(graph, starts))
         seeds = {op.output("Out"): op for op in starts}
         # What the backward part itself reads unscaled, gradients of gradients, is divided only: no check can be before all it checks.
-        inner = {value: [op for op in _by_value(value) if op.role == BACKWARD and not _keeps(op, scaled_values)] for value in leaving}
+        inner = {value: [op for op in readers_by_value(value) if op.role == BACKWARD and not keeps(op, scaled_values)] for value in leaving}
         checked_values = [
-            v for v in leaving if v not in seeds and (graph.is_observed(v) or len(leaving[v]) + len(inner[v]) < len(_by_value(v)))
+            v for v in leaving if v not in seeds and (graph.is_observed(v) or len(leaving[v]) + len(inner[v]) < len(readers_by_value(v)))
         ]
-        other_readers = [op for value in checked_values for op in _by_value(value) if op not in leaving[value] and op not in inner[value]]
+        other_readers = [
+            op for value in checked_values for op in readers_by_value(value) if op not in leaving[value] and op not in inner[value]
+        ]
         after = _reached(other_readers)
         if any(value.writers[0] in after for value in checked_values):
             raise Refused("the loss cannot be scaled dynamically: one gradient is computed from what another one has updated")
         if not checked_values or not graph.allows("scale-loss", *starts):
             return False
         for value, start in seeds.items():
-            self._scale(value, start, [op for op in _by_value(value) if _keeps(op, scaled_values)])
+            self._scale(value, start, [op for op in readers_by_value(value) if keeps(op, scaled_values)])
         twins = {value: _scaled_twin(value, leaving[value]) for value in leaving if value not in seeds}
         writers = {value: value.writers[0] for value in twins}
         for value, twin in twins.items():

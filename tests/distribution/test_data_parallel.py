@@ -218,3 +218,109 @@ def test_what_has_as_many_rows_as_the_data_is_refused_before_anything_changes(ro
     with pytest.raises(Refused, match=r"elementwise_add.* does not fit the part of the batch that a rank has"):
         ga.Pipeline.parse("data-parallel").run(graph)
     assert str(graph) == before
+
+
+# -- where a backward begins ---------------------------------------------------------------------
+
+
+def by_ranks(program: ga.Program, pipeline: str, names: list[str]) -> tuple[list[Array], list[Array]]:
+    """Values of a program of one process, and those of the first of two ranks after a pipeline; five rows are fed."""
+    rng = np.random.default_rng(0)
+    feed = {"x": rng.normal(size=(5, 3)).astype("float32")}
+    arrays = {p.name: rng.normal(size=p.shape).astype("float32") for p in program.all_parameters()}
+    graph = ga.lower(program, names)
+    Pipeline.parse(pipeline).run(graph)
+    group, scope = LocalGroup(2), ga.Scope()
+    for each in (scope, *group.scopes):
+        for name, array in arrays.items():
+            each.set(name, array)
+    results = ga.Executor().run(program, feed, names, scope), group.run(ga.schedule(graph), split_feed(feed, 2), names)[0]
+    return [np.asarray(array) for array in results[0]], [np.asarray(array) for array in results[1]]
+
+
+def penalized(summed: bool) -> tuple[ga.Program, str]:
+    """A program with a penalty on the gradient of its data, and the gradient of that; the penalty's name."""
+    main = ga.Program()
+    with ga.program_guard(main, ga.Program()):
+        x = ga.layers.data("x", shape=[3])
+        x.stop_gradient = False
+        w = ga.layers.create_parameter([3, 1], "float32", name="w")
+        (g,) = ga.gradients(ga.layers.mean(ga.layers.tanh(ga.layers.mul(x, w))), [x])
+        assert g is not None
+        penalty = (ga.layers.reduce_sum if summed else ga.layers.mean)(ga.layers.square(g))
+        ga.append_backward(penalty)
+    return main, penalty.name
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_the_gradient_of_a_penalty_on_gradients_is_that_of_the_whole_batch(summed: bool) -> None:
+    program, penalty = penalized(summed)
+    for one, other in zip(*by_ranks(program, "data-parallel", ["w@GRAD", penalty]), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+
+
+def test_a_gradient_that_no_longer_follows_from_its_start_is_refused() -> None:
+    """Once simplified, the mean's gradient is 1 / rows of the rank, which no share is multiplied with."""
+    for loss in ("", "{loss=sum}"):
+        assert "made of 'x@GRAD', a gradient that is not known to be one of rows" in refused(
+            penalized(True)[0], f"simplify, data-parallel{loss}"
+        )
+
+
+def test_losses_that_begin_with_one_constant_are_refused_if_one_is_a_mean_and_one_a_sum() -> None:
+    main = ga.Program()
+    with ga.program_guard(main, ga.Program()):
+        x = ga.layers.data("x", shape=[3])
+        w, v = (ga.layers.create_parameter([3, 1], "float32", name=name) for name in "wv")
+        ga.append_backward(ga.layers.mean(ga.layers.tanh(ga.layers.mul(x, w))))
+        ga.append_backward(ga.layers.reduce_sum(ga.layers.tanh(ga.layers.mul(x, v))))
+    for one, other in zip(*by_ranks(main, "data-parallel", ["w@GRAD", "v@GRAD"]), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+    assert "begin with one constant" in refused(main, "cse, data-parallel")
+
+
+def test_a_loss_made_of_the_gradient_of_a_parameter_is_refused() -> None:
+    main = ga.Program()
+    with ga.program_guard(main, ga.Program()):
+        x, w = ga.layers.data("x", shape=[3]), ga.layers.create_parameter([3, 1], "float32", name="w")
+        (g,) = ga.gradients(ga.layers.mean(ga.layers.tanh(ga.layers.mul(x, w))), [w])
+        assert g is not None
+        ga.append_backward(ga.layers.reduce_sum(ga.layers.square(g)))
+    assert "is made of 'w@GRAD', a gradient that is not known to be one of rows" in refused(main)
+
+
+def test_a_backward_whose_loss_is_not_in_the_program_is_refused() -> None:
+    """Where the loss itself is left out as unused, nothing says what it is over the batch."""
+    forward = "var x: float32[-1, 2] param w: float32[2, 1] mul(X=x, Y=w) -> (Out=h) mean(X=h) -> (Out=loss)"
+    backward = (
+        "fill_constant() -> (Out=l@GRAD) {shape=[], value=1.0} backward mul_grad(X=x, Y=w, Out@GRAD=h@GRAD) -> (Y@GRAD=w@GRAD) backward"
+    )
+    begin = "mean_grad(X=h, Out@GRAD=l@GRAD) -> (X@GRAD=h@GRAD) backward"
+    first, last = backward.split(" mul_grad", 1)
+    assert "nothing computes 'l', of which it is the gradient" in refused(parsed(f"{forward} {first} {begin} mul_grad{last}"))
+
+
+@pytest.mark.parametrize("requested", [False, True])
+def test_data_whose_name_is_written_again_has_another_type_there(requested: bool) -> None:
+    """The data x have a row on a rank; what is written to x has as many as w."""
+    forward = "var x: float32[2, 1] param w: float32[2, 1] mean(X=x) -> (Out=h) mean(X=w) -> (Out=g) sum(X=[h, g]) -> (Out=loss)"
+    program = parsed(f"var h: float32[] var g: float32[] var loss: float32[] var z: float32[2, 1] {forward}")
+    with ga.program_guard(program):
+        ga.append_backward(program.global_block().var("loss"))
+    block = program.global_block()
+    block.append_op("scale", {"X": ["w"]}, {"Out": ["x"]}, {"scale": 3.0})
+    block.append_op("tanh", {"X": ["x"]}, {"Out": ["z"]})
+    graph = ga.lower(program, ["w@GRAD", "x" if requested else "z"])
+    before = str(graph)
+    if requested:
+        with pytest.raises(Refused, match="'x' is given or requested both as rows of the batch and as a value of another type"):
+            Pipeline.parse("data-parallel").run(graph)
+        assert str(graph) == before
+    else:
+        Pipeline.parse("data-parallel").run(graph)
+        group, feeds = LocalGroup(2), [{"x": np.full((1, 1), number, "float32")} for number in (1, 2)]
+        for scope in group.scopes:
+            scope.set("w", np.array([[0.5], [1.0]], "float32"))
+        for gradient, z in group.run(ga.schedule(graph), feeds, ["w@GRAD", "z"]):
+            np.testing.assert_allclose(gradient, [[0.5], [0.5]])
+            np.testing.assert_allclose(z, np.tanh([[1.5], [3.0]]), rtol=1e-6)
