@@ -532,7 +532,7 @@ def _represent(op: Op, counterpart: Op, shared: set[Value], nesting: Nesting, fo
         partners = counterpart.inputs.get(slot, ())
         for value, partner in zip(map(nesting.outer, values), map(nesting.outer, partners), strict=False):
             alone = not value.writers and value not in shared and not partner.writers and partner not in shared
-            if alone and value is not partner and value not in folding.representatives:
+            if alone and value.persistable == partner.persistable and value is not partner and value not in folding.representatives:
                 folding.representatives[value] = partner
 
 

@@ -294,6 +294,8 @@ class _Planner:
         self.arrows = arrows
         self.into = _counted(arrow.head for arrow in arrows)
         self.out_of = _counted(arrow.tail for arrow in arrows)
+        # What goes on as another value: into a nested graph, or out of one. It may be a value of another copy that does.
+        self.passed_on = {arrow.tail for arrow in arrows if isinstance(arrow.head, Value)}
 
     def _left_out(self) -> set[Node]:
         """Private values, whose arrows go with them."""
@@ -352,12 +354,13 @@ class _Planner:
         if value.writers:
             op = value.writers[0]
             return value.persistable and op.role == OPTIMIZE and not value.readers
-        return value.persistable and all(isinstance(end.node, Op) for end in self.ends.heads.get(value, ())) and bool(value.readers)
+        # What a loop carries on has arrows that lead to it.
+        return value.persistable and not self.into.get(value) and value not in self.passed_on and bool(value.readers)
 
     def _is_much_read(self, value: Value) -> bool:
-        readers = {self.folding.of(end.node) for end in self.ends.heads.get(value, ())}
-        if not all(isinstance(op, Op) for op in readers):
+        if value in self.passed_on:
             return False
+        readers = {self.folding.of(end.node) for end in self.ends.heads.get(value, ())}
         if len(readers) >= REPEATED_FROM and all(isinstance(op, Op) and op.role == OPTIMIZE for op in readers):
             return True
         return len(readers) > (MUCH_WRITTEN if value.writers else MUCH_READ)

@@ -18,6 +18,7 @@ from graphad.errors import InvalidValue, RenderError
 
 RENDERER = "graphviz-pure"
 VARIABLE = "GRAPHAD_DOT"
+WITHOUT_WAYS = ("line", "curved")  # straight, which still goes around what lies at the same height; then with nothing in its way
 _EDGE = re.compile(r"^n\d+\S* -> n\d+\S* \[id=(e\d+).*$", re.MULTILINE)
 
 
@@ -41,7 +42,9 @@ def find_renderer() -> str:
 
 
 def lay_out(dot: str, timeout: float) -> str:
-    """Run the renderer on DOT text: where it puts everything, as JSON. Where it finds no curves around the frames, lines are straight.
+    """Run the renderer on DOT text: where it puts everything, as JSON.
+
+    Where it finds no curves around the frames, lines are straight; where it finds no such lines, they pass over what is in the way.
 
     Args:
         dot: the drawing.
@@ -55,7 +58,10 @@ def lay_out(dot: str, timeout: float) -> str:
     if process.returncode != 0 and "routesplines" in _said(process):
         if process.stdout and _lacks_links_only(dot, process.stdout):
             return process.stdout.decode("utf-8", "replace")
-        process = _run(program, dot, ("-Kdot", "-Tjson0", "-Gsplines=line"), timeout)
+        for way in WITHOUT_WAYS:
+            process = _run(program, dot, ("-Kdot", "-Tjson0", f"-Gsplines={way}"), timeout)
+            if process.returncode == 0 or "routesplines" not in _said(process):
+                break
     if process.returncode != 0 or not process.stdout:
         raise RenderError(_failed(program, process.returncode, _said(process).strip()))
     if not process.stdout.lstrip().startswith(b"{"):

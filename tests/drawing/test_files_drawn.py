@@ -189,6 +189,12 @@ def test_arrows_without_a_way_are_straight(tmp_path: Path, monkeypatch: pytest.M
     assert "straight" in lay_out(f"digraph {{\n{LINK}\nn0:p1:w -> n2 [id=e1]\n}}", 60)
 
 
+def test_where_straight_lines_have_no_way_either_they_pass_over_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = NO_WAY.replace("WHAT", "e0").replace("=line", "=curved").replace("straight", "curved")
+    monkeypatch.setenv("GRAPHAD_DOT", fake_renderer(tmp_path, script))
+    assert "curved" in lay_out(f"digraph {{\n{LINK}\nn0:p1:w -> n2 [id=e1]\n}}", 60)
+
+
 def test_the_public_names() -> None:
     names = [
         "DARK",

@@ -125,6 +125,35 @@ def irregular(count: int) -> ga.Program:
     return program
 
 
+@pytest.mark.parametrize("persistable", [True, False])
+def test_what_one_copy_is_given_may_go_into_a_loop_as_well(persistable: bool) -> None:
+    """A parameter is not shown in its operator where one of another copy goes into a loop; data is not drawn as a parameter."""
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        h = ga.data("x", [3])
+        factors = [ga.layers.create_parameter([3], "float32", name=f"w{i}") for i in range(6)]
+        if not persistable:
+            factors[4] = ga.data("d", [3])
+        for factor in factors:
+            h = ga.layers.tanh(h * factor)
+        go = ga.layers.reduce_sum(h) > 0.5
+        loop = ga.layers.While(go)
+        with loop.block():
+            ga.layers.assign(ga.layers.tanh(factors[4]), factors[4])
+            ga.layers.assign(ga.layers.reduce_sum(factors[4]) > 0.5, go)
+    result = planned(program, fold="repeats", parameters="inside")
+    assert {repeat.count for repeat in result.folding.repeats} == {6}
+    into_loop = {arrow.tail.name for arrow in result.arrows if isinstance(arrow.tail, Value) and arrow.head in loop_values(result)}
+    assert into_loop >= {"w0" if persistable else "d"}
+    assert {value.name for value in result.inside} == (set() if persistable else {"w0"})
+    to_svg(program, fold="repeats", parameters="inside")
+
+
+def loop_values(result: Plan) -> set[Value]:
+    """The values that are drawn in loops and branches."""
+    return {node for node in result.nodes if isinstance(node, Value) and node.graph.owner is not None}
+
+
 def test_what_does_not_repeat_is_drawn_in_parts_on_request() -> None:
     graph = ga.lower(irregular(300))
     found = planned(graph, fold="parts")
