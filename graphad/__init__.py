@@ -147,6 +147,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of the modul
         if name not in _HOMES:
             hint = "" if name.startswith("_") else _instead(name) or did_you_mean(name, [*__all__, *_PARTS])
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+        # Kept in the module, so that Python finds it next time without this function.
         attribute = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         return attribute
 

@@ -91,6 +91,7 @@ def build_backward(
         backward_pipeline((loss.name,), no_grad=no_grad, expand=_has_grad_ops(graph), clip_errors=clip_errors).run(graph)
     grad_ops: GradOps = graph.analyses[GradOps]
     gradients_by_name = {p.name: _gradient_of(graph, grad_ops, p.name) for p in parameters}
+    # Parameters that were named must have a gradient; of all parameters, those that the loss does not depend on are left out.
     for param in parameters if parameter_list is not None else ():
         if gradients_by_name[param.name] is None:
             raise NoGradient(f"parameter {param.name!r} has no gradient: {_why_not(graph, param.name, loss.name, no_grad)}")
@@ -164,6 +165,7 @@ def _gradient_of(graph: Graph, grad_ops: GradOps, name: str) -> Value | None:
     gradient = grad_ops.gradient.get(source_value(graph, name))
     if gradient is None or not gradient.writers:
         return None
+    # Between passes a name has versions. Here the last one gets the plain name, by which users fetch ``w@GRAD``.
     for version in graph.versions(gradient.name):
         if version is not gradient:
             graph.rename(version, graph.values.numbered(gradient.name, "{}_{}"))
@@ -212,6 +214,7 @@ def _cut_between(op: Op, value: Value, way: Collection[Value | Op]) -> str:
         return ""
     if not any(slot in definition.grads for slot in slots):
         return located(f"operator {op.type!r}, which has no gradient with respect to {', '.join(slots)}", op.source)
+    # A gradient rule may use some cotangents only: the one that comes from the loss may not be among them.
     outputs = [slot for slot, values in op.outputs.items() if any(out in way for out in values)]
     if any(slot in definition.gradient_flows[out] for slot in slots for out in outputs):
         return ""
@@ -258,6 +261,7 @@ def _names(what: str, program: Program, argument: object) -> Names:
         if not isinstance(item, str | Variable):
             raise InvalidType(f"{what} holds variables or their names, not {item!r}")
     names = [item if isinstance(item, str) else name_in(what, program.global_block(), item) for item in argument]
+    # The order of a set of strings changes from process to process, and that of operators must not.
     return tuple(sorted(names) if isinstance(argument, set | frozenset) else names)
 
 
@@ -271,6 +275,7 @@ def _variables(what: str, argument: object) -> list[Variable]:
 
 
 def _one_program(variables: Sequence[Variable]) -> Program:
+    # By identity: programs have no equality of their own.
     programs = {id(v.block.program): v for v in variables}
     if len(programs) > 1:
         first, second, *_ = programs.values()

@@ -104,6 +104,7 @@ def _inputs(a: Graph, b: Graph) -> Iterator[tuple[Value, Value]]:
     names = {value.name for value in a.inputs}
     left_b = [value for value in b.inputs if value.name not in names]
     yield from ((value, by_name[value.name]) for value in a.inputs if value.name in by_name)
+    # Greedy, in the order of the inputs: a renamed input pairs with the first one of its type that is left.
     for value in left_a:
         partner = next((candidate for candidate in left_b if candidate.type == value.type), None)
         if partner is not None:
@@ -121,6 +122,7 @@ def _rename(graph: Graph, names: Mapping[Value, str], taken: set[str]) -> None:
     values, final = list(graph.values), {}
     for value in values:
         final[value] = names.get(value) or (f"{value.name}'" if value.name in taken else value.name)
+    # Names may be exchanged between values, so that the table is built anew rather than value by value.
     graph.values = ValueTable({})
     for value in values:
         value.name = final[value]
@@ -184,6 +186,7 @@ def _cones(graph: Graph, inputs: Mapping[Value, str]) -> dict[Op, str]:
 def _body(graph: Graph) -> str:
     cones = _cones(graph, {value: f"given {i}" for i, value in enumerate(graph.inputs)})
     places = {value: f"{i}" for i, value in enumerate(graph.inputs)}
+    # A result that is an input is the place of that input.
     results = [cones[value.writers[0]] if value.writers else places.get(value, "nothing") for value in graph.results]
     return _digest([*cones.values(), *results])
 

@@ -124,6 +124,7 @@ def _built(
     with recorded(graph, f"add-{op_type}"):
         graphs = [_filled(graph, body, [*carried, *captured]) for body in bodies]
         counts = [len(subgraph.results) for subgraph in graphs]
+        # Branches give as many results as each other, and a loop yields as many values as it carries.
         if len({*counts, *(() if count is None else (count,))}) > 1:
             raise InvalidGraph(
                 f"{op_type}: its nested graphs yield {counts} values" + ("" if count is None else f", but it carries {count}")

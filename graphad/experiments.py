@@ -231,6 +231,7 @@ class _Setting:
         """All steps; the mean of the first requested variable after the last one."""
         scope = Scope()
         for name, value in self.start.items():
+            # Copied: each variant starts from the same values, which programs may overwrite.
             scope.set(name, np.array(value))
         results: list[Any] = []
         for feed in self.feeds:
@@ -252,6 +253,7 @@ class _Setting:
 
     def _memory(self, program: Program) -> float:
         executor = self.executor()
+        # Once before it is measured: preparing and compiling the program takes memory of its own.
         self._run(program, executor)
         is_traced = tracemalloc.is_tracing()
         if not is_traced:
@@ -270,6 +272,7 @@ def _requested(program: Program) -> list[str]:
     """The loss that the program differentiates; else the results that no operator reads."""
     block = program.global_block()
     seeds = [op.output("Out")[0] for op in block.ops if op.type in ("fill_constant", "fill_any_like") and len(op.output("Out")) == 1]
+    # A backward starts from a constant in the gradient of its loss.
     losses = [name.removesuffix("@GRAD") for name in seeds if name.endswith("@GRAD") and block.has_var(name.removesuffix("@GRAD"))]
     if losses:
         return losses[:1]

@@ -144,6 +144,7 @@ class DataFeeder:
 def _stacked(var: Variable, values: list[object]) -> Array:
     array = np.array(values, dtype=var.dtype)
     row_shape = tuple(var.shape[1:])
+    # A row may be flat, as Fluid's readers give images: it takes the variable's shape if it has as many elements.
     has_shape = -1 not in row_shape and array.size == len(values) * int(np.prod(row_shape))
     return array.reshape(len(values), *row_shape) if has_shape else array
 

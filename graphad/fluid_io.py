@@ -37,6 +37,7 @@ def _check_inside(folder: Path, names: Iterable[str]) -> None:
 
 
 def _write(folder: Path, arrays: Mapping[str, Array], filename: str | None) -> None:
+    # Everything is serialized before the first file is touched.
     contents = {filename: write_tensors(arrays)} if filename is not None else {n: write_tensors({n: a}) for n, a in arrays.items()}
     _check_inside(folder, contents)
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,6 +49,7 @@ def _read(folder: Path, names: Sequence[str], filename: str | None) -> dict[str,
     _check_inside(folder, files)
     contents = read_together(folder, files)
     if filename is not None:
+        # A joined file has no names: Paddle writes its tensors in the order of theirs.
         return read_tensors(contents[0], sorted(names))
     return {name: _read_one(folder / name, data) for name, data in zip(names, contents, strict=True)}
 
@@ -77,6 +79,7 @@ def _load(dirname: PathLike, chosen: Mapping[str, Variable], filename: str | Non
     for name, var in chosen.items():
         if arrays[name].shape != var.shape:
             raise InvalidValue(f"{name!r} is {list(arrays[name].shape)} in {str(dirname)!r}, but declared {var!r}")
+    # All shapes have been checked: the scope gets every value or none.
     for name, array in arrays.items():
         global_scope().set(name, array)
 

@@ -66,6 +66,7 @@ def freeze(program: Program, fetch_list: Sequence[Variable | str], scope: Scope 
     for name in names:
         if not program.global_block().has_var(name):
             raise InvalidValue(f"fetch_list: the program has no variable {name!r}")
+    # What has no value in the scope is computed by the program, or is missing as before.
     persistable = [var.name for var in program.global_block().vars.values() if var.persistable and var.name in values]
     frozen, known = with_known_values(program, names, {name: values[name] for name in persistable})
     result = Scope()
@@ -97,6 +98,7 @@ class _Known:
     def __init__(self, program: Program, fetches: Sequence[str], parameters: Mapping[str, Array]) -> None:
         self.program, self.fetches = program, set(fetches)
         self.writes = Counter(name for block in program.blocks for op in block.ops for name in op.output_names())
+        # A parameter that some operator writes, such as a step counter, is not known before a run.
         self.arrays = {name: array for name, array in parameters.items() if not self.writes[name]}
         self.given = dict(parameters)
 
@@ -116,9 +118,11 @@ class _Known:
         except (GraphadError, ArithmeticError, ValueError):  # it fails as the program runs
             return False
         arrays = [(name, array) for slot, names in op.outputs.items() for name, array in zip(names, results[slot], strict=True)]
+        # A constant that is expanded to a large tensor is better computed in each run than stored.
         room = _ROOM + 2 * sum(array.nbytes for values in inputs.values() for array in values)
         if not all(isinstance(array, np.ndarray) and array.nbytes <= room for _, array in arrays):
             return False
+        # ascontiguousarray makes a scalar one-dimensional; reshape takes that back.
         self.arrays.update((name, np.ascontiguousarray(array).reshape(array.shape)) for name, array in arrays)
         return True
 
@@ -135,6 +139,7 @@ class _Known:
     def widen(self) -> None:
         """Products of float16, which are added up in float32 and rounded once: let weights be float32 from the start."""
         for block in self.program.blocks:
+            # A copy of the list: casts are inserted while it is gone through.
             for op in [*block.ops]:
                 definition = find(op.type)
                 if isinstance(definition, OpDef) and definition.weights is not None and not op.inputs.get("Bias"):
@@ -153,6 +158,7 @@ class _Known:
             new_names = [wide_name] if other == slot else [self._cast(block, block.ops.index(op), x, "float32") for x in names]
             op.inputs = {**op.inputs, other: new_names}
         ((out_slot, (out,)),) = op.outputs.items()
+        # The sum stays in float32 until it is rounded once, as the kernel for float16 does.
         product = self.program.names.generate(f"{out}@FLOAT32")
         block.create_var(name=product, shape=block.var_recursive(out).shape, dtype="float32")
         op.outputs = {out_slot: [product]}
@@ -177,6 +183,7 @@ class _Known:
         if array is None or array.ndim != 2 or block.var_recursive(name).block is not self.program.global_block():
             return
         turned_name = f"{name}@TURNED"
+        # A matrix that several products share is turned once.
         if turned_name not in self.arrays:
             self.arrays[turned_name] = np.ascontiguousarray(array.T)
             self.program.global_block().create_var(name=turned_name, shape=array.T.shape, dtype=array.dtype.name, stop_gradient=True)
@@ -190,6 +197,7 @@ class _Known:
         values = {name: array for name, array in {**self.given, **self.arrays}.items() if name in names and block.has_var(name)}
         for name in values:
             block.var(name).persistable = True
+        # Declarations of parameters that nothing reads any more go: the new scope has no values for them.
         block.vars = {name: var for name, var in block.vars.items() if name not in self.given or name in names or self.writes[name]}
         return values
 
@@ -217,6 +225,7 @@ class _Chain:
             self.shift = self.shift + number
         elif kind == "elementwise_sub":
             sign = 1.0 if is_first else -1.0
+            # y - n and n - y: the second one turns the sign of scale and shift.
             self.scale, self.shift = sign * self.scale, sign * (self.shift - number)
         elif kind == "elementwise_mul":
             self.scale, self.shift = self.scale * number, self.shift * number
@@ -266,6 +275,7 @@ class _Scaling:
             return
         along, axis = axes
         chain = self._chain(out, axis, len(shape), weights.shape[along])
+        # Shifts alone would exchange one addition for another; weights must not become inf or nan that the program would not compute.
         if chain.is_scaled and np.isfinite(chain.scale).all():
             factor = chain.scale.reshape([-1 if i == along else 1 for i in range(weights.ndim)])
             self._replace(op, slot, (weights * factor).astype(weights.dtype), axis, chain)
@@ -279,6 +289,7 @@ class _Scaling:
         chain = _Chain(np.ones(channels), np.zeros(channels))
         while (op := self._only_reader(name)) is not None:
             if op.type == "transpose":
+                # Where the axis of the channels is after the transpose.
                 axis = [int(i) for i in op.attrs["axis"]].index(axis)
             else:
                 number = self._number(op, name, axis, rank, channels)
@@ -302,6 +313,7 @@ class _Scaling:
         if number is None or number.ndim > rank or number.dtype.kind != "f":
             return None
         place = int(op.attrs.get("axis", -1))
+        # Fluid's alignment: the operand's first axis is axis ``axis``; -1 aligns the last axes, as numpy does.
         before = place if place != -1 else rank - number.ndim
         shape = (*[1] * before, *number.shape, *[1] * (rank - number.ndim - before))
         if any(extent != 1 and (i != axis or extent != channels) for i, extent in enumerate(shape)):
@@ -314,6 +326,7 @@ class _Scaling:
         variable = block.var(out)
         names = {key: block.program.names.generate(f"{base}@SCALED") for key, base in ((slot, name), ("product", out), ("shift", out))}
         self.arrays[names[slot]] = weights
+        # Ones for the axes after the channels, so that aligned from the end it adds along these.
         self.arrays[names["shift"]] = chain.shift.astype(weights.dtype).reshape(-1, *[1] * (len(variable.shape) - axis - 1))
         for key in (slot, "shift"):
             array = self.arrays[names[key]]
@@ -331,5 +344,6 @@ class _Scaling:
         (operand,) = (name for name in op.input_names() if name not in self.arrays)
         for reader in self.readers.get(result, []):
             reader.inputs = {slot: [operand if name == result else name for name in names] for slot, names in reader.inputs.items()}
+        # The next operator of the chain, and later ones, find the readers where they are now.
         self.readers[operand] = self.readers.get(result, [])
         self.block.ops.remove(op)

@@ -83,6 +83,7 @@ class Xavier(Initializer):
     def operator(self, var: Variable) -> tuple[str, dict[str, object]]:
         fan_in, fan_out = fans(var)
         if self.uniform:
+            # X. Glorot and Y. Bengio, 2010, eq. 16; a normal of the same variance, 2 / (in + out).
             return Uniform(*_within(math.sqrt(6.0 / (fan_in + fan_out))), self.seed).operator(var)
         return Normal(0.0, math.sqrt(2.0 / (fan_in + fan_out)), self.seed).operator(var)
 
@@ -137,6 +138,7 @@ def fans(var: Variable) -> tuple[int, int]:
         return (shape[0], shape[0]) if shape else (1, 1)
     if len(shape) == 2:
         return shape[0], shape[1]
+    # Each output sees a whole window of every input channel.
     window = math.prod(shape[2:])
     return shape[1] * window, shape[0] * window
 

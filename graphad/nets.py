@@ -134,9 +134,11 @@ def scaled_dot_product_attention(
                 raise InvalidValue(f"the width of {role}, {x.shape[-1]}, is no multiple of num_heads={num_heads}")
         if queries.shape[-1] != keys.shape[-1]:
             raise ShapeError(f"queries and keys are of one width, not {queries!r} and {keys!r}")
+    # Fluid projects only where there are several heads: one head attends to what it is given.
     if num_heads > 1:
         queries, keys, values = (layers.fc(x, x.shape[-1], num_flatten_dims=2) for x in (queries, keys, values))
     q, k, v = (_heads(x, num_heads) for x in (queries, keys, values))
+    # As in Fluid, the queries are scaled and not the products.
     scores = layers.matmul(q * (keys.shape[-1] // num_heads) ** -0.5, k, transpose_y=True)
     weights = layers.softmax(scores)
     weights = layers.dropout(weights, dropout_rate) if dropout_rate else weights

@@ -110,6 +110,7 @@ def arrays(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
+        # Without pickles: a file of arrays from elsewhere must not run code.
         with np.load(path, allow_pickle=False) as archive:
             return dict(archive)
     except ValueError as error:

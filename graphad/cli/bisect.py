@@ -43,6 +43,7 @@ def run_bisect(args: argparse.Namespace) -> int:
 
 def _lines(text: str, culprit: Culprit) -> str:
     """The lines of the printed program with the operators that the rewrite saw, where these come from no line of a file."""
+    # Operators of a parsed text have no line of a file, so they are found in the printed program by what they write.
     ancestors = [ancestor for ancestor in culprit.origin.ancestors if not ancestor.source] if culprit.origin is not None else []
     parts = [ancestor.text.partition(" -> ") for ancestor in ancestors]
     rows = [(i, row.strip()) for i, row in enumerate(text.splitlines(), 1)]

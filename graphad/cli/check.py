@@ -67,6 +67,7 @@ def run_check(args: argparse.Namespace) -> int:
     """Print the report or the counterexample; return the exit status, see ``STATUSES``."""
     try:
         for text in (args.pipeline, args.prepare, args.reference):
+            # All texts are parsed before the first program is drawn: a mistake in the reference is told at once, not after minutes.
             Pipeline.parse(text.replace(LOSS, "loss")) if text else None
         programs = [read_program(file, allow_unknown=False) for file in args.program] if args.program else None
     except (GraphadError, OSError) as error:
@@ -103,6 +104,7 @@ def run_check(args: argparse.Namespace) -> int:
 @contextmanager
 def _stopped_by_signals() -> Iterator[None]:
     """Within it, a request to terminate interrupts as Ctrl-C does, so that what was found is shown."""
+    # Python lets only the main thread set handlers of signals.
     if threading.current_thread() is not threading.main_thread():
         yield
         return

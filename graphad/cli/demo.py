@@ -44,6 +44,7 @@ class Digits:
             digits = import_module(DATASETS).load_digits()
         except ImportError:
             raise GraphadError("the demo needs the digits that come with scikit-learn: pip install 'graphad[demo]'") from None
+        # With a fixed seed, so that the demo trains and tests on the same images each time.
         order = np.random.default_rng(0).permutation(len(digits.target))
         images = (digits.images[order] / 16.0).astype("float32").reshape(-1, 1, 8, 8)
         labels = digits.target[order].astype("int64").reshape(-1, 1)
@@ -97,6 +98,7 @@ class Gallery:
         """Observe a pass."""
         self.steps.append(step)
         nodes = set(graph.nodes)
+        # The first pass makes nothing new: it marks what lies on the way to the cost.
         new = set(graph.analyses[OpPath].ops) if not self.known else nodes - self.known
         means = "new in this pass" if self.known else "on the way to the cost"
         self.known = nodes

@@ -91,9 +91,11 @@ _KINDS: dict[str, dict[str, Any]] = {
 def _add_option(group: argparse._ArgumentGroup, option: Field[Any]) -> None:
     """A command-line option for one of the drawing: of the kind that its default has."""
     flag, default, help_text = f"--{option.name.replace('_', '-')}", option.default, _HELP.get(option.name, "")
+    # Suppressed where they are not given, so that ``graphad.draw`` has the defaults, and only it.
     common_options: dict[str, Any] = {"dest": f"draw_{option.name}", "default": argparse.SUPPRESS}
     if option.name in _KINDS:
         group.add_argument(flag, help=help_text, **_KINDS[option.name], **common_options)
+    # bool before int: in Python a bool is an int.
     elif isinstance(default, bool):
         group.add_argument(
             flag, action=argparse.BooleanOptionalAction, help=f"{help_text} (default: {'yes' if default else 'no'})", **common_options

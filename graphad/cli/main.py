@@ -37,6 +37,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
+            # argparse says "invalid choice" of a command; the closest name helps more.
             near = did_you_mean(str(value), action.choices)
             if isinstance(action, argparse._SubParsersAction):
                 self.error(f"there is no command {value!r}{near}")

@@ -41,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     graph.journal.limit = args.stop_after
     timings = Timings()
     with ExitStack() as observers:
+        # Timing costs time itself, so the rules' clocks run only if they are shown.
         rules = observers.enter_context(timing_rules() if args.time else nullcontext())
         drawer = _Drawer(graph, args.draw) if args.draw else None
         for observer in (_Printer(graph, args), drawer, timings if args.time else None):
@@ -49,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
         if args.verify_each is not None:
             observers.enter_context(verification(args.verify_each))
         args.pipeline.run(graph)
+    # Drawn when all passes have run: a node has one place in all drawings, so the layout needs all steps.
     if drawer is not None:
         drawer.draw()
     if args.time:

@@ -76,9 +76,11 @@ def _on_mpi(
         part = _parts(program, feed, executor.size)[executor.rank]
         rank_parameters = split_arrays(program, parameters, executor.size)[executor.rank]
         results = executor.run(program, part, list(names), _filled(Scope(), rank_parameters))
+    # One rank that fails alone would leave the others waiting in a collective for ever.
     except Exception as error:
         executor.abort(error)
         raise
+    # All ranks have the results; one of them prints.
     return None if executor.rank else results
 
 

@@ -63,6 +63,7 @@ def complaints(program: Program, allow_unknown: bool = False) -> Iterator[str]:
             for name in _wrong(op, allow_unknown):
                 all_known = False
                 yield f"block {block.idx}, operator {at}, {name}"
+    # A graph is lowered only from operators that are well-formed one by one.
     if all_known:
         yield from _graph(program)
 
@@ -84,11 +85,13 @@ def _wrong(op: Operator, allow_unknown: bool) -> Iterator[str]:
 def _wrong_types(op: Operator, block: Block) -> Iterator[str]:
     """Where declared types are not what the operator infers."""
     definition = REGISTRY.get(op.type)
+    # Operators with blocks infer their types from the blocks, whose operators are looked at by themselves.
     if definition is None or isinstance(definition, ControlDef):
         return
     types: dict[str, list[TensorType]] = {}
     for slot, names in op.inputs.items():
         operand_types = [block.var_recursive(name).tensor_type for name in names if name != EMPTY]
+        # No type is inferred from an operand without one, so nothing can disagree.
         if None in operand_types:
             return
         types[slot] = [type_ for type_ in operand_types if type_ is not None]

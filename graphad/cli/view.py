@@ -104,6 +104,7 @@ def watch(paths: Sequence[Path], stamps: list[Stamp], build: Callable[[], object
     for _ in ticks:
         new_stamps = _stamps(paths)
         if new_stamps != stamps:
+            # Before building: a file that changes meanwhile is seen at the next tick.
             stamps = new_stamps
             build()
 

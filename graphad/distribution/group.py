@@ -118,6 +118,7 @@ def whole_state(program: Program, scopes: Sequence[Scope]) -> dict[str, Array]:
             arrays[name] = joined([scope.get(name) for scope in scopes], part.shape, part.spec, part.mesh)
     for name in [name for name in scopes[0].names() if name.endswith(SHARD)]:
         shape = program.global_block().var(name.removesuffix(SHARD)).shape
+        # Shards of an optimizer's state are flat and padded to one length; the padding is at the end.
         flat = np.concatenate([scope.get(name) for scope in scopes])
         arrays[name.removesuffix(SHARD)] = flat[: math.prod(shape)].reshape(shape)
     return arrays
@@ -162,6 +163,7 @@ def split_arrays(program: Program, arrays: Mapping[str, object], ranks: int) -> 
         if len(shape) != len(part.shape) or any(e not in (-1, a) for e, a in zip(part.shape, shape, strict=True)):
             raise InvalidValue(f"{name!r} has the shape {list(shape)}, but its parts are of {list(part.shape)}")
         for extent, axes, size in zip(part.shape, part.spec, shape, strict=True):
+            # Padding is declared with the extent; of one that is not known, parts have to be equal.
             if extent == -1 and size % part.mesh.parts(axes):
                 raise InvalidValue(
                     f"{name!r} has the shape {list(shape)}: {size} places, declared as -1, cannot be cut into {part.mesh.parts(axes)} parts"

@@ -273,6 +273,7 @@ class LocalGroup:
                 raise InvalidValue(f"{label} are {len(items)}, for {self.size} ranks")
         for program in dict.fromkeys(program_list):
             rings = mesh_rings(program) if program not in self._known else {}
+            # A program's rings are read off once; the set does not keep the program alive.
             self._known.add(program)
             self.rings = {**checked_rings(rings, self.size), **self.rings}
         fetch_lists = _fetch_lists(fetch_list, self.size, isinstance(programs, Program))
@@ -301,7 +302,9 @@ class _Run:
         self.errors: dict[int, Exception] = {}
 
     def results(self) -> list[list[Array]]:
+        # All ranks or none: after an error every scope is as it was before the run.
         before = [(dict(scope.arrays), scope.runs) for scope in self.group.scopes]
+        # A thread has an empty context: settings and seeds of the caller are copied into it.
         threads = [Thread(target=copy_context().run, args=(self.work, rank), daemon=True) for rank in self.ranks]
         for thread in threads:
             thread.start()
@@ -331,6 +334,7 @@ class _Run:
     def error(self) -> Exception:
         """The error of the rank that failed first; where the ranks disagree, with the lines of all."""
         first = self.baton.failed
+        # Ranks that only waited for one that failed say nothing new.
         causes = {rank: e for rank, e in self.errors.items() if not isinstance(e.__cause__, Abandoned) and not isinstance(e, Abandoned)}
         number = first if first in causes else min(causes)
         error = causes[number]

@@ -72,6 +72,7 @@ class _Rank(Replay):
         """Make communicators for rings that there are none of yet; all ranks do so at the same time."""
         for ring, groups in sorted(checked_rings(rings, self.world.Get_size()).items()):
             if ring not in self.rings and ring:
+                # Split is a collective: every rank calls it, for every ring, in the order of the rings' numbers.
                 color = next(i for i, group in enumerate(groups) if self.number in group)
                 self.comms[ring] = self.world.Split(color, groups[color].index(self.number))
             self.rings.setdefault(ring, groups)
@@ -110,6 +111,7 @@ class _Rank(Replay):
     def leave(self) -> None:
         """The process ends: tell the others, and wait until theirs do. They may be waiting in a ring that this rank has no part in."""
         others = [rank for rank in range(self.world.Get_size()) if rank != self.number]
+        # A rank that waits for this one learns of it by the farewell, in whichever ring it waits.
         requests = [self.farewells.isend(None, dest=rank) for rank in others]
         self.agree(0, LEFT)
         for rank in others:
@@ -125,6 +127,7 @@ class _Rank(Replay):
             CommunicationError: it takes too long, or the process of a member has ended: what it did before would have come.
         """
         pause, end = POLL, time.monotonic() + self.timeout
+        # Most requests are done soon: it looks at the clock, and gives way to others, only after many tries.
         for _ in range(1000):
             if request.Test():
                 return

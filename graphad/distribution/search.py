@@ -133,6 +133,7 @@ def _candidates(pattern: str, value: Value, grid: ProcessMesh) -> Sequence[tuple
     candidates = []
     for name, size in grid.axes:
         for dim, extent in enumerate(shape):
+            # Only cuts into equal parts, without padding.
             if size > 1 and extent >= size and local_extent(extent, size) * size == extent:
                 words = " ".join(name if i == dim else UNCUT for i in range(len(shape)))
                 candidates.append((f"{pattern}: {words}",))

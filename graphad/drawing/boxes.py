@@ -114,6 +114,7 @@ def _box(lines: list[tuple[str, float]], chips: list[str], cells: dict[tuple[str
     side_widths = [max((cell.width for cell in column), default=0) for column in (left, right)]
     names = max(text_width(text, size) for text, size in lines)
     notes = max((text_width(chip, SLOT) + 2 * CELL_PAD for chip in chips), default=0)
+    # The middle has to hold the names, the rows above and below their cells, and the box is as wide as the widest of these.
     core = ceil(max(names + 14, notes + 6, 30))
     box.width = max(core + sum(side_widths), *(sum(cell.width for cell in row) for row in (top, bottom)), 42)
     text = sum(size * LINE for _, size in lines) + CELL_HEIGHT * len(chips)

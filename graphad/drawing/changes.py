@@ -144,6 +144,7 @@ class Union:
             return
         for value in graph.values:
             if value not in nodes:
+                # What is there no more is drawn as a ghost in the graph as it is: its name may be another value's by now.
                 name = value.name if not home.values.taken(value.name) else home.values.numbered(value.name, "{} before {}")
                 copy = home.add_value(name, value.shape, value.dtype, value.var)
                 copy.kind, copy.given = value.kind, value.given
@@ -181,6 +182,7 @@ class Union:
         nodes: dict[Node, str] = dict.fromkeys((node for node in new if node not in old), ADDED)
         nodes |= dict.fromkeys((node for node in old if node not in new), REMOVED)
         nodes |= dict.fromkeys((node for node in new if node in self.changed[after] and node in old), CHANGED)
+        # An edge is marked only where both its ends are in both steps: otherwise the node is marked already.
         survivors = {node for node in new if node in old}
         old_reads = frozenset(edge for edge in self.steps[before].reads - self.steps[after].reads if survivors.issuperset(edge))
         new_reads = frozenset(edge for edge in self.steps[after].reads - self.steps[before].reads if survivors.issuperset(edge))

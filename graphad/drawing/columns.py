@@ -30,6 +30,7 @@ def columns_of(drawn: Plan, options: Options) -> list[frozenset[Node]]:
         return [frozenset(drawn.nodes)]
     places = _places(drawn)
     order = sorted(drawn.nodes, key=places.__getitem__)
+    # Columns of as many nodes each, cut where the forward is: all that has one place along it stays in one column.
     size = len(order) / count
     bounds = [places[order[min(int(size * i), len(order) - 1)]] for i in range(1, count)]
     columns: list[list[Node]] = [[] for _ in range(count)]
@@ -78,6 +79,7 @@ def _places(drawn: Plan) -> dict[Node, int]:
     ops = [op for op in drawn.nodes if isinstance(op, Op) and op.graph is drawn.nesting.root and drawn.nesting.role(op) == FORWARD]
     for place, op in enumerate(ops):
         places[op] = place
+    # The backward runs against the forward: a gradient has the place of what it is the gradient of, so that both are in one column.
     for a, b in drawn.levels:
         for node, partner in ((a, b), (b, a)):
             if partner in places:

@@ -247,6 +247,7 @@ class Composer:
         if tip is not None:
             yield Polygon(arrow_head(points[-1], tip, 3.0 if weight > 1.5 else 2.2), color)
         if line.mark == "added":
+            # In the middle along the curve, which may be far from the middle between its ends.
             yield from plus(sampled(points)[len(sampled(points)) // 2], color, self.theme.background)
         if message:
             x, y = sampled(points)[len(sampled(points)) // 2]

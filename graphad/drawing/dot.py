@@ -160,6 +160,7 @@ class _Writer:
         style |= _slot_place(place, 2.4 * len("".join(slots))) if any(slots) else {}
         if is_crowded:
             slots.reverse()
+        # Graphviz lays out from tail to head: an arrow that goes up is written the other way round, and drawn backwards.
         if line.up:
             ends, slots, style = ends[::-1], slots[::-1], style | {"dir": "back"}
         labels: Attributes = {end: quoted(shown(slot)) for end, slot in zip(("taillabel", "headlabel"), slots, strict=True) if slot}

@@ -103,6 +103,7 @@ class Folding:
             arrow_ = Arrow(tail, head, self._op(arrow.op), self.value(arrow.value), *slots, arrow.sort, arrow.backward, arrow.up)
             if self._is_between_copies(arrow):
                 arrow_ = arrow_._replace(sort=CARRIED, up=not arrow.backward, next=True)
+            # Arrows of several copies become one, unless they end in different slots.
             key = (tail, head, *slots, arrow_.next)
             arrows_by_ends.setdefault(key, arrow_)
         return list(arrows_by_ends.values())
@@ -202,6 +203,7 @@ def fold_repeats(graph: Graph, nesting: Nesting, least: int = LEAST_SAVED) -> Fo
     """
     folding, pairs = Folding(), Pairs(nesting)
     ops = list(graph.ordered_ops())
+    # The forward is folded first: the backward and the updates follow their forward operators, and are folded with them.
     _fold_graph([op for op in ops if op.role == FORWARD] or ops, ops, pairs, nesting, folding, least)
     gradients: dict[Graph, list[Graph]] = {}
     for subgraph in nesting.regions:
@@ -245,6 +247,7 @@ def _with_results(ops: Sequence[Op], graph: Graph) -> list[Op]:
             copies.setdefault(operands[0].writers[0], []).append(op)
     copy_ops = {op for followers in copies.values() for op in followers}
     result: list[Op] = []
+    # A loop copies all its results at the end of its body, layer after layer: each copy moves to the layer that it belongs to.
     stack = [op for op in reversed(ops) if op not in copy_ops]
     while stack:
         op = stack.pop()
@@ -283,6 +286,7 @@ def _fold_source(value: Value, drawn: Value, op: Op, folding: Folding) -> None:
     writer, counterpart = value.writer, drawn.writer
     if writer is None and counterpart is None:
         folding.representatives[value] = drawn
+    # Only where both are made the same way is what makes them folded too, and so on upwards.
     if writer is None or counterpart is None or writer is counterpart or writer.graphs or _signature(writer) != _signature(counterpart):
         return
     folding.representatives[writer] = counterpart
@@ -331,6 +335,7 @@ def _by_branches(ops: Sequence[Op]) -> list[Op]:
             counts[reader] -= 1
             if not counts[reader]:
                 fresh.append(reader)
+        # Depth first: a stack, so that what has just become ready comes next, and a branch is followed to its end.
         ready_ops += reversed(fresh)
     return order
 
@@ -401,6 +406,7 @@ def _is_regular(ops: Sequence[Op], index: Mapping[Op, int], run: _Run) -> bool:
     for copy in range(run.count - 1):
         for i, expected in enumerate(last):
             for source, expected_source in zip(_sources(ops, index, run, copy, i), expected, strict=True):
+                # In the first copies what the last reads of earlier ones does not exist yet: there it comes from outside.
                 reachable = expected_source is None or expected_source[0] <= copy
                 if source != (expected_source if reachable else None):
                     return False
@@ -415,6 +421,7 @@ def _sources(ops: Sequence[Op], index: Mapping[Op, int], run: _Run, copy: int, p
         if not run.start <= at < run.end:
             sources.append(None)
         else:
+            # A place as a copy and a position in it: equal positions in neighboring copies are one source.
             back, position = divmod(at - run.start, run.period)
             sources.append((copy - back, position, list(ops[at].writes()).index(value)))
     return sources
@@ -456,6 +463,7 @@ def followers_of(main: Sequence[Op], ops: Sequence[Op], pairs: Pairs, nesting: N
 
 def _owners(op: Op, pairs: Pairs, readers: Mapping[Value, Op]) -> Iterator[Op]:
     """The operators of the forward that an operator may belong to, the likeliest first."""
+    # By what the backward noted, then by the names of gradients, then by the parameter that is updated.
     yield from (o for o in (op.forward, pairs.forward(op)) if o is not None)
     for value in (*op.writes(), *op.reads()):
         source = value.grad_of or gradient_of(value)
@@ -531,6 +539,7 @@ def _represent(op: Op, counterpart: Op, shared: set[Value], nesting: Nesting, fo
     for slot, values in op.inputs.items():
         partners = counterpart.inputs.get(slot, ())
         for value, partner in zip(map(nesting.outer, values), map(nesting.outer, partners), strict=False):
+            # What only this copy is given, such as its own parameters, is drawn as those of the copy that is drawn.
             alone = not value.writers and value not in shared and not partner.writers and partner not in shared
             if alone and value.persistable == partner.persistable and value is not partner and value not in folding.representatives:
                 folding.representatives[value] = partner

@@ -34,6 +34,7 @@ class Obstacles:
         """
         inner = [item for child in frame.inner for item in self.geometry.frames.get(child, ())]
         left, top, _, _ = place
+        # The whole label where there is room, else the part after the last colon.
         for label in dict.fromkeys((frame.label, frame.label.split(": ")[-1])):
             width = text_width(label, FRAME_TEXT)
             at = self._inside(place, width, inner) or self._outside(frame, place, width)

@@ -153,6 +153,7 @@ class _Sketch:
             return 0
         places, nesting = geometry.nodes, self.drawn.nesting
         pairs = [(a, b) for a, b in self.drawn.levels if isinstance(a, Op) and a in places and b in places]
+        # Loops decide where there are any: there the two sides are next to each other.
         pairs = [(a, b) for a, b in pairs if nesting.home(a) is not nesting.root] or pairs
         return sum(1 if places[a][0] < places[b][0] else -1 for a, b in pairs)
 
@@ -277,6 +278,7 @@ def _table(box: Box) -> str:
         cells = box.row(side)
         if not cells:
             return ""
+        # A column of cells is centered: empty cells above and below take the rest.
         above = cells[0].place[1] - top
         below = height - above - sum(cell.place[3] for cell in cells)
         rows = [one(cells[0].place[2], above)] if above > 0 else []

@@ -71,12 +71,14 @@ def way_of(arrow: Arrow, drawn: Plan) -> str:
     """How an arrow bears on the layout."""
     value, reads = arrow.value, isinstance(arrow.head, Op)
     role = drawn.nesting.role(arrow.op)
+    # What the backward reads of the forward must not pull the two apart: such lines do not bear on ranks.
     if reads and role == BACKWARD and (not arrow.backward or arrow.sort in (SAVED, KEPT)):
         return LOOKUP
     if reads and role == OPTIMIZE and value.persistable and len(value.readers) > 1:
         return LOOKUP
     if reads and value.graph is not arrow.op.graph:
         return BESIDE
+    # A value that is read lies on the way from its writer to its reader; a parameter hangs beside its reader.
     goes_on = value.readers or drawn.nesting.opened
     return ALONG if value.writers and goes_on and not value.persistable else BESIDE
 

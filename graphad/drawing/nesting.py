@@ -74,6 +74,8 @@ class Nesting:
             self.opened[op] = regions
             for operand in operands_of(op):
                 if operand.result is None:
+                    # An argument that stays the same in all iterations is drawn as the operand itself; one that is carried has a node of
+                    # its own.
                     self._stands.update(dict.fromkeys(operand.inner, operand.outer))
             for region in regions:
                 self.regions[region.graph] = region
@@ -310,6 +312,7 @@ def contracted(arrows: list[Arrow], folded: Iterable[Value]) -> list[Arrow]:
     for i, (_, arrow) in arrows_by_number.items():
         out_of.setdefault(arrow.tail, {})[i] = None
         arrows_into.setdefault(arrow.head, {})[i] = None
+    # Numbered, and taken out by number, so that each arrow is touched once for each value that it leads through.
     next_number = len(arrows_by_number)
     for value in folded:
         before, after = arrows_into.pop(value, {}), out_of.pop(value, {})
@@ -324,6 +327,7 @@ def contracted(arrows: list[Arrow], folded: Iterable[Value]) -> list[Arrow]:
             out_of.setdefault(arrow.tail, {})[next_number] = None
             arrows_into.setdefault(arrow.head, {})[next_number] = None
             next_number += 1
+    # In the order in which their values first came up: the order of arrows decides the layout, which must not depend on the folding.
     return [arrow for _, arrow in sorted(arrows_by_number.values(), key=lambda placed: placed[0])]
 
 

@@ -67,6 +67,7 @@ class Overlay:
         if not isfinite(number):
             return 1.0
         if self.is_logarithmic:
+            # On a logarithmic scale zero and below are at the lower end.
             least = min(x for x in self.numbers.values() if isfinite(x) and x > 0)
             return log10(max(number, least) / least) / log10(high / least)
         return (number - low) / (high - low) if high > low else 0.5
@@ -281,6 +282,7 @@ def _alive(graph: Graph, batch: Sizes) -> dict[Node, float]:
     for value, end in liveness.last.items():
         if value not in liveness.owner:
             start = places[value.writers[0]] if value.writers else 0
+            # A difference array: what is added and given back at each place, whose running sum is what is alive.
             increases[start] = increases.get(start, 0) + sizes.get(value, 0)
             decreases[end + 1] = decreases.get(end + 1, 0) + sizes.get(value, 0)
     times: dict[Node, float] = {}

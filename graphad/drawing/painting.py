@@ -116,6 +116,7 @@ def outline(shape: Rect | Ellipse) -> list[Point]:
         rx = ry = min(shape.radius, width / 2, height / 2)
     right, bottom, x, y = left + width, top + height, rx * (1 - _ROUND), ry * (1 - _ROUND)
     points = [(left + rx, top)]
+    # A quarter of an ellipse as one cubic curve, whose control points are 0.5523 of the radius from the corner's ends, accurate to 0.03 %.
     for corner in (
         [(right - rx, top), (right - x, top), (right, top + y), (right, top + ry)],
         [(right, bottom - ry), (right, bottom - y), (right - x, bottom), (right - rx, bottom)],

@@ -75,6 +75,7 @@ def _check_acyclic(nested: list[list[int]]) -> None:
             counts[holder] -= 1
             if not counts[holder]:
                 ready.append(holder)
+    # Blocks that were never ready hold one another.
     if len(ready) < len(nested):
         knot = [idx for idx, count in enumerate(counts) if count]
         raise ParseError(f"blocks {knot} hold each other in a circle, through the attributes of their operators")

@@ -54,6 +54,7 @@ def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
         OSError: a file cannot be written. Before the commit nothing has changed; after it, readers see the new files.
     """
     with _locked(folder, exclusive=True):
+        # A commit that an earlier process began and did not end is ended first: its log says which files belong together.
         _finish(folder)
         targets = {name: _target(folder, name) for name in contents}
         for target in (*targets.values(), folder / LOG):
@@ -63,6 +64,7 @@ def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
             for name, target in targets.items():
                 with naming(folder / name, instead_of=_temporary(target, token)):
                     _write(_temporary(target, token), contents[name], target)
+            # The log is what decides: before it is there the old files stand, after it the new ones, whenever the process ends.
             _commit(folder, targets, token)
         except BaseException:
             for target in (*targets.values(), folder / LOG):
@@ -176,6 +178,7 @@ def _read_log(folder: Path) -> tuple[str | None, list[str]]:
     try:
         entry = json.loads(data)
         token, files = entry["token"], entry["files"]
+        # The log names files that will be renamed: one from elsewhere must not reach out of its folder.
         valid = bool(_TOKEN.fullmatch(token)) and all(name == Path(name).name for name in files)
     except (ValueError, TypeError, KeyError, RecursionError):
         valid = False

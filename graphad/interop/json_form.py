@@ -67,6 +67,7 @@ def _operator(op: Operator) -> Json:
 def _value(value: object) -> Json:
     if isinstance(value, Block):
         return {"block": value.idx}
+    # JSON has no nan and no infinity; their words go into an object of their own.
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": repr(float(value))}
     if isinstance(value, list | tuple):
@@ -105,6 +106,7 @@ def from_json(text: str, *, allow_unknown: bool | None = None) -> Program:
     if allow_unknown is False:
         _check_known(program)
     program.allows_unknown = bool(allow_unknown)
+    # Names generated from now on must not be those that the file has.
     program.names.skip(var.name for var in program.list_vars())
     return program
 
@@ -131,6 +133,7 @@ def _fill(program: Program, docs: list[Json]) -> None:
     if not docs:
         raise ParseError("blocks: a program has at least one")
     depths: list[int] = []
+    # All blocks first: an operator may hold a block that comes later.
     for i, doc in enumerate(docs):
         add_block(program, depths, _integer(f"blocks[{i}].parent", _object(f"blocks[{i}]", doc).get("parent")))
     for block, doc in zip(program.blocks, docs, strict=True):

@@ -77,6 +77,7 @@ class JaxFunction:
         """The state that a scope has: a copy of its variables that the program declares, and the random streams' numbers."""
         scope = global_scope() if scope is None else scope
         arrays = scope.arrays
+        # Arrays that are on the device already are not copied to the host and back.
         raw = arrays.raw if isinstance(arrays, OnDevice) else arrays.__getitem__
         values: State = {
             name: as_declared(self.program.global_block(), name, raw(name), None) for name in self.persistable if name in arrays

@@ -204,6 +204,7 @@ class Forecast:
             return
         if isinstance(value, np.ndarray | np.generic):
             value = np.asarray(value)
+            # Large values are not followed: what decides how often a loop runs are counters and conditions.
             value = UNKNOWN if value.dtype == object or value.size > SMALL else value
         frame[name] = value
 

@@ -147,6 +147,7 @@ class Lowering:
             return
         if reason := why_not(op, definition):
             raise NotLowered(located(reason, op.source))
+        # An initialization whose result is in the state has run before.
         runs_once = op.attrs.get("run_once") and not self.options.reinitialize
         if not (runs_once and all(name in frames[0] for name in op.output_names())):
             self.plain(op, definition, frames, layout)
@@ -164,6 +165,7 @@ class Lowering:
         except GraphadError as error:
             raise failure(op, _named(op, inputs), error) from error
         except Known as error:
+            # A kernel needed a number that is known only when the program runs, such as an extent.
             raise NotLowered(_why(op, inputs, f"{error}; XLA compiles for shapes that are known", op.source)) from error
         except Exception as error:
             raise NotLowered(_why(op, inputs, f"{type(error).__name__}: {error}", op.source)) from error
@@ -191,6 +193,7 @@ class Lowering:
     def inputs(self, op: Operator, definition: OpDef, frames: Frames, layout: Layout) -> dict[str, list[Tensor]]:
         """What an operator reads, by slot; None for what has no value, if it may have none."""
         slots = dict(op.inputs)
+        # In Paddle's form an array is written in place: the old one is read under the name of the output.
         if writes_old_array(op):
             slots["Array"] = op.output("Out")
         partial = definition.partial or writes_old_array(op)
@@ -289,6 +292,7 @@ class Lowering:
         residuals = sides[0].kept
         if not isinstance(residuals, Kept):
             raise NotLowered(located(f"operator {op.type!r} reads residuals that no branch kept", op.source))
+        # Only one branch could run in the forward, so its gradient is the one that is needed.
         if not isinstance(choice, int) and residuals.only is not None:
             choice = residuals.only
 
@@ -443,6 +447,7 @@ def _buffer_of(value: Tensor, size: int) -> Buffer:
 
 def _as_type(value: Tensor, like: Tensor) -> Tensor:
     """A value in the type of another one; zeros for none."""
+    # Sides of a branch have to have one type in XLA: what one of them does not write is zeros there.
     if value is None:
         return jax.tree.map(_zeros, _spec(like))
     if _same(value, like):
@@ -501,6 +506,7 @@ class Loop:
         except TooLong:
             trips = None
         bounds = self.lowering.bounds
+        # A bound of this loop that is there already stays; those of loops in it are as forecast.
         for op, bound in forecast.bounds.items():
             if op is not self.op or op not in bounds:
                 bounds[op] = bound
@@ -675,6 +681,7 @@ class Loop:
             inner = blocks_of(op)
             if inner:
                 bound = self.lowering.bounds.get(op) if isinstance(REGISTRY.get(op.type), LoopDef) else 1
+                # Of a loop whose trips are not known at most ``max_trips``.
                 bound = (self.lowering.options.max_trips or 1) if bound is None else bound
                 count += bound * sum(self.writes(each, name) for each in inner)
             else:

@@ -168,6 +168,7 @@ class XlaArray(Tracer):
         new_shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int | np.integer) else shape
         new_shape = tuple(int(e) for e in new_shape)
         old_shape = self.shape
+        # numpy's reshape is a view where it can be: what is written into it is written into the array, so the way back is kept.
         return self._view(lambda v: v.reshape(new_shape, order=order), lambda _, part: part.reshape(old_shape, order=order))
 
     def transpose(self, *axes: Tensor) -> XlaArray:
@@ -313,6 +314,7 @@ class XlaArray(Tracer):
         values = [_plain(operand) for operand in inputs]
         mask = options.pop("where", True) if method == "__call__" else True
         options = {name: _plain(option) for name, option in options.items() if option is not np._NoValue}
+        # add.at is a scatter in XLA.
         if method == "at":
             return self._add_at(ufunc, inputs[0], values[1:])
         if any(isinstance(value, jax.Array) for value in (*values, *options.values())):
@@ -325,6 +327,7 @@ class XlaArray(Tracer):
         for target, part in zip(targets, result if isinstance(result, tuple) else (result,), strict=True):
             if not isinstance(target, XlaArray):
                 raise Untraceable("numpy's own arrays are not written into")
+            # XLA's arrays do not change: an output gets a new value, with the old elements where the mask is false.
             target.assign(part if mask is True else jnp.where(_plain(mask), part, target.value))
         return targets[0] if len(targets) == 1 else targets
 
@@ -338,6 +341,7 @@ class XlaArray(Tracer):
 
     def __array_function__(self, function: Function, types: object, args: Tensor, options: Mapping[str, Tensor]) -> Tensor:
         module = (function.__module__ or "").removeprefix("numpy").removeprefix("._core").strip(".")
+        # Functions with a form of their own here.
         form = _OWN.get(function.__name__)
         if form is not None and module != "linalg":
             return form(*args, **options)
@@ -350,6 +354,7 @@ class XlaArray(Tracer):
         counterpart = getattr(home, function.__name__, None)
         if counterpart is None:
             raise Untraceable(f"numpy's {function.__name__} is not in jax.numpy")
+        # jax's sorts are stable, and its arrays have one order.
         keywords.pop("kind", None)
         out = keywords.pop("out", None)
         if keywords.get("order") in ("C", "K", "A", None):
@@ -429,12 +434,14 @@ def _put_slice(value: jax.Array, key: Tensor, part: jax.Array) -> jax.Array:
     part = jnp.broadcast_to(part, shape).reshape(extents)
     backwards = [i for i, step in enumerate(steps) if step < 0]
     part = jax.lax.rev(part, backwards) if backwards else part
+    # A backward slice is a forward one, its elements in the opposite order.
     starts = [s + (n - 1) * k if k < 0 else s for s, k, n in zip(starts, steps, extents, strict=True)]
     if all(abs(step) == 1 for step in steps):
         return jax.lax.dynamic_update_slice(value, part, starts)
     around = [
         (s, whole_ - s - (n - 1) * abs(k) - 1, abs(k) - 1) for s, k, n, whole_ in zip(starts, steps, extents, value.shape, strict=True)
     ]
+    # With gaps: the elements are spread by an interior padding, and a mask known at compile time says where they go.
     mask = np.zeros(value.shape, bool)
     mask[key] = True
     return jnp.where(mask, jax.lax.pad(part, jnp.zeros((), part.dtype), around), value)
@@ -500,6 +507,7 @@ def _on_jax(ufunc: np.ufunc, method: str, values: Sequence[Tensor], options: Map
         if x.dtype == bool and ufunc.__name__ in ("maximum", "minimum"):
             return getattr(jnp, {"maximum": "any", "minimum": "all"}[ufunc.__name__])(x, axis=axis, keepdims=bool(rest.get("keepdims")))
         result = getattr(jnp, _REDUCED[ufunc.__name__])(x, axis=axis, **rest)
+        # numpy itself says of which dtype a reduction is: it widens narrow integers.
         dtype = np.dtype(options["dtype"]) if options.get("dtype") is not None else ufunc.reduce(np.ones(1, x.dtype)).dtype
         return result.astype(dtype)
     if method == "accumulate":
@@ -522,6 +530,7 @@ def _called(ufunc: np.ufunc, values: Sequence[Tensor], options: Mapping[str, Ten
     function = getattr(jnp, _NAMES.get(ufunc.__name__, ufunc.__name__), None)
     if function is None:
         raise Untraceable(f"np.{ufunc.__name__} is not in jax.numpy")
+    # Python's numbers are weak (NEP 50): they take the dtype of the arrays beside them.
     kinds = tuple(type(v) if type(v) in (int, float) else np.dtype(bool) if type(v) is bool else np.dtype(v.dtype) for v in values)
     dtypes = _dtypes(ufunc, kinds)
     if dtype is not None:

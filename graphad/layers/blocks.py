@@ -67,6 +67,7 @@ def _touch(op: Operator, block: Block, touched: Touched) -> None:
 
 def _has_value(block: Block, name: str) -> bool:
     """Whether a name has a value where the block ends: it outlives runs, or an operator wrote it."""
+    # From the inside out; the nearest block that declares the name decides.
     for ancestor in block.chain():
         if any(name in op.output_names() for op in reversed(ancestor.ops)):
             return True

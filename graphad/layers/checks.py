@@ -13,6 +13,7 @@ from graphad.types import FLOATS, as_float
 
 def checked_int(what: str, value: object, least: int | None = None) -> int:
     """A whole number; TypeError if it is none, ValueError if it is less than the least."""
+    # True is an int in Python, and hardly ever meant as 1.
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InvalidType(f"{what} is an int, not {value!r}{_meant(value)}")
     if least is not None and value < least:
@@ -72,6 +73,7 @@ def padding_attrs(what: str, value: object, axes: int, channels_last: bool) -> d
             raise InvalidValue(f"{what} is 'SAME', 'VALID', an int or a list of ints, not {value!r}")
         return {"paddings": [0] * axes, "padding_algorithm": value.upper()}
     if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
+        # Pairs are for all axes of the input; only those of the window may pad.
         inner = value[1:-1] if channels_last else value[2:]
         rest = [*value[:1], *(value[-1:] if channels_last else value[1:2])]
         if len(inner) != axes or any(any(pair) for pair in rest):

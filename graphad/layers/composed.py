@@ -86,6 +86,7 @@ def gru_unit(
         gate, reset, after = emitted("gru_unit", [input, hidden, size, param_attr], **kinds, origin_mode=origin_mode)
         return gate, reset, after
     with at_users_line("layers.gru_unit"):
+        # Fluid's size is that of update gate, reset gate and candidate together.
         width = checked_int("size", size, 3) // 3
         if size % 3 or isinstance(kinds["activation"], str) or isinstance(kinds["gate_activation"], str):
             raise InvalidValue(
@@ -116,6 +117,7 @@ def bilinear_tensor_product(
     if any(len(shape) != 2 or shape[1] < 1 for shape in shapes):
         raise ShapeError(f"layers.bilinear_tensor_product takes matrices with known widths, not {x!r} and {y!r}")
     w = helper.parameter(param_attr, "w", [checked_int("size", size, 1), shapes[0][1], shapes[1][1]], x.dtype)
+    # b: batch, i: outputs, m and n: the widths of x and y.
     out: Variable = emitted("einsum", [[x, w, y]], equation="bm,imn,bn->bi")
     bias = helper.bias(bias_attr, [1, size], x.dtype)
     return helper.activate(out if bias is None else helper.append("elementwise_add", {"X": out, "Y": bias}), act)
@@ -344,6 +346,7 @@ def interpolate(
     """
     tensor = checked_input("interpolate", input)
     if size is None and scale_factor is None and mode is None:
+        # Fluid's defaults; Paddle 2's are the opposite, False and 0.
         corners, edges = (True if align_corners is None else align_corners), (1 if align_mode is None else align_mode)
         return image_resize(tensor, out_shape, scale, name, resample, actual_shape, corners, edges, data_format or "NCHW")
     with at_users_line("layers.interpolate"):
@@ -365,6 +368,7 @@ def _interpolated(
         formats = {3: ("NCW", "NWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}[tensor.ndim]
         last = checked_format("data_format", data_format or formats[0], formats)
         factors = None if scale_factor is None else [checked_float("scale_factor", item) for item in _items(scale_factor)]
+        # A mean over areas is an adaptive pooling to the new extents.
         if method == "area":
             return adaptive_pool2d(tensor, _extents(tensor, size, factors, last), "avg", name=name)  # type: ignore[no-any-return]
     layout = "NHWC" if last else "NCHW"
@@ -400,6 +404,7 @@ def image_resize_short(input: Variable, out_short_len: int, resample: str = "BIL
     if x.ndim != 4 or -1 in x.shape[2:]:
         raise ShapeError(f"layers.image_resize_short takes [batch, channels, height, width] with known height and width, not {x!r}")
     short = min(x.shape[2:])
+    # Rounded half up, as Fluid does it.
     size = [out_short_len if extent == short else int(extent * (out_short_len / short) + 0.5) for extent in x.shape[2:]]
     return image_resize(x, size, resample=resample)
 
@@ -413,6 +418,7 @@ def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
     axis = x.shape.index(3) if dim is None else checked_int("layers.cross: dim", dim)
     if not -x.ndim <= axis < x.ndim or x.shape[axis] != 3:
         raise ShapeError(f"layers.cross: dim={dim} is no axis of extent 3 of {x!r}")
+    # x1 * y2 - x2 * y1 with the components rotated by one and by two is all three components at once.
     rotations = [[emitted("roll", [variable], shifts=[by], axis=[axis]) for by in (-1, -2)] for variable in (x, y)]
     (x1, x2), (y1, y2) = rotations
     return x1 * y2 - x2 * y1  # type: ignore[no-any-return]
@@ -425,6 +431,7 @@ def add_position_encoding(input: Variable, alpha: float, beta: float, name: str 
     if x.ndim != 3 or min(x.shape[1:]) < 1 or x.shape[2] % 2:
         raise ShapeError(f"layers.add_position_encoding takes [batch, time, width] with known time and even width, not {x!r}")
     half = x.shape[2] // 2
+    # Fluid's exponents go from 0 to 1 with both ends, unlike the paper's 2i / width.
     powers = 10000.0 ** (np.arange(half) / (half - 1)) if half > 1 else np.array([10000.0])
     angles = np.arange(x.shape[1])[:, None] / powers
     positions = np.concatenate([np.sin(angles), np.cos(angles)], 1)[None].astype(x.dtype)
@@ -448,6 +455,7 @@ def continuous_value_model(input: Variable, cvm: Variable, use_cvm: bool = True)
     if not checked_flag("layers.continuous_value_model: use_cvm", use_cvm):
         return rest
     counts = emitted("log1p", [x[:, :2]])
+    # log(click + 1) - log(show + 1): the logarithm of the rate of clicks.
     shows, clicks = counts[:, :1], counts[:, 1:] - counts[:, :1]
     for item in (shows, clicks):
         item.stop_gradient = True
@@ -484,6 +492,7 @@ def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Vari
     if images.ndim != 4 or min(images.shape[1:]) < 1 or images.shape[2] % size or images.shape[3] % size:
         raise ShapeError(f"layers.space_to_depth takes [batch, channels, height, width] that {size} divides, not {images!r}")
     _, channels, height, width = images.shape
+    # Height and width are split into (block, place in it); then both places go before the channel.
     blocks = emitted("reshape", [images], shape=[-1, channels, height // size, size, width // size, size])
     places_first = emitted("transpose", [blocks], axis=[0, 3, 5, 1, 2, 4])
     return emitted("reshape", [places_first], name, shape=[-1, channels * size * size, height // size, width // size])  # type: ignore[no-any-return]
@@ -501,7 +510,9 @@ def temporal_shift(x: Variable, seg_num: int, shift_ratio: float = 0.25, name: s
     extents = list(images.shape[1:])
     first, second = int(extents[0] * ratio), int(extents[0] * 2 * ratio)
     frames = emitted("reshape", [images], shape=[-1, steps, *extents])
+    # A frame of zeros before the first and after the last, so that each has two neighbors.
     around = emitted("pad", [frames], paddings=[0, 0, 1, 1, 0, 0, 0, 0, 0, 0])
+    # The first channels come from the frame before, the next from the one after, the rest from the frame itself.
     parts = [around[:, :steps, :first], around[:, 2:, first:second], around[:, 1 : steps + 1, second:]]
     nonempty = [part for part, extent in zip(parts, (first, second - first, extents[0] - second), strict=True) if extent]
     return emitted("reshape", [emitted("concat", [nonempty], axis=2)], name, shape=[-1, *extents])  # type: ignore[no-any-return]
@@ -515,6 +526,7 @@ def row_conv(input: Variable, future_context_size: int, param_attr: AttrLike = N
         raise ShapeError(f"layers.row_conv takes [batch, time, width] with known time and width, not {x!r}")
     helper = LayerHelper("row_conv")
     weight = helper.parameter(param_attr, "w", [ahead + 1, x.shape[2]], x.dtype)
+    # Zeros after the last step; the sum over shifted copies is the convolution.
     longer = emitted("pad", [x], paddings=[0, 0, 0, ahead, 0, 0])
     terms = [longer[:, step : step + x.shape[1]] * weight[step] for step in range(ahead + 1)]
     return helper.activate(emitted("sum", [terms]), act)

@@ -122,6 +122,7 @@ def _check_kept(path: nest.Path, var: Variable, value: object) -> None:
     """A loop variable stays what it is: tensor or array, its dtype, its rank, its known extents."""
     is_array = isinstance(value, Variable) and value.type == TENSOR_ARRAY
     old, new = var.tensor_type, value_type(value, var.tensor_type)
+    # A Python number in the body has no dtype of its own: it takes the variable's.
     dtypes = {var.declared[1], value_dtype(value, old)} - {None}
     has_shape = is_array or old is None or new is None or _holds(old.shape, new.shape)
     if has_shape and len(dtypes) < 2 and is_array == (var.type == TENSOR_ARRAY):
@@ -198,9 +199,11 @@ def _at(path: nest.Path) -> str:
 def _merged(helper: LayerHelper, around: Block, first: tuple[_Built, object], second: tuple[_Built, object], path: nest.Path) -> Variable:
     """A variable around the branches that each of them gives its value."""
     (_, a), (_, b) = first, second
+    # Each side's type is read beside the other's, so that a number becomes what the other branch returns.
     a_type, b_type = (value_type(x, value_type(context)) for x, context in ((a, b), (b, a)))
     kind, declaration = _joined(a, b, a_type, b_type)
     if declaration is None:
+        # Written into one variable in both blocks: an operator's results are those of the branch that ran.
         sides = (f"{side.label} returns {_shown(value, t)}" for (side, value), t in ((first, a_type), (second, b_type)))
         raise ShapeError(f"{', but '.join(sides)}{_at(path)}: both must have one shape and dtype")
     out = around.create_var(helper.main.names.generate(f"{helper.name}.tmp"), dtype=declaration[1], type=kind)
@@ -403,6 +406,7 @@ def _chosen(layer: str, branches: Sequence[tuple[Variable | None, Branch]], defa
     (test, first), *rest = tests
     assert test is not None
     next_label = rest[0][1].label if rest else last.label
+    # The rest is a branch within the else branch: n tests are n nested ``cond``.
     otherwise = Branch(next_label, partial(_chosen, layer, [*rest, (None, last)], None, name))
     return branched(layer, LayerHelper("cond", name), test, first, otherwise)
 
@@ -443,6 +447,7 @@ def switch_case(
         _check_functions(**({} if default is None else {"default": default}))
     helper = LayerHelper("switch_case", name)
     branches = [Branch(f"branch_fns[{index}]", function) for index, function in functions.items()]
+    # Without a default the last function runs for every other index, as in Fluid.
     indices = list(functions) if default is not None else list(functions)[:-1]
     tests = [_is_index(helper, branch_index, index) for index in indices]
     return _chosen("layers.switch_case", list(zip_longest(tests, branches)), default, name)
@@ -467,6 +472,7 @@ def _checked_branches(functions: object) -> dict[int, Function]:
         if not isinstance(index, int | np.integer) or isinstance(index, bool):
             raise InvalidType(f"branch_fns has the index {index!r}; an int is expected")
         _check_functions(**{f"branch_fns[{index}]": function})
+    # By index: the order of the tests, and with it the text of the program, does not depend on how the dict was written.
     branches = {int(index): function for index, function in sorted(items, key=lambda item: int(item[0]))}
     if len(branches) < len(items):
         raise InvalidValue(f"branch_fns has an index twice: {', '.join(str(index) for index, _ in items)}")

@@ -83,6 +83,8 @@ def box_coder(
             raise InvalidValue(f"code_type is 'encode_center_size' or 'decode_center_size', not {code_type!r}")
         if checked_int("axis", axis) not in (0, 1):
             raise InvalidValue(f"axis is 0 or 1, not {axis}")
+    # Encoding pairs every target with every prior: [targets, priors, 4]. Decoding has codes for each pair already, and priors along an
+    # axis.
     along = 0 if kinds[code_type] else axis
     x1, y1, x2, y2 = (emitted("unsqueeze", [variable], axes=[along]) for variable in _corners(_boxes("box_coder", prior_box)))
     priors = _sized(x1, y1, x2, y2, pixel)
@@ -142,6 +144,7 @@ def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Var
     boxes, info = checked_input("box_clip", input), checked_input("box_clip", im_info)
     if boxes.shape[-1] != 4 or info.shape[-1] != 3 or info.shape[0] not in (1, -1):
         raise ShapeError(f"layers.box_clip takes boxes [..., 4] and one image's [height, width, scale], not {input!r} and {im_info!r}")
+    # The extents of the image before it was scaled, less one: the last pixel's place.
     ends = [emitted("round", [info[0, at] / info[0, 2]]) - 1.0 for at in (1, 0)]
     zero = emitted("fill_any_like", [ends[0]], value=0.0)
     sides = [
@@ -239,6 +242,7 @@ def _ratios(ratios_: list[float], flip: bool) -> list[float]:
     """1 and the ratios, each once."""
     ratios = [1.0]
     for item in ratios_:
+        # Paddle compares with this tolerance; 1 always comes first.
         if all(abs(item - ratio) >= 1e-6 for ratio in ratios):
             ratios += [item, 1.0 / item] if flip else [item]
     return ratios
@@ -299,6 +303,7 @@ def _dense(step: int, counts: Numbers, sizes: Numbers, ratios: Numbers) -> Itera
         for ratio in ratios:
             wide, high = size * math.sqrt(ratio) / 2, size / math.sqrt(ratio) / 2
             for row, column in product(range(int(count)), repeat=2):
+                # The centers of a grid of count times count points around the place's center.
                 x, y = (-step / 2.0 + shift / 2.0 + at * shift for at in (column, row))
                 yield x - wide, y - high, x + wide, y + high
 
@@ -326,6 +331,7 @@ def anchor_generator(
         shares = _numbers("variance", variance, 4)
     corners = []
     for ratio, size in product(ratios, sizes):
+        # Rounded to whole pixels in the order of the reference implementation, so that anchors agree to the last pixel.
         base = math.floor(math.sqrt(across * down / ratio) + 0.5)
         wide, high = size / across * base, size / down * math.floor(base * ratio + 0.5)
         corners.append([-(wide - 1) / 2, -(high - 1) / 2, (wide - 1) / 2, (high - 1) / 2])
@@ -406,6 +412,7 @@ def _boxes_of_images(layer: str, rois: Variable, rois_num: Variable | None, rois
     boxes = {"ROIs": _boxes(layer, rois)}
     if rois_lod is not None:
         places = checked_input(layer, rois_lod)
+        # Level-of-detail offsets: image i has the boxes from places[i] up to places[i + 1].
         return {**boxes, "RoisNum": places[1:] - places[:-1]}
     return boxes if rois_num is None else {**boxes, "RoisNum": checked_input(layer, rois_num)}
 

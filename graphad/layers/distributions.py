@@ -19,6 +19,7 @@ def _tensor(what: str, value: object) -> Variable:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float | list | tuple | np.ndarray | np.generic):
         raise InvalidType(f"{what} is a Variable, a number or an array, not {value!r}")
+    # Python's numbers are float64 to numpy; only an array that is of float64 itself is meant so.
     array = np.asarray(value)
     return assign(array.astype(array.dtype if array.dtype in (np.float32, np.float64) and isinstance(value, np.ndarray) else "float32"))
 

@@ -147,6 +147,8 @@ class IfElse:
                 raise InvalidValue("Must set output inside block: call output(...) in true_block and in false_block")
         read_names = touched_outside([block]).reads
         parts_read = [parts[side] for _, parts in self._parts.values() if parts[side].name in read_names]
+        # The second block runs where its part has rows; the first one also where the batch is empty, since one has to run for the outputs
+        # to have a shape.
         if side:
             condition, is_scalar = parts_read[0] if parts_read else self._split(self.cond)[side], False
         else:
@@ -180,6 +182,7 @@ class IfElse:
         """Both parts of x, split in front of the blocks; split again if it was overwritten since."""
         around = self._around
         at, parts = self._parts.get(x.name, (0, []))
+        # Split once for all reads, unless an operator after the split has written x.
         if not parts or any(x.name in op.output_names() for op in around.ops[at:]):
             names = [self._generate(side) for side in ("true", "false")]
             around.append_op("split_lod_tensor", {"X": x, "Mask": self.cond}, {"OutTrue": names[0], "OutFalse": names[1]})
@@ -396,6 +399,7 @@ class StaticRNN:
         try:
             with atomic():
                 name = self._name or main.names.generate("static_rnn")
+                # An array of outputs is written at the counter; block, counter and memories are one loop when the step ends.
                 index = constant(outer_block, f"{name}.tmp", 0, _SCALAR)
                 with new_block(main) as block:
                     step = self._step = _Step(name, outer_block, block, index)
@@ -409,7 +413,7 @@ class StaticRNN:
         self._results = results
 
     def _complete(self, step: _Step) -> Variable:
-        """Hand the memories on, count, and ask whether there is another step; return the condition."""
+        """Pass the memories on, count, and compute whether there is another step; return the condition."""
         with at_users_line("layers.StaticRNN"):
             if step.length < 0:
                 raise InvalidValue("there is no step_input, so nothing says how many steps there are")
@@ -556,6 +560,7 @@ def _filled(step: _Step, shape: list[int], ref: Variable, value: float, at: int,
     outer_block = step.around
     if -1 not in shape:
         return step.append(outer_block, "mem", "fill_constant", {}, {"shape": shape, "value": float(value), "dtype": ref.dtype})
+    # Cut to extent 1 along all axes but the batch, filled, reshaped and expanded: the extent of the batch never has to be known here.
     axes = [axis for axis in range(len(ref.shape)) if axis != ref_at]
     bounds = {"axes": axes, "starts": [0] * len(axes), "ends": [1] * len(axes)}
     row = step.append(outer_block, "tmp", "slice", {"Input": ref}, bounds)

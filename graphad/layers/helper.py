@@ -132,10 +132,13 @@ def layer(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def atomic(*args: P.args, **kwargs: P.kwargs) -> R:
+        # A layer appends several operators and parameters: an error in the last one takes the first ones back.
         with default_main_program().appending(), default_startup_program().appending():
             try:
                 return function(*args, **kwargs)
             except TypeError as error:
+                # Only an error of the call itself has no further frame: arguments that do not fit. Then Fluid's and Paddle 2's names are
+                # tried.
                 if isinstance(error, GraphadError) or error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise
                 options = renamed(kwargs, signature(function).parameters)

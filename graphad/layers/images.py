@@ -59,8 +59,10 @@ def _convolution(
         attrs = {"strides": listed("stride", stride, axes), "dilations": listed("dilation", dilation, axes), "groups": count}
         attrs |= padding_attrs("padding", padding, axes, last) | {"data_format": data_format}
     helper = LayerHelper(kind, name)
+    # K. He et al., 2015: the variance 2 / (inputs of a filter) keeps that of activations through ReLUs.
     start = Normal(0.0, (2.0 / (channels // count * element_count(tuple(window)))) ** 0.5)
     w = helper.parameter(param_attr, "w", [num_filters, channels // count, *window], x.dtype, start)
+    # Paddle's default layouts are left out, so that texts of programs are the same however the layer was called.
     options = {key: value for key, value in attrs.items() if (key, value) not in (("data_format", "NCHW"), ("data_format", "NCDHW"))}
     out = helper.append(kind, {"Input": x, "Filter": w}, options, out="Output")
     return _finished(helper, out, num_filters, bias_attr, act, last)
@@ -194,6 +196,7 @@ def _transposed(
         window = _window(x, sizes[1], output, attrs, axes, last)
         attrs |= {} if output is None else {"output_size": output}
     helper = LayerHelper(kind, name)
+    # Channels first: a transposed convolution has the filter of the convolution whose gradient it is.
     w = helper.parameter(param_attr, "w", [channels, filters // count, *window], x.dtype)
     out = helper.append(kind, {"Input": x, "Filter": w}, attrs, out="Output")
     return _finished(helper, out, filters, bias_attr, act, last)
@@ -427,6 +430,7 @@ def batch_norm(
     channels = [x.shape[-1 if last else 1]]
     scale = helper.parameter(param_attr, "w", channels, x.dtype, Constant(1.0))
     bias = helper.parameter(bias_attr, "b", channels, x.dtype, Constant(0.0))
+    # Running statistics are read and written in place: MeanOut is Mean, under one name.
     mean = helper.persistable("mean", channels, x.dtype, 0.0, moving_mean_name)
     variance = helper.persistable("variance", channels, x.dtype, 1.0, moving_variance_name)
     out, *_ = helper.append_all(
@@ -588,6 +592,7 @@ def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: flo
     matrix = emitted("reshape", [axis_first], shape=[rows, columns])
     vectors = [helper.main.names.generate(f"{helper.name}.{word}") for word in "uv"]
     block = helper.main.global_block()
+    # Where the iterations start from: persistent, so that it is the same in each run, and not trained.
     u, v = (
         block.create_var(word, [extent], x.dtype, persistable=True, stop_gradient=True)
         for word, extent in zip(vectors, (rows, columns), strict=True)
@@ -597,6 +602,7 @@ def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: flo
     for _ in range(steps):
         v = _unit(emitted("matmul_v2", [matrix, u], trans_x=True), epsilon)
         u = _unit(emitted("matmul_v2", [matrix, v]), epsilon)
+    # u' W v approaches the largest singular value; gradients flow through W alone.
     largest = (u * emitted("matmul_v2", [matrix, v])).sum()
     return x / largest  # type: ignore[no-any-return]
 

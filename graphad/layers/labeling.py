@@ -90,6 +90,7 @@ def ctc_loss(
         return loss
     if reduction == "sum":
         return loss.sum()
+    # Paddle 2's mean divides each loss by its labels before the mean over the batch.
     if label_lengths is None:
         return (loss / max(labels.shape[1], 1)).mean()
     return (loss / label_lengths.reshape(-1).astype(loss.dtype).maximum(1.0)).mean()

@@ -46,6 +46,7 @@ def center_loss(
         helper.initialize(centers, attr.initializer or Xavier())
     ids = _labels("center_loss", label)
     away = x - emitted("gather", [centers, ids])
+    # Centers follow their samples by a rule of their own, not by the gradient: none flows into them.
     if update:
         _follow(centers, ids, away, alpha)
     return away.square().sum(1, keepdims=True) * 0.5  # type: ignore[no-any-return]

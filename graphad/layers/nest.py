@@ -46,6 +46,7 @@ def _packed(structure: object, leaves: Iterator[object]) -> Any:
     items = [_packed(child, leaves) for child in structure]
     if isinstance(structure, list):
         return items
+    # A named tuple takes its fields one by one.
     return type(structure)(*items) if hasattr(structure, "_fields") else tuple(items)
 
 
@@ -57,6 +58,7 @@ def difference(first: object, second: object, path: Path = ()) -> tuple[Path, st
     ((1,), 'a tuple of 2', '5')
     """
     first_children, second_children = _children(first), _children(second)
+    # Keys are compared as sets: the order of a dict says nothing.
     if _kind(first) != _kind(second) or (
         first_children is not None
         and second_children is not None

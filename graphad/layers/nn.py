@@ -56,6 +56,7 @@ def data(name: str, shape: object, *more: object, **options: object) -> Variable
     with at_users_line("layers.data"):
         options_ = _data_options(more, options)
     extents = [-1 if extent is None else extent for extent in shape]
+    # Fluid's rule: a shape that has an unknown extent already gets no batch in front.
     if options_.get("append_batch_size", True) and not any(extent == -1 or isinstance(extent, str) for extent in extents):
         extents = [-1, *extents]
     dtype, stop = options_.get("dtype"), options_.get("stop_gradient", True)
@@ -79,6 +80,7 @@ def _data_options(more: tuple[object, ...], options: dict[str, object]) -> dict[
     """What follows the shape: Fluid's order, or with the dtype first, as in Paddle 2."""
     order = [*_DATA]
     if more and not isinstance(more[0], bool):
+        # Fluid's third argument is a bool, Paddle 2's is the dtype: the type tells them apart.
         order = ["dtype", "append_batch_size", "stop_gradient"] if len(more) < 2 or isinstance(more[1], bool) else ["dtype", "lod_level"]
     unknown = [key for key in options if key not in _DATA]
     if unknown or len(more) > len(order):
@@ -131,8 +133,10 @@ def fc(
         raise InvalidValue(f"layers.fc: {len(inputs)} inputs and {len(attrs)} param_attr do not match")
     helper = LayerHelper("fc", name)
     x = checked_input("fc", inputs[0])
+    # A negative number counts from the end.
     axes = num_flatten_dims if num_flatten_dims >= 0 else len(x.shape) + num_flatten_dims
     terms = [_product(helper, checked_input("fc", variable), size, axes, attr) for variable, attr in zip(inputs, attrs, strict=True)]
+    # The bias is added once, after the sum of the products.
     out = terms[0] if len(terms) == 1 else helper.append("sum", {"X": terms})
     bias = helper.bias(bias_attr, [size], x.dtype)
     if bias is not None:
@@ -238,6 +242,7 @@ def embedding(
     with at_users_line("layers.embedding"):
         checked_flag("is_sparse", is_sparse)
         checked_flag("is_distributed", is_distributed)
+        # Paddle says -1 for no padding; a negative index of a row counts from the end of the table.
         row = -1 if padding_idx is None else checked_int("padding_idx", padding_idx) % size[0]
         if padding_idx is not None and not -size[0] <= padding_idx < size[0]:
             raise InvalidValue(f"padding_idx is {padding_idx}, but the table has {size[0]} rows")
@@ -259,6 +264,7 @@ def prelu(x: Variable, mode: str, param_attr: AttrLike = None, name: str | None 
         x = checked_input("prelu", x)
         last = checked_format("data_format", data_format, ("NCHW", "NHWC"))
     ones = [1] * (len(x.shape) - 2)
+    # Ones at the axes that share a slope, so that alpha broadcasts against x.
     by_channel = [1, *ones, *x.shape[-1:]] if last else [1, *x.shape[1:2], *ones]
     shapes = {"all": [1], "channel": by_channel, "element": [1, *x.shape[1:]]}
     if mode not in shapes:
@@ -283,6 +289,7 @@ def create_parameter(
     parameters = as_param_attr(attr)
     helper = LayerHelper("create_parameter")
     default = default_initializer or (Constant(0.0) if is_bias else None)
+    # A name in the attr is more particular than the argument's.
     if name is not None and parameters.name is None:
         return helper.parameter(as_param_attr(attr).named(name), "w", list(shape), dtype_name(dtype), default)
     return helper.parameter(parameters, "w", list(shape), dtype_name(dtype), default)

@@ -178,6 +178,7 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
 
 def _summed_axes(axes: Any, first: int, second: int) -> tuple[list[int], list[int]]:
     if isinstance(axes, int):
+        # A number means the last axes of the first tensor and the first ones of the second, as in numpy.tensordot.
         axes_x, axes_y = list(range(first - axes, first)), list(range(axes))
     else:
         pair = [[item] if isinstance(item, int) else list(item) for item in axes]
@@ -279,6 +280,7 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, name: st
     if extent < 1:
         raise ShapeError(f"layers.median takes an axis of a known extent, not axis {at} of {values!r}")
     sorted_values = values.sort(at)
+    # One element for an odd extent, the two around the middle for an even one: the mean of the slice is right for both.
     middle = emitted("slice", [sorted_values], axes=[at], starts=[(extent - 1) // 2], ends=[extent // 2 + 1])
     result = middle.mean(at, keepdim=keepdim and not is_whole)
     if is_whole and keepdim:
@@ -313,6 +315,7 @@ def moveaxis(x: Variable, source: int | Sequence[int], destination: int | Sequen
         if len(sources) != len(places) or any(not -tensor.ndim <= i < tensor.ndim for i in (*sources, *places)):
             raise InvalidValue(f"source={source!r} and destination={destination!r} do not name axes of a tensor of {tensor.ndim}")
     order = [i for i in range(tensor.ndim) if i not in {number % tensor.ndim for number in sources}]
+    # Inserted from the first place to the last: each insertion leaves the places before it as they are.
     for place, axis in sorted((place % tensor.ndim, axis % tensor.ndim) for place, axis in zip(places, sources, strict=True)):
         order.insert(place, axis)
     return emitted("transpose", [tensor], name, axis=order)  # type: ignore[no-any-return]

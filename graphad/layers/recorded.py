@@ -54,6 +54,7 @@ def as_layer(form: Form) -> Function:
 def _tensors_alone(form: Form) -> int:
     """How many tensors are a whole call that means the same to the layer and to the operator; -1 if none are."""
     slots = [part.slot for part in form.positional if part.slot is not None and not part.slot.optional]
+    # The quick way must not skip anything: no defaults that differ, no results left out, the slots in the operator's order.
     has_same_results = not _with_defaults(form, {}) and form.returned == tuple(
         s.name for s in form.definition.outputs.values() if not s.optional
     )
@@ -83,6 +84,7 @@ def documented(form: Form) -> str:
 def _is_operator_call(form: Form, args: Sequence[object]) -> bool:
     """Whether a call gives tensors by position where the layer takes none: the slots of the operator are meant, in their order."""
     for part, value in zip(form.positional, args, strict=False):
+        # A tensor where the layer takes an attribute cannot be meant for it, unless the attribute may be a tensor.
         if part.slot is None and (part.attr is None or form.tensor_slots[part.attr] == (None, None)) and _holds_symbol(value):
             return len(args) <= len(form.definition.inputs)
     return len(args) > len(form.positional) and all(item is None or _holds_symbol(item) for item in args)
@@ -126,8 +128,10 @@ def _called(form: Form, arguments: Mapping[str, object]) -> Any:
         elif part.attr is None and name not in LAST:
             _check_hint(form, part, value)
     inputs = [slots.get(slot) for slot in form.definition.inputs]
+    # Booleans are counted: as in Paddle, their sum is of int64.
     if form.counts and isinstance(inputs[0], Variable) and inputs[0].dtype == "bool":
         inputs[0] = inputs[0].astype("int64")
+    # Optional operands at the end are left out; one in the middle stays None and keeps its place.
     while inputs and inputs[-1] is None:
         inputs.pop()
     results = _recorded(form, _with_constants(form, inputs), attrs, _name(form, arguments))
@@ -138,6 +142,7 @@ def _called(form: Form, arguments: Mapping[str, object]) -> Any:
 def _with_defaults(form: Form, arguments: Mapping[str, object]) -> dict[str, object]:
     """What is given, and the defaults that differ from the operator's."""
     attrs = form.definition.attrs
+    # A default that the operator has as well is not written into the program.
     differ = {
         part.name: part.default
         for part in form.positional
@@ -153,12 +158,14 @@ def _set_attr(form: Form, part: Part, value: Any, slots: dict[str, object], attr
     if isinstance(value, Variable):
         if single is None:
             raise InvalidType(f"{form}: {part.name} is no tensor, but {value!r} was given")
+        # An attribute given as a tensor goes into the slot for that, and the attribute, if it is required, gets a value that nothing reads.
         slots[single.name] = value
         if not form.definition.attrs[attr].has_default:
             attrs[attr] = [] if form.definition.attrs[attr].kind.startswith("list") else 0.0
         return
     if multiple is not None and _holds_symbol(value):
         slots[multiple.name] = [item if isinstance(item, Variable) else _number(item) for item in value]
+        # Paddle's form of a list with tensors in it: these in a slot, and -1 at their places.
         attrs[attr] = [-1 if isinstance(item, Variable) else item for item in value]
         return
     attrs[attr] = _plain(attr, form.definition.attrs[attr].kind, value)
@@ -225,6 +232,7 @@ def _recorded(form: Form, inputs: list[object], attrs: dict[str, object], name: 
     for slot, value in zip(definition.inputs.values(), inputs, strict=False):
         if value is None and not slot.optional:
             raise InvalidType(f"{form}: {slot.name} is a tensor, not None")
+    # One tensor for a slot of several is a list of one.
     if slot_lists := [
         i
         for i, (slot, value) in enumerate(zip(definition.inputs.values(), inputs, strict=False))
@@ -239,6 +247,7 @@ def _recorded(form: Form, inputs: list[object], attrs: dict[str, object], name: 
 
 def _activated(form: Form, results: object, act: object) -> Any:
     out_slots = [slot.name for slot in form.definition.outputs.values() if not slot.optional]
+    # Fluid's layer may return fewer results than the operator has, or in another order.
     if form.returned != tuple(out_slots):
         by_slot = dict(zip(out_slots, results if isinstance(results, tuple) else (results,), strict=True))
         chosen_results = tuple(by_slot[slot] for slot in form.returned)

@@ -89,6 +89,7 @@ class _Gated(RNNCell):
     def _product(self, key: str, parts: Sequence[Variable], width: int) -> Variable:
         """A fully connected layer of the parts side by side, with the same parameters at each call."""
         x: Variable = emitted("concat", [list(parts)], axis=1)
+        # Parameters are made at the first call, when the width is known; the cell is called once for each step.
         if key not in self._made:
             if x.ndim != 2 or x.shape[1] < 1:
                 raise ShapeError(f"layers.{type(self).__name__} takes inputs [batch, width] with known width, not {parts[0]!r}")
@@ -224,6 +225,7 @@ def rnn(
     counts = None if sequence_length is None else _counting(sequence_length, time, steps[0].dtype)
     if backwards:
         steps = [emitted("flip", [x], axis=[0]) for x in steps]
+        # Backwards, padding comes first: where the flipped counts are 0, states stay as they start.
         counts = None if counts is None else emitted("flip", [counts], axis=[0])
     outputs, states = _run(cell, nest.pack(inputs, steps), initial_states, counts, kwargs)
     sequences_out = [emitted("flip", [item], axis=[0]) if backwards else item for item in nest.flatten(outputs)]

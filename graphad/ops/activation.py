@@ -327,6 +327,7 @@ def softmax(X: Array, *, axis: int = -1, data_format: str = "AnyLayout") -> Arra
         _softmax_into(out, X, axis)
         return out
     lines, results = X.reshape(-1, X.shape[-1]), out.reshape(-1, X.shape[-1])
+    # Blocks of rows stay in the cache from the maximum to the division.
     step = max(1, BLOCK // X.shape[-1])
     for start in range(0, len(lines), step):
         _softmax_into(results[start : start + step], lines[start : start + step], -1)

@@ -49,6 +49,8 @@ class TensorArray(Aggregate):
         """The shared dict, made to show this version."""
         if type(self._state) is dict:
             return self._state
+        # Versions are a tree of differences whose root has the dict. From the root to here the path is turned around, step by step, so that
+        # the dict shows this version and those on the way hold the differences to it.
         path = [self]
         while not isinstance(path[-1]._state, dict):
             path.append(path[-1]._state[2])

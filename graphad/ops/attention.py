@@ -54,6 +54,7 @@ def _attended_type(
 
 def _check_mask(scores: TensorType, attn_mask: TensorType | None, causal: bool) -> None:
     length, key_length = scores.shape[2:]
+    # Causal: element i of q sees the first i + (keys - queries + 1) keys, of which there has to be one.
     if causal and (-1 in (length, key_length) or length > key_length):
         raise ShapeError(
             f"causal attention of {length} over {key_length} elements: known lengths, the first not above the second, are expected"

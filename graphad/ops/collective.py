@@ -407,6 +407,7 @@ def recv_v2(
     check_rank("peer", ring_id, peer)
     contact = Contact("recv_v2", ring_id, tuple(out_shape), dtype, f"peer={peer}")
     array = current().receive(contact, peer)
+    # Compared here and not by the sender, which does not know what is declared.
     is_fitting = len(out_shape) == array.ndim and all(e in (-1, a) for e, a in zip(out_shape, array.shape, strict=True))
     if not is_fitting or array.dtype.name != dtype:
         raise ShapeError(f"{contact} gets {array.dtype.name}{list(array.shape)}")

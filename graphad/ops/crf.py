@@ -294,11 +294,13 @@ def linear_chain_crf(Emission: Array, Transition: Array, Label: Array, Length: A
     others to go from a tag to another. Alpha are the forward sums, those of each step over their sum; as Paddle has them, EmissionExps and
     TransitionExps are the exponentials of scores. What is after Length is left out.
     """
+    # In float64: sums of exponentials over long sequences lose digits in float32.
     chain = _chain(Emission, Transition, Length)
     sums = chain.forward()
     labels = _labels(Label, chain.live, chain.states.shape[2])
     hits = _hits(labels, chain.live, chain.states.shape[2])
     score = np.sum(hits * chain.states, axis=(1, 2)) + np.sum(_counts(hits) * Transition.astype("float64"), axis=(1, 2))
+    # The normalizer over all label sequences, by the forward recursion, less the score of the given one.
     cost = log_sum(sums[-1] + chain.last, 1) - score
     alpha = np.stack([np.exp(row - log_sum(row, 1)[:, None]) for row in sums], axis=1)
     emissions = np.exp(chain.states - np.max(chain.states, axis=2, keepdims=True))

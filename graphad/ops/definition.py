@@ -191,6 +191,7 @@ class OpDef(Traits):
         types: list[Any] = []
         for value in inputs:
             items: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
+            # Arrays of tensors and symbols have no type of a tensor: programs check those.
             if not all(item is None or isinstance(item, np.ndarray) for item in items):
                 return
             operand_types = [None if item is None else TensorType(item.shape, item.dtype.name) for item in items]
@@ -334,6 +335,8 @@ def operator(
     inputs, outputs = slots_of(signature)
 
     def add(function: Callable[..., object]) -> OpDef:
+        # Of an elementwise operator the function is its arithmetic, from which the kernel, the form with ``out`` and compiled code are
+        # made.
         kernel = kernel_of(function) if traits.get("elementwise") and function_of(function) is function else function
         definition = OpDef(
             type=name or kernel.__name__,
@@ -364,11 +367,13 @@ def register(definition: OpDef) -> OpDef:
 
     A type may be defined once, and again where the same cell of a notebook or the same line of a module runs again.
     """
+    # A cell of a notebook that is run again defines its operator anew; the same name from elsewhere is a mistake.
     old = REGISTRY.get(definition.type)
     if old is not None and _is_rerun(old.kernel, definition.kernel):
         for name in (old.type, f"{old.type}{GRAD_SUFFIX}"):
             REGISTRY.pop(name, None)
     definitions = [definition, _grad_operator(definition)] if definition.grads else [definition]
+    # Both or neither: nothing is registered if one of the names is taken.
     for item in definitions:
         if item.type in REGISTRY:
             raise InvalidValue(f"operator {item.type!r} is defined twice{_where(REGISTRY[item.type].kernel)}")
@@ -453,6 +458,8 @@ def _grad_rule(function: Callable[..., object], inputs: Mapping[str, Slot], outp
         if p.keyword_only:
             attrs.append(p.name)
             continue
+        # A rule's parameters say what it reads: ``X`` an input, ``Out`` an output, ``dOut`` the cotangent of one, keyword-only an
+        # attribute.
         slot = cotangents.get(p.name, p.name)
         if p.name not in cotangents and p.name not in inputs and p.name not in outputs:
             raise InvalidValue(f"a gradient rule reads {p.name!r}, which is no slot and no cotangent of {[*inputs]} -> {[*outputs]}")
@@ -546,6 +553,7 @@ def checked_attr(attr: Attr, value: object) -> Any:
 
 
 def _scalar(attr: Attr, value: object, kind: type) -> Any:
+    # The common case first; an int has its range checked.
     if type(value) is kind and kind is not int:
         return value
     if kind is int and type(value) is int and fits_64_bits(value):

@@ -97,6 +97,7 @@ def _by_traits(definition: OpDef) -> Rule | None:
         return _update
     if definition.fills:
         return _filled
+    # Rows by themselves, unless the operator works along an axis that an attribute names: that could be the rows'.
     return _by_rows(definition) if definition.rows and not definition.along else None
 
 
@@ -198,6 +199,7 @@ def _by_element(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) 
 
 def _update(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """An update of each element by itself: what has the parameter's shape has its indices; None where that cannot be told."""
+    # A tensor that may or may not be of the parameter's shape once extents are known decides nothing.
     whole = inputs["Param"][0]
     if any(shape != whole and _may_be(shape, whole) for side in (inputs, outputs) for group in side.values() for shape in group):
         return None
@@ -306,6 +308,7 @@ def _expanded(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
 def _summed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     (shape,) = inputs["X"]
     labels = _numbered(shape)
+    # Cutting an index is right only if it is certain which indices are summed.
     if _may_be_broadcast(outputs["Out"][0], shape, attr("axis")):
         return None
     result_labels = _aligned(outputs["Out"][0], shape, labels, attr("axis"))
@@ -329,6 +332,7 @@ def _along(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Di
     if any(extents != shape for group in (*inputs.values(), *outputs.values()) for extents in group):
         return None
     axis = attr("dim") if attr("axis") is None else attr("axis")
+    # An axis that is worked along needs all its elements: it has no index that may be cut.
     labels = _but_for(shape, _axes(axis, len(shape)) if axis not in (None, []) else range(len(shape)))
     return Dimensions(
         {slot: [labels] * len(group) for slot, group in inputs.items()},
@@ -477,6 +481,7 @@ def _batch_norm(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) 
     shape = _widest(inputs)
     if attr("data_layout") != "NCHW" or len(shape) < 2:
         return None
+    # Moments of the batch need all samples, running statistics none.
     has_fixed_moments = attr("use_global_stats") or (attr("is_test") and not attr("trainable_statistics"))
     labels: Labels = ("n" if has_fixed_moments else None, "c", *(None for _ in shape[2:]))
 
@@ -495,6 +500,7 @@ def _looked_up(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -
     (ids,), (out,) = inputs["Ids"], outputs["Out"]
     out_labels: Labels = (*(("i", i) for i in range(len(out) - 1)), "d")
     return Dimensions(
+        # An axis of extent 1 has nothing to be cut, and ``lookup_table`` leaves out the last one.
         {"Ids": [tuple(out_labels[i] if i < len(out) - 1 and ids[i] != 1 else None for i in range(len(ids)))], "W": [(None, "d")]},
         {"Out": [out_labels]},
     )
@@ -503,6 +509,7 @@ def _looked_up(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -
 @dimensions_of("flash_attn")
 def _attended(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """Samples and heads."""
+    # A mask may differ between samples and heads, or broadcast: it is not followed.
     if "attn_mask" in inputs or attr("return_softmax") or "fixed_seed_offset" in inputs:
         return None
     wide: Labels = ("n", None, "h", None)
@@ -545,6 +552,7 @@ def _squeezed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
     if dims is None:
         return None
     (old,), (new,) = dims.inputs["X"], dims.outputs["Out"]
+    # Axes of other extents than 1 stay, as in Paddle; cut down to one place they would go.
     perhaps = {old[axis] for axis in axes}
 
     def left(labels: Labels) -> Labels:
@@ -608,6 +616,7 @@ def _gathered(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
     if (attr("axis") or attr("dim")) or "Axis" in inputs or len(shape) != len(out) or len(inputs["Index"][0]) != 1:
         return None
     rest: Labels = tuple(range(1, len(shape)))
+    # Rows are picked by value, so that axis 0 of X has to be whole, and the index's own is that of the result.
     return Dimensions({"X": [(None, *rest)], "Index": [("i",)]}, {"Out": [("i", *rest)]})
 
 

@@ -219,6 +219,7 @@ class DoubleGradOpDef(GradOpDef):
         """A cotangent has the type of what it is the cotangent of; that of the result, if neither is given, the one of X."""
         inputs = {self.spelled(slot): types for slot, types in inputs.items()}
         self._check(inputs)
+        # Paddle leaves out cotangents that are zero, so whichever tensor there is says the type.
         result = next(inputs[s] for s in (f"D{self._result}", self._result, "X") if inputs.get(s))
         return {slot: list(inputs.get(self._of(slot)) or result) for slot in self.outputs}
 
@@ -245,10 +246,12 @@ class TripleGradOpDef(GradOpDef):
 
         def second(values: list[object]) -> list[object]:
             operand_values = {name: [value] for name, value in zip(operands, values, strict=True)}
+            # Required inputs of the gradient that its rule does not read have no value here; any tensor stands in.
             stand_ins = {name: [start] for name in definition.needed if name not in operand_values for start in starts.values()}
             gradients = definition.meaning({**stand_ins, **operand_values}, attrs, list(starts))
             return [gradients[name][0] for name in starts]
 
+        # The cotangents of a gradient operator are those of its rule, differentiated as any expression: no formula is written twice.
         cotangents_by_name = dict(zip(operands, cotangents(second, list(operands.values()), list(starts.values())), strict=True))
         results = {slot: (operands[self.writes[slot]], cotangents_by_name[self.writes[slot]]) for slot in wanted}
         return {slot: [fill_zeros_like(operand) if result is None else result] for slot, (operand, result) in results.items()}
@@ -330,6 +333,7 @@ def _definition_of(op_type: str, of: OpDef, *signatures: str) -> DoubleGradOpDef
     inputs, outputs = ({**parts[0][side], **parts[-1][side]} for side in (0, 1))
     required_slots = tuple(_SPELLINGS.get(slot.name, slot.name) for slot in parts[0][0].values() if not slot.optional)
     if len(parts) > 1:
+        # Slots that one spelling has and the other has not are optional.
         inputs = {name: slot if all(name in part[0] for part in parts) else slot._replace(optional=True) for name, slot in inputs.items()}
     return DoubleGradOpDef(
         type=op_type,

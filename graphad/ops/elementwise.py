@@ -85,6 +85,7 @@ def sum_(X: list[Array]) -> Array:
     arrays = [x for x in X if x is not None]
     total = arrays[0] if arrays else None
     for x in arrays[1:]:
+        # Left to right and not by pairs: the order is part of the meaning, to the last bit.
         total = total + x
     return total  # type: ignore[return-value]
 
@@ -256,6 +257,7 @@ def _pow_grad(X: Tensor, dOut: Tensor, *, factor: float) -> Tensor:
 @operator("X -> Out", name="pow", infer=same_number, grad={"X": _pow_grad}, safe_dtypes="floats", **FUNCTION, own=True)
 def pow_(X: Array, *, factor: float = 1.0) -> Tensor:
     """X to the power of a number; of integers the power is cut to a whole number where the exponent is none, or below zero."""
+    # Two multiplications instead of a call of the C library's power for each element.
     if factor == 3.0:
         return X * X * X
     if X.dtype.kind == "f":

@@ -281,11 +281,13 @@ def _simplified(trace: Sequence[_Note], result: Input | int) -> list[_Note]:
     notes: list[_Note] = []
     for i, note in enumerate(trace):
         args = tuple(replacements.get(arg, arg) if isinstance(arg, int) else arg for arg in note.args)
+        # x * 1 is x to the last bit, NaN and -0.0 included.
         if i != result and (factor := _times(note.function, args, 1.0)) is not None:
             replacements[i] = factor
         if note.function is np.add and isinstance(args[0], int) and _is_number(args[1]):
             product = notes[args[0]]
             factor = _times(product.function, product.args, -1.0)
+            # b + (x * -1) rounds as b - x does: negation is exact.
             note, args = (note, args) if factor is None else (note._replace(function=np.subtract), (args[1], factor))
         notes.append(note._replace(args=args))
     return notes
@@ -319,6 +321,7 @@ def _ordered(trace: Sequence[_Note], result: Input | int) -> Formula:
 
     That depends on the form of the trace alone. A program has many operators of one form, whose attributes differ.
     """
+    # The plan of memory depends on the calls alone, not on the numbers in them, so it is looked up without these.
     form = tuple([_Note(n.function, tuple([_ANY if isinstance(a, Constant) else a for a in n.args]), n.dtype) for n in trace])
     kept_calls, expression = _plan(form, result)
     calls = []

@@ -199,6 +199,7 @@ def _check_lines(Input: TensorType, Index: TensorType, axis: int) -> None:
     """ShapeError unless Index has Input's shape, but for the extent of the axis."""
     if Index.dtype not in INTS or Index.dtype == "bool":
         raise ShapeError(f"Index is {Index}; integers are expected")
+    # take_along_axis and its kin pair lines along one axis; all others have to agree.
     at = normal_axis(axis, len(Input.shape), "Axis")
     if len(Index.shape) != len(Input.shape) or any(not matched(a, b) for i, (a, b) in enumerate(_pairs(Input, Index)) if i != at):
         raise ShapeError(f"Input is {Input} but Index is {Index}: they may differ along Axis={axis} only")
@@ -318,9 +319,11 @@ def put_along_axis(Input: Array, Index: Array, Value: Array, *, Axis: int, Reduc
         return out
     if not Include_self:
         out[places] = _neutral(Reduce, out.dtype)
+    # One place for each line: no place occurs twice, so that the plain addition is right and fast.
     if Reduce in ("add", "mean") and Index.shape[Axis] == 1:
         out[places] += Value
     else:
+        # ufunc.at, since a place that occurs several times is combined each time.
         _COMBINED[Reduce].at(out, places, Value)
     return _divided(out, places, int(Include_self)) if Reduce == "mean" else out
 

@@ -34,6 +34,7 @@ def from_front(name: str, index: Array, extent: int, but: int | None = None) -> 
     >>> from_front("Ids", np.array([2, 9, 0]), 3, but=9)
     array([2, 0, 0])
     """
+    # ``but`` is the index that is left out, such as padding: it points nowhere, and 0 is always there to be read.
     checked_index = index if but is None else np.where(index == but, 0, index)
     if index.size and (checked_index.min() < 0 or checked_index.max() >= extent):
         refuse(name, checked_index, 0, extent, "" if but is None else f", or {but}")

@@ -463,6 +463,7 @@ def _kron_type(X: TensorType, Y: TensorType) -> TensorType:
 
 def _interleaved(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
     """X and Y with axes of one element, so that their plain product is the blocks of the Kronecker product."""
+    # (a, 1) times (1, b) at each axis: extents a and b beside each other, which a reshape joins to a * b.
     rank = max(X.ndim, Y.ndim)
     x = unsqueeze(X, axes=[0] * (rank - X.ndim)) if X.ndim < rank else X
     y = unsqueeze(Y, axes=[0] * (rank - Y.ndim)) if Y.ndim < rank else Y
@@ -665,6 +666,7 @@ def _without_repeats(x: Tensor, term: str) -> tuple[list[tuple[Tensor, int, int]
         first, second = [i for i, c in enumerate(term) if c == label][:2]
         stages.append((x, first, second))
         x = diagonal(x, axis1=first, axis2=second)
+        # A diagonal is the last axis of its result.
         term = "".join(c for i, c in enumerate(term) if i not in (first, second)) + label
     return stages, x, term
 
@@ -680,6 +682,7 @@ def einsum(Operands: list[Array], *, equation: str) -> tuple[Array, list[Array],
     out = _contracted(equation, terms, Operands, result)
     empty = [np.empty((0,), out.dtype) for _ in Operands]
     old = [np.empty((0, *a.shape), a.dtype) for a in Operands]
+    # A transpose or diagonal is a view of the operand; results own their memory.
     return out.copy() if len(Operands) == 1 and np.may_share_memory(out, Operands[0]) else out, empty, old
 
 
@@ -752,8 +755,10 @@ def _power_grad(X: Tensor, dOut: Tensor, *, n: int) -> Tensor:
         return fill_zeros_like(X)
     base = _decompositions_turned(X) if n > 0 else _decompositions_turned(inverse(X))
     grad = dOut
+    # Horner's scheme for the sum of base^i dOut base^(n-1-i).
     for i in range(1, abs(n)):
         grad = matmul_v2(grad, base) + matmul_v2(matrix_power(base, n=i), dOut)
+    # d(X^-1) = -X^-1 dX X^-1.
     return grad if n > 0 else -matmul_v2(matmul_v2(base, grad), base)
 
 

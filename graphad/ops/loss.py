@@ -111,6 +111,7 @@ def _nll_weight_grad(
     of_loss = None
     if dOut is not None:
         loss = -take_along_axis(X, classes, Axis=1)
+        # The mean is a quotient: its divisor, the sum of the weights, depends on them as well.
         loss = loss - expand_like(Out, classes) if reduction == "mean" else loss
         of_loss = loss * _nll_share(dOut, classes, Total_weight, reduction)
     gradient = total(of_loss, of_total)
@@ -133,6 +134,7 @@ def nll_loss(
     loss = (-np.take_along_axis(X, label, axis=1) * weights)[:, 0]
     if reduction == "none":
         return loss, np.zeros((), X.dtype)
+    # If all labels are ignored the sum of weights is zero; the loss is then 0, not nan.
     divisor = as_array(weights.sum(), X.dtype)
     return as_array(loss.sum() / (divisor if reduction == "mean" and divisor != 0 else 1), X.dtype), divisor
 
@@ -396,11 +398,13 @@ def _fast_softmax_grad(inputs: Inputs, attrs: Mapping[str, object], slots: Seque
     """Hard labels through the softmax: one product, and one subtraction for each label."""
     definition = lookup("softmax_with_cross_entropy_grad")
     assert isinstance(definition, GradOpDef)
+    # The short formula holds for the usual case alone; all others go by the rules.
     usual = definition.attr("use_softmax", attrs) and not definition.attr("soft_label", attrs) and not inputs.get("Softmax" + GRAD)
     if not usual or list(slots) != ["Logits" + GRAD]:
         return definition.meaning(inputs, attrs, slots)
     label, softmax = inputs["Label"][0], inputs["Softmax"][0]
     axis, ignore_index = definition.attr("axis", attrs), definition.attr("ignore_index", attrs)
+    # softmax - one_hot(label), each row times its cotangent, which is 0 for an ignored label.
     weight = np.where(label == ignore_index, softmax.dtype.type(0), inputs["Loss" + GRAD][0])
     classes = _checked(label, softmax.shape[axis], ignore_index)
     return {"Logits" + GRAD: [_less_at(as_array(softmax * weight), classes, weight, axis)]}
@@ -500,6 +504,7 @@ def _smooth_grad(
     sigma: float,
 ) -> Tensor:
     rows = reshape_like(dOut, reduce_sum(Diff, dim=list(range(1, X.ndim)), keep_dim=True))
+    # Within 1 / sigma^2 of zero the slope is sigma^2 d, beyond it the sign of d.
     slope = clip(Diff * sigma**2, min=-1.0, max=1.0) * rows
     slope = slope if OutsideWeight is None else slope * OutsideWeight
     slope = slope if dDiff is None else slope + dDiff
@@ -572,6 +577,7 @@ def _kl_target_grad(X: Tensor, Target: Tensor, dLoss: Tensor, *, reduction: str)
 )
 def kldiv_loss(X: Array, Target: Array, *, reduction: str = "mean") -> Array:
     """``Target (log Target - X)``, X being a logarithm; zero where Target is not positive. "batchmean" divides the sum by N."""
+    # x log x goes to 0 with x; the inner ``where`` keeps log away from zero.
     loss = np.where(Target > 0, Target * (np.log(np.where(Target > 0, Target, 1)) - X), X.dtype.type(0))
     if reduction == "none":
         return as_array(loss)
@@ -772,6 +778,7 @@ def _cosine_x_grad(X: Tensor, Y: Tensor, Out: Tensor, XNorm: Tensor, YNorm: Tens
     of_norm = None if dXNorm is None else unit * _rows(dXNorm, X)
     if dOut is None:
         return fill_zeros_like(X) if of_norm is None else of_norm
+    # The derivative of x.y / |x||y|: what of y's direction is not x's own, over |x|.
     along = (Y / _rows(YNorm, Y) - unit * _rows(Out, X)) / _rows(XNorm, X)
     return total(along * _rows(dOut, X), of_norm)
 

@@ -92,6 +92,7 @@ class ProcessMesh:
         for rank in range(self.size):
             place = self.coordinates(rank)
             ranks_by_place.setdefault(tuple(place[name] for name in self.names if name not in axes), []).append(rank)
+        # Ordered by part, so that a rank's number in its ring is that of the part that it has.
         return [sorted(group, key=lambda rank: self.part(rank, axes)) for group in ranks_by_place.values()]
 
     def ring(self, axes: Sequence[str]) -> int:
@@ -134,6 +135,7 @@ def parse_spec(text: str, mesh: ProcessMesh) -> tuple[tuple[str, ...] | None, ..
             raise InvalidValue(f"spec {text!r}: the mesh {mesh} has no axis {axis!r}")
     if len(set(axes)) < len(axes):
         raise InvalidValue(f"spec {text!r} cuts two dimensions along one axis of the mesh")
+    # One way to write a cut: two orders would be two layouts, with a collective between them.
     if any(dim and list(dim) != sorted(dim, key=mesh.names.index) for dim in dims):
         raise InvalidValue(f"spec {text!r}: the axes of a dimension are written in the order of the mesh, {' '.join(mesh.names)}")
     return dims
@@ -173,6 +175,7 @@ def cut(array: Array, spec: Spec, mesh: ProcessMesh, rank: int) -> Array:
 def _part(array: Array, dim: int, parts: int, number: int) -> Array:
     count = local_extent(array.shape[dim], parts)
     part = array[(slice(None),) * dim + (slice(number * count, (number + 1) * count),)]
+    # All parts have one extent, as collectives need; the last ones may be padded with zeros.
     margins = [(0, count - part.shape[dim] if i == dim else 0) for i in range(array.ndim)]
     return np.pad(part, margins) if part.shape[dim] < count else part
 
@@ -190,6 +193,7 @@ def joined(parts: Sequence[Array], shape: Sequence[int], spec: Spec, mesh: Proce
     for rank, part in enumerate(parts):
         numbers = [mesh.part(rank, axes) for axes in spec]
         whole[tuple(slice(n * e, (n + 1) * e) for n, e in zip(numbers, part_shape, strict=True))] = part
+    # The padding of the last parts is cut off.
     return whole[tuple(slice(None if e == -1 else e) for e in shape)]
 
 

@@ -155,6 +155,7 @@ class Methods:
         """Each element ``repeats`` times along an axis, or of ``x.flatten()``."""
         x = self.flatten() if axis is None else self
         at = (axis or 0) % x.ndim
+        # Each element gets an axis of its own, which is tiled and then joined to its axis.
         times = x.unsqueeze(at + 1)._on("tile", repeat_times=[repeats if i == at + 1 else 1 for i in range(x.ndim + 1)])
         return times.flatten(at, at + 1)
 

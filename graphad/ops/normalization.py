@@ -61,6 +61,8 @@ def through_moments(d: Tensor, m: Moments, dim: Sequence[int], d_mean: Tensor = 
     """The cotangent of X: d is that of ``centered * inverse``, the others, if given, those of the moments."""
     axes = list(dim)
     hat = m.centered * m.inverse
+    # Centering and scaling take away two directions, the constant one and hat's: the cotangent is projected away from both (S. Ioffe and C.
+    # Szegedy, 2015, section 3).
     cotangent = (d - reduce_mean(d, dim=axes, keep_dim=True) - hat * reduce_mean(d * hat, dim=axes, keep_dim=True)) * m.inverse
     if d_mean is not None:
         cotangent = cotangent + reshape_like(d_mean, m.mean) * _share(m)
@@ -362,6 +364,7 @@ def _lrn_grad(
 ) -> Tensor:
     direct, through = None, dMidOut
     if dOut is not None:
+        # Out = X * MidOut^-beta: X itself, and X through the sum over channels in MidOut.
         direct = dOut * pow_(MidOut, factor=-beta)
         share = direct * X / MidOut * -beta
         through = share if through is None else through + share
@@ -466,6 +469,7 @@ def _fast_layer_grad(inputs: Inputs, attrs: Mapping[str, object], slots: Sequenc
     """From the moments of the forward operator, where nothing but Y has a cotangent."""
     definition = lookup("layer_norm_grad")
     assert isinstance(definition, GradOpDef)
+    # The moments were computed by the forward operator; where they have cotangents of their own, the general rule adds those.
     if inputs.get("Mean" + GRAD) or inputs.get("Variance" + GRAD) or not (inputs.get("Mean") and inputs.get("Variance")):
         return definition.meaning(inputs, attrs, slots)
     X, begin = inputs["X"][0], definition.attr("begin_norm_axis", attrs)

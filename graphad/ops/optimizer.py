@@ -117,6 +117,7 @@ def momentum(
     lr, g = number(LearningRate, Param), Grad if rescale_grad == 1.0 else Grad * rescale_grad
     if regularization_method == "l2_decay":
         g = g + regularization_coeff * Param
+    # Paddle's form: the learning rate is outside of the velocity, so that a change of it acts at once.
     velocity = mu * Velocity + g
     return Param - lr * (g + mu * velocity if use_nesterov else velocity), velocity
 

@@ -36,6 +36,7 @@ def formula_of(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, obj
     variadic = len(required_slots) == 1 and required_slots[0].variadic
     if not definition.elementwise or not dtypes or (len(required_slots) != len(dtypes) and not variadic):
         return None
+    # The axis says how operands are aligned, not what is computed of each element.
     own_attrs = {name: definition.attr(name, attrs) for name in definition.attrs if name in attrs and name != _AXIS}
     return formula(definition.function, [np.dtype(item) for item in dtypes], own_attrs, variadic)
 
@@ -61,6 +62,7 @@ class Filling(NamedTuple):
 def filling(definition: OpDef, dtypes: Sequence[object], attrs: Mapping[str, object]) -> Filling | None:
     """What an elementwise operator fills its output with, whatever the elements of its input are; None if it does not."""
     expression = formula_of(definition, dtypes, attrs)
+    # One call that fills: nothing of the input is read but its shape.
     if expression is None or len(expression.calls) != 1 or expression.calls[0].function not in (filled, np.zeros_like):
         return None
     number = expression.calls[0].args[1] if expression.calls[0].function is filled else None

@@ -129,7 +129,9 @@ def _folded(X: Array, axis: int, extent: int, amount: tuple[int, int], mode: str
     axis_first = np.moveaxis(X, axis, 0)
     core = axis_first[amount[0] : amount[0] + extent].copy()
     if mode != "constant":
+        # Padding the indices in the same way says where each element of the margins came from.
         source: Array = np.pad(np.arange(extent), amount, _NUMPY[mode])  # type: ignore[call-overload]
+        # add.at, since several elements of a margin may be copies of one.
         np.add.at(core, source[: amount[0]], axis_first[: amount[0]])
         np.add.at(core, source[amount[0] + extent :], axis_first[amount[0] + extent :])
     return np.moveaxis(core, 0, axis)

@@ -195,6 +195,7 @@ def _largest_along(x: Array, numbered: tuple[int, Axis]) -> Array:
 def scattered(X: Array, peaks: Array, pooled: Array, window_axes: Axes) -> Array:
     """Every pooled value at the first place of its window where X is the largest."""
     x = _lowest(X, window_axes)
+    # Windows that do not overlap write each place once, and if they cover all of it nothing has to be zero before.
     apart, covering = (all(a.stride >= a.kernel for a in window_axes), all(a.padded == a.count * a.kernel for a in window_axes))
     image = np.empty(x.shape, pooled.dtype) if apart and covering else np.zeros(x.shape, pooled.dtype)
     for part in _in_cache(x.shape, x.itemsize):
@@ -228,6 +229,7 @@ def numbered(X: Array, peaks: Array, window_axes: Axes) -> Array:
         at = np.ix_(*(np.arange(axis.count) * axis.stride + k - axis.before for axis, k in zip(window_axes, place, strict=True)))
         number = sum(along * prod(X.shape[axis + 1 :]) for axis, along in enumerate(at, 2))
         np.copyto(out, number, where=mask)
+        # The first place that has the maximum takes it; later ones with the same value are no longer looked at.
         todo ^= mask
     return out
 
@@ -237,6 +239,7 @@ def first_largest(X: Array, pooling: Pooling) -> Array:
     n, c, *size = X.shape
     bounds = pooling.bounds(X.shape)
     out = np.empty((n, c, *map(len, bounds)), np.intp)
+    # Adaptive windows have extents of their own, so that there is no common array of places.
     for window in np.ndindex(*out.shape[2:]):
         box = [item[k] for item, k in zip(bounds, window, strict=True)]
         part = X[last(slice(start, stop) for start, stop in box)]
@@ -503,6 +506,7 @@ def _fast_grad(name: str, spec: Spec) -> None:
         pooling = spec(**attrs)
         X, Out, dOut = (to_front(inputs[slot][0], pooling.data_format) for slot in ("X", "Out", "Out" + GRAD))
         window_axes = pooling.axes(X.shape)
+        # Only sliding windows of a maximum can be compared with Out; means go by the rule.
         if pooling.pooling_type == "max" and window_axes:
             return {"X" + GRAD: [np.asarray(from_front(scattered(X, Out, dOut, window_axes), pooling.data_format))]}
         return {"X" + GRAD: [rule(*(inputs[slot][0] for slot in ("X", "Out", "Out" + GRAD)), **attrs)]}

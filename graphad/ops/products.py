@@ -39,6 +39,7 @@ def times(x: Array, y: Array) -> Array:
     if x.dtype == np.float16:
         return in_float32(times, x, y)
     (rows, depth), columns = x.shape, y.shape[1]
+    # BLAS copies both factors into its own layout, which for few rows takes longer than the product itself.
     if x.dtype.kind == "f" and rows in FEW_ROWS and depth * columns >= LEAST_SIZE:
         if y.flags.c_contiguous:
             return _by_depth(x, y, NOT_COPIED // (rows * columns))

@@ -250,6 +250,7 @@ def _p_norm_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, porder: float, axis: i
         return d * sign(X) * as_mask(abs_(X) == out, dOut)
     if porder == 2.0:
         return X * (d / _or_one(out))
+    # (|x| / norm)^(p - 1) and not |x|^(p - 1) / norm^(p - 1): neither power can overflow.
     return d * sign(X) * pow_(abs_(X) / _or_one(out), factor=porder - 1.0)
 
 
@@ -287,4 +288,5 @@ def squared_l2_norm(X: Array) -> Array:
     if X.dtype.kind != "f" or X.dtype.itemsize >= 8:
         return as_array(flat @ flat, X.dtype).reshape(1)
     with np.errstate(over="ignore"):
+        # Added up in float64, without a copy of the vector in it.
         return as_array(np.einsum("i,i", flat, flat, dtype="float64"), X.dtype).reshape(1)

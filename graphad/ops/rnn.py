@@ -58,6 +58,7 @@ def _lstm_x_grad(X: Tensor, C_prev: Tensor, C: Tensor, dC: Tensor = None, dH: Te
     i, f, o, g = _lstm_gates(X, forget_bias)
     d = _cell_cotangent(C, o, dC, dH)
     through_o = fill_zeros_like(o) if dH is None else dH * tanh(C) * o * (1.0 - o)
+    # i (1 - i) and 1 - g^2 are the slopes of sigmoid and tanh, by their results.
     return _joined([d * g * i * (1.0 - i), d * C_prev * f * (1.0 - f), through_o, d * i * (1.0 - g * g)])
 
 
@@ -150,9 +151,11 @@ def _back(HiddenPrev: Tensor, Weight: Tensor, Gate: Tensor, dGate: Tensor, dRese
     u, r, c = _parts(Gate, 3)
     cotangents = [None] * 3 if dGate is None else _parts(dGate, 3)
     of_gates, of_candidate = _weights(Weight)
+    # The two conventions for the update gate: of the old state (K. Cho et al., 2014) or of the candidate.
     carry, new = (u, 1.0 - u) if cell.origin_mode else (1.0 - u, u)
     toward = HiddenPrev - c if cell.origin_mode else c - HiddenPrev
     zero = fill_zeros_like(u)
+    # In the opposite order of the forward: the candidate, then the reset gate that it read, then both gates, then the state.
     candidate = _slope(c, total(cotangents[2], times(dHidden, new), zero), cell.activation)
     reset = total(dReset, matmul_v2(candidate, of_candidate, trans_y=True))
     before = (total(cotangents[0], times(dHidden, toward), zero), total(cotangents[1], reset * HiddenPrev))

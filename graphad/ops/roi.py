@@ -52,6 +52,7 @@ def _images_of(ROIs: Array, RoisNum: Array | None, count: int) -> Array:
         return np.zeros(len(ROIs), np.intp)
     if len(RoisNum) != count or (RoisNum < 0).any() or RoisNum.sum() != len(ROIs):
         raise InvalidValue(f"RoisNum is {RoisNum.tolist()}: {len(ROIs)} boxes of {count} images are expected")
+    # Boxes come image by image.
     return np.repeat(np.arange(count), RoisNum)
 
 
@@ -222,6 +223,7 @@ def roi_pool(X: Array, ROIs: Array, RoisNum: Array | None = None, **attrs: Any) 
                     flat = part.reshape(channels, -1)
                     best = flat.argmax(axis=1)
                     out[i, :, p, q] = flat[np.arange(channels), best]
+                    # From the number in the window to that in the image's channel.
                     index[i, :, p, q] = (rows.start + best // part.shape[2]) * width + columns.start + best % part.shape[2]
     return out, index
 

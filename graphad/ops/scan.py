@@ -23,6 +23,7 @@ def _accumulated(accumulate: Callable[..., object], X: Array, axis: int, exclusi
     Floats are accumulated in float64: the error does not grow with the place, and an intermediate result may be large.
     """
     x = np.moveaxis(X, axis, 0)[:: -1 if reverse else 1]
+    # Rounding errors of a running sum grow with its length: it is kept in float64 and rounded once.
     wide = "float64" if X.dtype.kind == "f" else X.dtype
     out = np.asarray(accumulate(x, axis=0, dtype=wide)).astype(X.dtype, copy=False)
     if exclusive and len(x):
@@ -115,6 +116,7 @@ def _running_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, axis: int, flatten: b
     if not Out.ndim:
         return dOut * share
     complement = 1.0 - share
+    # Out[i] = log(exp(Out[i-1]) + exp(X[i])): a share exp(X - Out) goes to X[i], the complement on to Out[i-1].
     later = linear_recurrence(complement, complement * dOut, axis=0 if flatten else axis, reverse=not reverse)
     grad = share * (dOut + later)
     return reshape_like(grad, X) if flatten else grad

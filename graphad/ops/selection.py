@@ -114,6 +114,7 @@ def select_output(X: Tensor, Mask: Array, Like: list[Tensor] | None = None) -> l
     if not Like:
         raise InvalidValue("Like is empty: it has as many tensors as Out")
     number = _which(Mask, len(Like))
+    # An output of which Like has no value stays without one: nothing says what shape its zeros would be.
     return [X if i == number else None if like is None else zeros_like(like) for i, like in enumerate(Like)]
 
 

@@ -200,6 +200,7 @@ def _squeezed(old: Shape, *, axes: list[int] = NO_INTS) -> Shape:
     if not axes:
         return tuple(e for e in old if e != 1)
     dropped_axes = {normal_axis(a, len(old), "axes") for a in axes if old or a not in (0, -1)}
+    # An unknown extent that is to go is taken for 1; a known one that is not 1 stays, as in Paddle.
     return tuple(e for i, e in enumerate(old) if i not in dropped_axes or e not in (1, -1))
 
 
@@ -285,6 +286,7 @@ def _expanded(old: Shape, *, shape: list[int]) -> Shape:
     lead = len(shape) - len(old)
     if lead < 0 or any(e == -1 for e in shape[:lead]):
         raise ShapeError(f"X has the shape {list(old)}: it cannot be expanded to shape={shape}")
+    # -1 keeps an old axis; a new axis in front has no old extent to keep.
     target = (*shape[:lead], *(o if e == -1 else e for o, e in zip(old, shape[lead:], strict=True)))
     if min(target, default=0) < -1 or any(o not in (1, -1, w) for o, w in zip(old, target[lead:], strict=True)):
         raise ShapeError(f"X has the shape {list(old)}: it cannot be expanded to shape={shape}")
@@ -476,6 +478,7 @@ def untile(
     tiled_shape = tuple(r * e for r, e in zip(repeats, extents, strict=True))
     if tiled_shape != X.shape:
         raise InvalidValue(f"X has the shape {list(X.shape)}, but {list(repeats)} times Like has {list(tiled_shape)}")
+    # (repeats, extent) at each axis: the sum over the repeats is what all tiles add up to.
     tiles = X.reshape([e for pair in zip(repeats, extents, strict=True) for e in pair])
     return as_array(summed(tiles, tuple(range(0, tiles.ndim, 2))), X.dtype).reshape(Like.shape)
 

@@ -73,6 +73,7 @@ class Bounds(NamedTuple):
         for slot, count in counts.items():
             if count != len(cut.axes):
                 raise ShapeError(f"{slot} has {count} numbers for axes={cut.axes}")
+        # Paddle's infer_flags: -1 for an axis whose bounds come from a tensor when the program runs.
         same_lengths = len(cut.infer_flags) == len(cut.starts) == len(cut.ends) == len(cut.strides or cut.axes) == len(cut.axes)
         return [same_lengths and cut.infer_flags[i] != -1 for i in range(len(cut.axes))]
 
@@ -92,6 +93,7 @@ def _sliced_extent(extent: int, part: builtins.slice | None) -> int:
     if part is None:
         return extent
     if extent == -1:
+        # Without the extent only two slices are known: the empty one and the whole.
         return 0 if part.step > 0 and part.start == part.stop else extent if _is_whole(part) else -1
     return len(range(*part.indices(extent)))
 
@@ -421,6 +423,7 @@ def _cropped(old: Shape, offsets: list[int], shape: list[int]) -> Shape:
     if not len(offsets) == len(shape) == len(old):
         raise ShapeError(f"X has the shape {list(old)}: offsets={offsets} and shape={shape} must have a number for each axis")
     extents = tuple((-1 if e == -1 else e - o) if s == -1 else s for e, o, s in zip(old, offsets, shape, strict=True))
+    # The part has to be within X, as far as extents are known.
     if any(o < 0 or (e != -1 and (o + max(n, 0) > e or n < 0)) for e, o, n in zip(old, offsets, extents, strict=True)):
         raise ShapeError(f"X has the shape {list(old)}: offsets={offsets} and shape={shape} are not within")
     return extents

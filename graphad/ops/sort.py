@@ -89,6 +89,7 @@ def _distinct_types(
     if len(axis) > 1:
         raise ShapeError(f"X is {X}: axis={axis} must name one axis, or none")
     at = normal_axis(axis[0], len(X.shape)) if axis else 0
+    # How many distinct elements there are depends on values.
     shape = (*X.shape[:at], -1, *X.shape[at + 1 :]) if axis else (-1,)
     inverse = X.shape[at] if axis else element_count(X.shape)
     index = TensorType((-1,), dtype or "int64")

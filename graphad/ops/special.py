@@ -74,6 +74,7 @@ def _chunk(x: Array) -> Array:
     top = size.max()
     if top <= 0.46875:
         return _near(x)
+    # W. Cody, 1969: three rational approximations, for |x| up to 0.46875, up to 4, and beyond; the last two are of erfc.
     out = _near(np.clip(x, -0.46875, 0.46875))
     for reach, low, high in ((_middle, 0.46875, 4.0), (_far, 4.0, np.inf)):
         if not top <= low:

@@ -106,6 +106,7 @@ def _tensor_of(x: Indexed, part: Tensor, is_symbol: Callable[[object], bool]) ->
         return _whole(x, part, is_symbol) if isinstance(part, builtins.slice) else part
     if isinstance(part, list):
         part = np.asarray(part, None if part else "int64")
+    # np.bool_) and part.dtype.kind == "b": | Masks before numbers: a bool is an int in Python, and ``x[True]`` would be ``x[1]``.
     if isinstance(part, np.ndarray | np.bool_) and part.dtype.kind == "b":
         return array_constant(x, np.asarray(part), "bool")
     if isinstance(part, bool):
@@ -202,6 +203,7 @@ def _cut(x: Tensor, items: Sequence[_Item]) -> Tensor:
     """``x`` by the whole numbers and slices among the items."""
     cuts = [item for item in items if isinstance(item.value, int) or (isinstance(item.value, builtins.slice) and _cuts(item.value))]
     if not cuts:
+        # ``x[:]`` is a copy, as in Paddle, unless an index or a new axis makes one anyway.
         return REGISTRY["assign"](x) if all(not _is_index(item.value) for item in items) and None not in _values(items) else x
     bounds = [_bounds(item.value) for item in cuts]
     attrs = {

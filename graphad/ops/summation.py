@@ -75,6 +75,8 @@ def power_norm(X: Array, axes: Axes, keepdims: bool = False, order: float = 2.0)
     size = X if X.dtype.kind == "f" else X.astype("float64")
     total = _power_sum(size, axes, order)
     limits = np.finfo(size.dtype)
+    # Only where the sum of powers overflowed, or lost digits by underflow, is it computed again of elements over the largest one; nan stays
+    # nan.
     lossy = ~((total > limits.tiny / limits.eps) & (total < np.inf)) & (total == total)
     norm = _root(total, order)
     if lossy.any():

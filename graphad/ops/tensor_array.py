@@ -127,6 +127,7 @@ def tensor_to_tensor_array(X: Array, Like: TensorArray | None = None, *, axis: i
     """A tensor taken apart along an axis: into slices, or into pieces as long as the elements of Like."""
     if use_stack:
         slices = X if axis == 0 else np.moveaxis(X, axis, 0)
+        # Slices of a vector are numpy scalars, not arrays.
         return TensorArray(list(slices) if X.ndim > 1 else [np.asarray(item) for item in slices])
     if Like is None:
         raise InvalidValue("without use_stack, Like says how long the pieces are")

@@ -151,6 +151,7 @@ class Resampling:
         k = np.arange(new) + shift
         if new <= 1:
             return k * 0.0
+        # Corners aligned: the first and last places of both axes coincide. Otherwise places are intervals of width old / new.
         if self.align_corners:
             return k * (old - 1) / (new - 1)
         return k / scale if scale > 0 else k * old / new

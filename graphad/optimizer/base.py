@@ -156,6 +156,7 @@ class Optimizer:
             raise InvalidType(f"startup_program is a Program, not {startup_program!r}")
         parameters = self.parameter_list if parameter_list is None else parameter_list
         rewrite_gradients(program)
+        # An error in either leaves both programs as they were.
         with program.atomic(), startup.atomic():
             return self._minimize(program, startup, loss, parameters, no_grad_set)
 
@@ -163,8 +164,10 @@ class Optimizer:
         self, program: Program, startup: Program, loss: Variable, parameter_list: Named | None, no_grad_set: Named | None
     ) -> tuple[list[Operator], Pairs]:
         graph, block = lower(program), program.global_block()
+        # Looked up first, since the new updates would be found as well.
         updates_before = _updates_for(block, loss)
         gradients = build_backward(graph, loss, parameter_list, no_grad_set)
+        # A parameter that is named twice is updated once.
         pairs = list({param.name: (param, gradient) for param, gradient in gradients}.values())
         parameters = [param for param, _ in pairs]
         if not pairs:
@@ -183,11 +186,13 @@ class Optimizer:
         block, parameters = program.global_block(), [param for param, _ in pairs]
         program.startup = startup
         instance = self._free_instance(block, parameters)
+        # The state outlives a run: it is declared in both programs before a pass makes the updates that read it.
         rate = self._declare_state(block, startup.global_block(), parameters, dtype, instance)
         graph.analyses[Updates] = Updates({param.name: gradient for param, gradient in pairs})
         with diagnoses_only():
             self.pipeline(parameters, rate, instance).run(graph)
         write_back(graph)
+        # The last ones: the program may have updates of an earlier ``minimize``.
         return [op for op in block.ops if op.role == OPTIMIZE and op.type == self.type][-len(pairs) :]
 
     def backward(
@@ -246,6 +251,7 @@ class Optimizer:
     def _free_instance(self, block: Block, parameters: Sequence[Parameter]) -> int:
         """The first number that no accumulator of these parameters has."""
         instance = 0
+        # Two optimizers of one parameter have their own accumulators: ``w_moment1_0``, ``w_moment1_1``.
         while any(block.has_var(accumulator_name(p.name, a, instance)) for p in parameters for a in accumulators(self.type).values()):
             instance += 1
         return instance
@@ -275,6 +281,7 @@ class Optimizer:
         for param in parameters:
             decay = param.regularizer or self.regularization
             if decay is not None and decay.coefficient:
+                # One pass for each decay there is, not for each parameter.
                 groups.setdefault(decay, []).append(param.name)
         return [DecayWeights(decay.kind, decay.coefficient, tuple(names)) for decay, names in groups.items()]
 

@@ -136,6 +136,7 @@ class Block:
         name = self.program.names.generate("param") if name is None else name
         with at_users_line(f"parameter {name!r}"):
             var = home.vars.get(name) if isinstance(name, str) else None
+            # A name that is given twice is a shared parameter, if both say the same of it.
             if isinstance(var, Parameter):
                 home._redeclared(var, shape, dtype, True, TENSOR)
                 return var
@@ -308,6 +309,7 @@ def check_control(op: Operator, definition: ControlDef) -> None:
         inner = op.attrs.get(name)
         if not isinstance(inner, Block):
             raise InvalidValue(f"operator {op.type!r} in block {op.block.idx} has no block as its attribute {name!r}")
+        # A gradient's block may be inside the forward block, which is not around its operator.
         if inner in op.block.chain() or (not definition.is_grad and inner.parent is not op.block):
             raise InvalidValue(
                 f"operator {op.type!r} is in block {op.block.idx}, but holds block {inner.idx}, whose parent is {inner.parent_idx}"

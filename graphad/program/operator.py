@@ -251,6 +251,7 @@ def _checked_attrs(op: Operator, definition: OpDef) -> Iterator[tuple[str, objec
             yield name, _printable(op, name, value)
         elif (attr := definition.attrs.get(name)) is None:
             _refuse_attr(op.type, name, definition)
+        # The common case: of just the right type, so that nothing is converted.
         elif type(value) is EXACT.get(attr.kind):
             yield name, value
         else:
@@ -266,6 +267,7 @@ def _printable(op: Operator, name: str, value: object) -> Any:
             raise InvalidType(
                 f"operator {op.type!r}: attribute {name!r} is a boolean, a number, a string or a list of those, not {value!r}"
             )
+        # Paddle's protobuf and ONNX store 64 bits.
         if isinstance(item, int) and not fits_64_bits(item):
             raise InvalidValue(f"operator {op.type!r}: attribute {name!r} is an integer of 64 bits at most, got {shortened(item)}")
     return list(value) if isinstance(value, tuple) else value
@@ -290,6 +292,7 @@ def _block(op: Operator, definition: ControlDef, name: str, value: object) -> Bl
         raise InvalidType(f"operator {op.type!r}: attribute {name!r} is a block or its index, not {value!r}")
     if value.program is not program:
         raise InvalidValue(f"operator {op.type!r}: attribute {name!r} is a block of another program")
+    # It would run itself without end.
     if value in op.block.chain():
         raise InvalidValue(f"operator {op.type!r}: block {value.idx} cannot hold an operator that runs it")
     if not definition.is_grad and value.parent is not op.block:

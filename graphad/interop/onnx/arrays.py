@@ -55,7 +55,9 @@ def to_array(tensor: Desc, folder: Path | None) -> Array:
         return _strings(tensor, label, shape, count)
     if tensor.data_type != BFLOAT16 and tensor.data_type not in DTYPES:
         raise ParseError(f"{label} has elements of type {tensor.data_type}; known are {', '.join(map(str, sorted(DTYPES)))} and {BFLOAT16}")
+    # numpy has no bfloat16: its bits are read as uint16, and are the upper half of a float32.
     dtype = np.dtype("uint16" if tensor.data_type == BFLOAT16 else DTYPES[tensor.data_type]).newbyteorder("<")
+    # Before anything is allocated: extents come from the file.
     if count * dtype.itemsize > _LARGEST:
         raise ParseError(f"{label} has the extents {list(shape)}, {count * dtype.itemsize} bytes; a tensor has at most {_LARGEST}")
     elements = _elements(tensor, label, dtype, count, folder)
@@ -72,6 +74,7 @@ def _elements(tensor: Desc, what: str, dtype: np.dtype[np.generic], count: int, 
         return _whole(tensor.raw_data, what, dtype)
     name = dtype.newbyteorder("=").name
     values = list(getattr(tensor, _FIELDS.get(name, "int32_data")))
+    # ONNX stores the bits of float16 as int32.
     if name == "float16":
         return np.asarray(values, "uint16").view("float16")
     try:

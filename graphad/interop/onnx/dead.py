@@ -14,6 +14,7 @@ from graphad.program import Block, Operator, Program
 def drop_dead(program: Program, requested: Collection[str], keep: Collection[str]) -> None:
     """Drop operators that nothing wanted depends on, and variables that no operator touches any more, except those to keep."""
     _swept(program.global_block(), set(requested))
+    # A block whose operator is gone is reached from nowhere.
     nested_indices = {sub.idx for block in _blocks(program.global_block()) for op in block.ops for sub in _subs(op)}
     program.drop_blocks({block.idx for block in program.blocks[1:]} - nested_indices)
     names = {name for block in program.blocks for op in block.ops for name in (*op.input_names(), *op.output_names())}

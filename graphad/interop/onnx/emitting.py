@@ -129,6 +129,7 @@ class Nodes:
         """An operator on single elements; narrow integers are computed in wider ones where the operator does not take them."""
         kind = args[0].kind
         shape = broadcast(*(term.sizes for term in args))
+        # ONNX does not have it for narrow integers: it is computed in int32, and the cast back cuts off what does not fit.
         if kind in _NARROW and type in _WIDENED:
             wide = self.one(type, [self.cast(term, "int32") for term in args], dtype or "int32", shape, **attrs)
             return self.cast(wide, dtype or kind)
@@ -138,11 +139,13 @@ class Nodes:
         """The same elements in another dtype."""
         if x.kind == dtype:
             return x
+        # Small constants are cast here; large ones would be stored twice.
         if x.array is not None and x.array.size <= 64:
             with np.errstate(all="ignore"):
                 return self.constant(x.array.astype(dtype))
         result = self.one("Cast", [x], dtype, x.sizes, to=np.dtype(dtype))
         if dtype in ("int32", "int64"):
+            # Known extents survive a cast between integers.
             result.elements = x.elements
         return result
 
@@ -187,6 +190,7 @@ class Nodes:
         """Extents as a vector."""
         if all(isinstance(dim, int) for dim in dims):
             return self.constant(np.asarray(dims, "int64"))
+        # A vector that is computed from others, since only the model's run knows some extents.
         parts = [self.integers(dim) if isinstance(dim, int) else self.as_vector(dim) for dim in dims]
         return parts[0] if len(parts) == 1 else self.concat(parts, 0)
 
@@ -213,6 +217,7 @@ class Nodes:
         """The product of extents."""
         total: Dim = math.prod(dim for dim in dims if isinstance(dim, int))
         for dim in dims:
+            # No multiplication by 1 is written.
             if isinstance(dim, Term):
                 total = dim if isinstance(total, int) and total == 1 else dim * total
         return total
@@ -319,6 +324,7 @@ class Nodes:
         result = self.one("Slice", [x, *bounds], x.kind, shape)
         start, end, step = starts[0], ends[0], strides[0]
         if x.elements is not None and x.ndim == 1 and isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
+            # A slice of a shape is a shape: its extents are known as before.
             result.elements = x.elements[slice(start, end, step)]
         return result
 
@@ -377,6 +383,7 @@ class Nodes:
         if not axes:
             return on.abs(x) if kind in ("L1", "L2") else x
         wide = x.kind in _NARROW
+        # ONNX reduces no bools and no narrow integers.
         operand = self.cast(x, "uint8" if x.kind == "bool" and kind in ("Max", "Min") else "int32") if wide else x
         result = self.one(f"Reduce{kind}", [operand, self.integers(*axes)], operand.kind, shape, keepdims=int(keep))
         return self.cast(result, x.kind) if wide else result

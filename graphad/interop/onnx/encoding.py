@@ -58,6 +58,7 @@ class Encoder:
         graph.name = "main"
         for term in frame.inputs:
             _declare(graph.input.add(), term, self.nodes.named)
+        # Names first, for nodes of nested graphs read terms of those around.
         self._name_nodes(frame)
         read_ids = _used(frame, outputs)
         for name, array in parameters.items():
@@ -114,6 +115,7 @@ class Encoder:
 
 def _used(frame: Frame, outputs: Sequence[Term]) -> set[int]:
     """The terms that are read, in nested graphs too."""
+    # By identity: a term is a node of the model, and equal terms are different nodes.
     ids = {id(term) for term in outputs}
     graphs = [frame]
     while graphs:
@@ -164,6 +166,7 @@ def _attribute(proto: Desc, name: str, value: Any) -> None:
     proto.name = name
     if isinstance(value, np.dtype):
         value = NUMBER_OF_DTYPE[value.name]
+    # int): | ONNX has no booleans among attributes.
     if isinstance(value, bool | int):
         proto.i, field = int(value), "i"
     elif isinstance(value, float):
@@ -174,6 +177,7 @@ def _attribute(proto: Desc, name: str, value: Any) -> None:
         to_tensor(proto.t, "", value)
         field = "t"
     else:
+        # An empty list says nothing of its kind; ONNX's lists of extents and axes are integers.
         field = "floats" if value and isinstance(value[0], float) else "ints"
         getattr(proto, field).extend(value)
     proto.type = KIND_OF_FIELD[field]

@@ -66,6 +66,7 @@ def places(axis: Axis, rounding: str) -> Array:
     """The old element that is nearest to each new one, by ONNX's ``nearest_mode``."""
     x = axis.sources()
     if rounding == "round_prefer_floor":
+        # Halves go down, respectively up; numpy's round would take the even one.
         return np.ceil(x - 0.5)
     if rounding == "round_prefer_ceil":
         return np.floor(x + 0.5)
@@ -106,6 +107,7 @@ def _kernel(x: Numbers, mode: str, a: float) -> Numbers:
     x = np.abs(x)
     if mode == "linear":
         return np.maximum(1.0 - x, 0.0)
+    # R. Keys, 1981: cubic convolution with the parameter a.
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
     return np.where(x <= 1, near, np.where(x < 2, far, 0.0))

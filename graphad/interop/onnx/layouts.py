@@ -69,6 +69,7 @@ class Layouts:
     def _join_entry(self, op: Op) -> None:
         outputs = op.outputs.get("X", ())
         for entry in list(self.entries.get(self.root(op.input("Scopes")), {})):
+            # Entries of one tape are told apart by how many values they hold.
             if len(entry) == len(outputs):
                 for value, element in zip(outputs, entry, strict=True):
                     if isinstance(element, Value) and value.kind != TENSOR:
@@ -106,6 +107,7 @@ class Layouts:
 
     def _fits(self, value: Value, what: Leaf | Layout) -> bool:
         """Whether a value may be an element; one that nothing reads may be any."""
+        # Nothing reads it, so that any layout will do.
         if not value.readers and value not in value.graph.results:
             return True
         if isinstance(what, Layout):

@@ -187,12 +187,14 @@ def gradients(model: OnnxModel, wrt: Sequence[str] | None = None, of: Sequence[s
     Raises:
         ValueError: a name is no input, parameter or output with floats.
     """
+    # The model itself stays as it is.
     program = model.program.clone()
     block = program.global_block()
     floats = [name for name in model.fetch_names if block.var(name).dtype in FLOATS]
     targets = [_named(block.vars, name, floats, "output with floats") for name in (floats if of is None else of)]
     sources = [*model.feed_names, *model.parameters]
     candidates = [name for name in sources if block.var(name).dtype in FLOATS]
+    # Without ``wrt``, what was declared with gradients: inputs of floats, and parameters.
     default = [name for name in candidates if not block.var(name).stop_gradient]
     inputs = [_named(block.vars, name, candidates, "input or parameter with floats") for name in (default if wrt is None else wrt)]
     if not targets:

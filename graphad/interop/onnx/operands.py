@@ -143,6 +143,7 @@ class Recorder:
 
     def _applied(self, definition: OpDef, *inputs: object, **attrs: object) -> Any:
         arrays = [_array_of(value) for value in inputs]
+        # Constants are folded while the model is read: whole subgraphs that compute shapes disappear.
         if all(array is not _NOT_KNOWN for array in arrays):
             self._has_room(definition, arrays, attrs)
             with np.errstate(all="ignore"):

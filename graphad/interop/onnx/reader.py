@@ -103,6 +103,7 @@ class Reader:
         try:
             results = self.nested(graph, inputs)
             return [(value.shape, value.dtype) for value in results]
+        # Reading writes operators, parameters and blocks; everything is put back as it was.
         finally:
             self.unknown = unknown
             self.ops.forget(count)
@@ -244,6 +245,7 @@ class Reader:
                 result: Any = self._called(function, node, inputs)
             else:
                 result = self._handled(domain, node, label, inputs)
+        # To be handled by the branch around it, which knows both sides.
         except TwoRanks:
             raise
         except NotKnown as error:
@@ -252,6 +254,7 @@ class Reader:
             raise _located(error, label, self.file) from None
         except GraphadError as error:
             raise _located(ParseError(str(error)), label, self.file) from error
+        # Handlers trust the file; what they trip over in a malformed one is told as an error of the file.
         except _MALFORMED as error:
             raise _located(ParseError(f"{type(error).__name__}: {error}"), label, self.file) from error
         results = [result] if isinstance(result, Value) else list(result)

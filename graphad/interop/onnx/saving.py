@@ -100,6 +100,7 @@ def from_program(
     persistables = {var.name: var for var in program.list_vars() if var.persistable and var.type == TENSOR}
     input_names = [value.name for value in graph.inputs if value.name not in persistables]
     feeds = input_names if feed_names is None else _names(feed_names)
+    # What is fed may be computed by the program otherwise: then only what is needed besides is kept.
     if fetch_list is not None and not set(input_names) <= set(feeds):
         program = _needed(program, fetch_list, feeds)
         graph = lower(program, _names(fetch_list))
@@ -199,6 +200,7 @@ def _output(writer: GraphWriter, graph: Graph, name: str, inputs: Mapping[str, V
     if not isinstance(term, Term):
         raise CannotWrite(f"the output {name!r} is an array of tensors")
     if term.name or term.array is not None:
+        # One tensor has one name in ONNX.
         term = writer.nodes.copied(term)
     term.name = name if name not in inputs else f"{name}@NEW"
     return term

@@ -24,11 +24,13 @@ def _number(Mask: Tensor, count: int) -> Tensor:
 @replaces(selection.select_input.kernel)
 def _select_input(X: list[Tensor], Mask: Tensor) -> Tensor:
     number = _number(Mask, len(X))
+    # Known while it is traced: then nothing else is computed.
     if isinstance(number, int):
         return selection.select_input.kernel(X, np.asarray(number))
     present = [x for x in X if x is not None]
     if not present:
         raise InvalidValue("none of X has a value: no block that writes one has run")
+    # XLA computes all sides; the branch that wrote nothing cannot be the one that is selected.
     return jnp.stack([jnp.zeros_like(present[0]) if x is None else jnp.asarray(x) for x in X])[number]
 
 

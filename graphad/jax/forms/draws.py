@@ -30,6 +30,7 @@ def _truncated(*, shape: list[int], mean: float = 0.0, std: float = 1.0, seed: i
     def again(state: Tensor) -> Tensor:
         numbers, position = state
         far = jnp.abs(numbers) > 2.0
+        # The kernel draws again for those that are too far, in order: the running sum gives each its place in the stream.
         new = stream[jnp.minimum(position + jnp.cumsum(far) - 1, places - 1)]
         return jnp.where(far, new, numbers), position + far.sum()
 

@@ -86,6 +86,7 @@ def _histogram(X: Tensor, *, bins: int = 100, min: float = 0.0, max: float = 0.0
     """By the number of its interval, of each element: the ends may depend on values."""
     x = jnp.ravel(jnp.asarray(X)).astype("float64")
     low, high = (jnp.min(x), jnp.max(x)) if min == max and x.size else (jnp.asarray(min, x.dtype), jnp.asarray(max, x.dtype))
+    # As in the kernel, an interval of no width is widened by one on both sides.
     low, high = jnp.where(low == high, low - 1, low), jnp.where(low == high, high + 1, high)
     intervals = jnp.clip(jnp.floor((x - low) * (bins / (high - low))), 0, bins - 1).astype("int32")
     return jnp.zeros(bins, "int64").at[intervals].add(((x >= low) & (x <= high)).astype("int64"))

@@ -148,6 +148,7 @@ def _squeeze(node: Node) -> Value:
         axes = [i for i, size in enumerate(x.shape) if size == 1]
         if -1 in x.shape:
             raise NotKnown(f"Squeeze without axes of extents {list(x.shape)}: which ones are 1 is not known before the model runs", x)
+    # Axes may come from the end, and in any order.
     places = sorted(axis % max(x.rank, 1) for axis in axes)
     return node.ops.squeeze(x, axes=places) if places else node.ops.assign(x)
 
@@ -236,6 +237,7 @@ def _pad(node: Node) -> Value:
     pairs = [(0, 0)] * x.rank
     half = len(amounts) // 2
     for i, axis in enumerate(axes):
+        # ONNX lists all amounts before, then all amounts after.
         pairs[axis] = (amounts[i], amounts[i + half])
     return padded(node, x, pairs, mode, number)
 
@@ -290,6 +292,7 @@ def _taken_parts(node: Node, x: Value, axis: int, before: int, after: int, mode:
     ops, parts = node.ops, [x]
     if mode == "reflect":
         if before:
+            # The margin of a reflection leaves out the element at the edge.
             parts.insert(0, ops.flip(ops.slice(x, axes=[axis], starts=[1], ends=[before + 1]), axis=[axis]))
         if after:
             parts.append(ops.flip(ops.slice(x, axes=[axis], starts=[-after - 1], ends=[-1]), axis=[axis]))
@@ -331,6 +334,7 @@ def _space_to_depth(node: Node) -> Value:
     n, c, h, w = x.shape
     ops = node.ops
     y = ops.reshape(x, shape=[0 if n == -1 else n, c, h // size, size, w // size, size])
+    # DCR: the place in the block is the outer part of a channel's number; CRD: the inner one.
     rows_first = node.attr("mode", "DCR") == "DCR"
     y = ops.transpose(y, axis=[0, 3, 5, 1, 2, 4] if rows_first else [0, 1, 3, 5, 2, 4])
     return ops.reshape(y, shape=[0 if n == -1 else n, c * size * size, h // size, w // size])

@@ -42,6 +42,7 @@ def _roi_align(node: Node) -> Value:
     height, width, samples = (int(node.attr(*item)) for item in (("output_height", 1), ("output_width", 1), ("sampling_ratio", 0)))
     if mode == "max":
         return _largest_samples(node, height, width, samples)
+    # ONNX gives each box the number of its image; here boxes are sorted by image and counted, and results are put back in order.
     boxes = _Sorted(node, node[1], node[2], node[0])
     attrs: dict[str, object] = {"pooled_height": height, "pooled_width": width, "sampling_ratio": samples if samples > 0 else -1}
     attrs |= {"spatial_scale": float(node.attr("spatial_scale", 1.0)), "aligned": _is_aligned(node)}

@@ -179,6 +179,7 @@ def _pool(node: Node) -> Value | list[Value]:
 def _plain_pool(node: Node, x: Value, kernel: list[int], strides: list[int], pads: Pads | str, ceil: bool, included: bool) -> Value:
     count = len(kernel)
     if count == 1:
+        # A signal is an image of one row.
         x, kernel, strides = _as_image(node, x), [1, *kernel], [1, *strides]
         pads = pads if isinstance(pads, str) else [(0, 0), *pads]
     attrs = {"ksize": kernel, "strides": strides, "ceil_mode": ceil, "exclusive": not included}
@@ -229,6 +230,7 @@ def _count_of(extent: int, before: int, after: int, size: int, stride: int, ceil
     if not ceil:
         return room // stride + 1
     count = -(-room // stride) + 1
+    # A window that would begin in the padding after the tensor has nothing to pool.
     return count - 1 if (count - 1) * stride >= extent + before else count
 
 

@@ -84,6 +84,7 @@ def _batch_norm(node: Node) -> Value | list[Value]:
     if training:
         return _trained_batch_norm(node, x, scale, bias, mean, variance, epsilon)
     if len({value.dtype for value in (x, scale, bias, mean, variance)}) > 1:
+        # ONNX allows statistics of another dtype than the tensor's.
         scale, bias, mean, variance = (cast(node, value, x.dtype) for value in (scale, bias, mean, variance))
     if x.rank >= 2:
         return ops.several("batch_norm", x, scale, bias, mean, variance, epsilon=epsilon, is_test=True)[:1]
@@ -216,6 +217,7 @@ def _dropout(node: Node) -> list[Value]:
     """Models are read for inference: it passes its input on, unless a training mode is known to be on."""
     x = node[0]
     mask = node.ops.fill_any_like(x, value=1.0, dtype="bool") if node.wants(1) else None
+    # Until version 12 the mode is not an input, and models are exported for inference.
     switch = node.known(2, "the training mode")
     drops = switch is not None and bool(switch)
     ratio = node.known(1, "the ratio") if drops else None

@@ -99,6 +99,7 @@ def elementwise(function: Callable[..., float], *values: Value) -> np.ndarray[tu
     parts = [value.partly() for value in values]
     if any(part is None for part in parts):
         return None
+    # Object arrays: elements are Python integers, names of extents, or UNKNOWN.
     apply = np.frompyfunc(lambda *item: function(*item) if all(map(is_known, item)) else UNKNOWN, len(parts), 1)
     return np.asarray(apply(*parts), object)
 
@@ -116,6 +117,7 @@ def _div(node: Node) -> Value:
         return node.ops.elementwise_div(x, y)
     out = truncated_quotient(node, x, y)
     if out.array is None:
+        # int() cuts towards zero, as ONNX does; // would round down.
         out.elements = elementwise(lambda a, b: int(a / b) if b else 0, x, y)
     return out
 
@@ -125,6 +127,7 @@ def truncated_quotient(node: Node, x: Value, y: Value) -> Value:
     if x.array is not None and y.array is not None:
         with np.errstate(all="ignore"):
             total = np.floor_divide(x.array, y.array)
+            # The floor is one too low where the quotient is negative and not whole.
             inexact = (np.remainder(x.array, y.array) != 0) & ((x.array < 0) != (y.array < 0))
         return Value(np.asarray(total + inexact.astype(total.dtype), x.dtype))
     if x.dtype.startswith("u"):
@@ -201,6 +204,7 @@ def _bit_shift(node: Node) -> Value:
     is_far = ops.greater_equal(y, ops.like(bits, y))
     if not y.dtype.startswith("u"):
         is_far = ops.logical_or(is_far, ops.less_than(y, zero))
+    # float64 holds every power of two up to the width exactly.
     near = ops.cast(ops.where(is_far, zero, y), out_dtype="float64")
     powers = ops.cast(ops.elementwise_pow(Value(np.asarray(2.0)), near), out_dtype=x.dtype)
     result = (ops.elementwise_mul if left else ops.elementwise_floordiv)(x, powers)

@@ -21,6 +21,7 @@ def _along(node: Node, part: Value, x: Value) -> Value:
         after = x.rank - axis - 1
         return node.ops.unsqueeze(part, axes=list(range(1, 1 + after))) if after else part
     size = int(node.attr("block_size", 0)) or -(-x.shape[axis] // part.shape[axis])
+    # Each place of the axis has the scale of its block.
     wide = node.ops.gather(part, Value(np.arange(x.shape[axis], dtype="int64") // size), axis=axis)
     return wide
 
@@ -141,6 +142,7 @@ def _qlinear_matmul(node: Node) -> Value:
 
 @handles("QLinearConv")
 def _qlinear_conv(node: Node) -> Value:
+    # Integers in float64: products of 8 bits add up exactly, so that the result is rounded once, when it is quantized.
     x, w = _less_zero(node, node[0], node[2]), _less_zero(node, node[3], node[5], 0)
     bias = None if node.get(8) is None else node.ops.cast(node[8], out_dtype="float64")
     result = convolved(node, x, w, bias)

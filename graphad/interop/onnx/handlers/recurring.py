@@ -78,6 +78,7 @@ def _activation(node: Node, name: str, alpha: float | None, beta: float | None) 
         "tanh": ops.tanh,
         "sigmoid": ops.sigmoid,
         "softsign": ops.softsign,
+        # Beyond 60 log(1 + exp(x)) is x to the last bit of float64.
         "softplus": lambda x: ops.softplus(x, threshold=60.0),
         "affine": lambda x: ops.scale(x, scale=1.0 if alpha is None else alpha, bias=0.0 if beta is None else beta),
         "leakyrelu": lambda x: ops.leaky_relu(x, alpha=0.01 if alpha is None else alpha),

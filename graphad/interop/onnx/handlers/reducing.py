@@ -210,6 +210,7 @@ def _unique(node: Node) -> list[Value]:
     axis = None if "axis" not in node.attrs else int(node.attrs["axis"])
     values, first, inverse, counts = np.unique(array, return_index=True, return_inverse=True, return_counts=True, axis=axis)
     if not node.attr("sorted", 1):
+        # numpy sorts; unsorted means in the order of first occurrence, into which values, counts and inverse are brought.
         order = np.argsort(first, kind="stable")
         back = np.argsort(order, kind="stable")
         values = np.take(values, order, axis=0 if axis is None else axis)

@@ -22,6 +22,7 @@ def _gather(node: Node) -> Value:
     x, places, ops = node[0], node[1], node.ops
     axis = node.axis(x.rank, 0)
     indices = places.array
+    # What is known is computed at load: shapes are mostly gathered from.
     if x.array is not None and indices is not None:
         node.ops.room([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]], x.dtype)
         return Value(np.asarray(np.take(x.array, indices.astype("int64"), axis)))
@@ -149,6 +150,7 @@ def _python_slice(start: int, end: int, step: int, size: int) -> slice:
     """ONNX's bounds: cut to the extent; going backwards, one before the first is before the first."""
     if step > 0:
         return slice(start, end, step)
+    # Python takes an end of -1 for the last element; going backwards it has to be None to reach the first one.
     end = end + size if end < 0 else end
     start = start + size if start < 0 else start
     return slice(min(start, size - 1), end if end >= 0 else None, step)

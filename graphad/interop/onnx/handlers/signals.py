@@ -123,11 +123,13 @@ def _mel(node: Node) -> Value:
     count = int(length) // 2 + 1
     step = (_mels(high) - _mels(low)) / (int(bins) + 2)
     mel = _mels(low) + np.arange(int(bins) + 2) * step
+    # As in the reference implementation: bins of the spectrum, rounded down.
     edges = ((700 * (10 ** (mel / 2595) - 1)) * (int(length) + 1) // rate).astype(int)
     node.ops.room([count, int(bins)], "float64")
     out = np.zeros((count, int(bins)))
     for i in range(int(bins)):
         first, middle, last = edges[i], edges[i + 1], edges[i + 2]
+        # Triangles narrower than a bin still have a peak.
         if middle == first:
             out[middle, i] = 1
         else:

@@ -320,6 +320,7 @@ def _split_to(node: Node) -> Value:
         sizes = [1] * size
     elif argument.rank == 0:
         number = (node.integers(1, "split") or [1])[0]
+        # The last part has what is left.
         sizes = [number] * (size // number) + ([size % number] if size % number else [])
     else:
         sizes = node.integers(1, "split") or []
