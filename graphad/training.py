@@ -134,7 +134,7 @@ def train(
     start = perf_counter()
     with _progress(progress) as bar:
         for epoch in range(epochs):
-            task = bar.add_task(f"epoch {epoch + 1}/{epochs}", total=_length(reader), status="")
+            task = bar.add_task(f"epoch {epoch + 1}/{epochs}", total=len(reader) if hasattr(reader, "__len__") else None, status="")
             steps = len(history.cost)
             for feed in _feeds(reader, names):
                 values = run.run(program, feed=feed, fetch_list=[cost, *metrics_by_label.values()], scope=scope)
@@ -185,10 +185,6 @@ def _feeds(reader: Reader, names: Sequence[str]) -> Iterator[Mapping[str, object
         if len(batch) != len(names):
             raise InvalidValue(f"a minibatch has {len(batch)} arrays, but the program is fed {len(names)}: {', '.join(names)}")
         yield dict(zip(names, batch, strict=True))
-
-
-def _length(reader: object) -> int | None:
-    return len(reader) if hasattr(reader, "__len__") else None
 
 
 def _note(history: History, values: Sequence[Array]) -> None:

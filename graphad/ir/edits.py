@@ -505,6 +505,7 @@ def insert_carried(
     definition, (body,), at = loop.definition, op.graphs.values(), carried_count(op) - (not last)
     before, after = operands(op), results_of(op)
     new = dict.fromkeys(arguments)
+    # Arguments may have been made as inputs of the body already: they move to their places.
     inputs = [value for value in body.inputs if value not in new]
     body.inputs = [*inputs[:at], *arguments, *inputs[at:]]
     body.results = [*body.results[:at], *yielded, *body.results[at:]]
@@ -564,6 +565,7 @@ def set_yielded(op: Op, result: Value, values: Sequence[Value]) -> None:
     place = outs.index(result)
     for graph, value in zip(graphs, values, strict=True):
         graph.journal.edits += 1
+        # What was yielded may be dead now, so its writers are looked at again.
         graph.journal.touch(op, *graph.results[place].writers)
         graph.results = [value if i == place else old for i, old in enumerate(graph.results)]
 

@@ -67,6 +67,7 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
     """
     if not isinstance(program, Program):
         raise InvalidType(f"lower takes a Program, not {program!r}")
+    # The last graph of the same program may be garbage by now.
     collect_if_due()
     with paused_collector(sum(len(block.ops) for block in program.blocks)):
         _check_known(program)
@@ -74,11 +75,13 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
         block = program.global_block()
         lowering = _Lowering()
         graph = lowering.fill(Graph(block), block)
+        # After all blocks: a gradient's graph is filled before it is known which values of the forward block it reads.
         lowering.pass_residuals()
         _give_streams(graph, random_streams(program))
         graph.targets = dict.fromkeys(_unread(graph) if targets is None else _requested(graph, block, targets))
         graph.journal.requested = None if targets is None else tuple(value.name for value in graph.targets)
         for subgraph in graph.tree():
+            # Nothing has changed since: what the program's operators say holds for the graph's.
             subgraph.marked = graph.journal.edits
         return graph
 

@@ -61,6 +61,7 @@ def reduced_node(node: Node) -> _Reduced:
 
 def _numbering(root: Graph) -> _Numbering:
     numbering = root.journal.memory.get(_Numbering)
+    # Nodes refer to each other by number, so that pickling is not recursive: a chain of thousands of operators would be too deep.
     if numbering is None or numbering.edits != root.journal.edits:
         graphs = list(root.tree())
         nodes = [node for graph in graphs for part in (graph.values, graph.ops) for node in part]
@@ -155,6 +156,7 @@ def fill(root: Graph, state: Any) -> None:
     numbering: _Numbering = journal.memory[_Numbering]
     journal.properties, journal.history, journal.requested = properties, history, request
     rest = iter(numbering.nodes)
+    # All values of all graphs before the first operator, since operators read values of other graphs' numbers.
     ops_by_graph = [_fill_values(graph, record, rest, numbering) for graph, record in zip(numbering.graphs, records, strict=True)]
     for graph, record, ops in zip(numbering.graphs, records, ops_by_graph, strict=True):
         for op, fields in zip(ops, record["ops"], strict=True):

@@ -140,6 +140,7 @@ def _made(made_by: str | None, origin: Origin | None, source: SourceLine | None,
         yield f"written at {source}"
     if origin is None or is_repeat:
         return
+    # Origins are shared: told once each, the text grows with their number and not with that of the ways to them.
     seen.add(id(origin))
     for ancestor in origin.ancestors:
         yield f"from {ancestor.text}"

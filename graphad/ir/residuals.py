@@ -91,6 +91,7 @@ def _stands_for(value: Value, forward: Op | None) -> Value | None:
     """The residual that an input of a gradient's graph stands for, given the operator that it is the gradient of."""
     graph = value.graph
     around = None if forward is None or graph.owner is None else _counterpart(graph.owner, graph, forward)
+    # Residuals are the last inputs, in the order in which the forward graph keeps them: counted from the end, the places agree.
     at = graph.inputs.index(value) - len(graph.inputs)
     return around.residuals[at] if around is not None and -at <= len(around.residuals) else None
 
@@ -127,6 +128,7 @@ def gradient_ops(op: Op) -> list[Op]:
     slot = _slot(op, gradient=False)
     gradients: dict[Op, None] = {}
     for scopes in op.outputs.get(slot, ()) if slot else ():
+        # The scopes may go into another region before a gradient reads them.
         for value in readings(scopes):
             for reader in value.readers:
                 at = _slot(reader, gradient=True)
@@ -223,6 +225,7 @@ def drop_residuals(graph: Graph, values: Collection[Value]) -> None:
     """Keep some values no longer, whose inputs in the graphs of gradients are unread."""
     places = [at - len(graph.residuals) for at, value in enumerate(graph.residuals) if value in values]
     for gradient_graph in gradient_graphs(graph) if places else ():
+        # Listed before the first is dropped, which moves the others.
         for value in [gradient_graph.inputs[at] for at in places]:
             gradient_graph.drop(value)
     graph.set_residuals([value for value in graph.residuals if value not in values])

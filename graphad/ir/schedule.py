@@ -478,6 +478,7 @@ class _Writer:
     ) -> Operator:
         """The operator of the program that the graph was lowered from, where that is written back and it is the same; else a new one."""
         if old is not None and self.schedule.reuse:
+            # Write-back keeps the operator objects of the program where nothing has changed: users may hold on to them.
             is_same = (old.type, old.block, old.inputs, old.outputs, old.attrs) == (op_type, self.block, inputs, outputs, attrs)
             if is_same:
                 return old

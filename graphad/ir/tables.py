@@ -59,6 +59,7 @@ class WideSlots:
     def replace(self, op: Op, old: Value, new: Value) -> None:
         """Make an operator read ``new`` in every place of ``old``."""
         for slot, values in op.inputs.items():
+            # A sum of thousands of values has an index of places, so that replacing one by one stays linear.
             if len(values) > WIDE:
                 op.inputs[slot] = self._replaced(op, slot, old, new)
             elif old in values:
@@ -243,6 +244,7 @@ class ValueTable:
             del versions[old]
             versions[new] = None
         else:
+            # In the middle: versions are in order, so the dict is built anew.
             self.by_name[old.name] = {new if v is old else v: None for v in self._several(old.name)}
 
     def discard(self, value: Value) -> None:

@@ -104,6 +104,7 @@ def distinct_streams(graph: Graph) -> Iterator[Complaint]:
         return
     owners: dict[str, Op] = {}
     for op in (op for subgraph in graph.tree() for op in subgraph.ops):
+        # Independent draws need streams of their own; see ``random_streams``.
         if op.stream is not None and owners.setdefault(op.stream, op) is not op:
             yield op, f"it draws from the random stream {op.stream!r}, as {owners[op.stream]!r} does"
 

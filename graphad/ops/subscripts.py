@@ -204,7 +204,8 @@ def _cut(x: Tensor, items: Sequence[_Item]) -> Tensor:
     cuts = [item for item in items if isinstance(item.value, int) or (isinstance(item.value, builtins.slice) and _cuts(item.value))]
     if not cuts:
         # ``x[:]`` is a copy, as in Paddle, unless an index or a new axis makes one anyway.
-        return REGISTRY["assign"](x) if all(not _is_index(item.value) for item in items) and None not in _values(items) else x
+        keeps_axes = all(item.value is not None and not _is_index(item.value) for item in items)
+        return REGISTRY["assign"](x) if keeps_axes else x
     bounds = [_bounds(item.value) for item in cuts]
     attrs = {
         "axes": [item.axis for item in cuts],
@@ -216,10 +217,6 @@ def _cut(x: Tensor, items: Sequence[_Item]) -> Tensor:
     if all(step == 1 for step in strides):
         return REGISTRY["slice"](x, **attrs)
     return REGISTRY["strided_slice"](x, **attrs, strides=strides)
-
-
-def _values(items: Sequence[_Item]) -> list[object]:
-    return [item.value for item in items if not _is_index(item.value)]
 
 
 def _cuts(part: builtins.slice) -> bool:

@@ -274,6 +274,7 @@ class _Solver(ABC, Generic[F]):
         if new == old:
             return old
         count = self.rounds[value] = self.rounds[value] + 1
+        # A lattice of finite height ends by itself, widening ends any other; what is left is a mistake in the analysis.
         if count > ROUNDS:
             raise PassError(f"{self.analysis} finds no fixpoint: what it says of {value!r} still grows, from {old!r} to {new!r}; see widen")
         return new if old == self.analysis.bottom or count <= self.analysis.delay else self.analysis.widen(old, new)

@@ -285,6 +285,7 @@ def _trials(open_ended: Sequence[Owner]) -> Iterator[tuple[Sizes, bool]]:
     others, and the other way round, which is where broadcasting differs."""
     places: dict[Owner, int] = {owner: i for i, owner in enumerate(open_ended) if isinstance(owner, str)}
     yield lambda owner, axis: _SIZE, True
+    # Different sizes show an axis that is taken for another; a 1 among others shows what only broadcasting would let pass.
     yield lambda owner, axis: _SIZES[places.get(owner, axis) % len(_SIZES)], False
     for single in open_ended:
         yield lambda owner, axis, single=single: 1 if owner is single else _SIZE, False  # type: ignore[misc]

@@ -199,6 +199,7 @@ def _match_attrs(call: Call, op: Op, match: Match) -> bool:
         if name in call.attrs:
             if not _bind(call.attrs[name], op.attrs.get(name, attr.default), match, f"attribute {name} of {op.type}"):
                 return False
+        # An attribute that a pattern does not mention has its default there.
         elif name in op.attrs and op.attrs[name] != attr.default:
             return match.fail(lambda n=name, a=attr: f"expected attribute {n} of {op.type} to be {a.default!r}, found {op.attrs[n]!r}")
     return True

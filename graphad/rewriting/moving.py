@@ -92,6 +92,7 @@ def _transpose(facts: Facts, x: Grid, *, axis: Sequence[int], **_: object) -> li
     order = [_axis(a, x.rank) for a in axis]
     if sorted(order) != list(range(x.rank)):
         raise Unsupported("no order of axes")
+    # Axis i of x is where ``axis`` has the number i.
     return [Grid(tuple(x.extents[a] for a in order), lambda places: x.at([places[order.index(i)] for i in range(x.rank)]))]
 
 
@@ -99,6 +100,7 @@ def _flip(facts: Facts, x: Grid, *, axis: Sequence[int]) -> list[Grid]:
     axes = [_axis(a, x.rank) for a in axis]
     if len(set(axes)) != len(axes):
         raise Unsupported("an axis twice")
+    # Place p comes from the place that is as far from the other end.
     return [Grid(x.extents, lambda places: x.at([x.extents[i] - 1 - p if i in axes else p for i, p in enumerate(places)]))]
 
 

@@ -860,6 +860,7 @@ def _combined(call: Call) -> Pass:
 def _built(call: Call) -> Pass:
     if call.name in (Fixpoint.name, Nested.name):
         return _combined(call)
+    # A registered pipeline is spliced in under its name.
     if call.name in PIPELINES and not call.options and not call.inner:
         return Pipeline.parse(PIPELINES[call.name])
     kind = PASSES.get(call.name)

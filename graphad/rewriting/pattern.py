@@ -333,6 +333,7 @@ def same_term(a: Term, b: Term) -> bool:
     if a is b:
         return True
     if isinstance(a, Constant) and isinstance(b, Constant):
+        # Computed numbers are only known at a match: never taken for the same.
         return not isinstance(a.number, Scalar) and not isinstance(b.number, Scalar) and bool(a.number == b.number)
     return isinstance(a, Result) and isinstance(b, Result) and (a.slot, a.index) == (b.slot, b.index) and _same_call(a.call, b.call)
 
@@ -342,6 +343,7 @@ def _same_call(a: Call, b: Call) -> bool:
         return True
     if a.definition is not b.definition or a.attrs.keys() != b.attrs.keys() or any(a.attrs[k] is not b.attrs[k] for k in a.attrs):
         return False
+    # Recursive, which patterns of a handful of operators allow.
     pairs = [(x, y) for slot in a.inputs for x, y in zip(a.inputs[slot], b.inputs.get(slot, ()), strict=False)]
     return [*map(len, a.inputs.values())] == [*map(len, b.inputs.values())] and all(same_term(x, y) for x, y in pairs)
 
@@ -365,6 +367,7 @@ def check_terms(name: str, before: Sequence[Term], after: Sequence[Term], condit
     for condition in conditions:
         if not isinstance(condition, Scalar):
             raise InvalidType(f"a condition of rule {name} is made of attributes, shapes and dtypes, not {condition!r}")
+    # The right-hand side may use what the pattern binds, and nothing else.
     leaves_before = {leaf for term in before for leaf in leaves(term)}
     for term in after:
         _check_after(name, term, leaves_before)

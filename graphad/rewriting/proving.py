@@ -145,6 +145,7 @@ class _Prover:
     def _settings(self, dtype: str) -> Iterator[Setting]:
         """Types that the rule applies to, with all values of the attributes that are not numbers."""
         for shape, dtypes in product(SHAPES if self._has_pow() else SHAPES[:1], self.inputs.dtypes_of(dtype)):
+            # Drawn attributes repeat: each combination is proved once.
             keys = set()
             for _ in range(SETTINGS if self.inputs.has_choices else 1):
                 self.inputs.budget = 500

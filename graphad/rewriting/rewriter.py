@@ -353,6 +353,7 @@ class Triggers:
             for neighbor in (*value.writers, *value.readers):
                 yield neighbor
                 yield from _readers(neighbor, self.depth - 1)
+            # A rule with several results is rooted at each of them: shared operands may lie several levels below.
             for writer in value.writers if levels > 0 else ():
                 yield from self._beside(writer, levels - 1)
         for reader in _readers(op, self.depth - 1):
@@ -455,6 +456,7 @@ class _Returns:
         made = [op for op in dict.fromkeys(touched) if op not in self.line and in_graph(op)]
         matched = [op for op in dict.fromkeys([root, *self.journal.matched]) if op in self.line]
         for op in made:
+            # Each operator that was matched has one heir, so that two of a type keep two lines.
             heir = next((old for old in matched if old.type == op.type), None)
             if heir is not None:
                 matched.remove(heir)

@@ -152,6 +152,7 @@ def _ints(content: str, dtype: np.dtype[Any], kinks: tuple[float, ...]) -> Array
     if content == "extreme":
         return np.array([ends.max, ends.min, 0, ends.max - 1, -1, ends.min + 1, 1, ends.max // 2 + 1], dtype)
     if content in ("kinks", "equal"):
+        # The numbers that a rule names, and their neighbors, are where it is wrong first.
         near = [int(k) + d for k in kinks if abs(k) < 1e6 for d in (0, 1, -1)]
         return np.array(list(dict.fromkeys([0, 1, 2, -1, *near])), dtype)
     return np.array([3, -2, 1, 0, -7, 2, 5, -1, 10, -3, 4], dtype)
@@ -174,6 +175,7 @@ def _floats(content: str, dtype: np.dtype[Any], kinks: tuple[float, ...], exact:
         small = [x * 1e-8 for x in ordinary[:11]]
         return [*small, ends.smallest_subnormal, -ends.tiny, ends.tiny * 1.5, 0.0, -ends.smallest_subnormal * 3] if exact else small
     if content == "large":
+        # Where exp overflows and underflows: 709.78 and -745.13 in float64, 88.72 and -103.97 in float32.
         over = [710.5, -745.5, 88.9, -103.5, 1e4, -3e7]
         return [*over, ends.max, -ends.max, ends.max * 0.75, 1e30, -1e20, 40.0] if exact else [*over, 40.0, -30.0, 17.5]
     if content == "positive":
@@ -221,6 +223,7 @@ def numbers_for(kind: str, rank: int, default: Any, extra: tuple[Any, ...], exac
     if kind == "float":
         options = [*FLOAT_NUMBERS, *extra, *(WILD_NUMBERS if exact else ())]
     elif kind == "int":
+        # Integers are mostly axes: all of them, from either end.
         options = [*INT_NUMBERS, *range(-rank, rank), *(n for n in extra if n == n and abs(n) < 1e6 and n == int(n))]
         options = [int(n) for n in options]
     elif kind == "bool":
@@ -340,6 +343,7 @@ class Inputs:
             setting = self._leaf_types(shapes, dtypes)
             if setting is not None and self._bind(setting, iter(self.calls)) and self.applies(setting):
                 return setting
+            # No other choice of attributes would let the rule apply to these types.
             if setting is not None and setting.is_hopeless:
                 break
         return None

@@ -97,6 +97,7 @@ class PatternRule(Rule):
             match = Match(trace=trace)
             return match if match_op(variant.calls[0], op, match) and self._satisfies(variant, op, match) else None
         choices: Choices | None = Choices()
+        # Backtracking: a choice that a condition refuses is not the last one, so the next is tried from the start.
         while choices is not None:
             for match in match_roots(variant.calls, op, Match(trace=trace, choices=choices)):
                 if self._satisfies(variant, op, match):
@@ -249,6 +250,7 @@ def rewrite_with(function: Callable[..., object], fast: bool, verify: bool, exam
     if gradients not in ("all", "smooth"):
         raise InvalidValue(f'gradients={gradients!r}: "all" or "smooth" is expected')
     name = function.__name__.strip("_").replace("_", "-")
+    # The function is called once, on terms: what it computes of them are the patterns before and after.
     result = function(*_unknowns(function), **_attributes(function))
     if not isinstance(result, tuple) or len(result) < 2:
         raise InvalidType(f"rule {name} returns before, after and perhaps conditions, not {result!r}")
@@ -306,6 +308,7 @@ def _ordered(call: Call, swapped: set[Call], calls: dict[Call, Call]) -> Call:
     if call not in calls:
         inputs = {slot: tuple(_term_in_order(t, swapped, calls) for t in terms) for slot, terms in call.inputs.items()}
         if call in swapped:
+            # A commutative operator with its operands exchanged: another form of the rule, found by the same matcher.
             inputs = dict(zip(inputs, reversed(inputs.values()), strict=True))
         calls[call] = Call(call.definition, inputs, call.attrs, call)
     return calls[call]

@@ -167,6 +167,7 @@ class _Looking:
             holds = self.analysis.holds(fact, array, self.run)
         if holds:
             return
+        # The analysis is wrong of what it was given: then the program is not one that it is for.
         if value.given and value.graph.parent is None:
             raise _Unfit
         raise _Found(_Wrong(value, fact, copy(array)))

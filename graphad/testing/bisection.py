@@ -88,6 +88,7 @@ def bisect(
         if not full_run.wrong:
             return None
         right, wrong, failure = 0, max(full_run.made, 1), full_run
+        # Invariant: the results are right after ``right`` rewrites and wrong after ``wrong`` of them.
         while wrong - right > 1:
             middle = (right + wrong) // 2
             attempt = _run(subject, case, targets, expected, middle)
@@ -115,6 +116,7 @@ def _run(subject: Subject, case: Case, targets: list[str], expected: Observed, l
     makers: list[tuple[int, Pass]] = []
 
     def watch(pass_: Pass, changed: Graph, step: Step) -> None:
+        # The last pass that made a rewrite is the one that made the last rewrite.
         if not pass_.combines and changed.journal is journal and journal.rewrites > (makers[-1][0] if makers else start):
             makers.append((journal.rewrites, pass_))
 

@@ -133,6 +133,7 @@ def candidates_of(op: OpDef, number: int, name: str, constants: Constants = NONE
     unique: dict[str, object] = {}
     for value in _accepted(attr, (*sample_values, *_values(attr, current), *_hints(attr, current, constants))):
         if value != current or type(value) is not type(current):
+            # By text: 1, 1.0 and True are equal in Python, and different attributes.
             unique.setdefault(repr(value), value)
     return list(unique.values())
 
@@ -320,6 +321,7 @@ def draw_call(choices: Choices, op: OpDef, dtype: str, interest: Interest) -> Dr
     attrs = sample_attrs
     for _ in range(choices.one_of((0, 1, 1, 2)) if op.attrs else 0):
         attrs = _other_attr(choices, op, number, attrs, interest)
+    # Inference is the judge: drawn calls that it refuses are drawn again, down to the sample as it is, which it accepts.
     for name in dict.fromkeys((dtype, choices.one_of(("float32", "float64")))):
         for draft in (Draft(op, *parts, number) for parts in in_dtype(choices, op, inputs, attrs, name)):
             drafts = _resized(choices, draft.inputs, draft.attrs) if choices.chance(3) else ()
@@ -426,6 +428,7 @@ def _resized(choices: Choices, inputs: Slots, attrs: dict[str, Any]) -> Iterator
     new_inputs = cut_to(inputs, cuts, new)
     if any(np.size(v) > MOST_ELEMENTS for values in new_inputs.values() for v in values):
         return
+    # An attribute that names the old extent, such as a shape, has to name the new one.
     if any(_has(value, old) for value in attrs.values()):
         yield new_inputs, {n: [new if e == old else e for e in v] if _has(v, old) else v for n, v in attrs.items()}
     yield new_inputs, attrs
@@ -449,6 +452,7 @@ def cut_to(inputs: Slots, places: Sequence[tuple[str, int, int]], extent: int) -
     for slot, i, axis in places:
         value = result[slot][i]
         if value.shape[axis]:
+            # Repeated and not drawn anew: indices stay in range, matrices stay as well-conditioned as the sample's.
             result[slot][i] = np.take(value, np.arange(extent) % value.shape[axis], axis)
         else:
             result[slot][i] = np.ones((*value.shape[:axis], extent, *value.shape[axis + 1 :]), value.dtype)

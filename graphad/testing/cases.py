@@ -49,6 +49,7 @@ def always_written(op: Operator) -> set[str]:
 def unread(program: Program) -> list[str]:
     """The names of block 0 whose last value no operator reads, in the order in which they get it: the targets of ``lower``."""
     block, later, has_value = program.global_block(), set[str](), dict[str, bool]()
+    # From the end: the last write of a name is the first that is met, and reads after it have been seen.
     for op in reversed(block.ops):
         for name in reversed(op.output_names()):
             if name not in has_value:

@@ -173,6 +173,7 @@ def _with_arrays(program: Program | Case, choices: Choices) -> Case:
 def _suitable(subject: Subject) -> Callable[[Choices], Case]:
     """Programs of the kinds that all passes on trial have something to do on."""
     any_kind, kinds_by_pass = _every_kind(subject), [pass_.on_trial.programs for pass_ in inner_passes(as_pass(subject.what, "loss"))]
+    # A pipeline is tried on what all its passes have something to do on.
     common = [name for name in kinds_by_pass[0] if all(name in names for names in kinds_by_pass)] if kinds_by_pass else []
     kinds = [KINDS[name][1] for name in common if name != ANY]
     if not kinds:
@@ -196,6 +197,7 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
         interest = replace(interest, kinds=SHORT)
     is_exact = all(rule.exact for rule in rules)
     is_about_gradients = interest.gradients and not subject.is_backward
+    # Rules of one file are alike: in their order a program would hold rules that hinder each other.
     random.Random("rules").shuffle(rules)
     other_programs, turns = drawn(interest, subject.is_backward, subject.is_after_backward), itertools.count(step=PLANTED)
 
@@ -271,8 +273,10 @@ class _Search:
         """New choices; or those of a program that showed something new, some of them changed or the last ones forgotten."""
         rng = random.Random(f"{self.seed} {number} mutation")
         text = f"{self.seed} {number}"
+        # Greybox fuzzing (M. Zalewski, AFL): programs that reached something new are changed a little.
         if not self.corpus or rng.randrange(MUTATED):
             return RandomChoices(text)
+        # The smaller of a few: small programs are tried faster, and found mistakes are shorter.
         _, choices = min((self.corpus[rng.randrange(len(self.corpus))] for _ in range(DRAWN)), key=itemgetter(0))
         numbers = list(choices)
         for _ in range(rng.choice(CHANGES)):
@@ -301,6 +305,7 @@ class _Search:
         count = len(self.seen)
         if trial.changed:
             ops = (op for graph in trial.graph.tree() for op in graph.ops if op.made_by is not None)
+            # What is new: a rule that had not fired, or an operator that a rule had not made.
             self.seen |= {f"{op.made_by} {op.origin.rule if op.origin is not None else ''} {op.type}" for op in ops}
         return len(self.seen) > count
 

@@ -63,6 +63,7 @@ def free_prefix(case: Case) -> str:
     program = case.program
     names = {name for block in program.blocks for op in block.ops for name in (*op.input_names(), *op.output_names())}
     names.update(*(block.vars for block in program.blocks), case.feeds, case.params)
+    # In none of the names, so that no name becomes another one's, or a gradient's.
     candidates = (f"renamed{number or ''}." for number in itertools.count())
     return next(prefix for prefix in candidates if not any(prefix in name for name in names))
 
@@ -126,6 +127,7 @@ LARGEST_CONSTANT, MOST_CONSTANTS = 64.0, 8  # of the numbers in a pass's code, t
 
 def own_functions(kind: type) -> list[FunctionType]:
     """The methods that a class and its bases outside graphad's framework define, and the functions of their files they use."""
+    # The framework's own lines run for every pass: only the author's say what is not reached.
     bases = [base for base in kind.__mro__ if base not in (*Pass.__mro__, *Rule.__mro__)]
     stack = [f for base in bases for value in vars(base).values() if (f := _function(value)) is not None and _is_in_file_of(f, base)]
     functions: dict[FunctionType, None] = {}
@@ -191,6 +193,7 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
     numbers = dict.fromkeys(number for pass_ in passes for number in _numbers(_options(pass_)))
     for owner in (*passes, *rules):
         for function in own_functions(type(owner)):
+            # What a pass looks at is read off its code: names of operators and attributes, numbers it compares with.
             for code in _codes(function.__code__):
                 mentions = [*code.co_consts, *(function.__globals__.get(name) for name in code.co_names)]
                 names.update(code.co_names)
@@ -251,6 +254,7 @@ def _numbers(values: Iterable[object], depth: int = 2) -> Iterator[float]:
     """The numbers of moderate size in numbers, and in collections of them; 0 and 1, which are everywhere, say nothing."""
     for value in values:
         if isinstance(value, int | float) and not isinstance(value, bool):
+            # 0 and 1 are indices and counts nearly everywhere, and say nothing of the pass.
             usual_numbers = USUAL if isinstance(value, int) else USUAL[:2]
             yield from [float(value)] if abs(value) <= LARGEST_CONSTANT and value not in usual_numbers else []
         elif isinstance(value, tuple | list) and depth:
@@ -355,6 +359,7 @@ class Reach:
         lines_run = {(self.codes[code][0].co_filename, line) for code, _, line in self.arcs}
         unreached_lines: dict[tuple[str, int], Unreached] = {}
         for code, name in self.codes.values():
+            # The line of ``def`` runs at import, before anything is traced.
             for line in sorted({line for _, _, line in code.co_lines() if line and line != code.co_firstlineno}):
                 place = (code.co_filename, line)
                 if place not in lines_run:
@@ -415,6 +420,7 @@ def _values(trial: Trial, compiled: bool = False) -> Finding | None:
     except Exception as error:
         return _not_running(kind, "the program after the pass does not run", error)
     text = observed_difference(expected, results, tolerance, least=OF_TERMS if roundings(trial.before) else LEAST)
+    # Only once they differ: it takes three runs more.
     if text and tolerance and _is_unstable(trial, tolerance, UNSTABLE if _is_finite(results) else UNSTABLE_AT_ENDS):
         return None
     text = text or _intended_difference(trial, results)
@@ -465,6 +471,7 @@ def _is_unstable(trial: Trial, tolerance: float, most: float = UNSTABLE) -> bool
     case, executor = trial.case, bounded_executor()
     if tolerance >= NARROW and not is_in_range(case, least=NORMAL, most=np.inf):
         return True
+    # Inputs moved together, and against each other: a difference of two operands shows only then.
     for up, down in ((tolerance, tolerance), (-tolerance, -tolerance), (tolerance, -tolerance)):
         ways = itertools.cycle((up, down))
         feeds, params = ({name: _moved(array, next(ways)) for name, array in arrays.items()} for arrays in (case.feeds, case.params))
@@ -617,6 +624,7 @@ def _made_gradients(trial: Trial) -> Finding | None:
         values = trial.got.values
     except Exception as error:
         return _not_running("gradients", "the program with them does not run", error)
+    # A gradient that is left out counts as zeros.
     zeros = {name: np.zeros_like(standard[name]) for name in sources if trial.made.get(name) not in values}
     gradients = {name: zeros[name] if name in zeros else values[trial.made[name]] for name in sources}
     return _compared(trial, case.program, standard, gradients, ("of the standard backward", "made here"))

@@ -187,6 +187,7 @@ def _same(one: Array, other: Array, tolerance: float, least: float) -> NDArray[n
 
 
 def _located(one: Array, other: Array, differs: NDArray[np.bool_], tolerance: float, labels: tuple[str, str]) -> str:
+    # The first one in memory's order: always the same element for the same arrays.
     first = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(differs)))[: one.ndim]
     text = f"{number(one[first])} {labels[0]}, {number(other[first])} {labels[1]}"
     if one.dtype.kind in "fc":

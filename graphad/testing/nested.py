@@ -193,6 +193,7 @@ class Writer:
         types = tuple((slot, *(block.var_recursive(name).tensor_type for name in slot_names)) for slot, slot_names in names.items())
         memory, key = _inferred(op_type), (types, repr(attrs))
         variable = block.var_recursive(out) if block.has_var_recursive(out) else None
+        # Inference is remembered by operator, types and attributes: programs are drawn by the thousand from few of these.
         result_type = memory.get(key)
         if result_type is None or (variable is not None and variable.declared != result_type):
             block.append_op(type=op_type, inputs=names, outputs={"Out": out}, attrs=attrs)
@@ -343,6 +344,7 @@ def _body(w: NestedWriter, first: Statement | None = None) -> None:
     """Statements of a block; perhaps one before them makes a variable of its own under the name of another one."""
     taken_names = {*w.fixed, *outside_reads(w.scope.block), *outside_writes(w.scope.block)}
     hidden = [name for name in w.tensors() if name not in taken_names and w.outer(name)]
+    # A variable of the block that hides one around it: passes that go by names take one for the other.
     if hidden and w.rarely(6):
         _hide(w, w.recent(hidden), w.one_of(*SHAPES))
     if first:
@@ -408,6 +410,7 @@ def _while(w: NestedWriter, first: Statement | None = None, trips: int | None = 
     condition = w.unique("c")
     test(condition)
     exit_on = w.recent(list(w.tensors())) if early_exit else None
+    # The counter is advanced before or after the statements that may read it.
     is_early = w.one_of(False, True)
     with w.inside(index=counter) as block:
         if is_early:
@@ -421,6 +424,7 @@ def _while(w: NestedWriter, first: Statement | None = None, trips: int | None = 
             _test_again(w, test, condition, exit_on)
     read_names = [name for name in outside_reads(block) if name != condition]
     written_names = [*(name for name in outside_writes(block) if name != condition), condition]
+    # Programs for inference are written without the scopes that gradients read.
     scopes = {} if w.rarely() else {"StepScopes": w.unique("scopes")}
     slots = {"Condition": condition, **({"X": read_names} if read_names else {})}
     w.scope.block.append_op(type="while", inputs=slots, outputs={"Out": written_names, **scopes}, attrs={"sub_block": block})
@@ -439,6 +443,7 @@ def delay(w: NestedWriter) -> None:
     for name in line:
         w.one_of(*kinds)(w, name, shape)
         w.wrote(name, shape)
+    # The order of the copies matters: each name is overwritten after it was read.
     sources = [name for name in w.tensors() if name not in line and (name in w.params or name not in w.fixed)]
     _while(w, lambda inner: _pass_along(inner, line, shape, sources), trips=count + w.choices.integer(0, 1))
     w.wrote(line[0], shape)
@@ -709,6 +714,7 @@ def _loss(w: NestedWriter) -> str:
     written_names = [n for op in w.scope.block.ops if blocks_of(op) for n in op.output("Out") if n in w.tensors()]
     names = [w.recent(written_names)] if written_names and not w.rarely(5) else []
     names += w.choices.several([*w.tensors()][::-1], not names, 2)
+    # Mostly what a special statement made, so that gradients flow through it.
     names = [w.arrived] if w.arrived in w.tensors() and not w.rarely(4) else names
     parts = [w.append("mean", {"X": name}, w.unique("part")) for name in names]
     return w.append("sum", {"X": parts}, "loss")

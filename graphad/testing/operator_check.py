@@ -95,6 +95,7 @@ def _check_derivatives(
         pairs = [(s, g) for s, g in zip(sources, symbolic, strict=True) if g is not None]
         for _ in range(DIRECTIONS):
             _check_direction(program, total, pairs, feed, f"{definition.type}, derivative of order {level}", tolerance, rng)
+        # The next order differentiates the gradients.
         results = [g for _, g in pairs]
 
 
@@ -139,6 +140,7 @@ def _check_direction(
     tolerance: float,
     rng: np.random.Generator,
 ) -> None:
+    # One random direction sees all partial derivatives at once: a wrong one is missed with probability zero, up to the tolerance.
     directions = {source.name: rng.normal(size=feed[source.name].shape) for source, _ in reached}
     arrays = Executor().run(program, feed, [g.name for _, g in reached])
     slope = sum(float(np.sum(array * directions[source.name])) for array, (source, _) in zip(arrays, reached, strict=True))

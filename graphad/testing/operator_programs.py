@@ -142,6 +142,7 @@ class CallWriter:
         dtype, shape = name_of(array.dtype), list(array.shape)
         first = array.flat[0] if array.size else np.zeros((), dtype)
         attrs: dict[str, object] = {"shape": shape, "dtype": dtype}
+        # Zeros of both signs are equal and not the same number.
         if not array.size or ((array == first).all() and _same_signs(array)):
             op_type, attrs = "fill_constant", {**attrs, "value": float(first)}
         elif dtype == "bool":
@@ -189,6 +190,7 @@ class CallWriter:
         else:
             self.block.ops.append(Operator(self.block, op_type, inputs, outputs, dict(attrs)))
         rules = lookup(op_type).grads
+        # Followed while the program is drawn: a loss is taken only of what can be differentiated, and moves with a source.
         derivable = rules is not None and self.underivable.isdisjoint(read_names)
         moves = any(name in self.moving for slot in rules or () for name in inputs.get(slot, ()))
         for slot, names in outputs.items():
@@ -241,6 +243,7 @@ def _run_operator(op: Operator, values: dict[str, Value]) -> bool:
         return False
     for slot, names in op.outputs.items():
         for name, value in zip(names, outputs[slot], strict=True):
+            # A name keeps its shape, as loops and branches require.
             if name in values and isinstance(value, np.ndarray) and np.shape(values[name]) != value.shape:
                 return False
             values[name] = value
@@ -488,6 +491,7 @@ def chain(w: CallProgram) -> None:
     if not names:
         plain(w)
         names = w.tensors()
+    # Chains of operators on each other's results are what rules of several operators look for.
     for _ in range(w.choices.integer(1, 2) if names else 0):
         call = reading(w, w.choices.one_of(names[:3]))
         if call is not None:
@@ -521,6 +525,7 @@ def over(w: CallProgram, draft: Draft, name: str, beside: Sequence[str] = ()) ->
     inputs = {s: list(values) for s, values in draft.inputs.items()}
     names: dict[str, list[str | None]] = {s: [None] * len(values) for s, values in inputs.items()}
     inputs[slot][i], names[slot][i] = value, name
+    # Operands of one shape, such as those of a sum, change their shapes together.
     rest = list(beside)
     for s, n in places:
         if (s, n) != (slot, i) and inputs[s][n].shape == old:
@@ -548,6 +553,7 @@ def twins(w: CallProgram) -> None:
     first = None if draft is None else (over(w, draft, name) if name else None) or w.operands(draft)
     if first is None or not w.append(*first, overwrite=20):
         return
+    # Nearly equal operators are what common subexpressions are mistaken for.
     second = w.choices.one_of((_now, _other_attr, _other_attr, _exchanged, _other_input, _overwritten))(w, *first)
     if second is not None:
         w.append(*second, overwrite=20)

@@ -197,6 +197,7 @@ def flops_of(op: Op, shape: ShapeOf) -> int:
     definition = op.definition
     if isinstance(definition, GradOpDef) and definition.forward is not None:
         return _gradient(op, definition.forward, shape)
+    # Of what says nothing: an operation for each element that is written.
     if definition is None or definition.flops is None:
         return sum(prod(shape(value)) for value in op.writes())
     if callable(definition.flops):

@@ -180,6 +180,7 @@ def computed(op: Op, known: dict[Value, Array]) -> dict[Value, Array]:
             slots = definition.run(
                 {slot: [known[v] for v in values] for slot, values in op.inputs.items()}, definition.own_attrs(op.attrs), tuple(op.outputs)
             )
+    # It fails when the program runs, if it does: an analysis must not.
     except Exception:
         return {}
     pairs = ((v, x) for slot, values in op.outputs.items() for v, x in zip(values, slots[slot], strict=True))

@@ -66,5 +66,6 @@ def _views(order: tuple[Op, ...]) -> Iterator[tuple[Value, Value]]:
         slot = op.definition.view if op.definition is not None else ""
         for viewed in op.inputs.get(slot, ())[:1]:
             for value in op.writes():
+                # A view of a view holds the memory of the first.
                 owner[value] = owner.get(viewed, viewed)
                 yield value, owner[value]

@@ -279,6 +279,7 @@ def propagated(graph: Graph, mesh: ProcessMesh, indices: Indices, fixed: Mapping
 def _persist(graph: Graph, mesh: ProcessMesh, fixed: Mapping[Value, Fixed], known: dict[Value, Spec]) -> None:
     """What persists lies in the next run as it does after this one."""
     for first in graph.inputs:
+        # The scope has one value of a name: what a run leaves is what the next one begins with.
         last = graph.versions(first.name)[-1]
         if not first.persistable or last is first or first.shape != last.shape:
             continue

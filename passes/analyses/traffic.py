@@ -109,6 +109,7 @@ def pipelined(graph: Graph, mesh: Mesh) -> Pipelined | None:
     for op in (op for op in graph.ops if "peer" in op.attrs and has_ordered_effects(op)):
         ranks = max(ranks, mesh.ring(op))
         for value in (*op.reads(), *op.writes()):
+            # Each message is sent once for each part of the batch, under names that differ in the part's number.
             message = op.type, value.name.rpartition(MICRO)[0] or value.name
             counts[message] = counts.get(message, 0) + 1
     return Pipelined(ranks, max(counts.values())) if counts else None

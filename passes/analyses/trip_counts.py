@@ -126,6 +126,7 @@ def _step(counter: Value) -> float | None:
     definition = None if writer is None else writer.definition
     if writer is None or definition is None or not definition.offset or len([*writer.reads()]) != 1:
         return None
+    # Only if besides the number the operator passes its input on, as ``increment`` does.
     return float(definition.attr(definition.offset, writer.attrs)) if definition.passed_on == {*writer.inputs} else None
 
 

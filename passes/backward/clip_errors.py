@@ -63,8 +63,10 @@ class ClipErrors(Pass):
     def _clip(self, grad_ops: GradOps, certain: Container[Value]) -> bool:
         """Clip in one graph, and in those nested in its grad operators; return whether anything was. ``certain`` has a value in any run."""
         graph, gradient_of = grad_ops.adjoints.graph, grad_ops.adjoints.gradient
+        # A list and not a generator: all graphs are clipped, not those up to the first change.
         has_changed = any([self._clip(grad_ops.inner[inner], certain) for op in grad_ops.ops for inner in op.graphs.values()])
         clipped = [(value, gradient_of[value], bounds) for value, bounds in self._clipped(grad_ops, certain)]
+        # All at once, since each call goes through the graph.
         raw = split_writers(graph, [gradient for _, gradient, _ in clipped if not gradient.given], _raw)
         for value, gradient, bounds in clipped:
             if gradient.given:

@@ -149,6 +149,7 @@ class Needed:
         for gradient_graph in gradient_graphs(graph) if graph.residuals else ():
             inside = gradient_graph.owner in self.controls
             pairs = residual_inputs(gradient_graph).items()
+            # Gradients that the sweep looks into count as far as they need a value; others wherever they read it.
             live.update(residual for value, residual in pairs if (value in self.values if inside else is_read(value)))
         return [value for value in graph.residuals if value not in live]
 

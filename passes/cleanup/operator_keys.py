@@ -54,6 +54,7 @@ def comparable(op: Op) -> bool:
     if op.graphs:
         return _is_comparable_inside(op)
     definition = REGISTRY.get(op.type)
+    # Remembered with the definition: the question is put to every operator of every graph.
     if definition is None or not (definition.memory.get(comparable) or _is_repeatable(definition)):
         return False
     for values in op.outputs.values():

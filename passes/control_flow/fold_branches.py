@@ -288,6 +288,7 @@ def _passed_through(op: Op) -> list[tuple[int, Value]]:
     for k, results in enumerate(zip(first.results, second.results, strict=True)):
         a, b = map(_copied, results)
         i = place.get(a)
+        # Both branches yield the same argument, so the result is its operand whichever runs.
         if i is not None and second.inputs[i] is b:
             pairs.append((k, inputs[i]))
     return pairs

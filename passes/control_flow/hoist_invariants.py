@@ -140,5 +140,6 @@ def _unchanging(op: Op, body: Graph) -> dict[Value, Value]:
     assert loop is not None
     inputs, at = loop.operands, loop.carried_at
     places = () if loop.is_gradient else at
+    # Carried, but yielded as it came: it is the same in all iterations.
     arguments = {body.inputs[i]: inputs[i] for i in places if body.results[i] is body.inputs[i]}
     return arguments | {body.inputs[i]: value for i, value in enumerate(inputs) if i not in at}

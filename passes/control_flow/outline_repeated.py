@@ -216,6 +216,7 @@ def _occurrences(tokens: list[int], pattern: list[int], start: int) -> Iterator[
     """The places from ``start`` on where a pattern occurs, without overlap."""
     first, length, place = pattern[0], len(pattern), start
     while place + length <= len(tokens):
+        # The first token is compared by itself: no list is made for nearly all places.
         if tokens[place] == first and tokens[place : place + length] == pattern:
             yield place
             place += length

@@ -224,6 +224,7 @@ class _Partition:
             self.read(
                 op, slot, [self.operand(op, value, value_labels, plan) for value, value_labels in zip(values, read_labels, strict=True)]
             )
+        # Attributes that are shapes say the extents of the whole: each rank has those of its part.
         for name, labels in dims.shapes.items() if dims is not None and cuts else ():
             sizes = op.attrs.get(name)
             if isinstance(sizes, list | tuple) and len(sizes) == len(labels):
@@ -524,6 +525,7 @@ class _Partition:
         for place, (value, spec) in enumerate(zip(list(graph.results), yielded, strict=True)):
             if value.kind != TENSOR or self.spec[value] == spec:
                 continue
+            # The loop or branch expects all that is yielded in one layout, whichever side or iteration it comes from.
             build = Builder(graph, value.name, forward=value.writer)
             result = self.move(build, build.symbol(value), self.shape[value], self.spec[value], spec).value
             self.spec[result], self.shape[result] = spec, self.shape[value]

@@ -169,6 +169,7 @@ class _Step:
         homes = {}
         for value in self.graph.inputs:
             user_stages = {self.stage[op] for op in value.readers if op in self.stage}
+            # A parameter of two stages would need its gradients added up between them.
             if len(user_stages) > 1 and value.persistable:
                 raise Refused(f"{value.name!r} is used in the stages {sorted(user_stages)}, each of which would have to update it")
             if user_stages and value.persistable:

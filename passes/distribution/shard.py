@@ -107,6 +107,7 @@ def _matches(graph: Graph, name: str, words: str) -> Iterator[tuple[Value, str]]
         yield value, words
         return
     names = [candidate for candidate in dict.fromkeys(value.name for value in graph.values) if fnmatchcase(candidate, name)]
+    # Of a name that is given and then updated the first version is cut: the others follow it.
     values = [versions[0] if versions[0].given else versions[-1] for versions in map(graph.versions, names)]
     fitting = [value for value in values if value.shape is not None and len(value.shape) == len(words.split())]
     if not fitting:

@@ -95,6 +95,7 @@ def _earliest(order: Sequence[Op], kinds: Mapping[Op, _Class | None]) -> dict[Op
 
 def _latest(order: Sequence[Op], kinds: Mapping[Op, _Class | None], levels: dict[Op, int]) -> dict[Op, int]:
     """The level of each operator as high as those that read it allow: near to them, since that is whom it can be fused with."""
+    # From the end: the readers' levels are final when an operator comes up.
     for op in reversed(order):
         readers = (reader for value in op.writes() for reader in value.readers)
         levels[op] = min((levels[r] - _step(kinds[op], kinds[r]) for r in readers), default=levels[op])

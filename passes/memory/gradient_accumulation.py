@@ -50,6 +50,7 @@ class Training:
         self.data = list(data)
         ops = graph.ordered_ops()
         self.kinds = BatchDependence(frozenset(data), in_blocks=True).of(graph)
+        # What follows from the batch is repeated for each part; what does not, such as a learning rate, is computed once.
         self.inside = [
             op for op in ops if op.role == BACKWARD or (op.role == FORWARD and any(self.kinds[value] != WHOLE for value in op.writes()))
         ]

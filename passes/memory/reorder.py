@@ -131,6 +131,7 @@ class _Memory:
             highest = max(highest, size + self.nested_peaks.get(op, 0))
             for value in self.roots[op]:
                 counts[value] -= 1
+                # Its last touch: the memory is free for what is written next.
                 if not counts[value] and value not in self.permanent:
                     size -= self.sizes[value]
         return highest

@@ -186,6 +186,7 @@ class _Dynamic:
     def _check(self, twins: Mapping[Value, Value], after: Collection[Op]) -> None:
         """Check the scaled gradients, and let what is ``after`` that, as far as it updates parameters, skip the step of an overflow."""
         graph, options = self.graph, self.options
+        # After the last scaled gradient: one overflow in any of them skips the step of all.
         last = [op for op in graph.ordered_ops() if any(v in op.writes() for v in twins)][-1]
         unscaled = [graph.add_value(f"{value.name}@UNSCALED", value.shape, value.dtype) for value in twins]
         flag = graph.add_value(f"{self.scale.name}@FOUND_INFINITE", (1,), "bool")
@@ -210,6 +211,7 @@ class _Dynamic:
             versions = graph.versions(power.name)
             if power is versions[-1]:
                 continue
+            # Paddle's Adam advances the powers by operators after the update: their results are held back by the same flag.
             new = versions[versions.index(power) + 1]
             writer = new.writers[0]
             advanced = graph.add_value(f"{power.name}@ADVANCED", new.shape, new.dtype)

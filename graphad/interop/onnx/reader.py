@@ -101,6 +101,7 @@ class Reader:
         roots = {item: (len(item.ops), dict(item.vars)) for item in {block, self.program.global_block()}}
         blocks, unknown = len(self.program.blocks), dict(self.unknown)
         try:
+            # Types alone are wanted; there is no inference but reading.
             results = self.nested(graph, inputs)
             return [(value.shape, value.dtype) for value in results]
         # Reading writes operators, parameters and blocks; everything is put back as it was.

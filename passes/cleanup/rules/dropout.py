@@ -32,6 +32,7 @@ class DropoutOfNothing(Rule):
 def _scaled(rule: Rule, op: Op, scale: float) -> bool:
     """Put X times a number in the place of Out, if the mask is not read."""
     graph, x, out, mask = op.graph, op.input("X"), op.output("Out"), op.output("Mask")
+    # The mask is drawn: if it is read, it has to be the one that was applied.
     if mask.readers or graph.is_observed(mask) or x.shape is None or out.shape is None or out.stop_gradient != x.stop_gradient:
         return False
     if not (out.readers or graph.is_observed(out)) or not graph.allows(rule.name, op):
