@@ -143,7 +143,7 @@ class _Sketch:
         place = cuts.places[column]
         self.leaving, self.entering = cuts.leaving.get(place, {}), cuts.entering.get(place, [])
         self.breaks: dict[str, str] = {}
-        # Where nothing stands between, Graphviz has the forward on the left by itself, since it is written first.
+        # Where nothing is between, Graphviz has the forward on the left by itself, since it is written first.
         self.is_sided = bool(frames.all) or len(self.ids) < len(drawn.nodes)
         self.insistence, self.loose = ATTEMPTS[0]
 

@@ -1,6 +1,6 @@
 """A scope whose variables stay on the device: copied back when they are read.
 
-scope.arrays = {"w": numpy array}      ⇒      OnDevice: "w" is jax's array until somebody reads it
+scope.arrays = {"w": numpy array}      ⇒      OnDevice: "w" is jax's array until it is read
 """
 
 from __future__ import annotations

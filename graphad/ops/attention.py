@@ -196,7 +196,7 @@ def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str]) -
     weights = softmax(_scores(q, k, mask, attrs.get("causal", False)))
     dsoftmax = given("softmax" + GRAD) if attrs.get("return_softmax", False) else None
     d = _score_grad(weights, v, dout, dsoftmax, given("softmax_lse" + GRAD))
-    # What is not asked for is not computed: the cotangent of the scores is all that they share.
+    # What is not requested is not computed: the cotangent of the scores is all that they share.
     work = {
         "q": lambda: _heads(d @ _heads(k)) * _scale(q),
         "k": lambda: _heads(d.swapaxes(2, 3) @ _heads(q)) * _scale(q),

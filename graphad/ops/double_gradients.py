@@ -143,7 +143,7 @@ class DoubleGradOpDef(GradOpDef):
     def meaning(self, inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
         known_tensors = {self.spelled(slot): values[0] for slot, values in inputs.items() if values}
         self._check(known_tensors)
-        # DDX and the like are cotangents of what the first gradient writes; asked for are those of what it reads.
+        # DDX and the like are cotangents of what the first gradient writes; requested are those of what it reads.
         starts = {slot: known_tensors[f"DD{slot}"] for slot in self._rules if f"DD{slot}" in known_tensors}
         forward_tensors = {
             slot: known_tensors[slot]

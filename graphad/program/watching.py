@@ -5,7 +5,7 @@ a run of a small program. So a program that runs again and again is watched: its
 leave a mark when they are changed (``latest``), and its operators and variables leave one when an attribute is set. As long as the mark
 is the same, no watched program has changed, and there is nothing to compare.
 
-A list or dict that somebody else holds, who could change it unseen, is left as it is and compared. Python's count of references says so.
+A list or dict that other code holds, which could change it unseen, is left as it is and compared. Python's count of references tells.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def watch(program: Program) -> Unseen | None:
 
     Returns:
         What of it cannot be watched, and has to be compared; None if all of it must be: an attribute is of a kind that has parts of
-        its own, a class is not graphad's, or somebody holds a block's table of variables.
+        its own, a class is not graphad's, or other code holds a block's table of variables.
 
     >>> program = Program()
     >>> _ = program.global_block().create_var("x", [2], "float32")

@@ -1,7 +1,8 @@
 """Tests of passes: random programs, ``check_pass``, ``reduce_program`` and ``bisect``.
 
 Here belong generators of programs (``programs`` and what it draws from), sweeps, the checks of a pass (``trial``, ``checks``,
-``check``), shrinking, and reports. Tests of graphad itself are in ``tests``.
+``check``), shrinking, and reports. Tests of graphad itself are in ``tests``, and what
+holds of a graph at all is verified by ``graphad.ir.verify``.
 
     from graphad.testing import check_pass
 

@@ -1,7 +1,7 @@
 """Facts about graphs that several passes need.
 
-Here belong facts that passes of several folders need. What one pass alone needs is in its file; the framework that computes
-facts is in ``graphad.rewriting``.
+Here belong analyses of whole graphs: costs, liveness, known values, layouts on a mesh. What one pass alone needs is in its file; the
+framework that computes facts is in ``graphad.rewriting``.
 """
 
 from graphad.passes.analyses.cost import Cost, OpCost, estimated

@@ -122,7 +122,7 @@ class _Hoist:
         results = [value for op in hoisted for value in op.writes()]
         live = [v for v in results if self.body.is_observed(v) or any(reader not in removals for reader in v.readers)]
         regions = list(self.op.graphs.values())
-        # Only values that somebody still reads become operands; those between hoisted operators stay outside.
+        # Only values that are still read become operands; those between hoisted operators stay outside.
         inside = add_operands(self.op, [self.mapping.values[v] for v in live])
         for region, inner_values in zip(regions, inside, strict=True):
             for value, inner in zip(live, inner_values, strict=True):

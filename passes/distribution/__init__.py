@@ -1,6 +1,7 @@
 """Passes that share out a program to several ranks: batches, states of optimizers, tensors and stages.
 
-Here belong passes that put in collectives (``graphad.ops.collective``). What runs the ranks is in ``graphad.distribution``.
+Here belong passes that put in collectives (``graphad.ops.collective``). What runs the ranks is in ``graphad.distribution``,
+which operators may be cut along which dimension in ``graphad.ops.dimensions``.
 """
 
 from graphad.passes.distribution.bucket_all_reduce import BucketAllReduce

@@ -1,7 +1,7 @@
 """Passes that trade memory: buffers used again, values computed again, batches run in parts.
 
-Here belong passes that keep what is computed and change how much memory that takes. Keeping less of a loop is ``checkpoint-
-while``, in ``graphad.passes.optimization``.
+Here belong passes that keep what is computed and change how much memory that takes. Keeping less of a loop is
+``checkpoint-while``, in ``graphad.passes.optimization``.
 """
 
 from graphad.passes.memory.gradient_accumulation import GradientAccumulation

@@ -119,7 +119,7 @@ def test_a_shared_value_has_a_sum_directly_before_its_first_reader() -> None:
     assert backward(program)[-3] == "sum(X=[y@GRAD@RENAME@0, y@GRAD@RENAME@1]) -> (Out=y@GRAD)"
 
 
-def test_an_output_nobody_uses_is_filled_with_zeros_before_its_reader() -> None:
+def test_an_unused_output_is_filled_with_zeros_before_its_reader() -> None:
     program = ga.Program()
     program.global_block().create_var("m", [4], "float64")
     program.global_block().append_op("split", {"X": "m"}, {"Out": ["a", "b"]}, {"num": 2, "axis": 0})

@@ -225,7 +225,7 @@ def test_each_value_of_an_assigned_name_has_its_own_gradient() -> None:
     np.testing.assert_allclose(evaluated(program, ["y", "q"]), [np.exp(X), X**4])
 
 
-def test_an_assigned_name_whose_old_value_nobody_needs() -> None:
+def test_an_assigned_name_whose_old_value_nothing_needs() -> None:
     program = vector(SQUARE, ("exp", {"X": "x"}, "e"), ("assign", {"X": "e"}, "y"), times("y", "y", "r"), ("reduce_sum", {"X": "r"}, "l"))
     check(program, ["l"], ["x"], [2 * np.exp(2 * X)])
 

@@ -137,7 +137,7 @@ def test_a_chain_that_reaches_the_loss_through_another_stays() -> None:
     assert inside(model, "while_grad").count("sin_grad") == 1
 
 
-def test_what_a_body_computes_for_nobody_has_no_gradient() -> None:
+def test_what_a_body_computes_and_nothing_reads_has_no_gradient() -> None:
     def body(i: Any, y: Any) -> Any:
         layers.exp(y)
         return layers.tanh(y)

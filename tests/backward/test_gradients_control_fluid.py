@@ -213,7 +213,7 @@ def test_an_array_that_a_branch_returns(c: bool) -> None:
     check(Model(build, {"w": W}, c=[c], x=X))
 
 
-def test_an_element_nobody_reads_has_zeros() -> None:
+def test_an_element_nothing_reads_has_zeros() -> None:
     def build(x: Any, y: Any, n: Any) -> Any:
         array = layers.create_array("float64", [x, y])
         in_place(n, lambda i: layers.array_write(layers.tanh(layers.array_read(array, 0)), 0, array))

@@ -244,13 +244,13 @@ def gradient(op: str, inputs: dict[str, Any], **attrs: Any) -> Any:
 
 
 @pytest.mark.parametrize("cotangents", [(), (None, np.ones(2)), (np.ones(2),)])
-def test_what_was_written_gets_zeros_where_nobody_read_it(cotangents: Sequence[Array | None]) -> None:
+def test_what_was_written_gets_zeros_where_nothing_read_it(cotangents: Sequence[Array | None]) -> None:
     got = gradient("write_to_array", {"X": np.ones(2), "I": np.array([2]), "Out@GRAD": sparse(*cotangents)})
     np.testing.assert_array_equal(got, np.zeros(2))
 
 
 @pytest.mark.parametrize("read", [(), (0,), (2,), (0, 1)])
-def test_slices_that_nobody_read_get_zeros(read: Sequence[int]) -> None:
+def test_slices_that_nothing_read_get_zeros(read: Sequence[int]) -> None:
     cotangent = sparse(*[np.full(2, 1.0 + i) if i in read else None for i in range(3)])
     expected = np.array([[1.0 + i] * 2 if i in read else [0.0] * 2 for i in range(3)])
     np.testing.assert_array_equal(gradient("tensor_to_tensor_array", {"X": np.ones((3, 2)), "Out@GRAD": cotangent}), expected)

@@ -67,7 +67,7 @@ def test_a_shape_that_is_computed_is_read_in_every_run() -> None:
     functions(executor)
 
 
-def test_a_constant_that_nobody_declared_is_made() -> None:
+def test_a_constant_that_is_not_declared_is_made() -> None:
     operators = ['fill_constant() -> (Out=a) {shape=[2], value=1.5, dtype="float32"}', "scale(X=a) -> (Out=b) {scale=2.0}"]
     text = "program { block 0 { var b: float32[2] " + " ".join(operators) + " } }"
     (b,) = ga.Executor().run(ga.Program.parse(text), fetch_list=["b"], scope=ga.Scope())

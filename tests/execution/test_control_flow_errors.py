@@ -124,7 +124,7 @@ def test_check_finite_names_the_first_operator_in_a_loop(x: float, what: str) ->
         executor.run(program, {**feed, "n": [3]}, scope=ga.Scope())
 
 
-def test_an_operator_nobody_registered_fails_only_where_it_runs() -> None:
+def test_an_unregistered_operator_fails_only_where_it_runs() -> None:
     root = "block 0 { var c: bool[1] if_else(Cond=c) -> () {true_block=block(1), false_block=block(2)} }"
     program = ga.Program.parse(f"program {{ {root} block 1 in 0 {{ foo() -> () }} block 2 in 0 {{}} }}")
     run(program, {"c": [False]})

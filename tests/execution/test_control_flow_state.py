@@ -118,7 +118,7 @@ def test_values_of_a_branch_are_freed_with_it(monkeypatch: pytest.MonkeyPatch) -
     assert alive == [0, 1, 1, 0]
 
 
-def test_nothing_is_kept_for_a_gradient_that_nobody_requested() -> None:
+def test_nothing_is_kept_for_a_gradient_that_was_not_requested() -> None:
     body = [do("tanh", {"X": "x"}, "t"), add("s", "t", "s")]
     program = nested(*count_to("n", *body), if_else("c", body, body), when("c", *body), net(*body), c=FLAG, n=N, s=[1], x=[1])
     names = [name for name, var in program.global_block().vars.items() if var.type == "STEP_SCOPES"]

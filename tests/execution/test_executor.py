@@ -228,7 +228,7 @@ def test_programs_and_scopes_are_wanted() -> None:
 # -- what fails while it runs --------------------------------------------------------------------
 
 
-def test_a_value_nobody_wrote_is_named() -> None:
+def test_a_value_that_was_not_written_is_named() -> None:
     program = written(("tanh", {"X": "q"}, "y"), ("tanh", {"X": "y"}, "q"), q=[2], never=[2])
     with pytest.raises(ValueError, match=r"operator 'tanh' reads 'q' before any operator wrote it\n.*" + placed(program)):
         run(program, fetch=["y"])
@@ -265,7 +265,7 @@ def test_an_operator_that_fails_shows_its_attributes() -> None:
         run(program, {"x": np.ones(5, "float32")}, ["y"])
 
 
-def test_an_operator_nobody_registered_cannot_run() -> None:
+def test_an_unregistered_operator_cannot_run() -> None:
     program = ga.Program.parse("program { block 0 { var x: float32[2] foo(X=x) -> (Out=y) } }")
     with pytest.raises(ExecutionError, match=r"operator 'foo' is not registered, so it cannot run.*: foo\(X=x\) -> \(Out=y\)"):
         run(program, {"x": [1, 2]})

@@ -149,7 +149,7 @@ def test_what_a_caller_holds_never_changes() -> None:
     assert (x == 1).all()
 
 
-def test_the_array_of_an_old_value_is_written_to_again_if_nobody_has_it() -> None:
+def test_the_array_of_an_old_value_is_written_to_again_if_nothing_else_holds_it() -> None:
     program, executor, scope, loss = trained()
     feed, seen = {"x": np.ones((3, 4))}, []
     for _ in range(8):

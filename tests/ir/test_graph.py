@@ -88,7 +88,7 @@ def test_a_taken_name_gets_a_number() -> None:
     assert graph.add_version("h").name == "h"
 
 
-def test_remove_op_takes_along_what_nobody_uses_any_more() -> None:
+def test_remove_op_takes_along_what_is_then_unused() -> None:
     graph = diamond()
     made = graph.add_op("assign", {"X": [graph.value("h")]}, {"Out": [graph.add_value("c")]})
     graph.remove_op(made)

@@ -159,7 +159,7 @@ def test_an_operand_that_a_gradient_reads_stays() -> None:
     assert not remove_operand(loop, 0)
 
 
-def test_what_a_loop_carries_for_nobody_goes() -> None:
+def test_what_a_loop_carries_and_nothing_reads_goes() -> None:
     program = parsed(LOOP)
     graph = ga.lower(program, ["loss"])
     loop = op(graph, "while")

@@ -97,7 +97,7 @@ def invent_a_writer(graph: ga.Graph) -> None:
     graph.value("y").writers.append(op(graph, "tanh"))
 
 
-def read_what_nobody_writes(graph: ga.Graph) -> None:
+def read_what_nothing_writes(graph: ga.Graph) -> None:
     graph.set_inputs(op(graph, "mean"), "X", [graph.add_value("ghost", (2, 3), "float64")])
 
 
@@ -203,7 +203,7 @@ BREAKS: dict[Edit, tuple[str, str]] = {
     forget_a_writer: ("linked", "operator elementwise_add: it writes y, which does not know it as a writer"),
     invent_a_reader: ("linked", "value h: it is linked to mean(X=y) -> (Out=loss), which does not read it"),
     invent_a_writer: ("linked", "value y: it is linked to tanh(X=x) -> (Out=h), which does not write it"),
-    read_what_nobody_writes: ("written", "value ghost: mean(X=ghost) -> (Out=loss) reads it, but nothing writes it"),
+    read_what_nothing_writes: ("written", "value ghost: mean(X=ghost) -> (Out=loss) reads it, but nothing writes it"),
     write_what_is_given: ("written", "value x: it is given from outside and written inside"),
     write_twice: ("one_writer", "value h: it is written 2 times: by tanh(X=x) -> (Out=h) and by sigmoid(X=x) -> (Out=h)"),
     write_one_name_twice: ("distinct_names", "operator top_k_v2: it writes both twice, as both#0 and as both#1"),
@@ -344,5 +344,5 @@ def test_a_rule_about_a_property_holds_only_for_graphs_that_claim_it(edit: Edit,
 def test_a_value_may_be_unwritten_between_passes() -> None:
     graph = tower()
     graph.properties.discard(SINGLE_WRITER)
-    read_what_nobody_writes(graph)
+    read_what_nothing_writes(graph)
     verify(graph)

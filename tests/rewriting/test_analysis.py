@@ -165,7 +165,7 @@ def test_who_tells_the_truth_is_not_troubled() -> None:
     assert Sines.of(graph) == Sines(1), "not computed again"
 
 
-def test_a_lie_about_what_nobody_requested_does_no_harm() -> None:
+def test_a_lie_about_what_was_not_requested_does_no_harm() -> None:
     with claims_checked():
         assert doing(lambda g: Swap(old="exp", new="sin").apply(g), preserves=(Sines,)).run(diamond())
 

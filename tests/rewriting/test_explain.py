@@ -123,7 +123,7 @@ def test_shapes() -> None:
     assert text.startswith("with unknown extents of one size what comes before does not fit: ")
 
 
-def test_a_type_nobody_knows() -> None:
+def test_an_unknown_type() -> None:
     graph = lowered(("exp", "x", "a"), ("log", "a", "y"))
     graph.set_type(graph.value("y"), None, None)
     assert reason(log_exp, graph) == "the shape or the dtype of something is not known"

@@ -158,7 +158,7 @@ def test_a_graph_without_a_program_leaves_itself(folder: Path) -> None:
     assert left(folder)["graph.txt"] == str(made)
 
 
-def test_making_it_is_nobodys_business() -> None:
+def test_making_it_is_not_observed() -> None:
     seen: list[Step] = []
     with observing(lambda each, graph, step: seen.append(step)):
         failed(Swap() | Swap(old="exp") | Fail(), graph())

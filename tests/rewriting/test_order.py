@@ -50,7 +50,7 @@ def refused(pipeline: ga.Pass, graph: ga.Graph | None = None) -> str:
     return str(raised.value)
 
 
-def test_a_result_that_nobody_leaves() -> None:
+def test_a_result_that_nothing_leaves() -> None:
     message = refused(Swap() | CreateGradOps())
     assert message == (
         "create-grad-ops, pass 2 of the 2 in the pipeline, requires OpPath, which the graph does not have and no pass before it establishes"

@@ -24,7 +24,7 @@ def names(graph: ga.Graph) -> list[str]:
 # -- lower ---------------------------------------------------------------------------------------
 
 
-def test_without_targets_it_is_what_nobody_reads() -> None:
+def test_without_targets_it_is_what_nothing_reads() -> None:
     assert names(lowered(*LINES)) == ["b", "c"]
     assert lowered(*LINES).journal.requested is None
 
@@ -162,7 +162,7 @@ def test_the_name_of_what_is_given_stays_with_it() -> None:
     assert sorted(type_names(graph)) == ["assign", "sin"]
 
 
-def test_what_nobody_asks_for_gives_its_readers_only() -> None:
+def test_what_is_not_requested_gives_its_readers_only() -> None:
     graph = lowered(*LINES)
     graph.substitute(graph.value("a"), graph.value("x"))
     assert (graph.value("a").name, list(graph.value("a").readers)) == ("a", [])

@@ -101,7 +101,7 @@ def test_what_is_remembered_does_not_grow_without_end(monkeypatch: pytest.Monkey
     assert asked(graph, rule) == []
 
 
-def test_a_graph_that_nobody_follows_remembers_nothing() -> None:
+def test_a_graph_without_followers_remembers_nothing() -> None:
     graph = row(10)
     graph.set_attr(next(iter(graph.ops)), "k", 1)
     assert graph.journal.touched is None

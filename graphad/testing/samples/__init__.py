@@ -1,6 +1,7 @@
 """Valid calls of every operator: what the tests of operators and the random programs of ``check_pass`` are made from.
 
-One file a chapter of ``graphad.ops``; what several of them need is in ``shared``.
+Here belongs one file for each chapter of ``graphad.ops``; what several of them need is in ``shared``. Programs are drawn
+from samples by ``graphad.testing.programs``.
 
 The modules of this folder have those of graphad's own operators, in ``SAMPLES``. Another package's operator brings its own
 (``operator(..., samples=...)``); for one without samples some are made from its signature.

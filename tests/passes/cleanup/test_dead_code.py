@@ -14,7 +14,7 @@ from graphad.testing.nested import nested_program
 from tests.passes.cleanup.programs import graph_of, loop_graph, operators, types
 
 
-def test_operators_that_nobody_reads_go_with_what_they_read() -> None:
+def test_operators_that_nothing_reads_go_with_what_they_read() -> None:
     graph = graph_of("exp(X=x) -> (Out=a)\nsin(X=a) -> (Out=b)\ntanh(X=x) -> (Out=y)", "x a b y: float32[3]", ["y"])
     assert DeadCode().run(graph)
     assert operators(graph) == ["tanh(X=x) -> (Out=y)"]
@@ -95,7 +95,7 @@ def test_unused_operands_are_dropped() -> None:
     assert "x" not in {value.name for value in (*inner.inputs, *operands(loop))}
 
 
-def test_results_of_branches_that_nobody_reads_go() -> None:
+def test_results_of_branches_that_nothing_reads_go() -> None:
     more = "".join(f"  block {i} in 0 {{\n    {f}(X=x) -> (Out=a)\n    {f}(X=y) -> (Out=b)\n  }}\n" for i, f in ((1, "tanh"), (2, "sin")))
     text = "if_else(Cond=c, X=[x, y]) -> (Out=[a, b], Scope=s) {true_block=block(1), false_block=block(2)}"
     graph = graph_of(text, "x y a b: float32[3]; c: bool[1]; s: ?[?] STEP_SCOPES", ["a"], more)

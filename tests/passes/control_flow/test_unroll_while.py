@@ -46,7 +46,7 @@ def test_a_loop_that_becomes_too_much_stays() -> None:
     assert UnrollWhile(max_ops=32).run(graph)
 
 
-def test_a_loop_of_which_nobody_knows_stays() -> None:
+def test_a_loop_of_which_nothing_is_known_stays() -> None:
     assert ops_of(rewritten(counted(BODY), "unroll-while"), "while")
 
 
