@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from graphad.jax.operators import lowers as lowers
     from graphad.jax.pipelines import PipelinedFunction as PipelinedFunction
     from graphad.jax.pipelines import pipelined as pipelined
+    from graphad.jax.processes import connect as connect
     from graphad.jax.registry import replaces as replaces
 
 _HOMES = {
     "Bounded": "bounded",
     "JaxExecutor": "executor",
     "JaxFunction": "executor",
+    "connect": "processes",
     "exported": "exporting",
     "lowers": "operators",
     "PipelinedFunction": "pipelines",
@@ -68,6 +70,7 @@ __all__ = [
     "MissingJax",
     "PipelinedFunction",
     "ShardedFunction",
+    "connect",
     "exported",
     "lowers",
     "pipelined",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from graphad.errors import GraphadError, InvalidValue, Refused
 from graphad.ir import Builder, Graph, Op, Value
 from graphad.ir.regions import KEPT, Edge
+from graphad.ir.residuals import forward_graph
 from graphad.ops import GRAD, GradOpDef, lookup
 from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, MIXED, ROWS, TOTAL, WHOLE, BatchDependence
 from graphad.passes.analyses.proportional import proportional
@@ -355,7 +356,17 @@ class _RankTypes(Dataflow[TensorType | None]):
 def _type_of(value: Value, inferred: Sequence[TensorType], facts: Facts[TensorType | None], is_gradient: bool) -> TensorType | None:
     if is_gradient and value.grad_of is not None:
         return facts[value.grad_of] or value.grad_of.type
-    return inferred[0] if inferred else value.type
+    if inferred or not is_gradient:
+        return inferred[0] if inferred else value.type
+    # A gradient that reads nothing in the shape of its result, and has no note, as of a program: its name says what it is the gradient of.
+    source = gradient_of(value) or _in_forward(value)
+    return facts[source] or value.type if source is not None and source.type == value.type else value.type
+
+
+def _in_forward(value: Value) -> Value | None:
+    """What a gradient in a block is the gradient of, by its name, in the block that this one is the backward of."""
+    name, forward = GRADIENT_NAME.match(value.name), forward_graph(value.graph)
+    return next(reversed(forward.versions(name[1])), None) if name and forward is not None else None
 
 
 def check_ranks(what: str, ranks: int) -> None:

@@ -220,6 +220,34 @@ def test_what_has_as_many_rows_as_the_data_is_refused_before_anything_changes(ro
     assert str(graph) == before
 
 
+@pytest.mark.parametrize("choice", [1.0, -1.0])
+def test_branches_of_a_batch_of_known_size(choice: float) -> None:
+    """In their gradients operators read nothing that has the rows of a rank, but names say what the gradients are of."""
+    main, startup = ga.Program(), ga.Program()
+    main.random_seed = startup.random_seed = 1
+    with ga.program_guard(main, startup):
+        x = ga.layers.data("x", shape=[6, 4], append_batch_size=False)
+        c = ga.layers.create_parameter([1], "float32", attr=ga.ParamAttr(name="c", trainable=False))
+        v = ga.layers.create_parameter([4, 4], "float32", name="v")
+        h = ga.layers.fc(x, size=4)
+        h = ga.layers.cond(c > 0.0, lambda: ga.layers.tanh(ga.layers.matmul(h, v)), lambda: h * 2.0)
+        loss = ga.layers.mean(ga.layers.square(h))
+        ga.optimizer.SGD(0.1).minimize(loss)
+    graph = ga.lower(main, [loss.name])
+    Pipeline.parse("data-parallel{ranks=3, loss=mean}").run(graph)
+    group, scope, feed = LocalGroup(3), ga.Scope(), {"x": np.random.default_rng(0).normal(size=(6, 4)).astype("float32")}
+    ga.Executor().run(startup, scope=scope)
+    group.run(startup)
+    for each in (scope, *group.scopes):
+        each.set("c", np.array([choice], "float32"))
+    for _ in range(3):
+        (expected,) = ga.Executor().run(main, feed, [loss], scope)
+        found = group.run(ga.schedule(graph), split_feed(feed, 3), [loss.name])
+        assert np.mean([rank[0] for rank in found]) == pytest.approx(expected, rel=1e-6)
+    for name in scope.names():
+        np.testing.assert_allclose(group.scopes[1].get(name), scope.get(name), rtol=0, atol=1e-6, err_msg=name)
+
+
 # -- where a backward begins ---------------------------------------------------------------------
 
 

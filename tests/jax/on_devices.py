@@ -1,7 +1,8 @@
 """What test_sharded.py runs in processes of their own: training on a mesh of devices, and what XLA sends for it.
 
     python -m tests.jax.on_devices devices CASE            8 devices of one process
-    python -m tests.jax.on_devices process NUMBER PORT     2 devices of one of two processes, by jax.distributed
+    python -m tests.jax.on_devices process NUMBER PORT     2 devices of one of two processes
+    python -m tests.jax.on_devices faulty NUMBER PORT HOW  the same, of which the second one fails or dies
 
     python -m tests.jax.on_devices stages STAGES PARTS SCHEDULE
 
@@ -12,9 +13,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -24,7 +27,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import graphad as ga
 from graphad.distribution import LocalGroup
-from graphad.jax import ShardedFunction, pipelined, sharded
+from graphad.jax import ShardedFunction, connect, pipelined, sharded
 from graphad.types import Array
 from tests.distribution.test_data_parallel import ROWS, batches, network
 from tests.distribution.test_data_parallel import alone as alone_of_classifier
@@ -53,7 +56,7 @@ def sent(text: str) -> dict[str, dict[str, int]]:
     return found
 
 
-def trained(function: ShardedFunction, name: str, place: Any = lambda value: value) -> dict[str, Any]:
+def trained(function: ShardedFunction, place: Any = lambda value: value, name: str = "classifier") -> dict[str, Any]:
     """20 steps, compared with one process."""
     losses, start, end = alone(name)
     persistable = function.function.persistable
@@ -91,7 +94,7 @@ def on_devices(number: int) -> dict[str, Any]:
     name, mesh, spec = CASES[number]
     program = partitioned(NETWORKS[name](), mesh, spec)
     loss = NETWORKS[name]()[2].name
-    return {**trained(sharded(program, [loss]), name), "expected": expected(program)}
+    return {**trained(sharded(program, [loss]), name=name), "expected": expected(program)}
 
 
 def with_passes(pipeline: str) -> dict[str, Any]:
@@ -101,7 +104,7 @@ def with_passes(pipeline: str) -> dict[str, Any]:
     ga.Pipeline.parse(pipeline).run(graph)
     program = ga.schedule(graph)
     function = sharded(program, [made[2].name], mesh="ranks=2")
-    return {**trained(function, "classifier"), "expected": expected(program)}
+    return {**trained(function), "expected": expected(program)}
 
 
 def stages(count: int, parts: int, schedule: str) -> dict[str, Any]:
@@ -135,10 +138,9 @@ def stages(count: int, parts: int, schedule: str) -> dict[str, Any]:
     }
 
 
-def process(number: int, port: int) -> dict[str, Any]:
-    """One of two processes with two devices each."""
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.distributed.initialize(f"127.0.0.1:{port}", 2, number)
+def joined(number: int, port: int) -> tuple[ShardedFunction, Callable[[Array], Any]]:
+    """A program on the devices of two processes, and what puts an array there."""
+    connect(f"127.0.0.1:{port}", 2, number)
     program = partitioned(NETWORKS["classifier"](), "data=4", ("x: data -",))
     function = sharded(program, [NETWORKS["classifier"]()[2].name])
 
@@ -146,14 +148,39 @@ def process(number: int, port: int) -> dict[str, Any]:
         everywhere = NamedSharding(function.mesh, PartitionSpec())
         return jax.make_array_from_callback(value.shape, everywhere, lambda index: np.asarray(value)[index])
 
-    found = trained(function, "classifier", place)
+    return function, place
+
+
+def process(number: int, port: int) -> dict[str, Any]:
+    """One of two processes with two devices each."""
+    found = trained(*joined(number, port))
     jax.distributed.shutdown()
     return {**found, "devices": len(jax.devices())}
+
+
+def faulty(number: int, port: int, how: str) -> None:
+    """The same, until one of them makes no third step: ``fail`` by a label that there is not, ``die`` by no more than its end."""
+    function, place = joined(number, port)
+    _, start, _ = alone("classifier")
+    with jax.enable_x64(True):
+        state = {each: place(start[each]) for each in function.function.persistable if each in start}
+        step = jax.jit(function.checked)
+        for i, feed in enumerate(feeds("classifier")):
+            print(json.dumps({"step": i, "seconds": time.time()}), flush=True)
+            if (i, number, how) == (2, 1, "die"):
+                os._exit(7)
+            if (i, how) == (2, "fail"):
+                feed = {**feed, "y": feed["y"] + 1000}
+            _, state, failed = step({name: place(value) for name, value in feed.items()}, state)
+            if int(failed) and number == 1:
+                raise ga.errors.ExecutionError(function.failures[int(failed) - 1])
 
 
 def main(arguments: list[str]) -> Mapping[str, Any]:
     if arguments[0] == "process":
         return process(int(arguments[1]), int(arguments[2]))
+    if arguments[0] == "faulty":
+        faulty(int(arguments[1]), int(arguments[2]), arguments[3])
     if arguments[0] == "stages":
         return stages(int(arguments[1]), int(arguments[2]), arguments[3])
     if arguments[0] == "passes":

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from graphad.errors import CommunicationError, InvalidValue
 from graphad.jax import pipelined, sharded
 from tests.distribution.ranks import parsed
 from tests.source_tree import ROOT
+
+SECONDS = 10.0  # in which a fault has to end all processes
 
 
 def begun(*arguments: str, devices: int = 8) -> subprocess.Popen[str]:
@@ -81,16 +84,38 @@ def test_stages_on_devices(stages: int, parts: int, schedule: str) -> None:
     assert found["permuted"] == found["simulated"] > 0
 
 
-@pytest.mark.long
-def test_two_processes() -> None:
-    """Two devices each, by ``jax.distributed`` on the loopback address."""
+def port() -> str:
+    """A free one."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    processes = [begun("process", str(number), port, devices=2) for number in range(2)]
+        return str(free.getsockname()[1])
+
+
+@pytest.mark.long
+def test_two_processes() -> None:
+    """Two devices each, on the loopback address."""
+    place = port()
+    processes = [begun("process", str(number), place, devices=2) for number in range(2)]
     for found in map(ended, processes):
         check(found)
         assert found["devices"] == 4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["fail", "die"])
+def test_a_fault_of_one_process_ends_both(how: str) -> None:
+    """Within ten seconds, though the other one waits in a collective; what failed is shown by both, at the line of the program."""
+    place = port()
+    processes = [begun("faulty", str(number), place, how, devices=2) for number in range(2)]
+    outputs = [process.communicate(timeout=120) for process in processes]
+    end = time.time()
+    assert all(process.returncode != 0 for process in processes)
+    last = [json.loads(out.splitlines()[-1]) for out, _ in outputs]
+    assert last[1]["step"] == 2
+    assert end - min(each["seconds"] for each in last) < SECONDS
+    for _, errors in outputs if how == "fail" else ():
+        assert "ExecutionError: operator 'softmax_with_cross_entropy' failed" in errors
+        assert "test_data_parallel.py" in errors
 
 
 def test_refusals() -> None:
