@@ -17,6 +17,7 @@ from graphad.ops.like import fill_zeros_like, unbroadcast
 from graphad.ops.makers import unary
 from graphad.ops.parameters import Parameter, declare
 from graphad.ops.reduction import reduce_sum
+from graphad.ops.rows import as_rows, in_tiles, softmax_rows
 from graphad.ops.selection import where
 from graphad.ops.shapes import wide
 from graphad.ops.summation import summed
@@ -304,8 +305,6 @@ def softsign(X: Array) -> Tensor:
 
 # -- softmax -------------------------------------------------------------------------------------
 
-BLOCK = 1 << 16  # elements that stay in the cache while lines are worked on
-
 
 def _along(X: TensorType, *, axis: int = -1, **_: object) -> TensorType:
     normal_axis(axis, max(len(X.shape), 1))
@@ -322,24 +321,14 @@ def _softmax_grad(Out: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
 )
 def softmax(X: Array, *, axis: int = -1, data_format: str = "AnyLayout") -> Array:
     """Exponentials along ``axis`` scaled to the sum 1."""
+    if X.ndim and axis % X.ndim == X.ndim - 1 and in_tiles(X, X.shape[-1]):
+        return softmax_rows(as_rows(X, -1, X.shape[-1])).reshape(X.shape)
     out = np.empty_like(X, order="C")
-    if X.size <= BLOCK or axis % X.ndim != X.ndim - 1:
-        _softmax_into(out, X, axis)
-        return out
-    lines, results = X.reshape(-1, X.shape[-1]), out.reshape(-1, X.shape[-1])
-    # Blocks of rows stay in the cache from the maximum to the division.
-    step = max(1, BLOCK // X.shape[-1])
-    for start in range(0, len(lines), step):
-        _softmax_into(results[start : start + step], lines[start : start + step], -1)
+    if X.size:
+        np.subtract(X, np.maximum.reduce(X, axis=axis, keepdims=True), out=out)
+        np.exp(out, out=out)
+        out /= summed(out, axis, True)
     return out
-
-
-def _softmax_into(out: Array, X: Array, axis: int) -> None:
-    if not X.size:
-        return
-    np.subtract(X, np.maximum.reduce(X, axis=axis, keepdims=True), out=out)
-    np.exp(out, out=out)
-    out /= summed(out, axis, True)
 
 
 @operator(

@@ -20,10 +20,11 @@ from graphad.ops.formulas import Tracer, as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
 from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
 from graphad.ops.reduction import reduce_mean, reduce_sum
+from graphad.ops.rows import as_rows, centered_tiles, inverse_root, many, row_buffers
 from graphad.ops.shapes import reshape, size
 from graphad.ops.summation import power_norm, summed
 from graphad.ops.windows import check_images
-from graphad.types import Array, Tensor, TensorType, dtype_name, element_count
+from graphad.types import Array, Shape, Tensor, TensorType, dtype_name, element_count
 
 # -- mean and variance -----------------------------------------------------------------------------
 # Mean and variance over some axes, and what a normalization by them sends back: shared by the normalizations.
@@ -281,13 +282,29 @@ def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array
     if norm.fixed:
         y = affine(_hat(X, Mean, Variance, norm), Scale, Bias, norm.axis(X.ndim))
         return y, Mean, Variance, Mean, 1 / np.sqrt(Variance + norm.epsilon), reserve
-    m = moments(X, norm.dim(X.ndim), norm.epsilon)
-    y = m.centered
-    y *= m.inverse * Scale.reshape(m.mean.shape)
-    y += Bias.reshape(m.mean.shape)
-    mean, variance = m.mean.reshape(-1), m.variance.reshape(-1)
+    length = math.prod(X.shape[2:])
+    if norm.axis(X.ndim) == 1 and many(X, length):
+        y, mean, variance, inverse = _batch_in_tiles(as_rows(X, *X.shape[:2], length), Scale, Bias, norm.epsilon)
+        y = y.reshape(X.shape)
+    else:
+        m = moments(X, norm.dim(X.ndim), norm.epsilon)
+        y = m.centered
+        y *= m.inverse * Scale.reshape(m.mean.shape)
+        y += Bias.reshape(m.mean.shape)
+        mean, variance, inverse = m.mean.reshape(-1), m.variance.reshape(-1), m.inverse.reshape(-1)
     momentum, rate = norm.momentum, 1 - norm.momentum
-    return y, momentum * Mean + rate * mean, momentum * Variance + rate * variance, mean, m.inverse.reshape(-1), reserve
+    return y, momentum * Mean + rate * mean, momentum * Variance + rate * variance, mean, inverse, reserve
+
+
+def _batch_in_tiles(x: Array, Scale: Array, Bias: Array, epsilon: float) -> tuple[Array, Array, Array, Array]:
+    """``[samples, channels, n]`` normalized, the mean, the variance and its inverse square root."""
+    y, (mean, variance, inverse) = np.empty_like(x), np.empty((3, x.shape[1]), x.dtype)
+    with row_buffers(x.shape[2]):
+        for place, rows, tile_mean, tile_variance in centered_tiles(x):
+            mean[place], variance[place], inverse[place] = tile_mean, tile_variance, inverse_root(tile_variance, epsilon, x.dtype)
+            rows *= (inverse[place] * Scale[place])[:, None]
+            np.add(rows, Bias[place][:, None], out=y[:, place])
+    return y, mean, variance, inverse
 
 
 sync_batch_norm = operator(_SIGNATURE, name="sync_batch_norm", infer=_batch_norm_type, grad=_GRAD)(batch_norm.kernel)
@@ -453,6 +470,9 @@ def layer_norm(
     X: Array, Scale: Array | None = None, Bias: Array | None = None, *, epsilon: float = 1e-5, begin_norm_axis: int = 1
 ) -> tuple[Array, Array, Array]:
     """Every row normalized, a row being the axes from ``begin_norm_axis`` on; Mean and Variance have one element for each row."""
+    length = math.prod(X.shape[begin_norm_axis:])
+    if many(X, length):
+        return _layers_in_tiles(as_rows(X, 1, -1, length), Scale, Bias, epsilon, X.shape, begin_norm_axis)
     m = moments(X, _last(X, begin_norm_axis), epsilon)
     y = m.centered
     y *= m.inverse
@@ -462,6 +482,24 @@ def layer_norm(
         y += Bias.reshape(X.shape[begin_norm_axis:])
     rows = X.shape[:begin_norm_axis]
     return y, m.mean.reshape(rows), m.variance.reshape(rows)
+
+
+def _layers_in_tiles(
+    x: Array, Scale: Array | None, Bias: Array | None, epsilon: float, shape: Shape, begin: int
+) -> tuple[Array, Array, Array]:
+    """``layer_norm`` of ``[1, rows, n]``."""
+    y, mean, variance = np.empty_like(x), np.empty(x.shape[1], x.dtype), np.empty(x.shape[1], x.dtype)
+    with row_buffers(x.shape[2]):
+        for place, rows, tile_mean, tile_variance in centered_tiles(x):
+            mean[place], variance[place] = tile_mean, tile_variance
+            rows *= inverse_root(tile_variance, epsilon, x.dtype)[:, None]
+            if Scale is not None:
+                rows *= Scale
+            if Bias is None:
+                np.copyto(y[:, place], rows)
+            else:
+                np.add(rows, Bias, out=y[:, place])
+    return y.reshape(shape), mean.reshape(shape[:begin]), variance.reshape(shape[:begin])
 
 
 @grad_kernel("layer_norm")

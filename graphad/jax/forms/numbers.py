@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from graphad.jax.registry import is_traced, refuse, replaces
-from graphad.ops import comparison, elementwise, loss, metric, optimizer, products, special, summation
+from graphad.ops import comparison, elementwise, loss, metric, optimizer, products, rows, special, summation
 from graphad.ops.inference import aligned
 from graphad.types import Tensor
 
@@ -39,6 +39,12 @@ def _shifted(x: Tensor, order: int) -> tuple[Tensor, Tensor]:
 
     result: tuple[Tensor, Tensor] = lax.fori_loop(0, math.ceil(limit), step, (x, jnp.zeros_like(x)))
     return result
+
+
+@replaces(rows.in_tiles)
+def _in_tiles(X: Tensor, length: int) -> bool:
+    """XLA makes tiles of its own."""
+    return False
 
 
 @replaces(summation.summed)

@@ -1,0 +1,135 @@
+"""Softmax and moments of many rows, a tile of them at a time, which stays in the cache.
+
+    exp(x - max(x)) / sum(...)   ⇒   for each tile:  out = exp(x);  sums = out @ ones;  out /= sums
+
+Three things cost more in numpy than the arithmetic, and are avoided here. Reducing the last axis is a call for each row: sums are products
+with ones instead, and sums of squares inner products, both BLAS's. Where each row meets one number of its own, or each row the same row,
+numpy repeats the smaller operand in a buffer of 8192 elements: not so where a row is longer than the buffer. And what the cache cannot
+hold is written to memory and read again by each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from graphad.ops.formulas import Tracer, Untraceable, as_array
+from graphad.types import Array
+
+TILE = 1 << 19  # bytes of a tile
+LEAST = 1 << 12  # elements from which on tiles pay, where the alternative is compiled
+SHORT, DOT = 16, 64  # elements: shorter rows are quicker as they are, for longer ones an inner product of BLAS pays
+LONG, UNBUFFERED, BUFFERED = 256, 64, 1 << 10  # elements: rows so long need no buffer, others one that stays in the nearest cache
+SAFE = 2.0**-10, 2.0**100  # between these sums of exponentials no digit of a quotient is lost
+NEGLIGIBLE = 2.0**-21  # what a mean may be off by, in standard deviations
+
+
+def in_tiles(X: Array, length: int) -> bool:
+    """Whether rows of a length can be worked on by the functions of this module."""
+    return X.dtype.char in "fd" and length >= SHORT
+
+
+def many(X: Array, length: int) -> bool:
+    """Whether that is quicker than the calls which a compiled program would make."""
+    return in_tiles(X, length) and X.size >= LEAST
+
+
+def as_rows(X: Array, *shape: int) -> Array:
+    """An array in the shape that is worked on in tiles; Untraceable for a tracer, since what is done depends on values."""
+    if isinstance(X, Tracer):
+        raise Untraceable("rows in tiles")
+    return np.ascontiguousarray(X).reshape(shape)
+
+
+@contextmanager
+def row_buffers(length: int) -> Iterator[None]:
+    """Let numpy combine rows of a length with numbers or with a row as fast as it can."""
+    before = np.setbufsize(UNBUFFERED if length >= LONG else BUFFERED)
+    try:
+        yield
+    finally:
+        np.setbufsize(before)
+
+
+def _tiles(count: int, nbytes: int) -> Iterator[slice]:
+    """As many of ``count`` at a time as a tile has room for, of so many bytes each."""
+    step = max(1, TILE // max(nbytes, 1))
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
+
+
+def _summed(x: Array, y: Array) -> Array:
+    """The inner product of each row of x with that of y, or with y: the same for a row, whatever rows are beside it."""
+    return as_array(np.vecdot(x, y) if x.shape[-1] >= DOT else np.einsum("...n,...n->...", x, y))
+
+
+# -- softmax -------------------------------------------------------------------------------------
+
+
+def softmax_rows(x: Array) -> Array:
+    """The exponentials of each row of ``[rows, n]``, scaled to the sum 1."""
+    out, ones = np.empty_like(x), np.ones(x.shape[1], x.dtype)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"), row_buffers(x.shape[1]):
+        for tile in _tiles(len(x), ones.nbytes):
+            _softmax_tile(x[tile], out[tile], ones)
+    return out
+
+
+def _softmax_tile(x: Array, out: Array, ones: Array) -> None:
+    # Without the greatest of each row, which takes as long as all the rest: it is for rows whose exponentials are too large or too small.
+    np.exp(x, out=out)
+    sums = _summed(out, ones)
+    safe = (sums >= SAFE[0]) & (sums <= SAFE[1])
+    if not safe.all():
+        rows = x[~safe]
+        rows -= np.maximum.reduce(rows, axis=1, keepdims=True)
+        np.exp(rows, out=rows)
+        out[~safe], sums[~safe] = rows, _summed(rows, ones)
+    np.divide(out, sums[:, None], out=out)
+
+
+# -- moments -------------------------------------------------------------------------------------
+
+
+class Centered(NamedTuple):
+    """A tile ``[samples, rows, n]`` of which each row has the mean 0 over samples and elements, and its moments ``[rows]`` in float64."""
+
+    place: slice
+    rows: Array
+    mean: Array
+    variance: Array
+
+
+def centered_tiles(x: Array) -> Iterator[Centered]:
+    """Some rows of ``[samples, rows, n]`` at a time, less their means, in memory that the next ones are written to.
+
+    The mean is that of the deviations from a rounded mean, and the variance is corrected by it (T. Chan, G. Golub and R. LeVeque,
+    "Algorithms for computing the sample variance", 1983, eq. 1.7): float32 numbers around 10,000 keep all their digits.
+    """
+    samples, rows, length = x.shape
+    ones, count = np.ones(length, x.dtype), samples * length
+    memory = np.empty(0, x.dtype)
+    for place in _tiles(rows, count * x.itemsize):
+        tile = x[:, place]
+        mean = _added(_summed(tile, ones)) / count
+        rounded = mean.astype(x.dtype)
+        memory = memory if memory.shape == tile.shape else np.empty(tile.shape, x.dtype)
+        deviations = np.subtract(tile, rounded[:, None], out=memory)
+        rest = _added(_summed(deviations, ones)) / count
+        variance = np.maximum(_added(_summed(deviations, deviations)) / count - rest * rest, 0.0)
+        negligible = np.abs(rest) <= NEGLIGIBLE * np.sqrt(variance)
+        if not negligible.all():
+            deviations -= np.where(negligible, 0.0, rest).astype(x.dtype)[:, None]
+        yield Centered(place, deviations, rounded + rest, variance)
+
+
+def _added(sums: Array) -> Array:
+    """The sums of samples added up, in float64."""
+    return as_array(np.add.reduce(sums, axis=0, dtype="float64"))
+
+
+def inverse_root(variance: Array, epsilon: float, dtype: np.dtype[np.generic]) -> Array:
+    """``1 / sqrt(variance + epsilon)``, rounded to a dtype."""
+    return (1.0 / np.sqrt(variance + epsilon)).astype(dtype)
