@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from graphad import drawing as drawing
     from graphad import edit as edit
     from graphad import interop, optimizer, passes
+    from graphad import metrics as metrics
     from graphad import nets as nets
     from graphad import rewriting as rewriting
     from graphad.backward import append_backward, backward_pipeline, gradients
@@ -44,7 +45,21 @@ if TYPE_CHECKING:
     from graphad.drawing import draw, draw_diff, draw_pair, draw_rule, draw_steps
     from graphad.execution.places import CPUPlace, CUDAPlace
     from graphad.experiments import experiment
-    from graphad.fluid import DataFeeder, clip, cpu_places, data, embedding, io, is_compiled_with_cuda, one_hot, regularizer
+    from graphad.feeding import DataFeeder
+    from graphad.fluid import (
+        clip,
+        core,
+        cpu_places,
+        data,
+        device_guard,
+        embedding,
+        in_dygraph_mode,
+        io,
+        is_compiled_with_cuda,
+        one_hot,
+        regularizer,
+        set_flags,
+    )
     from graphad.freezing import freeze
     from graphad.interop import load, save
     from graphad.jax import JaxExecutor, to_jax
@@ -80,6 +95,7 @@ _PARTS = (
     "graph",
     "interop",
     "jax",
+    "metrics",
     "nets",
     "optimizer",
     "passes",
@@ -90,7 +106,7 @@ _PARTS = (
 _HOMES = {
     "CPUPlace": "execution.places",
     "CUDAPlace": "execution.places",
-    "DataFeeder": "fluid",
+    "DataFeeder": "feeding",
     "JaxExecutor": "jax",
     "LocalGroup": "distribution",
     "MpiExecutor": "distribution",
@@ -104,8 +120,10 @@ _HOMES = {
     "backward_pipeline": "backward",
     "clip": "fluid",
     "constant": "rewriting",
+    "core": "fluid",
     "cpu_places": "fluid",
     "data": "fluid",
+    "device_guard": "fluid",
     "draw": "drawing",
     "draw_diff": "drawing",
     "draw_pair": "drawing",
@@ -117,6 +135,7 @@ _HOMES = {
     "fixpoint": "rewriting",
     "freeze": "freezing",
     "gradients": "backward",
+    "in_dygraph_mode": "fluid",
     "io": "fluid",
     "is_compiled_with_cuda": "fluid",
     "load": "interop",
@@ -127,6 +146,7 @@ _HOMES = {
     "rewrite": "rewriting",
     "rewrite_greedily": "rewriting",
     "save": "interop",
+    "set_flags": "fluid",
     "several": "rewriting",
     "to_jax": "jax",
     "train": "training",
@@ -202,10 +222,12 @@ __all__ = [
     "backward_pipeline",
     "clip",
     "constant",
+    "core",
     "cpu_places",
     "data",
     "default_main_program",
     "default_startup_program",
+    "device_guard",
     "draw",
     "draw_diff",
     "draw_pair",
@@ -219,6 +241,7 @@ __all__ = [
     "freeze",
     "global_scope",
     "gradients",
+    "in_dygraph_mode",
     "initializer",
     "interop",
     "io",
@@ -245,6 +268,7 @@ __all__ = [
     "save",
     "schedule",
     "scope_guard",
+    "set_flags",
     "several",
     "to_jax",
     "to_python",

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 
 import networkx as nx
 
 from graphad.errors import InvalidType, InvalidValue, NoGradient
 from graphad.ir import Graph, Op, Value, lower, write_back
 from graphad.ir.regions import is_grad_op
+from graphad.ops import GRAD
 from graphad.passes import AccumulateGrads, ClipErrors, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
-from graphad.program import Parameter, Program, Variable, located, name_in, rewrite_gradients
+from graphad.program import BACKWARD, Block, Operator, Parameter, Program, Variable, located, name_in, rewrite_gradients
 from graphad.rewriting import Pipeline, diagnoses_only
 from graphad.types import element_count, joined_shape
 
 Names = tuple[str, ...]
 Named = Sequence[Variable | str] | Set[Variable | str]  # a list or a set of variables, or their names
+Callback = Callable[[Block, dict[str, object]], object]
 
 
 def backward_pipeline(
@@ -43,7 +45,11 @@ def backward_pipeline(
 
 
 def append_backward(
-    loss: Variable, parameter_list: Named | None = None, no_grad_set: Named | None = None
+    loss: Variable,
+    parameter_list: Named | None = None,
+    no_grad_set: Named | None = None,
+    callbacks: Sequence[Callback] | None = None,
+    checkpoints: None = None,
 ) -> list[tuple[Parameter, Variable]]:
     """Append the backward of a scalar loss to the program it lives in.
 
@@ -52,6 +58,10 @@ def append_backward(
         parameter_list: parameters, or their names, to return gradients of, in this order; None means all trainable ones
             that reach the loss, in the order of their making.
         no_grad_set: variables, or their names, without gradient, besides those with ``stop_gradient``.
+        callbacks: functions ``callback(block, context)``, as in Fluid: each is called after each operator of the backward is
+            appended to its block, but for the one that the gradient starts with, and may append operators itself. ``context`` has
+            the name of the forward variable for the name of each gradient, and the operator as ``"__current_op_desc__"``.
+        checkpoints: None; to compute forward values again instead of keeping them is a pass, ``recompute``.
 
     Returns:
         (parameter, its gradient) pairs; the gradient of ``w`` is the variable ``w@GRAD``, of w's shape and dtype. That of a variable
@@ -60,7 +70,8 @@ def append_backward(
     Raises:
         TypeError: an argument of the wrong type.
         ValueError: the loss has more than one element or no operator makes it; a parameter in ``parameter_list`` does not
-            reach it (the message says why); an operator on the way has no gradient rule.
+            reach it (the message says why); an operator on the way has no gradient rule; a callback cannot be called, or checkpoints
+            are given. The program is then as it was.
 
     >>> import graphad as ga
     >>> with ga.program_guard(ga.Program()):
@@ -70,11 +81,18 @@ def append_backward(
     [('fc_0.w_0', 'fc_0.w_0@GRAD'), ('fc_0.b_0', 'fc_0.b_0@GRAD')]
     """
     program = _checked_loss(loss)
+    callbacks = _checked_callbacks(callbacks)
+    if checkpoints is not None:
+        raise InvalidValue("append_backward takes no checkpoints: graphad.Executor(passes='recompute') computes again what is cheap")
     rewrite_gradients(program)
     graph = lower(program)
     pairs = build_backward(graph, loss, parameter_list, no_grad_set)
-    write_back(graph)
     block = program.global_block()
+    with program.atomic():
+        before = {id(op) for each in program.blocks for op in each.ops}
+        write_back(graph)
+        if callbacks:
+            _call_back(block, before, _forward_names(graph), callbacks, start=loss.name + GRAD)
     return [(param, block.var(gradient.name)) for param, gradient in pairs]
 
 
@@ -174,6 +192,56 @@ def _gradient_of(graph: Graph, grad_ops: GradOps, name: str) -> Value | None:
 
 def _has_grad_ops(graph: Graph) -> bool:
     return any(is_grad_op(op) for subgraph in graph.tree() for op in subgraph.ops)
+
+
+# -- callbacks -----------------------------------------------------------------------------------
+# What a callback sees is a block that ends with the operator it is called for, so that what it appends comes directly after it.
+
+
+def _checked_callbacks(callbacks: object) -> Sequence[Callback]:
+    if callbacks is None:
+        return ()
+    if not isinstance(callbacks, list | tuple):
+        raise InvalidType(f"callbacks is a list of functions of (block, context), not {callbacks!r}")
+    for callback in callbacks:
+        if not callable(callback):
+            raise InvalidValue(f"'callback' must be a callable object, a function of (block, context), not {callback!r}")
+    return callbacks
+
+
+def _forward_names(graph: Graph) -> dict[str, str]:
+    """The name of the forward value by that of its gradient, in a graph and those nested in its grad operators."""
+    pending: list[GradOps] = [graph.analyses[GradOps]]
+    names: dict[str, str] = {}
+    while pending:
+        grad_ops = pending.pop()
+        names |= {gradient.name: value.name for value, gradient in grad_ops.gradient.items()}
+        pending += grad_ops.inner.values()
+    return names
+
+
+def _call_back(
+    block: Block, before: Collection[int], forward: Mapping[str, str], callbacks: Sequence[Callback], start: str | None = None
+) -> None:
+    """Append the operators of the backward again, one by one, nested blocks before the operator that holds them, and call for each."""
+    ops = block.ops
+    first = next((i for i, op in enumerate(ops) if op.role == BACKWARD and id(op) not in before), len(ops))
+    block.ops = ops[:first]
+    for op in ops[first:]:
+        for nested in (each for each in _blocks_of(op) if id(op) not in before):
+            _call_back(nested, before, forward, callbacks)
+        block.ops.append(op)
+        if op.role != BACKWARD or id(op) in before or (op.output_names() == [start] and not op.input_names()):
+            continue
+        # Terms of one gradient have names of their own, w@GRAD@RENAME@0 and on.
+        written = {name: forward.get(name.split("@RENAME@")[0], name.split(GRAD)[0]) for name in op.output_names() if GRAD in name}
+        context: dict[str, object] = {**forward, **written, "__current_op_desc__": op}
+        for callback in callbacks:
+            callback(block=block, context=context)  # type: ignore[call-arg]  # by keyword, as Fluid calls them
+
+
+def _blocks_of(op: Operator) -> Iterator[Block]:
+    return (value for value in op.attrs.values() if isinstance(value, Block))
 
 
 # -- reasons -------------------------------------------------------------------------------------

@@ -6,20 +6,20 @@ what takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, NoReturn
 
-import numpy as np
-
-from graphad import fluid_io, layers
+from graphad import fluid_io, fluid_readers, layers
 from graphad.errors import InvalidType, InvalidValue
 from graphad.execution.places import CPUPlace
+from graphad.feeding import DataFeeder as DataFeeder
 from graphad.layers.helper import AttrLike, checked_input, layer
 from graphad.program import OPTIMIZE, Parameter, Program, Variable, default_main_program, located, name_in
 from graphad.program.clipping import Clip, ClipByGlobalNorm, ClipByNorm, ClipByValue, ErrorClipByValue
 from graphad.program.variable import L1Decay, L2Decay
-from graphad.types import Array
+from graphad.types import DTYPES
 
 INSTEAD = {
     "DistributeTranspiler": "graphad.LocalGroup and graphad.MpiExecutor run a program on several ranks, and passes split it",
@@ -30,7 +30,12 @@ INSTEAD = {
     "CompiledProgram": "an Executor compiles programs by itself: pass the program to Executor.run",
     "ParallelExecutor": "Executor.run runs programs; LocalGroup runs one on several ranks",
     "dygraph": "there is no eager mode: layers append operators to a program",
-    "metrics": "layers.accuracy and layers.auc, or numpy on what was fetched",
+    "WeightNormParamAttr": "a direction and a length, each a layers.create_parameter: layers.l2_normalize(direction, axis=0) * length",
+    "contrib": "graphad.optimizer.decorate(optimizer) trains in mixed precision",
+    "dataset": "feed arrays: train(cost, reader=...), or Executor.run(program, feed)",
+    "load_program_state": "graphad.load(path).arrays has the values that graphad.save(program, path) wrote, by name",
+    "set_global_initializer": "give initializer= in each ParamAttr",
+    "set_program_state": "graphad.global_scope().set(name, array) for each value",
     "create_lod_tensor": "sequences are padded here, [batch, time, ...], with layers.sequence_mask",
     "create_random_int_lodtensor": "sequences are padded here, [batch, time, ...], with layers.sequence_mask",
     "cuda_places": "an Executor computes with numpy",
@@ -109,44 +114,31 @@ def is_compiled_with_cuda() -> bool:
     return False
 
 
-class DataFeeder:
-    """Rows of a reader as what ``Executor.run`` is fed.
+def in_dygraph_mode() -> bool:
+    """False: layers append operators to a program."""
+    return False
 
-    Args:
-        feed_list: the variables that a row has values for, themselves or by name.
-        place: the CPU, or None.
-        program: whose variables the names are; the default main program if None.
+
+@contextmanager
+def device_guard(device: str | None = None) -> Iterator[None]:
+    """Within it operators are of the device ``"cpu"``, as everywhere; ValueError for another.
 
     >>> import graphad as fluid
-    >>> with fluid.program_guard(fluid.Program()):
-    ...     feeder = fluid.DataFeeder([fluid.data("x", [None, 2]), fluid.data("label", [None, 1], "int64")])
-    >>> feeder.feed([([1.0, 2.0], 0), ([3.0, 4.0], 1)])["label"].tolist()
-    [[0], [1]]
+    >>> with fluid.program_guard(fluid.Program()), fluid.device_guard("cpu"):
+    ...     fluid.layers.fill_constant([1], "float32", 0.0).shape
+    (1,)
     """
-
-    def __init__(self, feed_list: Sequence[Variable | str], place: CPUPlace | None = None, program: Program | None = None) -> None:
-        block = (default_main_program() if program is None else program).global_block()
-        self.variables = [item if isinstance(item, Variable) else block.var(item) for item in feed_list]
-
-    def feed(self, rows: Iterable[Sequence[object]]) -> dict[str, Array]:
-        """The values of each variable in all rows, stacked; a row's value takes the variable's shape without the batch.
-
-        Raises:
-            TypeError: a row does not have as many values as there are variables.
-        """
-        batch = [tuple(row) for row in rows]
-        for number, row in enumerate(batch):
-            if len(row) != len(self.variables):
-                raise InvalidType(f"row {number} has {len(row)} values for {[var.name for var in self.variables]}")
-        return {var.name: _stacked(var, [row[i] for row in batch]) for i, var in enumerate(self.variables)}
+    if device not in (None, "cpu"):
+        raise InvalidValue(f"device_guard: an Executor computes with numpy, on 'cpu', not on {device!r}")
+    yield
 
 
-def _stacked(var: Variable, values: list[object]) -> Array:
-    array = np.array(values, dtype=var.dtype)
-    row_shape = tuple(var.shape[1:])
-    # A row may be flat, as Fluid's readers give images: it takes the variable's shape if it has as many elements.
-    has_shape = -1 not in row_shape and array.size == len(values) * int(np.prod(row_shape))
-    return array.reshape(len(values), *row_shape) if has_shape else array
+def set_flags(flags: Mapping[str, object]) -> None:
+    """Take flags of Paddle's (``FLAGS_...``), which have no effect; TypeError for what is no dict, ValueError for another name."""
+    if not isinstance(flags, Mapping):
+        raise InvalidType(f"set_flags takes a dict from FLAGS_... to a value, not {flags!r}")
+    if unknown := [name for name in flags if not str(name).startswith("FLAGS_")]:
+        raise InvalidValue(f"the names of flags begin with FLAGS_, not {unknown}")
 
 
 # -- namespaces, spelt as Fluid spells them ------------------------------------------------------
@@ -222,15 +214,29 @@ clip = SimpleNamespace(
     set_gradient_clip=set_gradient_clip,
 )
 
+_PADDLE_DTYPES = {"FP16": "float16", "FP32": "float32", "FP64": "float64"}
+_var_types = SimpleNamespace(**{name.upper(): name for name in DTYPES}, **_PADDLE_DTYPES)
+core = SimpleNamespace(CPUPlace=CPUPlace, VarDesc=SimpleNamespace(VarType=_var_types))  # dtypes are their names
+
 io = SimpleNamespace(
+    DataLoader=fluid_readers.DataLoader,
+    batch=fluid_readers.batch,
+    cache=fluid_readers.cache,
+    chain=fluid_readers.chain,
+    compose=fluid_readers.compose,
+    firstn=fluid_readers.firstn,
+    get_program_parameter=fluid_io.get_program_parameter,
+    get_program_persistable_vars=fluid_io.get_program_persistable_vars,
     load_inference_model=fluid_io.load_inference_model,
     load_params=fluid_io.load_params,
     load_persistables=fluid_io.load_persistables,
     load_vars=fluid_io.load_vars,
+    map_readers=fluid_readers.map_readers,
     save_inference_model=fluid_io.save_inference_model,
     save_params=fluid_io.save_params,
     save_persistables=fluid_io.save_persistables,
     save_vars=fluid_io.save_vars,
+    shuffle=fluid_readers.shuffle,
 )
 
 

@@ -179,3 +179,13 @@ def load_inference_model(
         global_scope().set(name, array)
     block = model.program.global_block()
     return model.program, model.feed_names, [block.var(name) for name in model.fetch_names]
+
+
+def get_program_parameter(program: Program) -> list[Parameter]:
+    """The parameters of a program."""
+    return program.all_parameters()
+
+
+def get_program_persistable_vars(program: Program) -> list[Variable]:
+    """The variables whose values outlive a run."""
+    return list(kept_variables(program).values())

@@ -75,13 +75,19 @@ class TruncatedNormal(Initializer):
 
 @dataclass(frozen=True)
 class Xavier(Initializer):
-    """Variance 2 / (fan in + fan out), uniform or normal (X. Glorot and Y. Bengio, AISTATS 2010)."""
+    """Variance 2 / (fan in + fan out), uniform or normal (X. Glorot and Y. Bengio, AISTATS 2010).
+
+    ``fan_in`` and ``fan_out`` follow from the shape where they are None.
+    """
 
     uniform: bool = True
+    fan_in: float | None = None
+    fan_out: float | None = None
     seed: int = 0
 
     def operator(self, var: Variable) -> tuple[str, dict[str, object]]:
-        fan_in, fan_out = fans(var)
+        inputs, outputs = fans(var)
+        fan_in, fan_out = _chosen_fan("fan_in", self.fan_in, inputs), _chosen_fan("fan_out", self.fan_out, outputs)
         if self.uniform:
             # X. Glorot and Y. Bengio, 2010, eq. 16; a normal of the same variance, 2 / (in + out).
             return Uniform(*_within(math.sqrt(6.0 / (fan_in + fan_out))), self.seed).operator(var)
@@ -90,13 +96,14 @@ class Xavier(Initializer):
 
 @dataclass(frozen=True)
 class MSRA(Initializer):
-    """Variance 2 / fan in, uniform or normal (K. He et al., ICCV 2015)."""
+    """Variance 2 / fan in, uniform or normal (K. He et al., ICCV 2015). ``fan_in`` follows from the shape where it is None."""
 
     uniform: bool = True
+    fan_in: float | None = None
     seed: int = 0
 
     def operator(self, var: Variable) -> tuple[str, dict[str, object]]:
-        fan_in, _ = fans(var)
+        fan_in = _chosen_fan("fan_in", self.fan_in, fans(var)[0])
         if self.uniform:
             return Uniform(*_within(math.sqrt(6.0 / fan_in)), self.seed).operator(var)
         return Normal(0.0, math.sqrt(2.0 / fan_in), self.seed).operator(var)
@@ -120,9 +127,34 @@ class NumpyArray(Initializer):
         return block.append_op("assign_value", {}, {"Out": var}, attrs)
 
 
+@dataclass(frozen=True)
+class Bilinear(Initializer):
+    """The filters ``[out, in, k, k]`` with which ``conv2d_transpose`` interpolates between pixels, when it strides by k / 2 or so.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program(), ga.Program()) as program:
+    ...     _ = ga.layers.create_parameter([1, 1, 4, 4], "float32", name="w", default_initializer=Bilinear())
+    ...     _ = ga.Executor().run(ga.default_startup_program())
+    ...     row = ga.Executor().run(program, fetch_list=["w"])[0][0, 0, 1]
+    >>> row.tolist()
+    [0.1875, 0.5625, 0.5625, 0.1875]
+    """
+
+    def append(self, block: Block, var: Variable) -> Operator:
+        shape = var.shape
+        if len(shape) != 4 or shape[2] != shape[3]:
+            raise InvalidValue(f"Bilinear starts square filters [out, in, k, k], not {var.name!r} of shape {list(shape)}")
+        # A tent over the filter: Fluid's, whose top lies between two elements where k is even.
+        factor = math.ceil(shape[3] / 2)
+        top = (2 * factor - 1 - factor % 2) / (2.0 * factor)
+        tent = 1 - np.abs(np.arange(shape[3]) / factor - top)
+        return NumpyArray(np.broadcast_to(np.outer(tent, tent), shape)).append(block, var)
+
+
 # Fluid has each under both names.
 ConstantInitializer, UniformInitializer, NormalInitializer = Constant, Uniform, Normal
 TruncatedNormalInitializer, XavierInitializer, MSRAInitializer, NumpyArrayInitializer = TruncatedNormal, Xavier, MSRA, NumpyArray
+BilinearInitializer = Bilinear
 
 
 def fans(var: Variable) -> tuple[int, int]:
@@ -141,6 +173,14 @@ def fans(var: Variable) -> tuple[int, int]:
     # Each output sees a whole window of every input channel.
     window = math.prod(shape[2:])
     return shape[1] * window, shape[0] * window
+
+
+def _chosen_fan(what: str, chosen: float | None, of_shape: float) -> float:
+    if chosen is None:
+        return of_shape
+    if chosen <= 0:
+        raise InvalidValue(f"{what} of an initializer is above 0, not {chosen!r}")
+    return float(chosen)
 
 
 def _within(limit: float) -> tuple[float, float]:

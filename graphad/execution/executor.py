@@ -125,6 +125,10 @@ class Executor:
         fetch_list: object = None,
         scope: Scope | None = None,
         reinitialize: bool = False,
+        *,
+        return_numpy: bool = True,
+        use_program_cache: bool = True,
+        use_prune: bool = False,
     ) -> list[Array]:
         """Run block 0 of a program once.
 
@@ -134,17 +138,21 @@ class Executor:
             fetch_list: variables or names whose values to return, in this order; one alone need not be a list.
             scope: where persistable variables are read and kept; the global scope if None.
             reinitialize: run initialization operators although they have run in this scope before.
+            return_numpy, use_program_cache: hints of Fluid's, without effect: results are arrays, and programs are kept prepared.
+            use_prune: False; a program is pruned once, before it runs: ``program.prune(fetch_list)``.
 
         Returns:
             The fetched arrays, each the caller's own.
 
         Raises:
             ValueError: a feed is missing, unknown, of another shape or dtype than declared, or holds what that has no number for, or
-                masked elements; a fetched name is unknown.
+                masked elements; a fetched name is unknown; ``use_prune`` is set.
             ExecutionError: an operator failed; the message has its inputs' shapes and dtypes, and the user's line. The scope
                 is then as it was before the run.
             TooManyIterations: the loops took more than ``max_iterations``.
         """
+        if use_prune:
+            raise InvalidValue("use_prune=True would prune at each run: run program.prune(fetch_list), made once")
         program = default_main_program() if program is None else program
         scope = global_scope() if scope is None else scope
         # The short way, for programs that run again and again: no checks but whether all is as it was in the last run.
@@ -154,6 +162,12 @@ class Executor:
             if results is not None:
                 return results
         return self._run(program, feed, fetch_list, scope, reinitialize)
+
+    def close(self) -> None:
+        """Forget the prepared programs; the executor can still run programs."""
+        with self._lock:
+            self._known.clear()
+            self._idle.clear()
 
     def _again(self, known: tuple[Any, ...], feed: Any, scope: Scope) -> list[Array] | None:
         """Run a program as it was run last; None if that is not possible."""

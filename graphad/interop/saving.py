@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from graphad.errors import InvalidType, InvalidValue, ParseError
+from graphad.execution.scope import global_scope
 from graphad.interop.files import PathLike, naming, read_together, write_together
 from graphad.interop.formats import format_of, program_bytes, program_from
 from graphad.interop.paddle.program_desc import message
@@ -42,7 +43,7 @@ def save(program: Program, path: PathLike, scope: object = None) -> None:
     Args:
         path: of the program; its end says the format. The values go beside it, under the same name with another end: ``.npz``
             for text (``.txt``) and JSON (``.json``), Paddle's ``.pdiparams`` for protobuf (``.pdmodel``).
-        scope: the arrays by name, or something that has them as its ``arrays``, as ``graphad.Scope`` does.
+        scope: the arrays by name, or something that has them as its ``arrays``, as ``graphad.Scope`` does; the global scope if None.
 
     Raises:
         ValueError: a persistable variable has no value, or one of another shape than declared, or the path has no known end.
@@ -51,10 +52,10 @@ def save(program: Program, path: PathLike, scope: object = None) -> None:
     """
     if not isinstance(program, Program):
         raise InvalidType(f"save takes a Program, not {program!r}")
-    values_by_name = getattr(scope, "arrays", scope)
-    if not isinstance(values_by_name, Mapping | None):
+    values_by_name = global_scope().arrays if scope is None else getattr(scope, "arrays", scope)
+    if not isinstance(values_by_name, Mapping):
         raise InvalidType(f"the values to save are a dict from name to array, or a Scope, not {scope!r}")
-    arrays = {name: _checked(var, (values_by_name or {}).get(name)) for name, var in kept_variables(program).items()}
+    arrays = {name: _checked(var, values_by_name.get(name)) for name, var in kept_variables(program).items()}
     values = _values_path(path)
     if values.suffix == ".npz":
         data = _npz(arrays)

@@ -4,6 +4,9 @@ Here belong the classes that users make, and their ``minimize``. The passes that
 the updates themselves are operators, in ``graphad.ops.optimizer``.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
+from graphad.ops.definition import did_you_mean
 from graphad.optimizer.base import Optimizer
 from graphad.optimizer.methods import (
     SGD,
@@ -64,3 +67,23 @@ __all__ = [
     "decorate",
     "optimize",
 ]
+
+_INSTEAD = {
+    "DGCMomentumOptimizer": "Momentum, and the pass bucket-all-reduce",
+    "Dpsgd": "SGD: apply_gradients(pairs) of backward(loss), clipped and with layers.gaussian_random added",
+    "DpsgdOptimizer": "SGD: apply_gradients(pairs) of backward(loss), clipped and with layers.gaussian_random added",
+    "ExponentialMovingAverage": "keep averages of global_scope().get(name) in numpy after each run, and set them for a test",
+    "LarsMomentum": "Lamb, or Momentum with ParamAttr(learning_rate=...)",
+    "LarsMomentumOptimizer": "Lamb, or Momentum with ParamAttr(learning_rate=...)",
+    "LookaheadOptimizer": "every k runs set w = slow + alpha * (w - slow) in global_scope(), in numpy",
+    "ModelAverage": "keep averages of global_scope().get(name) in numpy after each run, and set them for a test",
+    "PipelineOptimizer": "the pass pipeline-split, on a graphad.LocalGroup or MpiExecutor",
+    "RecomputeOptimizer": "graphad.Executor(passes='recompute')",
+}
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of the module's
+
+    def __getattr__(name: str) -> NoReturn:
+        """Say what takes the place of an optimizer of Fluid's that is not here."""
+        hint = f", which Fluid has: {_INSTEAD[name]}" if name in _INSTEAD else did_you_mean(name, __all__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{'' if name.startswith('_') else hint}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, TypedDict, TypeVar
 
-from graphad.backward import Named, append_backward, build_backward
+from graphad.backward import Callback, Named, append_backward, build_backward
 from graphad.errors import InvalidType, InvalidValue
 from graphad.initializer import Constant
 from graphad.ir import Graph, Value, lower, write_back
@@ -80,6 +80,7 @@ class Options(TypedDict, total=False):
     regularization: Regularizer | None
     grad_clip: Clip | None
     parameter_list: Named | None
+    name: str | None
 
 
 class Optimizer:
@@ -94,6 +95,7 @@ class Optimizer:
         regularization: L1Decay or L2Decay for the parameters that have none of their own.
         grad_clip: ClipByValue, ClipByNorm or ClipByGlobalNorm, for the parameters that have ``need_clip``.
         parameter_list: the parameters to update, where ``minimize`` is not told; all that are trainable if None.
+        name: a hint of Fluid's, without effect: what an optimizer keeps is named after its parameters.
 
     >>> import graphad as ga
     >>> with ga.program_guard(ga.Program(), ga.Program()):
@@ -113,6 +115,7 @@ class Optimizer:
         regularization: Regularizer | None = None,
         grad_clip: Clip | None = None,
         parameter_list: Named | None = None,
+        name: str | None = None,
     ) -> None:
         if not isinstance(learning_rate, Variable) and not is_number(learning_rate):
             raise InvalidType(f"learning_rate is a number or a Variable, not {learning_rate!r}")
@@ -196,7 +199,12 @@ class Optimizer:
         return [op for op in block.ops if op.role == OPTIMIZE and op.type == self.type][-len(pairs) :]
 
     def backward(
-        self, loss: Variable, startup_program: Program | None = None, parameter_list: Named | None = None, no_grad_set: Named | None = None
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Named | None = None,
+        no_grad_set: Named | None = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> Pairs:
         """The first half of ``minimize``: append the backward, as ``append_backward`` does.
 
@@ -205,12 +213,13 @@ class Optimizer:
             startup_program: where ``apply_gradients`` initializes the state; that of the program if None.
             parameter_list: the parameters, or their names; those of the optimizer if None.
             no_grad_set: variables, or their names, without gradient.
+            callbacks: called for each operator of the backward, as ``append_backward`` does.
 
         Returns:
             (parameter, gradient) pairs. The gradients may be replaced by variables computed from them.
         """
         parameters = self.parameter_list if parameter_list is None else parameter_list
-        pairs = append_backward(loss, parameters, no_grad_set)
+        pairs = append_backward(loss, parameters, no_grad_set, callbacks)
         if startup_program is not None:
             loss.block.program.startup = startup_program
         return pairs

@@ -195,10 +195,26 @@ class _WithMoments(Optimizer):
 
 
 class Adam(_WithMoments):
-    """Steps scaled by running moments of the gradient (D. P. Kingma and J. Ba, 2015)."""
+    """Steps scaled by running moments of the gradient (D. P. Kingma and J. Ba, 2015).
+
+    ``lazy_mode`` is a hint of Fluid's for sparse gradients, which are dense here, and has no effect.
+    """
 
     type = "adam"
     starts: ClassVar = {"Beta1Pow": "beta1", "Beta2Pow": "beta2"}
+
+    def __init__(
+        self,
+        learning_rate: LearningRate = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        *,
+        lazy_mode: bool = False,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(learning_rate, beta1, beta2, epsilon, **options)
+        flag("lazy_mode", lazy_mode)
 
 
 class Adamax(_WithMoments):

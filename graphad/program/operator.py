@@ -97,6 +97,38 @@ class Operator:
         """All names written, in slot order."""
         return [name for names in self.outputs.values() for name in names]
 
+    @property
+    def input_arg_names(self) -> list[str]:
+        """``input_names()``, as Fluid calls it."""
+        return self.input_names()
+
+    @property
+    def output_arg_names(self) -> list[str]:
+        """``output_names()``, as Fluid calls it."""
+        return self.output_names()
+
+    @property
+    def attr_names(self) -> list[str]:
+        """The attributes that ``attr`` has a value for: those that are set, and those with a default."""
+        return list(self.all_attrs())
+
+    def has_attr(self, name: str) -> bool:
+        """Whether ``attr`` has a value for the name."""
+        return name in self.all_attrs()
+
+    def attr(self, name: str) -> object:
+        """An attribute's value, the default of its definition where none is set; ValueError for a name that the operator does not have."""
+        attrs = self.all_attrs()
+        if name not in attrs:
+            raise InvalidValue(located(f"operator {self.type!r} has no attribute {name!r}{did_you_mean(name, list(attrs))}", self.source))
+        return attrs[name]
+
+    def all_attrs(self) -> dict[str, object]:
+        """All attributes by name, with the defaults of the definition; ``attrs`` are those that are set."""
+        declared = REGISTRY[self.type].attrs if self.type in REGISTRY else {}
+        defaults = {name: attr.default for name, attr in declared.items() if attr.default is not REQUIRED}
+        return {**defaults, **self.attrs}
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Operator:
         block = deepcopy(self.block, memo)
         return memo[id(self)] if id(self) in memo else copied(self, block)

@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from graphad.contexts import binding
 from graphad.errors import InvalidType, InvalidValue
@@ -167,6 +167,11 @@ class Program:
         """Block 0."""
         return self.blocks[0]
 
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks there are."""
+        return len(self.blocks)
+
     def block(self, index: int) -> Block:
         """The block at an index; ValueError if there is none."""
         if not 0 <= index < len(self.blocks):
@@ -238,6 +243,15 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<Program {self.identity.number}: {len(self.blocks)} blocks, {sum(len(b.ops) for b in self.blocks)} operators>"
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        """``str(program)``, as Fluid calls it; both flags are without effect."""
+        return str(self)
+
+    @property
+    def desc(self) -> NoReturn:
+        """AttributeError: Fluid's message is made by ``graphad.interop.paddle.dump_program``."""
+        raise AttributeError("a Program has no desc: graphad.interop.paddle.dump_program(program) gives its bytes, load_program reads them")
 
     @staticmethod
     def parse(text: str, file: str | None = None, *, allow_unknown: bool | None = None) -> Program:
@@ -478,6 +492,13 @@ class unique_name:  # a namespace, spelt as Fluid spells it
     def generate(key: str) -> str:
         """``key_<n>``, unique in the current main program."""
         return default_main_program().names.generate(key)
+
+    @staticmethod
+    def switch(new_generator: UniqueNames | None = None) -> UniqueNames:
+        """Count with other counters in the current main program, from 0 if None, and return those that counted before."""
+        program = default_main_program()
+        before, program.names = program.names, UniqueNames("", program.declares) if new_generator is None else new_generator
+        return before
 
     @staticmethod
     @contextmanager

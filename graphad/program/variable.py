@@ -134,6 +134,15 @@ class Variable(Symbol):
         raise InvalidType(located(f"{what} {self.name!r}: {problem}", user_line()))
 
     @property
+    def lod_level(self) -> int:
+        """0: there are no levels of detail; sequences are padded."""
+        return 0
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        """``repr(variable)``, as Fluid calls it; both flags are without effect."""
+        return repr(self)
+
+    @property
     def tensor_type(self) -> TensorType | None:
         """Shape and dtype, None while the shape is unknown."""
         return None if self._shape is None else TensorType(self._shape, self._dtype or "float32")
@@ -285,6 +294,11 @@ class Parameter(Variable):
         self.regularizer = regularizer
         self.need_clip = need_clip
         self.gradient_clip = gradient_clip
+
+    @property
+    def optimize_attr(self) -> dict[str, float]:
+        """The factor on the optimizer's learning rate, as Fluid has it: ``{"learning_rate": 1.0}``."""
+        return {"learning_rate": self.learning_rate}
 
     @property
     def gradient_clip(self) -> Clip | None:
