@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from graphad import nets as nets
     from graphad import rewriting as rewriting
     from graphad.backward import append_backward, backward_pipeline, gradients
+    from graphad.data_feeder import DataFeeder
     from graphad.distribution import LocalGroup, MpiExecutor
     from graphad.drawing import draw, draw_diff, draw_pair, draw_rule, draw_steps
     from graphad.execution.places import CPUPlace, CUDAPlace
     from graphad.experiments import experiment
-    from graphad.feeding import DataFeeder
     from graphad.fluid import (
         clip,
         core,
@@ -106,7 +106,7 @@ _PARTS = (
 _HOMES = {
     "CPUPlace": "execution.places",
     "CUDAPlace": "execution.places",
-    "DataFeeder": "feeding",
+    "DataFeeder": "data_feeder",
     "JaxExecutor": "jax",
     "LocalGroup": "distribution",
     "MpiExecutor": "distribution",

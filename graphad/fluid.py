@@ -12,9 +12,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, NoReturn
 
 from graphad import fluid_io, fluid_readers, layers
+from graphad.data_feeder import DataFeeder as DataFeeder
 from graphad.errors import InvalidType, InvalidValue
 from graphad.execution.places import CPUPlace
-from graphad.feeding import DataFeeder as DataFeeder
 from graphad.layers.helper import AttrLike, checked_input, layer
 from graphad.program import OPTIMIZE, Parameter, Program, Variable, default_main_program, located, name_in
 from graphad.program.clipping import Clip, ClipByGlobalNorm, ClipByNorm, ClipByValue, ErrorClipByValue

@@ -8,9 +8,9 @@ from itertools import chain as chained
 from itertools import islice, zip_longest
 from typing import TypeVar
 
+from graphad.data_feeder import DataFeeder
 from graphad.errors import InvalidType, InvalidValue
 from graphad.execution.places import CPUPlace
-from graphad.feeding import DataFeeder
 from graphad.program import Variable
 from graphad.types import Array
 

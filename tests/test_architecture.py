@@ -37,7 +37,7 @@ LAYERS = (
     "training",
     "experiments",
     "nets",
-    "feeding metrics",
+    "data_feeder metrics",
     "fluid_io fluid_readers",
     "fluid",
     "testing",
