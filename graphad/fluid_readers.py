@@ -112,7 +112,7 @@ class DataLoader:
     >>> import graphad as fluid
     >>> with fluid.program_guard(fluid.Program()):
     ...     loader = fluid.io.DataLoader.from_generator(feed_list=[fluid.data("x", [None, 2])], capacity=4)
-    >>> loader.set_sample_generator(lambda: iter([([1.0, 2.0],), ([3.0, 4.0],), ([5.0, 6.0],)]), batch_size=2)
+    >>> _ = loader.set_sample_generator(lambda: iter([([1.0, 2.0],), ([3.0, 4.0],), ([5.0, 6.0],)]), batch_size=2)
     >>> [feed["x"].tolist() for feed in loader()]
     [[[1.0, 2.0], [3.0, 4.0]]]
     """

@@ -186,6 +186,15 @@ def normal_kl(a: Array, b: Array) -> Array:
     return np.asarray(np.log(2.0 / b) + (b**2 + (a - 1.0) ** 2) / 8.0 - 0.5)
 
 
+def assigned(codes: Array, prior: Array, scores: Array) -> tuple[Array, Array]:
+    """Boxes of pixels, one a class, and that of the class after the first that is likeliest."""
+    size, corner = prior[:, None, 2:] - prior[:, None, :2] + 1, prior[:, None, :2]
+    code = codes.reshape(len(prior), -1, 4)
+    middle, extent = code[..., :2] * 0.1 * size + corner + size / 2, np.exp(np.minimum(code[..., 2:] * 0.2, 0.05)) * size
+    boxes = np.concatenate([middle - extent / 2, middle + extent / 2 - 1], 2)
+    return boxes.reshape(len(prior), -1), boxes[np.arange(len(prior)), scores[:, 1:].argmax(1) + 1]
+
+
 TRUTH = SAMPLES[:, :1].copy()
 
 FLUID_REST = [
@@ -199,6 +208,13 @@ FLUID_REST = [
         lambda x, y: L.box_coder(y, [0.1, 0.1, 0.2, 0.2], x, code_type="decode_center_size"),
         decoded,
         (CODES, OTHERS),
+    ),
+    Call(
+        "box_decoder_and_assign(prior_box, [0.1, 0.1, 0.2, 0.2], target_box, box_score, box_clip=0.05)",
+        lambda c, b, s: L.box_decoder_and_assign(b, [0.1, 0.1, 0.2, 0.2], c, s, box_clip=0.05),
+        assigned,
+        (CODES.reshape(2, 12), OTHERS, CORNERS[:, 1:]),
+        fixed=(2,),
     ),
     Call(
         "box_clip(x, im_info)",

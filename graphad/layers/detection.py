@@ -135,6 +135,52 @@ def _decoded(codes: list[Variable], priors: list[Variable], pixel: float) -> lis
 
 
 @layer
+def box_decoder_and_assign(
+    prior_box: Variable, prior_box_var: object, target_box: Variable, box_score: Variable, box_clip: float, name: str | None = None
+) -> tuple[Variable, Variable]:
+    """The boxes that codes mean, one for each class, and of each row the box of its likeliest class; corners are pixels.
+
+    Args:
+        prior_box: ``[n, 4]``, two corners each.
+        prior_box_var: four numbers that the codes are multiplied by, as a Variable ``[4]`` or a list.
+        target_box: codes ``[n, classes * 4]``: the offset of the center in units of the prior's extents, and logarithms of how much larger
+            the box is.
+        box_score: ``[n, classes]``; class 0 is the background.
+        box_clip: the most that such a logarithm counts.
+
+    Returns:
+        The boxes ``[n, classes * 4]``, and those of the likeliest class that is not the background, ``[n, 4]``: the prior where it is the
+        only class.
+
+    Raises:
+        ShapeError: the shapes do not fit, or the number of classes is not known.
+    """
+    priors, codes = _boxes("box_decoder_and_assign", prior_box), checked_input("box_decoder_and_assign", target_box)
+    scores, limit = checked_input("box_decoder_and_assign", box_score), checked_float("layers.box_decoder_and_assign: box_clip", box_clip)
+    classes = scores.shape[-1]
+    if scores.ndim != 2 or codes.ndim != 2 or classes < 1 or codes.shape[1] != 4 * classes:
+        raise ShapeError(
+            f"layers.box_decoder_and_assign takes codes [n, classes * 4] and scores [n, classes], not {codes!r} and {scores!r}"
+        )
+    if isinstance(prior_box_var, Variable):
+        factors = prior_box_var.reshape([4]).astype(codes.dtype)
+    else:
+        factors = assign(np.array(_numbers("layers.box_decoder_and_assign: prior_box_var", prior_box_var, 4), codes.dtype))
+    by_class = emitted("reshape", [codes], shape=[-1, classes, 4]) * factors
+    x, y, width, height = emitted("split", [by_class], num=4, axis=2)
+    sides = [emitted("elementwise_min", [side, emitted("fill_any_like", [side], value=limit)]) for side in (width, height)]
+    x1, y1, x2, y2 = _corners(priors)
+    sized = [emitted("unsqueeze", [variable], axes=[1]) for variable in _sized(x1, y1, x2, y2, 1.0)]
+    decoded = emitted("concat", [_decoded([x, y, *sides], sized, 1.0)], axis=2)
+    boxes = emitted("reshape", [decoded], name, shape=[-1, 4 * classes])
+    if classes == 1:
+        return boxes, emitted("assign", [priors])
+    best = scores[:, 1:].argmax(-1) + 1
+    hot = emitted("one_hot_v2", [best], depth=classes, dtype="float32").astype(codes.dtype).unsqueeze(-1)
+    return boxes, (decoded * hot).sum(1)
+
+
+@layer
 def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Variable:
     """Boxes ``[..., 4]`` kept within an image.
 

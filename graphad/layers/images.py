@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphad.errors import InvalidType, InvalidValue
+import numpy as np
+
+from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.initializer import Constant, Normal
 from graphad.layers.checks import checked_flag, checked_float, checked_format, checked_int, listed, padding_attrs
 from graphad.layers.helper import AttrLike, LayerHelper, checked_input, emitted, layer
@@ -612,3 +614,53 @@ def _unit(x: Variable, small: float) -> Variable:
     out = x / (x.square().sum().sqrt() + small)
     out.stop_gradient = True
     return out
+
+
+# -- parts of images -----------------------------------------------------------------------------
+
+
+@layer
+def random_crop(x: Variable, shape: Sequence[int], seed: int | None = None) -> Variable:
+    """A part of each sample, cut at a place that is drawn for it, at each run.
+
+    Args:
+        x: the samples, along the axes in front of those of ``shape``.
+        shape: the extents of a part, of the last axes.
+        seed: draws the same at each run if it is neither None nor 0.
+
+    Raises:
+        ShapeError: an extent of ``x`` along an axis of ``shape`` is unknown, or less than what is cut.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program()):
+    ...     ga.layers.random_crop(ga.data("image", [None, 3, 32, 32]), shape=[3, 28, 28]).shape
+    (-1, 3, 28, 28)
+    """
+    result = checked_input("random_crop", x)
+    with at_users_line("layers.random_crop"):
+        extents = [checked_int("shape", extent, 1) for extent in (shape if isinstance(shape, list | tuple) else [shape])]
+        first = result.ndim - len(extents)
+        have = result.shape[first:] if first >= 0 else ()
+        if not have or any(known < extent for known, extent in zip(have, extents, strict=True)):
+            raise ShapeError(f"shape={list(shape)} is not a part of the last axes of {result!r}, which are known")
+        start = 0 if seed is None else checked_int("seed", seed, 0)
+    for axis, (known, extent) in enumerate(zip(have, extents, strict=True), first):
+        if known != extent:
+            result = _cut(result, axis, extent, first, start + axis if start else 0)
+    return result if have != tuple(extents) else emitted("assign", [result])
+
+
+def _cut(x: Variable, axis: int, extent: int, samples: int, seed: int) -> Variable:
+    """``extent`` elements along an axis, of each sample from a place of its own; samples lie along the first axes."""
+    places = x.shape[axis] - extent + 1
+    ones = [1] * (x.ndim - samples)
+    drawn = {"min": 0.0, "max": 1.0, "seed": seed, "dtype": "float32"}
+    if samples:
+        share = emitted("uniform_random_batch_size_like", [x], shape=[-1, *x.shape[1:samples], *ones], **drawn)
+    else:
+        share = emitted("uniform_random", [], shape=ones, **drawn)
+    # Of a share that is rounded to 1 the place would be one too far.
+    first = emitted("clip", [emitted("floor", [share * float(places)])], min=0.0, max=float(places - 1)).astype("int64")
+    index = first + np.arange(extent).reshape([-1 if at == axis else 1 for at in range(x.ndim)])
+    part = emitted("slice", [x], axes=[axis], starts=[0], ends=[extent])
+    return emitted("take_along_axis", [x, index + emitted("fill_any_like", [part], value=0.0).astype("int64")], Axis=axis)  # type: ignore[no-any-return]

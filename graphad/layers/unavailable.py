@@ -16,7 +16,7 @@ _REASONS = (
         "pad to [batch, time, ...]; layers.rnn(cell, inputs, sequence_length=lengths) runs a cell over them",
     ),
     (
-        r"nms|proposal|detection_output|rpn|retinanet|ssd_loss|target_assign|bipartite|generate_mask|multi_box|box_decoder|yolov3_loss",
+        r"nms|proposal|detection_output|rpn|retinanet|ssd_loss|target_assign|bipartite|generate_mask|multi_box|yolov3_loss",
         "detection with a different number of boxes for each image",
         "choose boxes in numpy from fetched results; layers.iou_similarity and layers.box_coder are there",
     ),
@@ -26,7 +26,6 @@ _REASONS = (
         "decoding with a beam, which grows as it runs",
         "layers.while_loop with layers.topk, layers.gather_nd and layers.gather_tree",
     ),
-    (r"chunk_eval", "counts chunks of labels", "fetch what layers.crf_decoding gives and count in numpy"),
     (
         r"py_reader|double_buffer|read_file|^load$",
         "readers in the graph",
@@ -36,7 +35,6 @@ _REASONS = (
     (r"Print", "prints as it runs", "fetch the value: executor.run(program, feed, fetch_list=[name]), or the pass probe-numerics"),
     (r"data_norm", "its statistics come from what is passed as its gradients", "layers.batch_norm"),
     (r"filter_by_instag|^hash$|similarity_focus", "no operator", "compute it in numpy and feed it, or write the operator"),
-    (r"random_crop", "cuts each sample at another place", "layers.crop_tensor(x, shape, offsets) with offsets that layers.randint draws"),
 )
 
 
@@ -50,12 +48,12 @@ def unavailable(name: str) -> tuple[str, str] | None:
 # fmt: off
 NAMES = frozenset((
     "BasicDecoder", "BeamSearchDecoder", "DecodeHelper", "Decoder", "DynamicRNN", "GreedyEmbeddingHelper", "Print", "SampleEmbeddingHelper",
-    "TrainingHelper", "beam_search", "beam_search_decode", "bipartite_match", "box_decoder_and_assign", "chunk_eval",
+    "TrainingHelper", "beam_search", "beam_search_decode", "bipartite_match",
     "collect_fpn_proposals", "create_py_reader_by_data", "data_norm",
     "deformable_roi_pooling", "detection_output", "distribute_fpn_proposals", "double_buffer", "dynamic_decode", "dynamic_gru",
     "dynamic_lstm", "dynamic_lstmp", "filter_by_instag", "generate_mask_labels", "generate_proposal_labels",
     "generate_proposals", "hash", "load", "locality_aware_nms", "lod_append", "lod_reset", "matrix_nms",
-    "multi_box_head", "multiclass_nms", "prroi_pool", "psroi_pool", "py_func", "py_reader", "random_crop", "read_file",
+    "multi_box_head", "multiclass_nms", "prroi_pool", "psroi_pool", "py_func", "py_reader", "read_file",
     "reorder_lod_tensor_by_rank", "retinanet_detection_output", "retinanet_target_assign", "roi_perspective_transform",
     "rpn_target_assign", "sequence_concat", "sequence_conv", "sequence_enumerate", "sequence_expand", "sequence_expand_as",
     "sequence_first_step", "sequence_last_step", "sequence_pad", "sequence_pool", "sequence_reshape", "sequence_reverse",
