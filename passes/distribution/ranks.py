@@ -276,14 +276,20 @@ def with_rows(graph: Graph, data: Sequence[Value], ranks: int) -> bool:
     sizes = [count // ranks, count // ranks + 1, -1] if count % ranks else [count // ranks]
     facts = [_RankTypes(frozenset(data), size).of(graph) for size in sizes][-1]
     types = {value: type for value, type in facts.items() if type is not None and value.type is not None}
-    others = _of_other_types(graph, types)
+    # First, so that what keeps the name also keeps its declaration.
+    for value in _of_other_types(graph, types):
+        value.graph.rename(value, value.graph.values.numbered(value.name, "{}@WHOLE@{}"))
+        value.var = None
     for value, type in types.items():
         if type != value.type:
             value.graph.redeclare(value, type.shape, type.dtype)
-    for value in others:
-        value.graph.rename(value, value.graph.values.numbered(value.name, "{}@WHOLE@{}"))
-        value.var = None
     return count % ranks == 0
+
+
+def check_single_row(graph: Graph, data: Sequence[Value]) -> None:
+    """Refused if an operator does not fit a single row, which a rank may have where the number of rows is not declared."""
+    if all(value.shape and value.shape[0] == -1 for value in data):
+        _RankTypes(frozenset(data), 1).of(graph)
 
 
 def _of_other_types(graph: Graph, types: Mapping[Value, TensorType]) -> list[Value]:

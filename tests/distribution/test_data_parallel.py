@@ -352,3 +352,27 @@ def test_data_whose_name_is_written_again_has_another_type_there(requested: bool
         for gradient, z in group.run(ga.schedule(graph), feeds, ["w@GRAD", "z"]):
             np.testing.assert_allclose(gradient, [[0.5], [0.5]])
             np.testing.assert_allclose(z, np.tanh([[1.5], [3.0]]), rtol=1e-6)
+
+
+def test_the_last_value_of_a_name_keeps_its_declaration() -> None:
+    """The rows that t is first are half as many on a rank; what t is last is made of w alone."""
+    forward = "elementwise_sub(X=x, Y=x) -> (Out=t) mean(X=w) -> (Out=loss) expand_v2(X=w) -> (Out=t) {shape=[2, 1]}"
+    program = parsed(f"var x: float32[2, 1] param w: float32[1] var t: float32[2, 1] var loss: float32[] {forward}")
+    with ga.program_guard(program):
+        ga.append_backward(program.global_block().var("loss"))
+    graph = ga.lower(program, ["w@GRAD", "t"])
+    Pipeline.parse("data-parallel").run(graph)
+    assert ga.schedule(graph).global_block().var("t").shape == (2, 1)
+
+
+def test_what_takes_a_number_of_rows_off_a_batch_of_any_size_is_refused() -> None:
+    """Three rows are more than a rank may have. Whoever says what the loss is takes that on."""
+    forward = "split(X=x) -> (Out=[first, rest]) {sections=[3, -1]} mean(X=w) -> (Out=loss)"
+    program = parsed(
+        f"var x: float32[-1, 1] param w: float32[1] var first: float32[3, 1] var rest: float32[-1, 1] var loss: float32[] {forward}"
+    )
+    with ga.program_guard(program):
+        ga.append_backward(program.global_block().var("loss"))
+    with pytest.raises(Refused, match=r"split\(X=x\) .* does not fit the part of the batch that a rank has"):
+        Pipeline.parse("data-parallel").run(ga.lower(program, ["w@GRAD"]))
+    Pipeline.parse("data-parallel{loss=mean}").run(ga.lower(program, ["w@GRAD"]))
