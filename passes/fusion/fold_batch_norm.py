@@ -112,12 +112,14 @@ def _is_parameter(value: Value) -> bool:
 
 
 def _is_bias(op: Op, axis: int, rank: int) -> bool:
-    """Whether an operator adds one number to each channel."""
+    """Whether an operator adds one number to each channel, by a vector or by what has one element along all other axes."""
     bias, definition = op.input("Y"), op.definition
-    if definition is None or not _is_parameter(bias) or bias.shape is None or len(bias.shape) != 1 or op.input("X") is bias:
+    if definition is None or not _is_parameter(bias) or not bias.shape or len(bias.shape) > rank or op.input("X") is bias:
         return False
     own_axis = definition.attr("axis", op.attrs)
-    return bool(own_axis == axis or (own_axis == -1 and axis == rank - 1))
+    first = rank - len(bias.shape) if own_axis == -1 else own_axis
+    others = [extent for i, extent in enumerate(bias.shape, first) if i != axis]
+    return len(others) == len(bias.shape) - 1 and all(extent == 1 for extent in others)
 
 
 def _weight(op: Op, axis: int, rank: int) -> tuple[str, int]:
@@ -145,7 +147,8 @@ def _fold(op: Op, match: _Match) -> None:
     factor = scale * inverse
     shift = bias - mean * factor
     if match.shift is not None:
-        shift = builder.symbol(match.shift.input("Y")) * factor + shift
+        summand = builder.symbol(match.shift.input("Y"))
+        shift = (summand if len(match.shift.input("Y").shape or ()) == 1 else ops.reshape(summand, shape=[-1])) * factor + shift
     result = _product(match, builder, factor)
     total = ops.elementwise_add(result, _with_own_bias(match, builder, factor, shift), axis=match.axis)
     for slot in ("MeanOut", "SavedMean"):

@@ -233,6 +233,8 @@ class Nodes:
         shape = static(dims)
         if len(dims) == x.ndim and all(map(is_same, dims, x.sizes)):
             return x
+        if x.array is not None and x.array.size <= _SMALL and known(shape):
+            return self.constant(x.array.reshape(shape))
         open_axes = [i for i, dim in enumerate(dims) if not isinstance(dim, int) or dim == -1]
         sizes: list[Size] = list(dims)
         # Reshape takes one -1. A 0 means "as in the input" unless allowzero is set, and with allowzero there may be no -1.
@@ -268,6 +270,8 @@ class Nodes:
         shape = list(x.sizes)
         for axis in sorted(axes):
             shape.insert(axis, 1)
+        if x.array is not None and x.array.size <= _SMALL:
+            return self.constant(np.expand_dims(x.array, tuple(sorted(axes))))
         result = self.one("Unsqueeze", [x, self.integers(*axes)], x.kind, shape)
         result.elements = x.elements
         return result
@@ -276,6 +280,8 @@ class Nodes:
         """Without axes of one element."""
         if not axes:
             return x
+        if x.array is not None and x.array.size <= _SMALL:
+            return self.constant(np.squeeze(x.array, tuple(axes)))
         result = self.one("Squeeze", [x, self.integers(*axes)], x.kind, [e for i, e in enumerate(x.sizes) if i not in axes])
         result.elements = x.elements
         return result

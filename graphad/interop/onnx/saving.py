@@ -12,6 +12,7 @@ from graphad.execution import global_scope
 from graphad.interop.files import STREAM, PathLike, naming, write_bytes, write_together
 from graphad.interop.onnx.emitting import Nodes
 from graphad.interop.onnx.encoding import IR_VERSIONS, Encoder, Names, encoded, live
+from graphad.interop.onnx.joining import join
 from graphad.interop.onnx.model import OnnxModel
 from graphad.interop.onnx.terms import Axis, Term
 from graphad.interop.onnx.writers import CannotWrite
@@ -20,7 +21,7 @@ from graphad.interop.protobuf import Desc
 from graphad.ir import Graph, Value, lower
 from graphad.ops.definition import did_you_mean
 from graphad.passes.backward.expand_grad_ops import expand_all
-from graphad.program import Program, Variable
+from graphad.program import Parameter, Program, Variable
 from graphad.rewriting import Pipeline
 from graphad.types import FLOATS, TENSOR, Array, Extent
 
@@ -174,6 +175,11 @@ def _written(model: OnnxModel, graph: Graph, opset: int, guesses: Guesses) -> De
     writer.write(graph)
     refuse(writer.failed)
     outputs = [_output(writer, graph, name, inputs) for name in model.fetch_names]
+    live(nodes.frames[0], outputs)
+    variables = model.program.global_block().vars
+    computed = {name: array for name, array in arrays.items() if not isinstance(variables[name], Parameter)}
+    join(nodes, outputs, computed)
+    arrays |= computed
     live(nodes.frames[0], outputs)
     _name_values(writer, names)
     return Encoder(nodes, names).model(outputs, arrays)

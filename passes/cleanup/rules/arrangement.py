@@ -94,6 +94,21 @@ def reshape2_of_reshape2(x, *, s, t):
 
 
 @exact(example=with_attributes((2, 3), s=[3, 2]))
+def reshape_of_squeeze(x, *, a, s):
+    return ops.reshape(ops.squeeze(x, axes=a), shape=s), ops.reshape(x, shape=s), compute(says_all, s)
+
+
+@exact(example=with_attributes((2, 3), a=[0], s=[3, 2]))
+def reshape_of_unsqueeze(x, *, a, s):
+    return ops.reshape(ops.unsqueeze(x, axes=a), shape=s), ops.reshape(x, shape=s), compute(says_all, s)
+
+
+@exact(example=with_attributes((2, 3), a=1, s=[3, 2]))
+def reshape_of_flatten(x, *, a, s):
+    return ops.reshape(ops.flatten(x, axis=a), shape=s), ops.reshape(x, shape=s), compute(says_all, s)
+
+
+@exact(example=with_attributes((2, 3), s=[3, 2]))
 def reshape2_of_squeeze2(x, *, a, s):
     return ops.reshape2(ops.squeeze2(x, axes=a), shape=s), ops.reshape2(x, shape=s), compute(says_all, s)
 

@@ -32,10 +32,11 @@ def pads_of(node: Node, extents: Sequence[int], kernel: Sequence[int], strides: 
     if auto == "VALID":
         return [(0, 0)] * count
     if auto in ("SAME_UPPER", "SAME_LOWER"):
-        if -1 in extents:
-            if auto == "SAME_UPPER":
+        # Windows one element apart are padded alike whatever the extent is; others have to know it.
+        if any(extent == -1 and stride > 1 for extent, stride in zip(extents, strides, strict=True)):
+            if auto == "SAME_UPPER" and all(dilation == 1 for dilation in dilations):
                 return "SAME"
-            raise UnsupportedModel("SAME_LOWER with extents that are not known before the model runs")
+            raise UnsupportedModel(f"{auto} with strides and extents that are not known before the model runs")
         return [_same(*item, auto) for item in zip(extents, kernel, strides, dilations, strict=True)]
     amounts = spatial(node, "pads", 2 * count, 0)
     return list(zip(amounts[:count], amounts[count:], strict=True))
@@ -95,7 +96,7 @@ def with_bias(node: Node, x: Value, bias: Value | None) -> Value:
 
 @handles("ConvTranspose")
 def _conv_transpose(node: Node) -> Value:
-    """It is computed without padding and cut: any padding, and output sizes, are cuts."""
+    """Where the operator's own padding does not say it, it is computed without padding and cut: output sizes are cuts."""
     x, kernel = node[0], node[1]
     count = x.rank - 2
     strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
@@ -103,13 +104,19 @@ def _conv_transpose(node: Node) -> Value:
     sizes = [d * (k - 1) + 1 for k, d in zip(kernel.shape[2:], dilations, strict=True)]
     cuts = _transposed_cuts(node, x, sizes, strides, extra)
     # The operator's own padding cannot say what ONNX can: output_shape may make the result longer than the windows reach.
-    y, w = x, kernel
+    is_plain = node.attr("output_shape") is None and all(
+        before <= 0 and after - more <= 0 and more < stride for (before, after), more, stride in zip(cuts, extra, strides, strict=True)
+    )
+    pads = [(-before, more - after) for (before, after), more in zip(cuts, extra, strict=True)] if is_plain else [(0, 0)] * count
+    y, w, extra = x, kernel, extra if is_plain else [0] * count
     if count == 1:
         y, w, strides, dilations = _as_image(node, y), _as_image(node, w), [1, *strides], [1, *dilations]
-    attrs = {"strides": strides, "dilations": dilations, "groups": group}
-    out = (node.ops.conv3d_transpose if count == 3 else node.ops.conv2d_transpose)(y, w, paddings=[0] * (2 * max(count, 2)), **attrs)
+        pads, extra = [(0, 0), *pads], [0, *extra]
+    attrs: dict[str, object] = {"strides": strides, "dilations": dilations, "groups": group, "paddings": _flat_pads(pads)}
+    attrs |= {"output_padding": extra} if any(extra) else {}
+    out = (node.ops.conv3d_transpose if count == 3 else node.ops.conv2d_transpose)(y, w, **attrs)
     out = _as_signal(node, out) if count == 1 else out
-    return with_bias(node, padded(node, out, [(0, 0), (0, 0), *cuts]), node.get(2))
+    return with_bias(node, out if is_plain else padded(node, out, [(0, 0), (0, 0), *cuts]), node.get(2))
 
 
 def _transposed_cuts(node: Node, x: Value, sizes: list[int], strides: list[int], extra: list[int]) -> Pads:

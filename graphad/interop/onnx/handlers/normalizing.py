@@ -126,12 +126,15 @@ def normalized(node: Node, x: Value, axes: list[int], epsilon: float) -> tuple[V
 
 @handles("LayerNormalization")
 def _layer_norm(node: Node) -> list[Value]:
-    x, scale = node[0], node[1]
-    axis = node.axis(x.rank)
+    x, scale, bias = node[0], node[1], node.get(2)
+    axis, epsilon = node.axis(x.rank), float(node.attr("epsilon", 1e-5))
+    row = x.shape[axis:]
+    is_plain = len(row) == 1 and row[0] != -1 and all(value is None or value.shape == row for value in (scale, bias))
+    if is_plain and x.dtype in ("float32", "float64") and not node.wants(1) and not node.wants(2):
+        return node.ops.several("layer_norm", x, scale, bias, epsilon=epsilon, begin_norm_axis=axis)[:1]
     wide = stash(node, x)
-    normal, centre, factor = normalized(node, wide, list(range(axis, x.rank)), float(node.attr("epsilon", 1e-5)))
+    normal, centre, factor = normalized(node, wide, list(range(axis, x.rank)), epsilon)
     y = node.ops.elementwise_mul(cast(node, normal, x.dtype), scale)
-    bias = node.get(2)
     if bias is not None:
         y = node.ops.elementwise_add(y, bias)
     return [y, centre, factor]

@@ -282,7 +282,9 @@ def _shrink(node: Node) -> Value:
 @handles("PRelu")
 def _prelu(node: Node) -> Value:
     x, slope, ops = node[0], node[1], node.ops
-    zero = ops.like(0.0, x)
+    if x.is_float:
+        return ops.prelu(x, slope)
+    zero = ops.like(0, x)
     return ops.elementwise_add(ops.elementwise_max(x, zero), ops.elementwise_mul(slope, ops.elementwise_min(x, zero)))
 
 

@@ -70,6 +70,11 @@ def _same(nodes: Nodes, image: Term, axis: int, stride: int, reach: int) -> tupl
     return before, total - before
 
 
+def _same_attrs(windows: Sequence[Window]) -> dict[str, object]:
+    """SAME by its name, where only a run knows the padding; nothing else makes such windows."""
+    return {"auto_pad": "SAME_UPPER"} if any(isinstance(amount, Term) for w in windows for amount in (w.before, w.after)) else {}
+
+
 def _explicit(nodes: Nodes, x: Term, windows: Sequence[Window], value: float = 0.0) -> tuple[Term, list[int]]:
     """The image, padded where only a run knows how much, and the padding that is left to do: ``[before..., after...]``."""
     pads = [*(w.before for w in windows), *(w.after for w in windows)]
@@ -94,12 +99,17 @@ def _spec(call: Call) -> Any:
 
 def convolved(nodes: Nodes, x: Term, filter_: Term, bias: Term | None, windows: Sequence[Window], groups: int) -> Term:
     """The products of a filter with every window."""
-    x, pads = _explicit(nodes, x, windows)
-    counts = [
-        -1 if e == -1 or w.kernel == -1 else (e + a + b - w.reach) // w.stride + 1
-        for e, w, a, b in zip(x.shape[2:], windows, pads[: len(windows)], pads[len(windows) :], strict=True)
-    ]
-    attrs: dict[str, object] = {"group": groups, "pads": pads}
+    same = _same_attrs(windows)
+    if same:
+        counts = [-1 if e == -1 else -(-e // w.stride) for e, w in zip(x.shape[2:], windows, strict=True)]
+        attrs: dict[str, object] = {"group": groups, **same}
+    else:
+        x, pads = _explicit(nodes, x, windows)
+        counts = [
+            -1 if e == -1 or w.kernel == -1 else (e + a + b - w.reach) // w.stride + 1
+            for e, w, a, b in zip(x.shape[2:], windows, pads[: len(windows)], pads[len(windows) :], strict=True)
+        ]
+        attrs = {"group": groups, "pads": pads}
     attrs |= {"strides": [w.stride for w in windows], "dilations": [w.dilation for w in windows]}
     inputs = [x, filter_] if bias is None else [x, filter_, bias]
     return nodes.one("Conv", inputs, x.kind, [x.sizes[0], filter_.sizes[0], *counts], **attrs)
@@ -207,16 +217,33 @@ def _transposed(call: Call) -> Result:
     if any(w.kernel == -1 for w in windows) and not spec.output_size:
         raise CannotWrite("the extents of the filter are not known before a run")
     extra = spec.output_padding or [0] * len(windows)
-    sizes: list[Dim] = list(spec.output_size)
-    if not sizes:
-        counts = nodes.dims(x)[2:]
+    if not spec.output_size and all(e < w.stride for e, w in zip(extra, windows, strict=True)):
+        out = _widened(nodes, x, filter_, windows, extra, spec.groups)
+    else:
+        sizes: list[Dim] = list(spec.output_size)
         # The inverse of the extent of a convolution, of which there are ``stride`` many: ``output_padding`` chooses one.
-        sizes = [(n - 1) * w.stride + (w.reach - w.before - w.after + e) for n, w, e in zip(counts, windows, extra, strict=True)]
-    out = spread(nodes, x, filter_, windows, sizes, spec.groups)
+        more = [(w.reach - w.before - w.after + e, w.stride) for w, e in zip(windows, extra, strict=True)]
+        sizes = sizes or [(n - 1) * stride + rest for n, (rest, stride) in zip(nodes.dims(x)[2:], more, strict=True)]
+        out = spread(nodes, x, filter_, windows, sizes, spec.groups)
     bias = call.get("Bias") if "Bias" in call.definition.inputs else None
     if bias is not None:
         out = out + nodes.unsqueeze(bias, list(range(1, 1 + len(windows))))
     return from_front(nodes, out, spec.data_format)
+
+
+def _widened(nodes: Nodes, x: Term, filter_: Term, windows: Sequence[Window], extra: Sequence[int], groups: int) -> Term:
+    """The image whose extents follow from those of x and the windows, as ONNX's own operator has it."""
+    pads = [*(w.before for w in windows), *(w.after for w in windows)]
+    attrs: dict[str, object] = {"group": groups, "pads": pads}
+    attrs |= {"strides": [w.stride for w in windows], "dilations": [w.dilation for w in windows]}
+    attrs |= {"output_padding": list(extra)} if any(extra) else {}
+    sizes: list[int] = []
+    for count, w, more in zip(x.shape[2:], windows, extra, strict=True):
+        known_padding = w.before + w.after
+        assert isinstance(known_padding, int)
+        sizes.append(-1 if count == -1 else (count - 1) * w.stride + w.reach - known_padding + more)
+    channels = filter_.shape[1] * groups if filter_.shape[1] != -1 else -1
+    return nodes.one("ConvTranspose", [x, filter_], x.kind, [x.sizes[0], channels, *sizes], **attrs)
 
 
 # -- columns of windows --------------------------------------------------------------------------
@@ -349,6 +376,11 @@ def _pooled(nodes: Nodes, x: Term, spec: Any) -> Term:
         return nodes.reduce("Max" if spec.pooling_type == "max" else "Mean", x, range(2, x.ndim), keep=True)
     sizes = [*x.sizes[:2], *_counts(spec, x)]
     if spec.pooling_type == "max" and (not spec.adaptive or (-1 not in x.shape[2:] and spec.axes(x.shape) is not None)):
+        windows = windows_of(nodes, x, spec.ksize, spec)
+        same = _same_attrs(windows)
+        if same and not spec.ceil_mode:
+            attrs = {"kernel_shape": [w.kernel for w in windows], "strides": [w.stride for w in windows], **same}
+            return nodes.one("MaxPool", [x], x.kind, sizes, **attrs)
         wide, attrs = _max_attrs(nodes, x, spec)
         return nodes.one("MaxPool", [wide], x.kind, sizes, **attrs)
     if spec.pooling_type == "max":

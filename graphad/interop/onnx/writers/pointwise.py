@@ -16,6 +16,7 @@ _UNARY = {
     "floor": "Floor",
     "log": "Log",
     "logical_not": "Not",
+    "mish": "Mish",
     "reciprocal": "Reciprocal",
     "relu": "Relu",
     "rint": "Round",
@@ -62,6 +63,31 @@ def _selu(call: Call) -> Result:
     if not 1.0 < call.attr("scale") or call.attr("alpha") < 0:
         return by_formula(call)
     return call.nodes.elementwise("Selu", call["X"], alpha=float(call.attr("alpha")), gamma=float(call.attr("scale")))
+
+
+@writes("silu", "swish")
+def _silu(call: Call) -> Result:
+    """Swish is an operator since version 24, of which runtimes have no kernels yet."""
+    x = call["X"]
+    slope = float(call.attr("beta")) if call.type == "swish" else 1.0
+    return x * call.nodes.elementwise("Sigmoid", x if slope == 1.0 else x * slope)
+
+
+@writes("hard_swish")
+def _hard_swish(call: Call) -> Result:
+    if any(call.attr(name) != value for name, value in (("threshold", 6.0), ("scale", 6.0), ("offset", 3.0))):
+        return by_formula(call)
+    return call.nodes.elementwise("HardSwish", call["X"])
+
+
+@writes("relu6")
+def _relu6(call: Call) -> Result:
+    return _between(call, 0.0, float(call.attr("threshold")))
+
+
+def _between(call: Call, low: float, high: float) -> Term:
+    x = call["X"]
+    return call.nodes.one("Clip", [x, call.nodes.like(low, x), call.nodes.like(high, x)], x.kind, x.sizes)
 
 
 @writes("assign")
@@ -120,6 +146,8 @@ def _pow(call: Call) -> Result:
 def _clip(call: Call) -> Result:
     """Bounds of one element, whatever their axes are."""
     x, nodes = call["X"], call.nodes
+    if x.is_float and not any(call.get(slot) for slot in ("Min", "Max")):
+        return _between(call, float(call.attr("min")), float(call.attr("max")))
     bounds = [
         nodes.like(call.attr(name), x) if (bound := call.get(slot)) is None else nodes.as_scalar(bound)
         for slot, name in (("Min", "min"), ("Max", "max"))
@@ -189,7 +217,7 @@ def _prelu(call: Call) -> Result:
     """The slopes are aligned with the channels, or with the last axes."""
     x, slopes = call["X"], call["Alpha"]
     axis = _slope_axis(x.ndim, slopes.ndim, call.attr("mode"), call.attr("data_format"))
-    return on.where(on.greater(x, 0.0), x, x * aligned(call, x, slopes, axis))
+    return call.nodes.one("PRelu", [x, aligned(call, x, slopes, axis)], x.kind, x.sizes)
 
 
 @writes("elementwise_pow")

@@ -99,9 +99,27 @@ def _interp(call: Call) -> Result:
     spec = (Interpolation if second else FirstInterpolation)(**call.attrs)
     x = to_front(nodes, call["X"], spec.data_layout)
     scales = [] if call.inputs.get("SizeTensor") else _known_scale(call, spec.scales)
+    if call.inputs.get("OutSize") is None and (mode := _resize_mode(spec, x, scales)):
+        factors = nodes.constant(np.asarray([1.0, 1.0, *_scales(scales, 2)], "float32"))
+        sizes = [*x.sizes[:2], *spec.extents(x.shape[2:], scales)] if -1 not in x.shape[2:] else [*x.sizes[:2], -1, -1]
+        result = nodes.one("Resize", [x, None, factors], x.kind, sizes, **mode)
+        return from_front(nodes, result, spec.data_layout)
     new = _new_extents(call, spec, x, scales)
     resampling = Resampling(**spec.resampling(scales if second else ()))
     return from_front(nodes, _resized(nodes, x, resampling, nodes.dims(x)[2:], new, False), spec.data_layout)
+
+
+def _resize_mode(spec: Interpolation, x: Term, scales: list[float]) -> dict[str, object]:
+    """What ONNX's Resize calls a method; nothing where it has another meaning, or runtimes have no kernel."""
+    # Factors that float32 does not hold give other extents there.
+    if x.kind != "float32" or x.ndim != 4 or not scales or any(s <= 0 or float(np.float32(s)) != s for s in scales):
+        return {}
+    if spec.interp_method == "nearest" and not spec.align_corners:
+        return {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    if spec.interp_method == "bilinear":
+        center = "pytorch_half_pixel" if spec.align_mode == 0 else "asymmetric"
+        return {"mode": "linear", "coordinate_transformation_mode": "align_corners" if spec.align_corners else center}
+    return {}
 
 
 def _new_extents(call: Call, spec: Interpolation, x: Term, scales: list[float]) -> list[Dim]:
