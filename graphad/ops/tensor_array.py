@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
@@ -17,6 +19,7 @@ from graphad.types import STEP_SCOPES, TENSOR_ARRAY, Array, Tensor, TensorType
 # An array's declared shape and dtype are those of its elements.
 
 _ARRAY = {"Out": TENSOR_ARRAY}
+_NO_INTS: list[int] = []
 
 
 def _index(I: Array) -> int:
@@ -92,7 +95,7 @@ def lod_array_length(X: TensorArray) -> Array:
 # -- arrays as one tensor ------------------------------------------------------------------------
 
 
-def _stacked(X: TensorType, *, axis: int = 0, use_stack: bool = False) -> TensorType:
+def _stacked(X: TensorType, *, axis: int = 0, use_stack: bool = False, empty_shape: list[int] = _NO_INTS, dtype: str = "") -> TensorType:
     rank = len(X.shape) + use_stack
     at = normal_axis(axis, rank)
     shape = (*X.shape[:at], -1, *X.shape[at + (not use_stack) :])
@@ -104,12 +107,25 @@ def _stacked(X: TensorType, *, axis: int = 0, use_stack: bool = False) -> Tensor
     infer=_stacked,
     grad={"X": lambda X, dOut, *, axis=0, use_stack=False: tensor_to_tensor_array(dOut, X, axis=axis, use_stack=use_stack)},
 )
-def tensor_array_to_tensor(X: TensorArray, *, axis: int = 0, use_stack: bool = False) -> Array:
-    """The elements of an array in one tensor: stacked along a new axis, or concatenated."""
+def tensor_array_to_tensor(
+    X: TensorArray, *, axis: int = 0, use_stack: bool = False, empty_shape: list[int] = _NO_INTS, dtype: str = ""
+) -> Array:
+    """The elements of an array in one tensor: stacked along a new axis, or concatenated.
+
+    With ``dtype``, an array without elements is as if its elements, of which there are none, had ``empty_shape``; else it is an error.
+    """
     items = [X.read(i) for i in range(len(X))]
+    if dtype and not items:
+        return stack_of_none(empty_shape, dtype, axis, use_stack)
     if not items or any(item is None for item in items):
         raise InvalidValue(f"the array has {len(items)} elements, some of them empty: they cannot be put into one tensor")
     return np.stack(items, axis) if use_stack else np.concatenate(items, axis)
+
+
+def stack_of_none(shape: Sequence[int], dtype: str, axis: int, use_stack: bool) -> Array:
+    """What no elements of a shape are together."""
+    at = normal_axis(axis, len(shape) + use_stack)
+    return np.zeros((*shape[:at], 0, *shape[at + (not use_stack) :]), dtype)
 
 
 def _unstacked(X: TensorType, Like: TensorType | None = None, *, axis: int = 0, use_stack: bool = True) -> TensorType:

@@ -49,10 +49,15 @@ class Left:
     apart: float = 0.0
     refusal: str = ""
 
+    @property
+    def is_good(self) -> bool:
+        """Whether there is a file, and it computes the same."""
+        return not self.refusal and self.apart <= corpus.NEAR
+
     def __str__(self) -> str:
         if self.refusal:
             return self.refusal
-        return str(self.nodes) if self.apart <= corpus.NEAR else f"{self.nodes} (outputs {self.apart:.0e} apart)"
+        return str(self.nodes) if self.is_good else f"{self.nodes}, outputs {self.apart:.0e} apart"
 
 
 # -- counting ------------------------------------------------------------------------------------
@@ -84,7 +89,7 @@ def by_graphad(path: Path, into: Path) -> None:
     """``graphad.freeze``, written as ONNX."""
     model = onnx.load(path)
     frozen, scope = ga.freeze(model.program, model.fetch_names, model.scope())
-    onnx.save(frozen, into, feed_names=[name for name in model.feed_names], fetch_list=model.fetch_names, scope=scope)
+    onnx.save(frozen, into, feed_names=model.feed_names, fetch_list=model.fetch_names, scope=scope)
 
 
 def by_onnxsim(python: str) -> Optimizer:
@@ -141,9 +146,17 @@ def version_of(python: str) -> str:
 
 
 def table(rows: Mapping[str, tuple[int, Sequence[Left]]], names: Sequence[str]) -> str:
-    """The rows as Markdown, and how many nodes each leaves of all."""
+    """The rows as Markdown, and how many nodes are left of all; the least are bold."""
     lines = [f"| model | nodes | {' | '.join(names)} |", "| --- " * (2 + len(names)) + "|"]
-    lines += [f"| {name} | {nodes} | {' | '.join(map(str, each))} |" for name, (nodes, each) in rows.items()]
+    for name, (nodes, results) in rows.items():
+        least = min((result.nodes for result in results if result.is_good), default=0)
+        cells = [f"**{result}**" if result.is_good and result.nodes == least else str(result) for result in results]
+        lines.append(f"| {name} | {nodes} | {' | '.join(cells)} |")
+    good = [(nodes, results) for nodes, results in rows.values() if all(result.is_good for result in results)]
+    sums = [sum(nodes for nodes, _ in good), *(sum(results[i].nodes for _, results in good) for i in range(len(names)))]
+    fewest = [sum(results[i].nodes == min(result.nodes for result in results) for _, results in good) for i in range(len(names))]
+    lines.append(f"| all {len(good)} that each optimizes | {' | '.join(map(str, sums))} |")
+    lines.append(f"| of these, the least (shared) in | | {' | '.join(map(str, fewest))} |")
     return "\n".join(lines)
 
 

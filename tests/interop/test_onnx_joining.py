@@ -11,7 +11,7 @@ import pytest
 
 import graphad as ga
 from graphad.interop import onnx
-from tests.onnx_models import model, node
+from tests.onnx_models import Infos, model, node
 
 runtime = pytest.importorskip("tests.interop.test_onnx_written", reason="onnx and onnxruntime are not installed: graphad[onnx-tests]")
 proto: Any = pytest.importorskip("onnx")
@@ -22,9 +22,9 @@ def normal(*shape: int) -> np.ndarray[Any, Any]:
     return RNG.normal(size=shape).astype("float32")
 
 
-X = {"x": ("float32", ["n", 3, "h", "w"])}
-ROWS = {"x": ("float32", ["n", 3])}
-SIGNALS = {"x": ("float32", ["n", 3, "t"])}
+X: Infos = {"x": ("float32", ["n", 3, "h", "w"])}
+ROWS: Infos = {"x": ("float32", ["n", 3])}
+SIGNALS: Infos = {"x": ("float32", ["n", 3, "t"])}
 IMAGE, ROW, SIGNAL = normal(2, 3, 6, 5), normal(4, 3), normal(2, 3, 7)
 INDEX = np.array([[0, -1, 2], [4, -5, 3]])
 CONV = {"w": normal(4, 3, 3, 3), "b": normal(4)}
@@ -93,7 +93,7 @@ MODELS: dict[str, tuple[bytes, dict[str, Any], str]] = {
     "an element of an axis": (model([node("Gather", "x i", "y", axis=1)], X, ["y"], {"i": np.asarray(-2)}), {"x": IMAGE}, "Gather"),
     "slopes": (model([node("PRelu", "x s", "y")], X, ["y"], {"s": normal(3, 1, 1)}), {"x": IMAGE}, "PRelu"),
     "a gate": (model([node("Sigmoid", "x", "s"), node("Mul", "x s", "y")], X, ["y"]), {"x": IMAGE}, "Sigmoid Mul"),
-    "bounds": (model([node("Clip", "x l h", "y")], X, ["y"], {"l": np.float32(-0.5), "h": np.float32(0.25)}), {"x": IMAGE}, "Clip"),
+    "bounds": (model([node("Clip", "x l h", "y")], X, ["y"], {"l": np.array(-0.5, "float32"), "h": np.array(0.25, "float32")}), {"x": IMAGE}, "Clip"),
     "a larger image": (
         model(
             [node("Resize", "x - f", "y", coordinate_transformation_mode="asymmetric", nearest_mode="floor")],

@@ -99,18 +99,18 @@ class Encoder:
                 attribute = proto.attribute.add()
                 if isinstance(value, Frame):
                     attribute.name, attribute.type = name, KIND_OF_FIELD["g"]
-                    self._nested(attribute.g, value, f"{proto.output[0]}.{name}", 2 if node.type == "Loop" else 0)
+                    self._nested(attribute.g, value, f"{proto.output[0]}.{name}", node.type == "Loop")
                 else:
                     _attribute(attribute, name, value)
 
-    def _nested(self, graph: Desc, frame: Frame, name: str, scalars: int) -> None:
-        """The number of the iteration and the condition of a loop have no axes; other inputs may change theirs."""
+    def _nested(self, graph: Desc, frame: Frame, name: str, is_loop: bool) -> None:
+        """The number of the iteration and the condition of a loop have no axes; what it carries may change its extents, rows do not."""
         graph.name = name
         for i, term in enumerate(frame.inputs):
-            _declare(graph.input.add(), term, {} if i < scalars else None)
+            _declare(graph.input.add(), term, {} if is_loop and i < 2 else None)
         self._nodes(graph, frame)
-        for term in frame.outputs:
-            _declare(graph.output.add(), term, None)
+        for i, term in enumerate(frame.outputs):
+            _declare(graph.output.add(), term, {} if is_loop and i >= len(frame.inputs) - 1 else None)
 
 
 def _used(frame: Frame, outputs: Sequence[Term]) -> set[int]:

@@ -210,7 +210,10 @@ def _as_gemm(joiner: _Joiner, node: Node, product: Term, bias: Term) -> bool:
     if multiplication is None or any(term is None or term.ndim != 2 for term in multiplication.inputs) or bias.ndim not in (1, 2):
         return False
     # The bias broadcasts to the product; not the other way round.
-    if not all(size == 1 or is_same(size, other) for size, other in zip(bias.sizes[::-1], product.sizes[::-1], strict=False)):
+    if not all(
+        extent == 1 or is_same(size, other)
+        for extent, size, other in zip(bias.shape[::-1], bias.sizes[::-1], product.sizes[::-1], strict=False)
+    ):
         return False
     operands: list[Term | None] = []
     attrs: dict[str, object] = {}

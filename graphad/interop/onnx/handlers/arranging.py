@@ -309,35 +309,28 @@ def _taken_parts(node: Node, x: Value, axis: int, before: int, after: int, mode:
 
 @handles("DepthToSpace")
 def _depth_to_space(node: Node) -> Value:
-    x, size = node[0], int(node.required("blocksize"))
-    n, c, h, w = x.shape
-    ops = node.ops
+    x, size, ops = node[0], int(node.required("blocksize")), node.ops
     # DCR: depth, column, row: the channels of one place are ``[size, size, depth]``; CRD has depth first.
+    y = x
     if node.attr("mode", "DCR") == "DCR":
-        y = ops.reshape(x, shape=[0 if n == -1 else n, size, size, c // (size * size), *_two(h, w)])
-        y = ops.transpose(y, axis=[0, 3, 4, 1, 5, 2])
-    else:
-        y = ops.reshape(x, shape=[0 if n == -1 else n, c // (size * size), size, size, *_two(h, w)])
-        y = ops.transpose(y, axis=[0, 1, 4, 2, 5, 3])
-    return ops.reshape(y, shape=[0 if n == -1 else n, c // (size * size), h * size if h != -1 else -1, w * size if w != -1 else -1])
-
-
-def _two(h: int, w: int) -> list[int]:
-    if -1 in (h, w) and h == w:
-        raise UnsupportedModel("both extents of the image are unknown")
-    return [h, w]
+        if x.shape[1] == -1:
+            raise UnsupportedModel("DepthToSpace of channels whose number is not known before the model runs")
+        channels = np.arange(x.shape[1]).reshape(size * size, -1).T.ravel()
+        y = ops.gather(x, Value(channels), axis=1)
+    return ops.pixel_shuffle(y, upscale_factor=size)
 
 
 @handles("SpaceToDepth")
 def _space_to_depth(node: Node) -> Value:
-    x, size = node[0], int(node.required("blocksize"))
-    n, c, h, w = x.shape
-    ops = node.ops
-    y = ops.reshape(x, shape=[0 if n == -1 else n, c, h // size, size, w // size, size])
+    x, size, ops = node[0], int(node.required("blocksize")), node.ops
+    y = ops.pixel_unshuffle(x, downscale_factor=size)
+    if node.attr("mode", "DCR") != "DCR":
+        return y
+    if x.shape[1] == -1:
+        raise UnsupportedModel("SpaceToDepth of channels whose number is not known before the model runs")
     # DCR: the place in the block is the outer part of a channel's number; CRD: the inner one.
-    rows_first = node.attr("mode", "DCR") == "DCR"
-    y = ops.transpose(y, axis=[0, 3, 5, 1, 2, 4] if rows_first else [0, 1, 3, 5, 2, 4])
-    return ops.reshape(y, shape=[0 if n == -1 else n, c * size * size, h // size, w // size])
+    channels = np.arange(x.shape[1] * size * size).reshape(-1, size * size).T.ravel()
+    return ops.gather(y, Value(channels), axis=1)
 
 
 @handles("Trilu")
@@ -353,6 +346,8 @@ def _center_crop_pad(node: Node) -> Value:
     axes = [int(axis) % x.rank for axis in node.attr("axes", range(x.rank))]
     pairs = [(0, 0)] * x.rank
     for axis, size in zip(axes, sizes, strict=True):
+        if x.shape[axis] == -1:
+            raise UnsupportedModel("CenterCropPad of an extent that is not known before the model runs")
         difference = size - x.shape[axis]
         # Of an odd difference the larger half comes after, where it pads, and goes from the end, where it cuts.
         before = difference // 2 if difference >= 0 else -(-difference // 2)

@@ -6,12 +6,14 @@ import itertools
 import math
 from collections.abc import Sequence
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
 from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.arranging import padded
 from graphad.interop.onnx.handlers.handler import Node, handles
+from graphad.interop.onnx.handlers.reducing import extent
 from graphad.interop.onnx.interpolation import Axis, matrix, places
 from graphad.interop.onnx.operands import UnsupportedModel, Value
 
@@ -328,6 +330,8 @@ def _resize(node: Node) -> Value:
     has_region = node.get(1) is not None and node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
     roi = node.known(1, "roi") if has_region else None
     policy = str(node.attr("keep_aspect_ratio_policy", "stretch"))
+    if sizes is not None and policy != "stretch" and any(x.shape[axis] == -1 for axis in axes):
+        raise UnsupportedModel(f"keep_aspect_ratio_policy={policy!r} with extents that are not known before the model runs")
     if sizes is not None and policy != "stretch":
         ratios = [size / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
         # keep_aspect_ratio_policy: one factor for all axes, and sizes rounded half up from it, not those that were requested.
@@ -349,13 +353,21 @@ def resized(
     roi: np.ndarray[tuple[int, ...], np.dtype[np.floating]] | None = None,
 ) -> Value:
     """Along each axis a product with a matrix, or taking elements; both are known where the extent is."""
+    is_open = roi is None and any(x.shape[axis] == -1 and not _is_one(axis, i, sizes, factors, x) for i, axis in enumerate(axes))
+    whole = _interpolated(node, x, axes, sizes, factors, mode, coordinates, rounding) if is_open else None
+    if whole is not None:
+        return whole
     out = x
     for i, axis in enumerate(axes):
         size = x.shape[axis]
         if roi is None and _is_one(axis, i, sizes, factors, x):
             continue
         if size == -1:
-            return _resized_at_run_time(node, x, axes, sizes, factors, mode, coordinates)
+            if roi is not None:
+                raise UnsupportedModel("Resize of a region of extents that are not known before the model runs")
+            new = None if sizes is None else sizes[i]
+            out = _resized_open(node, out, axis, new, 1.0 if factors is None else factors[i], mode, coordinates, rounding)
+            continue
         scale = factors[i] if factors is not None else (sizes[i] / size if sizes is not None else 1.0)
         new = sizes[i] if sizes is not None else math.floor(size * scale)
         # roi has the starts of all axes, then the ends of all axes, as fractions of the extents.
@@ -396,23 +408,138 @@ def along(node: Node, x: Value, weights: Value, axis: int) -> Value:
     return result if x.is_float else ops.cast(ops.rint(result), out_dtype=x.dtype)
 
 
-def _resized_at_run_time(
-    node: Node, x: Value, axes: list[int], sizes: list[int] | None, factors: list[float] | None, mode: str, coordinates: str
-) -> Value:
-    """Images of unknown extents: by the operators that look at extents when they run."""
-    if x.rank != 4 or any(axis < 2 and not _is_one(axis, i, sizes, factors, x) for i, axis in enumerate(axes)):
-        raise UnsupportedModel(f"Resize of a tensor of shape {list(x.shape)}: only images may have unknown extents")
-    two = {axis: i for i, axis in enumerate(axes)}
+def _interpolated(
+    node: Node, x: Value, axes: list[int], sizes: list[int] | None, factors: list[float] | None, mode: str, coordinates: str, rounding: str
+) -> Value | None:
+    """By graphad's own operators for images, whose extents may be unknown; None where these have another meaning."""
+    has_other_weights = node.attr("cubic_coeff_a", -0.75) != -0.75 or node.attr("exclude_outside", 0) or node.attr("antialias", 0)
+    if x.rank != 4 or not x.is_float or has_other_weights or not {2, 3} <= set(axes) or (sizes is None and factors is None):
+        return None
+    if any(axis < 2 and not _is_one(axis, i, sizes, factors, x) for i, axis in enumerate(axes)):
+        return None
+    height, width = (axes.index(axis) for axis in (2, 3))
+    new = None if sizes is None else [sizes[height], sizes[width]]
+    scales = None if factors is None or new is not None else [factors[height], factors[width]]
+    if not _is_ours(mode, coordinates, rounding, new, scales):
+        return None
     attrs: dict[str, object] = {"align_corners": coordinates == "align_corners"}
-    if sizes is not None:
-        attrs |= {"out_h": sizes[two[2]], "out_w": sizes[two[3]]}
-    elif factors is not None:
-        attrs |= {"scale": [factors[two[2]], factors[two[3]]]}
+    attrs |= {"scale": scales} if new is None else {"out_h": new[0], "out_w": new[1]}
     if mode == "nearest":
         return node.ops.nearest_interp_v2(x, **attrs)
     # align_mode 0 takes the centers of elements for their places, 1 their corners.
     align = 0 if coordinates in ("half_pixel", "pytorch_half_pixel") else 1
     return (node.ops.bilinear_interp_v2 if mode == "linear" else node.ops.bicubic_interp_v2)(x, align_mode=align, **attrs)
+
+
+def _is_ours(mode: str, coordinates: str, rounding: str, new: list[int] | None, scales: list[float] | None) -> bool:
+    """Whether graphad's interpolation is ONNX's, for all extents that an image may have."""
+    is_whole = scales is not None and all(scale >= 1 and scale == int(scale) for scale in scales)
+    grows = all(scale >= 2 for scale in scales) if scales is not None else all(size > 1 for size in new or ())
+    centers = coordinates in ("half_pixel", "pytorch_half_pixel")
+    if mode == "nearest":
+        # By a whole factor s, element i is at (i + 1/2) / s - 1/2, and the nearest one is i // s: there are no halves.
+        return (coordinates, rounding) == ("asymmetric", "floor") or (centers and is_whole and rounding.startswith("round"))
+    if coordinates == "align_corners":
+        return new is not None or is_whole
+    if mode == "linear" and coordinates in ("asymmetric", "pytorch_half_pixel"):
+        return True
+    # One new element is at the middle in one of the coordinates, at the beginning in the others.
+    return centers and grows
+
+
+class _OpenAxis(NamedTuple):
+    """An axis of an extent that a run knows: extents and the factor in float64, without axes."""
+
+    old: Value
+    new: Value
+    scale: Value
+
+    def sources(self, node: Node, coordinates: str) -> Value:
+        """The place of the old axis that each new element is at, as ``Axis.sources`` has it."""
+        ops, (old, new, scale) = node.ops, self
+        zero, unit = (Value(np.asarray([number], "float64")) for number in (0.0, 1.0))
+        k = ops.range(zero, ops.reshape(new, shape=[1]), unit)
+        centers = ops.scale(ops.elementwise_div(ops.scale(k, scale=1.0, bias=0.5), scale), scale=1.0, bias=-0.5)
+        if coordinates == "half_pixel":
+            return centers
+        if coordinates == "pytorch_half_pixel":
+            return ops.where(ops.greater_than(new, ops.like(1.0, new)), centers, ops.like(0.0, new))
+        if coordinates == "half_pixel_symmetric":
+            missing = ops.elementwise_sub(old, ops.elementwise_div(new, scale))
+            return ops.elementwise_add(centers, ops.scale(missing, scale=0.5))
+        if coordinates == "asymmetric":
+            return ops.elementwise_div(k, scale)
+        if coordinates == "align_corners":
+            longest = ops.scale(ops.elementwise_mul(scale, old), scale=1.0, bias=-1.0)
+            is_long = ops.greater_than(longest, ops.like(0.0, longest))
+            step = ops.elementwise_div(ops.scale(old, scale=1.0, bias=-1.0), ops.where(is_long, longest, ops.like(1.0, longest)))
+            return ops.where(is_long, ops.elementwise_mul(k, step), ops.like(0.0, longest))
+        raise UnsupportedModel(f"Resize with {coordinates} of an extent that is not known before the model runs")
+
+
+def _resized_open(node: Node, x: Value, axis: int, size: int | None, factor: float, mode: str, coordinates: str, rounding: str) -> Value:
+    """An axis of an extent that a run knows: elements are taken by their places, and added with their weights."""
+    ops = node.ops
+    old = ops.cast(extent(node, x, axis), out_dtype="float64")
+    if size is None:
+        scale = ops.like(factor, old)
+        new = ops.floor(ops.elementwise_mul(old, scale))
+    else:
+        new = ops.like(float(size), old)
+        scale = ops.elementwise_div(new, old)
+    at = _OpenAxis(old, new, scale).sources(node, coordinates)
+    last = ops.scale(old, scale=1.0, bias=-1.0)
+
+    def taken(place: Value, source: Value) -> Value:
+        inside = ops.elementwise_max(ops.elementwise_min(place, last), ops.like(0.0, place))
+        return ops.gather(source, ops.cast(inside, out_dtype="int64"), axis=axis)
+
+    if mode == "nearest":
+        return taken(_rounded(node, at, rounding), x)
+    taps = _taps(node, at, mode, last)
+    source = x if x.is_float else ops.cast(x, out_dtype="float64")
+    parts = []
+    for place, weight in taps:
+        share = ops.reshape(ops.cast(weight, out_dtype=source.dtype), shape=[-1, *[1] * (x.rank - 1 - axis)])
+        parts.append(ops.elementwise_mul(taken(place, source), share))
+    total = reduce(ops.elementwise_add, parts)
+    return total if x.is_float else ops.cast(ops.rint(total), out_dtype=x.dtype)
+
+
+def _rounded(node: Node, at: Value, rounding: str) -> Value:
+    ops = node.ops
+    if rounding not in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil"):
+        raise ParseError(f"nearest_mode {rounding!r} is not known")
+    shift = {"round_prefer_floor": -0.5, "round_prefer_ceil": 0.5}.get(rounding, 0.0)
+    return (ops.ceil if rounding in ("ceil", "round_prefer_floor") else ops.floor)(ops.scale(at, scale=1.0, bias=shift))
+
+
+def _taps(node: Node, at: Value, mode: str, last: Value) -> list[tuple[Value, Value]]:
+    """The old elements that a new one is made of, and their weights, which add up to 1."""
+    ops, a = node.ops, float(node.attr("cubic_coeff_a", -0.75))
+    if mode not in ("linear", "cubic") or node.attr("antialias", 0):
+        raise UnsupportedModel(f"Resize with mode={mode!r}, antialias, of an extent that is not known before the model runs")
+    base = ops.floor(at)
+    results = []
+    for step in (0, 1) if mode == "linear" else (-1, 0, 1, 2):
+        place = ops.scale(base, scale=1.0, bias=float(step))
+        distance = ops.abs(ops.elementwise_sub(at, place))
+        if mode == "linear":
+            weight = ops.scale(distance, scale=-1.0, bias=1.0)
+        else:  # Keys' kernel within one element, or within two
+            factors = (a + 2, -(a + 3), 0.0, 1.0) if step in (0, 1) else (a, -5 * a, 8 * a, -4 * a)
+            weight = ops.like(factors[0], at)
+            for factor in factors[1:]:
+                weight = ops.scale(ops.elementwise_mul(weight, distance), scale=1.0, bias=factor)
+        results.append((place, weight))
+    if not node.attr("exclude_outside", 0):
+        return results
+    kept = []
+    for place, weight in results:
+        inside = ops.logical_and(ops.greater_equal(place, ops.like(0.0, place)), ops.less_equal(place, last))
+        kept.append((place, ops.where(inside, weight, ops.like(0.0, weight))))
+    total = reduce(ops.elementwise_add, [weight for _, weight in kept])
+    return [(place, ops.elementwise_div(weight, total)) for place, weight in kept]
 
 
 def _is_one(axis: int, i: int, sizes: list[int] | None, factors: list[float] | None, x: Value) -> bool:

@@ -1,4 +1,4 @@
-"""Classical learners (domain ai.onnx.ml): scalers, linear models, ensembles of trees."""
+"""Classical learners (domain ai.onnx.ml): scalers, encoders, linear models, support vectors, ensembles of trees."""
 
 from __future__ import annotations
 
@@ -36,6 +36,32 @@ def _normalizer(node: Node) -> Value:
     return ops.elementwise_div(x, size)
 
 
+@handles("Imputer", domain=ML)
+def _imputer(node: Node) -> Value:
+    """A number in place of each element that is missing: NaN, or one that says so."""
+    x, ops = node[0], node.ops
+    kind = "float" if x.is_float else "int64"
+    missing, numbers = node.attr(f"replaced_value_{kind}", 0), node.required(f"imputed_value_{kind}s")
+    is_missing = ops.isnan_v2(x) if missing != missing else ops.equal(x, ops.like(missing, x))
+    return ops.where(is_missing, Value(np.asarray(numbers, x.dtype)), x)
+
+
+@handles("FeatureVectorizer", domain=ML)
+def _vectorizer(node: Node) -> Value:
+    parts = [_single(node, node[i]) for i in range(len(node.inputs))]
+    return node.ops.concat(parts, axis=1) if len(parts) > 1 else parts[0]
+
+
+@handles("OneHotEncoder", domain=ML)
+def _encoder(node: Node) -> Value:
+    """A category that is not listed has zeros."""
+    if "cats_int64s" not in node.attrs:
+        raise UnsupportedModel("categories that are strings")
+    x, ops = node.ops.cast(node[0], out_dtype="int64"), node.ops
+    categories = Value(np.asarray(node.attrs["cats_int64s"], "int64"))
+    return ops.cast(ops.equal(ops.unsqueeze(x, axes=[x.rank]), categories), out_dtype="float32")
+
+
 @handles("Binarizer", domain=ML)
 def _binarizer(node: Node) -> Value:
     x = node[0]
@@ -56,6 +82,36 @@ def _linear_regressor(node: Node) -> Value:
     if "intercepts" in node.attrs:
         out = node.ops.elementwise_add(out, Value(np.asarray(node.attrs["intercepts"], "float32")))
     return _transformed(node, out)
+
+
+@handles("SVMRegressor", domain=ML)
+def _support_vector_regressor(node: Node) -> Value:
+    """A sum of kernels between a row and the support vectors (C. Cortes, V. Vapnik, 1995); without these, a linear model."""
+    x, ops = _single(node, node[0]), node.ops
+    coefficients = np.asarray(node.required("coefficients"), "float32").reshape(1, -1)
+    count = int(node.attr("n_supports", 0))
+    similar = _kernel(node, x, np.asarray(node.required("support_vectors"), "float32").reshape(count, -1)) if count else x
+    out = ops.matmul_v2(similar, Value(coefficients), trans_y=True)
+    out = ops.elementwise_add(out, Value(np.asarray(node.attr("rho", [0.0])[:1], "float32")))
+    if node.attr("one_class", 0):
+        out = ops.where(ops.greater_than(out, ops.like(0.0, out)), ops.like(1.0, out), ops.like(-1.0, out))
+    return _transformed(node, out)
+
+
+def _kernel(node: Node, x: Value, vectors: Numbers) -> Value:
+    """How similar each row is to each vector."""
+    ops, kind = node.ops, str(node.attr("kernel_type", "LINEAR"))
+    gamma, shift, degree = (float(number) for number in node.attr("kernel_params", [0.0, 0.0, 0.0]))
+    if kind == "RBF":
+        differences = ops.elementwise_sub(ops.unsqueeze(x, axes=[1]), Value(vectors))
+        return ops.exp(ops.scale(ops.reduce_sum(ops.square(differences), dim=[2], keep_dim=False), scale=-gamma))
+    product = ops.matmul_v2(x, Value(vectors), trans_y=True)
+    if kind == "LINEAR":
+        return product
+    inner = ops.scale(product, scale=gamma, bias=shift)
+    if kind not in ("POLY", "SIGMOID"):
+        raise UnsupportedModel(f"kernel_type {kind!r}")
+    return ops.pow(inner, factor=degree) if kind == "POLY" else ops.tanh(inner)
 
 
 @handles("LinearClassifier", domain=ML)
@@ -112,7 +168,7 @@ class _Trees:
     weights: Numbers
     roots: Numbers
     depth: int
-    mode: str
+    modes: Numbers
 
 
 _COMPARISONS = {
@@ -129,9 +185,9 @@ def _trees(node: Node, of: str, count: int) -> _Trees:
     trees, ids = node.required("nodes_treeids"), node.required("nodes_nodeids")
     number = {key: i for i, key in enumerate(zip(trees, ids, strict=True))}
     modes = [str(item) for item in node.required("nodes_modes")]
-    kinds = sorted({mode for mode in modes if mode != "LEAF"})
-    if len(kinds) > 1 or any(kind not in _COMPARISONS for kind in kinds):
-        raise UnsupportedModel(f"trees with comparisons {', '.join(kinds)}")
+    unknown = sorted({mode for mode in modes if mode != "LEAF" and mode not in _COMPARISONS})
+    if unknown:
+        raise UnsupportedModel(f"trees with comparisons {', '.join(unknown)}")
     # Leaves lead to themselves, so that all rows take as many steps as the deepest tree has, and no step has a condition.
     indices = np.arange(len(modes))
     leaf = np.asarray([mode == "LEAF" for mode in modes])
@@ -151,7 +207,7 @@ def _trees(node: Node, of: str, count: int) -> _Trees:
     roots = np.asarray([i for i in range(len(modes)) if i not in children])
     values = np.asarray(node.required("nodes_values"), "float32")
     features = np.asarray(node.required("nodes_featureids"), "int64")
-    return _Trees(features, values, missing_flags, yes, no, weights, roots, _depth(yes, no, roots), kinds[0] if kinds else "BRANCH_LEQ")
+    return _Trees(features, values, missing_flags, yes, no, weights, roots, _depth(yes, no, roots), np.asarray(modes))
 
 
 def _depth(yes: Numbers, no: Numbers, roots: Numbers) -> int:
@@ -178,7 +234,11 @@ def _leaves(node: Node, x: Value, trees: _Trees) -> Value:
 
     for _ in range(trees.depth):
         value = ops.take_along_axis(x, looked_up(trees.feature, at), Axis=1)
-        goes = ops.one(_COMPARISONS[trees.mode], value, looked_up(trees.threshold, at))
+        threshold = looked_up(trees.threshold, at)
+        kinds = [kind for kind in _COMPARISONS if kind in trees.modes] or ["BRANCH_LEQ"]
+        goes = ops.one(_COMPARISONS[kinds[0]], value, threshold)
+        for kind in kinds[1:]:
+            goes = ops.where(looked_up(trees.modes == kind, at), ops.one(_COMPARISONS[kind], value, threshold), goes)
         if trees.missing.any():
             goes = ops.logical_or(goes, ops.logical_and(ops.isnan_v2(value), looked_up(trees.missing, at)))
         at = ops.where(goes, looked_up(trees.yes.astype("int64"), at), looked_up(trees.no.astype("int64"), at))

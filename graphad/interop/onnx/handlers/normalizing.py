@@ -13,7 +13,9 @@ from graphad.interop.onnx.handlers.convolving import with_bias
 from graphad.interop.onnx.handlers.handler import Handler, Node, handles
 from graphad.interop.onnx.handlers.pointwise import cast, dtype_of
 from graphad.interop.onnx.handlers.reducing import extent, flattened, reshaped_like
+from graphad.interop.onnx.handlers.selecting import numbered, split_axis
 from graphad.interop.onnx.operands import UnsupportedModel, Value
+from graphad.types import same_extent
 
 # -- products ------------------------------------------------------------------------------------
 
@@ -160,14 +162,14 @@ def _rms_norm(node: Node) -> Value:
 def _group_norm(node: Node) -> Value:
     x, scale, bias, ops = node[0], node[1], node[2], node.ops
     groups = int(node.required("num_groups"))
-    batch, channels = x.shape[0], x.shape[1]
+    batch = x.shape[0]
     wide = stash(node, x)
     apart = ops.reshape(wide, shape=[0 if batch == -1 else batch, groups, -1])
     normal, _, _ = normalized(node, apart, [2], float(node.attr("epsilon", 1e-5)))
     # Before version 21 scale and bias were one a group, since then one a channel.
-    if node.version < 21 and scale.shape[0] == groups and groups != channels:
-        number = channels // groups
-        scale, bias = (ops.reshape(ops.tile(ops.unsqueeze(v, axes=[1]), repeat_times=[1, number]), shape=[channels]) for v in (scale, bias))
+    if node.version < 21 and scale.shape[0] == groups:
+        y = with_bias(node, ops.elementwise_mul(cast(node, normal, x.dtype), scale, axis=1), bias)
+        return reshaped_like(node, y, x)
     back = cast(node, reshaped_like(node, normal, x), x.dtype)
     return with_bias(node, ops.elementwise_mul(back, scale, axis=1), bias)
 
@@ -204,8 +206,10 @@ def _lrn(node: Node) -> Value:
     pairs = [0] * (2 * x.rank)
     pairs[2], pairs[3] = before, size - 1 - before
     wide = ops.pad(ops.square(x), paddings=pairs, pad_value=0.0)
-    channels = x.shape[1]
-    parts = [ops.slice(wide, axes=[1], starts=[i], ends=[i + channels]) for i in range(size)]
+    wide_end = np.iinfo("int32").max
+    # Counted from the end, as the number of channels may not be known.
+    ends = [(i + 1 - size) or wide_end for i in range(size)]
+    parts = [ops.slice(wide, axes=[1], starts=[i], ends=[end]) for i, end in enumerate(ends)]
     total = parts[0]
     for part in parts[1:]:
         total = ops.elementwise_add(total, part)
@@ -272,15 +276,19 @@ def _rotary(node: Node) -> Value:
     if has_joined_heads:
         if heads == 0:
             raise ParseError("num_heads is needed for a tensor with 3 axes")
-        y = ops.transpose(ops.reshape(x, shape=[0, 0, heads, x.shape[2] // heads]), axis=[0, 2, 1, 3])
+        y = _by_heads(node, x, heads)
     else:
         y = x
     size = y.shape[3]
-    rotary_size = int(node.attr("rotary_embedding_dim", 0)) or size
+    # Half of the elements that are turned have an angle each.
+    rotary_size = int(node.attr("rotary_embedding_dim", 0)) or (2 * cos.shape[-1] if size == -1 != cos.shape[-1] else size)
+    if rotary_size == -1:
+        raise UnsupportedModel("RotaryEmbedding of heads whose extent is not known before the model runs")
+    is_part = bool(node.attr("rotary_embedding_dim", 0)) and rotary_size != size
     if positions is not None:
         cos, sin = (_rows(node, table, positions) for table in (cos, sin))
     cos, sin = (ops.unsqueeze(value, axes=[1]) for value in (cos, sin))
-    part = ops.slice(y, axes=[3], starts=[0], ends=[rotary_size]) if rotary_size < size else y
+    part = ops.slice(y, axes=[3], starts=[0], ends=[rotary_size]) if is_part else y
     half = rotary_size // 2
     # Pairs are neighbors (2i, 2i + 1), or, as most models have them, an element of the first half and one of the second.
     if node.attr("interleaved", 0):
@@ -292,22 +300,18 @@ def _rotary(node: Node) -> Value:
     imaginary = ops.elementwise_add(ops.elementwise_mul(sin, a), ops.elementwise_mul(cos, b))
     if node.attr("interleaved", 0):
         pair = ops.stack([real, imaginary], axis=4)
-        result = ops.reshape(pair, shape=[*(0 if e == -1 else e for e in y.shape[:3]), rotary_size])
+        result = ops.flatten_contiguous_range(pair, start_axis=3, stop_axis=4)
     else:
         result = ops.concat([real, imaginary], axis=3)
-    if rotary_size < size:
-        result = ops.concat([result, ops.slice(y, axes=[3], starts=[rotary_size], ends=[size])], axis=3)
-    if has_joined_heads:
-        result = ops.reshape(ops.transpose(result, axis=[0, 2, 1, 3]), shape=[0, 0, x.shape[2]])
-    return result
+    if is_part:
+        result = ops.concat([result, ops.slice(y, axes=[3], starts=[rotary_size], ends=[np.iinfo("int32").max])], axis=3)
+    return _joined_heads(node, result) if has_joined_heads else result
 
 
 def _rows(node: Node, table: Value, places: Value) -> Value:
     """Rows of a table at places with two axes."""
-    ops = node.ops
-    flat = ops.gather(table, ops.reshape(places, shape=[-1]), axis=0)
-    b, s = places.shape
-    return ops.reshape(flat, shape=[b if b != -1 else -1, s if s != -1 else -1, table.shape[1]])
+    flat = node.ops.gather(table, node.ops.reshape(places, shape=[-1]), axis=0)
+    return split_axis(node, flat, table, places, 0)
 
 
 @handles("Attention")
@@ -326,14 +330,10 @@ def _attention(node: Node) -> list[Value | None]:
         v = ops.concat([past_v, v], axis=2)
     present_states = [k, v]
     # Grouped-query attention (J. Ainslie et al., 2023): query head h reads key head h // repeats, so each head is repeated in place.
-    repeats = q.shape[1] // k.shape[1]
-    if repeats > 1:
-        k, v = (_repeated(node, x, repeats) for x in (k, v))
-    scale = float(node.attr("scale", 0.0)) or 1.0 / math.sqrt(q.shape[3])
+    q, k, v = _with_groups(node, q, k, v)
     number = node.attr("softmax_precision")
     # Both factors are scaled by the root, as the standard asks: their product would overflow float16 before it is scaled.
-    root = math.sqrt(scale)
-    scores = ops.matmul_v2(ops.scale(q, scale=root), ops.scale(k, scale=root), trans_y=True)
+    scores = ops.matmul_v2(*(_scaled(node, x, q) for x in (q, k)), trans_y=True)
     raw = scores
     softcap = float(node.attr("softcap", 0.0))
     capped_scores = ops.scale(ops.tanh(ops.scale(raw, scale=1.0 / softcap)), scale=softcap) if softcap else raw
@@ -344,12 +344,31 @@ def _attention(node: Node) -> list[Value | None]:
     weights = cast(node, _guarded_softmax(node, wide, bias is not None), dtype)
     y = ops.matmul_v2(weights, v)
     if has_joined_heads:
-        y = ops.transpose(y, axis=[0, 2, 1, 3])
-        b, s = y.shape[:2]
-        y = ops.reshape(y, shape=[0 if b == -1 else b, 0 if s == -1 else s, y.shape[2] * y.shape[3]])
+        y = _joined_heads(node, y)
     mode = int(node.attr("qk_matmul_output_mode", 0))
     qk_output = (raw, capped_scores, scores, weights)[mode] if node.wants(3) else None
     return [y, present_states[0] if node.wants(1) else None, present_states[1] if node.wants(2) else None, qk_output]
+
+
+def _with_groups(node: Node, q: Value, k: Value, v: Value) -> tuple[Value, Value, Value]:
+    """Keys and values once for each head of queries: those of a group share one."""
+    if same_extent(q.shape[1], k.shape[1]):
+        return q, k, v
+    if q.shape[1] == -1 or k.shape[1] == -1:
+        # Head h of n of queries is with head h * m // n of m of keys.
+        ops, heads, groups = node.ops, extent(node, q, 1), extent(node, k, 1)
+        index = ops.elementwise_floordiv(ops.elementwise_mul(numbered(node, q, 1), groups), heads)
+        return q, ops.gather(k, index, axis=1), ops.gather(v, index, axis=1)
+    repeats = q.shape[1] // k.shape[1]
+    return (q, _repeated(node, k, repeats), _repeated(node, v, repeats)) if repeats > 1 else (q, k, v)
+
+
+def _scaled(node: Node, x: Value, q: Value) -> Value:
+    """Multiplied by the root of the scale, which is one over the root of the size of a head unless it is said."""
+    ops, scale = node.ops, float(node.attr("scale", 0.0))
+    if scale or q.shape[3] != -1:
+        return ops.scale(x, scale=math.sqrt(scale or 1.0 / math.sqrt(q.shape[3])))
+    return ops.elementwise_div(x, ops.pow(ops.cast(extent(node, q, 3), out_dtype=x.dtype), factor=0.25))
 
 
 def _guarded_softmax(node: Node, x: Value, masked: bool) -> Value:
@@ -364,16 +383,21 @@ def _guarded_softmax(node: Node, x: Value, masked: bool) -> Value:
 
 
 def _by_heads(node: Node, x: Value, heads: int) -> Value:
-    b, s, _ = x.shape
-    apart = node.ops.reshape(x, shape=[0 if b == -1 else b, 0 if s == -1 else s, heads, x.shape[2] // heads])
+    b, s, size = x.shape
+    apart = node.ops.reshape(x, shape=[0 if b == -1 else b, 0 if s == -1 else s, heads, -1 if size == -1 else size // heads])
     return node.ops.transpose(apart, axis=[0, 2, 1, 3])
 
 
-def _repeated(node: Node, x: Value, times: int) -> Value:
-    ops = node.ops
+def _joined_heads(node: Node, x: Value) -> Value:
+    """The heads one after the other along the last axis."""
     b, h, s, d = x.shape
-    wide = ops.tile(ops.unsqueeze(x, axes=[2]), repeat_times=[1, 1, times, 1, 1])
-    return ops.reshape(wide, shape=[0 if b == -1 else b, h * times, -1 if s == -1 else s, d])
+    rows = node.ops.transpose(x, axis=[0, 2, 1, 3])
+    return node.ops.reshape(rows, shape=[0 if b == -1 else b, 0 if s == -1 else s, -1 if -1 in (h, d) else h * d])
+
+
+def _repeated(node: Node, x: Value, times: int) -> Value:
+    """Each head several times, one after the other."""
+    return node.ops.gather(x, Value(np.repeat(np.arange(x.shape[1]), times)), axis=1)
 
 
 def _attention_bias(node: Node, q: Value, k: Value, mask: Value | None, past: Value | None, lengths: Value | None) -> Value | None:

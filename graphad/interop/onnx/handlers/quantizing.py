@@ -20,6 +20,8 @@ def _along(node: Node, part: Value, x: Value) -> Value:
     if part.rank == 1:
         after = x.rank - axis - 1
         return node.ops.unsqueeze(part, axes=list(range(1, 1 + after))) if after else part
+    if x.shape[axis] == -1:
+        raise UnsupportedModel("blocks of an axis whose extent is not known before the model runs")
     size = int(node.attr("block_size", 0)) or -(-x.shape[axis] // part.shape[axis])
     # Each place of the axis has the scale of its block.
     wide = node.ops.gather(part, Value(np.arange(x.shape[axis], dtype="int64") // size), axis=axis)

@@ -29,7 +29,7 @@ def _gather(node: Node) -> Value:
     flat = ops.reshape(from_front(node, places, x, axis), shape=[-1])
     out = ops.gather(x, flat, axis=axis)
     if places.rank != 1:
-        out = _split_axis(node, out, x, places, axis)
+        out = split_axis(node, out, x, places, axis)
     return out
 
 
@@ -45,7 +45,7 @@ def from_front(node: Node, places: Value, x: Value, axis: int) -> Value:
     return ops.where(ops.less_than(places, ops.like(0, places)), ops.elementwise_add(places, size), places)
 
 
-def _split_axis(node: Node, x: Value, source: Value, places: Value, axis: int) -> Value:
+def split_axis(node: Node, x: Value, source: Value, places: Value, axis: int) -> Value:
     """The one axis of gathered places as the axes that the places have."""
     shape = [*source.shape[:axis], *places.shape, *source.shape[axis + 1 :]]
     if not places.rank:
@@ -81,6 +81,8 @@ def _gather_nd(node: Node) -> Value:
     batch = int(node.attr("batch_dims", 0))
     if not batch:
         return node.ops.gather_nd(x, _nd_from_front(node, places, x, 0))
+    if batch == 1:
+        return node.ops.gather_nd(x, _with_rows(node, _nd_from_front(node, places, x, 1)))
     if -1 in x.shape[:batch] or -1 in places.shape:
         raise UnsupportedModel("GatherND with batch_dims of unknown extents")
     lead = math.prod(x.shape[:batch])
@@ -91,6 +93,14 @@ def _gather_nd(node: Node) -> Value:
     number = Value(np.asarray(np.broadcast_to(rows, (*inner.shape[:-1], 1)), places.dtype))
     result = node.ops.gather_nd(flat, node.ops.concat([number, inner], axis=inner.rank - 1))
     return node.ops.reshape(result, shape=[*x.shape[:batch], *result.shape[1:]])
+
+
+def _with_rows(node: Node, places: Value) -> Value:
+    """Places with their number along the first axis as the first index."""
+    ops = node.ops
+    rows = ops.unsqueeze(ops.cast(numbered(node, places, 0), out_dtype=places.dtype), axes=list(range(1, places.rank)))
+    zeros = ops.fill_zeros_like(ops.slice(places, axes=[places.rank - 1], starts=[0], ends=[1]))
+    return ops.concat([ops.elementwise_add(zeros, rows), places], axis=places.rank - 1)
 
 
 def _nd_from_front(node: Node, places: Value, x: Value, batch: int) -> Value:
@@ -212,7 +222,7 @@ def _scattered_by_place(node: Node, x: Value, places: Value, values: Value, axis
     # Along the axis the place is given, along every other one it is where the place itself lies.
     for i in range(x.rank):
         if i != axis:
-            steps = ops.elementwise_mul(_steps(node, places, i), strides[i])
+            steps = ops.elementwise_mul(numbered(node, places, i), strides[i])
             flat = ops.elementwise_add(flat, ops.unsqueeze(steps, axes=list(range(1, x.rank - i))) if i + 1 < x.rank else steps)
     out = ops.put_along_axis(*(ops.reshape(value, shape=[-1]) for value in (x, flat, values)), Axis=0, Reduce=reduction)
     if list(x.shape).count(-1) <= 1:
@@ -220,7 +230,7 @@ def _scattered_by_place(node: Node, x: Value, places: Value, values: Value, axis
     return ops.reshape(out, ops.cast(ops.shape(x), out_dtype="int64"), shape=list(x.shape))
 
 
-def _steps(node: Node, x: Value, axis: int) -> Value:
+def numbered(node: Node, x: Value, axis: int) -> Value:
     """0, 1, ... along an axis."""
     first, last = Value(np.asarray([0], "int64")), node.ops.reshape(extent(node, x, axis), shape=[1])
     return node.ops.range(first, last, Value(np.asarray([1], "int64")))
@@ -249,13 +259,27 @@ def _scatter_nd(node: Node) -> Value:
 
 
 def _scatter_nd_unknown(node: Node, x: Value, places: Value, values: Value, reduction: str) -> Value:
-    """By sums: what is there is taken away, and the new is added; right where no place comes twice."""
-    if reduction != "assign":
-        raise UnsupportedModel(f"ScatterND with reduction {node.attr('reduction')!r} of unknown extents")
+    """In place of what is there by sums: that is taken away, and the new is added; right where no place comes twice."""
     ops = node.ops
+    if reduction != "assign":
+        return _scatter_rows(node, x, places, values, reduction)
     # Without a reduction ONNX leaves duplicate indices undefined, so the case that this gets wrong does not occur in valid models.
     old_values = ops.gather_nd(x, places)
     return ops.scatter_nd_add(x, places, ops.elementwise_sub(values, old_values))
+
+
+def _scatter_rows(node: Node, x: Value, places: Value, values: Value, reduction: str) -> Value:
+    """Slices as rows of a table, whose numbers are computed when it runs."""
+    ops, count = node.ops, places.shape[-1]
+    row, stride = None, Value(np.asarray(1, "int64"))
+    for i in reversed(range(count)):
+        index = ops.cast(ops.slice(places, axes=[places.rank - 1], starts=[i], ends=[i + 1]), out_dtype="int64")
+        part = ops.elementwise_mul(index, stride)
+        row = part if row is None else ops.elementwise_add(row, part)
+        stride = ops.elementwise_mul(stride, extent(node, x, i))
+    table, rows = ops.flatten(x, axis=count), ops.flatten(values, axis=places.rank - 1)
+    wide = ops.elementwise_add(ops.reshape(row, shape=[-1, 1]), ops.fill_any_like(rows, value=0.0, dtype="int64"))
+    return ops.reshape_like(ops.put_along_axis(table, wide, rows, Axis=0, Reduce=reduction), x)
 
 
 @handles("TensorScatter")
@@ -263,15 +287,12 @@ def _tensor_scatter(node: Node) -> Value:
     """Rows written one after the other from a place that each element of the batch has."""
     cache, update, first, ops = node[0], node[1], node.get(2), node.ops
     axis = node.axis(cache.rank, -2)
-    count, size = update.shape[axis], cache.shape[axis]
-    shape = [1] * cache.rank
-    shape[axis] = count
-    steps = Value(np.arange(count, dtype="int64").reshape(shape))
+    steps = ops.unsqueeze(numbered(node, update, axis), axes=[i for i in range(cache.rank) if i != axis])
     if first is not None:
         begin = ops.unsqueeze(ops.cast(first, out_dtype="int64"), axes=list(range(1, cache.rank)))
         steps = ops.elementwise_add(steps, begin)
     if str(node.attr("mode", "linear")) == "circular":
-        steps = ops.elementwise_mod(steps, ops.like(size, steps))
+        steps = ops.elementwise_mod(steps, extent(node, cache, axis))
     places = ops.elementwise_add(steps, ops.fill_any_like(update, value=0.0, dtype="int64"))
     return ops.put_along_axis(cache, places, update, Axis=axis)
 
@@ -330,7 +351,7 @@ def reversed_by_length(node: Node, x: Value, lengths: Value, batch: int, time: i
     if {batch, time} != {0, 1}:
         raise ParseError(f"batch_axis={batch} and time_axis={time}; they are 0 and 1")
     ops = node.ops
-    steps = ops.unsqueeze(_steps(node, x, time), axes=[1 - time])
+    steps = ops.unsqueeze(numbered(node, x, time), axes=[1 - time])
     last = ops.unsqueeze(ops.cast(lengths, out_dtype="int64"), axes=[1 - batch])
     back = ops.scale(ops.elementwise_sub(last, steps), scale=1.0, bias=-1.0)
     places = ops.where(ops.less_than(steps, last), back, ops.elementwise_add(steps, ops.fill_zeros_like(back)))

@@ -135,13 +135,14 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
             return None
         raise
     results = [Value(variable=item) for item in outputs[2 : 2 + len(first)]]
-    rows = [Value(variable=_stacked(item)) for item in outputs[2 + len(first) :]]
+    rows = [_stacked(node, item, *type) for item, type in zip(outputs[2 + len(first) :], element_types, strict=True)]
     return [*results, *rows]
 
 
-def _stacked(array: Variable) -> Variable:
-    result = layers.tensor_array_to_tensor(array, axis=0, use_stack=True)
-    return result[0] if isinstance(result, tuple) else result
+def _stacked(node: Node, array: Variable, shape: Sequence[int], dtype: str) -> Value:
+    """What iterations gave as one tensor; of no iteration it has no elements, and extents that are not known are 0."""
+    empty = [max(extent, 0) for extent in shape]
+    return node.ops.tensor_array_to_tensor(Value(variable=array), axis=0, use_stack=True, empty_shape=empty, dtype=dtype)
 
 
 def _scanned_types(node: Node, body: object, first: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
@@ -186,8 +187,6 @@ def _scan(node: Node) -> list[Value]:
     rows = [_first(node, ops.flip(x, axis=[a]) if back else x, a) for x, a, back in zip(sequences, axes, backward, strict=True)]
     outputs = len(body.output) - len(states)
     size = rows[0].shape[0]
-    if size == 0 or (size == -1 and not rows):
-        raise UnsupportedModel("Scan over nothing")
     steps = Value(np.asarray(size, "int64")) if size != -1 else _length(node, rows[0])
     # Arrays are made before the loop, and their element types are known only from the body: it is read once, and taken back.
     types = node.reader.types_of(body, [*states, *(_row(node, x, Value(np.asarray(0, "int64"))) for x in rows)])[len(states) :]
@@ -210,8 +209,8 @@ def _scan(node: Node) -> list[Value]:
     results = [Value(variable=item) for item in variables[1 : 1 + len(states)]]
     out_axes = node.attr("scan_output_axes", [0] * outputs)
     reverse = node.attr("scan_output_directions", [0] * outputs)
-    for array, axis, back in zip(variables[1 + len(states) :], out_axes, reverse, strict=True):
-        value = Value(variable=_stacked(array))
+    for array, type, axis, back in zip(variables[1 + len(states) :], types, out_axes, reverse, strict=True):
+        value = _stacked(node, array, *type)
         if back:
             value = ops.flip(value, axis=[0])
         results.append(_placed(node, value, int(axis) % value.rank))
@@ -268,6 +267,17 @@ def _construct(node: Node) -> Value:
 @handles("SequenceEmpty")
 def _empty(node: Node) -> Value:
     return sequence([])
+
+
+@handles("SequenceMap", since=17)
+def _map(node: Node) -> list[Value]:
+    """The graph for each tensor of the first sequence, and for those at its place in others."""
+    body, others = node.required("body"), [node[i] for i in range(1, len(node.inputs))]
+    results: list[list[Value]] = []
+    for i, item in enumerate(_items(node, 0)):
+        rest = [other if other.items is None else other.items[i] for other in others]
+        results.append(node.reader.nested(body, [item, *rest]))
+    return [sequence([outputs[j] for outputs in results]) for j in range(len(body.output))]
 
 
 @handles("SequenceAt")

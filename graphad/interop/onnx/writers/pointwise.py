@@ -146,7 +146,7 @@ def _pow(call: Call) -> Result:
 def _clip(call: Call) -> Result:
     """Bounds of one element, whatever their axes are."""
     x, nodes = call["X"], call.nodes
-    if x.is_float and not any(call.get(slot) for slot in ("Min", "Max")):
+    if x.is_float and call.get("Min") is None and call.get("Max") is None:
         return _between(call, float(call.attr("min")), float(call.attr("max")))
     bounds = [
         nodes.like(call.attr(name), x) if (bound := call.get(slot)) is None else nodes.as_scalar(bound)

@@ -1,0 +1,245 @@
+"""Models whose extents are open compute what they compute where the extents are known; so do their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphad.interop import onnx
+from graphad.interop.onnx.operands import UnsupportedModel
+from tests.onnx_models import graph, model, node
+
+Array = np.ndarray[Any, Any]
+RNG = np.random.default_rng(7)
+
+
+def normal(*shape: int) -> Array:
+    return RNG.normal(size=shape).astype("float32")
+
+
+def sized(*sizes: float) -> dict[str, Array]:
+    return {"s": np.array(sizes, "float32")}
+
+
+IMAGE = {"x": normal(1, 2, 4, 5)}
+HEADS = {"q": normal(2, 2, 3, 4), "k": normal(2, 2, 5, 4), "v": normal(2, 2, 5, 6)}
+JOINED = {"q": normal(2, 3, 8), "k": normal(2, 5, 4), "v": normal(2, 5, 4)}
+NORM = {"s": normal(4), "b": normal(4)}
+TABLES = {"c": normal(8, 2), "s": normal(8, 2), "p": np.array([[2, 0, 5]])}
+PLACES = {"i": np.array([[0, 1], [2, 0], [0, 1]])}
+RESIZED = [
+    (mode, coordinates, rounding, scales)
+    for mode in ("nearest", "linear", "cubic")
+    for coordinates in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "asymmetric", "align_corners")
+    for rounding, scales in (("round_prefer_floor", (1.5, 0.6)), ("ceil", (2.0, 3.0)))
+]
+# What is read, by its name: nodes, inputs, weights, the operator set.
+CASES: dict[str, tuple[list[Any], dict[str, Array], dict[str, Array], int]] = {
+    **{
+        f"Resize, {mode}, {coordinates}, {rounding}, {scales}": (
+            [node("Resize", "x - s", "y", mode=mode, coordinate_transformation_mode=coordinates, nearest_mode=rounding)],
+            IMAGE,
+            sized(1, 1, *scales),
+            19,
+        )
+        for mode, coordinates, rounding, scales in RESIZED
+    },
+    "Resize, to extents": ([node("Resize", "x - - s", "y", mode="linear")], IMAGE, {"s": np.array([1, 2, 7, 1])}, 13),
+    "Resize, two axes": (
+        [node("Resize", "x - - s", "y", mode="cubic", axes=[3, 2], cubic_coeff_a=-0.5, exclude_outside=1)],
+        IMAGE,
+        {"s": np.array([7, 6])},
+        18,
+    ),
+    "Resize, one axis of three": ([node("Resize", "x - s", "y", mode="linear")], {"x": normal(2, 3, 4)}, sized(1, 1, 2.5), 18),
+    "LRN": ([node("LRN", "x", "y", size=4, alpha=0.1, beta=0.7)], {"x": normal(2, 5, 3, 2)}, {}, 13),
+    "groups": ([node("GroupNormalization", "x s b", "y", num_groups=4)], {"x": normal(2, 8, 3)}, NORM, 18),
+    "positions": ([node("RotaryEmbedding", "x c s p", "y", interleaved=1)], {"x": normal(1, 2, 3, 4)}, TABLES, 23),
+    "positions of a part": ([node("RotaryEmbedding", "x c s p", "y", rotary_embedding_dim=4)], {"x": normal(1, 2, 3, 6)}, TABLES, 23),
+    "positions of joined heads": ([node("RotaryEmbedding", "x c s p", "y", num_heads=2)], {"x": normal(1, 3, 8)}, TABLES, 23),
+    "attention": ([node("Attention", "q k v", "y", softcap=2.0)], HEADS, {}, 23),
+    "attention of what is past": (
+        [node("Attention", "q k v - pk pv", "y", is_causal=1)],
+        {**HEADS, "pk": normal(2, 2, 2, 4), "pv": normal(2, 2, 2, 6)},
+        {},
+        23,
+    ),
+    "attention by groups": ([node("Attention", "q k v", "y", q_num_heads=2, kv_num_heads=1)], JOINED, {}, 23),
+    "GatherND by rows": (
+        [node("GatherND", "x i", "y", batch_dims=1)],
+        {"x": normal(2, 3, 4)},
+        {"i": np.array([[[1], [0]], [[-1], [2]]])},
+        13,
+    ),
+    **{
+        f"ScatterND, {how}": ([node("ScatterND", "x i u", "y", reduction=how)], {"x": normal(3, 3, 2), "u": normal(3, 2)}, PLACES, 18)
+        for how in ("add", "mul", "max", "min")
+    },
+    "TensorScatter": (
+        [node("TensorScatter", "x u i", "y", mode="circular")],
+        {"x": normal(2, 4, 3), "u": normal(2, 2, 3)},
+        {"i": np.array([1, 3])},
+        24,
+    ),
+    "images one row wide, windows apart": (
+        [node("Conv", "x w", "y", auto_pad="SAME_LOWER", dilations=[1, 2])],
+        IMAGE,
+        {"w": normal(3, 2, 3, 2)},
+        11,
+    ),
+    "a transposed convolution": (
+        [node("ConvTranspose", "x w b", "y", strides=[3, 2], output_padding=[1, 0], pads=[1, 0, 2, 1])],
+        IMAGE,
+        {"w": normal(2, 3, 3, 3), "b": normal(3)},
+        11,
+    ),
+}
+
+
+def read(nodes: list[Any], inputs: dict[str, Array], weights: dict[str, Array], opset: int, is_open: bool) -> onnx.OnnxModel:
+    infos = {
+        name: (array.dtype.name, [f"{name}{axis}" for axis in range(array.ndim)] if is_open else list(array.shape))
+        for name, array in inputs.items()
+    }
+    return onnx.load(model(nodes, infos, ["y"], weights, opset=opset))
+
+
+# Those that stand for the others where tests are to be quick.
+QUICK = ("half_pixel_symmetric, ceil", "nearest, half_pixel, round", "cubic, asymmetric, round", "linear, align_corners, round")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if name.count(",") > 3 and not any(part in name for part in QUICK) else [])
+        for name in CASES
+    ],
+)
+def test_open_extents_change_nothing(name: str) -> None:
+    known, opened = (onnx.gradients(read(*CASES[name], is_open)) for is_open in (False, True))
+    inputs = CASES[name][1]
+    wanted, found = (dict(zip(each.fetch_names, each.run(inputs), strict=True)) for each in (known, opened))
+    for output in ("y", *(f"{source}@GRAD" for source in inputs)):
+        assert found[output].shape == wanted[output].shape
+        np.testing.assert_allclose(found[output], wanted[output], rtol=1e-4, atol=1e-5, err_msg=output)
+
+
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_depth_and_space_of_open_images(mode: str) -> None:
+    nodes = [node("DepthToSpace", "x", "h", blocksize=2, mode=mode), node("Tanh", "h", "t"), node("SpaceToDepth", "t", "y", blocksize=2)]
+    x = normal(1, 8, 2, 3)
+    wide = onnx.load(model(nodes, {"x": ("float32", ["n", 8, "h", "w"])}, ["y"]))
+    np.testing.assert_allclose(wide.run({"x": x})[0], onnx.load(model(nodes, {"x": ("float32", [1, 8, 2, 3])}, ["y"])).run({"x": x})[0])
+
+
+REFUSED = {
+    "Resize": [node("Resize", "x - - s", "y", mode="linear", antialias=1)],
+    "CenterCropPad": [node("CenterCropPad", "x s", "y")],
+    "with strides": [node("Conv", "x x", "y", auto_pad="SAME_LOWER", strides=[2, 2])],
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_needs_extents_says_so(what: str) -> None:
+    with pytest.raises(UnsupportedModel, match=what):
+        onnx.load(model(REFUSED[what], {"x": ("float32", ["a", "b", "c", "d"])}, ["y"], {"s": np.array([1, 2, 7, 3])}))
+
+
+# -- loops of no iteration -----------------------------------------------------------------------
+
+BODY = graph(
+    [node("Mul", "a a", "b"), node("Identity", "going", "more")],
+    {"i": ("int64", []), "going": ("bool", []), "a": ("float32", ["m", 3])},
+    ["more", "b", "b"],
+)
+
+
+@pytest.mark.parametrize("trips", [0, 2])
+def test_a_loop_stacks_what_its_iterations_give_none_included(trips: int) -> None:
+    loop = model([node("Loop", "n - x", "last all", body=BODY)], {"n": ("int64", []), "x": ("float32", [2, 3])}, ["last", "all"])
+    gradients = onnx.gradients(onnx.load(loop), ["x"], ["all"])
+    x = normal(2, 3)
+    last, rows, slope = gradients.run({"x": x, "n": np.asarray(trips)})
+    powers = [x ** (2 ** (i + 1)) for i in range(trips)]
+    np.testing.assert_allclose(last, powers[-1] if powers else x, rtol=1e-5)
+    assert rows.shape == (trips, 2, 3)
+    np.testing.assert_allclose(slope, sum((2 ** (i + 1) * x ** (2 ** (i + 1) - 1) for i in range(trips)), np.zeros_like(x)), rtol=1e-4)
+
+
+def test_a_scan_over_nothing() -> None:
+    body = graph([node("Add", "s r", "t"), node("Tanh", "t", "o")], {"s": ("float32", [3]), "r": ("float32", [3])}, ["t", "o"])
+    scan = model(
+        [node("Scan", "s x", "last all", body=body, num_scan_inputs=1)],
+        {"s": ("float32", [3]), "x": ("float32", ["n", 3])},
+        ["last", "all"],
+    )
+    start = normal(3)
+    last, rows = onnx.load(scan).run({"s": start, "x": normal(0, 3)})
+    np.testing.assert_array_equal(last, start)
+    assert rows.shape == (0, 3)
+
+
+def test_a_graph_for_each_tensor_of_a_sequence() -> None:
+    body = graph([node("Mul", "e f", "r")], {"e": ("float32", ["n", 3]), "f": ("float32", [3])}, ["r"])
+    nodes = [
+        node("SequenceConstruct", "x z", "s"),
+        node("SequenceMap", "s f", "m", body=body),
+        node("ConcatFromSequence", "m", "y", axis=0),
+    ]
+    inputs = {"x": normal(2, 3), "z": normal(1, 3), "f": normal(3)}
+    loaded = read(nodes, inputs, {}, 18, False)
+    np.testing.assert_allclose(loaded.run(inputs)[0], np.concatenate([inputs["x"], inputs["z"]]) * inputs["f"], rtol=1e-6)
+
+
+# -- classical learners --------------------------------------------------------------------------
+
+ROWS = {"x": np.array([[0.0, 1.0, 2.0], [3.0, 0.0, -0.5], [0.05, -0.3, 0.0]], "float32")}
+TREES = dict(
+    nodes_treeids=[0] * 5,
+    nodes_nodeids=[0, 1, 2, 3, 4],
+    nodes_featureids=[0, 1, 0, 0, 0],
+    nodes_values=[0.1, -0.2, 0.0, 0.0, 0.0],
+    nodes_modes=["BRANCH_LEQ", "BRANCH_GT", "LEAF", "LEAF", "LEAF"],
+    nodes_truenodeids=[1, 3, 0, 0, 0],
+    nodes_falsenodeids=[2, 4, 0, 0, 0],
+    target_treeids=[0] * 3,
+    target_nodeids=[2, 3, 4],
+    target_ids=[0] * 3,
+    target_weights=[1.0, 2.0, 3.0],
+    n_targets=1,
+)
+VECTORS: dict[str, Any] = dict(coefficients=[0.5, -0.7], support_vectors=[0.1, 0.2, 0.3, -0.4, 0.5, 0.6], n_supports=2, rho=[0.2])
+KERNELS = {
+    "LINEAR": lambda x, v: x @ v.T,
+    "POLY": lambda x, v: (0.3 * x @ v.T + 0.1) ** 2,
+    "SIGMOID": lambda x, v: np.tanh(0.3 * x @ v.T + 0.1),
+    "RBF": lambda x, v: np.exp(-0.3 * ((x[:, None] - v) ** 2).sum(-1)),
+}
+
+
+def learned(type: str, **attrs: Any) -> Array:
+    """What a learner says of the rows."""
+    return onnx.load(
+        model([node(type, "x", "y", "ai.onnx.ml", **attrs)], {"x": ("float32", ["n", 3])}, ["y"], ai_onnx_ml=3)
+    ).run(ROWS)[0]  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_support_vectors(kernel: str) -> None:
+    similar = KERNELS[kernel](ROWS["x"], np.array(VECTORS["support_vectors"]).reshape(2, 3))
+    found = learned("SVMRegressor", kernel_type=kernel, kernel_params=[0.3, 0.1, 2.0], **VECTORS)
+    np.testing.assert_allclose(found, similar @ np.array([[0.5], [-0.7]]) + 0.2, rtol=1e-5, atol=1e-6)
+
+
+def test_trees_whose_nodes_compare_in_different_ways() -> None:
+    np.testing.assert_array_equal(learned("TreeEnsembleRegressor", **TREES), [[2.0], [1.0], [3.0]])
+
+
+def test_missing_numbers_and_categories() -> None:
+    filled = learned("Imputer", imputed_value_floats=[7.0, 8.0, 9.0], replaced_value_float=0.0)
+    np.testing.assert_allclose(filled, [[7.0, 1.0, 2.0], [3.0, 8.0, -0.5], [0.05, -0.3, 9.0]], rtol=1e-6)
+    hot = learned("OneHotEncoder", cats_int64s=[0, 3])
+    assert hot.shape == (3, 3, 2)
+    np.testing.assert_array_equal(hot[:, 0], [[1, 0], [0, 1], [1, 0]])
