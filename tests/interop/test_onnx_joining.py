@@ -26,6 +26,7 @@ X: Infos = {"x": ("float32", ["n", 3, "h", "w"])}
 ROWS: Infos = {"x": ("float32", ["n", 3])}
 SIGNALS: Infos = {"x": ("float32", ["n", 3, "t"])}
 IMAGE, ROW, SIGNAL = normal(2, 3, 6, 5), normal(4, 3), normal(2, 3, 7)
+BOUNDS = {"l": np.array(-0.5, "float32"), "h": np.array(0.25, "float32")}
 INDEX = np.array([[0, -1, 2], [4, -5, 3]])
 CONV = {"w": normal(4, 3, 3, 3), "b": normal(4)}
 SPREAD, FILTERS = {"w": normal(3, 4, 3, 2), "b": normal(4)}, {"w": normal(4, 3, 3), "b": normal(4)}
@@ -93,7 +94,7 @@ MODELS: dict[str, tuple[bytes, dict[str, Any], str]] = {
     "an element of an axis": (model([node("Gather", "x i", "y", axis=1)], X, ["y"], {"i": np.asarray(-2)}), {"x": IMAGE}, "Gather"),
     "slopes": (model([node("PRelu", "x s", "y")], X, ["y"], {"s": normal(3, 1, 1)}), {"x": IMAGE}, "PRelu"),
     "a gate": (model([node("Sigmoid", "x", "s"), node("Mul", "x s", "y")], X, ["y"]), {"x": IMAGE}, "Sigmoid Mul"),
-    "bounds": (model([node("Clip", "x l h", "y")], X, ["y"], {"l": np.array(-0.5, "float32"), "h": np.array(0.25, "float32")}), {"x": IMAGE}, "Clip"),
+    "bounds": (model([node("Clip", "x l h", "y")], X, ["y"], BOUNDS), {"x": IMAGE}, "Clip"),
     "a larger image": (
         model(
             [node("Resize", "x - f", "y", coordinate_transformation_mode="asymmetric", nearest_mode="floor")],
