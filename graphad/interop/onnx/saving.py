@@ -12,8 +12,8 @@ from graphad.execution import global_scope
 from graphad.interop.files import STREAM, PathLike, naming, write_bytes, write_together
 from graphad.interop.onnx.emitting import Nodes
 from graphad.interop.onnx.encoding import IR_VERSIONS, Encoder, Names, encoded, live
-from graphad.interop.onnx.joining import join
 from graphad.interop.onnx.model import OnnxModel
+from graphad.interop.onnx.peepholes import join
 from graphad.interop.onnx.terms import Axis, Term
 from graphad.interop.onnx.writers import CannotWrite
 from graphad.interop.onnx.writing import Again, GraphWriter, Guesses, refuse
