@@ -64,11 +64,13 @@ def message_class(format: Format, name: str) -> Any:
 def _pool(format: Format) -> Any:
     file = descriptor_pb2.FileDescriptorProto(name=f"graphad/{format.package}.proto", package=format.package, syntax="proto2")
     files: dict[str, Any] = {}
+    # Messages before those nested in them.
     for name in sorted(format.messages, key=lambda name: name.count(".")):
         around, _, simple_name = name.rpartition(".")
         files[name] = (files[around].nested_type if around else file.message_type).add(name=simple_name)
         for line in filter(None, map(str.split, format.messages[name].splitlines())):
             _add_field(format, files[name], *line)
+    # A pool of its own: the process may have Paddle's or ONNX's own messages in the default one.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return pool

@@ -65,6 +65,7 @@ class Form:
         names = {part.slot.name if part.slot else part.attr for part in parts}
         extra = [part for part in _own_parts(self.definition) if (part.slot.name if part.slot else part.attr) not in names]
         for part in extra:
+            # What the operator has beyond Fluid's signature can be given by keyword; a name that is taken gets a suffix.
             name = part.name if part.name not in by_name else f"{part.name}_tensor" if part.slot else f"{part.name}_attribute"
             default = None if part.slot is not None else part.default
             if part.name not in LAST or name != part.name:
@@ -167,6 +168,7 @@ def _own_parts(definition: OpDef) -> list[Part]:
 
 def _slots_for(definition: OpDef, attr: str) -> tuple[Slot | None, Slot | None]:
     camel = "".join(word.capitalize() for word in attr.split("_"))
+    # Paddle's spellings of the slot in which an attribute may be a tensor.
     names = (camel, f"{camel}Tensor", f"{camel}TensorList", f"{attr}_tensor", f"{camel}T")
     slots = [definition.inputs[name] for name in names if name in definition.inputs and definition.inputs[name].optional]
     single = next((slot for slot in slots if not slot.variadic), None)
@@ -197,6 +199,7 @@ def _bound(definition: OpDef, spec: Spec, name: str, default: object) -> Part:
     slots = {snake(slot.name): slot for slot in definition.inputs.values()}
     if target is None:
         first = next(iter(definition.inputs.values()), None)
+        # Fluid calls the first tensor ``input`` or ``x``, whatever the slot is called.
         if name in ("x", "input") and name not in slots and first is not None:
             return Part(name, default, first)
         target = slots[name].name if name in slots and name not in definition.attrs else name

@@ -66,11 +66,13 @@ def quantile(
         if min(extents, default=1) < 1:
             raise ShapeError(f"the elements along axis={axis} of {tensor!r} are counted: their extents are known, and no 0")
     rest = [at for at in range(tensor.ndim) if at not in axes]
+    # The reduced axes last and as one, so that they can be sorted together.
     rows = tensor.transpose(*rest, *axes).flatten(len(rest), -1) if axes else tensor.unsqueeze(tensor.ndim)
     count = int(np.prod(extents)) if extents else 1
     low, high, weights = _places(shares, count, interpolation)
     sorted_rows = rows.sort(-1)
     before, after = sorted_rows.take(low, -1), sorted_rows.take(high, -1)
+    # Exact at elements: nothing is interpolated where all weights are 0, which keeps infinities.
     values = before if not weights.any() else before + (after - before) * assign(weights.astype(tensor.dtype))
     values = moveaxis(values, -1, 0) if np.ndim(q) else values.squeeze(-1)
     if keepdim and axes:
@@ -207,6 +209,7 @@ def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | Non
         return emitted("assign", [tensor], name)  # type: ignore[no-any-return]
     order = list(range(tensor.ndim))
     order[first], order[second] = second, first
+    # A quarter turn is a transpose and a flip; which comes first decides the direction.
     if turns == 1:
         return emitted("transpose", [emitted("flip", [tensor], axis=[second])], name, axis=order)  # type: ignore[no-any-return]
     return emitted("flip", [emitted("transpose", [tensor], axis=order)], name, axis=[second])  # type: ignore[no-any-return]

@@ -330,6 +330,7 @@ def fill_constant(shape: Sequence[int], dtype: object, value: float, force_cpu: 
     >>> ga.Executor().run(program, fetch_list=[x, y])
     [array([7, 7]), array([0.5], dtype=float32)]
     """
+    # Scripts also pass ``out`` by position, in the place of ``force_cpu``.
     if isinstance(force_cpu, Variable) and out is None:
         force_cpu, out = False, force_cpu
     helper = LayerHelper("fill_constant")
@@ -343,6 +344,7 @@ def fill_constant(shape: Sequence[int], dtype: object, value: float, force_cpu: 
             raise InvalidType(f"value is a number, not {value!r}")
         target = None if out is None else checked_target("out", out, block)
         name = helper.main.names.generate(f"{helper.name}.tmp") if target is None else target.name
+        # np.integer) | The attribute is a float: larger integers are written element by element.
         exact = not isinstance(value, int | np.integer) or abs(int(value)) <= _EXACT
         write_literal(block, name, value if exact else _repeated(value, type), type)
     return stopped_unless_float(block.var(name)) if target is None else target

@@ -42,6 +42,7 @@ def _number_dtype(value: object, like: str | None) -> str:
     if isinstance(value, bool | np.bool_):
         return "bool"
     is_integer = isinstance(value, int | np.integer)
+    # A number takes the dtype of the tensor beside it, if that can hold it.
     if like is not None and (like in FLOATS or (is_integer and like in INTS and like != "bool")):
         return like
     return "int64" if is_integer else "float32"
@@ -80,6 +81,7 @@ def _values(value: object, dtype: str) -> list[object]:
 def _repeated(value: Any) -> float | None:
     """The number that is everywhere in a literal, None if there are several or a float cannot hold it."""
     if isinstance(value, np.ndarray):
+        # By bytes: 0.0 and -0.0 are equal, nan is not equal to itself.
         if not value.size or value.tobytes() != value.flat[0].tobytes() * value.size:
             return None
         value = value.flat[0]

@@ -133,6 +133,7 @@ def _loop_gradient(op: Operator, forward: Block) -> Operator:
     block: Block = op.attrs["sub_block"]
     gradients = {x: g for x, g in zip(op.input("X"), op.output(f"X{GRAD}"), strict=False) if EMPTY not in (x, g)}
     outer_names, inner_names = list(op.input(f"Out{GRAD}")), list(op.attrs.get("original_output_grad") or op.input(f"Out{GRAD}"))
+    # Paddle's gradient counts the forward counter down again: it is carried like a cotangent.
     counters = [name for name in op.input("Out") if _is_counted_back(forward, block, name)]
     gradients.update(zip(counters, counters, strict=True))
     outer_names, inner_names = [*outer_names, *counters], [*inner_names, *counters]
@@ -150,6 +151,7 @@ def _loop_gradient(op: Operator, forward: Block) -> Operator:
     written_names = {name for candidate in block.ops for name in candidate.output_names()}
     for name in (*operands, *inner_names):
         block.vars[name] = _argument(op.block, block, name)
+    # A cotangent that the block does not write is the same in the iteration before.
     results = [_next(block, name, op) if name in written_names else name for name in inner_names]
     sums = [name + GRAD if name + GRAD in written_names else _zeros(block, name, op) for name in captures]
     slots = {"X": operands, "StepScopes": op.input("StepScopes"), f"Out{GRAD}": outer_names}
@@ -174,6 +176,7 @@ def _read_saved(block: Block, forward: Block, name: str, op: Operator) -> None:
         raise InvalidValue(
             located(f"operator {op.type!r}: its loop reads {name!r} again after writing it, so that it has no one value", op.source)
         )
+    # The name itself is written again in the iteration; gradients need what it was at its start.
     copy_name = f"{name}@SAVED"
     if copy_name not in forward.vars:
         var = _argument(forward, forward, name)

@@ -48,6 +48,7 @@ def rewrite_recurrent(program: Program) -> None:
     for op in ops:
         _check(op)
     kept: dict[Operator, dict[str, str]] = {op: {} for op in ops if op.type == RECURRENT}
+    # Gradients first: they find out which values of a forward step are to be kept.
     loops = {op: _Gradient(op, forward[op], kept[forward[op]]).written() for op in forward}
     loops |= {op: _forward_loop(op, kept[op]) for op in kept}
     for block in program.blocks:
@@ -253,6 +254,7 @@ class _Gradient:
         self._check_states(reads, written)
         steps = {name: write.steps(outer) for name, outer in cotangents.items() if name in reads}
         index, length = write.counted("step", 0), write.length(op.input("inputs")[0], list(steps.values()))
+        # Steps are counted from the end, which is where the backward starts.
         place = write.add("increment", {"X": [length]}, write.declare("place", (1,), "int64"), step=-1.0)
         _own(block, written, self.forward_block)
         memories = self._memories(reads, written)
@@ -264,6 +266,7 @@ class _Gradient:
         self.after.append(write.made(block, "increment", {"X": [place]}, {"Out": [place]}, step=-1.0))
         write.loop(block, index, length, [*self.carried, place], self.before, self.after)
         for of, result, out in finish:
+            # Gradients of sequences were written from the last step on, so they are flipped unless the forward went backwards.
             if result in self.carried and of in op.input("inputs"):
                 write.stack(result, out, flips=not write.flips)
             else:

@@ -54,6 +54,7 @@ class Reader:
     def _scan(self) -> tuple[str, str]:
         match = _TOKEN.match(self.text, self.place)
         if match is None:
+            # No token: past white space is the end, or a character that begins none.
             self.start = self.place = len(self.text) - len(self.text[self.place :].lstrip())
             if self.place < len(self.text):
                 self.fail(f"unexpected character {self.text[self.place]!r}")
@@ -333,6 +334,7 @@ def _names(reader: Reader) -> list[str]:
 
 
 def _value(reader: Reader, depth: int = 0) -> object:
+    # A text from elsewhere must not exhaust Python's stack.
     if depth > MAX_DEPTH:
         reader.fail(f"lists are nested more than {MAX_DEPTH} deep")
     if reader.take("["):

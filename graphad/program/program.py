@@ -288,6 +288,7 @@ class Program:
             for op in (op for block in copy.blocks for op in block.ops):
                 if op.type in REGISTRY and "is_test" in REGISTRY[op.type].attrs:
                     op.attrs["is_test"] = True
+            # Blocks of gradients, which nothing holds once their operators are gone.
             copy.drop_blocks({sub.idx for b in self.blocks for op in b.ops if op.role != FORWARD for sub in _held(op)})
             copy._drop_unused(keep=_used(self.blocks, FORWARD))
         return copy
@@ -444,6 +445,7 @@ def _used(blocks: list[Block], role: str | None = None) -> set[str]:
     names = {n for op in ops if role in (None, op.role) for n in (*op.input_names(), *op.output_names())}
     if role is None:
         return names
+    # A variable that no operator touches may be fed or fetched: it stays.
     all_names = {n for op in ops for n in (*op.input_names(), *op.output_names())}
     return names | {v.name for block in blocks for v in block.vars.values() if v.name not in all_names}
 

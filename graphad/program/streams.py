@@ -34,6 +34,7 @@ def random_streams(program: Program) -> dict[Operator, str]:
     for op in _random_operators(program):
         stream = op.attrs.get(RANDOM_STREAM)
         if stream is None:
+            # Named after what it writes and not after its place: passes that insert or remove operators do not change what others draw.
             stream = _after_output(op, counts)
             counts[_written_name(op)] += 1
         if not isinstance(stream, str) or not stream:
@@ -54,6 +55,7 @@ def settle_streams(program: Program, streams: Mapping[Operator, str | None]) -> 
     counts: Counter[str] = Counter()
     for op in _random_operators(program):
         default, stream = _after_output(op, counts), streams.get(op)
+        # The name that it would have by itself is taken by an operator that moved.
         if stream is None and default in names:
             stream = _fresh(op, names)
         if stream is not None and (stream != default or RANDOM_STREAM in op.attrs):

@@ -92,6 +92,7 @@ def _print_names(names: list[str]) -> str:
 
 def print_value(value: object) -> str:
     """An attribute's value; what it reads back as is equal and of the same type."""
+    # bool before int, and int's own repr: an extent with a name would print that.
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int):

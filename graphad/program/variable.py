@@ -187,6 +187,7 @@ class Variable(Symbol):
         with at_users_line():
             parts = key if isinstance(key, tuple) else (key,)
             if any(_is_counter(part) for part in parts):
+                # Fluid's counters have the shape [1]; ``x[i]`` means an element.
                 parts = tuple(part.squeeze(0) if _is_counter(part) else part for part in parts)
                 key = parts if isinstance(key, tuple) else parts[0]
             return super().__getitem__(key)
@@ -208,6 +209,7 @@ class Variable(Symbol):
             like = self._beside(operand) if is_literal(operand) else self
             constant = as_tensor(operand, like)
             return (like, constant) if x is self else (constant, like)
+        # Two floats of different widths are not cast: the operator refuses them, as in Paddle.
         if x.dtype == y.dtype or _width(x) == _width(y):
             return x, y
         wider = max(x, y, key=_width)

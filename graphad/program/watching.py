@@ -148,6 +148,7 @@ def watch(program: Program) -> Unseen | None:
 
 def _known(program: Program) -> bool:
     """Whether every class is graphad's own, and no attribute has parts of its own but lists."""
+    # A subclass could change itself in ways that leave no mark.
     kinds = {*_WATCHED, *_WATCHED.values()}
     if any(type(item) not in kinds for item in _objects(program)):
         return False

@@ -135,6 +135,7 @@ class Recorder:
             sources = {rule.name: getattr(rule, "source", None) for rule in rules_of(pass_)}
             for rewrite in self.rewrites:
                 rewrite.line = self.tables.line(sources[rewrite.rule]) if sources.get(rewrite.rule) is not None else rewrite.line
+            # A pass that is no set of rules: all that it did is one step.
             if not self.rewrites:
                 self.rewrites = self._made_for(frame, before)
                 self.count = len(self.rewrites)

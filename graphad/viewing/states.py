@@ -86,6 +86,7 @@ class States:
         delta, values = Delta(), dict[Value, None]()
         for op in dict.fromkeys(touched):
             values.update(dict.fromkeys([*op.reads(), *op.writes()]))
+            # A touched operator may be gone by now, or its graph with it.
             if self._is_there(op.graph):
                 self._put_op(op, delta)
             elif op in self.ops:
@@ -235,6 +236,7 @@ class States:
             return find_forward_op(op) if op.graphs else None
         writers = self._written(op.graph)
         for value in op.reads():
+            # In a program as written a gradient knows its forward operator by names alone.
             stem, mark, _ = value.name.partition(GRAD)
             forward = writers.get((definition.forward.type, stem)) if mark else None
             if forward is not None:

@@ -144,6 +144,7 @@ def terms(nodes: Nodes, *args: object) -> list[Term]:
     """The arguments of a function as terms of one dtype, as numpy takes them: Python's numbers take the dtype of the other operand."""
     dtypes = [arg.dtype for arg in args if isinstance(arg, Term | np.ndarray | np.generic)]
     dtype = np.result_type(*dtypes)
+    # numpy's rule (NEP 50): a Python float beside integers makes float64, beside floats their dtype.
     if any(type(arg) is float for arg in args) and dtype.kind != "f":
         dtype = np.dtype("float64")
     return [nodes.cast(arg, dtype.name) if isinstance(arg, Term) else nodes.constant(_number(arg, dtype)) for arg in args]
@@ -321,6 +322,7 @@ def _raised(nodes: Nodes, x: Term, factor: float) -> Term:
         return x * x
     if factor == 0.5 and x.is_float:
         return on.sqrt(x)
+    # ONNX raises no narrow integers.
     wide = x if x.kind not in ("int8", "uint8", "int16", "uint16", "bool") else nodes.cast(x, "int64")
     return nodes.cast(nodes.elementwise("Pow", wide, nodes.constant(np.asarray(factor, wide.dtype))), x.kind)
 

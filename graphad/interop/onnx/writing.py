@@ -161,6 +161,7 @@ class GraphWriter:
         elif branch is not None:
             self._branches(op, branch)
         elif call is not None:
+            # A net is written in place: ONNX has functions, which not every runtime inlines.
             (graph,) = op.graphs.values()
             self._enter(graph, [self.bound.get(operand) for operand in call.operands])
             for value, result in zip(call.results, graph.results, strict=True):
@@ -352,6 +353,7 @@ class _Carried:
             is_own = isinstance(b, Axis) and b.term is self.entered
             if not is_own and not is_same(a, b):
                 self.writer.guesses.changing.add((self.number, self.place, axis))
+                # The guess that the extent stays was wrong: the loop is written once more, with the extent open.
                 self.writer.wrong = True
 
     def _stacked(self, stack: Stack) -> list[Term]:
@@ -389,6 +391,7 @@ def _is_pushed_once(body: Graph, place: int) -> bool:
     """Whether all that a body does with a tape is to push an entry, or with an array to write the next element."""
     argument, result = body.inputs[place], body.results[place]
     writer = result.writer
+    # Nothing else reads the array within an iteration, so that the loop can stack its elements as a scan output.
     if writer is None or list(argument.readers) != [writer] or result.readers:
         return False
     if writer.type == "push_tape":

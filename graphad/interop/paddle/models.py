@@ -85,6 +85,7 @@ def save_inference_model(
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     for name, data in contents.items():
+        # Names of parameters come from programs, which may be anyone's.
         if not (target / name).resolve().is_relative_to(target.resolve()):
             raise InvalidValue(f"parameter {name!r} would be outside of the folder")
         write_bytes(target / name, data)
@@ -135,6 +136,7 @@ def _parameters(program: Path, name: str | None, known: Mapping[str, Variable]) 
     usual = [program.with_suffix(".pdiparams"), folder / "__params__", folder / "params"]
     file = folder / name if name is not None else next((path for path in usual if path.is_file()), None)
     try:
+        # One file holds all, in the order of the names; without one, each has its own.
         arrays = {name: _own_file(folder, name) for name in known} if file is None else read_tensors(read_bytes(file), sorted(known))
         check_values(known, arrays)
     except (InvalidValue, InvalidType) as error:

@@ -296,6 +296,7 @@ def _holds_item(kind: Kind, item: Any) -> bool:
     if kind.item is not Block and type(item) is not kind.item:
         return False
     if kind.item is int:
+        # Paddle's INT is of 32 bits.
         bits = 63 if kind.name.startswith("LONG") else 31
         return bool(-(1 << bits) <= item < 1 << bits)
     if kind.name in ("FLOAT", "FLOATS"):
@@ -401,6 +402,7 @@ def write_variable(desc: Desc, var: Variable, scalars: bool) -> None:
     """Fill a message from a variable; where it was read from one, only what has changed is written again."""
     fields = fields_of(var)
     if var.stored is not None:
+        # What graphad does not know of the message, such as fields of newer versions, stays as it was read.
         desc.CopyFrom(message("VarDesc").FromString(var.stored))
     differences = fields if var.stored is None else differing(fields, read_fields(desc, scalars))
     if not differences:
@@ -521,6 +523,7 @@ def _with_text(attrs: Attrs, has_text: bool) -> Attrs:
 
 def _source(callstack: object) -> SourceLine | None:
     """The innermost line of a call stack that is not Paddle's own."""
+    # Paddle lists the innermost frame last.
     for line in reversed(callstack if isinstance(callstack, list) else []):
         match = _FRAME.match(line) if isinstance(line, str) else None
         if match and "/paddle/" not in match[1].replace("\\", "/"):

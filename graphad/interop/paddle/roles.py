@@ -77,6 +77,7 @@ def _rates(block: Block) -> Iterator[tuple[Operator, Note]]:
         for name in op.input_names():
             readers[name].append(op)
     rates: set[Operator] = set()
+    # Backwards, so that the readers of what an operator writes are judged before it.
     for op in reversed(block.ops if needed else ()):
         outs = op.output_names()
         if op.role != OPTIMIZE or op.stored is not None or needed.isdisjoint(outs):
@@ -90,6 +91,7 @@ def _rates(block: Block) -> Iterator[tuple[Operator, Note]]:
 def _completed(program: Program) -> Iterator[tuple[Operator, Note]]:
     params = {param.name for param in program.all_parameters() if param.trainable}
     written = ((name, op) for op in program.global_block().ops if op.role == BACKWARD for name in op.output_names())
+    # The last write of a name is what the optimizer reads: the gradient is complete.
     last = {match[0]: (match[1], op) for name, op in written if (match := _GRADIENT.fullmatch(name)) and match[1] in params}
     for gradient, (param, op) in last.items():
         if op.stored is None:

@@ -52,6 +52,7 @@ def _remaining(nodes: Nodes, x: Term, dims: list[Dim]) -> list[Dim]:
     numbers = [dim for dim in dims if isinstance(dim, int)]
     if len(numbers) < len(dims) or -1 not in numbers or -1 in x.shape or 0 in numbers:
         return dims
+    # The product has the factor -1: its absolute value is that of the others.
     rest = prod(x.shape) // max(1, -prod(numbers))
     return [rest if dim == -1 else dim for dim in numbers]
 
@@ -271,6 +272,7 @@ def _unstack(call: Call) -> Result:
 def _meshgrid(call: Call) -> Result:
     vectors, nodes = call.all("X"), call.nodes
     dims = [nodes.extent(vector, 0) if vector.ndim else 1 for vector in vectors]
+    # Each vector along an axis of its own; expanding them all to one shape makes the grid.
     rows = [nodes.reshape(vector, [-1 if j == i else 1 for j in range(len(vectors))]) for i, vector in enumerate(vectors)]
     return [[nodes.expand(row, dims) for row in rows]]
 

@@ -106,6 +106,7 @@ def _taken_apart(call: Call) -> Result:
     if layout.is_rows:
         if not call.attr("use_stack"):
             raise NoRows(layout)
+        # An array whose elements have one shape is a tensor with one axis more.
         rows = nodes.moved(x, axis % x.ndim, 0)
         return Stack(layout, (rows,), nodes.extent(rows, 0))
     if call.attr("use_stack"):

@@ -51,6 +51,7 @@ def windows_of(nodes: Nodes, image: Term, kernel: Sequence[int], spec: Any) -> l
     """The windows of a kernel in an image ``[N, C, ...]``."""
     windows = []
     for i, axis in enumerate(spec.axes(image.shape, (1, 1, *kernel)) if hasattr(spec, "dilations") else spec.axes(image.shape) or ()):
+        # Paddle's SAME ignores dilations.
         dilation = 1 if spec.padding_algorithm == "SAME" else axis.dilation
         before, after = axis.before, axis.after
         if axis.kernel == -1 and spec.padding_algorithm == "SAME":
@@ -325,6 +326,7 @@ def _is_global(spec: Any) -> bool:
 
 def _max_attrs(nodes: Nodes, x: Term, spec: Any) -> tuple[Term, dict[str, object]]:
     windows = windows_of(nodes, x, spec.ksize, spec)
+    # Padding must not be the largest element.
     x, pads = _explicit(nodes, x, windows, float("-inf") if x.is_float else float(np.iinfo(x.kind).min))
     attrs: dict[str, object] = {"kernel_shape": [w.kernel for w in windows], "strides": [w.stride for w in windows], "pads": pads}
     return x, attrs | ({"ceil_mode": 1} if spec.ceil_mode else {})
@@ -412,6 +414,7 @@ def _divisors(nodes: Nodes, like: Term, spec: Any, windows: Sequence[Window]) ->
     """How many elements each window counts."""
     if not spec.exclusive or not any(isinstance(e, Term) or e for w in windows for e in (w.before, w.after)):
         return nodes.like(prod(w.kernel for w in windows), like)
+    # A convolution of ones counts the elements of each window that are not padding.
     ones = nodes.full([1, 1, *nodes.dims(like)[2:]], 1, like.kind)
     return convolved(nodes, ones, nodes.constant(np.ones((1, 1, *(w.kernel for w in windows)), like.dtype)), None, windows, 1)
 

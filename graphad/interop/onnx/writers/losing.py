@@ -82,8 +82,10 @@ def _focal(call: Call) -> Result:
     x, nodes, gamma, alpha = call["X"], call.nodes, float(call.attr("gamma")), float(call.attr("alpha"))
     number = nodes.range(nodes.extent(x, 1)) + 1
     label = nodes.cast(call["Label"], "int64")
+    # T.-Y. Lin et al., 2017, divided by the number of foreground boxes, at least 1.
     share = 1.0 / on.maximum(nodes.cast(nodes.as_scalar(call["FgNum"]), x.kind), 1.0)
     positive = nodes.cast(on.equal(number, label), x.kind)
+    # Labels of -1 are ignored by both terms.
     negative = (1.0 - positive) * nodes.cast(on.not_equal(label, -1), x.kind)
     p, q = (nodes.elementwise("Sigmoid", logit) for logit in (x, -x))
     of_class, of_others = on.power(q, gamma) * _log_sigmoid(x), on.power(p, gamma) * _log_sigmoid(-x)
@@ -118,6 +120,7 @@ def _smooth_l1(call: Call) -> Result:
     diff = x - call["Y"]
     diff = diff if inside is None else diff * inside
     size = on.abs(diff)
+    # Quadratic up to the bend, linear beyond it, of one slope there.
     cost = on.where(on.less(size, bend), diff * diff * (0.5 / bend), size - 0.5 * bend)
     cost = cost if outside is None else cost * outside
     total = nodes.reduce("Sum", cost, range(1, x.ndim))

@@ -262,6 +262,7 @@ def taken_diagonal(nodes: Nodes, x: Term, offset: int, a: int, b: int) -> Term:
 def _diagonal_length(nodes: Nodes, rows: Dim, columns: Dim, offset: int) -> Dim:
     if isinstance(rows, int) and isinstance(columns, int):
         return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    # An offset leaves out columns to the left, or rows above.
     a: Dim = rows if offset >= 0 else rows + offset
     b: Dim = columns - offset if offset >= 0 else columns
     return on.maximum(on.minimum(a, b), 0)
@@ -301,6 +302,7 @@ def _embedded(call: Call, x: Term, a: int, b: int, filler: float = 0.0) -> Term:
     extent: Dim = nodes.extent(x, -1) + abs(offset)
     rank = x.ndim + 1
     if x.shape[-1] == 0:
+        # ONNX pads no axis without elements: a filler in its place gives the same matrix.
         x = nodes.full([*nodes.dims(x)[:-1], 1], filler, x.kind)
     dims = nodes.dims(x)[:-1]
     for axis in sorted((a % rank, b % rank)):

@@ -36,6 +36,7 @@ def _matrix(nodes: Nodes, spec: Resampling, old: Dim, new: Dim, scale: float, dt
 def _positions(nodes: Nodes, spec: Resampling, old: Dim, new: Dim, scale: float, kind: str, shift: float) -> Term:
     k = nodes.cast(nodes.range(new), kind) + shift
     a, b = (nodes.cast(nodes.as_scalar(size), kind) for size in (old, new))
+    # As the kernel's ``positions``, with extents that may be known only when the model runs.
     at = k * (a - 1.0) / on.maximum(b - 1.0, 1.0) if spec.align_corners else k / scale if scale > 0 else k * a / b
     return on.where(on.greater(b, 1.0), at, 0.0)
 
@@ -194,6 +195,7 @@ def _maxout(call: Call) -> Result:
     if call.type == "maxout":
         return nodes.reduce("Max", parts, [axis + 1])
     place = nodes.arg("ArgMax", parts, axis + 1, keep=False)
+    # From the place in a group to the channel's number.
     starts = nodes.unsqueeze(nodes.range(count), list(range(1, x.ndim - axis)))
     return place + starts * groups
 

@@ -165,6 +165,7 @@ def by_formula(call: Call) -> Result:
     operands = [call.all(s.name) if s.variadic else call.get(s.name) for s in slots]
     try:
         with np.errstate(all="ignore"):
+            # Terms have numpy's operators: a formula over arrays writes nodes when it is called on them.
             result: Result = call.definition.function(*operands, **call.attrs)
     except (Untraceable, AttributeError, TypeError, ValueError, IndexError) as error:
         raise CannotWrite("the function that defines it is not made of what ONNX has") from error
