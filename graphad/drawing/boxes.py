@@ -71,6 +71,7 @@ def boxes_of(
     for arrow in drawn.arrows:
         for end, node, slot in (("out", arrow.tail, arrow.tail_slot), ("in", arrow.head, arrow.head_slot)):
             if slot and isinstance(node, Op) and arrow.sort != KEPT:
+                # Arrows that go up, such as those of a loop's carried values, leave and enter at the opposite sides.
                 place = ASIDE if end == "in" and is_aside(arrow) else BEFORE if (end == "in") != arrow.up else AFTER
                 cells.setdefault(node, {}).setdefault((end, slot), Cell(shown(slot), sides[place]))
     boxes: dict[Node, Box] = {}
@@ -90,6 +91,7 @@ def _ellipse(lines: list[tuple[str, float]]) -> Box:
     wide = max(text_width(text, size) for text, size in lines) + 4
     high = sum(size * LINE for _, size in lines)
     height = high * 1.55
+    # A corner (w / 2, h / 2) lies on the ellipse if (w / W)^2 + (h / H)^2 = 1.
     width = max(wide / sqrt(1 - (high / height) ** 2), 46)
     return Box(ceil(width), ceil(height), lines, (ceil(width) / 2, ceil(height) / 2), round=True)
 
@@ -102,6 +104,7 @@ def _gathered(cells: dict[tuple[str, str], Cell]) -> dict[tuple[str, str], Cell]
         if bracket:
             lists.setdefault((end, name, cell.side), []).append((end, slot))
     for (_, name, side), keys in lists.items():
+        # A sum of many values would be as wide as its operands together.
         if len(keys) > FEW_SLOTS:
             joint_cell = Cell(f"{shown(name)}[{len(keys)}]", side)
             cells.update(dict.fromkeys(keys, joint_cell))
@@ -135,6 +138,7 @@ def _spread(cells: list[Cell], wide: int, top: int) -> None:
     """Cells side by side over the whole width."""
     spare, at = wide - sum(cell.width for cell in cells), 0
     for i, cell in enumerate(cells):
+        # Whole pixels that add up to the spare width.
         more = spare * (i + 1) // len(cells) - spare * i // len(cells)
         cell.place = (at, top, cell.width + more, CELL_HEIGHT)
         at += cell.width + more

@@ -90,6 +90,7 @@ def draw_steps(
     targets = [checked_path(path) for path in paths]
     if any(target.suffix.lower() == ".dot" for target in targets):
         raise InvalidValue("steps are drawn at fixed places, which DOT has not: the paths end in .svg, .pdf, .png")
+    # Folding may differ from step to step, and with it the places.
     settings = checked_options({"fold": "none"} | options)
     union = Union([graph_of(step) for step in steps])
     for target, content in zip(targets, union.drawn(settings, titles), strict=True):
@@ -198,6 +199,7 @@ class Union:
         """A scene for each step: the places are those of the union."""
         all_marks = Marks(arrows=tuple(self._lost()), names=self.names)
         picture = planned(self.graph, options, all_marks)
+        # Laid out once, with everything that is there in any step.
         places = Composer(self.graph, picture, options, all_marks).places()
         for i, step in enumerate(self.steps):
             marks = self.marks(i - 1, i) if i else all_marks

@@ -97,6 +97,7 @@ def _spread(places: dict[Node, int], drawn: Plan) -> None:
     for arrow in drawn.arrows:
         neighbors.setdefault(arrow.head, []).append(arrow.tail)
         neighbors.setdefault(arrow.tail, []).append(arrow.head)
+    # Breadth first, from all that have a place at once.
     border = list(places)
     while border:
         later: list[Node] = []

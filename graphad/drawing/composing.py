@@ -94,6 +94,7 @@ def kind_of(node: Node, drawn: Plan) -> str:
         return "state"
     if node in drawn.gradient_of or order:
         return "gradient" + suffix
+    # In a nested graph what has no writer is an argument, not data.
     return "data" if not node.writers and node.graph.parent is None else "variable"
 
 
@@ -146,6 +147,7 @@ class Composer:
         scene.width = max(right, MARGIN + max(geometry.width, above.width)) + MARGIN
         scene.height = max(bottom, down + geometry.height) + MARGIN
         for item in scene.items:
+            # Several drawings in one page need ids of their own.
             item.id = self.options.prefix + item.id
         return scene
 
@@ -197,6 +199,7 @@ class Composer:
             line, weight = theme.changes[mark].color, 2.2
         if mark == REMOVED:
             fill, ink, weight, dash = theme.background, theme.changes[mark].color, 1.2, (3.0, 2.0)
+        # Last, so that colors of overlays and changes fade as well.
         if node in self.drawn.faded:
             fill, line, ink = (mixed(color, _ground(theme.background), PALE) for color in (fill, line, ink))
         yield from _outline(box, x, y, Look("", fill, line, look.rings), weight, dash)

@@ -92,6 +92,7 @@ class _Writer:
         }
 
     def _whole(self) -> Attributes:
+        # Network simplex may take very long: its iterations are limited where there are many nodes.
         limit = f"{LARGE / max(len(self.ids), LARGE):.3f}"
         effort = {"nslimit": limit, "nslimit1": limit} if len(self.ids) > LARGE else {}
         label = {"label": quoted(*map(shown, self.options.title.split("\n")))} if self.options.title else {}
@@ -197,6 +198,7 @@ class _Writer:
         if not isinstance(op, Op) or not (line.tail_slot or line.head_slot):
             return False
         slots = op.inputs if op is line.head else op.outputs
+        # The names of residuals are not drawn at the slots.
         return self._slots(op, slots) - len(self.drawn.kept.get(op, ())) > MOST_SLOTS
 
     def _slots(self, op: Op, slots: Slots) -> int:

@@ -122,6 +122,7 @@ class Folding:
                 if index is not None:
                     places.setdefault((tail, head, name), set()).add(index)
                     if tail is not arrow.tail or head is not arrow.head:
+                        # Only where an end was folded: other slots keep their own numbers.
                         arrow_places.add((tail, head, name))
         return {
             (tail, head, f"{name}[{index}]"): f"{name}[{_span(indices)}]"
@@ -227,6 +228,7 @@ def _fold_graph(main: list[Op], ops: Sequence[Op], pairs: Pairs, nesting: Nestin
     """Fold the repetitions in ``main``, with what belongs to it among ``ops``; return whether there are any."""
     followers = followers_of(main, ops, pairs, nesting)
     before = len(folding.repeats)
+    # Repetitions of repetitions: layers in blocks, blocks in stages.
     for _ in range(LEVELS):
         runs, main = _best_runs(main, least)
         if not runs:
@@ -307,6 +309,7 @@ def _best_runs(ops: list[Op], least: int) -> tuple[list[_Run], list[Op]]:
     """
     runs = list(_runs(ops, least))
     gain_in_order = sum(run.saved for run in runs)
+    # One run that spares most of it: no other order can be much better.
     if len(runs) < 2 and gain_in_order > len(ops) / 2:
         return runs, ops
     branches = _by_branches(ops)
@@ -349,6 +352,7 @@ def _runs(ops: Sequence[Op], least: int) -> Iterator[_Run]:
             if run.saved < least or is_taken[run.start : run.end].any():
                 continue
             rotation = _turned(ops, index, run, candidate.end)
+            # Longest first; what a run has taken is not part of a later one.
             if rotation is not None:
                 is_taken[rotation.start : rotation.end] = True
                 yield rotation
@@ -435,6 +439,7 @@ def _crossing(ops: Sequence[Op], index: Mapping[Op, int], run: _Run) -> int:
 def _signature(op: Op) -> object:
     """What copies of an operator have in common: not the extents, nor the values of attributes."""
     slots = tuple((slot, len(values)) for slot, values in (*op.inputs.items(), *op.outputs.items()))
+    # Ranks and not extents: layers of different widths are repetitions.
     results = tuple((value.dtype, None if value.shape is None else len(value.shape)) for value in op.writes())
     bodies = tuple((name, len(graph.ops)) for name, graph in op.graphs.items())
     return op.type, slots, results, tuple(op.attrs), bodies
@@ -551,6 +556,7 @@ def _represent_given(op: Op, counterpart: Op, copies: tuple[set[Op], set[Op]], f
         for value, partner in zip(values, counterpart.inputs.get(slot, ()), strict=False):
             if value is partner or value in folding.representatives or not _come_from_one_slot(value, partner):
                 continue
+            # Each of the two is read by its copy alone, so that nothing else loses its operand.
             if value.writers[0] not in copies[0] and all(copies[k].issuperset(member.readers) for k, member in enumerate((value, partner))):
                 folding.representatives[value] = partner
                 folding.given.add(partner)
@@ -575,6 +581,7 @@ def _differences(copies: Sequence[Sequence[Op]]) -> tuple[list[str], list[str]]:
             types = [list(op.writes())[i].type for op in ops]
             if any(type != result.type for type in types):
                 lines.append(f"{ops[0].type}: {_listed(types)}")
+                # Said once, whichever extents differ.
                 names["shapes"] = None
     return lines, list(names)
 

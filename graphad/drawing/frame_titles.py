@@ -56,6 +56,7 @@ class Obstacles:
             if neighbor is not frame and frame not in neighbor.inner
             for item in places
         ]
+        # Above the frame, else below.
         heights = (top - HIGH - 1, bottom + 2)
         return next((at for high in heights if (at := self._in_row(left, right + width, high, width, items)) is not None), None)
 

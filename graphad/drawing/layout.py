@@ -116,6 +116,7 @@ class _Cuts:
             start, end = place[line.tail], place[line.head]
             if start != end and line.mark not in ("link", "kept"):
                 source = line.tail, line.tail_slot
+                # One number for a source, however many columns its lines go to.
                 self.numbers.setdefault(source, len(self.numbers) + 1)
                 self.leaving.setdefault(start, {}).setdefault(source, line)
                 self.entering.setdefault(end, []).append((i, line))
@@ -168,6 +169,7 @@ class _Sketch:
             name = self._break(f"o{self.cuts.numbers[source]}", self.cuts.numbers[source])
             ends = [self._end(line.tail, "out", line.tail_slot), name]
             yield f"{' -> '.join(reversed(ends) if line.up else ends)} [id=j{name} arrowhead=none]"
+            # The stub is drawn once, for all lines that leave by it.
             self.joints.add(f"j{name}")
         for i, line in self.entering:
             number = self.cuts.numbers[line.tail, line.tail_slot]
@@ -258,6 +260,7 @@ class _Sketch:
             if a in self.ids and b in self.ids:
                 yield f"{{rank=same {self.ids[a]} {self.ids[b]}}}"
                 if isinstance(a, Op) and self.is_sided:
+                    # An invisible edge within a rank puts its tail on the left.
                     yield f"{self.ids[b]} -> {self.ids[a]} [style=invis weight={self.insistence}]"
 
 

@@ -66,6 +66,7 @@ def header(options: Options, kinds: Collection[str], overlay: Overlay | Groups |
     entries += _colors(theme, overlay)
     x = 0.0
     for entry in entries:
+        # Entries go on in a new row, never in the middle of one.
         if x and x + entry.width > max(wide, LEAST_WIDTH):
             x, y = 0.0, y + HEIGHT + 5
         item.shapes += [moved_shape(shape, x, y) for shape in entry.shapes]
@@ -139,6 +140,7 @@ def _bar(theme: Theme, overlay: Overlay) -> _Entry:
 def arrow_head(start: Point, tip: Point, half: float = 2.2) -> list[Point]:
     """The triangle of an arrow."""
     dx, dy = tip[0] - start[0], tip[1] - start[1]
+    # A head of no length has no direction: any will do.
     length = (dx * dx + dy * dy) ** 0.5 or 1.0
     x, y = -dy / length * half, dx / length * half
     return [(start[0] + x, start[1] + y), tip, (start[0] - x, start[1] - y)]

@@ -43,6 +43,7 @@ def _width(char: str) -> int:
     place = ord(char) - 32
     if 0 <= place < len(_WIDTHS):
         return _WIDTHS[place]
+    # Marks that are drawn over the character before them.
     if unicodedata.combining(char) or unicodedata.category(char) in ("Cf", "Mn"):
         return 0
     return _WIDE if unicodedata.east_asian_width(char) in "WF" else _OTHER

@@ -116,6 +116,7 @@ class Nesting:
     def role(self, op: Op) -> str:
         """The part of the program an operator belongs to: graphs nested in the backward belong to the backward."""
         graph = op.graph
+        # Remembered by graph: all its operators have the same around.
         if graph not in self._roles:
             around = self.regions.get(graph)
             self._roles[graph] = FORWARD if around is None else self.role(around.op)
@@ -264,6 +265,7 @@ class Ends:
 
     def _opened(self, op: Op) -> None:
         definition = definition_of(op)
+        # What is passed in is drawn to where it is read inside; the rest, such as a condition, to the operator.
         passed_in = {definition.operands, f"Out{GRAD}"} if definition.is_grad else {definition.operands}
         reads = {slot: values for slot, values in op.inputs.items() if slot not in passed_in}
         self._plain(op, reads, {slot: values for slot, values in op.outputs.items() if slot != definition.results})
@@ -277,6 +279,7 @@ class Ends:
     def _operand(self, op: Op, operand: Operand, decides: bool) -> None:
         outer, result = self.nesting.outer(operand.outer), operand.result
         read_values = [value for value in operand.inner if is_read(value)]
+        # Nothing inside reads it: then it ends at the operator, so that its arrow is not lost.
         if not read_values and not decides and not is_absent(outer):
             self._read(outer, End(op, op, _operand_text(op, operand.outer)))
         if result is None:

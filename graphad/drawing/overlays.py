@@ -118,6 +118,7 @@ def overlay_of(graph: Graph, folding: Folding, options: Options) -> Overlay | Gr
         numbers = _named(graph, name, options)
     else:
         numbers = numbers_by_node(graph, options.overlay, "overlay")
+    # Costs of folded copies add up; of measures such as ranges the largest is shown.
     combine = sum if name in ("flops", "time") or not name else max
     title = options.overlay_title or TITLES.get(name, "overlay")
     return Overlay(_folded(numbers, folding, combine), title)
@@ -245,6 +246,7 @@ def _costs(graph: Graph, name: str, batch: Sizes) -> dict[Node, float]:
     stack: list[Cost] = [estimated(graph, batch)]
     while stack:
         cost = stack.pop()
+        # Operators of nested graphs have their own costs.
         stack += cost.nested.values()
         costs.update({op: float(op_cost.flops if name == "flops" else op_cost.moved) for op, op_cost in cost.ops.items()})
         if name == "bytes":

@@ -136,6 +136,7 @@ def _dot_text(scene: Scene) -> str:
     shapes = [Rect(0, 0, width, height, 0, scene.background)] if scene.background != "none" else []
     drawing = " ".join(part for shape in (*shapes, *(s for item in scene.items for s in item.shapes)) for part in _xdot(shape, height))
     text = drawing.replace("\\", "\\\\").replace('"', '\\"')
+    # Graphviz paints the page that its nodes span: two invisible ones at the corners, everything else is background.
     corners = f'a [pos="0,0"]; b [pos="{width:.2f},{height:.2f}"]'
     look = 'node [shape=point style=invis width=0 height=0 label=""]'
     attributes = f'bb="0,0,{width:.2f},{height:.2f}" pad=0 bgcolor=transparent _background="{text}"'
@@ -151,6 +152,7 @@ def _xdot(shape: Shape, height: float) -> Iterator[str]:
         wide = text_width(shape.text, shape.size, shape.bold)
         yield f"{_color('c', shape.color)} F {shape.size:g} {len(font)} -{font}"
         side = 0 if shape.anchor == MIDDLE else -1
+        # xdot counts bytes, and from the lower edge.
         yield f"T {shape.x:.2f} {height - shape.y:.2f} {side} {wide:.1f} {len(shape.text.encode())} -{shape.text}"
     elif isinstance(shape, Polygon):
         yield f"{_color('c', shape.fill)} {_color('C', shape.fill)} {_style('setlinewidth(0.1)')} P {points(list(shape.points))}"
@@ -194,11 +196,13 @@ def _pdf(scene: Scene) -> bytes:
         font.format("Helvetica").encode(),
         font.format("Helvetica-Bold").encode(),
     ]
+    # Four bytes above 127 tell other programs that the file is binary (PDF 1.4, section 3.4.1).
     data = b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n"
     places = []
     for i, item in enumerate(objects, 1):
         places.append(len(data))
         data += f"{i} 0 obj\n".encode() + item + b"\nendobj\n"
+    # Entries of the cross-reference table are of 20 bytes each.
     table = "".join(f"{place:010d} 00000 n \n" for place in places)
     end = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\n"
     return data + end.encode() + f"startxref\n{len(data)}\n%%EOF\n".encode()
@@ -218,6 +222,7 @@ def _painted(shape: Shape) -> str:
         font = "F1" if shape.bold else "F0"
         x = shape.x - (helvetica_width(shape.text, shape.size) / 2 if shape.anchor == MIDDLE else 0)
         text = shape.text.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
+        # The page's y axis goes down, text is turned back by its matrix.
         return f"BT {_rgb(shape.color)} rg /{font} {shape.size:g} Tf 1 0 0 -1 {x:.2f} {shape.y:.2f} Tm ({text}) Tj ET"
     if isinstance(shape, Polygon):
         (x, y), *rest = shape.points

@@ -58,6 +58,7 @@ class Pairs:
             for op in graph.ops:
                 forward = self.forward(op)
                 if forward is not None and forward is not op:
+                    # The first that belongs to it: an operator may have several gradients, of different orders.
                     self.ops.setdefault(forward, op)
 
     def gradient_of(self, value: Value) -> Value | None:

@@ -76,6 +76,7 @@ def _scores(q: Tensor, k: Tensor, attn_mask: Tensor, causal: bool) -> Tensor:
     scores = scores if attn_mask is None else scores + attn_mask
     if not causal:
         return scores
+    # The last query sees all keys: where there are more keys than queries, the first ones are the past.
     before = REGISTRY["tril_triu"](fill_any_like(scores, value=1.0), diagonal=k.shape[1] - q.shape[1], lower=True)
     return where(before > 0.0, scores, fill_any_like(scores, value=FORBIDDEN))
 
@@ -89,6 +90,7 @@ def _score_grad(weights: Tensor, v: Tensor, dout: Tensor, dsoftmax: Tensor, dsof
     through_v = None if dout is None else matmul_v2(_heads(dout), _heads(v), trans_y=True)
     d = total(through_v, dsoftmax)
     if d is not None:
+        # The softmax's own: its Jacobian is diag(w) - w w^T.
         d = weights * (d - reduce_sum(d * weights, dim=[3], keep_dim=True))
     through_lse = None if dsoftmax_lse is None else weights * unsqueeze(dsoftmax_lse, axes=[3])
     return total(d, through_lse)

@@ -308,6 +308,7 @@ def c_clear_padding(X: Array, *, axis: int, extent: int, ring_id: int = 0, nrank
     if places * size == extent:
         return X.copy()
     result = X.copy()
+    # Parts are of one size, rounded up: padding is at the end of the last ones.
     beyond = max(extent - rank * places, 0)
     result[(slice(None),) * (axis % X.ndim) + (slice(beyond, None),)] = 0
     return result

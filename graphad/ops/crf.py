@@ -149,6 +149,7 @@ class Chain(NamedTuple):
         sums = [np.broadcast_to(self.last, self.states[:, 0].shape)]
         for t in range(self.states.shape[1] - 1, 0, -1):
             logs = log_sum(self.steps + (self.states[:, t] + sums[-1])[:, None, :], 2)
+            # Beyond a sequence's end the sums stay what they are at the end.
             sums.append(np.where(self.live[:, t, None], logs, sums[-1]))
         return sums[::-1]
 

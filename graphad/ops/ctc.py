@@ -59,6 +59,8 @@ class _Lattice(NamedTuple):
         """For each step the logarithms of the sums over all paths up to each state; the last ones stay after a sequence's end."""
         sums = [self.first + emitted[:, 0]]
         for t in range(1, emitted.shape[1]):
+            # From the same state, the one before, or, past a blank between different labels, the one before that (A. Graves et al., 2006,
+            # eq. 6).
             ways = [sums[-1], _moved(sums[-1], 1), np.where(self.skips, _moved(sums[-1], 2), NEVER)]
             sums.append(np.where(self.live[:, t, None], log_sum(np.stack(ways), 0) + emitted[:, t], sums[-1]))
         return sums
@@ -192,8 +194,10 @@ def _ctc_grad(
     classes, offset, first, live_mask, last = ctc_lattice(Logits, Label, LogitsLength, LabelLength, blank=blank)
     scores = transpose(Logits, axis=[1, 0, 2])
     emitted = matmul_v2(log_softmax(scores, axis=-1), classes, trans_y=True) * live_mask
+    # The lattice as a linear recurrence over matrices, forward and backward; probabilities of states are products of the two.
     A, B = exp(unsqueeze(emitted, axes=[3]) + offset), exp(emitted + first)
     h = matrix_recurrence(A, B)
+    # Of sequences without a path, such as empty ones, the divisor is 1 and everything else 0.
     total = reduce_sum(h * last, dim=[1, 2], keep_dim=True) + (1.0 - reduce_sum(last, dim=[1], keep_dim=True))
     back = matrix_recurrence(A, expand_like(last, h) * unsqueeze(dLoss, axes=[2]) / total, reverse=True)
     states = matmul_v2(back * h * live_mask, classes)

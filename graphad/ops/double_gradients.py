@@ -201,6 +201,7 @@ class DoubleGradOpDef(GradOpDef):
         """The cotangent of the result: as given; or found from the one of X, which is a multiple of it, element by element."""
         if f"D{self._result}" in tensors or "DX" not in tensors:
             return like
+        # The rule applied to ones is the factor between the two.
         unit = fill_any_like(tensors["DX"], value=1.0)
         return tensors["DX"] / self._apply(self._rules["X"], {**known, "": unit}, stand_ins, attrs)
 
@@ -270,6 +271,7 @@ class LinearDoubleGradOpDef(GradOpDef):
 
     def meaning(self, inputs: Inputs, attrs: Mapping[str, object], wanted: Sequence[str]) -> Outputs:
         assert self.of is not None
+        # The double gradient of a linear operator is the operator itself; a maximum is not linear.
         if attrs.get("pooling_type", "avg") != "avg":
             raise InvalidValue(f"operator {self.type!r}: pooling_type is {attrs['pooling_type']!r}; the linear one is 'avg'")
         defaults = {"value": 0.0} if "value" in self.of.attrs else {}

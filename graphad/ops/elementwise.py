@@ -247,6 +247,7 @@ def whole_numbers(X: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _pow_grad(X: Tensor, dOut: Tensor, *, factor: float) -> Tensor:
+    # x ** -1 would be infinite at 0, where the derivative of 1 is 0.
     if factor == 0.0:
         return fill_zeros_like(dOut)
     if factor == 1.0:
@@ -486,6 +487,7 @@ def elementwise_pow(X: Array, Y: Array, *, axis: int = -1) -> Tensor:
     exponent = Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis))
     if X.dtype.kind == "f" or X.dtype.kind == "u" or not np.any(exponent < 0):
         return np.power(X, exponent)
+    # numpy refuses integers to negative powers; in float64 they are right before they are rounded.
     with np.errstate(divide="ignore"):
         whole_powers = whole_numbers(np.rint(np.power(X.astype("float64"), exponent)), X.dtype)
     return np.where(exponent < 0, whole_powers, np.power(X, np.maximum(exponent, 0)))

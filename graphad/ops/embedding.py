@@ -76,6 +76,7 @@ def _embedding_scattered(X: TensorType, Ids: TensorType, Like: TensorType, *, pa
 def embedding_scatter(X: Array, Ids: Array, Like: Array, *, padding_idx: int = -1) -> Array:
     """Zeros in the shape of Like with the rows of X added at Ids: the transpose of ``lookup_table_v2``."""
     ids, rows = Ids.reshape(-1), X.reshape(Ids.size, Like.shape[1])
+    # The rows of the padding are constants, and get no gradient.
     if padding_idx != -1:
         is_counted = ids != padding_idx
         ids, rows = ids[is_counted], rows[is_counted]

@@ -125,6 +125,7 @@ def kernel_of(function: Function, *inputs: str, module: str | None = None) -> Fu
     """
 
     def kernel(*arrays: object, **attrs: object) -> Tensor:
+        # The plain function is what is traced, and what compiled code is made from.
         result = function(*arrays, **attrs)
         return np.asarray(result) if isinstance(result, np.generic) else result
 
@@ -234,6 +235,7 @@ def _constant(value: object, beside: Collection[np.dtype[np.generic]]) -> Consta
     if dtype.kind != "f" or type(value) not in (dtype.type, float, int):
         return Constant(value, text)
     array = np.asarray(value, dtype)
+    # Shared by all calls of a formula.
     array.flags.writeable = False
     return Constant(array, f"{text} as {dtype.char}")
 

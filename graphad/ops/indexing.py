@@ -50,6 +50,7 @@ def _picked(X: TensorType, Index: TensorType, axis: int) -> Shape:
     if len(Index.shape) > 2 or (len(Index.shape) == 2 and not matched(Index.shape[1], 1)):
         raise ShapeError(f"Index is {Index}; [], [N] or [N, 1] is expected")
     at = normal_axis(axis, len(X.shape))
+    # An Index of [N, 1] counts as [N], as in Paddle.
     return (*X.shape[:at], *Index.shape[:1], *X.shape[at + 1 :])
 
 
@@ -180,6 +181,7 @@ def _nd_added(X: TensorType, Index: TensorType, Updates: TensorType) -> TensorTy
 def scatter_nd_add(X: Array, Index: Array, Updates: Array) -> Array:
     """X with Updates added at the coordinates in the last axis of Index; repeated coordinates accumulate."""
     out = X.copy()
+    # No coordinates: each update is of all of X.
     if not Index.shape[-1]:
         return np.asarray(out + Updates.sum(tuple(range(Index.ndim - 1))))
     np.add.at(out, _coordinates(X, Index), Updates)
@@ -521,6 +523,7 @@ def gather_tree(Ids: Array, Parents: Array) -> Array:
     """The sequences of a beam search ``[T, N, beams]``: of each beam at the last step, what its ancestors chose."""
     beam = np.broadcast_to(np.arange(Ids.shape[2]), Ids.shape[1:])
     rows = []
+    # From the last step back: each step's parents say which beam of the step before is meant.
     for t in range(len(Ids) - 1, -1, -1):
         rows.append(np.take_along_axis(Ids[t], beam, axis=1))
         beam = np.take_along_axis(from_front("Parents", Parents[t], Ids.shape[2]), beam, axis=1)

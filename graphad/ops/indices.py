@@ -25,6 +25,7 @@ def from_either_end(name: str, index: Array, extent: int) -> Array:
     lowest = index.min()
     if lowest < -extent or index.max() >= extent:
         refuse(name, index, -extent, extent)
+    # Without negative indices, nearly always, the array itself.
     return np.where(index < 0, index + extent, index) if lowest < 0 else index
 
 

@@ -178,6 +178,7 @@ def _matmul_flops(turned: str = "") -> Flops:
     def flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
         (x,), (out,) = shapes["X"], shapes["Out"]
         inner = x[-2] if turned and len(x) > 1 and attrs[turned] else x[-1]
+        # The usual count: multiply and add.
         return 2 * math.prod(out) * inner
 
     return flops
@@ -419,6 +420,7 @@ def diag_v2(X: Array, *, offset: int = 0, padding_value: float = 0.0) -> Array:
         return np.array(np.diagonal(X, offset))
     out = np.full((len(X) + abs(offset),) * 2, padding_value, X.dtype)
     at = np.arange(len(X))
+    # A positive offset is above the diagonal, a negative one below.
     out[at + max(-offset, 0), at + max(offset, 0)] = X
     return out
 
@@ -566,6 +568,7 @@ def _order(equation: str, shapes: tuple[Shape, ...]) -> list[tuple[int, ...]]:
     """The order of pairwise contractions: numpy's greedy choice."""
     if len(shapes) < 3:
         return [tuple(range(len(shapes)))]
+    # Zeros broadcast to the shapes: numpy looks at extents alone, and no memory is needed.
     path = np.einsum_path(equation, *(np.broadcast_to(0.0, s) for s in shapes), optimize="greedy")[0]
     return [tuple(step) for step in path[1:]]
 

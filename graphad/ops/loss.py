@@ -149,6 +149,7 @@ def _cross_entropy2_grad(
     X: Tensor, Label: Tensor, MatchX: Tensor, dY: Tensor = None, dMatchX: Tensor = None, *, ignore_index: int
 ) -> Tensor:
     counts, classes = _counted(Label, ignore_index, X)
+    # Of ignored labels the count is 0, and the divisor 1 instead of a probability that was never looked up.
     of_loss = None if dY is None else -(dY * counts / (MatchX + (1.0 - counts)))
     of_match = None if dMatchX is None else dMatchX * counts
     return put_along_axis(fill_zeros_like(X), classes, total(of_loss, of_match), Axis=-1)
@@ -313,6 +314,7 @@ def _logits_grad(
     cotangent = _through_softmax(Softmax, Label, dLoss, soft_label, ignore_index, axis)
     if dSoftmax is None:
         return cotangent
+    # What is made of Softmax itself, through its Jacobian.
     return cotangent + Softmax * (dSoftmax - reduce_sum(dSoftmax * Softmax, dim=[axis], keep_dim=True))
 
 
@@ -383,6 +385,7 @@ def softmax_with_cross_entropy(
     if not use_softmax:
         with np.errstate(divide="ignore"):
             return Logits, _chosen(np.log(Logits), Label, soft_label, ignore_index, axis)
+    # log softmax = differences - log(total): no exponential overflows, and no logarithm is taken of a rounded probability.
     differences = Logits - np.max(Logits, axis=axis, keepdims=True, initial=-np.inf) if Logits.size else Logits
     softmax = np.exp(differences)
     total = summed(softmax, axis, True)

@@ -68,11 +68,13 @@ def increment_by_zero(x):
 
 @fast
 def multiply_by_zero(x):
+    # nan and infinity times 0 are nan: true only of finite numbers, which fast rules assume.
     return ops.elementwise_mul(x, constant(0)), ops.fill_zeros_like(x)
 
 
 @fast
 def scale_by_zero(x):
+    # As ``multiply_by_zero``.
     return ops.scale(x, scale=0.0), ops.fill_zeros_like(x)
 
 
@@ -81,6 +83,7 @@ def scale_by_zero(x):
 
 @exact
 def twice(x):
+    # Doubling changes the exponent alone. ``scale`` of integers cuts its factor, so floats only.
     return ops.elementwise_add(x, x), ops.scale(x, scale=2.0), is_float(x)
 
 
@@ -91,6 +94,7 @@ def multiply_by_itself(x):
 
 @exact
 def max_of_itself(x):
+    # Also of nan: both sides give it.
     return ops.elementwise_max(x, x), x
 
 
@@ -101,11 +105,13 @@ def min_of_itself(x):
 
 @fast
 def subtract_itself(x):
+    # Infinity less infinity is nan.
     return ops.elementwise_sub(x, x), ops.fill_zeros_like(x)
 
 
 @fast
 def divide_by_itself(x):
+    # 0 / 0 is nan, and so is infinity by infinity.
     return ops.elementwise_div(x, x), ops.fill_any_like(x, value=1.0), is_float(x)
 
 
@@ -144,6 +150,7 @@ def has_inverse(c: float) -> bool:
 
 @fast
 def divide_by_number(x, *, c):
+    # Two roundings instead of one: of the inverse, then of the product.
     return ops.elementwise_div(x, constant(c)), ops.scale(x, scale=1.0 / c), is_float(x) & compute(has_inverse, c)
 
 
@@ -167,6 +174,7 @@ def scale_negation(x, *, a):
 
 @fast
 def affine_of_affine(x, *, a, b, c, d):
+    # a * c and b * c + d are rounded before x is known.
     inner = ops.scale(x, scale=a, bias=b)
     return ops.scale(inner, scale=c, bias=d), ops.scale(x, scale=a * c, bias=b * c + d), is_float(x)
 
@@ -199,12 +207,14 @@ def add_negated(x, y):
 @exact
 def negate_difference(x, y):
     difference = ops.elementwise_sub(x, y)
+    # With another use both differences would be computed.
     return ops.scale(difference, scale=-1.0), ops.elementwise_sub(y, x), is_float(x) & (difference.uses == 1)
 
 
 @exact
 def product_of_negated(x, y):
     product = ops.elementwise_mul(ops.scale(x, scale=-1.0), ops.scale(y, scale=-1.0))
+    # The sign of a product is that of its factors, whatever is rounded.
     return product, ops.elementwise_mul(x, y), is_float(x)
 
 

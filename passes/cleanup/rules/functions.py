@@ -76,6 +76,7 @@ def round_of_ceil(x):
 
 @exact
 def relu6_of_relu(x, *, t):
+    # With a negative threshold relu6 is not between 0 and that.
     return ops.relu6(ops.relu(x), threshold=t), ops.relu6(x, threshold=t), compute(float, t) >= 0
 
 
@@ -87,6 +88,7 @@ def relu_of_relu6(x, *, t):
 
 @exact
 def clip_of_clip(x, *, a, b, c, d):
+    # Of two intervals that do not overlap the later one decides, so that no single clip does.
     after = ops.clip(x, min=compute(max, a, c), max=compute(min, b, d))
     overlap = (a <= b) & (a <= d) & (c <= b) & (c <= d)
     return ops.clip(ops.clip(x, min=a, max=b), min=c, max=d), after, is_float(x) & overlap
@@ -109,6 +111,7 @@ def relu_of_absolute(x):
 
 @exact
 def relu_of_square(x):
+    # The square of a large integer wraps round, and may be negative.
     inner = ops.square(x)
     return ops.relu(inner), inner, is_float(x)
 
@@ -186,6 +189,7 @@ def pow_two(x):
 
 @exact
 def reciprocal_of_sqrt(x):
+    # That is what ``rsqrt`` computes, with the same two roundings.
     return ops.reciprocal(ops.sqrt(x)), ops.rsqrt(x)
 
 
@@ -196,6 +200,7 @@ def sqrt_of_reciprocal(x):
 
 @fast
 def pow_half(x):
+    # pow(-infinity, 0.5) is infinity, its root is nan; and -0.0 has the root -0.0.
     return ops.pow(x, factor=0.5), ops.sqrt(x), is_float(x)
 
 

@@ -126,6 +126,7 @@ def equal_negated(x, y):
 
 @exact(example=whole_numbers)
 def not_less(x, y):
+    # Floats are left out: neither ``nan < y`` nor ``nan >= y`` holds.
     return ops.logical_not(ops.less_than(x, y)), ops.greater_equal(x, y), compute(is_whole, x.dtype)
 
 
@@ -156,6 +157,7 @@ def greater_than_itself(x):
 
 @exact
 def equal_to_itself(x):
+    # nan is not equal to itself.
     return ops.equal(x, x), ops.fill_any_like(x, value=1.0, dtype="bool"), compute(is_whole, x.dtype)
 
 
@@ -184,6 +186,7 @@ def choose_between_the_same(c, x):
 
 @exact(example=a_condition)
 def choose_by_not(c, x, y):
+    # ``where`` takes numbers as conditions, too, and ``logical_not`` makes booleans of them.
     return ops.where(ops.logical_not(c), x, y), ops.where(c, y, x), c.dtype == "bool"
 
 
@@ -199,6 +202,7 @@ def choose_never(x, y):
 
 @exact(example=a_condition)
 def choose_again(c, x, y, z):
+    # Where c holds the inner choice is its first operand, elsewhere it is not read.
     return ops.where(c, ops.where(c, x, y), z), ops.where(c, x, z)
 
 
