@@ -35,6 +35,7 @@ def closed_parts(
     boxes: dict[tuple[str, ...], dict[str, Op]] = {}
     for start, end in pairwise([0, *bounds, len(main)]):
         part = main[start:end]
+        # The backward and the updates of a part are closed with it, each as a box of its own.
         members = [*part, *(follower for op in part for _, follower in followers.get(op, ()))]
         boxes["part", str(start)] = _closed(members, roles, folding)
     hide_inside(ops, folding)
@@ -87,6 +88,7 @@ def _crossings(ops: Sequence[Op]) -> list[int]:
     for i, op in enumerate(ops):
         last = max((index.get(reader, i) for value in op.writes() for reader in value.readers), default=i)
         if last > i:
+            # A difference array: between a writer and its last reader the value crosses each place.
             changes[i + 1] += 1
             changes[last + 1] -= 1
     return list(accumulate(changes))

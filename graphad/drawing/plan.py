@@ -92,6 +92,7 @@ def plan(graph: Graph, options: Options) -> Plan:
     if _is_long(graph, folding, options):
         options = replace(options, fold="parts")
         folding = _folding(graph, options)
+    # From what shows most to what shows least; the first that fits the budget is taken.
     for depth, mode in ((depth, mode) for depth in _depths(graph, options) for mode in _modes(graph, options)):
         result = _Planner(graph, depth, options, mode, folding.copy()).plan()
         if result.size <= min(_budget(mode, options), options.limit) and (result.framed <= FRAMED_BUDGET or options.nested == "all"):
@@ -107,6 +108,7 @@ def _is_long(graph: Graph, folding: Folding, options: Options) -> bool:
     if is_chosen or len(graph.ops) > OVERVIEWED:
         return False
     alone = [op for op in graph.ops if op not in folding.representatives]
+    # Repetitions and scopes already shorten a drawing; an overview is for what has neither.
     return len(alone) > SHARED_BUDGET and not any(map(scope_of, alone))
 
 
@@ -135,6 +137,7 @@ def _is_part(options: Options) -> bool:
 def _modes(graph: Graph, options: Options) -> tuple[str, ...]:
     """Modes to try at each depth: values fold, and are left out, before graphs close."""
     if options.values == "auto" and not _is_part(options) and options.fold == options.scopes == "none" and len(graph.ops) > SHARED_BUDGET:
+        # So many operators would not fit with their values anyway: nothing else is tried.
         return ("none",)
     if options.values == "auto" and options.fold == "parts":
         return ("none",)
@@ -207,6 +210,7 @@ class _Planner:
         """What the backward makes for the sake of its shape alone is said in the operators that read the shape, without arrows."""
         for value in [value for graph in self.nesting.graphs() for value in graph.values if self._is_shape(value)]:
             self.result.shapes.add(value)
+            # The value and its operator are hidden; each reader names the shape instead.
             self.folding.hidden.update((value, value.writers[0]))
             for op, slot in dict.fromkeys((end.node, end.slot) for end in self.ends.heads[value]):
                 if isinstance(op, Op) and op not in self.folding.representatives:
@@ -224,6 +228,7 @@ class _Planner:
             or not ends
         ):
             return False
+        # What the user highlights is drawn, whatever it is.
         if writer.role != BACKWARD or writer in self.highlighted or value in self.highlighted or len(tuple(writer.writes())) != 1:
             return False
         return all(isinstance(end.node, Op) and _slot(end.slot, end.node) in shapes_read(end.node) for end in ends)
@@ -252,6 +257,7 @@ class _Planner:
         part = self.options.focus is not None or self.options.path is not None
         if part or self.mode != "none" or len(scopes) <= ALL_BUDGET:
             return ()
+        # Deepest first: inner scopes close before those around them.
         for depth in range(max(map(len, scopes)), 0, -1):
             left = sum(len(scope) < depth for scope in scopes) + len({scope[:depth] for scope in scopes if len(scope) >= depth})
             if left <= ALL_BUDGET or depth == 1:
@@ -307,6 +313,7 @@ class _Planner:
         """State that one optimizer operator alone keeps from run to run; scopes and the last condition of a loop if they are unused."""
         for op in self.nesting.root.ops:
             state = {slot: values[0] for slot, values in op.inputs.items() if op.role == OPTIMIZE and _is_state_of(values, op)}
+            # State that is highlighted is drawn with its operator's other state.
             if not self.highlighted.isdisjoint(state.values()):
                 continue
             if state:
@@ -327,6 +334,7 @@ class _Planner:
             return value in self.out_of
         if self.mode == "all" or self._is_much_read(value):
             return self.mode == "none" and not value.writers
+        # A value with one writer and one reader is a plain arrow between them.
         ends = self.into.get(value, 0), self.out_of.get(value, 0)
         return self.mode == "none" or ends == (1, 1)
 
@@ -361,6 +369,7 @@ class _Planner:
         if value in self.passed_on:
             return False
         readers = {self.folding.of(end.node) for end in self.ends.heads.get(value, ())}
+        # A learning rate, say, which every update reads.
         if len(readers) >= REPEATED_FROM and all(isinstance(op, Op) and op.role == OPTIMIZE for op in readers):
             return True
         return len(readers) > (MUCH_WRITTEN if value.writers else MUCH_READ)
@@ -389,6 +398,7 @@ class _Planner:
             if isinstance(node, Value) and source is not None:
                 self.result.gradient_of[node] = self.folding.value(outer(source))
         for gradient, of in self.result.gradient_of.items():
+            # Side by side only with the value itself; parts of a gradient are where they are summed.
             if of in self.result.nodes and not is_part(gradient) and _is_beside(gradient.graph, of.graph):
                 self.result.levels.append((gradient, of))
         nodes = self.result.nodes
@@ -404,12 +414,14 @@ class _Planner:
             return arrow
         if arrow.value in map(self.nesting.outer, forward.reads()):
             return arrow._replace(level=True)
+        # A result of the forward operator lies below it, and so below the gradient operator that reads it: the arrow goes up.
         return arrow._replace(level=True, up=True) if arrow.value in forward.writes() else arrow
 
     def _tops(self) -> None:
         nodes_below: dict[Graph, set[Node]] = {graph: set() for graph in self.nesting.regions}
         for arrow in self.result.arrows:
             upper, lower = (arrow.head, arrow.tail) if arrow.up else (arrow.tail, arrow.head)
+            # Arrows that go back, or to the backward, say nothing of what is above.
             if arrow.sort not in (CARRIED, SAVED, KEPT):
                 inside = set(self.nesting.around(self.nesting.home(upper)))
                 for graph in self.nesting.around(self.nesting.home(lower)):
@@ -430,6 +442,7 @@ class _Planner:
                     orders[node] = max(order, orders.get(node, 0))
             elif self.nesting.role(node) == BACKWARD:
                 operand_orders = (orders.get(self.nesting.outer(value), 0) for value in node.reads())
+                # The gradient of a gradient is of an order higher than what it reads.
                 orders[node] = max(1, *operand_orders, *map(self._order, node.writes()))
                 for value in node.writes():
                     orders[value] = max(orders[node], orders.get(value, 0))

@@ -58,6 +58,7 @@ def lay_out(dot: str, timeout: float) -> str:
     if process.returncode != 0 and "routesplines" in _said(process):
         if process.stdout and _lacks_links_only(dot, process.stdout):
             return process.stdout.decode("utf-8", "replace")
+        # Graphviz can fail to route curves in crowded drawings: straighter lines are tried then.
         for way in WITHOUT_WAYS:
             process = _run(program, dot, ("-Kdot", "-Tjson0", f"-Gsplines={way}"), timeout)
             if process.returncode == 0 or "routesplines" not in _said(process):

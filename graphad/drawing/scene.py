@@ -112,6 +112,7 @@ def mixed(color: str, other: str, share: float) -> str:
 def sampled(points: Sequence[Point], steps: int = 8) -> list[Point]:
     """Points along a Bezier curve."""
     samples = [points[0]]
+    # Each piece begins where the one before ends: three new points a piece.
     for i in range(0, len(points) - 3, 3):
         a, b, c, d = points[i : i + 4]
         for k in range(1, steps + 1):

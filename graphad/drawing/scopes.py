@@ -57,6 +57,7 @@ def closed_ops(
     ops = list(ops)
     for op in ops:
         scope = scope_of(op)
+        # The outermost closed scope: what is inside of it is hidden with it.
         prefix = next((scope[:n] for n in range(1, len(scope) + 1) if scope[:n] in scopes), None)
         if prefix is not None and op not in folding.representatives:
             box = ops_by_scope.setdefault(prefix, {}).get(role[op])
@@ -120,6 +121,7 @@ class Groups:
     def _home(self, value: Value, groups: Mapping[Node, Group]) -> Group | None:
         if value.writers and value not in self.folding.given:
             return groups.get(self.folding.of(value.writers[0]))
+        # A parameter belongs where the forward reads it; the backward and the updates read it as well.
         has_all_readers = value.graph.owner is not None or any(op.role != FORWARD for op in value.writers)
         around = [groups.get(self.folding.of(op)) for op in value.readers if has_all_readers or op.role == FORWARD] or [None]
         group = around[0]
@@ -148,6 +150,7 @@ class Groups:
             scopes = [scope_of(member) for copy in repeat.copies for member in copy]
             common = _shared_scope(scopes) if self.scopes else 0
             names = list(dict.fromkeys(item[common] for item in scopes if len(item) > common)) if self.scopes else []
+            # Copies under scopes of their own, as layer_0 and layer_1: one frame says both the names and the count.
             if len(names) > 1 and len(parts) > common:
                 parts[common] = (id(repeat), f"{names[0]} … {names[-1]} {TIMES} {repeat.count}", repeat)
             else:

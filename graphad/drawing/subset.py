@@ -45,6 +45,7 @@ class Ways:
         No way leads through what very many operators read, unless it is ``named`` by the user, to start from.
         """
         nodes, border = set(start), set(start)
+        # From an operator to the next are two steps, by the value between; from operators one more leads to the values around.
         steps = 2 * radius + all(isinstance(node, Op) for node in start)
         for step in range(steps):
             border = {
@@ -87,6 +88,7 @@ def chosen_part(ways: Ways, options: Options) -> tuple[set[Node], set[Node]] | N
 
 def _reached(start: Sequence[Node], edges: Mapping[Node, Sequence[Node]]) -> set[Node]:
     nodes, border = set(start), list(start)
+    # A stack: in which order nodes are found does not matter for a set.
     while border:
         for neighbor in edges.get(border.pop(), ()):
             if neighbor not in nodes:

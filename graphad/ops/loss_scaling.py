@@ -118,11 +118,13 @@ def update_loss_scaling(
     if stop_update:
         return gradients, PrevLossScaling.copy(), InGoodSteps.copy(), InBadSteps.copy()
     unit = InGoodSteps.dtype.type(1)
+    # In a row: one overflow sets the good steps back to 0, one good step the bad ones.
     good, bad = np.where(is_infinite, 0 * unit, InGoodSteps + unit), np.where(is_infinite, InBadSteps + unit, 0 * unit)
     is_up, is_down = (good == incr_every_n_steps).reshape(()), (bad == decr_every_n_nan_or_inf).reshape(())
     number = PrevLossScaling.dtype.type
     with np.errstate(over="ignore"):
         larger = PrevLossScaling * number(incr_ratio)
+    # The scale never falls below 1, and keeps what it is where it would overflow.
     smaller = np.maximum(PrevLossScaling * number(decr_ratio), number(1))
     scale = np.where(is_up & np.isfinite(larger), larger, np.where(is_down, smaller, PrevLossScaling))
     return gradients, scale, np.where(is_up, 0 * unit, good), np.where(is_down, 0 * unit, bad)

@@ -306,6 +306,7 @@ class Methods:
             return self._beside(min)._beside(max)._on("clip", min=float(min), max=float(max))
         if min is None and max is None:
             return self._on("assign")
+        # One side alone is a maximum or minimum with a number.
         return self._with("elementwise_max", min) if max is None else self._with("elementwise_min", max)
 
     def softmax(self, axis: int = -1) -> Self:
@@ -364,6 +365,7 @@ class Methods:
 
     def round(self, decimals: int = 0) -> Self:
         """The nearest whole numbers, or multiples of ``10**-decimals``."""
+        # Integers are rounded already, unless to tens or hundreds.
         if self.dtype not in FLOATS and decimals >= 0:
             return self._on("assign")
         if not decimals:

@@ -354,6 +354,7 @@ def window_sum(X: Array, *, n: int, axis: int = 1) -> Array:
     x, out = np.moveaxis(X, axis, 0), np.array(X, order="C")
     into = np.moveaxis(out, axis, 0)
     for step in range(1, min(n // 2, len(x) - 1) + 1):
+        # Symmetric, so that it is its own transpose, and its gradient.
         into[step:] += x[:-step]
         into[:-step] += x[step:]
     return out
@@ -474,6 +475,7 @@ def layer_norm(
     if many(X, length):
         return _layers_in_tiles(as_rows(X, 1, -1, length), Scale, Bias, epsilon, X.shape, begin_norm_axis)
     m = moments(X, _last(X, begin_norm_axis), epsilon)
+    # In place: the centered elements are used for nothing else.
     y = m.centered
     y *= m.inverse
     if Scale is not None:

@@ -249,6 +249,7 @@ def rmsprop(
     mean = np.zeros_like(Param) if MeanGrad is None else MeanGrad
     if centered:
         mean = _running_mean(mean, Grad, decay)
+    # A. Graves, 2013, eq. 38-41: the second moment about the mean.
     variance = square - np.square(mean) if centered else square
     moment = momentum * Moment + number(LearningRate, Param) * Grad / np.sqrt(variance + epsilon)
     return Param - moment, moment, square, mean
@@ -340,6 +341,7 @@ def lamb(
     step = unbiased1 / (np.sqrt(unbiased2) + epsilon) + weight_decay * Param
     rate = number(LearningRate, Param)
     if weight_decay > 0 or always_adapt:
+        # Without weight decay, as for biases, LAMB is Adam unless it is told to adapt always.
         rate = rate * _trust(Param, step)
     return Param - rate * step, m1, m2, beta1 * Beta1Pow, beta2 * Beta2Pow
 

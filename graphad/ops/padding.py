@@ -84,6 +84,7 @@ class _Kind:
         amounts = self.amounts(paddings, data_format)
         for axis, (extent, (before, after)) in enumerate(zip(shape, amounts, strict=True)):
             most = max(before, after)
+            # Reflected margins need that many elements besides the edge; a copied edge needs one.
             least = 0 if mode == "constant" or not most else max(1, most + _LEAST.get(mode, -most))
             if min(before, after) < 0 or extent not in (-1, *range(least, extent + 1)):
                 raise ShapeError(f"the shape {list(shape)} cannot be padded by {before} and {after} along axis {axis} (mode={mode!r})")
@@ -118,6 +119,7 @@ class _Kind:
         shape = tuple(e + before + after for e, (before, after) in zip(Like.shape, amounts, strict=True))
         if shape != X.shape:
             raise InvalidValue(f"X has the shape {list(X.shape)}, but Like with its paddings has {list(shape)}")
+        # Axis by axis, as numpy pads: the corners fold into margins, which fold in turn.
         for axis, (before, after) in enumerate(amounts):
             if before or after:
                 X = _folded(X, axis, Like.shape[axis], (before, after), mode)

@@ -34,6 +34,7 @@ def parameters_of(function: Callable[..., object]) -> tuple[Parameter, ...]:
     namespace = getattr(function, "__dict__", {})
     if _DECLARED in namespace:
         return tuple(namespace[_DECLARED])
+    # Wrapped, partial and built-in functions say their parameters in other ways, which ``inspect`` knows.
     if type(function) is not FunctionType or any(name in namespace for name in _OTHERS):
         return tuple(map(_converted, inspect.signature(function).parameters.values()))
     return _written(function)

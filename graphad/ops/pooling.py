@@ -93,6 +93,7 @@ class Pooling:
             ceil_mode=self.ceil_mode,
         )
         for axis in window_axes:
+            # Where padding is as wide as a window, the first or last window holds padding alone: it would have no maximum.
             if axis.before >= axis.kernel or (axis.count - 1) * axis.stride - axis.before >= axis.size >= 0:
                 raise ShapeError(f"X has the shape {list(image)}: with {self} there is a window of padding only")
         return window_axes
@@ -122,6 +123,7 @@ def averaging(pooling: Pooling, image: Shape, dtype: np.dtype[np.generic]) -> li
     """Matrices ``[windows, size]`` of the averages along each axis."""
     bounds = pooling.bounds(image)
     divisors: list[list[int]] = [[stop - start for start, stop in item] for item in bounds]
+    # Padding counts in the divisor unless it is excluded; Paddle excludes it by default.
     if not (pooling.exclusive or pooling.adaptive or pooling.global_pooling):
         divisors = [_padded_extents(axis) for axis in pooling.sliding(image)]
     return [_weights(*item, dtype) for item in zip(bounds, image[2:], divisors, strict=True)]
@@ -310,6 +312,7 @@ def _define(name: str, pool: str, spec: type[MaxPooling], rank: int) -> OpDef:
         """The largest element of every window of ``[N, C, ...]``, and its number among the elements of its channel."""
         pooling = Pooling(**spec(**attrs).shared)
         window_axes = pooling.axes(X.shape)
+        # Windows of several extents, as adaptive ones, have no common axes.
         if window_axes is None or not prod(X.shape):
             index = first_largest(X, pooling)
             return taken(X, index), index.astype(np.int32)

@@ -55,6 +55,7 @@ def _by_depth(x: Array, y: Array, step: int) -> Array:
     depth = len(y)
     if not LEAST_PART <= step < depth:
         return _dot(x, y)
+    # The first part makes the array, the others are added into it.
     total = _dot(x[:, :step], y[:step])
     for start in range(step, depth, step):
         np.add(total, _dot(x[:, start : start + step], y[start : start + step]), out=total)

@@ -198,5 +198,6 @@ def dropout(
     if is_test:
         return np.asarray(X * scale), np.ones(X.shape, np.uint8)
     seed_value = int(Seed.reshape(-1)[0]) if Seed is not None else seed if fix_seed else 0
+    # In float32 whatever X is of, so that the same elements are dropped in every dtype.
     mask = np.asarray(generator(seed_value, rng).random(X.shape, np.float32) >= dropout_prob)
     return np.asarray(X * (mask * scale)), mask.astype(np.uint8)

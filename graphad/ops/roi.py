@@ -176,6 +176,7 @@ class RoiPooling:
     def windows(self, boxes: Array, image: Shape) -> Iterator[list[list[slice]]]:
         """For each box where its windows are along the height and along the width of the image; halves round away from zero."""
         corners = boxes * boxes.dtype.type(self.spatial_scale)
+        # numpy's round takes halves to even; C's, which Paddle uses, away from zero.
         for x1, y1, x2, y2 in (np.sign(corners) * np.floor(np.abs(corners) + 0.5)).astype(int).tolist():
             sides = ((y1, y2, self.pooled_height, image[0]), (x1, x2, self.pooled_width, image[1]))
             yield [_parts(low, max(high - low + 1, 1), count, extent, boxes.dtype) for low, high, count, extent in sides]
@@ -252,6 +253,7 @@ def _elements(Argmax: Array, images: Array, image: Shape) -> tuple[Array, Array]
     if Argmax.size and not (-1 <= Argmax.min() and Argmax.max() < size):
         raise InvalidValue(f"Argmax has numbers from {Argmax.min()} to {Argmax.max()}; an image has {size} elements, -1 is none of them")
     base = (images[:, None] * channels + np.arange(channels)) * size
+    # Where there is none, element 0 is read and then left out by the mask.
     return base[..., None, None] + np.maximum(Argmax, 0), Argmax >= 0
 
 

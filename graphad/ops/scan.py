@@ -97,6 +97,7 @@ def linear_recurrence(A: Array, B: Array, *, axis: int, reverse: bool = False) -
     step = -1 if reverse else 1
     a, b = np.moveaxis(A, axis, 0)[::step], np.moveaxis(B, axis, 0)[::step]
     out = np.zeros(a.shape, A.dtype)
+    # A loop over steps, each of which is a whole slice.
     for i in range(len(a) - 1):
         out[i + 1] = a[i] * out[i] + b[i]
     return np.moveaxis(out[::step], 0, axis)

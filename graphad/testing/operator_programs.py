@@ -696,6 +696,7 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
         if not early:
             w.apply("increment", {"X": [counter]}, {"step": float(counting.step)}, counter)
         w.apply(counting.test, operands, {}, condition)
+        # The body may not run again on what it leaves, as where it divides by what it makes smaller: then it runs once.
         if trips > 1 and not _run_on(w, block, trips - 1):
             if bound is None:
                 w.feeds[limit] = np.array([counting.limit(1)], "int64")
@@ -731,13 +732,14 @@ def _body(w: CallProgram, overwrite: int = 3) -> None:
     block = w.block
     inner = [name for name in block.vars if isinstance(w.values.get(name), np.ndarray) and name not in w.reserved]
     for name in inner[-2:]:
-        _hand_out(w, name, overwrite)
+        _pass_out(w, name, overwrite)
     written_names = outside_writes(block)
+    # What cannot be differentiated in a block cannot be outside of it.
     if any(name in w.underivable for op in block.ops for name in op.output_names()):
         w.underivable.update(written_names)
 
 
-def _hand_out(w: CallProgram, name: str, overwrite: int) -> None:
+def _pass_out(w: CallProgram, name: str, overwrite: int) -> None:
     """Let the value of a local name reach a name around the block: instead of what that had, or added to it."""
     value = w.values[name]
     outer = [n for n in w.like(value) if n not in w.block.vars]
@@ -896,6 +898,7 @@ def operator_program(choices: Choices, interest: Interest | None = None) -> Case
     loss = _loss(w) or _other_loss(w)
     if choices.chance(8):
         plain(w)
+    # Last, when inference has run with the extents known.
     unknown_extent(w.choices, w.program, w.feeds)
     return Case(w.program, loss, w.feeds, w.params)
 
@@ -923,6 +926,7 @@ def _loss(w: CallProgram, moving: bool = True) -> str:
     results = [name for name in results if w.values[name].dtype == dtype]
     reduction, attrs = w.choices.one_of((("mean", {}), ("reduce_sum", {"reduce_all": True})))
     kept_names = dict.fromkeys([results[0], *w.choices.several(results, 0, 1)])
+    # Weighted, since with equal cotangents a transposed or shifted gradient can look right.
     parts = [part for name in kept_names if (part := w.apply(reduction, {"X": [_weighted(w, name)]}, attrs)) is not None]
     return (w.apply("sum", {"X": parts}, {}) or "") if len(parts) > 1 else "".join(parts)
 
@@ -963,6 +967,7 @@ def unknown_extent(choices: Choices, program: Program, feeds: dict[str, Array]) 
     for name in types if choices.boolean() else [*types][:1]:
         shape, dtype = types[name]
         root.vars[name].declare((-1, *(shape or ())[1:]), dtype)
+    # Some operators need to know an extent: the declarations are put back.
     if not type_checks(program):
         for name, (shape, dtype) in types.items():
             root.vars[name].declare(shape, dtype)

@@ -89,6 +89,7 @@ def _again(w: NestedWriter) -> None:
     if kind == 3 and "Y" in inputs and _exchangeable(w, inputs):
         inputs = {"X": inputs["Y"], "Y": inputs["X"]}
     try_known = all(name in w.tensors() for names in inputs.values() for name in names) or not inputs
+    # The names may mean other values by now; only their types have to be the same.
     if try_known and _same_types(w, op.block, inputs):
         name = _new(w, op.type, inputs, shape, **attrs)
         _bounded(w, name)
@@ -224,6 +225,7 @@ def _idle_loop(w: NestedWriter) -> None:
         w.append(w.one_of("assign", "sin"), {"X": w.one_of(x, x, invariant)}, last_value)
         w.append("elementwise_add", {"X": total, "Y": w.one_of(invariant, last_value, x)}, total)
         w.append("elementwise_sub", {"X": total, "Y": y}, total)
+        # Halved in each iteration, so that totals stay bounded however often it runs.
         w.append("scale", {"X": total}, total, scale=0.5)
         if w.rarely(3):
             statements(w, 0, most=1)

@@ -101,7 +101,7 @@ class _Planting(Evaluation[str]):
         return names
 
     def plant_in_block(self, before: Sequence[Term]) -> None:
-        """Write a pattern's operators into the body of a loop of 0 to 3 trips, or into a branch; hand the results out."""
+        """Write a pattern's operators into the body of a loop of 0 to 3 trips, or into a branch; pass the results out."""
         loop, trips = self.choices.boolean(), self.choices.one_of((1, 3, 0, 2))
         counter, limit = self._number(0), self._number(trips)
         condition = self._append("less_than", {"X": [counter], "Y": [limit]}, {})
@@ -115,6 +115,7 @@ class _Planting(Evaluation[str]):
             self.block.append_op("less_than", {"X": counter, "Y": limit}, {"Out": condition})
         body, self.block = self.block, self.root
         self.program.rollback()
+        # What was known before holds again outside; names of the block are not there.
         self.data, self.finals, self.inside, self.done = data, [*finals, *results], names_inside, {}
         read_names, written_names = [n for n in outside_reads(body) if n != condition], [n for n in outside_writes(body) if n != condition]
         if loop:
@@ -151,6 +152,7 @@ class _Planting(Evaluation[str]):
         floats = [name for name in dict.fromkeys(self.finals) if self._var(name).dtype in FLOATS[1:]]
         means = [self._append("mean", {"X": [n]}, {}) for n in floats if self._var(n).dtype == self._var(floats[0]).dtype]
         loss = self._append("sum", {"X": means}, {}) if means else ""
+        # A mean can hide a wrong element by another one, or by rounding.
         names = () if not self.exact or self.choices.chance(4) else tuple(dict.fromkeys([*self.finals, *([loss] if loss else [])]))
         return Case(self.program, loss, self.feeds, {}, names)
 

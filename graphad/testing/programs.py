@@ -91,6 +91,7 @@ def _resized(case: Case, extent: int) -> Case:
     for op in _operators(program):
         if "shape" in op.attrs:
             op.attrs["shape"] = list(_shape(tuple(op.attrs["shape"]), extent))
+    # Extents that an operator relates to each other may no longer fit.
     if not type_checks(program):
         return case
     feeds, params = ({name: _recut(array, extent) for name, array in arrays.items()} for arrays in (case.feeds, case.params))
@@ -140,6 +141,7 @@ def differentiated(choices: Choices, case: Case) -> Case | None:
     kind = choices.below(6)
     try:
         first = _first(choices, twin, names)
+        # Second gradients of long programs are far longer.
         is_twice = kind < 2 and sum(len(block.ops) for block in twin.program.blocks) <= MOST_ONCE
         if first and is_twice:
             _second(twin.program, first, names)
@@ -184,6 +186,7 @@ def _sum_of_squares(program: Program, first: list[Variable]) -> str:
     block = program.global_block()
     parts = []
     for gradient in first[:2]:
+        # A sum adds one dtype; a gradient that stops gradients has no second one.
         if gradient.dtype != first[0].dtype or gradient.stop_gradient:
             continue
         squares, part = (program.names.generate(stem) for stem in ("squares", "part"))

@@ -304,6 +304,7 @@ def _special(array: Array) -> Iterator[str]:
         yield from ["empty"] if not array.size else []
         return
     flat = array.ravel().tolist()
+    # Equal elements are where maxima, sorts and choices have several answers.
     if len(set(flat)) < len(flat):
         yield "ties"
     for kind, test in _KINDS.items():

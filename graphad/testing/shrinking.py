@@ -153,6 +153,7 @@ def inlined(place: Place, which: int) -> Edit:
     def edit(program: Program) -> None:
         block, index = program.blocks[place[0]], place[1]
         inner = blocks_of(block.ops[index])[which]
+        # Names of the inner block may be taken around it, or in blocks beside.
         new_names = {name: _free_name(block, name) for name in inner.vars}
         for name, var in inner.vars.items():
             var.name = new_names[name]
@@ -296,6 +297,7 @@ def _with_extent(old: int, new: int) -> Edit:
             var.declare(None if shape is None else tuple(new if e == old else e for e in shape), dtype)
         for op in (op for block in program.blocks for op in block.ops):
             for name, value in op.attrs.items():
+                # Attributes that are shapes hold the extent, too; other lists may hold the number by chance.
                 if "shape" in name and isinstance(value, list):
                     op.attrs[name] = [new if e == old else e for e in value]
 
@@ -373,6 +375,7 @@ def reduce_program(program: Program, is_bad: IsBad, tries: int = TRIES) -> Progr
 
 def _fewer_ops(search: _Search) -> None:
     """Leave out parts of the operators, of half their number first; smaller parts when none of a size goes."""
+    # Delta debugging (A. Zeller and R. Hildebrandt, 2002): large pieces first, smaller ones when none can go.
     size = max(len(places(search.program)) // 2, 1)
     while True:
         is_smaller = _one_round(search, size)
@@ -501,6 +504,7 @@ def _intermediate_values(case: Case) -> dict[str, Array]:
     written_names = {name for op in case.program.global_block().ops for name in op.output_names()}
     names = [var.name for var in variables if var.type == TENSOR and var.name in written_names]
     try:
+        # Fed in place of the operators that wrote them, they keep the rest of the program on the numbers that showed the mistake.
         return {name: value for name, value in observe(case.program, case, names).values.items() if isinstance(value, np.ndarray)}
     except (GraphadError, ArithmeticError):
         return {}

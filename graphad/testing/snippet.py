@@ -101,6 +101,7 @@ def texts_of(module: str, files: Sequence[str] = ()) -> list[Text]:
     names = vars(sys.modules[module]) if module in sys.modules else {}
     cells = names.get("In")
     sources = ["".join(linecache.getlines(file, names)) for file in dict.fromkeys([*_file(names), *files])]
+    # The last cell first: a cell that was run again defines the name anew.
     sources += reversed([cell for cell in cells if isinstance(cell, str)]) if isinstance(cells, list) else []
     texts = [_parsed(source) for source in dict.fromkeys(sources) if source.strip()]
     return [text for text in texts if text is not None]
@@ -148,6 +149,7 @@ def defined(value: Any) -> Binding | None:
         places = [(node, around) for node, around in _definitions(text.tree, ()) if [*(a.name for a in around), node.name] == path]
         lines = {code.co_firstlineno for code in codes}
         exact = [(node, around) for node, around in places if lines & set(_lines(node))]
+        # A name that is defined twice means the last definition, unless the line tells.
         for node, around in reversed(exact or places):
             functions = [item for item in around if isinstance(item, Function)]
             scope = Scope(module, texts, functions, text, cells_of(value))
@@ -161,6 +163,7 @@ def lambda_of(value: FunctionType) -> tuple[str, Scope] | None:
     texts = texts_of(value.__module__, [code.co_filename])
     for text in texts:
         nodes = [node for node in ast.walk(text.tree) if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno]
+        # Two lambdas on one line cannot be told apart by their code object.
         if len(nodes) == 1:
             around = [node for node, _ in _definitions(text.tree, ()) if isinstance(node, Function) and nodes[0].lineno in _lines(node)]
             return ast.unparse(nodes[0]), Scope(value.__module__, texts, around, text, cells_of(value))
@@ -235,6 +238,7 @@ def free_names(source: str) -> list[str]:
     while tables:
         inner = tables.pop(0)
         for symbol in inner.get_symbols():
+            # A class body reads names of the module without declaring them global.
             if symbol.is_referenced() and (inner is table or symbol.is_global() or inner.get_type() == "class"):
                 names[symbol.get_name()] = None
         tables += inner.get_children()
@@ -243,6 +247,7 @@ def free_names(source: str) -> list[str]:
 
 def bound(name: str, scope: Scope) -> Binding | None:
     """What a name stands for in a scope, None if nothing is known of it."""
+    # Python's own order: from the innermost function outwards, then the module.
     for depth in range(len(scope.functions), 0, -1):
         function = scope.functions[depth - 1]
         statements = [node for node in _statements(function.body) if name in _binds(node)]
@@ -322,6 +327,7 @@ def import_root(name: str) -> str | None:
     if location is None or _is_being_imported(sys.modules[name]):
         return None
     folder = os.path.abspath(location)
+    # One folder up for each part of the name.
     for _ in parts:
         folder = os.path.dirname(folder)
     spec = _spec(parts, [folder, *sys.path])
@@ -457,6 +463,7 @@ class Definitions:
         if isinstance(value, dict):
             return "{" + ", ".join(f"{self.expression(k, name)}: {self.expression(v, name)}" for k, v in value.items()) + "}"
         parts = [self.expression(item, name) for item in value]
+        # The same text whatever the hash seed.
         parts = sorted(parts) if isinstance(value, set | frozenset) else parts
         if isinstance(value, tuple):
             return f"({', '.join(parts)}{',' * (len(parts) == 1)})"

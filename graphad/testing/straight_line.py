@@ -192,6 +192,7 @@ def elementwise(op_type: str) -> Recipe:
             return None
         if op_type.endswith(("max", "min")) and x != y:
             gap = lookup("elementwise_sub").kernel(w.values[x], w.values[y], **attrs)
+            # At a tie the gradient jumps, and differences across it say nothing.
             if float(np.abs(gap).min(initial=1.0)) < NEAREST:
                 return None
         return Call(op_type, {"X": [x], "Y": [y]}, attrs)
@@ -296,6 +297,7 @@ def batch_norm(w: Writer) -> Call | None:
     channels = [w.values[x].shape[1]]
     scale, bias, mean = w.parameter(channels), w.parameter(channels), w.parameter(channels, trainable=False)
     variance = w.parameter(channels, trainable=False)
+    # Variances are positive.
     w.values[variance] = w.params[variance] = np.abs(w.params[variance]) + 0.5
     inputs = {"X": [x], "Scale": [scale], "Bias": [bias], "Mean": [mean], "Variance": [variance]}
     attrs = {"epsilon": 0.3, "is_test": w.rarely()}

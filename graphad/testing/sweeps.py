@@ -80,6 +80,7 @@ def chain_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     dtype = choices.one_of(NARROWED if interest.kinds == SHORT else DTYPES)
     results: list[str] = []
     for number in range(start * CHAINS, (start + 1) * CHAINS):
+        # Each turn goes through all types, with partners one step further on: after as many turns every pair has come up.
         turn, place = divmod(number, len(types))
         partners, step = (around, turn) if not interest.types else ((types, around)[turn % 2], turn // 2)
         pair = [types[place], partners[(place + step) % len(partners)]]
@@ -377,6 +378,7 @@ def _in_float64(op: OpDef) -> Iterator[Call]:
     """The samples, and each with another value for an attribute; what differs in attributes first, names of modes and layouts last."""
     calls = [call for call in dict.fromkeys(converted(call, WIDE) for call in known_calls(op)) if _is_of_floats(call)]
     changes = [(call, {name: value}) for call in calls for name in op.attrs for value in candidates_of(op, call.number, name)]
+    # Seeded by the type: the same order in each process.
     random.Random(op.type).shuffle(changes)
     changes.sort(key=lambda change: any(op.attrs[name].kind in WORDS for name in change[1]))
     drafts = [(call, {**call.attrs, **change}) for call, change in (*((call, {}) for call in calls), *changes)]
@@ -419,6 +421,7 @@ def _slopes(choices: Choices, call: Call) -> list[Array] | None:
     slopes = list[Array]()
     for below, middle, above in zip(*(result or () for result in results), strict=True):
         left, right = (middle - below) / STEP, (above - middle) / STEP
+        # Smooth there: the slopes from both sides agree, and are not so steep that differences lose digits.
         if not (np.abs(right - left) <= BENT * (1 + np.abs(right))).all() or not (np.abs(right) <= STEEPEST).all():
             return None
         slopes.append(right)
@@ -546,6 +549,7 @@ def _pair(variation: Variation, turn: int) -> tuple[Call, Call] | None:
         for variant in _others(base, variation):
             if variant is None or not _differ(base, variant, variation.kind == "zero"):
                 continue
+            # Of one shape they can be taken for each other, which a common subexpression must not.
             if _shapes(base) == _shapes(variant):
                 return base, variant
             pairs.append((base, variant))
@@ -641,6 +645,7 @@ def _tied(call: Call) -> tuple[Call, Call] | None:
         turned = call.with_inputs({**call.inputs, s: [like], t: [first]})
         if turned is None or _differ(call, turned, signs=False):
             continue
+        # A copy: names are told apart by the identity of their arrays.
         second = first.copy()
         pair = [call.with_inputs({**call.inputs, s: [a], t: [b]}) for a, b in ((first, second), (second, first))]
         if pair[0] is not None and pair[1] is not None and _gradients_differ(pair[0], s, t):
@@ -850,6 +855,7 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
     def program(choices: Choices) -> Case:
         kind = kinds[choices.in_turn(len(kinds), next(numbers) % len(kinds))]
         sweep, emphasis = kind
+        # Where the last of its kind ended, unless the choices say an earlier start: a shrunk program repeats its own.
         start = choices.in_turn(turns[kind] + 1, turns[kind])
         turns[kind] += start == turns[kind]
         case = sweep(choices, emphasis, start)

@@ -150,6 +150,7 @@ def _read_far(w: CallProgram) -> None:
         if results and result:
             w.apply("assign", {"X": results[:1]}, {}, result)
 
+    # In a block that does not run: moved out of it, the operator would fail.
     _never(w, read)
     feed_names = {name for slot_names in names.values() for name in slot_names if name in w.feeds}
     for name in [name for name in feed_names if w.feeds[name].dtype.kind == "i"]:
@@ -277,6 +278,7 @@ class _Twin:
         copy_kind = w.choices.below(4)
         if copy_kind == 0:
             self._read_copy()
+        # Read before or after it is overwritten: passes that go by names mix the two up.
         if role in ("early", "both"):
             self.overwrite()
         into = w.choices.one_of(self.kept) if self.kept and w.choices.chance(4) else ""
@@ -321,6 +323,7 @@ class _Twin:
             line = w.choices.permutation(names)[: w.choices.integer(2, 3)]
         if w.block is w.root:
             self.line = line
+        # A rotation needs one name more.
         aside = w.apply("assign", {"X": line[:1]}, {}) if len(line) > 1 else None
         if aside:
             for name, next_name in itertools.pairwise(line):
@@ -334,6 +337,7 @@ class _Twin:
         names = [name for name in w.like(w.values[self.name]) if name not in taken_names]
         if names and w.blocks[-1] is not w.root:
             name = w.choices.one_of(names)
+            # A variable of the block under a name from around it: what writes one must not be taken for the other.
             w.hide(name, stop_gradient=w.choices.boolean())
             w.apply("sin", {"X": [self.name]}, {}, name)
             self._pass_out(name, next((word for word in self.kept if _alike(w.values[word], w.values[name])), name))

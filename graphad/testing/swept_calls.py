@@ -144,6 +144,7 @@ def renumbered(choices: Choices, call: Call, kind: str) -> Call:
     tensors = [value for values in call.inputs.values() for value in values if isinstance(value, np.ndarray)]
     kinds = "f" if any(value.dtype.kind == "f" for value in tensors) else "iu"
     draft = inferred(Draft(call.op, call.inputs, call.attrs))
+    # Where shapes depend on values, other numbers would make another call.
     if draft is None or not draft.fixed:
         return call
 
@@ -186,6 +187,7 @@ def _along_the_same(w: CallProgram, call: Call, name: str) -> Call:
     """The call along the axis that the operator works along which wrote a name, if both work along one: where pieces meet, say."""
     writer = next((op for op in reversed(w.block.ops) if name in op.output_names()), None)
     axes = [] if writer is None else _axes(lookup(writer.type), writer.attrs)
+    # Slicing along the axis of a concatenation, say, is where rules about pieces apply.
     if len(axes) != 1 or len(_axes(call.op, call.attrs)) != 1:
         return call
     axis_attr = next(attr for attr in AXES if attr in call.op.attrs)
@@ -210,6 +212,7 @@ def _part_of_loss(w: CallProgram, name: str) -> list[str]:
     if not np.isfinite(value).all() or float(np.abs(value).max()) > LARGEST:
         return []
     product = w.apply("elementwise_mul", {"X": [name], "Y": [_weights(w, value)]}, {})
+    # A sum that cancels has no digits left to compare.
     part = w.apply("reduce_sum", {"X": [product]}, {"reduce_all": True}) if product and not _cancels(w, [product]) else None
     return [part] if part else []
 

@@ -282,6 +282,7 @@ def _state(choices: Choices, var: Variable) -> Array:
         return np.full(var.shape, 3, var.dtype)
     if "learning_rate" in var.name:
         return np.full(var.shape, 0.1, var.dtype)
+    # Powers of the decays after three steps, as in the middle of a training.
     if "_pow_acc" in var.name:
         return np.full(var.shape, 0.9**3, var.dtype)
     if "mean_grad" in var.name:

@@ -48,6 +48,7 @@ def gradients_in(graph: Graph, sources: Iterable[str]) -> dict[str, Value]:
     for value in gradients.values():
         for version in graph.versions(value.name):
             if version is not value:
+                # Later passes find the gradient by its name, and must not find an earlier version.
                 graph.rename(version, graph.values.numbered(value.name, "{}_{}"))
     return gradients
 
@@ -121,6 +122,7 @@ def rounding_noise(program: Program, case: Case, source: str, unit: float = 0.0)
         yield 0.0
         return
     base = with_gradients.on(case.feeds, case.params).get(source)
+    # Both ways: a gradient may be steady on one side of a kink.
     for way in (1, -1):
         noise = 0.0
         for units in ROUNDED_UNITS:
@@ -188,6 +190,7 @@ def _can_difference(block: Block, op: Operator) -> bool:
         return True
     if definition.grads is None or any(map(op.attrs.get, NO_SLOPE)) or any(_is_read(block, name) for name in side_results(op, definition)):
         return False
+    # Floats without a slope, such as indices as floats, may be read only if nothing moves them.
     without = (name for slot in op.inputs if not has_slope(definition, slot) for name in op.input(slot) if _is_float(block, name))
     return all(block.var_recursive(name).stop_gradient for name in without) or not any(_is_float(block, n) for n in op.output_names())
 
