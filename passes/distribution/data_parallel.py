@@ -21,7 +21,7 @@ from graphad.errors import InvalidValue, Refused
 from graphad.ir import Builder, Graph, Value
 from graphad.ops import lookup
 from graphad.passes.analyses.batch_dependence import MEAN, MIXED, ROWS, TOTAL, data_of
-from graphad.passes.distribution.ranks import Batch, Seed, Share, check_ranks, check_single_row, gradient_of, interpose, own_part, with_rows
+from graphad.passes.distribution.ranks import Batch, Seed, Share, check_any_rows, check_ranks, gradient_of, interpose, own_part, with_rows
 from graphad.program import BACKWARD, FORWARD, located
 from graphad.rewriting import OnTrial, Pass
 
@@ -79,7 +79,7 @@ class DataParallel(Pass):
             batch.check_starts(graph)
             # Where the user says what the loss is, a rank's rows may be known to fit.
             if not self.loss:
-                check_single_row(graph, data)
+                check_any_rows(graph, data)
         if self.ranks == 1 or not graph.allows("share out", *(seed.op for seed in starts)):
             return False
         equal = with_rows(graph, data, self.ranks) or self.equal

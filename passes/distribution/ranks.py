@@ -17,6 +17,8 @@ from graphad.rewriting.constants import uniform_number
 from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.types import Tensor, TensorType
 
+UNUSUAL = 1009  # rows: a prime number that no extent of a program is likely to be
+
 
 @dataclass(frozen=True)
 class Seed:
@@ -286,10 +288,12 @@ def with_rows(graph: Graph, data: Sequence[Value], ranks: int) -> bool:
     return count % ranks == 0
 
 
-def check_single_row(graph: Graph, data: Sequence[Value]) -> None:
-    """Refused if an operator does not fit a single row, which a rank may have where the number of rows is not declared."""
+def check_any_rows(graph: Graph, data: Sequence[Value]) -> None:
+    """Refused if an operator does not fit any number of rows, where that is not declared: a rank has another one than one process has."""
     if all(value.shape and value.shape[0] == -1 for value in data):
-        _RankTypes(frozenset(data), 1).of(graph)
+        # One, of which there may be no more; and as many as nothing in the program has, so that nothing fits by chance.
+        for rows in (1, UNUSUAL):
+            _RankTypes(frozenset(data), rows).of(graph)
 
 
 def _of_other_types(graph: Graph, types: Mapping[Value, TensorType]) -> list[Value]:

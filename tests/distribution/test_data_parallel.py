@@ -365,14 +365,21 @@ def test_the_last_value_of_a_name_keeps_its_declaration() -> None:
     assert ga.schedule(graph).global_block().var("t").shape == (2, 1)
 
 
-def test_what_takes_a_number_of_rows_off_a_batch_of_any_size_is_refused() -> None:
-    """Three rows are more than a rank may have. Whoever says what the loss is takes that on."""
-    forward = "split(X=x) -> (Out=[first, rest]) {sections=[3, -1]} mean(X=w) -> (Out=loss)"
-    program = parsed(
-        f"var x: float32[-1, 1] param w: float32[1] var first: float32[3, 1] var rest: float32[-1, 1] var loss: float32[] {forward}"
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        ("split(X=x) -> (Out=[first, rest]) {sections=[3, -1]}", r"split\(X=x\) .*"),
+        ("elementwise_add(X=first, Y=x) -> (Out=rest)", "elementwise_add.*"),
+    ],
+)
+def test_what_fits_some_numbers_of_rows_only_is_refused(forward: str, message: str) -> None:
+    """Three rows are not what a rank has, or more than that. Whoever says what the loss is takes that on."""
+    variables = (
+        "var x: float32[-1, 1] param w: float32[1] var first: float32[3, 1] persistable var rest: float32[-1, 1] var loss: float32[]"
     )
+    program = parsed(f"{variables.replace(' persistable', '' if 'split' in forward else ' persistable')} {forward} mean(X=w) -> (Out=loss)")
     with ga.program_guard(program):
         ga.append_backward(program.global_block().var("loss"))
-    with pytest.raises(Refused, match=r"split\(X=x\) .* does not fit the part of the batch that a rank has"):
+    with pytest.raises(Refused, match=message + " does not fit the part of the batch that a rank has"):
         Pipeline.parse("data-parallel").run(ga.lower(program, ["w@GRAD"]))
     Pipeline.parse("data-parallel{loss=mean}").run(ga.lower(program, ["w@GRAD"]))
