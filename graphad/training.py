@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from html import escape
 from os import PathLike
@@ -134,7 +134,7 @@ def train(
     start = perf_counter()
     with _progress(progress) as bar:
         for epoch in range(epochs):
-            task = bar.add_task(f"epoch {epoch + 1}/{epochs}", total=len(reader) if hasattr(reader, "__len__") else None, status="")
+            task = bar.add_task(f"epoch {epoch + 1}/{epochs}", total=len(reader) if isinstance(reader, Sized) else None, status="")
             steps = len(history.cost)
             for feed in _feeds(reader, names):
                 values = run.run(program, feed=feed, fetch_list=[cost, *metrics_by_label.values()], scope=scope)

@@ -68,7 +68,7 @@ def fed_array(name: str, value: object, shape: Shape | None, dtype: str | None) 
         raise InvalidType(f"feed {name!r} cannot become an array of {dtype or 'numbers'}: it holds {array.dtype}, like {_first(array)!r}")
     if shape is not None and (len(shape) != array.ndim or any(e not in (-1, a) for e, a in zip(shape, array.shape, strict=True))):
         raise InvalidValue(f"feed {name!r} has shape {list(array.shape)}, but the variable is declared {list(shape)}")
-    # np.generic): | An array has a dtype on purpose: it is refused, not converted, where a list of the same numbers would be.
+    # An array has a dtype on purpose: it is refused, not converted, where a list of the same numbers would be.
     if isinstance(value, np.ndarray | np.generic):
         if dtype is not None and array.dtype != dtype:
             raise InvalidValue(f"feed {name!r} is {array.dtype}, but the variable is declared {dtype}; convert it with .astype({dtype!r})")

@@ -344,7 +344,7 @@ def fill_constant(shape: Sequence[int], dtype: object, value: float, force_cpu: 
             raise InvalidType(f"value is a number, not {value!r}")
         target = None if out is None else checked_target("out", out, block)
         name = helper.main.names.generate(f"{helper.name}.tmp") if target is None else target.name
-        # np.integer) | The attribute is a float: larger integers are written element by element.
+        # The attribute is a float: larger integers are written element by element.
         exact = not isinstance(value, int | np.integer) or abs(int(value)) <= _EXACT
         write_literal(block, name, value if exact else _repeated(value, type), type)
     return stopped_unless_float(block.var(name)) if target is None else target

@@ -106,7 +106,7 @@ def _tensor_of(x: Indexed, part: Tensor, is_symbol: Callable[[object], bool]) ->
         return _whole(x, part, is_symbol) if isinstance(part, builtins.slice) else part
     if isinstance(part, list):
         part = np.asarray(part, None if part else "int64")
-    # np.bool_) and part.dtype.kind == "b": | Masks before numbers: a bool is an int in Python, and ``x[True]`` would be ``x[1]``.
+    # Masks before numbers: a bool is an int in Python, and ``x[True]`` would be ``x[1]``.
     if isinstance(part, np.ndarray | np.bool_) and part.dtype.kind == "b":
         return array_constant(x, np.asarray(part), "bool")
     if isinstance(part, bool):

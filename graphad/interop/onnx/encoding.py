@@ -166,7 +166,7 @@ def _attribute(proto: Desc, name: str, value: Any) -> None:
     proto.name = name
     if isinstance(value, np.dtype):
         value = NUMBER_OF_DTYPE[value.name]
-    # int): | ONNX has no booleans among attributes.
+    # ONNX has no booleans among attributes.
     if isinstance(value, bool | int):
         proto.i, field = int(value), "i"
     elif isinstance(value, float):
