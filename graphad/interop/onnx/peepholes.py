@@ -227,7 +227,7 @@ def _as_gemm(joiner: _Joiner, node: Node, product: Term, bias: Term) -> bool:
 
 def _as_expand(joiner: _Joiner, node: Node, x: Term, zeros: Term) -> bool:
     filled = joiner.writer(zeros, "ConstantOfShape")
-    if filled is None or x.kind == "bool" or np.any(filled.attrs["value"]):
+    if filled is None or x.kind == "bool" or np.asarray(filled.attrs["value"]).any():
         return False
     joiner.into(node, "Expand", [x, *filled.inputs], {})
     return True
