@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from graphad.errors import GraphadError
-from graphad.execution.names import Layout, argument_names, depth, home, last_uses, nth, writes_old_array, written
-from graphad.execution.nodes import Append, Assign, Body, Compiled, If, Keep, Sum, While, Zeros, writes_of
+from graphad.execution.names import Layout, argument_names, depth, home, last_uses, names_around, nth, writes_old_array, written
+from graphad.execution.nodes import Again, Append, Assign, Body, Compiled, If, Keep, Return, Sum, While, Zeros, writes_of
 from graphad.execution.operation import operation
 from graphad.execution.prepared import Prepared
 from graphad.execution.refusals import why_not
 from graphad.execution.runtime import ABSENT
-from graphad.execution.tracing import SMALL, Call, Residuals, Trace, Traced, Value
+from graphad.execution.tracing import SMALL, Call, Residuals, Restarts, Trace, Traced, Value
 from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
 from graphad.ops.aggregates import settled, zeros_like
 from graphad.ops.formulas import Formula, Input
@@ -52,8 +52,7 @@ class Compiler:
         self.numbers: dict[Operator, int] = {}
         self.depth = 0
         self.random = False
-        if run.checkpointed:
-            raise Unsupported("iterations that are run again")
+        self.held: set[Value] = set()  # what iterations read that are traced again later
 
     def compiled(self, feeds: Mapping[str, Tensor], stored: Mapping[str, Tensor], fetched: Sequence[str]) -> Compiled:
         """What the program does on such feeds and variables."""
@@ -114,7 +113,7 @@ class Compiler:
         large_values = [value for value in candidates if value.static and value.nbytes > SMALL]
         if not large_values:
             return
-        garbage = set(large_values).difference(frame.values())
+        garbage = set(large_values).difference(frame.values(), self.held)
         for value in garbage:
             value.let_go()
         if garbage:
@@ -336,27 +335,30 @@ class Compiler:
             raise Unsupported("a loop whose condition does not change")
         # Python's variables take the place of block arguments: assigned before the loop, and again at the end of each iteration.
         starts = [frames[at].get(n) for at, n in slots]
-        residual_places = self.saved(block, inner_layout)
+        inside = _Iteration(self, block, slots, frames, inner_layout)
         keeps = bool(op.output(definition.scopes)) and block.idx in self.run.saved
-        stack = Value(hint="residuals")
+        every = self.run.checkpointed.get(block.idx) if keeps else None
+        stack, number = Value(hint="residuals"), Value(hint="number")
 
         def iteration(variables: Sequence[Value]) -> tuple[list[Value | None], Tensor]:
-            # Frames are copied: an iteration is traced until its types settle, and only the last trace counts.
-            frames_of_body: tuple[Frame, ...] = ({}, *(dict(frame) for frame in frames))
-            for (at, name), variable in zip(slots, variables, strict=True):
-                frames_of_body[at + 1][name] = variable
-            self.body(block, frames_of_body, inner_layout)
-            values = [frames_of_body[at].get(name) for at, name in residual_places]
-            if keeps:
-                residuals = tuple(self.trace.constant(ABSENT) if v is None else v for v in values)
-                stack.kept = Residuals(tuple(name for _, name in residual_places), residuals)
+            if every is not None:
+                self.trace.calls.append(Append(stack, tuple(variables), number, every))
+            ends, residuals = inside.traced(variables)
+            if every is not None:
+                self.trace.calls.append(Call("{0} + 1", (number,), (number,), pure=False))
+            elif keeps:
+                stack.kept = Residuals(inside.residual_names, residuals)
                 self.trace.calls.append(Append(stack, residuals))
-            return [frames_of_body[at + 1].get(name) for at, name in slots], frames_of_body
+            return ends, None
 
         variables, body = self.fixed([n for _, n in slots], starts, iteration)
         test = variables[slots.index((depth(layout, condition), condition))]
         if keeps:
             self.trace.calls.append(Call("[]", (), (stack,), pure=False))
+        if every is not None:
+            self.trace.calls.append(Call("0", (), (number,), pure=False))
+            stack.kept = Restarts(inside.residual_names, inside.traced_again, tuple(variables), number, every)
+            self.held.update(variables, inside.reads())
         self.start(variables, starts)
         self.trace.calls.append(While(test, body))
         for (at, name), variable in zip(slots, variables, strict=True):
@@ -364,11 +366,14 @@ class Compiler:
         for name in op.output(definition.scopes):
             frames[depth(layout, name)][name] = stack
 
+    def or_absent(self, values: Sequence[Value | None]) -> tuple[Value, ...]:
+        """The values, those that are missing as what stands for that."""
+        return tuple(self.trace.constant(ABSENT) if value is None else value for value in values)
+
     def start(self, variables: Sequence[Value], starts: Sequence[Value | None]) -> None:
         """Give variables what they have before the first iteration."""
-        pairs = [(v, self.trace.constant(ABSENT) if s is None else s) for v, s in zip(variables, starts, strict=True)]
-        if pairs:
-            self.trace.calls.append(Assign(*zip(*pairs, strict=True)))
+        if variables:
+            self.trace.calls.append(Assign(tuple(variables), self.or_absent(starts)))
 
     def fixed(
         self,
@@ -402,9 +407,11 @@ class Compiler:
         """``while_grad``: its block over the residuals, the last first; some results are the next cotangents, the others are added up."""
         inside = _Inside(self, op, definition, frames, layout, 0)
         stack = inside.scopes
-        if stack.kept is None or not isinstance(stack.kept, Residuals):
+        again, residuals, cell = None, stack.kept, {}
+        if isinstance(residuals, Restarts):
+            again, residuals = self.again(residuals)
+        if residuals is None or not isinstance(residuals, Residuals):
             raise Unsupported(f"residuals from elsewhere {op}")
-        residuals, cell = stack.kept, {}
         terms: list[Value | None] = []
 
         def iteration(variables: Sequence[Value]) -> tuple[list[Value | None], Tensor]:
@@ -430,10 +437,22 @@ class Compiler:
             if total is not None:
                 self.trace.calls.append(Zeros(total) if total.static else Assign((total,), (self.trace.constant(None),)))
         consumes = inside.is_last(op)
-        self.trace.calls.append(While(None, body, stack, cell["unpacked"], consumes))
+        self.trace.calls.append(While(None, body, stack, cell["unpacked"], consumes, again))
         self.trace.calls.extend(Zeros(total, first) for total in sums if total is not None and total.static)
         totals = [self.zeros(total, x) for total, x in zip(sums, inside.outer, strict=False)]
         inside.write([*variables, *totals])
+
+    def again(self, kept: Restarts) -> tuple[Again, Residuals]:
+        """An iteration as a function, and the residuals that it returns."""
+        carried = tuple(_copied(variable, variable.hint) for variable in kept.carried)
+        residuals: list[Value] = []
+
+        def work() -> None:
+            ends, residuals[:] = kept.iteration(carried)
+            self.trace.calls.append(Return(ends, tuple(residuals)))
+
+        body = self.inner(work)
+        return Again(carried, body, kept.count, kept.every), Residuals(kept.names, tuple(residuals))
 
     def add_up(self, total: Value, term: Value, first: Value) -> None:
         """Add a term to a total: in place, if both are arrays of one type."""
@@ -594,6 +613,42 @@ class _Described:
     def __init__(self, call: Function, described: tuple[Tensor, ...]) -> None:
         self.call = call
         self.described = described
+
+
+class _Iteration:
+    """An iteration of a loop: what its block makes of what the loop carries, in ``slots``."""
+
+    def __init__(self, compiler: Compiler, block: Block, slots: Sequence[tuple[int, str]], frames: Frames, layout: Layout) -> None:
+        self.compiler, self.block, self.slots, self.layout = compiler, block, slots, layout
+        self.frames = tuple(dict(frame) for frame in frames)  # as they are before the loop
+        self.residual_places = compiler.saved(block, layout)
+        self.residual_names = tuple(name for _, name in self.residual_places)
+
+    def traced(self, variables: Sequence[Value]) -> tuple[list[Value | None], tuple[Value, ...]]:
+        """What it carries on, and its residuals."""
+        # Frames are copied: an iteration is traced until its types settle, and only the last trace counts.
+        frames: tuple[Frame, ...] = ({}, *(dict(frame) for frame in self.frames))
+        for (at, name), variable in zip(self.slots, variables, strict=True):
+            frames[at + 1][name] = variable
+        self.compiler.body(self.block, frames, self.layout)
+        residuals = self.compiler.or_absent([frames[at].get(name) for at, name in self.residual_places])
+        return [frames[at + 1].get(name) for at, name in self.slots], residuals
+
+    def traced_again(self, variables: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+        """The same, to be returned."""
+        ends, residuals = self.traced(variables)
+        return self.compiler.or_absent(ends), residuals
+
+    def reads(self) -> list[Value]:
+        """What it reads of the block around: examples that keep their layout until the iteration is traced again.
+
+        Raises:
+            Unsupported: that is not block 0; a gradient then reads what it was in an iteration of another loop.
+        """
+        if len(self.frames) > 1:
+            raise Unsupported("iterations within others that are run again")
+        frame = self.frames[0]
+        return [frame[name] for name in names_around(self.block, self.compiler.run.saved) if name in frame]
 
 
 class _Inside:

@@ -21,14 +21,47 @@ class Assign:
 
 
 @dataclass(eq=False)
+class Again:
+    """An iteration of a loop as a function, which takes what is ``carried`` and ends with a ``Return``.
+
+    It is run again from the starts that were kept of every ``every``th of ``count`` iterations.
+    """
+
+    carried: tuple[Value, ...]
+    body: Body
+    count: Value
+    every: int
+
+
+@dataclass(eq=False)
 class While:
-    """A loop while a value is true; with ``residuals`` instead one over them, the last first, which are dropped if it ``consumes`` them."""
+    """A loop while a value is true; with ``residuals`` instead one over them, the last first, which are dropped if it ``consumes`` them.
+
+    With ``again`` it is over the residuals that this gives, from the starts that ``residuals`` are then.
+    """
 
     test: Value | None
     body: Body
     residuals: Value | None = None
     unpacked: tuple[Value, ...] = ()
     consumes: bool = False
+    again: Again | None = None
+
+    @property
+    def count(self) -> Value | None:
+        return None if self.again is None else self.again.count
+
+
+@dataclass(eq=False)
+class Return:
+    """The end of an iteration that is run again: what it carries on, and its residuals."""
+
+    ends: tuple[Value, ...]
+    residuals: tuple[Value, ...]
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return (*self.ends, *self.residuals)
 
 
 @dataclass(eq=False)
@@ -63,10 +96,15 @@ class Compiled:
 
 @dataclass(eq=False)
 class Append:
-    """What an iteration keeps."""
+    """What an iteration keeps.
+
+    With a ``number``, that of the iteration, only every ``every``th one keeps it, or the first alone if that is 0.
+    """
 
     stack: Value
     values: tuple[Value, ...]
+    number: Value | None = None
+    every: int = 0
 
 
 @dataclass(eq=False)
@@ -135,21 +173,25 @@ def reads_of(node: Tensor) -> tuple[Value, ...]:
         case Assign():
             return node.sources
         case While():
-            return tuple(value for value in (node.test, node.residuals) if value is not None)
+            return _there(node.test, node.residuals, node.count)
         # What is in nested bodies is read by the nodes there.
         case If():
             return (node.test,)
         case Sum():
             return (node.total, node.term, node.first)
         case Append():
-            return (node.stack, *node.values)
-        case Keep():
+            return (*_there(node.stack, node.number), *node.values)
+        case Keep() | Return():
             return node.values
         case Zeros():
             return () if node.first is None else (node.total, node.first)
         case Group():
             return node.reads
     return ()
+
+
+def _there(*values: Value | None) -> tuple[Value, ...]:
+    return tuple(value for value in values if value is not None)
 
 
 def writes_of(node: Tensor) -> tuple[Value, ...]:
@@ -160,7 +202,7 @@ def writes_of(node: Tensor) -> tuple[Value, ...]:
         case Assign():
             return node.targets
         case While():
-            return node.unpacked
+            return node.unpacked if node.again is None else (*node.again.carried, *node.unpacked)
         # A Sum is not here: it changes the total that a Zeros has made, in the same memory.
         case Zeros():
             return (node.total,)
@@ -173,7 +215,7 @@ def bodies_of(node: Tensor) -> tuple[Body, ...]:
     """The nested bodies of a node."""
     match node:
         case While():
-            return (node.body,)
+            return (node.body,) if node.again is None else (node.again.body, node.body)
         case If():
             return node.bodies
         case Parallel():
@@ -185,7 +227,7 @@ def kept_by(node: Tensor) -> tuple[Value, ...]:
     """The values that something has after a node, under another name: their memory is not written to again."""
     if isinstance(node, Assign):
         return node.sources
-    return node.values if isinstance(node, Append | Keep) else ()
+    return node.values if isinstance(node, Append | Keep | Return) else ()
 
 
 def all_nodes(body: Body) -> Iterator[Tensor]:

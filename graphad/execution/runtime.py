@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from sys import getrefcount
 
 import numpy as np
 
-from graphad.ops.aggregates import TensorArray, settled
+from graphad.execution.iterations import Replay
+from graphad.ops.aggregates import Checkpoints, TensorArray, settled
 from graphad.ops.aggregates import zeros_like as _zeros_like
 from graphad.types import Tensor
 
@@ -92,6 +94,31 @@ def total_or_zeros(total: Tensor, like: Tensor) -> Tensor:
     return total if total is not None else ABSENT if like is ABSENT else _zeros_like(like)
 
 
+def replayed(
+    starts: list[tuple[Tensor, ...]],
+    count: int,
+    every: int,
+    again: Callable[..., tuple[tuple[Tensor, ...], tuple[Tensor, ...]]],
+    iterations: list[int],
+) -> Iterator[Tensor]:
+    """The residuals of each iteration of a loop, the last one first, by running iterations again.
+
+    Args:
+        starts: what every ``every``th of ``count`` iterations started from, or the first one if that is 0.
+        again: runs an iteration: what it carries on, and its residuals.
+        iterations: where random operators look up the number of the iteration.
+    """
+
+    def iteration(frame: dict[str, Tensor], number: int) -> Tensor:
+        iterations.append(number)
+        frame["carried"], residuals = again(*frame["carried"])
+        iterations.pop()
+        return residuals
+
+    return Replay(Checkpoints([{"carried": start} for start in starts], count, every, {}, ()), iteration).residuals()
+
+
 HELPERS = {
-    item.__name__: item for item in (own, own_or_taken, copied, given, present, settled_or_absent, truth, added, total_or_zeros, Changed)
+    item.__name__: item
+    for item in (own, own_or_taken, copied, given, present, settled_or_absent, truth, added, total_or_zeros, replayed, Changed)
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import keyword
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from graphad.execution.native import expression, function_of, loop_of
 from graphad.execution.nodes import (
+    Again,
     Append,
     Assign,
     Body,
@@ -21,6 +22,7 @@ from graphad.execution.nodes import (
     If,
     Keep,
     Parallel,
+    Return,
     Signal,
     Sum,
     Wait,
@@ -217,6 +219,8 @@ class _Writer:
         self.say(depth, ", ".join(t for t, _ in pairs) + " = " + ", ".join(s for _, s in pairs))
 
     def loop(self, node: While, depth: int) -> None:
+        if node.again is not None:
+            return self.loop_again(node, node.again, depth)
         forward = node.test is not None
         trips = self.fresh("trips") if forward and self.options.counts_trips else ""
         if trips:
@@ -243,6 +247,21 @@ class _Writer:
             self.say(depth, "iterations.pop()")
         if trips:
             self.say(depth, f"all_trips.add({trips})")
+        return None
+
+    def loop_again(self, node: While, again: Again, depth: int) -> None:
+        """A loop over residuals, for which iterations are run again."""
+        assert node.residuals is not None
+        name, starts = self.fresh("again"), self.name(node.residuals)
+        self.say(depth, f"def {name}({', '.join('_' if value.constant else self.name(value) for value in again.carried)}):")
+        self.body(again.body, depth + 1)
+        targets = "".join(f"{'_' if value.constant else self.name(value)}, " for value in node.unpacked)
+        iterations = "iterations" if self.compiled.random else "[]"
+        self.say(depth, f"for {targets or '_'} in replayed({starts}, {self.name(again.count)}, {again.every}, {name}, {iterations}):")
+        self.body(node.body, depth + 1)
+
+    def leave(self, node: Return, depth: int) -> None:
+        self.say(depth, f"return ({_items(map(self.name, node.ends))}), ({_items(map(self.name, node.residuals))})")
 
     def truth(self, test: Tensor) -> str:
         # An array of one boolean is a condition of Python as it is; ``truth`` makes sure of any other value in every run.
@@ -306,7 +325,8 @@ class _Writer:
         self.say(depth, f"np.copyto({total}, {term}) if {first} else np.add({total}, {term}, out={total})")
 
     def append(self, node: Append, depth: int) -> None:
-        self.say(depth, f"{self.name(node.stack)}.append(({''.join(self.name(value) + ', ' for value in node.values)}))")
+        when = "" if node.number is None else f"if not {self.name(node.number)}{f' % {node.every}' if node.every else ''}: "
+        self.say(depth, f"{when}{self.name(node.stack)}.append(({_items(map(self.name, node.values))}))")
 
     def keep(self, node: Keep, depth: int) -> None:
         """Nothing happens: the plan has left these values alone."""
@@ -477,6 +497,7 @@ _WRITERS: dict[type, Callable[..., None]] = {
     Call: _Writer.call,
     Assign: _Writer.assign,
     While: _Writer.loop,
+    Return: _Writer.leave,
     If: _Writer.branch,
     Sum: _Writer.sum,
     Append: _Writer.append,
@@ -533,13 +554,16 @@ def _last_reads(compiled: Compiled, plan: MemoryPlan) -> dict[int, list[Value]]:
     """After which node of the outermost body large values are dead that have memory of their own."""
     last: dict[Value, int] = {}
     results: set[Value] = set()
+    locals_: set[Value] = set()
     for node in compiled.body:
         for inner in all_nodes([node]):
             values = (*reads_of(inner), *kept_by(inner), *writes_of(inner))
             last.update(dict.fromkeys(values, id(node)))
             results.update(writes_of(inner))
+            if isinstance(inner, While) and inner.again is not None:  # whose variables are gone with each call
+                locals_.update(inner.again.carried, *map(writes_of, all_nodes(inner.again.body)))
     # What is in the plan is written to again in the next run, so letting go of its name frees nothing.
-    stays = {*compiled.fetched, *compiled.kept.values(), *plan.place_of}
+    stays = {*compiled.fetched, *compiled.kept.values(), *plan.place_of, *locals_}
     values_by_node: dict[int, list[Value]] = {}
     for value, at in last.items():
         if value in results and value not in stays and not value.constant and (not value.static or value.nbytes >= BIG):
@@ -573,5 +597,5 @@ def _results(writer: _Writer, compiled: Compiled) -> str:
     return f"({_items(texts)}), ({_items(state_texts)})"
 
 
-def _items(texts: Sequence[str]) -> str:
+def _items(texts: Iterable[str]) -> str:
     return "".join(f"{text}, " for text in texts)

@@ -9,7 +9,7 @@ looks at values is not traced: it is called as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,7 +42,7 @@ class Value:
     constant: bool = False
     hint: str = "t"
     absent: bool = False
-    kept: Residuals | None = None
+    kept: Residuals | Restarts | None = None
     scalar: Value | None = None
     in_order: bool = False
 
@@ -83,6 +83,25 @@ class Residuals:
 
     names: tuple[str, ...]
     values: tuple[Value, ...]
+
+
+@dataclass
+class Restarts:
+    """What a loop keeps that runs iterations again for its gradient: what some of them started from.
+
+    Attributes:
+        names: of the residuals of an iteration.
+        iteration: notes the calls of an iteration, of what it starts from; gives what it carries on, and the residuals.
+        carried: what an iteration starts from.
+        count: the number of iterations that there were.
+        every: how far apart those are whose starts are kept; 0 if there is the first alone.
+    """
+
+    names: tuple[str, ...]
+    iteration: Callable[[Sequence[Value]], tuple[tuple[Value, ...], tuple[Value, ...]]]
+    carried: tuple[Value, ...]
+    count: Value
+    every: int
 
 
 @dataclass(eq=False)

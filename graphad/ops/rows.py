@@ -71,9 +71,13 @@ def _summed(x: Array, y: Array) -> Array:
 def softmax_rows(x: Array) -> Array:
     """The exponentials of each row of ``[rows, n]``, scaled to the sum 1."""
     out, ones = np.empty_like(x), np.ones(x.shape[1], x.dtype)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"), row_buffers(x.shape[1]):
-        for tile in _tiles(len(x), ones.nbytes):
-            _softmax_tile(x[tile], out[tile], ones)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if x.size < LEAST:
+            _softmax_tile(x, out, ones)
+            return out
+        with row_buffers(x.shape[1]):
+            for tile in _tiles(len(x), ones.nbytes):
+                _softmax_tile(x[tile], out[tile], ones)
     return out
 
 

@@ -75,6 +75,25 @@ def test_random_operators_draw_the_same_again(pipeline: str) -> None:
     assert np.isfinite(once).all()
 
 
+@pytest.mark.parametrize("pipeline", STRATEGIES)
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_iterations_are_run_again_in_compiled_programs(pipeline: str, dropout: float) -> None:
+    """They give what the interpreter gives, for other trip counts than that of the first run, too."""
+    program, loss, names = recurrent(5, dropout)
+    again, fetched = rewritten(program, pipeline), [loss.name, *names]
+    assert "in replayed(" in ga.to_python(again, fetched, {"h0": np.ones((ROWS, HIDDEN)), "n": np.array([5])})
+    results = []
+    for mode in ("compiled", "interpreted"):
+        executor, scope = ga.Executor(mode=mode), ga.Scope()
+        rng = np.random.default_rng(0)
+        scope.set("w", rng.standard_normal((HIDDEN, HIDDEN)) * 0.2)
+        h0 = rng.standard_normal((ROWS, HIDDEN))
+        results.append([executor.run(again, {"h0": h0, "n": np.array([n])}, fetched, scope=scope) for n in (4, 0, 1, 11)])
+    for compiled, interpreted in zip(*results, strict=True):
+        for one, other in zip(compiled, interpreted, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 @settings(max_examples=max(30, settings().max_examples), suppress_health_check=SLOW)
 @given(nested_programs(max_statements=2))
 @pytest.mark.parametrize("pipeline", [STRATEGIES[1], STRATEGIES[3]])
