@@ -222,6 +222,8 @@ class _Along:
     def outputs(self, inputs: Inputs, count: Tensor, capacity: int, run: Run) -> Outputs:
         """The operator on the data, with what is beyond the count left out of its outputs."""
         kind = self.dimensions.reduced.get(self.label)
+        if kind in ("max", "min"):
+            refuse(count == 0, "there is no extremum over an axis without elements")
         # Zeros add nothing to a sum. Of an extremum the first element is what changes nothing when it is there again.
         data = {
             slot: [self._padded(x, count, slot, i, kind in ("max", "min")) for i, x in enumerate(values)] for slot, values in inputs.items()
@@ -244,7 +246,7 @@ class _Along:
         if self.label in labels:
             return Bounded.first(x, count, labels.index(self.label))
         if self.dimensions.reduced.get(self.label) == "mean":
-            return (x * (capacity / jnp.maximum(count, 1))).astype(x.dtype)
+            return (x * (capacity / count)).astype(x.dtype)  # of no elements nan, as in numpy
         return x
 
 

@@ -238,13 +238,19 @@ class Lowering:
         if not tests:
             return 0
         if not op.attrs.get("is_scalar_condition", True):
-            return 0 if all(np.prod(self.value(op, frames, layout, name).shape) for name in tests) else 1
+            return self.not_empty([self.value(op, frames, layout, name) for name in tests])
         truth = self.truth(op, frames, layout, tests[0])
         if not is_traced(truth):
             return 0 if truth else 1
         # What a loop keeps of each iteration is no longer known in its gradient; that a branch always went one way is, by the tape it left.
         read = [frames[depth(layout, name)].get(name) for names in op.inputs.values() for name in names if name != EMPTY]
         return next((only for value in read if isinstance(value, Either) and (only := value.only) is not None), truth)
+
+    def not_empty(self, values: Sequence[Tensor]) -> Tensor:
+        """The block that runs where all values have elements: its number, or a traced condition."""
+        known = all(np.prod(value.shape) for value in values)
+        counts = [value.count > 0 for value in values if isinstance(value, Bounded)]
+        return jnp.all(jnp.stack(counts)) if known and counts else 0 if known else 1
 
     def branch(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
         """``if_else``, ``conditional_block``, ``net``."""

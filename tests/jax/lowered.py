@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from graphad.jax import Bounded
 from graphad.jax.operators import run
 from graphad.jax.registry import FORMS
 from graphad.jax.stacks import Buffer
@@ -187,7 +188,9 @@ def _joined(hole: Any, leaves: Any) -> dict[str, list[Any]]:
 
 
 def _listed(value: Any) -> Any:
-    """An array of tensors as the tensors that it has."""
+    """An array of tensors as the tensors that it has, a tensor with room as the elements that it has."""
+    if isinstance(value, Bounded):
+        return np.asarray(value)
     if not isinstance(value, Buffer):
         return value
     return [value.data[i] for i in range(int(value.length)) if value.filled[i]]

@@ -111,6 +111,50 @@ def test_second_derivatives() -> None:
     assert_agrees(*program_of(lambda e: ga.layers.reduce_mean(ga.layers.exp(e), dim=[0]), order=2), 3)
 
 
+@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_elements_by_mask(order: int) -> None:
+    """As many as there are that are positive: some, none of them."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", [2, 3], dtype="float64", append_batch_size=False, stop_gradient=False)
+        chosen, mask = ga.layers.masked_select(x, x > 0.0), x > 0.0
+        rows = ga.layers.gather_nd(x, ga.layers.where(mask))
+        loss = ga.layers.reduce_sum(ga.layers.tanh(chosen) * rows * ga.layers.cast(ga.layers.size(chosen), "float64"))
+        names = [chosen.name, loss.name]
+        for _ in range(order):
+            (found,) = ga.gradients(loss, [x])
+            assert found is not None
+            names.append(found.name)
+            loss = ga.layers.reduce_sum(ga.layers.square(found))
+    for array in (X, -abs(X)):
+        got, _ = on_xla(program, {"x": array}, {}, names)
+        for name, one, other in zip(names, got, on_numpy(program, {"x": array}, {}, names), strict=True):
+            assert_close(one, other, name, 1e-10)
+
+
+def test_branches_over_rows() -> None:
+    """Each row takes one side; a side without rows does not run, which what it assigns shows."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", [2, 3], dtype="float64", append_batch_size=False, stop_gradient=False)
+        runs = ga.layers.fill_constant([1], "float64", 0.0)
+        both = ga.layers.IfElse(ga.layers.reduce_sum(x, dim=[1], keep_dim=True) > 0.0)
+        with both.true_block():
+            ga.layers.increment(runs)
+            both.output(ga.layers.tanh(both.input(x)) * 2.0)
+        with both.false_block():
+            both.output(ga.layers.matmul(both.input(x), ga.layers.assign(WEIGHT[:, :3])))
+        (y,) = both()
+        loss = ga.layers.reduce_sum(ga.layers.square(y))
+        (found,) = ga.gradients(loss, [x])
+        assert found is not None
+    names = [y.name, runs.name, found.name]
+    for array in (X, np.abs(X), -np.abs(X), np.array([[1.0, 2, 3], [-1, -2, -3]])):
+        got, _ = on_xla(program, {"x": array}, {}, names)
+        for name, one, other in zip(names, got, on_numpy(program, {"x": array}, {}, names), strict=True):
+            assert_close(one, other, name, 1e-10)
+
+
 # -- in branches and loops -----------------------------------------------------------------------
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from graphad.errors import InvalidValue
+from graphad.jax.bounded import LEAST, Bounded, as_bounded, of_bounded
 from graphad.jax.registry import is_traced, like, refuse, replaces
-from graphad.ops import embedding, indexing, indices, sort
+from graphad.jax.xla_array import Known
+from graphad.ops import embedding, indexing, indices, selection, sort
 from graphad.types import Tensor
 
 
@@ -90,3 +93,88 @@ def _histogram(X: Tensor, *, bins: int = 100, min: float = 0.0, max: float = 0.0
     low, high = jnp.where(low == high, low - 1, low), jnp.where(low == high, high + 1, high)
     intervals = jnp.clip(jnp.floor((x - low) * (bins / (high - low))), 0, bins - 1).astype("int32")
     return jnp.zeros(bins, "int64").at[intervals].add(((x >= low) & (x <= high)).astype("int64"))
+
+
+# -- by mask: as many as there are elements at most ------------------------------------------------
+
+
+def _held(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Where a mask holds, as places in memory with room for all, and how many there are."""
+    flat = jnp.asarray(mask).reshape(-1)
+    (places,) = jnp.nonzero(flat, size=max(flat.size, LEAST), fill_value=0)
+    return places, jnp.count_nonzero(flat).astype(jnp.int64)
+
+
+@replaces(indexing.masked_select.kernel)
+def _masked_select(X: Tensor, Mask: Tensor) -> Bounded:
+    x, mask = jnp.broadcast_arrays(X, Mask)
+    places, count = _held(mask)
+    return Bounded.first(jnp.take(x.reshape(-1), places, mode="clip"), count, 0)
+
+
+@replaces(indexing.where_index.kernel)
+def _where_index(Condition: Tensor) -> Bounded:
+    places, count = _held(Condition)
+    coordinates = jnp.unravel_index(places, Condition.shape)
+    rows = jnp.stack(coordinates, axis=1) if coordinates else jnp.zeros((places.size, 0))
+    return Bounded.first(rows.astype(jnp.int64), count, 0)
+
+
+@replaces(selection.split_lod_tensor.kernel)
+def _split_rows(X: Tensor, Mask: Tensor, *, level: int = 0) -> tuple[Bounded, Bounded]:
+    rows = jnp.asarray(Mask).reshape(-1).astype(bool)
+    if rows.size != len(X):
+        raise InvalidValue(f"Mask has {rows.size} rows, X has {len(X)}")
+    return _rows_held(X, rows), _rows_held(X, ~rows)
+
+
+def _rows_held(X: Tensor, mask: Tensor) -> Bounded:
+    places, count = _held(mask)
+    return Bounded.first(jnp.take(X, places, 0, mode="clip"), count, 0)
+
+
+@of_bounded(selection.merge_lod_tensor)
+@replaces(selection.merge_lod_tensor.kernel)
+def _merged_rows(Mask: Tensor, InTrue: Tensor = None, InFalse: Tensor = None, X: Tensor = None, *, level: int = 0) -> Tensor:
+    rows = jnp.asarray(Mask).reshape(-1).astype(bool)
+    result: Tensor = None
+    for side, mask in ((InTrue, rows), (InFalse, ~rows)):
+        count = jnp.count_nonzero(mask)
+        if side is None:
+            refuse(count > 0, "rows are to come from a branch that did not run")
+            continue
+        side = as_bounded(side, 0, 0)
+        refuse(side.count != count, "other rows are to come from a branch than it has")
+        # The k-th row that the mask takes is the k-th of its side.
+        part = jnp.take(side.data, jnp.cumsum(mask) - 1, 0, mode="clip")
+        result = part if result is None else jnp.where(mask.reshape(-1, *(1,) * (part.ndim - 1)), part, result)
+    if result is None:
+        raise InvalidValue("neither InTrue nor InFalse has a value: no branch has run")
+    return result
+
+
+@of_bounded(indexing.gather_nd)
+def _gathered_rows(X: Tensor, Index: Bounded) -> Bounded:
+    _check_rows(X, Index)
+    rows = X[tuple(jnp.moveaxis(Index.data, -1, 0))] if Index.shape[-1] else jnp.broadcast_to(X, (Index.capacity, *X.shape))
+    return Bounded.first(rows, Index.count, Index.axis)
+
+
+@of_bounded(indexing.scatter_nd_add)
+def _added_at_rows(X: Tensor, Index: Tensor, Updates: Tensor) -> Tensor:
+    """What is beyond the number of rows adds zeros to the first element."""
+    places, parts = as_bounded(Index, 0, 0), as_bounded(Updates, 0, 0)
+    capacity = max(places.capacity, parts.capacity)
+    places, parts = places.sized(capacity), parts.sized(capacity)
+    _check_rows(X, places)
+    refuse((places.count != parts.count) & (parts.count > 0), "Index and Updates have different numbers of rows")
+    if not places.shape[-1]:
+        return X + parts.data.sum(axis=0)
+    return jnp.asarray(X).at[tuple(jnp.moveaxis(places.data, -1, 0))].add(parts.data)
+
+
+def _check_rows(X: Tensor, Index: Bounded) -> None:
+    if isinstance(X, Bounded) or Index.axis or Index.ndim != 2:
+        raise Known(f"X is {X!r} and Index {Index!r}, an extent of which is known only when the program runs")
+    for axis in range(Index.shape[-1]):
+        _from_either_end(f"Index[..., {axis}]", Index.data[:, axis], X.shape[axis])
