@@ -16,6 +16,7 @@ from graphad.data_feeder import DataFeeder as DataFeeder
 from graphad.errors import InvalidType, InvalidValue
 from graphad.execution.places import CPUPlace
 from graphad.layers.helper import AttrLike, checked_input, layer
+from graphad.ops.definition import did_you_mean
 from graphad.program import OPTIMIZE, Parameter, Program, Variable, default_main_program, located, name_in
 from graphad.program.clipping import Clip, ClipByGlobalNorm, ClipByNorm, ClipByValue, ErrorClipByValue
 from graphad.program.variable import L1Decay, L2Decay
@@ -144,6 +145,16 @@ def set_flags(flags: Mapping[str, object]) -> None:
 # -- namespaces, spelt as Fluid spells them ------------------------------------------------------
 
 
+class _Namespace(SimpleNamespace):
+    """Names of Fluid's, one of which is suggested for one that is mistyped."""
+
+    if not TYPE_CHECKING:  # a type checker would take any name for one of these
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = "" if name.startswith("_") else did_you_mean(name, vars(self))
+            raise AttributeError(f"there is no {name!r} here{hint}", name=name, obj=self)
+
+
 def _l1_decay(regularization_coeff: float = 0.0) -> L1Decay:
     return L1Decay(regularization_coeff)
 
@@ -205,8 +216,8 @@ def set_gradient_clip(clip: Clip, param_list: Sequence[Parameter | str] | None =
         param.gradient_clip = clip  # type: ignore[attr-defined]
 
 
-regularizer = SimpleNamespace(L1Decay=_l1_decay, L2Decay=_l2_decay, L1DecayRegularizer=_l1_decay, L2DecayRegularizer=_l2_decay)
-clip = SimpleNamespace(
+regularizer = _Namespace(L1Decay=_l1_decay, L2Decay=_l2_decay, L1DecayRegularizer=_l1_decay, L2DecayRegularizer=_l2_decay)
+clip = _Namespace(
     ErrorClipByValue=ErrorClipByValue,
     GradientClipByValue=_clip_by_value,
     GradientClipByNorm=_clip_by_norm,
@@ -215,10 +226,10 @@ clip = SimpleNamespace(
 )
 
 _PADDLE_DTYPES = {"FP16": "float16", "FP32": "float32", "FP64": "float64"}
-_var_types = SimpleNamespace(**{name.upper(): name for name in DTYPES}, **_PADDLE_DTYPES)
+_var_types = _Namespace(**{name.upper(): name for name in DTYPES}, **_PADDLE_DTYPES)
 core = SimpleNamespace(CPUPlace=CPUPlace, VarDesc=SimpleNamespace(VarType=_var_types))  # dtypes are their names
 
-io = SimpleNamespace(
+io = _Namespace(
     DataLoader=fluid_readers.DataLoader,
     batch=fluid_readers.batch,
     cache=fluid_readers.cache,

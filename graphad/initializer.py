@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from graphad.errors import InvalidValue
+from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Operator, Variable
 
 
@@ -186,3 +188,12 @@ def _chosen_fan(what: str, chosen: float | None, of_shape: float) -> float:
 def _within(limit: float) -> tuple[float, float]:
     # Numbers that are uniform in [-a, a] have the variance a² / 3.
     return -limit, limit
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of the module's
+
+    def __getattr__(name: str) -> NoReturn:
+        """Suggest an initializer for a mistyped name."""
+        names = [other for other, value in globals().items() if isinstance(value, type) and issubclass(value, Initializer)]
+        hint = "" if name.startswith("_") else did_you_mean(name, names)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

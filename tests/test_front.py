@@ -132,6 +132,20 @@ def test_optimizers_take_fluids_names() -> None:
         getattr(fluid.optimizer, "Adams")  # noqa: B009
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fluid.io.save_parms, "there is no 'save_parms' here; did you mean 'save_params'"),
+        (lambda: fluid.clip.GradientClipByGlobal, "did you mean 'GradientClipByGlobalNorm'"),
+        (lambda: getattr(fluid.initializer, "Xavir"), "has no attribute 'Xavir'; did you mean 'Xavier'"),  # noqa: B009
+        (lambda: fluid.save(fluid.Program(), "model"), "ends in none of .txt, .json and .pdmodel"),
+    ],
+)
+def test_a_mistyped_name_is_suggested(call: Callable[[], object], message: str) -> None:
+    with pytest.raises((AttributeError, InvalidValue), match=message):
+        call()
+
+
 # -- readers -------------------------------------------------------------------------------------
 
 

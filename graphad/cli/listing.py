@@ -26,14 +26,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _listed() -> str:
     width = max(map(len, PASSES))
-    return "\n".join(f"{name:{width}}  {kind.summary()}" for name, kind in sorted(PASSES.items()))
+    return "\n".join(f"{name:{width}}  {_summary(kind)}" for name, kind in sorted(PASSES.items()))
+
+
+def _summary(kind: type[Pass]) -> str:
+    """The first sentence of the docstring, without its markup."""
+    return kind.summary().replace("``", "")
 
 
 def _described(name: str) -> str:
     kind = PASSES.get(name)
     if kind is None:
         raise InvalidValue(f"no pass is named {name!r}{did_you_mean(name, PASSES)}")
-    parts = [f"{name}: {kind.summary()}", *_options(kind), *_claims(kind)]
+    parts = [f"{name}: {_summary(kind)}", *_options(kind), *_claims(kind)]
     rules = _rules(kind)
     if rules:
         parts.append(f"\n{len(rules)} rules:\n{rules}")

@@ -52,12 +52,12 @@ def save(program: Program, path: PathLike, scope: object = None) -> None:
     """
     if not isinstance(program, Program):
         raise InvalidType(f"save takes a Program, not {program!r}")
+    values = _values_path(path)
     values_by_name = global_scope().arrays if scope is None else getattr(scope, "arrays", scope)
     if not isinstance(values_by_name, Mapping):
         raise InvalidType(f"the values to save are a dict from name to array, or a Scope, not {scope!r}")
     # Checked before any file is opened.
     arrays = {name: _checked(var, values_by_name.get(name)) for name, var in kept_variables(program).items()}
-    values = _values_path(path)
     if values.suffix == ".npz":
         data = _npz(arrays)
     else:
