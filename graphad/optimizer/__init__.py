@@ -7,6 +7,7 @@ the updates themselves are operators, in ``graphad.ops.optimizer``.
 from typing import TYPE_CHECKING, NoReturn
 
 from graphad.ops.definition import did_you_mean
+from graphad.optimizer.averages import ExponentialMovingAverage
 from graphad.optimizer.base import Optimizer
 from graphad.optimizer.methods import (
     SGD,
@@ -49,6 +50,7 @@ __all__ = [
     "ClipByValue",
     "DecayedAdagrad",
     "DecayedAdagradOptimizer",
+    "ExponentialMovingAverage",
     "Ftrl",
     "FtrlOptimizer",
     "L1Decay",
@@ -72,11 +74,10 @@ _INSTEAD = {
     "DGCMomentumOptimizer": "Momentum, and the pass bucket-all-reduce",
     "Dpsgd": "SGD: apply_gradients(pairs) of backward(loss), clipped and with layers.gaussian_random added",
     "DpsgdOptimizer": "SGD: apply_gradients(pairs) of backward(loss), clipped and with layers.gaussian_random added",
-    "ExponentialMovingAverage": "keep averages of global_scope().get(name) in numpy after each run, and set them for a test",
     "LarsMomentum": "Lamb, or Momentum with ParamAttr(learning_rate=...)",
     "LarsMomentumOptimizer": "Lamb, or Momentum with ParamAttr(learning_rate=...)",
     "LookaheadOptimizer": "every k runs set w = slow + alpha * (w - slow) in global_scope(), in numpy",
-    "ModelAverage": "keep averages of global_scope().get(name) in numpy after each run, and set them for a test",
+    "ModelAverage": "ExponentialMovingAverage",
     "PipelineOptimizer": "the pass pipeline-split, on a graphad.LocalGroup or MpiExecutor",
     "RecomputeOptimizer": "graphad.Executor(passes='recompute')",
 }
