@@ -17,9 +17,9 @@ from graphad.types import Array
 class ExponentialMovingAverage:
     """Averages of the parameters in which a step counts ``decay`` times as much as the next.
 
-    (B. Polyak and A. Juditsky, 1992, with weights that fade.) ``update`` appends ``average = decay * average + (1 - decay) * parameter``; call
-    it after ``minimize``. Averages start at 0, and what is applied is divided by the sum of the weights, ``1 - decay**steps``, so that it is
-    an average from the first step on.
+    (B. Polyak and A. Juditsky, 1992, with weights that fade.) ``update`` appends ``average = decay * average + (1 - decay) * parameter``;
+    call it after ``minimize``. Averages start at 0, and what is applied is divided by the sum of the weights, ``1 - decay**steps``, so that
+    it is an average from the first step on.
 
     Args:
         decay: in [0, 1).
