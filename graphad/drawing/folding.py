@@ -53,7 +53,8 @@ class Folding:
     """What is drawn once: for each node that is not drawn its representative, and by repetition the copy that each node is in.
 
     ``given`` are drawn values that an operator outside of the copies gives to each copy. ``closed`` are operators that stand for a
-    whole scope or part, with how many; ``contents`` are those of a part; ``hidden`` is what is only seen inside one.
+    whole scope or part, with how many; ``contents`` are those of a part; ``hidden`` is what is only seen inside one. ``bundles`` are
+    equal inputs, by the one that is drawn.
     """
 
     representatives: dict[Node, Node] = field(default_factory=dict)
@@ -64,6 +65,7 @@ class Folding:
     hidden: set[Node] = field(default_factory=set)
     closed: dict[Op, int] = field(default_factory=dict)
     contents: dict[Op, list[Op]] = field(default_factory=dict)
+    bundles: dict[Value, list[Value]] = field(default_factory=dict)
 
     def copy(self) -> Folding:
         """The same, to which operators that stand for scopes may be added."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from graphad.drawing.bundles import bundle_inputs
 from graphad.drawing.folding import LEAST_SAVED, Folding, fold_repeats
 from graphad.drawing.nesting import ADDED, CARRIED, KEPT, SAVED, Arrow, Ends, Nesting, contracted, is_absent
-from graphad.drawing.options import Options
+from graphad.drawing.options import Options, keys_of
 from graphad.drawing.pairs import Pairs, is_part
 from graphad.drawing.parts import LEAST, closed_parts
 from graphad.drawing.scopes import Group, Groups, closed_ops, scope_of
-from graphad.drawing.subset import MUCH_READ, Ways, chosen_part
+from graphad.drawing.subset import MUCH_READ, Ways, chosen_part, ends_of
 from graphad.errors import RenderError
 from graphad.ir import Graph, Node, Op, Value
 from graphad.ir.regions import control_definition, is_forward_loop, results_of
@@ -113,10 +114,20 @@ def _is_long(graph: Graph, folding: Folding, options: Options) -> bool:
 
 
 def _folding(graph: Graph, options: Options) -> Folding:
-    if options.fold == "none" or (options.fold == "auto" and sum(len(subgraph.ops) for subgraph in graph.tree()) <= UNFOLDED_BUDGET):
+    if options.fold == "none":
         return Folding()
-    nesting = Nesting(graph, DEEPEST if options.nested != "none" else 0)
-    return fold_repeats(graph, nesting, LEAST if options.fold == "parts" else LEAST_SAVED)
+    folding = Folding()
+    if options.fold != "auto" or sum(len(subgraph.ops) for subgraph in graph.tree()) > UNFOLDED_BUDGET:
+        nesting = Nesting(graph, DEEPEST if options.nested != "none" else 0)
+        folding = fold_repeats(graph, nesting, LEAST if options.fold == "parts" else LEAST_SAVED)
+    bundle_inputs(graph, folding)
+    return Folding() if options.fold == "auto" and _is_folded(ends_of(options), folding) else folding
+
+
+def _is_folded(items: Collection[object], folding: Folding) -> bool:
+    """Whether a node that the user wants to see is one of those that others stand for."""
+    keys = {item if isinstance(item, str) else id(item) for item in items}
+    return bool(keys) and any(not keys.isdisjoint(keys_of(node)) for node in folding.representatives)
 
 
 def _budget(mode: str, options: Options) -> int:

@@ -66,6 +66,15 @@ class Ways:
         return [*self.after.get(node, ()), *self.before.get(node, ())]
 
 
+def ends_of(options: Options) -> tuple[object, ...]:
+    """The nodes that say which part is drawn, as the user gave them."""
+    if options.path is not None:
+        return tuple(options.path)
+    if options.focus is None:
+        return ()
+    return (options.focus[0] if isinstance(options.focus, tuple) else options.focus,)
+
+
 def chosen_part(ways: Ways, options: Options) -> tuple[set[Node], set[Node]] | None:
     """The nodes to draw, and those of them that are only there as the surroundings; None if everything is drawn.
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from graphad.drawing.plan import Plan, Reference
+from graphad.drawing.scopes import TIMES
 from graphad.ir import Graph, Op, Value
 from graphad.program import FORWARD, Block, SourceLine
 from graphad.program.clipping import bounds
@@ -79,7 +80,11 @@ def name_of(value: Value, drawn: Plan) -> str:
 
 
 def value_lines(value: Value, drawn: Plan) -> list[str]:
-    """A value's name and type."""
+    """A value's name and type; of equal inputs the first and last name, and how many there are."""
+    if value in drawn.folding.bundles:
+        bundle = drawn.folding.bundles[value]
+        first, last = (shortened(name_of(member, drawn), LONGEST_END) for member in (bundle[0], bundle[-1]))
+        return [f"{first} … {last}", f"{len(bundle)} {TIMES} {value.type}"]
     name = shortened(name_of(value, drawn))
     return [name] if value.type is None else [name, str(value.type)]
 

@@ -267,6 +267,35 @@ def test_repeated_scopes_have_one_frame() -> None:
     assert titles == {"layer_0 … layer_11 \N{MULTIPLICATION SIGN} 12"}
 
 
+def wide(count: int) -> ga.Program:
+    """Many inputs in one concat; the last one is read by another operator, too."""
+    main = ga.Program()
+    with ga.program_guard(main, ga.Program()):
+        features = [ga.layers.data(f"feature_{i}", [3]) for i in range(count)]
+        ga.layers.mean(ga.layers.concat([*features, ga.layers.data("other", [5])], axis=1))
+        ga.layers.tanh(features[-1])
+    return main
+
+
+def test_many_equal_inputs_are_drawn_once() -> None:
+    svg = to_svg(wide(61))
+    lines = [[text.text or "" for text in group.iter(f"{SVG}text")] for group in groups(svg, "node")]
+    assert [node for node in lines if node[0].startswith("feature")] == [
+        ["feature_0 … feature_59", "60 \N{MULTIPLICATION SIGN} float32[-1, 3]"],
+        ["feature_60", "float32[-1, 3]"],
+    ]
+    assert measured(svg).area < 500 * 700
+    for few in (to_svg(wide(12)), to_svg(wide(61), fold="none", values="all")):
+        assert "feature_7" in labels(few, "value") | labels(few, "data")
+
+
+def test_what_is_drawn_once_is_drawn_alone_where_it_is_asked_for() -> None:
+    svg = to_svg(wide(61), focus="feature_7")
+    assert "feature_7" in labels(svg, "value") | labels(svg, "data")
+    assert "fc_5.w_0#0" in labels(to_svg(layers(12), focus=("fc_5.w_0#0", 1)), "parameter")
+    assert plan(ga.lower(layers(12)), Options(focus=("tanh", 1))).folding.repeats  # any of that type
+
+
 def test_scopes_nest_and_are_checked() -> None:
     main = ga.Program()
     with ga.program_guard(main), ga.name_scope("a"):
