@@ -1,7 +1,8 @@
 """Pages of ``graphad view``: the time to write one, its size, the time to open it, and the time of a zoom step, in Chromium.
 
 ``python -m tests.benchmarks.pages`` prints a table. Times in the browser are from an event to the end of the next frame, each the least of
-five rounds.
+five rounds; beside them the processor time that a zoom step takes in the page's thread, the least of two rounds, on which other work has less
+influence.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +36,12 @@ ZOOM = """async () => {
         }
     return best.sort((a, b) => a - b);
 }"""
+STEP = """async (deltaY) => {
+    const event = new WheelEvent("wheel", { deltaY, clientX: 600, clientY: 400, bubbles: true, cancelable: true });
+    document.querySelector("svg.canvas").dispatchEvent(event);
+    await new Promise((go) => requestAnimationFrame(() => setTimeout(go, 0)));
+}"""
+STEPS = [120] * 8 + [-120] * 12 + [120] * 4  # out, far in, and back
 NEXT = """async () => {
     let best = Infinity;
     for (let round = 0; round < 5; round++) {
@@ -70,8 +78,8 @@ def subjects() -> Iterator[tuple[str, ga.Program, str]]:
     yield "2000 operators, nothing repeated", program, pipeline
 
 
-def in_browser(browser: Browser, path: Path) -> tuple[float, list[float], float]:
-    """Milliseconds until the page is drawn, of zoom steps in order, and to the third pass."""
+def in_browser(browser: Browser, path: Path) -> tuple[float, list[float], float, list[float]]:
+    """Milliseconds until the page is drawn, of zoom steps in order, to the third pass, and the processor time of zoom steps."""
     opened = []
     for _ in range(ROUNDS):
         window = Window(browser)
@@ -84,23 +92,45 @@ def in_browser(browser: Browser, path: Path) -> tuple[float, list[float], float]
     page = window.open(path)
     page.keyboard.press("ArrowRight")
     passing, zooming = page.evaluate(NEXT), page.evaluate(ZOOM)
+    work = zoom_work(window)
     window.close()
-    return min(opened), zooming, passing
+    return min(opened), zooming, passing, work
+
+
+def zoom_work(window: Window) -> list[float]:
+    """Milliseconds of processor time of zoom steps in order, in the thread of the page, which draws it too."""
+    page = window.page
+    session = window.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def spent() -> float:
+        return next(float(m["value"]) * 1e3 for m in session.send("Performance.getMetrics")["metrics"] if m["name"] == "TaskDuration")
+
+    rounds = []
+    for _ in range(2):
+        marks = [spent()]
+        for step in STEPS:
+            page.evaluate(STEP, step)
+            marks.append(spent())
+        rounds.append([b - a for a, b in pairwise(marks)])
+    return sorted(map(min, zip(*rounds, strict=True)))
 
 
 def run() -> None:
     """Print the table."""
-    print(f"{'program':40} {'write s':>8} {'MB':>6} {'open ms':>8} {'zoom ms, median':>16} {'worst':>6} {'next pass ms':>13}")
+    head = f"{'program':40} {'write s':>8} {'MB':>6} {'open ms':>8} {'zoom ms, median':>16} {'worst':>6} {'next pass ms':>13}"
+    print(f"{head} {'zoom cpu ms, median':>20} {'worst':>6}")
     with tempfile.TemporaryDirectory() as folder, launched() as browser:
         for name, program, pipeline in subjects():
             start = time.process_time()
             path = ga.view(program, pipeline, Path(folder) / "page.html").path
             seconds = time.process_time() - start
             assert path is not None
-            opened, zooming, passing = in_browser(browser, path)
+            opened, zooming, passing, work = in_browser(browser, path)
             size = path.stat().st_size / 1e6
             print(
                 f"{name:40} {seconds:8.2f} {size:6.2f} {opened:8.0f} {zooming[len(zooming) // 2]:16.0f} {zooming[-1]:6.0f} {passing:13.0f}"
+                f" {work[len(work) // 2]:20.0f} {work[-1]:6.0f}"
             )
 
 
