@@ -1,8 +1,8 @@
 """Pages of ``graphad view``: the time to write one, its size, the time to open it, and the time of a zoom step, in Chromium.
 
 ``python -m tests.benchmarks.pages`` prints a table. Times in the browser are from an event to the end of the next frame, each the least of
-five rounds; beside them the processor time that a zoom step takes in the page's thread, the least of two rounds, on which other work has less
-influence.
+five rounds; beside them the processor time that a zoom step takes in the page's thread, the least of two rounds, which depends less on what
+else the machine does.
 """
 
 from __future__ import annotations
