@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,14 +12,14 @@ from graphad.drawing.composing import Composer, Marks, planned, scene_of
 from graphad.drawing.dot import dot_text
 from graphad.drawing.frames import Frame
 from graphad.drawing.layout import Geometry
-from graphad.drawing.nesting import Arrow
+from graphad.drawing.nesting import BEFORE, Arrow
 from graphad.drawing.options import Options, checked_options
 from graphad.drawing.pictures import checked_path, graph_of, replace_file, written
 from graphad.drawing.scene import Scene
 from graphad.drawing.theme import ADDED, CHANGED, REMOVED
 from graphad.errors import InvalidValue
 from graphad.ir import Graph, Node, Op, Value
-from graphad.program import Program
+from graphad.program import BACKWARD, Program
 
 
 def draw_diff(before: Program | Graph, after: Program | Graph, path: str | os.PathLike[str], /, **options: object) -> Path:
@@ -98,12 +98,16 @@ def draw_steps(
     return targets
 
 
+Edge = tuple[Node, Node]  # from a value to an operator that reads it, or from an operator to a value that it writes
+
+
 @dataclass
 class Step:
-    """What of the union is there in a step: operators and values, and what operators read."""
+    """What of the union is there in a step: operators and values, what operators read and write, and other names that values had."""
 
     nodes: dict[Node, Node] = field(default_factory=dict)
-    reads: set[tuple[Value, Op]] = field(default_factory=set)
+    edges: set[Edge] = field(default_factory=set)
+    names: dict[Value, str] = field(default_factory=dict)
 
 
 class Union:
@@ -113,7 +117,7 @@ class Union:
         self.graph = graphs[-1].clone()
         self.steps = [Step() for _ in graphs]
         self.changed: list[set[Node]] = [set() for _ in graphs]
-        self.reads: dict[tuple[Value, Op], str] = {}
+        self.edges: dict[Edge, str] = {}
         self.names: dict[Value, str] = {}
         self._note(len(graphs) - 1, _twins(graphs[-1], self.graph))
         # From the last step backwards: the union is the last graph, and each earlier step adds only what no later one has.
@@ -170,12 +174,13 @@ class Union:
         step.nodes = nodes
         for node, twin in nodes.items():
             if isinstance(node, Op) and isinstance(twin, Op):
-                for slot, values in node.inputs.items():
-                    for value in values:
-                        if value in nodes:
-                            edge = _value(nodes[value]), twin
-                            step.reads.add(edge)
-                            self.reads.setdefault(edge, slot)
+                reads = [((_value(nodes[v]), twin), slot) for slot, values in node.inputs.items() for v in values if v in nodes]
+                writes = [((twin, _value(nodes[v])), slot) for slot, values in node.outputs.items() for v in values if v in nodes]
+                for edge, slot in (*reads, *writes):
+                    step.edges.add(edge)
+                    self.edges.setdefault(edge, slot)
+            elif isinstance(node, Value) and isinstance(twin, Value) and repr(node) != repr(twin) and twin not in self.names:
+                step.names[twin] = repr(node)
 
     def marks(self, before: int, after: int) -> Marks:
         """What changed from one step to another."""
@@ -185,15 +190,17 @@ class Union:
         nodes |= dict.fromkeys((node for node in new if node in self.changed[after] and node in old), CHANGED)
         # An edge is marked only where both its ends are in both steps: otherwise the node is marked already.
         survivors = {node for node in new if node in old}
-        old_reads = frozenset(edge for edge in self.steps[before].reads - self.steps[after].reads if survivors.issuperset(edge))
-        new_reads = frozenset(edge for edge in self.steps[after].reads - self.steps[before].reads if survivors.issuperset(edge))
-        return Marks(nodes, old_reads, new_reads, tuple(self._lost()), self.names)
+        old_edges = frozenset(edge for edge in self.steps[before].edges - self.steps[after].edges if survivors.issuperset(edge))
+        new_edges = frozenset(edge for edge in self.steps[after].edges - self.steps[before].edges if survivors.issuperset(edge))
+        return Marks(nodes, old_edges, new_edges, tuple(self._lost()), self.names)
 
     def _lost(self) -> Iterator[Arrow]:
-        """Arrows for what an operator of the union reads in a step before the last one only."""
-        for (value, op), slot in self.reads.items():
-            if value not in op.reads():
-                yield Arrow(value, op, op, value, "", "" if len(op.inputs) == 1 else f"{slot} before")
+        """Arrows for what an operator of the union reads, or writes, in a step before the last one only."""
+        for (tail, head), slot in self.edges.items():
+            if isinstance(tail, Value) and isinstance(head, Op) and tail not in head.reads():
+                yield Arrow(tail, head, head, tail, "", "" if len(head.inputs) == 1 else f"{slot} before")
+            elif isinstance(tail, Op) and isinstance(head, Value) and head not in tail.writes():
+                yield Arrow(tail, head, tail, head, sort=BEFORE, backward=tail.role == BACKWARD, up=tail.role == BACKWARD)
 
     def drawn(self, options: Options, titles: Sequence[str]) -> Iterator[Scene]:
         """A scene for each step: the places are those of the union."""
@@ -206,16 +213,17 @@ class Union:
             nodes = set(step.nodes.values())
             marks = replace(marks, nodes={node: mark for node, mark in marks.nodes.items() if node in nodes})
             step_options = replace(options, title=titles[i]) if titles else options
-            composer = Composer(self.graph, picture, step_options, marks)
-            yield composer.scene(_part(places, composer, nodes, step))
+            composer = Composer(self.graph, replace(picture, names=picture.names | step.names), step_options, marks)
+            yield composer.scene(_part(places, composer, nodes, step.edges, self.edges))
 
 
-def _part(places: Geometry, composer: Composer, nodes: set[Node], step: Step) -> Geometry:
-    """The places of what is there in a step."""
+def _part(places: Geometry, composer: Composer, nodes: set[Node], edges: Collection[Edge], known: Collection[Edge]) -> Geometry:
+    """The places of what is there in a step: some nodes, and of the known edges some."""
     lines = {}
     for number, line in enumerate(composer.lines):
-        is_present = line.value is None or not isinstance(line.head, Op) or (line.value, line.head) in step.reads
-        if line.tail in nodes and line.head in nodes and is_present:
+        is_read = line.value is None or not isinstance(line.head, Op) or (line.value, line.head) in edges
+        is_written = (line.tail, line.head) in edges or (line.tail, line.head) not in known
+        if line.tail in nodes and line.head in nodes and is_read and is_written:
             lines[number] = line
     part = replace(places, nodes={node: place for node, place in places.nodes.items() if node in nodes})
     part.curves = {number: curve for number, curve in places.curves.items() if number in lines}

@@ -45,23 +45,23 @@ PALE = 0.35
 class Marks:
     """What a difference says of nodes: ``added``, ``removed`` or ``changed``.
 
-    ``gone`` and ``new`` are what changed operators read no more, and read now; ``arrows`` are those for what is
-    read no more, ``names`` what values were called that are there no more.
+    ``gone`` and ``new`` are what changed operators read or write no more, and what they do now; ``arrows`` are those for
+    what they do no more, ``names`` what values were called that are there no more.
     """
 
     nodes: Mapping[Node, str] = field(default_factory=dict)
-    gone: frozenset[tuple[Value, Node]] = frozenset()
-    new: frozenset[tuple[Value, Node]] = frozenset()
+    gone: frozenset[tuple[Node, Node]] = frozenset()
+    new: frozenset[tuple[Node, Node]] = frozenset()
     arrows: tuple[Arrow, ...] = ()
     names: Mapping[Value, str] = field(default_factory=dict)
 
     def of_line(self, line: Line) -> str:
         """The mark of a line: that of its ends, or its own."""
         ends = {self.nodes.get(line.tail), self.nodes.get(line.head)}
-        key = line.value, line.head
-        if REMOVED in ends or key in self.gone:
+        edges = {(line.value, line.head), (line.tail, line.head)}
+        if REMOVED in ends or not edges.isdisjoint(self.gone):
             return REMOVED
-        return ADDED if ADDED in ends or key in self.new else ""
+        return ADDED if ADDED in ends or not edges.isdisjoint(self.new) else ""
 
 
 def planned(graph: Graph, options: Options, marks: Marks) -> Plan:

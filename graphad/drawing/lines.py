@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphad.drawing.frames import Frame, Frames
-from graphad.drawing.nesting import ADDED, CARRIED, ENTERS, FLOW, KEPT, LEAVES, SAVED, Arrow
+from graphad.drawing.nesting import ADDED, BEFORE, CARRIED, ENTERS, FLOW, KEPT, LEAVES, SAVED, Arrow
 from graphad.drawing.options import Options
 from graphad.drawing.plan import Plan
 from graphad.drawing.texts import arrow_tooltip, shown
@@ -29,6 +29,7 @@ SORTS = {
     KEPT: ("kept", "what is kept for the gradient"),
     ADDED: ("added", "added up over the iterations"),
     CARRIED: ("carried", "carried to the next iteration"),
+    BEFORE: ("", "written in a step before"),
 }
 
 
@@ -71,6 +72,8 @@ def way_of(arrow: Arrow, drawn: Plan) -> str:
     """How an arrow bears on the layout."""
     value, reads = arrow.value, isinstance(arrow.head, Op)
     role = drawn.nesting.role(arrow.op)
+    if arrow.sort == BEFORE:  # the layout is that of what there is
+        return LOOKUP
     # What the backward reads of the forward must not pull the two apart: such lines do not bear on ranks.
     if reads and role == BACKWARD and (not arrow.backward or arrow.sort in (SAVED, KEPT)):
         return LOOKUP

@@ -174,7 +174,7 @@ def does_something(graph: Graph) -> bool:
 # Nothing here knows Graphviz.
 
 # The kinds of arrows, the more specific ones last: an arrow that two are folded into is of the later kind.
-FLOW, LEAVES, ENTERS, SAVED, KEPT, ADDED, CARRIED = range(7)
+FLOW, LEAVES, ENTERS, SAVED, KEPT, ADDED, CARRIED, BEFORE = range(8)
 
 
 class Arrow(NamedTuple):

@@ -107,6 +107,28 @@ def test_what_only_an_earlier_step_has_keeps_its_name(tmp_path: Path) -> None:
     assert labels(second.read_text(), "op") == {"sigmoid", "exp"}
 
 
+def test_who_writes_a_value_and_what_it_is_called_are_those_of_the_step(tmp_path: Path) -> None:
+    main = ga.Program()
+    with ga.program_guard(main):
+        x = ga.layers.data("x", [8], stop_gradient=False)
+        cost = ga.layers.mean(ga.layers.tanh(x) * x)
+    graph, steps = ga.lower(main), []
+    for each in ga.backward_pipeline((cost.name,), (x.name,)).passes:
+        each.run(graph)
+        steps.append(graph.clone())
+    created, summed = steps[1], steps[3]
+    (first, second) = ga.draw_steps([created, summed], [tmp_path / "0.svg", tmp_path / "1.svg"])
+    writes = [[tooltip_of(edge) for edge in groups(path.read_text(), "edge")] for path in (first, second)]
+    renamed = {"x@GRAD@RENAME@0", "x@GRAD@RENAME@1"}
+    assert "x@GRAD" in labels(first.read_text(), "gradient")
+    assert not renamed & labels(first.read_text(), "gradient")
+    assert renamed | {"x@GRAD"} <= labels(second.read_text(), "gradient")
+    assert sum("step before" in tooltip for tooltip in writes[0]) == 1  # two write x@GRAD, of which one writes another value later
+    assert not any("step before" in tooltip for tooltip in writes[1])
+    gone = [edge for edge in groups(diff(created, summed, tmp_path), "edge") if "removed" in (edge.get("class") or "").split()]
+    assert ["step before" in tooltip_of(edge) for edge in gone] == [True]
+
+
 def test_steps_need_as_many_files(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="1 steps need 1 paths"):
         ga.draw_steps([forward_program()], [])
