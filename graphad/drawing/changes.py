@@ -174,10 +174,13 @@ class Union:
         step.nodes = nodes
         for node, twin in nodes.items():
             if isinstance(node, Op) and isinstance(twin, Op):
-                reads = [((_value(nodes[v]), twin), slot) for slot, values in node.inputs.items() for v in values if v in nodes]
-                writes = [((twin, _value(nodes[v])), slot) for slot, values in node.outputs.items() for v in values if v in nodes]
-                for edge, slot in (*reads, *writes):
-                    step.edges.add(edge)
+                edges: list[tuple[Edge, str]] = []
+                for slot, values in node.inputs.items():
+                    edges += [((_value(nodes[value]), twin), slot) for value in values if value in nodes]
+                for slot, values in node.outputs.items():
+                    edges += [((twin, _value(nodes[value])), slot) for value in values if value in nodes]
+                step.edges.update(edge for edge, _ in edges)
+                for edge, slot in edges:
                     self.edges.setdefault(edge, slot)
             elif isinstance(node, Value) and isinstance(twin, Value) and repr(node) != repr(twin) and twin not in self.names:
                 step.names[twin] = repr(node)
