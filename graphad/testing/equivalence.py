@@ -101,8 +101,9 @@ def observe_on_ranks(program: Program, case: Case, names: Sequence[str], like: O
     parts, input_names = declared_parts(program), {value.name for value in lower(program).inputs}
     if parts:  # what is fed and written before it is read has become a part under its old name
         feeds = {name: array for name, array in feeds.items() if name in input_names or _fits(array, variables[name].shape)}
-    else:  # what nothing reads is declared as it was
-        feeds = {name: array for name, array in feeds.items() if name in input_names or name in names}
+    else:  # what nothing reads is declared as it was; it shows only where it is requested, and nothing is written over it
+        shown = set(names).difference(*(op.output_names() for op in program.global_block().ops))
+        feeds = {name: array for name, array in feeds.items() if name in input_names or name in shown}
     group = LocalGroup(ranks)
     group.executors = [OneRun(max_iterations=ITERATIONS) for _ in range(ranks)]
     for scope, params in zip(group.scopes, split_arrays(program, case.params, ranks), strict=True):
@@ -130,7 +131,9 @@ def _fits(array: Any, shape: Shape | None) -> bool:
 def _together(parts: Sequence[Any], like: Any) -> Any:
     """What ranks give: the rows of all of them; or one for all, of which one that differs from the first is shown."""
     if not isinstance(like, np.ndarray) or parts[0].shape != like.shape:
-        return np.concatenate(parts) if isinstance(like, np.ndarray) and parts[0].ndim else parts[0]
+        # What has no elements and other extents is there for these, such as XShape: they come after a 0.
+        axis = 1 if parts[0].shape[:1] == (0,) and parts[0].ndim > 1 else 0
+        return np.concatenate(parts, axis) if isinstance(like, np.ndarray) and parts[0].ndim else parts[0]
     return next((part for part in parts if not np.array_equal(part, parts[0], equal_nan=part.dtype.kind == "f")), parts[0])
 
 

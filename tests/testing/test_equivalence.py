@@ -283,3 +283,18 @@ def test_what_float16_leaves_of_a_parameter_that_its_step_cancels_is_no_finding(
     params = {"w": np.ones((1, 1), "float32"), "b": np.array([0.019], "float32"), "learning_rate_0": np.array([0.1], "float32")}
     case = Case(ga.Program.parse(text), "loss", feeds, params)
     check_case("optimize-parameters, mixed-precision{loss_scale=8.0}", case, prepare=BACKWARD)
+
+
+def test_what_holds_a_shape_alone_is_put_together_along_the_rows_that_it_tells() -> None:
+    text = "program { block 0 { var x: float64[4, 1, 2] param p: float64[1] var loss: float64[]"
+    text += " var y: float64[4, 2] var of: float64[0, 4, 1, 2] mean(X=p) -> (Out=loss)"
+    text += " reshape2(X=x) -> (Out=y, XShape=of) {shape=[0, -1]} } }"
+    case = Case(ga.Program.parse(text), "loss", {"x": np.arange(8.0).reshape(4, 1, 2)}, {"p": np.ones(1)})
+    check_case("data-parallel", case, prepare=BACKWARD)
+
+
+def test_what_is_fed_and_written_before_it_is_read_is_not_shared_out() -> None:
+    text = "program { block 0 { var x: float64[3] var y: float64[3] var z: float64[3] param p: float64[3] var loss: float64[]"
+    text += " tanh(X=y) -> (Out=z) mean(X=p) -> (Out=loss) scale(X=p) -> (Out=x) {scale=2.0} } }"
+    case = Case(ga.Program.parse(text), "loss", {"x": np.zeros(3), "y": np.zeros(3)}, {"p": np.ones(3)})
+    check_case("data-parallel", case, prepare=BACKWARD)

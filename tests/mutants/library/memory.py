@@ -250,8 +250,8 @@ _NORMS = (
     _norm(
         "leaves-the-bias-as-it-is",
         "_fold",
-        'builder.symbol(match.shift.input("Y")) * factor',
-        'builder.symbol(match.shift.input("Y"))',
+        "shape=[-1])) * factor + shift",
+        "shape=[-1])) + shift",
         _BIASED,
     ),
     _norm(
