@@ -9,6 +9,7 @@ python -m tests.pages        (or ``make pictures``) writes what is printed into 
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import tempfile
@@ -27,6 +28,7 @@ PYTHON = re.compile(r"```python\n(?P<code>.*?)```\n(?:\n```text\n(?P<shown>.*?)`
 # What ``import graphad`` leaves to the first use of a name: imported once for all blocks, not anew in each.
 PARTS = "backward distribution drawing edit experiments fluid interop optimizer passes rewriting training viewing"
 ON_FIRST_USE = tuple(f"graphad.{part}" for part in PARTS.split())
+MODELS = re.compile(r'os\.environ\["(GRAPHAD\w*MODELS)"\]')  # a block that reads models which packages ship
 CONSOLE = re.compile(r"```console\n(?P<session>.*?)```\n", re.DOTALL)
 
 
@@ -36,6 +38,12 @@ class Example(NamedTuple):
     code: str
     shown: str | None
     unchecked: bool
+
+    @property
+    def lacks(self) -> str:
+        """Why it cannot run here: models that it reads are not there; empty if it can."""
+        missing = [name for name in MODELS.findall(self.code) if not os.environ.get(name)]
+        return f"{missing[0]} is not set: python -m tests.interop.fetching FOLDER fetches the models, and prints it" if missing else ""
 
 
 def examples() -> dict[str, Example]:
@@ -121,7 +129,7 @@ def update() -> Iterator[str]:
 
 
 def _example(runner: Runner, match: re.Match[str]) -> str:
-    if match["shown"] is None:
+    if match["shown"] is None or Example(match["code"], match["shown"], False).lacks:
         return match[0]
     with tempfile.TemporaryDirectory() as name:
         text = runner.printed(match["code"], Path(name))
