@@ -32,7 +32,7 @@ def _normalizer(node: Node) -> Value:
     elif kind == "L1":
         size = ops.reduce_sum(ops.abs(x), dim=axis, keep_dim=True)
     else:
-        size = ops.sqrt(ops.reduce_sum(ops.square(x), dim=axis, keep_dim=True))
+        size = ops.frobenius_norm(x, dim=axis, keep_dim=True)
     return ops.elementwise_div(x, size)
 
 

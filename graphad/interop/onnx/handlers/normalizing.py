@@ -178,10 +178,7 @@ def _group_norm(node: Node) -> Value:
 def _lp_norm(node: Node) -> Value:
     x, ops = node[0], node.ops
     axis, p = node.axis(x.rank), int(node.attr("p", 2))
-    if p == 1:
-        size = ops.reduce_sum(ops.abs(x), dim=[axis], keep_dim=True)
-    else:
-        size = ops.sqrt(ops.reduce_sum(ops.square(x), dim=[axis], keep_dim=True))
+    size = ops.reduce_sum(ops.abs(x), dim=[axis], keep_dim=True) if p == 1 else ops.frobenius_norm(x, dim=[axis], keep_dim=True)
     zero = ops.equal(size, ops.like(0.0, size))
     return ops.elementwise_div(x, ops.where(zero, ops.like(1.0, size), size))
 

@@ -93,6 +93,10 @@ def _sum_square(node: Node) -> Value:
 @handles("ReduceL2")
 def _l2(node: Node) -> Value:
     x = node[0]
+    axes = axes_of(node, x.rank)
+    # As one operator its gradient is 0 where the norm is, of every order; that of a root there is no number.
+    if x.is_float and axes and 0 not in x.shape:
+        return reduced(node, "frobenius_norm", x, axes, bool(node.attr("keepdims", 1)))
     result = _of(node, node.ops.square(x), "reduce_sum")
     if x.is_float:
         return node.ops.sqrt(result)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from graphad.interop.onnx.emitting import Dim, Nodes, broadcast
-from graphad.interop.onnx.terms import Term, on
+from collections.abc import Sequence
+from string import ascii_letters
+
+from graphad.interop.onnx.emitting import Dim, Nodes, broadcast, is_same
+from graphad.interop.onnx.terms import Size, Term, on
 from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, writes
 from graphad.ops.inference import normal_axis
 
@@ -79,10 +82,30 @@ def _addmm(call: Call) -> Result:
 
 @writes("einsum")
 def _einsum(call: Call) -> Result:
-    operands, out = call.all("Operands"), call.output("Out")
-    if "..." in call.attr("equation") and len({operand.ndim for operand in operands}) > 1:
-        raise CannotWrite("an ellipsis that stands for other axes in each operand")
-    return call.nodes.one("Einsum", operands, operands[0].kind, out.shape, equation=str(call.attr("equation")))
+    operands, out, equation = call.all("Operands"), call.output("Out"), str(call.attr("equation")).replace(" ", "")
+    if "..." in equation:
+        equation = _without_ellipsis(equation, operands)
+    return call.nodes.one("Einsum", operands, operands[0].kind, out.shape, equation=equation)
+
+
+def _without_ellipsis(equation: str, operands: Sequence[Term]) -> str:
+    """With a label for each axis that an ellipsis stands for: ONNX's have to stand for the same axes in all operands."""
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    counts = [operand.ndim - len(term.replace("...", "")) if "..." in term else 0 for term, operand in zip(terms, operands, strict=True)]
+    labels = [label for label in ascii_letters if label not in equation][: max(counts)]
+    sizes: dict[str, Size] = {}
+    for i, (term, operand, count) in enumerate(zip(terms, operands, counts, strict=True)):
+        own = labels[len(labels) - count :]
+        start = term.index("...") if "..." in term else 0
+        for label, size in zip(own, operand.sizes[start:], strict=False):
+            if not is_same(sizes.setdefault(label, size), size):
+                raise CannotWrite("an ellipsis that stands for axes of other extents in each operand")
+        terms[i] = term.replace("...", "".join(own))
+    if not arrow:
+        singles = sorted(label for label in set(left) if label.isalpha() and left.count(label) == 1)
+        right = "..." + "".join(singles)
+    return f"{','.join(terms)}->{right.replace('...', ''.join(labels))}"
 
 
 @writes("kron")
