@@ -147,6 +147,16 @@ def test_what_needs_extents_says_so(what: str) -> None:
         onnx.load(model(REFUSED[what], {"x": ("float32", ["a", "b", "c", "d"])}, ["y"], {"s": np.array([1, 2, 7, 3])}))
 
 
+@pytest.mark.parametrize("nodes", [[node("ReduceL2", "x", "y", axes=[1])], [node("LpNormalization", "x", "y", axis=1)]])
+def test_a_row_of_zeros_has_gradients(nodes: list[Any]) -> None:
+    """Of two orders: a root of a sum of squares would have none."""
+    rows = normal(3, 4)
+    rows[1] = 0.0
+    once = onnx.gradients(onnx.load(model(nodes, {"x": ("float32", ["n", 4])}, ["y"], opset=13)))
+    for array in onnx.gradients(once, of=["x@GRAD"]).run({"x": rows}):
+        assert np.isfinite(array).all()
+
+
 # -- loops of no iteration -----------------------------------------------------------------------
 
 BODY = graph(

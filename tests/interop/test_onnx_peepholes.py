@@ -95,6 +95,12 @@ MODELS: dict[str, tuple[bytes, dict[str, Any], str]] = {
     "slopes": (model([node("PRelu", "x s", "y")], X, ["y"], {"s": normal(3, 1, 1)}), {"x": IMAGE}, "PRelu"),
     "a gate": (model([node("Sigmoid", "x", "s"), node("Mul", "x s", "y")], X, ["y"]), {"x": IMAGE}, "Sigmoid Mul"),
     "bounds": (model([node("Clip", "x l h", "y")], X, ["y"], BOUNDS), {"x": IMAGE}, "Clip"),
+    "an ellipsis of other axes": (
+        model([node("Einsum", "x w", "y", equation="...ij,...jk")], X, ["y"], {"w": normal(5, 2)}),
+        {"x": IMAGE},
+        "Einsum",
+    ),
+    "lengths": (model([node("ReduceL2", "x", "y", axes=[1])], ROWS, ["y"], opset=13), {"x": ROW}, "ReduceL2"),
     "a larger image": (
         model(
             [node("Resize", "x - f", "y", coordinate_transformation_mode="asymmetric", nearest_mode="floor")],
