@@ -191,7 +191,7 @@ class XlaArray(Tracer):
 
     def view(self, dtype: Tensor = None) -> XlaArray:
         if dtype is not None and np.dtype(dtype) != self.dtype:
-            return XlaArray(jax.lax.bitcast_convert_type(self.value, np.dtype(dtype)))
+            return XlaArray(_bits(self.value, np.dtype(dtype)))
         return self._view(lambda v: v, lambda _, part: part)
 
     def _view(self, read: Function, write: Function) -> XlaArray:
@@ -466,9 +466,17 @@ def _as(value: Value, dtype: np.dtype[Tensor]) -> Value:
         return value
     if not isinstance(value, jax.Array):
         return np.asarray(value).astype(dtype)
-    if value.dtype.kind == "f" and dtype.kind in "iu" and dtype.itemsize < 4:
-        value = value.astype("int32")  # from there numbers that are too large wrap around as in numpy; XLA would take the nearest
+    if value.dtype.kind == "f" and dtype.kind in "iu":
+        value = _whole(value, dtype)
     return value.astype(dtype)
+
+
+def _whole(value: jax.Array, dtype: np.dtype[Tensor]) -> jax.Array:
+    """Numbers in a signed type, from which they are narrowed: those too large are the least one, as of x86. XLA would take the nearest."""
+    if dtype == np.uint64:
+        return value
+    limits = np.iinfo("int32" if dtype.itemsize < 4 or dtype == np.int32 else "int64")
+    return jnp.where(value >= 2.0 ** (limits.bits - 1), jnp.asarray(limits.min, limits.dtype), value.astype(limits.dtype))
 
 
 def _numpy_or_jax(value: Value) -> Tensor:
@@ -627,6 +635,13 @@ def _where(condition: Tensor, *values: Tensor) -> Tensor:
     kinds = [v if type(v) in (int, float, bool) else np.empty(0, v.dtype) for v in values]
     dtype = np.result_type(*kinds)
     return wrapped(jnp.where(_plain(condition), *(jnp.asarray(_plain(v), dtype) for v in values)))
+
+
+def _bits(value: Value, dtype: np.dtype[Tensor]) -> Value:
+    """The bits of numbers as those of another type of their size; a boolean is a byte of 0 or 1."""
+    if dtype.kind == "b":
+        return jax.lax.bitcast_convert_type(value, np.uint8) != 0
+    return jax.lax.bitcast_convert_type(value.astype("uint8") if value.dtype == bool else value, dtype)
 
 
 def _never_shared(*_: object) -> bool:

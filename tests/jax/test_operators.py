@@ -7,8 +7,10 @@ import pytest
 pytest.importorskip("jax", reason="jax, on which programs run as XLA programs, is not installed: pip install 'graphad[jax]'")
 
 import jax
+import numpy as np
 
-from graphad.ops import OpDef
+from graphad.jax.operators import run
+from graphad.ops import OpDef, lookup
 from tests.jax.lowered import checked, operators
 
 # How many elements there are, or which of them are read, depends on values, and XLA compiles for shapes.
@@ -39,3 +41,12 @@ def test_all_samples(definition: OpDef) -> None:
     with jax.enable_x64(True):
         (row,) = checked([definition])
     assert not row.why
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("source", ["float32", "float64"])
+def test_numbers_too_large_for_a_type_become_what_numpy_makes_of_them(source: str, dtype: str) -> None:
+    x = np.array([0.0, -1.5, 2.7, 300.0, 2.0**31, -(2.0**31), 2.0**62, 2.0**63, -(2.0**63)], source)
+    with np.errstate(all="ignore"), jax.enable_x64(True):
+        (found,) = jax.jit(lambda x: run(lookup("cast"), {"X": [x]}, {"out_dtype": dtype, "in_dtype": ""}, ["Out"])["Out"])(x)
+        np.testing.assert_array_equal(found, x.astype(dtype))
