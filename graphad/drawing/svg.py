@@ -38,6 +38,7 @@ def _shape(shape: Shape) -> str:
     if isinstance(shape, Polygon):
         return f'<polygon points="{" ".join(f"{number(x)},{number(y)}" for x, y in shape.points)}" fill="{shape.fill}"/>'
     dash = f' stroke-dasharray="{" ".join(map(number, shape.dash))}"' if shape.dash else ""
+    # Defaults of SVG are left out: a drawing has thousands of shapes.
     weight = "" if shape.weight == 1 else f' stroke-width="{number(shape.weight)}"'
     line = "" if shape.stroke == "none" else f' stroke="{shape.stroke}"{weight}{dash}'
     if isinstance(shape, Curve):

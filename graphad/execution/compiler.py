@@ -419,6 +419,7 @@ class Compiler:
             cell["unpacked"] = copies
             frame = {n: u for n, u in zip(residuals.names, copies, strict=True) if not (u.constant and u.example is ABSENT)}
             results = inside.results(frame, variables)
+            # Carried cotangents come first, then the terms of the sums.
             terms[:] = results[len(variables) :]
             sums[:] = [None if t is None else Value(t.example, static=t.in_order and not t.absent, hint="total") for t in terms]
             for term, total in zip(terms, sums, strict=True):

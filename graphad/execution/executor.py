@@ -49,9 +49,9 @@ class Executor:
         passes: a pipeline or its text, as ``"optimize-for-speed"``, that programs go through before they are prepared. What is
             fetched, and what outlives a run, keeps its value, as closely as the passes promise; programs themselves stay as they are.
         profile: whether to note where the time of runs goes: ``executor.profile`` then has it by operator and line.
-        threads: how many threads a compiled program runs on: calls that do not need each other's results run at a time where that is
-            expected to pay, and give the same to the last bit. Threads of BLAS are BLAS's: with ``OPENBLAS_NUM_THREADS=1`` they do not
-            compete. With ``profile=True`` there is one.
+        threads: how many threads a compiled program runs on: calls that do not need each other's results run at the same time
+            where that is expected to pay, and give the same to the last bit. Threads of BLAS are BLAS's: with
+            ``OPENBLAS_NUM_THREADS=1`` they do not compete. With ``profile=True`` there is one.
         numba: whether elementwise operators that follow each other are compiled to one loop, which gives the same to the last bit; kept
             on disk for later processes. It needs the extra ``numba``.
         max_iterations: how many iterations the loops of one run may take, all of them together; no limit if None. What

@@ -115,7 +115,7 @@ class Interpreter:
         self.iterations_left = self.max_iterations
 
     def release(self) -> None:
-        """Let go of every value of a run."""
+        """Forget every value of a run."""
         self.begin({}, Scope())
 
     def operators(self) -> None:

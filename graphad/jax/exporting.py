@@ -80,6 +80,7 @@ def _fed_type(program: Program, name: str, value: Tensor, batch: int | None) -> 
         return jax.ShapeDtypeStruct(np.shape(value), np.asarray(value).dtype)
     shape, dtype = program.global_block().vars[name].declared
     if shape is None or dtype is None or (batch is None and -1 in shape):
+        # Without an array to take it from, the declaration has to say the whole type.
         label = "no shape" if shape is None else f"the shape {list(shape)}"
         raise InvalidValue(
             f"feed {name!r} has {label}, and XLA compiles for shapes that are known: say batch= (--batch on the command line), or give an"

@@ -55,10 +55,10 @@ class Packing:
         self.types = dict(types)
         self.at: dict[str, tuple[str, int]] = {}
         self.sizes: dict[str, int] = {}
-        for name, each in self.types.items():
-            dtype = np.dtype(each.dtype).name
+        for name, declared in self.types.items():
+            dtype = np.dtype(declared.dtype).name
             self.at[name] = dtype, self.sizes.get(dtype, 0)
-            self.sizes[dtype] = self.at[name][1] + int(np.prod(each.shape, dtype=np.int64))
+            self.sizes[dtype] = self.at[name][1] + int(np.prod(declared.shape, dtype=np.int64))
 
     def packed(self, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> Vectors:
         """The vectors, filled up with zeros to the sizes."""
@@ -71,11 +71,11 @@ class Packing:
 
     def unpacked(self, vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The arrays."""
-        found = {}
+        arrays = {}
         for name, (dtype, start) in self.at.items():
             shape = self.types[name].shape
-            found[name] = vectors[dtype][start : start + int(np.prod(shape, dtype=np.int64))].reshape(shape)
-        return found
+            arrays[name] = vectors[dtype][start : start + int(np.prod(shape, dtype=np.int64))].reshape(shape)
+        return arrays
 
 
 def longest(packings: Sequence[Packing]) -> dict[str, int]:
@@ -133,13 +133,13 @@ class Running:
             frame = {**{name: value for name, value in feeds.items() if name in block.vars}, **self.known, **values}
             try:
                 with binding(WATCHER, self.lowering):
-                    passed = self.operators(frame)
+                    outgoing = self.operators(frame)
             finally:
                 failed, self.lowering.failed = self.lowering.failed, np.int32(0)
-            peers.extend(peer for peer, _ in passed)
+            peers.extend(peer for peer, _ in outgoing)
             own = {name: frame.pop(name) for name in self.state.types}
             is_updated = any(own[name] is not values[name] for name in own)
-            return self.alive(frame), [value for _, value in passed], own if is_updated else None, failed
+            return self.alive(frame), [value for _, value in outgoing], own if is_updated else None, failed
 
         traced = Stage(run)
         kept_types, types, own, _ = traced.shapes
@@ -211,24 +211,24 @@ class PipelinedFunction:
             ValueError: one is missing, or has another shape than declared.
         """
         for packing in self.packings:
-            for name, each in packing.types.items():
-                if name not in arrays or np.shape(arrays[name]) != each.shape:
-                    found = f"has the shape {list(np.shape(arrays[name]))}" if name in arrays else "is missing"
-                    raise InvalidValue(f"{name!r} of the state {found}; it is declared {np.dtype(each.dtype)}{list(each.shape)}")
+            for name, declared in packing.types.items():
+                if name not in arrays or np.shape(arrays[name]) != declared.shape:
+                    problem = f"has the shape {list(np.shape(arrays[name]))}" if name in arrays else "is missing"
+                    raise InvalidValue(f"{name!r} of the state {problem}; it is declared {np.dtype(declared.dtype)}{list(declared.shape)}")
         with jax.enable_x64(True):
             typed = [{n: np.asarray(arrays[n]).astype(t.dtype, copy=False) for n, t in p.types.items()} for p in self.packings]
             vectors = [packing.packed(values, self.sizes) for packing, values in zip(self.packings, typed, strict=True)]
             place = NamedSharding(self.mesh, PartitionSpec(AXIS))
-            return {dtype: jax.device_put(jnp.stack([each[dtype] for each in vectors]), place) for dtype in self.sizes}
+            return {dtype: jax.device_put(jnp.stack([vector[dtype] for vector in vectors]), place) for dtype in self.sizes}
 
     def arrays(self, state: Mapping[str, Tensor]) -> dict[str, Array]:
         """The arrays in a state by name; of a variable of several stages that of the stage which writes it."""
-        found: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         for number, (program, packing) in enumerate(zip(self.programs, self.packings, strict=True)):
-            written = {name for op in program.global_block().ops for name in op.output_names()}
+            written_names = {name for op in program.global_block().ops for name in op.output_names()}
             values = packing.unpacked({dtype: np.asarray(rows[number]) for dtype, rows in state.items()})
-            found.update({name: value for name, value in values.items() if name in written or name not in found})
-        return found
+            arrays.update({name: value for name, value in values.items() if name in written_names or name not in arrays})
+        return arrays
 
     def __call__(self, feeds: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[list[list[Tensor]], Vectors]:
         """What the stages fetch, and the new state."""
@@ -246,22 +246,25 @@ class PipelinedFunction:
     def _on_device(self, feeds: Mapping[str, Tensor], rows: Mapping[str, Tensor]) -> tuple[list[list[Tensor]], Vectors, Tensor]:
         number = lax.axis_index(AXIS)
         state: Vectors = {dtype: row[0] for dtype, row in rows.items()}
-        kept: Vectors = {}
-        stages = [Running(i, *each) for i, each in enumerate(zip(self.programs, self.fetched, self.packings, strict=True))]
+        carried: Vectors = {}
+        stages = [Running(i, *parts) for i, parts in enumerate(zip(self.programs, self.fetched, self.packings, strict=True))]
         messages: list[dict[str, Tensor]] = [{} for _ in stages]
         failed = jnp.zeros((), "int32")
         while not all(stage.is_done for stage in stages):
             before = [stage.at for stage in stages]
-            rounds = [stage.round(feeds, kept, state, came) for stage, came in zip(stages, messages, strict=True)]
-            groups = _grouped([message for each in rounds for message in each.sent])
-            kept, passed, state, now = lax.switch(number, self._branches(stages, rounds, groups, state))
+            rounds = [stage.round(feeds, carried, state, incoming) for stage, incoming in zip(stages, messages, strict=True)]
+            groups = _grouped([message for round in rounds for message in round.sent])
+            # One program for all devices: in each round a device takes the branch of its stage, and then all of them exchange messages.
+            carried, outgoing, state, now = lax.switch(number, self._branches(stages, rounds, groups, state))
             failed = jnp.where(failed == 0, now, failed)
-            messages = self._exchanged(stages, groups, passed)
+            messages = self._exchanged(stages, groups, outgoing)
+            # No stage has come further in a round: each waits for a message that nothing sends.
             if before == [stage.at for stage in stages]:
                 raise _stuck(stages)
-        fetches = [[_shared(stage, name, kept, state, number) for name in stage.fetched] for stage in stages]
+        fetches = [[_shared(stage, name, carried, state, number) for name in stage.fetched] for stage in stages]
         counts = np.array([len(stage.lowering.failures) for stage in stages], "int32")
         self.failures = [text for stage in stages for text in stage.lowering.failures]
+        # The failures of all stages are numbered one after the other; the largest number on any device is reported.
         before_stage = jnp.asarray(np.cumsum(counts, dtype="int32") - counts)[number]
         failed = lax.pmax(jnp.where(failed == 0, 0, failed + before_stage), AXIS)
         return fetches, {dtype: vector[None] for dtype, vector in state.items()}, failed
@@ -270,26 +273,26 @@ class PipelinedFunction:
         self, stages: Sequence[Running], rounds: Sequence[Round], groups: Sequence[list[Message]], state: Vectors
     ) -> list[Callable[[], Tensor]]:
         """What each stage does in a round, with results of one type."""
-        for stage, each in zip(stages, rounds, strict=True):
-            stage.packing = Packing(each.kept)
+        for stage, round in zip(stages, rounds, strict=True):
+            stage.packing = Packing(round.kept)
         sizes = longest([stage.packing for stage in stages])
 
-        def branch(stage: Running, each: Round) -> Callable[[], Tensor]:
+        def branch(stage: Running, round: Round) -> Callable[[], Tensor]:
             def run() -> Tensor:
-                values, sent, own, failed = each.traced()
+                values, sent, own, failed = round.traced()
                 mine = [next((message for message in group if message.source == stage.number), None) for group in groups]
-                passed = [_zeros(group[0].type) if m is None else sent[m.number] for group, m in zip(groups, mine, strict=True)]
+                outgoing = [_zeros(group[0].type) if m is None else sent[m.number] for group, m in zip(groups, mine, strict=True)]
                 new = state if own is None else stage.state.packed(own, self.sizes)
-                return stage.packing.packed(values, sizes), passed, new, failed
+                return stage.packing.packed(values, sizes), outgoing, new, failed
 
             return run
 
-        return [branch(stage, each) for stage, each in zip(stages, rounds, strict=True)]
+        return [branch(stage, round) for stage, round in zip(stages, rounds, strict=True)]
 
-    def _exchanged(self, stages: Sequence[Running], groups: Sequence[list[Message]], passed: Sequence[Tensor]) -> list[dict[str, Tensor]]:
+    def _exchanged(self, stages: Sequence[Running], groups: Sequence[list[Message]], outgoing: Sequence[Tensor]) -> list[dict[str, Tensor]]:
         """What each stage gets."""
         messages: list[dict[str, Tensor]] = [{} for _ in stages]
-        for group, value in zip(groups, passed, strict=True):
+        for group, value in zip(groups, outgoing, strict=True):
             arrived = lax.ppermute(value, AXIS, [(message.source, message.target) for message in group])
             for message in group:
                 messages[message.target][stages[message.target].arrived(message.source)] = arrived
@@ -331,11 +334,11 @@ def _zeros(type: Tensor) -> Tensor:
     return jnp.zeros(type.shape, type.dtype)
 
 
-def _shared(stage: Running, name: str, kept: Vectors, state: Vectors, number: Tensor) -> Tensor:
+def _shared(stage: Running, name: str, carried: Vectors, state: Vectors, number: Tensor) -> Tensor:
     """What one stage fetches, on all devices."""
     if name in stage.known:
         return jnp.asarray(stage.known[name])
-    values = {**stage.packing.unpacked(kept), **stage.state.unpacked(state)}
+    values = {**stage.packing.unpacked(carried), **stage.state.unpacked(state)}
     if name not in values:
         raise InvalidValue(f"the fetch list of stage {stage.number} has {name!r}, which has no value")
     value = values[name]
@@ -375,7 +378,7 @@ def pipelined(
     lists: Sequence[object] = [[] for _ in programs] if fetch_lists is None else fetch_lists
     if len(lists) != len(programs):
         raise InvalidValue(f"there are {len(programs)} stages and {len(lists)} fetch lists")
-    names = [fetch_names(program.global_block(), each) for program, each in zip(programs, lists, strict=True)]
+    names = [fetch_names(program.global_block(), items) for program, items in zip(programs, lists, strict=True)]
     return PipelinedFunction(programs, names, list(devices or jax.devices()))
 
 

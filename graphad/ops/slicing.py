@@ -333,6 +333,7 @@ def _set_type(Input: TensorType, ValueTensor: TensorType | None = None, *lists: 
     same_dtypes(Input=Input, ValueTensor=value)
     try:
         is_fitting = len(value.shape) <= len(target) and len(broadcast_shapes(target, value.shape)) == len(target)
+        # Broadcasting must not make the slice larger: it is the value that is stretched.
         is_fitting = is_fitting and all(b in (1, -1, a) or a == -1 for a, b in zip(target[::-1], value.shape[::-1], strict=False))
     except ShapeError:
         is_fitting = False

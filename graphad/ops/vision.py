@@ -337,6 +337,7 @@ def _type(method: str, spec: Spec) -> Callable[..., TensorType]:
         for i, size in enumerate(SizeTensor or ()):
             if not matched(element_count(size.shape), 1):
                 raise ShapeError(f"SizeTensor[{i}] is {size}; a tensor of one integer is expected")
+        # Values of tensors are known only when the program runs.
         at_run_time = SizeTensor is not None or OutSize is not None or Scale is not None
         new = (-1,) * (rank - 2) if at_run_time else interpolation.extents(image[2:], interpolation.scales)
         return TensorType(laid_out((*image[:2], *new), interpolation.data_layout), X.dtype)

@@ -93,6 +93,7 @@ def _axis(size: int, kernel: int, stride: int, dilation: int, pad: tuple[int, in
     reach = (kernel - 1) * dilation + 1
     before, after = _padding(size, reach, stride, pad, algorithm)
     if -1 in (size, kernel):
+        # Of an unknown extent only this is known: with strides of one, padding can make up for what the windows take.
         keeps = kernel != -1 and stride == 1 and (before + after == reach - 1 or algorithm == "SAME")
         return Axis(size, kernel, stride, dilation, before, after, size if keeps else -1)
     room = before + size + after - reach

@@ -388,6 +388,7 @@ def _check_scalars(name: str, before: Sequence[Term], scalars: Sequence[object],
     for part in (part for value in scalars for part in parts_of(value)):
         if isinstance(part, Attribute) and part.name not in bound:
             raise InvalidValue(f"rule {name} needs {part!r}, which is no attribute and no number of an operator before")
+        # Shapes and dtypes are known of values that the pattern names: of its operators' results, and its leaves.
         if isinstance(part, Term) and (part.call not in calls if isinstance(part, Result) else part not in known):
             raise InvalidValue(f"rule {name} has a condition on {part!r}, which does not occur before: give it a name there")
 

@@ -587,6 +587,7 @@ def _compared(fp: str, plain: Callable[[Element, Element], Element]) -> Callable
     def compare(a: Element, b: Element) -> Element:
         if any(z3.is_bv(x) for x in (a, b)):
             dtype = smt.dtype_of(a if z3.is_bv(a) else b)
+            # A Python number beside a bit-vector has to be whole, or it has no counterpart of the same width.
             if any(not z3.is_expr(x) and x != int(x) for x in (a, b)):
                 raise Unsupported("an integer compared with a fraction")
             return plain(*(x if z3.is_expr(x) else smt.number(int(x), dtype) for x in (a, b)))

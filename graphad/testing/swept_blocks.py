@@ -86,6 +86,7 @@ def _places_of(types: tuple[str, ...]) -> tuple[tuple[tuple[str, int], str], ...
 
 
 def _write(w: CallProgram, kind: str, runs: int, twin: _Twin, role: str) -> None:
+    # A block within a block, as "if_else in while".
     kind, _, around = kind.partition(" in ")
     if around == "while":
         write_loop(w, runs, lambda counter: _inner(w, lambda: _write(w, kind, 1, twin, role), twin))

@@ -148,6 +148,7 @@ class Training:
             if kind not in (MEAN, TOTAL):
                 raise Refused(f"{value.name!r} is requested, which is neither a mean nor a sum over the batch: {self._why(value)}")
             return kind
+        # A graph that was read from a file has no ``grad_of``: there the name says what it is the gradient of.
         name = GRADIENT_NAME.match(value.name)
         of = value.grad_of or (self.graph.versions(name[1])[0] if name and self.graph.versions(name[1]) else None)
         if of is None or of.writers or self.kinds.get(of, WHOLE) != WHOLE:

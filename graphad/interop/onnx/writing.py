@@ -135,6 +135,7 @@ class GraphWriter:
         assert isinstance(tape, Stack)
         if op.type == "push_tape":
             values = op.inputs.get("X", ())
+            # A sequence in ONNX has tensors, and no holes.
             gaps = [element for element in values if element not in self.bound]
             if gaps:
                 raise CannotWrite(f"{gaps[0]!r} may have no value when it is kept")

@@ -139,6 +139,7 @@ def _tensor_to_tensor_array(X: Tensor, Like: Tensor = None, *, axis: int = 0, us
 def _tensor_array_like(X: Tensor, Like: Tensor, Pieces: Tensor = None, *, axis: int = 0, use_stack: bool = True) -> Tensor:
     if isinstance(X, Buffer):
         count = Like.shape[axis] if use_stack else len(Pieces)
+        # A buffer is as long as its capacity; only the elements that ``Like`` has count.
         X = TensorArray([X.data[i] for i in range(count)]) if X.data is not None else TensorArray()
     elements = dict(X.items())
     if use_stack:
