@@ -201,10 +201,10 @@ def set_gradient_clip(clip: Clip, param_list: Sequence[Parameter | str] | None =
     if not isinstance(clip, Clip):
         raise InvalidType(f"set_gradient_clip: clip is a GradientClipByValue, GradientClipByNorm or GradientClipByGlobalNorm, not {clip!r}")
     block = program.global_block()
-    given = program.all_parameters() if param_list is None else param_list
-    if not isinstance(given, list | tuple):
-        raise InvalidType(f"set_gradient_clip: param_list is a list of parameters or their names, not {given!r}")
-    parameters = [block.var(name_in("set_gradient_clip", block, item) if isinstance(item, Variable) else item) for item in given]
+    items = program.all_parameters() if param_list is None else param_list
+    if not isinstance(items, list | tuple):
+        raise InvalidType(f"set_gradient_clip: param_list is a list of parameters or their names, not {items!r}")
+    parameters = [block.var(name_in("set_gradient_clip", block, item) if isinstance(item, Variable) else item) for item in items]
     for param in parameters:
         if not isinstance(param, Parameter):
             raise InvalidType(f"set_gradient_clip: {param!r} is no parameter")

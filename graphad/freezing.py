@@ -333,7 +333,7 @@ class _Scaling:
             block.create_var(name=names[key], shape=array.shape, dtype=array.dtype.name, stop_gradient=True)
         block.create_var(name=names["product"], shape=variable.shape, dtype=variable.dtype)
         op.inputs = {**op.inputs, slot: [names[slot]]}
-        op.outputs = {key: [names["product"]] for key, written in op.outputs.items() if written}
+        op.outputs = {key: [names["product"]] for key, names_written in op.outputs.items() if names_written}
         for left_out in chain.ops:
             self._leave_out(left_out)
         block.insert_op(block.ops.index(op) + 1, "elementwise_add", {"X": names["product"], "Y": names["shift"]}, {"Out": out})

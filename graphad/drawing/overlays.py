@@ -127,8 +127,8 @@ def overlay_of(graph: Graph, folding: Folding, options: Options) -> Overlay | Gr
 def _folded_groups(groups: Groups, folding: Folding) -> Groups:
     names: dict[Node, str] = {}
     for node, name in groups.names.items():
-        drawn = folding.of(node)
-        names[drawn] = name if names.get(drawn, name) == name else SEVERAL
+        drawn_node = folding.of(node)
+        names[drawn_node] = name if names.get(drawn_node, name) == name else SEVERAL
     return replace(groups, names=names)
 
 

@@ -165,8 +165,8 @@ def _read_operator(block: Block, doc: Json) -> None:
     op_type, role = fields.get("type"), fields.get("role", FORWARD)
     if not isinstance(op_type, str) or role not in ROLES:
         raise ParseError(f"type is a string and role one of {', '.join(ROLES)}, not {op_type!r} and {role!r}")
-    written = {name: _read_value(value, block.program) for name, value in _object("attrs", fields.get("attrs", {})).items()}
-    attrs, source = without_scope(written, None)
+    attr_values = {name: _read_value(value, block.program) for name, value in _object("attrs", fields.get("attrs", {})).items()}
+    attrs, source = without_scope(attr_values, None)
     inputs, outputs = (names_in(side, fields.get(side, {})) for side in ("inputs", "outputs"))
     op = Operator(block, op_type, inputs, outputs, attrs, role, source)
     check_distinct(op)

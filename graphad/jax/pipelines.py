@@ -301,9 +301,9 @@ class PipelinedFunction:
 
 def _of_state(program: Program) -> Packing:
     types, block = {}, program.global_block()
-    used = {name for op in block.ops for name in (*op.input_names(), *op.output_names())}
+    names = {name for op in block.ops for name in (*op.input_names(), *op.output_names())}
     for name, var in block.vars.items():
-        if var.persistable and name in used:
+        if var.persistable and name in names:
             shape, dtype = var.declared
             if shape is None or dtype is None or -1 in shape:
                 raise NotLowered(f"{name!r} persists, but is declared {var!r}: the state of a stage has arrays of known shapes")

@@ -654,11 +654,11 @@ def _cut(x: Variable, axis: int, extent: int, samples: int, seed: int) -> Variab
     """``extent`` elements along an axis, of each sample from a place of its own; samples lie along the first axes."""
     places = x.shape[axis] - extent + 1
     ones = [1] * (x.ndim - samples)
-    drawn = {"min": 0.0, "max": 1.0, "seed": seed, "dtype": "float32"}
+    draw_attrs = {"min": 0.0, "max": 1.0, "seed": seed, "dtype": "float32"}
     if samples:
-        share = emitted("uniform_random_batch_size_like", [x], shape=[-1, *x.shape[1:samples], *ones], **drawn)
+        share = emitted("uniform_random_batch_size_like", [x], shape=[-1, *x.shape[1:samples], *ones], **draw_attrs)
     else:
-        share = emitted("uniform_random", [], shape=ones, **drawn)
+        share = emitted("uniform_random", [], shape=ones, **draw_attrs)
     # Of a share that is rounded to 1 the place would be one too far.
     first = emitted("clip", [emitted("floor", [share * float(places)])], min=0.0, max=float(places - 1)).astype("int64")
     index = first + np.arange(extent).reshape([-1 if at == axis else 1 for at in range(x.ndim)])

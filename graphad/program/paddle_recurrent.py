@@ -47,10 +47,10 @@ def rewrite_recurrent(program: Program) -> None:
     forward = {op: _forward_of(op, ops) for op in ops if op.type == RECURRENT_GRAD}
     for op in ops:
         _check(op)
-    kept: dict[Operator, dict[str, str]] = {op: {} for op in ops if op.type == RECURRENT}
+    arrays: dict[Operator, dict[str, str]] = {op: {} for op in ops if op.type == RECURRENT}
     # Gradients first: they find out which values of a forward step are to be kept.
-    loops = {op: _Gradient(op, forward[op], kept[forward[op]]).written() for op in forward}
-    loops |= {op: _forward_loop(op, kept[op]) for op in kept}
+    loops = {op: _Gradient(op, forward[op], arrays[forward[op]]).written() for op in forward}
+    loops |= {op: _forward_loop(op, arrays[op]) for op in arrays}
     for block in program.blocks:
         block.ops = [new for op in block.ops for new in loops.get(op, [op])]
 
@@ -310,8 +310,8 @@ class _Gradient:
         memories = []
         for init, name, state in zip(self.op.input("initial_states"), _names(self.op, "ex_states"), _names(self.op, "states"), strict=True):
             is_written = name + GRAD in written
-            used = is_written or state + GRAD in reads
-            memories.append(self.write.add("fill_zeros_like", {"X": [init]}, self.write.like("memory", init)) if used else "")
+            is_used = is_written or state + GRAD in reads
+            memories.append(self.write.add("fill_zeros_like", {"X": [init]}, self.write.like("memory", init)) if is_used else "")
             if is_written:
                 self.carried.append(memories[-1])
                 self.after.append(self.write.made(self.block, "assign", {"X": [name + GRAD]}, {"Out": [memories[-1]]}))

@@ -277,8 +277,8 @@ def _roll(facts: Facts, x: Grid, *, shifts: Sequence[Element], axis: Sequence[in
     base, known = x.rolled or (x, {})
     by_axis = dict(known)
     pairs = product(axis, shifts) if 1 in (len(axis), len(shifts)) else zip(axis, shifts, strict=True)  # one goes with each of the others
-    for each, shift in pairs:
-        by_axis[_axis(each, x.rank)] = by_axis.get(_axis(each, x.rank), 0) + shift
+    for number, shift in pairs:
+        by_axis[_axis(number, x.rank)] = by_axis.get(_axis(number, x.rank), 0) + shift
     moved = {i: (shift, x.extents[i]) for i, shift in by_axis.items()}
     rolled = (base, by_axis)
     return [Grid(x.extents, lambda places: base.at([_back(p, *moved[i]) if i in moved else p for i, p in enumerate(places)]), rolled)]

@@ -453,16 +453,16 @@ class _Returns:
 
     def see(self, root: Op, touched: Sequence[Op]) -> None:
         """Count one rewrite, if all that it made and touched was there before in its line."""
-        made = [op for op in dict.fromkeys(touched) if op not in self.line and in_graph(op)]
-        matched = [op for op in dict.fromkeys([root, *self.journal.matched]) if op in self.line]
-        for op in made:
+        new_ops = [op for op in dict.fromkeys(touched) if op not in self.line and in_graph(op)]
+        old_ops = [op for op in dict.fromkeys([root, *self.journal.matched]) if op in self.line]
+        for op in new_ops:
             # Each operator that was matched has one heir, so that two of a type keep two lines.
-            heir = next((old for old in matched if old.type == op.type), None)
+            heir = next((old for old in old_ops if old.type == op.type), None)
             if heir is not None:
-                matched.remove(heir)
+                old_ops.remove(heir)
             self.line[op] = self.line.get(root, root) if heir is None else self.line[heir]
-        self.made.update(made)
-        results = [*made, root] if in_graph(root) else made
+        self.made.update(new_ops)
+        results = [*new_ops, root] if in_graph(root) else new_ops
         terms = {(self.line[op], self._term(op, self.line[op], _DEPTH)) for op in results if op in self.line}
         self.count += bool(terms) and terms <= self.terms
         self.terms |= terms

@@ -569,10 +569,10 @@ def _write_attrs(desc: Desc, op: Operator, note: Note) -> None:
 def _noted(op: Operator, attrs: Attrs, raw: Attrs, note: Note) -> Attrs:
     """The role and the pairs of an operator, as far as its message does not have them."""
     noted: Attrs = {}
-    said = raw.get(ROLE)
+    role_number = raw.get(ROLE)
     keeps = op.stored is not None and op.role == role_of(raw)
-    bits = note.bits(said if keeps and isinstance(said, int) else BITS[op.role])
-    if bits != (said or 0 if keeps else said) and (op.stored is not None or ROLE not in attrs):
+    bits = note.bits(role_number if keeps and isinstance(role_number, int) else BITS[op.role])
+    if bits != (role_number or 0 if keeps else role_number) and (op.stored is not None or ROLE not in attrs):
         noted[ROLE] = bits
     if note.pairs and not raw.get(ROLE_VAR) and ROLE_VAR not in attrs:
         noted[ROLE_VAR] = list(note.pairs)

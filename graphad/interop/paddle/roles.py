@@ -50,11 +50,11 @@ def role_of(attrs: Mapping[str, object]) -> str:
 
 def notes(program: Program) -> dict[Operator, Note]:
     """The notes that follow from the backward and the updates that a program did not have in its file."""
-    block, found = program.global_block(), dict[Operator, Note]()
+    block, notes = program.global_block(), dict[Operator, Note]()
     for op, note in (*_losses(block), *_rates(block), *_completed(program), *_updates(block)):
-        known = found.get(op, Note())
-        found[op] = Note(known.loss or note.loss, known.rate or note.rate, known.pairs + note.pairs)
-    return found
+        known = notes.get(op, Note())
+        notes[op] = Note(known.loss or note.loss, known.rate or note.rate, known.pairs + note.pairs)
+    return notes
 
 
 def _losses(block: Block) -> Iterator[tuple[Operator, Note]]:
@@ -71,28 +71,28 @@ def _losses(block: Block) -> Iterator[tuple[Operator, Note]]:
 
 def _rates(block: Block) -> Iterator[tuple[Operator, Note]]:
     """The operators of the optimization whose results lead to learning rates alone."""
-    needed = {name for op in block.ops if op.role == OPTIMIZE and op.stored is None for name in op.input(_SLOT)}
+    rate_names = {name for op in block.ops if op.role == OPTIMIZE and op.stored is None for name in op.input(_SLOT)}
     readers: dict[str, list[Operator]] = defaultdict(list)
-    for op in block.ops if needed else ():
+    for op in block.ops if rate_names else ():
         for name in op.input_names():
             readers[name].append(op)
     rates: set[Operator] = set()
     # Backwards, so that the readers of what an operator writes are judged before it.
-    for op in reversed(block.ops if needed else ()):
+    for op in reversed(block.ops if rate_names else ()):
         outs = op.output_names()
-        if op.role != OPTIMIZE or op.stored is not None or needed.isdisjoint(outs):
+        if op.role != OPTIMIZE or op.stored is not None or rate_names.isdisjoint(outs):
             continue
         if all(reader in rates or reader is op or name in reader.input(_SLOT) for name in outs for reader in readers[name]):
             rates.add(op)
-            needed.update(op.input_names())
+            rate_names.update(op.input_names())
             yield op, Note(rate=True)
 
 
 def _completed(program: Program) -> Iterator[tuple[Operator, Note]]:
     params = {param.name for param in program.all_parameters() if param.trainable}
-    written = ((name, op) for op in program.global_block().ops if op.role == BACKWARD for name in op.output_names())
+    writes = ((name, op) for op in program.global_block().ops if op.role == BACKWARD for name in op.output_names())
     # The last write of a name is what the optimizer reads: the gradient is complete.
-    last = {match[0]: (match[1], op) for name, op in written if (match := _GRADIENT.fullmatch(name)) and match[1] in params}
+    last = {match[0]: (match[1], op) for name, op in writes if (match := _GRADIENT.fullmatch(name)) and match[1] in params}
     for gradient, (param, op) in last.items():
         if op.stored is None:
             yield op, Note(pairs=(param, gradient))

@@ -534,12 +534,12 @@ def _taps(node: Node, at: Value, mode: str, last: Value) -> list[tuple[Value, Va
         results.append((place, weight))
     if not node.attr("exclude_outside", 0):
         return results
-    kept = []
+    parts = []
     for place, weight in results:
         inside = ops.logical_and(ops.greater_equal(place, ops.like(0.0, place)), ops.less_equal(place, last))
-        kept.append((place, ops.where(inside, weight, ops.like(0.0, weight))))
-    total = reduce(ops.elementwise_add, [weight for _, weight in kept])
-    return [(place, ops.elementwise_div(weight, total)) for place, weight in kept]
+        parts.append((place, ops.where(inside, weight, ops.like(0.0, weight))))
+    total = reduce(ops.elementwise_add, [weight for _, weight in parts])
+    return [(place, ops.elementwise_div(weight, total)) for place, weight in parts]
 
 
 def _is_one(axis: int, i: int, sizes: list[int] | None, factors: list[float] | None, x: Value) -> bool:

@@ -13,8 +13,8 @@ def _check_finite_and_unscale(call: Call) -> Result:
     nodes, inverse = call.nodes, 1.0 / call.nodes.as_scalar(call["Scale"])
     unscaled = [x * nodes.cast(inverse, x.kind) for x in call.all("X")]
     wrong = [nodes.cast(on.logical_not(on.isfinite(nodes.flatten(x))), "uint8") for x in unscaled]
-    found = [nodes.cast(nodes.reduce("Max", elements, [0], keep=True), "bool") for elements in wrong]
-    return [unscaled, reduce(on.logical_or, found)]
+    flags = [nodes.cast(nodes.reduce("Max", elements, [0], keep=True), "bool") for elements in wrong]
+    return [unscaled, reduce(on.logical_or, flags)]
 
 
 @writes("update_loss_scaling")
@@ -28,5 +28,5 @@ def _update_loss_scaling(call: Call) -> Result:
     is_up, is_down = on.equal(good, call.attr("incr_every_n_steps")), on.equal(bad, call.attr("decr_every_n_nan_or_inf"))
     larger, smaller = scale * call.attr("incr_ratio"), on.maximum(scale * call.attr("decr_ratio"), 1.0)
     rises = on.logical_and(is_up, on.isfinite(larger))
-    changed: Term = on.where(rises, larger, on.where(is_down, smaller, scale))
-    return [gradients, changed, on.where(is_up, 0, good), on.where(is_down, 0, bad)]
+    new_scale: Term = on.where(rises, larger, on.where(is_down, smaller, scale))
+    return [gradients, new_scale, on.where(is_up, 0, good), on.where(is_down, 0, bad)]
