@@ -199,7 +199,10 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     is_about_gradients = interest.gradients and not subject.is_backward
     # Rules of one file are alike: in their order a program would hold rules that hinder each other.
     random.Random("rules").shuffle(rules)
-    other_programs, turns = drawn(interest, subject.is_backward, subject.is_after_backward), itertools.count(step=PLANTED)
+    other_programs, turns = (
+        drawn(interest, subject.is_backward or subject.names_loss, subject.is_after_backward),
+        itertools.count(step=PLANTED),
+    )
 
     def program(choices: Choices) -> Case:
         if rules and not choices.chance(3):

@@ -834,7 +834,7 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
 
     Args:
         interest: operators to go through, and attributes to change, more often.
-        is_backward: whether a backward is built, so that only programs with a loss are of use.
+        is_backward: whether a backward is built, or something else of a loss, so that only programs with one are of use.
         after_backward: whether what is on trial comes after it.
 
     Returns:

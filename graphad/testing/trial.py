@@ -391,12 +391,17 @@ class Subject:
 
     def check_fits(self, case: Case) -> None:
         """Raise ValueError if the passes need what a case has not: a loss where a text names it, types where gradients get them."""
-        if not case.loss_name and any(isinstance(text, str) and LOSS in text for text in (self.what, self.prepare, self.reference)):
+        if not case.loss_name and self.names_loss:
             raise InvalidValue(f"{self} needs a loss")
         if self.names_loss_later and case.loss_name not in case.targets:
             raise InvalidValue(f"{self} names the loss {case.loss_name!r}, which a pass before may remove: it is not requested")
         if self.is_backward and any(var.type == TENSOR and var.declared[1] is None for var in case.program.list_vars()):
             raise InvalidValue("a tensor of the program has no type, so that its gradient can have none")
+
+    @cached_property
+    def names_loss(self) -> bool:
+        """Whether a text names the loss, so that only programs with one are of use."""
+        return any(isinstance(text, str) and LOSS in text for text in (self.what, self.prepare, self.reference))
 
     @cached_property
     def names_loss_later(self) -> bool:

@@ -198,6 +198,11 @@ def test_what_a_pass_requires_is_prepared() -> None:
     assert check_pass("accumulate-grads", examples=20).changed
 
 
+def test_a_pass_that_names_the_loss_is_tried_on_programs_with_one() -> None:
+    """Of 60 programs of every kind, 18 more would be unfit."""
+    assert check_pass("jvp{targets=[$loss]}", 60).unfit < 8
+
+
 def test_a_reference_is_another_pipeline(tmp_path: Path) -> None:
     assert check_pass("dead-code, cse", examples=20, reference="cse, dead-code").changed
     with pytest.raises(Counterexample, match="compared with dead-code"):
