@@ -57,7 +57,7 @@ def versions() -> str:
     return ", ".join(found)
 
 
-def main(sizes: Sequence[int] = (10_000,)) -> None:
+def main(sizes: Sequence[int] = (10_000, 100_000)) -> None:
     """Measure, print and write."""
     busy = f", load {os.getloadavg()[0]:.0f} at the start" if hasattr(os, "getloadavg") else ""
     machine = f"{platform.machine()}, {os.cpu_count()} cores{busy}"
