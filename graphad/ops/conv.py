@@ -17,6 +17,7 @@ from graphad.ops.definition import NO_INTS, OpDef, operator
 from graphad.ops.inference import matched, same_dtypes
 from graphad.ops.like import sum_like
 from graphad.ops.products import in_float32, times
+from graphad.ops.scratch import scratch
 from graphad.ops.traits import PRODUCT, Declared, Flops, Shapes, Weights
 from graphad.ops.windows import (
     CHANNELS_LAST,
@@ -50,7 +51,6 @@ from graphad.types import Array, Shape, Tensor, TensorType, element_count
 
 COLUMN_BYTES = 1 << 19  # with what is made of them they stay in a cache of the second level
 CACHED_BYTES = 1 << 18
-KEPT_BYTES = 1 << 24
 WASTE, WASTE_OF_COLUMNS = 1.6, 1.3  # windows over the edges for each that is wanted, at most
 
 
@@ -58,27 +58,6 @@ def _batches(columns: int, samples: int, itemsize: int, folded: bool) -> Iterato
     """Samples in turns whose columns take half a megabyte, or one in one matrix; one sample has so many elements of columns."""
     step = max(1, min(samples, COLUMN_BYTES * (2 if folded else 1) // max(columns * itemsize, 1)))
     return (slice(start, min(start + step, samples)) for start in range(0, samples, step))
-
-
-class _Kept(threading.local):
-    """Memory that a thread keeps between calls: asking the system for it takes as long as filling it."""
-
-    def __init__(self) -> None:
-        self.memory: dict[str, Array] = {}
-
-
-_KEPT = _Kept()
-
-
-def _scratch(use: str, shape: Shape, dtype: np.dtype[np.generic]) -> Array:
-    """Memory for what is forgotten within the call, one array for each use at a time."""
-    count = prod(shape) * dtype.itemsize
-    if count > KEPT_BYTES:
-        return np.empty(shape, dtype)
-    array = _KEPT.memory.get(use)
-    if array is None or len(array) < count:
-        array = _KEPT.memory[use] = np.empty(count, np.uint8)
-    return array[:count].view(dtype).reshape(shape)
 
 
 def _extents(window_axes: Axes) -> Shape:
@@ -149,7 +128,7 @@ def _columns(wide: Array, window_axes: Axes, lines: Lines | None, folded: bool) 
     else:
         view = lines.windows(wide, window_axes)
     view = np.moveaxis(view, 0, len(window_axes) + 1) if folded else view
-    columns = _scratch("columns", view.shape, view.dtype)
+    columns = scratch("columns", view.shape, view.dtype)
     np.copyto(columns, view)
     return columns
 
@@ -161,7 +140,7 @@ def _by_rows(wide: Array, window_axes: Axes) -> Array:
     shifts = as_strided(
         wide, (n, c, across.kernel, height, across.count), (*steps[:2], across.dilation * steps[3], *steps[2:]), writeable=False
     )
-    rows = _scratch("rows", shifts.shape, wide.dtype)
+    rows = scratch("rows", shifts.shape, wide.dtype)
     np.copyto(rows, shifts)
     a, b, column, row, element_ = rows.strides
     shape = (n, c, down.kernel, across.kernel, down.count, across.count)
@@ -172,7 +151,7 @@ def _spaced(y: Array, lines: Lines | None) -> Array:
     """An output ``[samples, features, windows]``, as lines with zeros for the windows over the edges."""
     if lines is None:
         return y.reshape(*y.shape[:2], prod(y.shape[2:]))
-    line = _scratch("lines", (*y.shape[:2], lines.length), y.dtype)
+    line = scratch("lines", (*y.shape[:2], lines.length), y.dtype)
     line[...] = 0
     lines.view(line, y.shape[2:])[...] = y
     return line
@@ -225,13 +204,13 @@ def _multiply(rows: Array, columns: Array, lines: Lines | None, folded: bool, ou
     count = prod(extents)
     place = out.reshape(n, groups, features, count)
     if folded:
-        product = _scratch("product", (groups, features, n * count), out.dtype)
+        product = scratch("product", (groups, features, n * count), out.dtype)
         np.matmul(rows, columns.reshape(groups, depth, n * count), out=product)
         place[...] = product.reshape(groups, features, n, count).transpose(2, 0, 1, 3)
     elif lines is None:
         np.matmul(rows, columns.reshape(n, groups, depth, count), out=place)
     else:
-        product = _scratch("product", (n, groups, features, lines.length), out.dtype)
+        product = scratch("product", (n, groups, features, lines.length), out.dtype)
         np.matmul(rows, columns.reshape(n, groups, depth, lines.length), out=product)
         out[...] = lines.view(product.reshape(*out.shape[:2], lines.length), tuple(extents))
 
@@ -262,9 +241,9 @@ def _correlated_rows(x: Array, filter_: Array, window_axes: Axes) -> Array:
         view = as_strided(image, shape, strides, writeable=False)
         for start in range(0, down.padded, step):
             part = view[:, :, start : start + step]
-            rows = _scratch("columns", part.shape, x.dtype)
+            rows = scratch("columns", part.shape, x.dtype)
             np.copyto(rows, part)
-            product = _scratch("product", (features * height, part.shape[2] * across.count), x.dtype)
+            product = scratch("product", (features * height, part.shape[2] * across.count), x.dtype)
             np.matmul(matrix, rows.reshape(len(matrix.T), product.shape[1]), out=product)
             _add_rows(product.reshape(features, height, part.shape[2], across.count), start, down, result)
     return out
@@ -287,7 +266,7 @@ def _depthwise(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Arra
     for sample, channels, columns in _channel_columns(x, window_axes, lines):
         size = len(columns)
         if len(product) < size:  # the first ones are as many as any
-            product = _scratch("product", (size, rows.shape[1], columns.shape[2]), x.dtype)
+            product = scratch("product", (size, rows.shape[1], columns.shape[2]), x.dtype)
             wanted = product.reshape(size, rows.shape[1], *extents) if lines is None else lines.view(product, extents)
         np.matmul(rows[channels], columns, out=product[:size])
         out[sample, channels] = wanted[:size]
@@ -300,7 +279,7 @@ def _channel_columns(x: Array, window_axes: Axes, lines: Lines | None) -> Iterat
     views = windows(wide, window_axes) if lines is None else lines.windows(np.ascontiguousarray(wide), window_axes)
     depth, count = prod(_kernel(window_axes)), prod(_extents(window_axes)) if lines is None else lines.length
     step = min(groups, max(1, CACHED_BYTES // max(depth * count * x.itemsize, 1)))
-    memory = _scratch("columns", (step, *views.shape[2:]), x.dtype)
+    memory = scratch("columns", (step, *views.shape[2:]), x.dtype)
     for sample, image in enumerate(views):
         for start in range(0, groups, step):
             columns = memory[: min(step, groups - start)]
@@ -374,7 +353,7 @@ def _small(shape: Shape, filter_: Shape, wide: Array, window_axes: Axes, groups:
 
     def product(x: Array, f: Array) -> Array:
         np.copyto(place, x)
-        columns = _scratch("columns", view.shape, view.dtype)
+        columns = scratch("columns", view.shape, view.dtype)
         np.copyto(columns, view)
         rows = f.reshape(groups, filter_[0] // groups, depth)
         out: Array
@@ -432,11 +411,11 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
     for batch in _batches(groups * rows.shape[1] * prod(extents), len(y), y.itemsize, lines is None):
         n = batch.stop - batch.start
         if lines is None:
-            columns = _scratch("columns", (groups, rows.shape[1], n * prod(extents)), y.dtype)
+            columns = scratch("columns", (groups, rows.shape[1], n * prod(extents)), y.dtype)
             np.matmul(rows, _fold(_spaced(y[batch], None), groups), out=columns)
             _overlay(columns.reshape(channels, *_kernel(window_axes), n, *extents), window_axes, out[batch])
         else:
-            columns = _scratch("columns", (n, groups, rows.shape[1], lines.length), y.dtype)
+            columns = scratch("columns", (n, groups, rows.shape[1], lines.length), y.dtype)
             np.matmul(rows, _spaced(y[batch], lines).reshape(n, groups, rows.shape[2], lines.length), out=columns)
             _overlay_lines(columns, window_axes, lines, out[batch])
     return out
@@ -460,9 +439,9 @@ def _spread_rows(filter_: Array, y: Array, window_axes: Axes, groups: int, out: 
     matrix = np.ascontiguousarray(filter_.reshape(shape).transpose(0, 4, 2, 1, 3)).reshape(groups, -1, depth)
     for batch in _batches((groups * matrix.shape[1] + features * down.kernel) * length, n, y.itemsize, False):
         columns = _rows_above(y[batch], down, across.padded).reshape(-1, groups, depth, length)
-        product = _scratch("product", (len(columns), groups, matrix.shape[1], length), y.dtype)
+        product = scratch("product", (len(columns), groups, matrix.shape[1], length), y.dtype)
         np.matmul(matrix, columns, out=product)
-        image = _scratch("image", (len(columns), groups, filter_.shape[1], length + across.reach - 1), y.dtype)
+        image = scratch("image", (len(columns), groups, filter_.shape[1], length + across.reach - 1), y.dtype)
         image[...] = 0
         parts = product.reshape(len(columns), groups, across.kernel, filter_.shape[1], length)
         for k in range(across.kernel):
@@ -476,12 +455,12 @@ def _rows_above(y: Array, down: Axis, pitch: int) -> Array:
     """For every row of padded images the rows of an output whose windows reach it: ``[samples, features, kernel, rows, pitch]``."""
     n, features, height, width = y.shape
     first = down.reach - 1
-    tall = _scratch("lines", (n, features, down.padded + first, pitch), y.dtype)
+    tall = scratch("lines", (n, features, down.padded + first, pitch), y.dtype)
     tall[...] = 0
     tall[:, :, first : first + height, :width] = y
     sample, feature, row, column = tall.strides
     shape, steps = (n, features, down.kernel, down.padded, pitch), (sample, feature, -down.dilation * row, row, column)
-    rows = _scratch("columns", shape, y.dtype)
+    rows = scratch("columns", shape, y.dtype)
     np.copyto(rows, as_strided(tall[:, :, first:], shape, steps, writeable=False))
     return rows
 
@@ -503,7 +482,7 @@ def _overlay_lines(columns: Array, window_axes: Axes, lines: Lines, out: Array) 
     n, channels = out.shape[:2]
     parts = columns.reshape(n, channels, *_kernel(window_axes), lines.length)
     sizes = tuple(a.padded for a in window_axes)
-    image = _scratch("image", (n, channels, prod(sizes)), columns.dtype)
+    image = scratch("image", (n, channels, prod(sizes)), columns.dtype)
     image[...] = 0
     for place, line in lines.starts(window_axes):
         image[..., line] += parts[last((*place, slice(None)))]

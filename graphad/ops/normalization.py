@@ -20,7 +20,7 @@ from graphad.ops.formulas import Tracer, as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
 from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
 from graphad.ops.reduction import reduce_mean, reduce_sum
-from graphad.ops.rows import as_rows, centered_tiles, inverse_root, many, row_buffers
+from graphad.ops.rows import as_rows, centered_tiles, inverse_root, many, row_buffers, spread
 from graphad.ops.shapes import reshape, size
 from graphad.ops.summation import power_norm, summed
 from graphad.ops.windows import check_images
@@ -299,11 +299,11 @@ def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array
 def _batch_in_tiles(x: Array, Scale: Array, Bias: Array, epsilon: float) -> tuple[Array, Array, Array, Array]:
     """``[samples, channels, n]`` normalized, the mean, the variance and its inverse square root."""
     y, (mean, variance, inverse) = np.empty_like(x), np.empty((3, x.shape[1]), x.dtype)
-    with row_buffers(x.shape[2]):
+    with row_buffers(x):
         for place, rows, tile_mean, tile_variance in centered_tiles(x):
             mean[place], variance[place], inverse[place] = tile_mean, tile_variance, inverse_root(tile_variance, epsilon, x.dtype)
-            rows *= (inverse[place] * Scale[place])[:, None]
-            np.add(rows, Bias[place][:, None], out=y[:, place])
+            rows *= spread(inverse[place] * Scale[place], rows)
+            np.add(rows, spread(Bias[place], rows), out=y[:, place])
     return y, mean, variance, inverse
 
 
@@ -491,7 +491,7 @@ def _layers_in_tiles(
 ) -> tuple[Array, Array, Array]:
     """``layer_norm`` of ``[1, rows, n]``."""
     y, mean, variance = np.empty_like(x), np.empty(x.shape[1], x.dtype), np.empty(x.shape[1], x.dtype)
-    with row_buffers(x.shape[2]):
+    with row_buffers(x):
         for place, rows, tile_mean, tile_variance in centered_tiles(x):
             mean[place], variance[place] = tile_mean, tile_variance
             rows *= inverse_root(tile_variance, epsilon, x.dtype)[:, None]

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphad.ops.formulas import Tracer, Untraceable, as_array
+from graphad.ops.scratch import scratch
 from graphad.types import Array
 
 TILE = 1 << 19  # bytes of a tile
@@ -44,10 +45,17 @@ def as_rows(X: Array, *shape: int) -> Array:
     return np.ascontiguousarray(X).reshape(shape)
 
 
+def spread(numbers: Array, like: Array) -> Array:
+    """A number for each row of ``[samples, rows, n]``, to be combined with them: repeated, if rows are short and the samples share that."""
+    samples, _, length = like.shape
+    return numbers[:, None] if length >= LONG or samples == 1 else np.repeat(numbers, length).reshape(-1, length)
+
+
 @contextmanager
-def row_buffers(length: int) -> Iterator[None]:
-    """Let numpy combine rows of a length with numbers or with a row as fast as it can."""
-    before = np.setbufsize(UNBUFFERED if length >= LONG else BUFFERED)
+def row_buffers(x: Array) -> Iterator[None]:
+    """Let numpy combine rows of ``[samples, rows, n]`` with what is ``spread``, or with a row, as fast as it can."""
+    together = x.shape[2] * (x.shape[1] if len(x) > 1 else 1)  # numpy takes axes together that lie in order in all operands
+    before = np.setbufsize(UNBUFFERED if together >= LONG else BUFFERED)
     try:
         yield
     finally:
@@ -75,7 +83,7 @@ def softmax_rows(x: Array) -> Array:
         if x.size < LEAST:
             _softmax_tile(x, out, ones)
             return out
-        with row_buffers(x.shape[1]):
+        with row_buffers(x[None]):
             for tile in _tiles(len(x), ones.nbytes):
                 _softmax_tile(x[tile], out[tile], ones)
     return out
@@ -114,18 +122,16 @@ def centered_tiles(x: Array) -> Iterator[Centered]:
     """
     samples, rows, length = x.shape
     ones, count = np.ones(length, x.dtype), samples * length
-    memory = np.empty(0, x.dtype)
     for place in _tiles(rows, count * x.itemsize):
         tile = x[:, place]
         mean = _added(_summed(tile, ones)) / count
         rounded = mean.astype(x.dtype)
-        memory = memory if memory.shape == tile.shape else np.empty(tile.shape, x.dtype)
-        deviations = np.subtract(tile, rounded[:, None], out=memory)
+        deviations = np.subtract(tile, spread(rounded, tile), out=scratch("deviations", tile.shape, x.dtype))
         rest = _added(_summed(deviations, ones)) / count
         variance = np.maximum(_added(_summed(deviations, deviations)) / count - rest * rest, 0.0)
         negligible = np.abs(rest) <= NEGLIGIBLE * np.sqrt(variance)
         if not negligible.all():
-            deviations -= np.where(negligible, 0.0, rest).astype(x.dtype)[:, None]
+            deviations -= spread(np.where(negligible, 0.0, rest).astype(x.dtype), tile)
         yield Centered(place, deviations, rounded + rest, variance)
 
 
