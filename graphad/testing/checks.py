@@ -376,6 +376,7 @@ UNSTABLE_AT_ENDS = 25  # and where the pass makes something nan or infinite: exp
 NARROW, NORMAL = 1e-3, 2.0**-14  # a tolerance with which a pass may compute in float16, and the least number that it holds in full
 CANCELED = 10.0  # as many times what rounding makes of a gradient may be wrong with it
 OF_TERMS = 0.1  # in float32, gradients that are smaller may be what is left of terms that cancel
+OF_NARROW_TERMS = 1.0  # and in float16, where a gradient that is 0 by its terms has what they are rounded by
 REORDERED = 1e-6  # by how much results may differ in float64 where numbers are added up in another order
 DIFFERENCED = 1e-4  # and of gradients held against central differences
 
@@ -654,7 +655,7 @@ def against_differences(trial: Trial) -> Finding | None:
         return None  # what is nan here and finite in the standard backward is found by comparing the two
 
     def agrees(expected: float) -> bool:
-        return abs(total - expected) <= DIFFERENCED * max(1.0, abs(expected), scale)
+        return abs(total - expected) <= max(DIFFERENCED, trial.allowed) * max(1.0, abs(expected), scale)
 
     expected = trial.slope(frozen(case), direction, agrees)
     trial.slope_agrees = expected is not None and agrees(expected)
@@ -698,6 +699,7 @@ def _tolerance(trial: Trial) -> float:
 def _compared(trial: Trial, program: Program, expected: dict[str, Array], got: dict[str, Array], labels: tuple[str, str]) -> Finding | None:
     """The first gradient that differs from that of a program by more than rounding makes of it there."""
     tolerance, least = _tolerance(trial), OF_TERMS if roundings(trial.before) else LEAST
+    least = OF_NARROW_TERMS if trial.allowed >= NARROW else least
     has_special = _has_special(trial.case)
     for name, array in expected.items():
         gradient = got[name]
