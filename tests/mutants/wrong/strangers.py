@@ -60,6 +60,18 @@ with passes():
             return changed
 
     @dataclass(frozen=True)
+    class LeavesPaddingOut(Pass):
+        """An average over a window counts its padding, or does not."""
+
+        name = "stranger-leaves-padding-out"
+
+        def apply(self, graph: Graph) -> bool:
+            pools = [op for op in operators(graph, "pool2d") if attribute(op, "pooling_type") == "avg" and not attribute(op, "exclusive")]
+            for op in pools:
+                op.graph.set_attr(op, "exclusive", True)
+            return bool(pools)
+
+    @dataclass(frozen=True)
     class HoistsRandomNumbers(Pass):
         """What reads nothing that changes is computed before the loop, once; random numbers as well."""
 
@@ -313,6 +325,15 @@ def _about_gradients(family: str, pass_type: type[Pass], text: str, **options: o
 
 
 WRONG: tuple[UserPass, ...] = (
+    _trying(
+        "attributes",
+        LeavesPaddingOut,
+        """
+        x: float64[1, 1, 2, 2]
+        pool2d(X=x) -> (Out=y) {pooling_type="avg", ksize=[2, 2], strides=[1, 1], paddings=[1, 1], exclusive=false}
+        """,
+        feeds={"x": [[[[1.0, 2.0], [3.0, 4.0]]]]},
+    ),
     _trying(
         "loops",
         SinksFromLoops,
