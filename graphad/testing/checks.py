@@ -699,7 +699,7 @@ def _tolerance(trial: Trial) -> float:
 def _compared(trial: Trial, program: Program, expected: dict[str, Array], got: dict[str, Array], labels: tuple[str, str]) -> Finding | None:
     """The first gradient that differs from that of a program by more than rounding makes of it there."""
     tolerance, least = _tolerance(trial), OF_TERMS if roundings(trial.before) else LEAST
-    least = OF_NARROW_TERMS if trial.allowed >= NARROW else least
+    least = OF_NARROW_TERMS if tolerance >= NARROW else least
     has_special = _has_special(trial.case)
     for name, array in expected.items():
         gradient = got[name]

@@ -11,6 +11,7 @@ pytest.importorskip("jax", reason="jax, on which programs run as XLA programs, i
 
 import graphad as ga
 from graphad.errors import ExecutionError, NotLowered
+from tests.jax.agreement import outcome
 from tests.jax.programs import assert_close, on_numpy, on_xla
 
 MAX_TRIPS = 5
@@ -214,3 +215,9 @@ def test_a_tensor_of_another_length_beside_it_is_an_error() -> None:
     executor.run(program, {"x": X, "n": np.array([MAX_TRIPS])}, names)
     with pytest.raises(ExecutionError, match=r"operator 'elementwise_mul' failed: an input has 6 elements where another one has as many"):
         executor.run(program, {"x": X, "n": np.array([1])}, names)
+
+
+@pytest.mark.long
+def test_a_tape_keeps_what_has_an_unknown_length() -> None:
+    """A random program: in a branch in a loop, the shape of such an array is kept for the gradient."""
+    assert outcome(1191, 2).kind == "agrees"

@@ -155,6 +155,7 @@ def _tensor_array_like(X: Tensor, Like: Tensor, Pieces: Tensor = None, *, axis: 
 # -- tapes ---------------------------------------------------------------------------------------
 
 
+@of_bounded(tensor_array.push_tape)
 @replaces(tensor_array.push_tape.kernel)
 def _push_tape(Scopes: Tensor, X: list[Tensor], *, count: int) -> Tensor:
     return Scopes.push(X)
