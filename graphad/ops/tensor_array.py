@@ -95,7 +95,9 @@ def lod_array_length(X: TensorArray) -> Array:
 # -- arrays as one tensor ------------------------------------------------------------------------
 
 
-def _stacked(X: TensorType, *, axis: int = 0, use_stack: bool = False, empty_shape: list[int] = _NO_INTS, dtype: str = "") -> TensorType:
+def _stacked(
+    X: TensorType, *, axis: int = 0, use_stack: bool = False, empty_shape: list[int] = _NO_INTS, empty_dtype: str = ""
+) -> TensorType:
     rank = len(X.shape) + use_stack
     at = normal_axis(axis, rank)
     shape = (*X.shape[:at], -1, *X.shape[at + (not use_stack) :])
@@ -108,15 +110,15 @@ def _stacked(X: TensorType, *, axis: int = 0, use_stack: bool = False, empty_sha
     grad={"X": lambda X, dOut, *, axis=0, use_stack=False: tensor_to_tensor_array(dOut, X, axis=axis, use_stack=use_stack)},
 )
 def tensor_array_to_tensor(
-    X: TensorArray, *, axis: int = 0, use_stack: bool = False, empty_shape: list[int] = _NO_INTS, dtype: str = ""
+    X: TensorArray, *, axis: int = 0, use_stack: bool = False, empty_shape: list[int] = _NO_INTS, empty_dtype: str = ""
 ) -> Array:
     """The elements of an array in one tensor: stacked along a new axis, or concatenated.
 
-    With ``dtype``, an array without elements is as if its elements, of which there are none, had ``empty_shape``; else it is an error.
+    With ``empty_dtype``, an array without elements is as if its elements, of which there are none, had ``empty_shape``; else it is an error.
     """
     items = [X.read(i) for i in range(len(X))]
-    if dtype and not items:
-        return stack_of_none(empty_shape, dtype, axis, use_stack)
+    if empty_dtype and not items:
+        return stack_of_none(empty_shape, empty_dtype, axis, use_stack)
     if not items or any(item is None for item in items):
         raise InvalidValue(f"the array has {len(items)} elements, some of them empty: they cannot be put into one tensor")
     return np.stack(items, axis) if use_stack else np.concatenate(items, axis)

@@ -79,12 +79,12 @@ def _items(X: Tensor) -> list[Tensor]:
 
 @replaces(tensor_array.tensor_array_to_tensor.kernel)
 def _tensor_array_to_tensor(
-    X: Tensor, *, axis: int = 0, use_stack: bool = False, empty_shape: list[int] | tuple[()] = (), dtype: str = ""
+    X: Tensor, *, axis: int = 0, use_stack: bool = False, empty_shape: list[int] | tuple[()] = (), empty_dtype: str = ""
 ) -> Tensor:
     if isinstance(X, Buffer) and is_traced(X.length):
         return _joined(X, normal_axis(axis, X.rank + use_stack), use_stack)
-    if dtype and not len(X):
-        return jnp.asarray(tensor_array.stack_of_none(empty_shape, dtype, axis, use_stack))
+    if empty_dtype and not len(X):
+        return jnp.asarray(tensor_array.stack_of_none(empty_shape, empty_dtype, axis, use_stack))
     items = [jnp.asarray(item) for item in _items(X)]
     return jnp.stack(items, axis) if use_stack else jnp.concatenate(items, axis)
 

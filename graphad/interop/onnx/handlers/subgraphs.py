@@ -142,7 +142,7 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
 def _stacked(node: Node, array: Variable, shape: Sequence[int], dtype: str) -> Value:
     """What iterations gave as one tensor; of no iteration it has no elements, and extents that are not known are 0."""
     empty = [max(extent, 0) for extent in shape]
-    return node.ops.tensor_array_to_tensor(Value(variable=array), axis=0, use_stack=True, empty_shape=empty, dtype=dtype)
+    return node.ops.tensor_array_to_tensor(Value(variable=array), axis=0, use_stack=True, empty_shape=empty, empty_dtype=dtype)
 
 
 def _scanned_types(node: Node, body: object, first: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
