@@ -114,7 +114,7 @@ def tensor_array_to_tensor(
 ) -> Array:
     """The elements of an array in one tensor: stacked along a new axis, or concatenated.
 
-    With ``empty_dtype``, an array without elements is as if its elements, of which there are none, had ``empty_shape``; else it is an error.
+    With ``empty_dtype``, an array without elements is as if its elements, of which there are none, had ``empty_shape``; else it fails.
     """
     items = [X.read(i) for i in range(len(X))]
     if empty_dtype and not items:
