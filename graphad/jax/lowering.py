@@ -699,6 +699,7 @@ class Loop:
         fault = jnp.asarray(self.lowering.failed)
         # The types are a fixed point: what an iteration leaves is what the next one begins with. A place without a type yet, or an array
         # that becomes a buffer, takes a round each; what is not settled then grows in every iteration.
+        new_types: Mapping[Place, Tensor] = {}
         for _ in range(len(places) + 2):
             stage = Stage(self.iteration(places), jnp.zeros((), jnp.int64), starts, fault)
             ends = stage.shapes[0]
@@ -707,7 +708,8 @@ class Loop:
                 return stage, starts
             for place, end in new_types.items():
                 starts = {**starts, place: self.retyped(place[1], starts.get(place), end)}
-        raise Untyped("what it carries does not keep its types")
+        names = ", ".join(repr(name) for _, name in new_types)
+        raise Untyped(f"it carries {names}, of which the room that XLA has to know grows in every iteration")
 
     def retyped(self, name: str, start: Tensor, end: Tensor) -> Tensor:
         """A start in the type of what an iteration leaves."""

@@ -29,6 +29,7 @@ MAX_TRIPS = 16  # for loops whose trip count depends on what is fed
 REFUSED = {
     "known only when the program runs": "an extent that only the run knows",
     "XLA compiles for shapes that are known": "XLA compiles for shapes",
+    "grows in every iteration": "grows in every iteration",
 }
 
 
