@@ -129,9 +129,13 @@ def _index_added(X: TensorType, Index: TensorType, AddValue: TensorType, *, axis
 )
 def index_add(X: Array, Index: Array, AddValue: Array, *, axis: int = 0) -> Array:
     """X with the slices of AddValue added at Index along ``axis``: with X zero, the transpose of ``gather``."""
-    value = np.expand_dims(AddValue, axis % X.ndim) if Index.ndim == 0 else AddValue
-    rows = added_rows(np.moveaxis(value, axis, 0), from_either_end("Index", Index, X.shape[axis]).reshape(-1), X.shape[axis])
-    return X + np.moveaxis(rows, 0, axis)
+    at = axis % X.ndim
+    value = np.moveaxis(np.expand_dims(AddValue, at) if Index.ndim == 0 else AddValue, at, 0)
+    ids = from_either_end("Index", Index, X.shape[at]).reshape(-1)
+    # Where extents are known only here, numpy would leave out slices, or repeat one.
+    if value.shape != (ids.size, *X.shape[:at], *X.shape[at + 1 :]):
+        raise ShapeError(f"X is {list(X.shape)} and Index has {ids.size} places along axis {axis}, but AddValue is {list(AddValue.shape)}")
+    return X + np.moveaxis(added_rows(value, ids, X.shape[at]), 0, at)
 
 
 # -- by coordinates ------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import graphad as ga
-from graphad.errors import GraphadError
+from graphad.errors import GraphadError, ShapeError
 from graphad.ops import lookup
 from graphad.testing.samples import SAMPLES
 from tests.ops.check import Slots, run
@@ -119,3 +119,15 @@ def test_no_integer_makes_a_raw_error(op: str, sample: Any, slot: str, i: int) -
         with warnings.catch_warnings(), suppress(GraphadError):
             warnings.simplefilter("ignore")
             run(lookup(op), {**inputs, slot: [changed if n == i else v for n, v in enumerate(inputs[slot])]}, sample.attrs)
+
+
+@pytest.mark.parametrize("extents", [(1, 2), (2, 1), (3, 1)])
+def test_slices_that_are_not_those_of_the_indices_are_refused_where_extents_are_known_only_then(extents: tuple[int, int]) -> None:
+    """The axis is in a tensor, so that nothing is known of shapes before; numpy would drop a slice, or repeat one."""
+    like, index, axis = np.ones((2, 2)), np.array([1]), np.array([1])
+    kernel = lookup("ungather").kernel
+    if extents == (2, 1):
+        np.testing.assert_array_equal(kernel(np.ones(extents), index, like, axis), [[0.0, 1.0], [0.0, 1.0]])
+        return
+    with pytest.raises(ShapeError, match=r"X is \[2, 2\] and Index has 1 places along axis 1, but AddValue is \[\d, \d\]"):
+        kernel(np.ones(extents), index, like, axis)
