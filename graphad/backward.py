@@ -228,10 +228,11 @@ def _call_back(
     first = next((i for i, op in enumerate(ops) if op.role == BACKWARD and id(op) not in before), len(ops))
     block.ops = ops[:first]
     for op in ops[first:]:
-        for nested in (inner for inner in _blocks_of(op) if id(op) not in before):
+        is_new = id(op) not in before
+        for nested in _blocks_of(op) if is_new else ():
             _call_back(nested, before, forward, callbacks)
         block.ops.append(op)
-        if op.role != BACKWARD or id(op) in before or (op.output_names() == [start] and not op.input_names()):
+        if op.role != BACKWARD or not is_new or (op.output_names() == [start] and not op.input_names()):
             continue
         # Terms of one gradient have names of their own, w@GRAD@RENAME@0 and on.
         by_result = {name: forward.get(name.split("@RENAME@")[0], name.split(GRAD)[0]) for name in op.output_names() if GRAD in name}

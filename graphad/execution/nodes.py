@@ -173,14 +173,14 @@ def reads_of(node: Tensor) -> tuple[Value, ...]:
         case Assign():
             return node.sources
         case While():
-            return _there(node.test, node.residuals, node.count)
+            return _present(node.test, node.residuals, node.count)
         # What is in nested bodies is read by the nodes there.
         case If():
             return (node.test,)
         case Sum():
             return (node.total, node.term, node.first)
         case Append():
-            return (*_there(node.stack, node.number), *node.values)
+            return (*_present(node.stack, node.number), *node.values)
         case Keep() | Return():
             return node.values
         case Zeros():
@@ -190,7 +190,7 @@ def reads_of(node: Tensor) -> tuple[Value, ...]:
     return ()
 
 
-def _there(*values: Value | None) -> tuple[Value, ...]:
+def _present(*values: Value | None) -> tuple[Value, ...]:
     return tuple(value for value in values if value is not None)
 
 

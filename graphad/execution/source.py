@@ -554,16 +554,16 @@ def _last_reads(compiled: Compiled, plan: MemoryPlan) -> dict[int, list[Value]]:
     """After which node of the outermost body large values are dead that have memory of their own."""
     last: dict[Value, int] = {}
     results: set[Value] = set()
-    locals_: set[Value] = set()
+    own_variables: set[Value] = set()
     for node in compiled.body:
         for inner in all_nodes([node]):
             values = (*reads_of(inner), *kept_by(inner), *writes_of(inner))
             last.update(dict.fromkeys(values, id(node)))
             results.update(writes_of(inner))
             if isinstance(inner, While) and inner.again is not None:  # whose variables are gone with each call
-                locals_.update(inner.again.carried, *map(writes_of, all_nodes(inner.again.body)))
+                own_variables.update(inner.again.carried, *map(writes_of, all_nodes(inner.again.body)))
     # What is in the plan is written to again in the next run, so letting go of its name frees nothing.
-    stays = {*compiled.fetched, *compiled.kept.values(), *plan.place_of, *locals_}
+    stays = {*compiled.fetched, *compiled.kept.values(), *plan.place_of, *own_variables}
     values_by_node: dict[int, list[Value]] = {}
     for value, at in last.items():
         if value in results and value not in stays and not value.constant and (not value.static or value.nbytes >= BIG):

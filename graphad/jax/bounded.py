@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from graphad.errors import ShapeError
 from graphad.jax.registry import plain, refuse
@@ -29,7 +30,7 @@ LEAST = 2  # elements of room: an extent of one would be broadcast
 Run = Callable[[Inputs], Outputs]
 
 
-class Bounded(Aggregate):
+class Bounded(NDArrayOperatorsMixin, Aggregate):
     """A tensor of which ``axis`` has ``count`` elements, known when the program runs: ``data`` has room for more, which are zeros."""
 
     __slots__ = ("axis", "count", "data")
@@ -89,47 +90,11 @@ class Bounded(Aggregate):
 
     # -- arithmetic, which rules of gradients do on what they are given ---------------------------
 
-    def __add__(self, other: Tensor) -> Bounded:
-        return _combined(np.add, self, other)
-
-    def __radd__(self, other: Tensor) -> Bounded:
-        return _combined(np.add, other, self)
-
-    def __sub__(self, other: Tensor) -> Bounded:
-        return _combined(np.subtract, self, other)
-
-    def __rsub__(self, other: Tensor) -> Bounded:
-        return _combined(np.subtract, other, self)
-
-    def __mul__(self, other: Tensor) -> Bounded:
-        return _combined(np.multiply, self, other)
-
-    def __rmul__(self, other: Tensor) -> Bounded:
-        return _combined(np.multiply, other, self)
-
-    def __truediv__(self, other: Tensor) -> Bounded:
-        return _combined(np.true_divide, self, other)
-
-    def __rtruediv__(self, other: Tensor) -> Bounded:
-        return _combined(np.true_divide, other, self)
-
-    def __neg__(self) -> Bounded:
-        return _combined(np.negative, self)
-
-    def __eq__(self, other: Tensor) -> Bounded:  # type: ignore[override]
-        return _combined(np.equal, self, other)
-
-    def __gt__(self, other: Tensor) -> Bounded:
-        return _combined(np.greater, self, other)
-
-    def __ge__(self, other: Tensor) -> Bounded:
-        return _combined(np.greater_equal, self, other)
-
-    def __lt__(self, other: Tensor) -> Bounded:
-        return _combined(np.less, self, other)
-
-    def __le__(self, other: Tensor) -> Bounded:
-        return _combined(np.less_equal, self, other)
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Tensor, **options: object) -> Bounded:  # type: ignore[override]
+        """A function of each element, as ``x + y`` and the other operators are (``NDArrayOperatorsMixin``)."""
+        if method != "__call__" or options or ufunc.nout != 1 or ufunc.signature is not None:
+            return NotImplemented
+        return _combined(ufunc, *inputs)
 
 
 def as_bounded(value: Tensor, axis: int, capacity: int) -> Bounded:
@@ -262,16 +227,16 @@ def _along(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], capac
     except ShapeError as error:
         raise _refused(inputs) from error
     shapes, result_shapes = ({slot: [t.shape for t in ts] for slot, ts in side.items()} for side in (types, results))
-    found = dimensions(definition, shapes, result_shapes, attrs)
-    labels = {} if found is None else {found.inputs[slot][i][x.axis] for slot, i, x in _places(inputs) if isinstance(x, Bounded)}
-    if found is None or len(labels) != 1 or None in labels:
+    dims = dimensions(definition, shapes, result_shapes, attrs)
+    labels = {} if dims is None else {dims.inputs[slot][i][x.axis] for slot, i, x in _places(inputs) if isinstance(x, Bounded)}
+    if dims is None or len(labels) != 1 or None in labels:
         raise _refused(inputs)
     (label,) = labels
-    is_said = any(label in extents and attrs[name][extents.index(label)] > 0 for name, extents in found.shapes.items() if attrs.get(name))
-    has_place = all(label in dims or label in found.reduced for group in found.outputs.values() for dims in group)
-    if is_said or not has_place or label in found.even:
+    is_said = any(label in extents and attrs[name][extents.index(label)] > 0 for name, extents in dims.shapes.items() if attrs.get(name))
+    has_place = all(label in labels_of_result or label in dims.reduced for group in dims.outputs.values() for labels_of_result in group)
+    if is_said or not has_place or label in dims.even:
         raise _refused(inputs)
-    return _Along(label, found)
+    return _Along(label, dims)
 
 
 def _places(inputs: Inputs) -> Iterator[tuple[str, int, Tensor]]:

@@ -703,9 +703,9 @@ class Trial:
 
     def slope(self, case: Case, direction: dict[str, Array], agrees: Callable[[float], bool]) -> float | None:
         """See ``slope``; of the program of ``expected``, which is prepared, if that is the case's."""
-        is_known = self._executor is not None and case.program is self.before and case.loss_name in self.expected.values
-        runs = Runs(self._executor, list(self.expected.values)) if is_known and self._executor is not None else None
-        return slope(case, direction, agrees, runs)
+        if self._executor is None or case.program is not self.before or case.loss_name not in self.expected.values:
+            return slope(case, direction, agrees)
+        return slope(case, direction, agrees, Runs(self._executor, list(self.expected.values)))
 
     @cached_property
     def got(self) -> Observed:

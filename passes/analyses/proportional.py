@@ -77,9 +77,8 @@ def is_kept_or_zero(value: Value, scaled: Container[Value]) -> bool:
 
 def _results_of_graphs(op: Op, scaled: Container[Value]) -> list[Value]:
     """The results of a loop or branch that are multiplied: those that are in each of its graphs, where all readers keep them so."""
-    ways: dict[Value, list[tuple[bool, bool]]] = {
-        out: [] for out in results_of(op)
-    }  # for each way there: is it scaled, may it pass for that
+    # For each way to a result: is it scaled there, and may it pass for that?
+    ways: dict[Value, list[tuple[bool, bool]]] = {out: [] for out in results_of(op)}
     for graph in op.graphs.values():
         inside = _inside(op, graph, scaled)
         if inside is None:
@@ -87,7 +86,8 @@ def _results_of_graphs(op: Op, scaled: Container[Value]) -> list[Value]:
         for out, result in zip(results_of(op), graph.results, strict=True):
             ways[out].append((result in inside, is_kept_or_zero(result, inside)))
     loop = LoopLike.of(op)
-    for out, start in zip(results_of(op), loop.carried if loop is not None else (), strict=False):  # what a loop of no iteration leaves
+    # A loop of no iteration leaves what it started with.
+    for out, start in zip(results_of(op), loop.carried if loop is not None else (), strict=False):
         ways[out].append((start in scaled, is_kept_or_zero(start, scaled)))
     scaled_results = [out for out, pairs in ways.items() if any(is_scaled for is_scaled, _ in pairs)]
     return scaled_results if all(may_pass for out in scaled_results for _, may_pass in ways[out]) else []

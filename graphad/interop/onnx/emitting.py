@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from graphad.errors import InvalidValue
-from graphad.interop.onnx.terms import Axis, Size, Term, known, on
+from graphad.interop.onnx.terms import NARROW, Axis, Size, Term, known, on
 from graphad.types import Array, Shape
 
 Dim = int | Term
 Type = tuple[str, Sequence[Size]]
 TO_THE_END = np.iinfo("int64").max
 _SMALL = 64  # elements of a vector of extents
-_NARROW = ("bool", "uint8", "int8", "int16", "uint16")
 # What onnxruntime has no kernel of Where for, and in what it is chosen; the bits of uint64 are those of int64.
 _CHOSEN_AS = {"bool": "uint8", "int16": "int32", "uint16": "int32", "uint64": "int64"}
 # Operators that are not defined for narrow integers, or run nowhere: they are computed in int32.
@@ -130,7 +129,7 @@ class Nodes:
         kind = args[0].kind
         shape = broadcast(*(term.sizes for term in args))
         # ONNX does not have it for narrow integers: it is computed in int32, and the cast back cuts off what does not fit.
-        if kind in _NARROW and type in _WIDENED:
+        if kind in NARROW and type in _WIDENED:
             wide = self.one(type, [self.cast(term, "int32") for term in args], dtype or "int32", shape, **attrs)
             return self.cast(wide, dtype or kind)
         return self.one(type, args, dtype or kind, shape, **attrs)
@@ -388,7 +387,7 @@ class Nodes:
         shape = [1 if i in axes else e for i, e in enumerate(x.sizes) if keep or i not in axes]
         if not axes:
             return on.abs(x) if kind in ("L1", "L2") else x
-        wide = x.kind in _NARROW
+        wide = x.kind in NARROW
         # ONNX reduces no bools and no narrow integers.
         operand = self.cast(x, "uint8" if x.kind == "bool" and kind in ("Max", "Min") else "int32") if wide else x
         result = self.one(f"Reduce{kind}", [operand, self.integers(*axes)], operand.kind, shape, keepdims=int(keep))
@@ -398,12 +397,12 @@ class Nodes:
         """Where the first extremum (``ArgMax``, ``ArgMin``) along an axis is."""
         axis %= x.ndim
         shape = [1 if i == axis else e for i, e in enumerate(x.sizes) if keep or i != axis]
-        operand = self.cast(x, "int32") if x.kind in _NARROW else x
+        operand = self.cast(x, "int32") if x.kind in NARROW else x
         return self.one(kind, [operand], "int64", shape, axis=axis, keepdims=int(keep))
 
     def matmul(self, x: Term, y: Term) -> Term:
         """As numpy's."""
-        if x.kind in _NARROW:
+        if x.kind in NARROW:
             return self.cast(self.matmul(self.cast(x, "int32"), self.cast(y, "int32")), x.kind)
         lead = broadcast(x.sizes[:-2], y.sizes[:-2])
         rows = x.sizes[-2:-1] if x.ndim > 1 else ()

@@ -20,6 +20,8 @@ from graphad.types import Array, Extent, Function, Shape, Tensor
 if TYPE_CHECKING:
     from graphad.interop.onnx.emitting import Nodes
 
+NARROW = ("bool", "uint8", "int8", "int16", "uint16")  # ONNX defines most arithmetic for wider numbers only
+
 
 class _OnTerms:
     """numpy's functions, as they are of terms: ``on.tanh(x)``."""
@@ -323,13 +325,13 @@ def _raised(nodes: Nodes, x: Term, factor: float) -> Term:
     if factor == 0.5 and x.is_float:
         return on.sqrt(x)
     # ONNX raises no narrow integers.
-    wide = x if x.kind not in ("int8", "uint8", "int16", "uint16", "bool") else nodes.cast(x, "int64")
+    wide = x if x.kind not in NARROW else nodes.cast(x, "int64")
     return nodes.cast(nodes.elementwise("Pow", wide, nodes.constant(np.asarray(factor, wide.dtype))), x.kind)
 
 
 def _powered(nodes: Nodes, x: object, y: object) -> Term:
     a, b = terms(nodes, x, y)
-    wide = a.kind if a.kind not in ("int8", "uint8", "int16", "uint16", "bool") else "int64"
+    wide = a.kind if a.kind not in NARROW else "int64"
     return nodes.cast(nodes.elementwise("Pow", nodes.cast(a, wide), nodes.cast(b, wide)), a.kind)
 
 

@@ -50,11 +50,11 @@ def role_of(attrs: Mapping[str, object]) -> str:
 
 def notes(program: Program) -> dict[Operator, Note]:
     """The notes that follow from the backward and the updates that a program did not have in its file."""
-    block, notes = program.global_block(), dict[Operator, Note]()
+    block, notes_by_op = program.global_block(), dict[Operator, Note]()
     for op, note in (*_losses(block), *_rates(block), *_completed(program), *_updates(block)):
-        known = notes.get(op, Note())
-        notes[op] = Note(known.loss or note.loss, known.rate or note.rate, known.pairs + note.pairs)
-    return notes
+        known = notes_by_op.get(op, Note())
+        notes_by_op[op] = Note(known.loss or note.loss, known.rate or note.rate, known.pairs + note.pairs)
+    return notes_by_op
 
 
 def _losses(block: Block) -> Iterator[tuple[Operator, Note]]:

@@ -83,44 +83,49 @@ def says_all(shape):
     return 0 not in shape
 
 
+def _straight(reshape, moved, x, shape):
+    """``reshape(moved) ⇒ reshape(x)``, where ``moved`` has the elements of ``x`` in the same order."""
+    return reshape(moved, shape=shape), reshape(x, shape=shape), compute(says_all, shape)
+
+
 @exact(example=with_attributes((2, 3), s=[3, 2], t=[6]))
 def reshape_of_reshape(x, *, s, t):
-    return ops.reshape(ops.reshape(x, shape=s), shape=t), ops.reshape(x, shape=t), compute(says_all, t)
+    return _straight(ops.reshape, ops.reshape(x, shape=s), x, t)
 
 
 @exact(example=with_attributes((2, 3), s=[3, 2], t=[6]))
 def reshape2_of_reshape2(x, *, s, t):
-    return ops.reshape2(ops.reshape2(x, shape=s), shape=t), ops.reshape2(x, shape=t), compute(says_all, t)
+    return _straight(ops.reshape2, ops.reshape2(x, shape=s), x, t)
 
 
 @exact(example=with_attributes((2, 3), s=[3, 2]))
 def reshape_of_squeeze(x, *, a, s):
-    return ops.reshape(ops.squeeze(x, axes=a), shape=s), ops.reshape(x, shape=s), compute(says_all, s)
+    return _straight(ops.reshape, ops.squeeze(x, axes=a), x, s)
 
 
 @exact(example=with_attributes((2, 3), a=[0], s=[3, 2]))
 def reshape_of_unsqueeze(x, *, a, s):
-    return ops.reshape(ops.unsqueeze(x, axes=a), shape=s), ops.reshape(x, shape=s), compute(says_all, s)
+    return _straight(ops.reshape, ops.unsqueeze(x, axes=a), x, s)
 
 
 @exact(example=with_attributes((2, 3), a=1, s=[3, 2]))
 def reshape_of_flatten(x, *, a, s):
-    return ops.reshape(ops.flatten(x, axis=a), shape=s), ops.reshape(x, shape=s), compute(says_all, s)
+    return _straight(ops.reshape, ops.flatten(x, axis=a), x, s)
 
 
 @exact(example=with_attributes((2, 3), s=[3, 2]))
 def reshape2_of_squeeze2(x, *, a, s):
-    return ops.reshape2(ops.squeeze2(x, axes=a), shape=s), ops.reshape2(x, shape=s), compute(says_all, s)
+    return _straight(ops.reshape2, ops.squeeze2(x, axes=a), x, s)
 
 
 @exact(example=with_attributes((2, 3), a=[0], s=[3, 2]))
 def reshape2_of_unsqueeze2(x, *, a, s):
-    return ops.reshape2(ops.unsqueeze2(x, axes=a), shape=s), ops.reshape2(x, shape=s), compute(says_all, s)
+    return _straight(ops.reshape2, ops.unsqueeze2(x, axes=a), x, s)
 
 
 @exact(example=with_attributes((2, 3), a=1, s=[3, 2]))
 def reshape2_of_flatten2(x, *, a, s):
-    return ops.reshape2(ops.flatten2(x, axis=a), shape=s), ops.reshape2(x, shape=s), compute(says_all, s)
+    return _straight(ops.reshape2, ops.flatten2(x, axis=a), x, s)
 
 
 @exact(example=with_attributes((2, 3)))

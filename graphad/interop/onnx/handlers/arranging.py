@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphad.errors import ParseError
-from graphad.interop.onnx.handlers.handler import Node, handles
+from graphad.interop.onnx.handlers.handler import TO_THE_END, Node, handles
 from graphad.interop.onnx.handlers.pointwise import dtype_of
 from graphad.interop.onnx.handlers.reducing import extent, flattened
 from graphad.interop.onnx.operands import UNKNOWN, NotKnown, UnsupportedModel, Value, integers, known_extents, known_integers
@@ -248,7 +248,7 @@ def padded(node: Node, x: Value, pairs: Sequence[tuple[int, int]], mode: str = "
     cuts = [i for i, pair in enumerate(pairs) if min(pair) < 0]
     if cuts:
         starts = [max(-pairs[i][0], 0) for i in cuts]
-        ends = [pairs[i][1] if pairs[i][1] < 0 else _LAST for i in cuts]
+        ends = [pairs[i][1] if pairs[i][1] < 0 else TO_THE_END for i in cuts]
         x = ops.slice(x, axes=cuts, starts=starts, ends=ends)
         pairs = [(max(a, 0), max(b, 0)) for a, b in pairs]
     if not any(map(any, pairs)):
@@ -262,9 +262,6 @@ def padded(node: Node, x: Value, pairs: Sequence[tuple[int, int]], mode: str = "
         if before or after:
             x = _taken(node, x, axis, before, after, mode)
     return x
-
-
-_LAST = (1 << 31) - 1
 
 
 def _taken(node: Node, x: Value, axis: int, before: int, after: int, mode: str) -> Value:
@@ -298,7 +295,7 @@ def _taken_parts(node: Node, x: Value, axis: int, before: int, after: int, mode:
             parts.append(ops.flip(ops.slice(x, axes=[axis], starts=[-after - 1], ends=[-1]), axis=[axis]))
     else:
         if before:
-            parts.insert(0, ops.slice(x, axes=[axis], starts=[-before], ends=[_LAST]))
+            parts.insert(0, ops.slice(x, axes=[axis], starts=[-before], ends=[TO_THE_END]))
         if after:
             parts.append(ops.slice(x, axes=[axis], starts=[0], ends=[after]))
     return ops.concat(parts, axis=axis)

@@ -10,11 +10,9 @@ from itertools import pairwise
 import numpy as np
 
 from graphad.errors import ParseError
-from graphad.interop.onnx.handlers.handler import Node, handles
+from graphad.interop.onnx.handlers.handler import TO_THE_END, Node, handles
 from graphad.interop.onnx.operands import UnsupportedModel, Value
 from graphad.types import Array
-
-_LAST = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def _occurrences(node: Node, rows: Value, grams: _Grams, distance: int, width: i
     hits = []
     for i in range(length):
         left = (length - 1 - i) * distance  # tokens after this one
-        part = ops.slice(rows, axes=[1], starts=[i * distance], ends=[-left if left else _LAST])
+        part = ops.slice(rows, axes=[1], starts=[i * distance], ends=[-left if left else TO_THE_END])
         wide = Value(grams.tokens[:, i].astype(rows.dtype).reshape(1, 1, count))
         hits.append(ops.equal(ops.unsqueeze(part, axes=[2]), wide))
     counts = ops.reduce_sum(ops.cast(reduce(ops.logical_and, hits), out_dtype="float32"), dim=[1])

@@ -15,6 +15,7 @@ from graphad.types import Array
 Result = Value | Sequence[Value | None]
 Handler = Callable[["Node"], Result]
 ONNX, ML, MICROSOFT, TRAINING = "", "ai.onnx.ml", "com.microsoft", "ai.onnx.preview.training"
+TO_THE_END = (1 << 31) - 1  # the end of a slice, in an attribute, which has 32 bits: longer than any axis is
 
 HANDLERS: dict[tuple[str, str], list[tuple[int, Handler]]] = {}  # (domain, operator) -> (since version, handler), the newest first
 

@@ -10,7 +10,7 @@ import numpy as np
 from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.arranging import padded
 from graphad.interop.onnx.handlers.convolving import with_bias
-from graphad.interop.onnx.handlers.handler import Handler, Node, handles
+from graphad.interop.onnx.handlers.handler import TO_THE_END, Handler, Node, handles
 from graphad.interop.onnx.handlers.pointwise import cast, dtype_of
 from graphad.interop.onnx.handlers.reducing import extent, flattened, reshaped_like
 from graphad.interop.onnx.handlers.selecting import numbered, split_axis
@@ -203,9 +203,8 @@ def _lrn(node: Node) -> Value:
     pairs = [0] * (2 * x.rank)
     pairs[2], pairs[3] = before, size - 1 - before
     wide = ops.pad(ops.square(x), paddings=pairs, pad_value=0.0)
-    wide_end = np.iinfo("int32").max
     # Counted from the end, as the number of channels may not be known.
-    ends = [(i + 1 - size) or wide_end for i in range(size)]
+    ends = [(i + 1 - size) or TO_THE_END for i in range(size)]
     parts = [ops.slice(wide, axes=[1], starts=[i], ends=[end]) for i, end in enumerate(ends)]
     total = parts[0]
     for part in parts[1:]:
@@ -301,7 +300,7 @@ def _rotary(node: Node) -> Value:
     else:
         result = ops.concat([real, imaginary], axis=3)
     if is_part:
-        result = ops.concat([result, ops.slice(y, axes=[3], starts=[rotary_size], ends=[np.iinfo("int32").max])], axis=3)
+        result = ops.concat([result, ops.slice(y, axes=[3], starts=[rotary_size], ends=[TO_THE_END])], axis=3)
     return _joined_heads(node, result) if has_joined_heads else result
 
 
@@ -506,5 +505,5 @@ def _causal_conv(node: Node) -> list[Value]:
     if str(node.attr("activation", "none")) in ("silu", "swish"):
         result = ops.silu(result)
     size = wide.shape[2]
-    state = ops.slice(wide, axes=[2], starts=[size - back if size != -1 else -back], ends=[size if size != -1 else (1 << 31) - 1])
+    state = ops.slice(wide, axes=[2], starts=[size - back if size != -1 else -back], ends=[size if size != -1 else TO_THE_END])
     return [result, state]

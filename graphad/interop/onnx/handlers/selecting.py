@@ -7,12 +7,9 @@ import math
 import numpy as np
 
 from graphad.errors import ParseError
-from graphad.interop.onnx.handlers.handler import Node, handles
+from graphad.interop.onnx.handlers.handler import TO_THE_END, Node, handles
 from graphad.interop.onnx.handlers.reducing import extent
 from graphad.interop.onnx.operands import UNKNOWN, UnsupportedModel, Value, integers, known_integers
-
-_LAST = (1 << 31) - 1
-
 
 # -- gather --------------------------------------------------------------------------------------
 
@@ -175,7 +172,7 @@ def _in_range(start: int, end: int, step: int, size: int) -> tuple[int, int]:
 
 
 def _bound(value: int) -> int:
-    return max(-_LAST, min(value, _LAST))
+    return max(-TO_THE_END, min(value, TO_THE_END))
 
 
 def _sliced_at_run_time(node: Node, x: Value, axes: list[int], steps: list[int]) -> Value:
@@ -191,7 +188,7 @@ def _cut(node: Node, bounds: Value) -> Value:
     if bounds.dtype == "int32":
         return bounds
     ops = node.ops
-    return ops.elementwise_max(ops.elementwise_min(bounds, ops.like(_LAST, bounds)), ops.like(-_LAST, bounds))
+    return ops.elementwise_max(ops.elementwise_min(bounds, ops.like(TO_THE_END, bounds)), ops.like(-TO_THE_END, bounds))
 
 
 # -- scatter -------------------------------------------------------------------------------------

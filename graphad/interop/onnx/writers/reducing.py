@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from graphad.interop.onnx.emitting import Nodes
-from graphad.interop.onnx.terms import Term, on
+from graphad.interop.onnx.terms import NARROW, Term, on
 from graphad.interop.onnx.writers.writer import Call, Result, Writer, writes
 from graphad.ops.inference import normal_axis, reduced_axes
 
@@ -246,7 +246,7 @@ def _top(call: Call) -> Result:
 
 
 def _best(nodes: Nodes, x: Term, count: Term, axis: int, largest: int, shape: tuple[int, ...]) -> list[Term]:
-    wide = nodes.cast(x, "int32") if x.kind in ("bool", "uint8", "int8", "int16", "uint16") else x
+    wide = nodes.cast(x, "int32") if x.kind in NARROW else x
     values, places = nodes.node("TopK", [wide, count], [(wide.kind, shape), ("int64", shape)], axis=axis, largest=largest)
     return [nodes.cast(values, x.kind), places]
 
