@@ -88,7 +88,9 @@ def append_backward(
     graph = lower(program)
     pairs = build_backward(graph, loss, parameter_list, no_grad_set)
     block = program.global_block()
+    # An error, of a callback for instance, takes back the whole backward.
     with program.atomic():
+        # By identity: operators of the forward part stay the objects that they were, so whatever else is there afterwards is new.
         before = {id(op) for each in program.blocks for op in each.ops}
         write_back(graph)
         if callbacks:
@@ -306,6 +308,7 @@ def _checked_loss(loss: object) -> Program:
 
 
 def _check_made(graph: Graph, loss: Variable) -> None:
+    # The last version of a name is what users see under it.
     versions = graph.versions(loss.name)
     if not versions or not versions[-1].writers:
         kind = "a parameter" if isinstance(loss, Parameter) else "data"
@@ -371,6 +374,7 @@ def _start(target: Variable, start: object) -> str:
         raise InvalidType(f"target_gradients are Variables or None, not {start!r}")
     if start.dtype != target.dtype:
         raise InvalidValue(f"target {target.name!r} is {target.dtype}, its gradient {start.name!r} is {start.dtype}")
+    # Extents that are not known fit any.
     if joined_shape(target.shape, start.shape) is None:
         raise InvalidValue(f"target {target.name!r} has shape {list(target.shape)}, its gradient {start.name!r} has {list(start.shape)}")
     return name_in("target_gradients", target.block, start)

@@ -56,6 +56,7 @@ def by(graph: Graph, author: str) -> Iterator[None]:
     """Record operators that are made meanwhile as made by ``author``: ``op.made_by``, and what ``graph.why`` tells."""
     journal = graph.journal
     before = journal.author, journal.origin
+    # Without an origin: what is made here does not come from the operators of a rewrite that may be going on.
     journal.author, journal.origin = author, None
     try:
         yield
