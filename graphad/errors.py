@@ -30,6 +30,7 @@ def pointed(text: str, place: int) -> str:
           ^
     """
     begin = text.rfind("\n", 0, place) + 1
+    # Only what is near the place is cut out: a generated text may be one line of many megabytes.
     line = text[begin : begin + (place - begin) + WINDOW].split("\n", 1)[0]
     left_out = max(place - begin - WINDOW, 0)
     start = "…" if left_out else ""

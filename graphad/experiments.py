@@ -159,6 +159,7 @@ def experiment(
     if not variants:
         raise InvalidValue("experiment compares variants; there is none")
     setting = _Setting(program, feed, fetch_list, _started(program, startup, scope), repeat, executor)
+    # All variants are made before the first is measured, so that a mistake in the last one is told at once.
     setups = {name: _made(name, variant, program, setting.names) for name, variant in variants.items()}
     rows = {
         name: {text: setting.measured(text, graph, program_after) for text in names} for name, (graph, program_after, _) in setups.items()
@@ -175,6 +176,7 @@ def _made(
         return lower(result, fetch), result, None
     if not isinstance(variant, Pass | str | None):
         raise InvalidType(f"variant {name!r} is a pipeline, its text, a function or None, not {variant!r}")
+    # A graph for each: passes change it in place.
     graph = lower(program, fetch)
     report = None
     if variant is not None and variant != "":
@@ -215,6 +217,7 @@ class _Setting:
         variables = _requested(program) if fetch is None else [fetch] if isinstance(fetch, str | Variable) else list(fetch)
         self.names = [variable.name if isinstance(variable, Variable) else str(variable) for variable in variables]
         self.start, self.repeat, self.executor = start, repeat, executor
+        # Costs need a size of the batch; the first axis of what is fed has it.
         sizes = [np.shape(array)[0] for array in self.feeds[0].values() if np.ndim(array)]
         self.batch = max(sizes, default=1)
 

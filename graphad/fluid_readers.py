@@ -56,6 +56,7 @@ def cache(reader: Reader[T]) -> Reader[T]:
     def cached() -> Iterator[T]:
         nonlocal samples, complete
         if not complete:
+            # It is read to its end at once: of a reader that fails half-way nothing is kept.
             samples, complete = list(_started(reader)), True
         yield from samples
 
@@ -76,6 +77,7 @@ def compose(*readers: Reader[object], check_alignment: bool = True) -> Reader[tu
     >>> list(compose(lambda: [(1, 2), (3, 4)], lambda: [5, 6])())
     [(1, 2, 5), (3, 4, 6)]
     """
+    # An object of our own, since None may be a sample.
     missing = object()
 
     def composed() -> Iterator[tuple[object, ...]]:

@@ -133,6 +133,7 @@ class _Known:
         if not all(name in self.arrays for name in op.input_names()):
             return False
         outputs, block = op.output_names(), self.program.global_block()
+        # Of a name that is written twice an array would be one of two values.
         is_written_once = all(self.writes[name] == 1 and name not in self.fetches and name != EMPTY for name in outputs)
         return is_written_once and all(block.var(name).type == TENSOR for name in outputs)
 

@@ -121,6 +121,7 @@ class NumpyArray(Initializer):
         array = np.asarray(self.value, var.dtype)
         if array.shape != var.shape:
             raise InvalidValue(f"initializer of {var.name!r} has shape {list(array.shape)}, the variable {list(var.shape)}")
+        # The operator has lists for these dtypes alone, as Paddle's does.
         slots = {"float64": "fp64_values", "float32": "fp32_values", "int64": "int64_values", "int32": "int32_values"}
         if var.dtype not in slots:
             raise InvalidValue(f"initializer of {var.name!r}: an array can start {', '.join(slots)}, not {var.dtype}")

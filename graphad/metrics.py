@@ -262,6 +262,7 @@ class Auc(MetricBase):
             raise InvalidValue(f"preds are [n, 2] and labels [n, 1], not {list(probabilities.shape)} and {list(np.shape(labels))}")
         if not np.all((probabilities[:, 1] >= 0) & (probabilities[:, 1] <= 1)):
             raise InvalidValue("preds are probabilities, from 0 to 1: apply layers.softmax before")
+        # Rounded down; a probability of exactly 1 has a bin of its own, the last.
         bins = (probabilities[:, 1] * self._num_thresholds).astype("int64")
         np.add.at(self.positives, bins[true], 1)
         np.add.at(self.negatives, bins[~true], 1)
@@ -277,6 +278,7 @@ class Auc(MetricBase):
 
 
 def _binary(preds: ArrayLike, labels: ArrayLike) -> tuple[Array, Array]:
+    # Halves are rounded to the even number, so that 0.5 is 0, as in Fluid.
     predicted, true = np.rint(np.asarray(preds, dtype="float64")).reshape(-1), np.asarray(labels).reshape(-1)
     if predicted.shape != true.shape:
         raise InvalidValue(f"preds and labels have as many elements, not {predicted.size} and {true.size}")

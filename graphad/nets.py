@@ -84,6 +84,7 @@ def img_conv_group(
         rates = _each("conv_batchnorm_drop_rate", conv_batchnorm_drop_rate, count)
     x = input
     for filters, padding, size, attr, norm, rate in zip(conv_num_filter, paddings, sizes, attrs, norms, rates, strict=True):
+        # With normalization the activation comes after that.
         x = layers.conv2d(x, filters, size, padding=padding, param_attr=attr, act=None if norm else conv_act)
         if norm:
             x = layers.batch_norm(x, act=conv_act)

@@ -42,10 +42,12 @@ class _Loader:
 
     def load(self) -> list[str]:
         with self.lock:
+            # A plugin looks up names while it is loaded: then what is not there yet is missing, instead of loading it again.
             if self.is_loading:
                 return []
             self.is_loading = True
             try:
+                # graphad's own passes come first, so that of two passes of one name the plugin's is refused.
                 import_module("graphad.passes")
                 return [point.name for point in self._untried() if _load(point)]
             finally:
@@ -76,8 +78,11 @@ def ensure_plugins() -> None:
 def _load(point: EntryPoint) -> bool:
     try:
         plugin = point.load()
+        # A module has registered what it has when it was imported, a class of a pass when it was defined; a function does it when it is
+        # called.
         if not isinstance(plugin, ModuleType) and callable(plugin) and not isinstance(plugin, type):
             plugin()
+    # One plugin that fails must not take graphad and the others with it.
     except Exception as error:
         warnings.warn(f"entry point {point.name} = {point.value} of {point.group} was not loaded: {error!r}", RuntimeWarning, stacklevel=4)
         return False

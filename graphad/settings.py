@@ -56,9 +56,11 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
     for name, value in _from_file(folder / FILE).items():
         if name not in kinds:
             raise InvalidValue(f"{FILE}: there is no setting {name!r}; there are {', '.join(kinds)}")
+        # By exact type: in Python, and not in TOML, true is a number.
         if type(value) is not kinds[name]:
             raise InvalidValue(f"{FILE}: {name} is {kinds[name].__name__}, not {value!r}")
         setattr(settings, name, value)
+    # After the file, so that the environment decides.
     for name, kind in kinds.items():
         variable = f"GRAPHAD_{name.upper()}"
         if variable in environment:

@@ -54,10 +54,8 @@ class Table:
         cells = [list(self.columns), *self.shown()]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
         right = [self._is_number(i) for i in range(len(self.columns))]
-        lines = (
-            ["  ".join(f"{c:>{w}}" if r else f"{c:<{w}}" for c, w, r in zip(row, widths, right, strict=True)).rstrip()] for row in cells
-        )
-        return "\n".join(line for (line,) in lines)
+        padded = ([f"{cell:>{w}}" if r else f"{cell:<{w}}" for cell, w, r in zip(row, widths, right, strict=True)] for row in cells)
+        return "\n".join("  ".join(row).rstrip() for row in padded)
 
     def html(self) -> str:
         """The table as HTML, numbers to the right."""
@@ -112,10 +110,13 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     >>> ticks(0.13, 0.97)
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     """
+    # One number alone gets an interval around it.
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
         low, high = (low - 0.5, low + 0.5) if math.isfinite(low) else (0.0, 1.0)
     rough = (high - low) / count
     unit = 10.0 ** math.floor(math.log10(rough))
+    # P. Heckbert, "Nice numbers for graph labels", 1990: 1, 2 or 5 times a power of ten, the least that makes no more than ``count`` steps,
+    # up to rounding.
     step = next(unit * number for number in (1, 2, 5, 10) if unit * number >= rough * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [round(number * step, 12) for number in range(first, last + 1)]
@@ -144,6 +145,7 @@ def curves(series: Mapping[str, Sequence[float]], title: str = "", across: str =
 
 def bars(values: Mapping[str, float], title: str = "", up: str = "") -> str:
     """Bars beside each other as one SVG, the same bytes for the same numbers; names are below, turned where they are long."""
+    # Zero is always shown: a bar says its value by its length.
     marks = ticks(min(0.0, *values.values()), max(0.0, *values.values())) if values else [0.0, 1.0]
     body = [_frame(title, "", up), *_marks_up(marks)]
     width = _PLOT[0] / max(len(values), 1)

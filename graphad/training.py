@@ -129,6 +129,7 @@ def train(
     _check_optimized(program, cost)
     names = _feed_names(program, feed_list)
     metrics_by_label = dict(metrics or {})
+    # In a scope that was trained in before it runs nothing, and training goes on: initialization runs once in a scope.
     run.run(program.startup or default_startup_program(), scope=scope)
     history = History(metrics={label: [] for label in metrics_by_label})
     start = perf_counter()
@@ -140,7 +141,9 @@ def train(
                 values = run.run(program, feed=feed, fetch_list=[cost, *metrics_by_label.values()], scope=scope)
                 _note(history, values)
                 bar.update(task, advance=1, status=_status(history))
+            # The length of an iterator is known once it has ended.
             bar.update(task, total=bar.tasks[task].completed)
+            # An iterator instead of a function is used up after the first epoch: the others would train on nothing, silently.
             if len(history.cost) == steps:
                 raise InvalidValue(f"the reader gave no minibatch in epoch {epoch + 1}: a function that returns them can be read again")
     history.seconds = perf_counter() - start

@@ -56,6 +56,7 @@ class Extent(int):
             raise InvalidValue("the name of an extent is not empty")
         extent = super().__new__(cls, -1)
         extent.name, extent.text = name, json.dumps(name) if name in NOT_NAMES else bare_or_quoted(name)
+        # Of two threads that make the name at the same time, both get the same object.
         return _EXTENTS.setdefault(name, extent)
 
     def __repr__(self) -> str:
@@ -193,6 +194,7 @@ def broadcast_extent(a: int, b: int) -> int | None:
     if a == 1:
         return b
     if a == b:
+        # Of two unknown extents only those of one name, which are one object, are known to be equal.
         return b if a is b or a != -1 else -1
     if b == 1 or b == -1:
         return a

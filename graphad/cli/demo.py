@@ -133,6 +133,7 @@ def run_demo(folder: Path, epochs: int = 15) -> int:
 
 def _train(console: Console, model: Model, test_program: Program, digits: Digits, epochs: int) -> None:
     scope = Scope()
+    # Each epoch has an order of its own, the same in each run of the demo.
     seeds = iter(range(epochs))
     history = train(model.cost, lambda: list(digits.batches(next(seeds))), epochs, {"accuracy": model.accuracy}, scope=scope)
     feed = {"image": digits.test_images, "label": digits.test_labels}

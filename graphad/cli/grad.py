@@ -31,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.model.endswith(ONNX):
         raise InvalidValue(f"{args.model!r} does not end in {ONNX}: graphad grad differentiates ONNX models")
     model = onnx.gradients(onnx.load(args.model), args.wrt, args.of)
+    # With the model on standard output, the names go to the other stream.
     onnx.save(model, args.output, args.opset, external_data=args.external_data)
     print("\n".join(model.gradient_names), file=sys.stderr if args.output == "-" else sys.stdout)
     return 0

@@ -85,6 +85,7 @@ class _Printer:
         self.text = str(graph) if self.changed else ""
 
     def __call__(self, pass_: Pass, graph: Graph, step: Step) -> None:
+        # What passes combine, and what is nested, would be printed twice.
         if pass_.combines or graph.parent is not None:
             return
         if self.after:

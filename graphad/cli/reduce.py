@@ -27,6 +27,7 @@ def run_reduce(args: argparse.Namespace) -> int:
     """0 if nothing is wrong, 1 with the smaller program, 2 where there is nothing to run."""
     try:
         case = program_case(args)
+        # Only to refuse a mistake in the text before anything runs.
         Pipeline.parse(args.pipeline.replace(LOSS, args.loss))
         subject = Subject(args.pipeline, args.prepare, args.tolerance, gradients=bool(args.loss))
         finding = examine(subject, case)

@@ -37,6 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     program, parameters, fetch = source(args)
+    # Without a list: what nothing in the program reads.
     names = fetch or [value.name for value in lower(program).targets]
     outcome = _computed(program, arrays(args.feed), names, {**parameters, **arrays(args.params)}, args.ranks)
     if outcome is None:
@@ -59,6 +60,7 @@ def _computed(
     if ranks == 1:
         return Executor().run(program, feed, list(names), _filled(Scope(), parameters))
     group = LocalGroup(ranks)
+    # Of a partitioned parameter a rank gets its part, of all others the whole.
     for scope, part in zip(group.scopes, split_arrays(program, parameters, ranks), strict=True):
         _filled(scope, part)
     return group.run(program, _parts(program, feed, ranks), list(names))[0]

@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     status = FINE
     for path in args.program:
         try:
+            # Anything may be read: what is wrong is listed below, all of it and not the first mistake alone.
             program = read_program(path, args.source_format, allow_unknown=True)
         except (GraphadError, OSError) as error:
             return refused(error)

@@ -84,6 +84,7 @@ class Replay:
     def done(self, contact: Contact, work: Callable[[], Any]) -> Any:
         """What a collective gives, or has given."""
         if self.at == len(self.log):
+            # Copied on the way in and out: a rank may write in place into what it sent or got, and the log has to stay what it was.
             self.log.append((contact, copied(work())))
         earlier_contact, result = self.log[self.at]
         if earlier_contact != contact:

@@ -59,6 +59,7 @@ class _Baton:
         """Let others run until something holds; an error if it never will, or another rank failed."""
         with self.condition:
             self.waits[rank], self.at[rank] = until, contact
+            # One rank runs at a time, and who waits passes on to another that can go on: so a run is the same each time.
             self._pass_on(rank)
             self.condition.wait_for(lambda: self.holder == rank)
             self.waits.pop(rank, None)
@@ -187,6 +188,7 @@ class _Meetings:
 
     def join(self, rank: int, members: tuple[int, ...], contact: Contact, brought: Any) -> _Meeting:
         """The ring's collective that has the number of the rank's next one."""
+        # The n-th collective of a ring on one rank meets the n-th on the others, as in MPI: order says what belongs together, not names.
         number = self.count[(contact.ring, rank)] = self.count.get((contact.ring, rank), 0) + 1
         meeting = self.open.setdefault((contact.ring, members, number), _Meeting())
         meeting.contacts[rank], meeting.brought[rank] = contact, brought
@@ -321,6 +323,7 @@ class _Run:
         """One rank, in its thread."""
         number = rank.number
         self.baton.take(number)
+        # The thread has a context of its own, which ends with it: nothing has to be set back.
         SEED.set(self.seed)
         try:
             with communicating(rank):

@@ -21,6 +21,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from graphad.contexts import binding
 from graphad.distribution.group import Replay, Rings, Sent, Traffic, checked_rings, group_of, mesh_rings
 from graphad.distribution.local import reduced
 from graphad.errors import CommunicationError, InvalidValue
@@ -280,6 +281,7 @@ class MpiExecutor:
         self.size: int = self._rank.size(0)
         self.executor = Executor(mode=mode)
         self._known: WeakSet[Program] = WeakSet()
+        # All ranks have one seed: parameters that each of them initializes for itself are equal.
         self._seed: int = self._rank.world.bcast(int(np.random.default_rng().integers(1, 1 << 31)), root=0)
         if self.size > 1:
             sys.excepthook = _ending(self, sys.excepthook)
@@ -320,16 +322,14 @@ class MpiExecutor:
             self._known.add(program)
         rank.begin()
         rank.traffic.clear()
-        seed = SEED.set(SEED.get() or self._seed)
-        try:
+        with binding(SEED, SEED.get() or self._seed):
             with communicating(rank):
                 results = self.executor.run(program, feed, fetch_list, scope, reinitialize)
+            # No rank returns before all have come to the end and every send is complete: another may still wait for it.
             if self.size > 1:
                 rank.settle()
                 rank.agree(0, END)
             return results
-        finally:
-            SEED.reset(seed)
 
 
 def _ending(executor: MpiExecutor, shown: Any) -> Any:

@@ -108,6 +108,7 @@ def _step(graph: Graph, mesh: Mesh, spec: tuple[str, ...], batch: Sizes) -> Step
         if spec:
             Partition(mesh.axes, spec).apply(copy)
     except GraphadError:
+        # What cannot be cut like this is no candidate.
         return None
     return predicted(copy, mesh, batch)
 

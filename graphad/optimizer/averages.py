@@ -98,6 +98,7 @@ class ExponentialMovingAverage:
         scope = global_scope()
         if not self._averages or self._remainder not in scope.arrays:
             raise InvalidValue("there are no averages: call update after minimize, run the startup program and then train")
+        # The remainder is the product of all decays so far, which is 1 as long as no step was averaged.
         weights = 1.0 - scope.get(self._remainder).item()
         if not weights:
             raise InvalidValue("there are no averages: no step has been run since the startup program")

@@ -314,6 +314,7 @@ def _check_groups(clips: Mapping[Clip, Sequence[str]]) -> None:
     for clip, names in clips.items():
         if not isinstance(clip, ClipByGlobalNorm):
             continue
+        # The first of a group says the bound that the others are held against.
         other, name = by_group.setdefault(clip.group_name, (clip, names[0]))
         if other != clip:
             raise InvalidValue(
@@ -353,6 +354,7 @@ def _check_pairs(program: Program, pairs: Sequence[tuple[Parameter, Variable]]) 
     for param, gradient in pairs:
         name_in("params_grads", block, param)
         name = name_in("params_grads", block, gradient)
+        # Both names count: a parameter may have updates by other gradients, and a gradient may update another parameter.
         updates = [op for op in block.ops if op.role == OPTIMIZE and op.input("Param") == [param.name] and op.input("Grad") == [name]]
         if updates:
             message = f"apply_gradients: {updates[0].type!r} updates {param.name!r} with {name!r} already: every step would update twice"

@@ -54,9 +54,11 @@ class MixedPrecisionOptimizer:
                 for name in counts:
                     declare_state(block, startup.global_block(), name, [1], _COUNT, 0)
             graph = lower(program)
+            # What the pass refuses is about the user's program, and needs no reproducer.
             with diagnoses_only():
                 self.narrowing.run(graph)
             write_back(graph)
+        # They are looked up again, since the pass rewrites updates that ``minimize`` has returned.
         updates = [op for op in block.ops if op.role == OPTIMIZE and op.type == self.optimizer.type]
         return updates[-len(pairs) :], pairs
 

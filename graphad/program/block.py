@@ -346,6 +346,7 @@ def _check_count(op: Operator, side: str, slot: Slot, count: int) -> None:
 
 def _check_inside(op: Operator, definition: ControlDef) -> None:
     for attr, (side, slot) in INSIDE.items():
+        # One name inside for each value outside, block after block.
         names, count = op.attrs.get(attr), len(definition.blocks) * len(getattr(op, side).get(slot, ()))
         if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
             raise InvalidValue(f"operator {op.type!r}: attribute {attr!r} is a list of names inside its blocks, not {names!r}")

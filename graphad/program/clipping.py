@@ -133,6 +133,7 @@ def listed(clip: Clip) -> list[object]:
     """
     match clip:
         case ClipByValue(bound, low):
+            # As short as it can be said, so that texts read back the same.
             return [clip.kind, float(bound), *([] if low is None else [float(low)])]
         case ClipByGlobalNorm(bound, group) if group != ClipByGlobalNorm.group_name:
             return [clip.kind, float(bound), group]

@@ -40,6 +40,7 @@ def paused_collector(operators: int) -> Iterator[None]:
     if operators < _LARGE:
         yield
         return
+    # While the collector is held garbage only grows: what is due is collected before.
     if gc.isenabled() and _book.moved > _MANY + 4 * _book.survived:
         _collect()
     pause = object()
@@ -61,6 +62,7 @@ def _let_go(pause: object) -> None:
     with _lock:
         if pause not in _pauses:
             return
+        # The last pause, of all threads, lets the collector go on.
         if len(_pauses) == 1:
             _move_what_was_made()
             gc.enable()
@@ -80,6 +82,7 @@ def young_only() -> Iterator[None]:
 
     Where something is frozen already, by another thread or by the user, nothing is done.
     """
+    # Objects that are frozen already are another caller's, who unfreezes them.
     free = gc.get_freeze_count() == 0
     try:
         if free:
@@ -94,6 +97,7 @@ def collect_if_due() -> None:
     """Collect by Python's own rule: when the new objects are a quarter of those that survived the last collection."""
     if not gc.isenabled():
         return
+    # Python has collected all generations by itself meanwhile: counting begins again.
     if _full_collections() != _book.collections:
         _start_counting(survived=_book.moved)
     elif _book.moved > _FEW + _book.survived // 4:

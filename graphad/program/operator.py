@@ -173,6 +173,7 @@ def names_by_slot(side: str, op_type: str, block: Block, slots: object) -> Names
     """The slots of one side ("inputs"), given as names or variables, one or a list, as lists of names; TypeError for anything else."""
     if slots is None:
         return {}
+    # The usual case first: an isinstance of an abstract class takes longer than the rest.
     if type(slots) is not dict and not isinstance(slots, Mapping):
         raise InvalidType(f"{side} of operator {op_type!r} is a dict from slot to names, not {slots!r}")
     names: Names = {}
@@ -354,6 +355,7 @@ def _infer(op: Operator, definition: OpDef) -> None:
         if var is None:
             block.vars[name] = Variable.trusted(block, name, shape, dtype, type=kind)
             continue
+        # What was declared as another kind than a tensor stays that.
         var.type = kind if var.type == TENSOR else var.type
         var.declare(shape, dtype)
 
@@ -387,6 +389,7 @@ def input_types(op: Operator) -> dict[str, list[TensorType]] | None:
             if name != EMPTY:
                 var = declared.get(name)
                 tensor_type = (op.block.var_recursive(name) if var is None else var).tensor_type
+                # One type that is not known leaves all results open.
                 if tensor_type is None:
                     return None
                 types.append(tensor_type)

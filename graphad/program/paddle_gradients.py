@@ -75,6 +75,7 @@ def _forward_block(program: Program, op: Operator) -> Block:
     """The block of the operator that wrote the scope which a gradient reads."""
     kind, slot = _FORWARD[op.type]
     (scope,) = op.input(slot) if len(op.input(slot)) == 1 else ("",)
+    # Paddle's gradient names its forward operator by the scope alone.
     operators = [writer for block in program.blocks for writer in block.ops if writer.type == kind and scope in writer.output(slot)]
     if len(operators) != 1:
         message = f"operator {op.type!r} is the gradient of the {kind} that writes the scope {scope!r}; {len(operators)} do"

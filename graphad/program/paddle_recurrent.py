@@ -156,6 +156,7 @@ class _Writer:
         condition = self.add("less_than", {"X": [index], "Y": [length]}, self.declare("more", (1,), "bool"))
         count = self.made(block, "increment", {"X": [index]}, {"Out": [index]}, step=1.0)
         test = self.made(block, "less_than", {"X": [index], "Y": [length]}, {"Out": [condition]})
+        # The counter and the test come last: everything before them is about the step that the counter names.
         block.ops = [*before, *block.ops, *after, count, test]
         block.parent_idx = self.around.idx
         own = [*carried, index]
@@ -209,6 +210,8 @@ def _forward_loop(op: Operator, kept: Mapping[str, str]) -> list[Operator]:
     arrays = [write.array(*block.vars[name].declared) for name in outputs]
     for array in kept.values():
         write.array(*_declared(write.around, array), array)
+    # A step begins with the states that the one before left and its slices of the inputs; it ends with writing results and passing states
+    # on.
     before = [write.made(block, "assign", {"X": [memory]}, {"Out": [name]}) for memory, name in zip(memories, states, strict=True)]
     before += [
         write.made(block, "read_from_array", {"X": [array], "I": [index]}, {"Out": [name]})
@@ -361,6 +364,7 @@ class _Gradient:
             array = ""
             if of + GRAD in written:
                 shape, dtype = _declared(self.write.around, of)
+                # Each step has a slice of an input, and so a gradient of its own; those of parameters, below, are added up.
                 array = self.write.array(None if shape is None else shape[1:], dtype)
                 self.carried.append(array)
                 self.after.append(self.write.made(self.block, "write_to_array", {"X": [of + GRAD], "I": [index]}, {"Out": [array]}))

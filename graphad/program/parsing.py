@@ -94,6 +94,7 @@ class Reader:
         token = self.peek()[1]
         if len(token) > LONGEST:
             self.fail(f"a number of {len(token)} characters; the longest has {LONGEST}")
+        # int first, so that whole numbers stay exact.
         for kind in (int, float):
             try:
                 value = kind(token)
@@ -171,6 +172,7 @@ def parse_program(text: str, program: Program, file: str | None = None, allow_un
         _program(reader, program, allow_unknown)
     except ParseError:
         raise
+    # Whatever a constructor refuses is a mistake at this place in the text.
     except (GraphadError, ValueError, OverflowError) as error:
         reader.fail(str(error))
 
@@ -215,6 +217,7 @@ def _block(reader: Reader, block: Block) -> Iterator[int]:
         if word in ("var", "param") and not reader.at("("):
             _variable(reader, block, word)
         else:
+            # The place before the operator is read: checks that come later point there.
             yield reader.start
             _operator(reader, block, word)
 
@@ -354,6 +357,7 @@ def _value(reader: Reader, depth: int = 0) -> object:
 def _resolved(reader: Reader, value: object, program: Program) -> object:
     if isinstance(value, list):
         return [_resolved(reader, item, program) for item in value]
+    # Blocks may be named before they are read, so references are resolved at the end.
     if not isinstance(value, _BlockRef):
         return value
     if not 0 <= value.idx < len(program.blocks):

@@ -87,8 +87,10 @@ class UniqueNames:
 
     def generate(self, key: str) -> str:
         """``key_<n>``, n counting up from 0 past the names that are taken."""
+        # A key may have the prefix already, as that of a parameter which is named after its layer.
         prefix = "" if key.startswith(self.prefix) else self.prefix
         n = self.counts.get(key, 0)
+        # Noted only while an error may take it back.
         if self._watchers:
             self._undoable.append((key, n))
         while self.taken(name := f"{prefix}{key}_{n}"):
@@ -104,6 +106,7 @@ class UniqueNames:
     def forget(self, start: int, undo: bool) -> None:
         """End what ``remember`` began and returned ``start`` for; with ``undo``, the names generated since are free again."""
         if undo:
+            # Backwards: of a key that was counted several times the oldest count is set last.
             for key, count in reversed(self._undoable[start:]):
                 self.counts[key] = count
             del self._undoable[start:]
@@ -272,6 +275,7 @@ class Program:
             raise InvalidType(f"a program is parsed from text, not from {type(text).__name__}")
         program = Program()
         parse_program(text, program, file, allow_unknown)
+        # Names that are generated from now on must not be those of the text.
         program.names.skip(v.name for v in program.list_vars())
         return program
 
@@ -400,8 +404,10 @@ class _Appending:
 
     def __enter__(self) -> None:
         program = self.program
+        # Layers append and declare, so how much there was says what to take back.
         self.lengths = [(block, len(block.ops), len(block.vars)) for block in program.current_block().chain()]
         self.block_count, self.current, self.startup = len(program.blocks), program._current, program.startup
+        # A layer in a layer goes on with the list of the outer one, whose error takes back both.
         self.outer = program.declarations
         self.undo = program.declarations = [] if self.outer is None else self.outer
         self.start = len(self.undo)

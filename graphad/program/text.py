@@ -55,6 +55,7 @@ def _flags(var: Variable) -> Iterator[str]:
         yield from _parameter_flags(var)
     elif var.persistable:
         yield "persistable"
+    # A parameter that is not trained stops gradients anyway: only what differs from that is said.
     if var.stop_gradient != (isinstance(var, Parameter) and not var.trainable):
         yield f"stop_gradient={str(var.stop_gradient).lower()}" if isinstance(var, Parameter) else "stop_gradient"
     if var.error_clip is not None:
@@ -62,6 +63,7 @@ def _flags(var: Variable) -> Iterator[str]:
 
 
 def _parameter_flags(var: Parameter) -> Iterator[str]:
+    # What has its default is not printed: texts stay short, and read back the same.
     if not var.trainable:
         yield "fixed"
     if var.learning_rate != 1.0:

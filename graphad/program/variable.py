@@ -198,6 +198,7 @@ class Variable(Symbol):
             return self
         array = np.asarray(value)
         kind = array.dtype.kind
+        # A whole number does not change the type of integers, even as a float: x * 2.0 stays int64.
         if kind == "f" and (self.dtype == "bool" or not np.all(np.isfinite(array) & (np.trunc(array) == array))):
             return self.astype("float32")
         return self.astype("int64") if self.dtype == "bool" and kind in "iu" else self
@@ -349,6 +350,7 @@ def stands_for(block: Block, var: Variable) -> bool:
     var_program, program = var.block.program, block.program
     if var_program is program:
         return True
+    # Clones are of one family: a variable of a program names the same one in its clone.
     if var_program.identity.family is not program.identity.family:
         return False
     return not block.has_var_recursive(var.name) or block.var_recursive(var.name).declared == var.declared

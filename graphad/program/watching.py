@@ -32,6 +32,7 @@ def _marking(change: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return change(self, *args, **options)
         finally:
+            # An object that no snapshot has seen; after a change that failed as well, which may have been half done.
             latest[0] = object()
 
     changed.__name__, changed.__doc__ = change.__name__, change.__doc__

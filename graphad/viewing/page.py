@@ -134,6 +134,7 @@ def record(
                 passes.run(graph)
         values = values.joined(_after(recorder, feed) if passes is not None else Statistics())
     except Exception as error:
+        # A page up to the failure helps more than none.
         if path is not None and len(recorder.frames) > 1:
             partial_page = Page(page_of(recorder, title, values, watched, colors)).save(path)
             _mention(error, f"the page up to the failure: {partial_page.path}")
@@ -165,6 +166,7 @@ def _colors(given: Program | Graph, graph: Graph, overlay: Mapping[Any, Any]) ->
     if not isinstance(given, Graph):
         return numbers_by_node(graph, overlay)
     twins: dict[Node, Node] = {}
+    # A clone has its nodes in the same order.
     for old, new in zip(given.tree(), graph.tree(), strict=True):
         twins |= dict(zip((*old.ops, *old.values), (*new.ops, *new.values), strict=True))
     return {twins[node]: number for node, number in numbers_by_node(given, overlay).items()}

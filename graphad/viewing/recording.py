@@ -84,6 +84,7 @@ class Recorder:
         """Within it, passes on the graph are recorded. An error is recorded as well, and raised."""
         journal = self.graph.journal
         journal.watcher = self.watch
+        # The journal notes what is touched only if it has a list for that.
         journal.touched = [] if journal.touched is None else journal.touched
         self.seen = len(journal.touched)
         try:
@@ -91,6 +92,7 @@ class Recorder:
                 yield
         except Exception as error:
             name = self.at_work or "failed"
+            # A pass that failed may have changed anything: the whole graph is looked at.
             self._end(Frame(name, name, error=f"{type(error).__name__}: {error}", delta=self.states.everything()))
             raise
         finally:
@@ -107,8 +109,10 @@ class Recorder:
         """A rewrite is about to be made; the one before it is complete."""
         self._complete()
         self.count += 1
+        # Beyond so many they are counted only: each one makes the page longer.
         if self.recorded < MOST_REWRITES:
             self.recorded += 1
+            # The caller is the code of the rewrite, whose line the page shows.
             line = self.tables.line(_line_of_rewrite(sys._getframe(1)))
             self.rewrites.append(Rewrite(rule, [self.states.number(op) for op in ops if op in self.states.ops], line))
 
@@ -168,9 +172,11 @@ class Recorder:
     def place(self, number: int) -> str:
         """Where the page shows a rewrite, counted over all passes from 1."""
         for at, frame in enumerate(self.frames):
+            # Rewrites from before the recording are in the count, and are not in the page.
             before = self.frames[at - 1].made if at else self.frames[0].made
             if before < self.frames[0].made + number <= frame.made:
                 step = self.frames[0].made + number - before
+                # A frame that does not hold all of its rewrites has no steps to lead to.
                 return f"#pass={at}" + (f"&step={step}" if frame.made - before == len(frame.rewrites) else "")
         return ""
 

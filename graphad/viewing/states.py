@@ -100,6 +100,7 @@ class States:
     def _put_op(self, op: Op, delta: Delta) -> None:
         """An operator that may be new, and graphs nested in it that are."""
         if op not in self.ops:
+            # With its predecessor, so that the page can insert it without the whole order.
             delta.after += [self.number(op), NOTHING if op.previous is None else self.number(op.previous)]
         self._record_op(op, delta)
         for graph in op.graphs.values():
@@ -113,6 +114,7 @@ class States:
         for op in graph.ops:
             self._record_op(op, delta)
         record = self.graph_record(graph)
+        # Only what differs from the last record is stored: the page adds differences up.
         if self.graphs.get(graph) != record:
             self.graphs[graph] = delta.graphs[self.number(graph)] = record
         order = [self.number(op) for op in graph.ops]
@@ -144,6 +146,7 @@ class States:
             if self.ops.pop(op, None) is None:
                 continue
             delta.gone.append(self.number(op))
+            # A nested graph that has moved to another operator stays.
             inner = [graph for graph in op.graphs.values() if graph in self.graphs and not self._is_there(graph)]
             self._forget_graphs(inner, delta)
             for graph in inner:
@@ -264,6 +267,7 @@ def runs(numbers: Sequence[int]) -> list[int]:
     """
     lengths: list[int] = []
     for number in numbers:
+        # Pairs one after the other: the last run is the last two numbers.
         if lengths and number == lengths[-2] + lengths[-1]:
             lengths[-1] += 1
         else:

@@ -81,6 +81,7 @@ def _marked(graph: Graph, copy: Graph) -> dict[int, Op]:
     ops: dict[int, Op] = {}
     for old, new in zip(graph.tree(), copy.tree(), strict=True):
         for op, twin in zip(old.ops, new.ops, strict=True):
+            # A copy, even of an equal line: operators are told apart by its identity.
             twin.source = SourceLine(*op.source) if op.source else SourceLine("an operator without a line", 0)
             ops[id(twin.source)] = op
     return ops
@@ -171,6 +172,7 @@ class _Seen:
 
     def add(self, array: Array) -> None:
         """Count an array in."""
+        # In float64, since sums in float16 overflow.
         numbers = np.asarray(array).astype("float64").ravel()
         finite_numbers = numbers[np.isfinite(numbers)]
         self.times += 1
@@ -183,6 +185,7 @@ class _Seen:
         if ends is not None:
             self.total, self.count = self.total + float(finite_numbers.sum()), self.count + finite_numbers.size
             self.low, self.high = min(self.low, ends[0]), max(self.high, ends[1])
+            # Some of the numbers stay for the histogram, so that long runs take bounded memory.
             self.kept.append(finite_numbers[:: self.stride])
         self._thin()
 

@@ -71,6 +71,7 @@ class Tables:
         """The number of the record of a rewrite: its rule, and what it started from."""
         if origin is None:
             return NOTHING
+        # By identity; the origin is kept below, so that no other object gets its id.
         number = self._origin_numbers.get(id(origin))
         if number is None:
             ancestors = [
@@ -88,6 +89,7 @@ class Tables:
         for source in self.lines.items:
             texts = files.setdefault(source.file, {})
             for number in range(max(source.line - AROUND, 1), source.line + AROUND + 1):
+                # linecache has the cells of notebooks as well.
                 text = linecache.getline(source.file, number)
                 if text:
                     texts[number] = text.rstrip("\n")
