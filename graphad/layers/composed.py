@@ -394,6 +394,7 @@ def _extents(x: Variable, size: Any, factors: list[float] | None, last: bool) ->
         return [checked_int("size", item, 1) for item in _items(size)]
     if -1 in x.shape[2:]:
         raise ShapeError(f"mode='area' with scale_factor takes known extents, not {x!r}")
+    # One factor counts for both axes.
     return [int(extent * factor) for extent, factor in zip(x.shape[2:], factors * (3 - len(factors)), strict=True)]
 
 

@@ -81,9 +81,11 @@ def write_body(
     """The body, the condition on its results, and the loop variables overwritten with them."""
     declarations = [var.declared for var in carried]
     outputs = body(*nest.pack(loop_vars, carried))
+    # Layers of the body may have declared a loop variable anew: for the next iteration it is what it was.
     _declare_again(carried, declarations)
     with at_users_line("layers.while_loop"):
         results = _results(block, helper, outputs, loop_vars, carried)
+    # The condition of the next iteration, on the new values; the one of the first is computed before the loop.
     test = cond(*nest.pack(loop_vars, results))
     with at_users_line("layers.while_loop"):
         next_condition = one_boolean("cond returns", test)
@@ -311,6 +313,7 @@ def while_loop(
         shapes = checked_invariants(shape_invariants, len(values))
         helper = LayerHelper("while_loop", name)
         around = helper.main.current_block()
+        # Copies: the loop overwrites its variables, and what was passed in keeps its value.
         variables = [start(around, helper, i, value, shape) for i, (value, shape) in enumerate(zip(values, shapes, strict=True))]
     condition = first_condition(around, helper, cond, nest.pack(loop_vars, variables))
     with new_block(helper.main) as block:

@@ -168,6 +168,7 @@ def box_decoder_and_assign(
         factors = assign(np.array(_numbers("layers.box_decoder_and_assign: prior_box_var", prior_box_var, 4), codes.dtype))
     by_class = emitted("reshape", [codes], shape=[-1, classes, 4]) * factors
     x, y, width, height = emitted("split", [by_class], num=4, axis=2)
+    # A network may predict anything, of which the exponential could overflow.
     sides = [emitted("elementwise_min", [side, emitted("fill_any_like", [side], value=limit)]) for side in (width, height)]
     x1, y1, x2, y2 = _corners(priors)
     sized = [emitted("unsqueeze", [variable], axes=[1]) for variable in _sized(x1, y1, x2, y2, 1.0)]
@@ -176,6 +177,7 @@ def box_decoder_and_assign(
     if classes == 1:
         return boxes, emitted("assign", [priors])
     best = scores[:, 1:].argmax(-1) + 1
+    # A product with one-hot rows picks one class of each row.
     hot = emitted("one_hot_v2", [best], depth=classes, dtype="float32").astype(codes.dtype).unsqueeze(-1)
     return boxes, (decoded * hot).sum(1)
 

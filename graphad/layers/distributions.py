@@ -136,5 +136,6 @@ class MultivariateNormalDiag:
             raise InvalidType(f"MultivariateNormalDiag.kl_divergence takes another one, not {other!r}")
         variances, other_variances = self._variances(), other._variances()
         away = other.loc - self.loc
+        # The trace and the distance of the means; below, the width and the logarithms of the determinants, which are sums along diagonals.
         parts = (variances / other_variances).sum() + (away.square() / other_variances).sum()
         return (parts - float(self.width) + other_variances.log().sum() - variances.log().sum()) * 0.5

@@ -63,6 +63,7 @@ class While:
         with atomic():
             with new_block(self.main) as block:
                 yield
+            # When the block is complete, since any of its layers may write the condition.
             with at_users_line("layers.While"):
                 if self.cond.name not in touched_outside([block]).writes:
                     raise InvalidValue(f"the block does not write the condition {self.cond.name!r}, so the loop would never end")
@@ -127,6 +128,7 @@ class IfElse:
                     yield
                 self._complete(block, side)
         except BaseException:
+            # As before the block: after an error there are no parts that its operators would have made.
             self._name, self._parts = before
             self._outputs[side].clear()
             raise
@@ -423,6 +425,7 @@ class StaticRNN:
             if memory_names:
                 raise InvalidValue(f"no update_memory says what the memory {memory_names[0]!r} is in the next step")
         length = constant(step.around, f"{step.name}.tmp", step.length, _SCALAR)
+        # Computed before the first step, and again at the end of each.
         condition = step.append(step.around, "tmp", "less_than", {"X": step.index, "Y": length})
         overwrite(step.block, f"{step.name}.tmp", [(memory, new) for memory, new in step.memories.values() if new is not None])
         step.block.append_op("increment", {"X": step.index}, {"Out": step.index}, {"step": 1.0})
@@ -455,6 +458,7 @@ class StaticRNN:
         with at_users_line("layers.StaticRNN"):
             step = self._inside("step_input")
             length = _checked_length(x, step.length)
+        # Taken apart once, before the loop.
         steps = step.append(step.around, "steps", "tensor_to_tensor_array", {"X": x}, {"axis": 0, "use_stack": True})
         part = step.append(step.block, "tmp", "read_from_array", {"X": steps, "I": step.index})
         step.length, step.sources[part.name] = length, x
@@ -488,6 +492,7 @@ class StaticRNN:
             var = copied(step.around, f"{step.name}.mem", init)
         else:
             assert shape is not None and batch_ref is not None
+            # The reference may be a step's part; outside of the loop it is the sequence that has the batch.
             source = step.sources.get(batch_ref.name, batch_ref)
             with at_users_line("layers.StaticRNN"):
                 extents = _memory_shape(shape, source, init_batch_dim_idx, ref_batch_dim_idx)

@@ -169,6 +169,7 @@ def binary_cross_entropy_with_logits(
     logit, label = checked_input(layer_name, logit), checked_input(layer_name, label)
     loss = emitted("sigmoid_cross_entropy_with_logits", [logit, label])
     if pos_weight is not None:
+        # A factor of 1 for label 0 and of pos_weight for label 1.
         loss = loss * (label * (pos_weight - 1.0) + 1.0)
     return _reduced(layer_name, _weighted(loss, weight), reduction, name)
 

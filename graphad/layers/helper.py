@@ -61,6 +61,7 @@ class LayerHelper:
         block = self.main.global_block()
         exists = block.has_var(name)
         param = block.create_parameter(name, shape, dtype, attr.trainable, attr.learning_rate, attr.regularizer, attr.need_clip)
+        # Of a shared parameter the first layer says how it starts.
         if not exists:
             param.gradient_clip = attr.gradient_clip
             self.initialize(param, attr.initializer or default or _XAVIER)
@@ -105,6 +106,7 @@ class LayerHelper:
         """
         block = self.main.current_block()
         names = {slot: self.main.names.generate(f"{self.name}.tmp") for slot in outputs}
+        # ``written`` are outputs that there are already, such as running statistics.
         block.append_op(type, inputs, {**names, **written} if written else names, attrs)
         for slot in stopped:
             block.vars[names[slot]].stop_gradient = True

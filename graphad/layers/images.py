@@ -294,6 +294,7 @@ def _pooled(
             checked_flag(flag, flags[flag])
         if not flags["global_pooling"] and size in (-1, [-1] * axes):
             raise InvalidValue("pool_size is the extents of the window, or global_pooling=True pools over whole images")
+        # Of whole images the window says nothing: its extents are theirs.
         window = [1] * axes if flags["global_pooling"] and size == -1 else listed("pool_size", size, axes)
         attrs = {**flags, "ksize": window, "strides": window if stride is None else listed("pool_stride", stride, axes)}
         attrs |= padding_attrs("pool_padding", padding, axes, last)
@@ -646,7 +647,9 @@ def random_crop(x: Variable, shape: Sequence[int], seed: int | None = None) -> V
         start = 0 if seed is None else checked_int("seed", seed, 0)
     for axis, (known, extent) in enumerate(zip(have, extents, strict=True), first):
         if known != extent:
+            # A seed for each axis, or all axes would be cut at the same share.
             result = _cut(result, axis, extent, first, start + axis if start else 0)
+    # A layer returns a new variable, even if nothing was cut.
     return result if have != tuple(extents) else emitted("assign", [result])
 
 

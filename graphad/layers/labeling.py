@@ -183,6 +183,7 @@ def linear_chain_crf(input: Variable, label: Variable, param_attr: AttrLike = No
         inputs = _given(Label=label, Length=length)
     helper = LayerHelper("linear_chain_crf")
     tags = scores.shape[2]
+    # Two rows more than tags: the scores to begin with each tag, and to end with it.
     weights = helper.parameter(param_attr, "w", [tags + 2, tags], scores.dtype)
     sides = ("Alpha", "EmissionExps", "TransitionExps")
     operands = {"Emission": scores, "Transition": weights, **inputs}

@@ -45,6 +45,7 @@ def _schedule(function: Callable[P, Variable]) -> Callable[P, Variable]:
             if block.idx:
                 raise InvalidValue(f"a learning rate is computed once a run, in block 0, not in block {block.idx}")
             rate = function(*args, **kwargs)
+        # With the role of updates, so that a program for tests is without them.
         for op in block.ops[start:]:
             op.role = OPTIMIZE
             for name in op.output_names():

@@ -59,6 +59,7 @@ def _follow(centers: Variable, ids: Variable, away: Variable, alpha: float | Var
     places = emitted("unsqueeze", [ids], axes=[1])
     moves = emitted("scatter_nd_add", [zeros, places, away])
     counts = emitted("scatter_nd_add", [zeros, places, emitted("fill_any_like", [away], value=1.0)])
+    # Over one more than their number, so that a center without samples stays (Y. Wen et al., 2016, eq. 4).
     new_centers = centers + moves * rate / (counts + 1.0)
     new_centers.stop_gradient = True
     assign(new_centers, centers)
@@ -125,7 +126,9 @@ def mean_iou(input: Variable, label: Variable, num_classes: int) -> tuple[Variab
         for variable in (input, label)
     )
     right = (prediction * true).sum(0)
+    # In one of the two and not in both: the union less the intersection.
     wrong = (prediction + true).sum(0) - right * 2.0
+    # A class that is in neither does not count in the mean.
     occurs = (right + wrong > 0.0).astype("float32")
     share = right / emitted("elementwise_max", [right + wrong, emitted("fill_any_like", [right], value=1.0)])
     mean = share.sum() / occurs.sum()

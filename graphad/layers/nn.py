@@ -426,6 +426,7 @@ def accuracy(input: Variable, label: Variable, k: int = 1, correct: Variable | N
     values, indices = helper.append_all("top_k", {"X": checked_input("accuracy", input)}, slots, {"k": k}, stopped=slots)
     inputs = {"Out": values, "Indices": indices, "Label": checked_input("accuracy", label)}
     counts = ("Accuracy", "Correct", "Total")
+    # Variables that were given are overwritten, under their names.
     outputs = {slot: var for slot, var in (("Correct", correct), ("Total", total)) if var is not None}
     fresh = [slot for slot in counts if slot not in outputs]
     result, *_ = helper.append_all("accuracy", inputs, fresh, written=outputs, stopped=fresh)

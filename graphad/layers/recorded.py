@@ -201,6 +201,7 @@ def _check_hint(form: Form, part: Part, value: object) -> None:
 
 def _name(form: Form, arguments: Mapping[str, object]) -> str | None:
     if "name" in form.definition.attrs:
+        # An operator with an attribute of this name means that.
         return None
     name = arguments.get("name")
     if name is not None and not isinstance(name, str):

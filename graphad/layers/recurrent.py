@@ -48,6 +48,7 @@ class RNNCell:
             lambda extents: emitted(
                 "fill_constant_batch_size_like",
                 [like],
+                # The batch is the first extent; a -1 in a state's shape is that again.
                 shape=[-1, *(item for item in extents if item != -1)],
                 value=float(init_value),
                 dtype=dtype,
@@ -252,11 +253,13 @@ def _run(cell: RNNCell, inputs: object, initial: object, counts: Variable | None
         outputs, states = cell.call(step_inputs, nest.pack(initial, before), **kwargs)
         after = nest.flatten(states)
         if counts is not None:
+            # Beyond its end a sequence passes its state on: ``keep`` is 1 within it and 0 after.
             keep = network.step_input(counts).unsqueeze(1)
             after = [new * keep + old * (1.0 - keep) for new, old in zip(after, before, strict=True)]
         for old, new in zip(before, after, strict=True):
             network.update_memory(old, new)
         flat = nest.flatten(outputs)
+        # States are outputs as well, of which those of the last step are the last states.
         network.output(*flat, *after)
     results = network()
     last = [item[-1] for item in results[len(flat) :]]

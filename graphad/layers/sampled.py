@@ -48,7 +48,9 @@ def sampling_id(x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, 
         if probabilities.ndim != 2 or probabilities.shape[1] < 1:
             raise ShapeError(f"it takes probabilities [batch, classes] with known classes, not {x!r}")
     rows = _uniform_rows(probabilities, 1, checked_int("layers.sampling_id: seed", seed), low, high)
+    # By inversion: the class is the number of cumulative sums below what was drawn.
     below = emitted("cast", [emitted("cumsum", [probabilities], axis=1) < rows], out_dtype="int64").sum(1)
+    # The sum of probabilities may be rounded to less than 1: the last class has the rest.
     ids: Variable = emitted("elementwise_min", [below, emitted("fill_any_like", [below], value=probabilities.shape[1] - 1)])
     ids.stop_gradient = True
     return ids
@@ -61,6 +63,7 @@ def randperm(n: int, out: None = None, dtype: object = "int64", device: None = N
         raise InvalidType(f"layers.randperm: out and device mean nothing here, so they are None, not {out!r} and {device!r}")
     count = checked_int("layers.randperm: n", n, 1)
     uniform = emitted("uniform_random", [], shape=[count], min=0.0, max=1.0, seed=seed, dtype="float64")
+    # The order of independent uniform numbers is uniform among all orders; in float64 two of them are hardly ever equal.
     _, order = emitted("argsort", [uniform], axis=0)
     result: Variable = emitted("cast", [order], out_dtype=dtype_name(dtype))
     result.stop_gradient = stop_gradient
@@ -157,6 +160,7 @@ def _tree(classes: int) -> tuple[object, object]:
     depth = max(1, math.floor(math.log2(2 * classes - 1)))
     nodes, turns = np.full((classes, depth), -1, "int64"), np.zeros((classes, depth), "int64")
     for leaf in range(classes):
+        # Heap order: leaves are numbered from ``classes`` on, the parent of k is k // 2, the turn to k its last bit, and the root is 1.
         code = leaf + classes
         for level in range(code.bit_length() - 1):
             nodes[leaf, level] = (code >> (level + 1)) - 1

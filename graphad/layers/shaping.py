@@ -131,6 +131,7 @@ def linspace(start: object, stop: object, num: Any, dtype: Any = "float32", name
     )
     out: Variable = emitted("linspace", [*bounds, count], name, dtype=dtype)
     if not isinstance(num, Variable):
+        # Inference does not read values; this one is known here.
         out.declare((int(num),), dtype)
     out.stop_gradient = dtype not in FLOATS
     return out
@@ -312,8 +313,10 @@ def topk(
     >>> ga.Executor().run(program, fetch_list=[values, places])
     [array([[3., 5.]], dtype=float32), array([[0, 1]])]
     """
+    # The third argument is Fluid's name or Paddle 2's axis: the type tells.
     if isinstance(name, int) and axis is None:
         name, axis = None, name
+    # Fluid's operator wherever it suffices, as older readers of a program know it.
     last = axis is None and largest
     options = (
         {} if last else {"axis": -1 if axis is None else axis, "largest": checked_flag("layers.topk: largest", largest), "sorted": sorted}
@@ -359,6 +362,7 @@ def unique(
     requested_slots = {"Indices": return_index, "Index": return_inverse, "Counts": return_counts}
     for word, flag in zip(("return_index", "return_inverse", "return_counts"), requested_slots.values(), strict=True):
         checked_flag(f"layers.unique: {word}", flag)
+    # Fluid's gives the inverse always, and keeps the order of first occurrence; Paddle 2's, with an axis or a flag, sorts.
     fluid = axis is None and not any(requested_slots.values())
     kind = dtype_name("int32" if fluid else "int64") if dtype is None else dtype_name(dtype)
     slots = ("Out", "Index") if fluid else ("Out", *(slot for slot, flag in requested_slots.items() if flag))

@@ -181,8 +181,10 @@ def corrcoef(x: Variable, rowvar: bool = True, name: str | None = None) -> Varia
             raise ShapeError(f"x is a matrix or a vector, not {x!r}")
     matrix = cov(x, rowvar)
     if not matrix.ndim:
+        # A variable correlates with itself by 1; one that is constant by nan, as in numpy.
         return _named(matrix / matrix, name)
     deviation = matrix.diagonal().sqrt()
+    # Rounding may bring a correlation beyond 1.
     return _named((matrix / deviation.unsqueeze(1) / deviation).clip(-1.0, 1.0), name)
 
 

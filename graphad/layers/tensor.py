@@ -226,6 +226,7 @@ def less_than(x: object, y: object, force_cpu: object = None, cond: Variable | N
     >>> ga.Executor().run(program, fetch_list=[i, go])
     [array([12]), array([False])]
     """
+    # Scripts also pass ``cond`` by position, in the place of ``force_cpu``.
     if isinstance(force_cpu, Variable) and cond is None:
         force_cpu, cond = None, force_cpu
     with at_users_line("layers.less_than"):
@@ -361,6 +362,7 @@ def _filled(shape: Any, dtype: str, value: Any) -> Variable:
     helper = LayerHelper("fill_constant")
     if not isinstance(shape, Variable):
         block = helper.main.current_block()
+        # Paddle's form: a tensor for each extent, and -1 in the attribute where only the tensor knows it.
         extents = [item if isinstance(item, Variable) else constant(block, "number", np.array([item], "int32")) for item in shape]
         attrs["shape"] = [-1 if isinstance(item, Variable) else item for item in shape]
         inputs = {"ShapeTensorList": extents}
@@ -403,6 +405,7 @@ def eye(num_rows: int, num_columns: int | None = None, batch_shape: object = Non
         batch_shape: extents before those of the matrix, which is repeated; a dtype in its place is taken as one, as in Paddle 2.
     """
     with at_users_line("layers.eye"):
+        # Scripts also pass the dtype by position, in the place of ``batch_shape``.
         if batch_shape is not None and not isinstance(batch_shape, list | tuple):
             batch_shape, dtype = None, batch_shape
         attrs = {"num_rows": num_rows, "num_columns": -1 if num_columns is None else num_columns, "dtype": dtype_name(dtype)}
@@ -441,6 +444,7 @@ def range_(start: float | Variable, end: float | Variable, step: float | Variabl
         inputs = {slot: _bound(helper, value, dtype) for slot, value in bounds.items()}
         length = None if any(isinstance(v, Variable) for v in bounds.values()) else _length(start, end, step, dtype)
     out = stopped_unless_float(helper.append("range", inputs))
+    # Inference does not read values; of numbers the length is known here.
     if length is not None:
         out.declare((length,), dtype)
     return out

@@ -62,6 +62,7 @@ def write_literal(block: Block, name: str, value: object, type: TensorType) -> N
     """Append the operator that gives a name the value of a number or an array; ValueError if the dtype cannot hold it."""
     attrs: dict[str, object] = {"shape": list(type.shape), "dtype": type.dtype}
     values, number = _values(value, type.dtype), _repeated(value)
+    # One number for all elements, instead of a list of them.
     if number is not None:
         block.append_op("fill_constant", {}, {"Out": name}, {**attrs, "value": number})
         return
@@ -75,6 +76,7 @@ def _values(value: object, dtype: str) -> list[object]:
             values: list[Any] = np.asarray(value, dtype).ravel().tolist()
     except OverflowError:
         raise InvalidValue(f"{value!r} does not fit into {dtype}") from None
+    # The operator has booleans as integers.
     return [*map(int, values)] if dtype == "bool" else values
 
 
