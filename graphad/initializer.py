@@ -92,7 +92,7 @@ class Xavier(Initializer):
         fan_in, fan_out = _chosen_fan("fan_in", self.fan_in, inputs), _chosen_fan("fan_out", self.fan_out, outputs)
         if self.uniform:
             # X. Glorot and Y. Bengio, 2010, eq. 16; a normal of the same variance, 2 / (in + out).
-            return Uniform(*_within(math.sqrt(6.0 / (fan_in + fan_out))), self.seed).operator(var)
+            return _uniform(math.sqrt(6.0 / (fan_in + fan_out)), self.seed)
         return Normal(0.0, math.sqrt(2.0 / (fan_in + fan_out)), self.seed).operator(var)
 
 
@@ -107,7 +107,7 @@ class MSRA(Initializer):
     def operator(self, var: Variable) -> tuple[str, dict[str, object]]:
         fan_in = _chosen_fan("fan_in", self.fan_in, fans(var)[0])
         if self.uniform:
-            return Uniform(*_within(math.sqrt(6.0 / fan_in)), self.seed).operator(var)
+            return _uniform(math.sqrt(6.0 / fan_in), self.seed)
         return Normal(0.0, math.sqrt(2.0 / fan_in), self.seed).operator(var)
 
 
@@ -186,9 +186,9 @@ def _chosen_fan(what: str, chosen: float | None, of_shape: float) -> float:
     return float(chosen)
 
 
-def _within(limit: float) -> tuple[float, float]:
-    # Numbers that are uniform in [-a, a] have the variance a² / 3.
-    return -limit, limit
+def _uniform(limit: float, seed: int) -> tuple[str, dict[str, object]]:
+    """The operator that draws uniformly in [-limit, limit], and its attributes; the variance is limit² / 3."""
+    return "uniform_random", {"min": -limit, "max": limit, "seed": seed}
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of the module's

@@ -127,12 +127,13 @@ def checked_shape(shape: Iterable[int | str]) -> Shape:
     if isinstance(shape, str) or not isinstance(shape, Iterable):
         raise InvalidType(f"a shape is a list of ints, not {shape!r}")
     extents = tuple(shape)
-    if all(type(extent) is int and -1 <= extent < _TOO_LARGE for extent in extents):
+    if _INT.issuperset(map(type, extents)) and (not extents or (min(extents) >= -1 and max(extents) < _TOO_LARGE)):  # type: ignore[operator]
         return extents  # type: ignore[return-value]
     return tuple(_checked(extent, extents) for extent in extents)
 
 
 _TOO_LARGE = 1 << 63
+_INT = frozenset((int,))
 
 
 def _checked(extent: object, extents: Sequence[object]) -> int:

@@ -14,7 +14,7 @@ from graphad.types import FLOATS, as_float
 def checked_int(what: str, value: object, least: int | None = None) -> int:
     """A whole number; TypeError if it is none, ValueError if it is less than the least."""
     # True is an int in Python, and hardly ever meant as 1.
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, int | np.integer)):
         raise InvalidType(f"{what} is an int, not {value!r}{_meant(value)}")
     if least is not None and value < least:
         raise InvalidValue(f"{what} is {least} or more, not {value}")

@@ -63,7 +63,8 @@ class LayerHelper:
         param = block.create_parameter(name, shape, dtype, attr.trainable, attr.learning_rate, attr.regularizer, attr.need_clip)
         # Of a shared parameter the first layer says how it starts.
         if not exists:
-            param.gradient_clip = attr.gradient_clip
+            if attr.gradient_clip is not None:
+                param.gradient_clip = attr.gradient_clip
             self.initialize(param, attr.initializer or default or _XAVIER)
         return param
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -10,6 +10,7 @@ from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, Slot, lookup
 from graphad.ops.definition import AS_INPUT, EXACT, checked_attr, did_you_mean, fits_64_bits, shortened
 from graphad.ops.parameters import REQUIRED
+from graphad.program.signatures import Checked, known, remember, signature_of
 from graphad.program.source import SourceLine, located
 from graphad.program.variable import Variable, name_in
 from graphad.showing import Table
@@ -167,6 +168,7 @@ def _slots_text(slots: Names) -> str:
 
 _SEVERAL = (list, tuple)
 _PRINTABLE = (bool, int, float, str)
+_UNKNOWN = (None, None)
 
 
 def names_by_slot(side: str, op_type: str, block: Block, slots: object) -> Names:
@@ -178,7 +180,9 @@ def names_by_slot(side: str, op_type: str, block: Block, slots: object) -> Names
         raise InvalidType(f"{side} of operator {op_type!r} is a dict from slot to names, not {slots!r}")
     names: Names = {}
     for slot, value in slots.items():
-        if isinstance(value, Variable) and value.block is block:
+        if type(value) is str and value:
+            names[str(slot)] = [value]
+        elif isinstance(value, Variable) and value.block is block:
             names[str(slot)] = [value.name]
         elif isinstance(value, _SEVERAL):
             names[str(slot)] = [_name(side, op_type, block, slot, item) for item in value]
@@ -201,21 +205,49 @@ def _name(side: str, op_type: str, block: Block, slot: str, item: object) -> str
 
 
 def check(op: Operator, definition: OpDef) -> None:
-    """Check slots, names and attributes against the definition; the error shows the mistake and the user's line."""
+    """Check slots, names and attributes against the definition, and declare the outputs; an error shows the mistake and the user's line.
+
+    What an operator of the same signature has passed (``graphad.program.signatures``) is not checked again.
+    """
     try:
-        _check_slots(op.type, "input", op.inputs, definition.inputs)
-        _check_slots(op.type, "output", op.outputs, definition.outputs)
-        if op.attrs or definition.needs_attrs:
-            op.attrs = dict(_checked_attrs(op, definition))
-        declared = op.block.vars
-        for names in op.inputs.values():
-            for name in names:
-                if name not in declared and name != EMPTY and not op.block.has_var_recursive(name):
-                    raise InvalidValue(f"operator {op.type!r} reads {name!r}, which no block here declares")
-        check_distinct(op)
-        _infer(op, definition)
+        signature = signature_of(op)
+        checked = None if signature is None else known(definition).get(signature)
+        if checked is None:
+            checked = _checked(op, definition)
+            if signature is not None:
+                remember(definition, signature, checked)
+        else:
+            if checked.several:
+                check_distinct(op)
+            if checked.converted:
+                op.attrs = op.attrs | {name: checked_attr(definition.attrs[name], op.attrs[name]) for name in checked.converted}
+            if checked.copied:
+                op.attrs = op.attrs | {name: op.attrs[name].copy() for name in checked.copied}
+        _declare(op, definition, checked.types)
     except GraphadError as error:
         raise type(error)(located(str(error), op.source)) from None
+
+
+def _checked(op: Operator, definition: OpDef) -> Checked:
+    """Check everything; the attributes then have their canonical values."""
+    _check_slots(op.type, "input", op.inputs, definition.inputs)
+    _check_slots(op.type, "output", op.outputs, definition.outputs)
+    written = op.attrs
+    if written or definition.needs_attrs:
+        op.attrs = dict(_checked_attrs(op, definition))
+    for name in op.input_names():
+        if name != EMPTY and not op.block.has_var_recursive(name):
+            raise InvalidValue(f"operator {op.type!r} reads {name!r}, which no block here declares")
+    check_distinct(op)
+    new = [name for name, value in op.attrs.items() if value is not written[name]]
+    copied = tuple(name for name in new if _is_copy(op.attrs[name], written[name]))
+    converted = tuple(name for name in new if name not in copied)
+    return Checked(inferred_types(op, definition), sum(map(len, op.outputs.values())) > 1, copied, converted)
+
+
+def _is_copy(value: object, of: object) -> bool:
+    """Whether a value is a list of just the items of another one."""
+    return type(value) is list and type(of) is list and all(a is b for a, b in zip(value, of, strict=True))
 
 
 def check_known(op: Operator) -> None:
@@ -336,12 +368,12 @@ def _block(op: Operator, definition: ControlDef, name: str, value: object) -> Bl
 # -- inference -----------------------------------------------------------------------------------
 
 
-def _infer(op: Operator, definition: OpDef) -> None:
+def _declare(op: Operator, definition: OpDef, types: Mapping[str, Sequence[TensorType]]) -> None:
     """Check that every output can be what inference says, then declare them: nothing is half-declared after an error."""
-    types, block = inferred_types(op, definition), op.block
+    block = op.block
     declarations = []
     for slot, names in op.outputs.items():
-        inferred = types.get(slot, [])
+        inferred = types.get(slot)
         if inferred and len(inferred) != len(names):
             raise InvalidValue(
                 f"operator {op.type!r} writes {len(inferred)} values to slot {slot!r}, got {len(names)} names: {', '.join(names)}"
@@ -349,7 +381,8 @@ def _infer(op: Operator, definition: OpDef) -> None:
         for i, name in enumerate(names):
             if name != EMPTY:
                 var = block.find_var(name)
-                declarations.append((slot, name, var, _joined(op, slot, name, var, inferred[i] if inferred else None)))
+                new = inferred[i] if inferred else None
+                declarations.append((slot, name, var, new or _UNKNOWN if var is None else _joined(op, slot, name, var, new)))
     for slot, name, var, (shape, dtype) in declarations:
         kind = TENSOR if not definition.kinds else _kind(op, definition, slot)
         if var is None:
@@ -396,10 +429,8 @@ def input_types(op: Operator) -> dict[str, list[TensorType]] | None:
     return result
 
 
-def _joined(op: Operator, slot: str, name: str, var: Variable | None, new: TensorType | None) -> tuple[Shape | None, str | None]:
+def _joined(op: Operator, slot: str, name: str, var: Variable, new: TensorType | None) -> tuple[Shape | None, str | None]:
     """The type of a variable after the operator writes it; ShapeError if it is declared differently."""
-    if var is None:
-        return (None, None) if new is None else (new.shape, new.dtype)
     shape, dtype = var._shape, var._dtype
     if new is None or (shape == new.shape and dtype == new.dtype and -1 not in new.shape):  # an extent of -1 may have a name
         return shape, dtype

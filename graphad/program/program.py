@@ -88,12 +88,12 @@ class UniqueNames:
     def generate(self, key: str) -> str:
         """``key_<n>``, n counting up from 0 past the names that are taken."""
         # A key may have the prefix already, as that of a parameter which is named after its layer.
-        prefix = "" if key.startswith(self.prefix) else self.prefix
+        stem = key if key.startswith(self.prefix) else self.prefix + key
         n = self.counts.get(key, 0)
         # Noted only while an error may take it back.
         if self._watchers:
             self._undoable.append((key, n))
-        while self.taken(name := f"{prefix}{key}_{n}"):
+        while self.taken(name := f"{stem}_{n}"):
             n += 1
         self.counts[key] = n + 1
         return name
@@ -220,7 +220,8 @@ class Program:
 
     def declares(self, name: str) -> bool:
         """Whether the block that is being written, or one around it, declares the name."""
-        return self.current_block().has_var_recursive(name)
+        block = self.blocks[self._current]
+        return name in block.vars or (block.parent_idx >= 0 and block.find_var(name) is not None)
 
     def appending(self) -> AbstractContextManager[None]:
         """Within it, operators, variables and blocks are only appended (to the block being written, those around it and new
@@ -404,8 +405,10 @@ class _Appending:
 
     def __enter__(self) -> None:
         program = self.program
+        block = program.blocks[program._current]
+        around = (block,) if block.parent_idx < 0 else block.chain()
         # Layers append and declare, so how much there was says what to take back.
-        self.lengths = [(block, len(block.ops), len(block.vars)) for block in program.current_block().chain()]
+        self.lengths = [(block, len(block.ops), len(block.vars)) for block in around]
         self.block_count, self.current, self.startup = len(program.blocks), program._current, program.startup
         # A layer in a layer goes on with the list of the outer one, whose error takes back both.
         self.outer = program.declarations

@@ -126,7 +126,7 @@ class Variable(Symbol):
 
     @error_clip.setter
     def error_clip(self, clip: ErrorClipByValue | None) -> None:
-        if not isinstance(clip, ErrorClipByValue | None):
+        if clip is not None and not isinstance(clip, ErrorClipByValue):
             self._refuse("variable", f"error_clip is an ErrorClipByValue (graphad.clip) or None, not {clip!r}")
         self._error_clip = clip
 
@@ -310,7 +310,7 @@ class Parameter(Variable):
 
     @gradient_clip.setter
     def gradient_clip(self, clip: Clip | None) -> None:
-        if not isinstance(clip, Clip | None):
+        if clip is not None and not isinstance(clip, Clip):
             self._refuse("parameter", f"gradient_clip is a ClipByValue, ClipByNorm or ClipByGlobalNorm, not {clip!r}")
         self._gradient_clip = clip
 

@@ -1,0 +1,85 @@
+"""The signature of an operator: what its check and its inference depend on. Of operators that are alike only the first is checked in full.
+
+    mul(X=fc_6.tmp_2, Y=fc_7.w_0) -> (Out=fc_7.tmp_0) {x_num_col_dims: 1}
+        ⇒  X (-1, 4) float32  Y (4, 4) float32  ...  Out 1  ...  x_num_col_dims int 1
+
+A network of a thousand equal layers has a handful of signatures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from graphad.ops import OpDef
+from graphad.types import Extent, TensorType
+
+if TYPE_CHECKING:
+    from graphad.program.operator import Operator
+
+Signature = tuple[object, ...]
+_MOST = 1024  # signatures of a definition
+_LONGEST = 16  # of lists of numbers
+_SCALARS = frozenset((bool, int, float, str))
+_KEY = object()  # of ``OpDef.memory``
+
+
+class Checked(NamedTuple):
+    """What checking found out.
+
+    Attributes:
+        types: of the outputs, by slot.
+        several: whether there are several outputs, whose names have to differ.
+        copied: attributes with a list, which each operator has for itself.
+        converted: attributes that are stored in another form than the one they were given in.
+    """
+
+    types: dict[str, list[TensorType]]
+    several: bool
+    copied: tuple[str, ...]
+    converted: tuple[str, ...]
+
+
+def known(definition: OpDef) -> dict[Signature, Checked]:
+    """What is known of the signatures of a definition, which go with it."""
+    try:
+        return definition.memory[_KEY]  # type: ignore[no-any-return]
+    except KeyError:
+        return definition.memory.setdefault(_KEY, {})  # type: ignore[no-any-return]
+
+
+def remember(definition: OpDef, signature: Signature, checked: Checked) -> None:
+    """Keep what checking an operator has found out; after very many signatures begin anew."""
+    signatures = known(definition)
+    if len(signatures) >= _MOST:
+        signatures.clear()
+    signatures[signature] = checked
+
+
+def signature_of(op: Operator) -> Signature | None:
+    """The signature of an operator; None if it has to be checked by itself: for a name that no block declares, blocks, long lists."""
+    block = op.block
+    declared = block.vars
+    key: list[object] = []
+    for slot, names in op.inputs.items():
+        key.append(slot)
+        for name in names:
+            var = declared.get(name)
+            if var is None and (var := block.find_var(name)) is None:
+                return None
+            shape = var._shape
+            key += (shape, var._dtype)
+            # Extents are equal to -1 whatever their names; one object stands for a name.
+            if shape is not None and -1 in shape and Extent in map(type, shape):
+                key += map(id, shape)
+    key.append(...)
+    for slot, names in op.outputs.items():
+        key += (slot, len(names))
+    for name, value in op.attrs.items():
+        kind = type(value)
+        if kind in _SCALARS:
+            key += (name, kind, value)
+        elif kind is list and len(value) <= _LONGEST and _SCALARS.issuperset(map(type, value)):
+            key += (name, kind, tuple(value), *map(type, value))
+        else:
+            return None
+    return tuple(key)
