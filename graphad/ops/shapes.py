@@ -77,8 +77,10 @@ def _old_shape(X: Array) -> Array:
 # -- reshape -------------------------------------------------------------------------------------
 
 
-def _reshaped(old: Shape, *, shape: list[int]) -> Shape:
+def _reshaped(old: Shape, *, shape: list[int], allow_zero: bool = False) -> Shape:
     """The new shape: 0 keeps the extent at that place, -1 is what remains."""
+    if allow_zero and 0 in shape:
+        return _emptied(old, shape)
     if shape.count(-1) > 1 or any(e < -1 for e in shape) or any(e == 0 and i >= len(old) for i, e in enumerate(shape)):
         raise ShapeError(f"X has the shape {list(old)}: shape={shape} must have at most one -1, and 0 only where X has an axis")
     # Copied extents are on both sides, so they cancel, even where they are unknown.
@@ -92,6 +94,13 @@ def _reshaped(old: Shape, *, shape: list[int]) -> Shape:
     return tuple(old[i] if e == 0 else joined_extent(rest, e) if e == -1 else e for i, e in enumerate(shape))  # type: ignore[misc]
 
 
+def _emptied(old: Shape, shape: list[int]) -> Shape:
+    """A shape without elements. What a -1 stands for beside a 0 cannot be told: it is refused, as in ONNX."""
+    if min(shape) < 0 or element_count(old) > 0:
+        raise ShapeError(f"X has the shape {list(old)}: with allow_zero, shape={shape} has no elements, and no -1 beside a 0")
+    return tuple(shape)
+
+
 def _rest(old: Shape, copied: set[int], target_count: int) -> int:
     """The extent that remains: the one that is not known, where the others have as many elements before and after; else -1."""
     left = [e for i, e in enumerate(old) if i not in copied]
@@ -100,23 +109,34 @@ def _rest(old: Shape, copied: set[int], target_count: int) -> int:
 
 
 def _reshaped_type(
-    X: TensorType, Shape: TensorType | None = None, ShapeTensor: Types | None = None, *, shape: list[int] | None = None
+    X: TensorType,
+    Shape: TensorType | None = None,
+    ShapeTensor: Types | None = None,
+    *,
+    shape: list[int] | None = None,
+    allow_zero: bool = False,
 ) -> TensorType:
     shape = given("shape", shape, Shape, ShapeTensor)
     if not is_given(Shape, ShapeTensor):
-        return TensorType(_reshaped(X.shape, shape=shape), X.dtype)
+        return TensorType(_reshaped(X.shape, shape=shape, allow_zero=allow_zero), X.dtype)
     extents = hinted("ShapeTensor" if ShapeTensor else "Shape", shape, Shape, ShapeTensor)
-    return TensorType(tuple(X.shape[i] if e == 0 and i < len(X.shape) else e for i, e in enumerate(extents)), X.dtype)
+    copied = {i for i, e in enumerate(extents) if e == 0 and i < len(X.shape) and not allow_zero}
+    return TensorType(tuple(X.shape[i] if i in copied else e for i, e in enumerate(extents)), X.dtype)
 
 
 def _reshaped_types(
-    X: TensorType, Shape: TensorType | None = None, ShapeTensor: Types | None = None, *, shape: list[int] | None = None
+    X: TensorType,
+    Shape: TensorType | None = None,
+    ShapeTensor: Types | None = None,
+    *,
+    shape: list[int] | None = None,
+    allow_zero: bool = False,
 ) -> tuple[TensorType, TensorType]:
-    return _reshaped_type(X, Shape, ShapeTensor, shape=shape), TensorType((0, *X.shape), X.dtype)
+    return _reshaped_type(X, Shape, ShapeTensor, shape=shape, allow_zero=allow_zero), TensorType((0, *X.shape), X.dtype)
 
 
-def _in_shape(X: Array, Shape: Array | None, ShapeTensor: list[Array] | None, shape: list[int]) -> Array:
-    return X.reshape(_reshaped(X.shape, shape=numbers(shape, Shape, ShapeTensor)))
+def _in_shape(X: Array, Shape: Array | None, ShapeTensor: list[Array] | None, shape: list[int], allow_zero: bool) -> Array:
+    return X.reshape(_reshaped(X.shape, shape=numbers(shape, Shape, ShapeTensor), allow_zero=allow_zero))
 
 
 @operator(
@@ -130,13 +150,19 @@ def _in_shape(X: Array, Shape: Array | None, ShapeTensor: list[Array] | None, sh
     **PART_OF_X,
 )
 def reshape2(
-    X: Array, Shape: Array | None = None, ShapeTensor: list[Array] | None = None, *, shape: list[int] = NO_INTS
+    X: Array,
+    Shape: Array | None = None,
+    ShapeTensor: list[Array] | None = None,
+    *,
+    shape: list[int] = NO_INTS,
+    allow_zero: bool = False,
 ) -> tuple[Array, Array]:
     """X in another shape: 0 keeps the extent at that place, one -1 is what remains.
 
     The extents of ShapeTensor, one each, or else those in Shape take the place of ``shape``, which may say what is known of them.
+    With ``allow_zero``, as in ONNX, a 0 is an extent of 0.
     """
-    return _in_shape(X, Shape, ShapeTensor, shape), _old_shape(X)
+    return _in_shape(X, Shape, ShapeTensor, shape, allow_zero), _old_shape(X)
 
 
 @operator(
@@ -150,9 +176,16 @@ def reshape2(
     flops=0,
     in_order=True,
 )
-def reshape(X: Array, Shape: Array | None = None, ShapeTensor: list[Array] | None = None, *, shape: list[int] = NO_INTS) -> Array:
+def reshape(
+    X: Array,
+    Shape: Array | None = None,
+    ShapeTensor: list[Array] | None = None,
+    *,
+    shape: list[int] = NO_INTS,
+    allow_zero: bool = False,
+) -> Array:
     """``reshape2`` without XShape."""
-    return _in_shape(X, Shape, ShapeTensor, shape)
+    return _in_shape(X, Shape, ShapeTensor, shape, allow_zero)
 
 
 # -- transpose -----------------------------------------------------------------------------------

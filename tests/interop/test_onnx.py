@@ -78,6 +78,30 @@ def test_shapes_that_a_model_computes_are_folded() -> None:
     np.testing.assert_array_equal(found.run({"x": x})[0], x.reshape(4, 6))
 
 
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_zero_in_a_shape_is_an_extent_with_allowzero(rows: int) -> None:
+    """As exporters write it: the batch, -1, and numbers; and a shape that is an input."""
+    nodes = [
+        node("Shape", "x", "n", start=0, end=1),
+        node("Concat", "n rest", "shape", axis=0),
+        node("Reshape", "x shape", "y", allowzero=1),
+        node("Reshape", "x given", "z", allowzero=1),
+    ]
+    types: Infos = {"x": ("float32", ["batch", 4, 6]), "given": ("int64", [2])}
+    found = onnx.load(model(nodes, types, ["y", "z"], {"rest": np.array([-1, 3, 2] if rows else [4, 3, 2])}))
+    x = np.arange(24 * rows, dtype="float32").reshape(rows, 4, 6)
+    given = np.array([rows * 4, 6]) if rows else np.array([7, 0])
+    y, z = found.run({"x": x, "given": given})
+    np.testing.assert_array_equal(y, x.reshape(rows, 4, 3, 2))
+    np.testing.assert_array_equal(z, x.reshape(given))
+    gradient = onnx.gradients(found, ["x"], ["z"]).run({"x": x, "given": given})[-1]
+    np.testing.assert_array_equal(gradient, np.ones_like(x))
+
+
+def test_the_text_of_a_model_says_what_goes_in_and_out_without_arrays() -> None:
+    assert repr(onnx.load(DENSE)) == "<OnnxModel x -> y: operators 3, parameters 1 with 6 elements>"
+
+
 def test_inputs_that_decide_the_program_are_bound_or_read_when_it_runs() -> None:
     data = model([node("ReduceSum", "x axes", "y", keepdims=0)], {"x": ("float32", [2, 3]), "axes": ("int64", [1])}, ["y"])
     bound = onnx.load(data, bind={"axes": [1]})
@@ -86,6 +110,7 @@ def test_inputs_that_decide_the_program_are_bound_or_read_when_it_runs() -> None
     free = onnx.load(data)
     for axis in (0, 1, 0):
         np.testing.assert_array_equal(free.run({"x": FLOATS, "axes": [axis]})[0], FLOATS.sum(axis))
+    assert repr(free) == "<OnnxModel x, axes -> y: its operators depend on axes>"
     with pytest.raises(onnx.UnsupportedModel, match=r"axes .* is not known before the model runs(.|\n)*with axes decides"):
         _ = free.program
     with pytest.raises(InvalidValue, match=r"no input 'axs'; did you mean 'axes'"):
@@ -165,6 +190,35 @@ def test_branches_of_an_if_may_differ_in_rank() -> None:
         np.testing.assert_array_equal(onnx.gradients(both, ["x"]).run({"x": fed})[-1], np.ones_like(fed))
     with pytest.raises(onnx.UnsupportedModel, match="model: node 6, If: the branches of an If give results of different ranks"):
         onnx.load(model([*constants, *test, node("Tanh", "h", "y")], inputs, ["y"]))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (1, 3, 4), (2, 3, 1), (1, 3, 1)])
+def test_squeeze_drops_what_the_run_finds_to_be_one(shape: tuple[int, ...]) -> None:
+    nodes = [node("Squeeze", "x", "h"), node("Exp", "h", "e"), node("ReduceSum", "e", "y", keepdims=0)]
+    found = onnx.load(model(nodes, {"x": ("float64", ["b", 3, "t"])}, ["y"]))
+    x = np.linspace(-1, 1, np.prod(shape)).reshape(shape)
+    np.testing.assert_allclose(found.run({"x": x})[0], np.exp(x).sum(), rtol=1e-12)
+    np.testing.assert_allclose(onnx.gradients(found, ["x"]).run({"x": x})[-1], np.exp(x), rtol=1e-12)
+    # Where one rank alone fits what comes after, it is the one.
+    nodes = [node("Squeeze", "x", "h"), node("Concat", "h w", "y", axis=0)]
+    joined = onnx.load(model(nodes, {"x": ("float32", ["b", 1, 3])}, ["y"], {"w": W.T}))
+    assert "if_else" not in operators(joined.program)
+    with pytest.raises(onnx.UnsupportedModel, match=r"Squeeze without axes of extents \[b, 3\]: the ranks of what it gives differ"):
+        onnx.load(model([node("Squeeze", "x", "y")], {"x": ("float32", ["b", 3])}, ["y"]))
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])
+def test_a_state_of_one_sequence_goes_with_a_batch_that_is_open(kind: str) -> None:
+    gates = {"GRU": 3, "LSTM": 4, "RNN": 1}[kind]
+    rng = np.random.default_rng(0)
+    weights = {name: rng.normal(size=(1, gates * 2, size)).astype("float32") for name, size in (("w", 3), ("r", 2))}
+    sizes: Infos = {"x": ("float32", ["t", "b", 3]), "h": ("float32", [1, 1, 2])}
+    found = onnx.load(model([node(kind, "x w r - - h", "y", hidden_size=2)], sizes, ["y"], weights))
+    closed = onnx.load(model([node(kind, "x w r - - h", "y", hidden_size=2)], {**sizes, "x": ("float32", [4, 1, 3])}, ["y"], weights))
+    fed = {"x": rng.normal(size=(4, 1, 3)).astype("float32"), "h": rng.normal(size=(1, 1, 2)).astype("float32")}
+    np.testing.assert_array_equal(found.run(fed)[0], closed.run(fed)[0])
+    with pytest.raises(GraphadError, match=r"do not fill shape=\[0, 1, 0\]"):
+        found.run({**fed, "x": np.ones((4, 2, 3), "float32")})
 
 
 def test_gradients_go_straight_through_rounding() -> None:

@@ -45,6 +45,15 @@ class OnnxModel:
     unknown_operators: dict[str, int] = field(default_factory=dict)
     gradient_names: list[str] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        """What goes in and out, and how large it is: not the arrays."""
+        operators = sum(len(block.ops) for block in self.program.blocks)
+        size = sum(array.size for array in self.parameters.values())
+        return f"<OnnxModel {self._ends()}: operators {operators}, parameters {len(self.parameters)} with {size:,} elements>"
+
+    def _ends(self) -> str:
+        return f"{', '.join(self.feed_names)} -> {', '.join(self.fetch_names)}"
+
     def run(self, feeds: Mapping[str, object]) -> list[Array]:
         """The outputs for inputs.
 
@@ -87,6 +96,9 @@ class Undecided(OnnxModel):
                 f"{self.__dict__['_error']}\n  load(path, bind={{...}}) with {', '.join(self.__dict__['needed'])} decides"
             )
         return super().__getattribute__(name)
+
+    def __repr__(self) -> str:
+        return f"<OnnxModel {self._ends()}: its operators depend on {', '.join(self.__dict__['needed'])}>"
 
     def run(self, feeds: Mapping[str, object]) -> list[Array]:
         state = self.__dict__

@@ -41,6 +41,19 @@ class NotKnown(UnsupportedModel):
         self.value = value
 
 
+class TwoRanks(UnsupportedModel):
+    """The rank of a result is decided when the model runs; what comes after it has to be read for both.
+
+    Attributes:
+        condition: chooses.
+        branches: what it chooses of, the first where it holds: each reads the results, and may raise this error again.
+    """
+
+    def __init__(self, message: str, condition: Variable, branches: Sequence[Callable[[], list[Value]]]) -> None:
+        super().__init__(message)
+        self.condition, self.branches = condition, branches
+
+
 class Value:
     """A tensor of an ONNX graph.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from graphad import layers
 from graphad.errors import GraphadError, ParseError
 from graphad.interop.onnx.arrays import BFLOAT16, DTYPES, to_array
 from graphad.interop.onnx.dead import drop_dead
-from graphad.interop.onnx.handlers import Handler, Node, TwoRanks, attempt, handler_of
-from graphad.interop.onnx.operands import NotKnown, Operand, Recorder, UnsupportedModel, Value, all_known
+from graphad.interop.onnx.handlers import Handler, Node, attempt, handler_of
+from graphad.interop.onnx.operands import NotKnown, Operand, Recorder, TwoRanks, UnsupportedModel, Value, all_known
 from graphad.interop.onnx.schema import FIELD_OF_KIND
 from graphad.interop.protobuf import Desc
 from graphad.program import Program, SourceLine, Variable, program_guard
@@ -195,7 +195,7 @@ class Reader:
             self.before = before
 
     def _continued(self, split: TwoRanks, nodes: Sequence[Desc], i: int, target: Sequence[str]) -> bool:
-        """Read an If whose branches differ in rank: what comes after it is read in each branch; whether that is done.
+        """Read what comes after a result of one of two ranks in a branch for each; whether that is done.
 
         A branch after which the rest cannot be read, as the ranks do not fit, is one that no run takes: the other is read in its place.
         """
@@ -203,10 +203,11 @@ class Reader:
         if self.splits > _MOST_SPLITS:
             raise _located(UnsupportedModel(f"{split}, and there are too many"), label_of(nodes[i], i), self.file) from None
 
-        def read(graph: Desc) -> list[Value]:
-            self.scopes.append(dict(zip(nodes[i].output, self.nested(graph, []), strict=False)))
+        def read(branch: Callable[[], Sequence[Operand]]) -> list[Value]:
+            self.scopes.append({})
             try:
-                self._nodes(nodes, target, i + 1)
+                if not self._chosen(branch, nodes, i, target):
+                    self._nodes(nodes, target, i + 1)
                 return [self._result(name) for name in target]
             finally:
                 self.scopes.pop()
@@ -215,7 +216,7 @@ class Reader:
 
         def branch(which: int) -> list[Variable]:
             try:
-                return [self.ops.variable(value) for value in read(split.graphs[which])]
+                return [self.ops.variable(value) for value in read(split.branches[which])]
             # A value that has to be bound at load is an error of the whole model, not of one branch.
             except NotKnown:
                 raise
@@ -230,11 +231,17 @@ class Reader:
         except GraphadError:
             if not errors:
                 raise _located(UnsupportedModel(str(split)), label_of(nodes[i], i), self.file) from None
-            values = self.nested(split.graphs[0 if 1 in errors else 1], [])
-            self.scopes[-1].update(zip(nodes[i].output, values, strict=False))
-            return False
+            return self._chosen(split.branches[0 if 1 in errors else 1], nodes, i, target)
         self.scopes[-1].update(zip(target, (Value(variable=item) for item in result), strict=True))
         return True
+
+    def _chosen(self, branch: Callable[[], Sequence[Operand]], nodes: Sequence[Desc], i: int, target: Sequence[str]) -> bool:
+        """Give a node the results of one branch; whether what comes after is read as well, since their rank is decided at run time, too."""
+        try:
+            self.scopes[-1].update(zip(nodes[i].output, branch(), strict=False))
+        except TwoRanks as split:
+            return self._continued(split, nodes, i, target)
+        return False
 
     def _node(self, node: Desc, i: int) -> None:
         domain = _DOMAINS.get(node.domain, node.domain)

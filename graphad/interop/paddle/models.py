@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ class InferenceModel:
     program: Program
     feed_names: list[str]
     fetch_names: list[str]
-    parameters: dict[str, Array]
+    parameters: dict[str, Array] = field(repr=False)
 
     @property
     def unknown_operators(self) -> dict[str, int]:

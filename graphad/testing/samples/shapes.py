@@ -10,6 +10,8 @@ RESHAPED = [
     Sample({"X": PLACES_X, "Shape": ints(4, 6)}, {"shape": [4, -1]}),
     Sample({"X": PLACES_X, "ShapeTensor": each(0, 6, 2)}, {"shape": [0, -1, -1]}),
     Sample({"X": PLACES_X, "ShapeTensor": each(24), "Shape": ints(2, 12)}),
+    Sample({"X": uniform(2, 0), "Shape": ints(0, 3)}, {"shape": [-1, 3], "allow_zero": True}),
+    Sample({"X": uniform(2, 0)}, {"shape": [0, 3], "allow_zero": True}),
 ]
 
 

@@ -22,13 +22,12 @@ from graphad.interop.onnx.handlers import (
     subgraphs,
 )
 from graphad.interop.onnx.handlers.handler import HANDLERS, Handler, Node, handler_of
-from graphad.interop.onnx.handlers.subgraphs import TwoRanks, attempt
+from graphad.interop.onnx.handlers.subgraphs import attempt
 
 __all__ = [
     "HANDLERS",
     "Handler",
     "Node",
-    "TwoRanks",
     "arranging",
     "attempt",
     "boxing",

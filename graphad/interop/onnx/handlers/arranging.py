@@ -11,7 +11,7 @@ from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.handler import TO_THE_END, Node, handles
 from graphad.interop.onnx.handlers.pointwise import dtype_of
 from graphad.interop.onnx.handlers.reducing import extent, flattened
-from graphad.interop.onnx.operands import UNKNOWN, NotKnown, UnsupportedModel, Value, integers, known_extents, known_integers
+from graphad.interop.onnx.operands import UNKNOWN, TwoRanks, UnsupportedModel, Value, integers, known_extents, known_integers
 from graphad.types import Extent, same_extent
 
 # -- constants -----------------------------------------------------------------------------------
@@ -100,23 +100,30 @@ def _reshape(node: Node) -> Value:
     x = node[0]
     if node.version < 5:
         return node.ops.reshape(x, shape=list(node.required("shape")))
-    zero = bool(node.attr("allowzero", 0))
-    return reshaped(node, x, Value(node.known(1, "shape")) if zero else node[1], zero)
+    return reshaped(node, x, node[1], bool(node.attr("allowzero", 0)))
 
 
-def reshaped(node: Node, x: Value, shape: Value, zero: bool = False) -> Value:
+def reshaped(node: Node, x: Value, shape: Value, allow_zero: bool = False) -> Value:
     """A tensor in a shape of which some extents may be unknown; one of them is what remains."""
     extents = known_extents(shape)
     if extents is None:
-        return node.ops.reshape(x, shape, shape=[-1] * shape.shape[0])
-    if zero and 0 in extents:  # the tensor is empty
-        node.ops.room([max(size, 0) for size in extents], x.dtype)
-        return Value(np.zeros([max(size, 0) for size in extents], x.dtype))
+        return node.ops.reshape(x, shape, shape=[-1] * shape.shape[0], allow_zero=allow_zero)
+    if allow_zero and 0 in extents:  # the tensor is empty
+        return _emptied(node, x, shape, extents)
     are_same = [type(size) is Extent and i < x.rank and same_extent(size, x.shape[i]) for i, size in enumerate(extents)]
     if extents.count(-1) > 1:
-        extents = [0 if keep else size for size, keep in zip(extents, are_same, strict=True)]
-    several = extents.count(-1) > 1  # which -1 is what remains is decided at run time
-    return node.ops.reshape(x, shape, shape=extents) if several else node.ops.reshape(x, shape=extents)
+        kept = [0 if keep else size for size, keep in zip(extents, are_same, strict=True)]
+        if kept.count(-1) > 1:  # which -1 is what remains is decided at run time
+            return node.ops.reshape(x, shape, shape=extents if allow_zero else kept, allow_zero=allow_zero)
+        extents = kept
+    return node.ops.reshape(x, shape=extents)
+
+
+def _emptied(node: Node, x: Value, shape: Value, extents: list[int]) -> Value:
+    if min(extents) < 0:
+        return node.ops.reshape(x, shape, shape=extents, allow_zero=True)
+    node.ops.room(extents, x.dtype)
+    return Value(np.zeros(extents, x.dtype))
 
 
 @handles("Flatten")
@@ -145,12 +152,22 @@ def _squeeze(node: Node) -> Value:
     x = node[0]
     axes = node.integers(1, "axes")
     if axes is None:
-        axes = [i for i, size in enumerate(x.shape) if size == 1]
-        if -1 in x.shape:
-            raise NotKnown(f"Squeeze without axes of extents {list(x.shape)}: which ones are 1 is not known before the model runs", x)
+        ones, unknown = ([i for i, size in enumerate(x.shape) if size == which] for which in (1, -1))
+        return _without_ones(node, x, ones, unknown)
     # Axes may come from the end, and in any order.
     places = sorted(axis % max(x.rank, 1) for axis in axes)
     return node.ops.squeeze(x, axes=places) if places else node.ops.assign(x)
+
+
+def _without_ones(node: Node, x: Value, ones: list[int], unknown: list[int]) -> Value:
+    """A tensor without axes of extent 1, where the run decides which ones the unknown extents are."""
+    ops = node.ops
+    if not unknown:
+        return ops.squeeze(x, axes=sorted(ones)) if ones else ops.assign(x)
+    first, *others = unknown
+    is_one = ops.variable(ops.equal(extent(node, x, first), Value(np.asarray(1, "int64"))))
+    branches = [lambda: [_without_ones(node, x, [*ones, first], others)], lambda: [_without_ones(node, x, ones, others)]]
+    raise TwoRanks(f"Squeeze without axes of extents {list(x.shape)}: the ranks of what it gives differ", is_one, branches)
 
 
 @handles("Expand")

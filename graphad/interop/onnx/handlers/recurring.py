@@ -99,6 +99,7 @@ def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int
     x, lengths = node[0], node.get(4)
     if node.attr("layout", 0):
         x = ops.transpose(x, axis=[1, 0, 2])
+    x = _of_known_batch(node, x, states)
     direction = str(node.attr("direction", "forward"))
     count = 2 if direction == "bidirectional" else 1
     argument = [str(item) for item in node.attr("activations", list(defaults) * count)]
@@ -136,11 +137,19 @@ def _part(node: Node, x: Value, i: int) -> Value:
     return node.ops.squeeze(node.ops.slice(x, axes=[0], starts=[i], ends=[i + 1]), axes=[0])
 
 
+def _of_known_batch(node: Node, x: Value, states: int) -> Value:
+    """The inputs with as many sequences as an initial state has: exporters often leave the one open and fix the other."""
+    given = [state for state in (node.get(5 + s) for s in range(states)) if state is not None]
+    batches = {state.shape[0 if node.attr("layout", 0) else 1] for state in given} - {-1}
+    return node.ops.reshape(x, shape=[0, *batches, 0]) if x.shape[1] == -1 and len(batches) == 1 else x
+
+
 def _initial(node: Node, x: Value | None, i: int, inputs: Value, hidden: int) -> Value:
     ops = node.ops
-    if x is not None:
-        return _part(node, ops.transpose(x, axis=[1, 0, 2]) if node.attr("layout", 0) else x, i)
     batch = inputs.shape[1]
+    if x is not None:
+        state = _part(node, ops.transpose(x, axis=[1, 0, 2]) if node.attr("layout", 0) else x, i)
+        return state if batch == -1 or state.shape[0] != -1 else ops.reshape(state, shape=[batch, hidden])
     if batch != -1:
         return Value(np.zeros((batch, hidden), inputs.dtype))
     size = ops.reshape(extent(node, inputs, 1), shape=[1])
@@ -200,6 +209,8 @@ def _scanned(node: Node, shares: Value, step: Step, initial: list[Value], length
     outputs = layers.while_loop(condition, iteration, start)
     rows = layers.tensor_array_to_tensor(outputs[-1], axis=0, use_stack=True)
     ys = Value(variable=rows[0] if isinstance(rows, tuple) else rows)
+    if shares.shape[0] != -1:  # an array of tensors does not say how many it has
+        ys = ops.reshape(ys, shape=[shares.shape[0], *([0] * (ys.rank - 1))])
     return ys, [Value(variable=item) for item in outputs[1:-1]]
 
 

@@ -11,7 +11,7 @@ from graphad import layers
 from graphad.errors import GraphadError, ShapeError
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.handlers.pointwise import cast
-from graphad.interop.onnx.operands import Recorder, UnsupportedModel, Value
+from graphad.interop.onnx.operands import Recorder, TwoRanks, UnsupportedModel, Value
 from graphad.interop.protobuf import Desc
 from graphad.program import Variable
 
@@ -28,31 +28,22 @@ def _if(node: Node) -> list[Value]:
         return results
     ops = node.ops
 
-    def branch(graph: object) -> Any:
-        return lambda: [ops.variable(value) for value in node.reader.nested(graph, [])]
+    def branch(graph: object) -> Callable[[], list[Value]]:
+        return lambda: node.reader.nested(graph, [])
 
+    def variables(read: Callable[[], list[Value]]) -> Callable[[], Any]:
+        return lambda: [ops.variable(value) for value in read()]
+
+    then, other = branches = [branch(graph) for graph in graphs]
     choice = ops.variable(condition if condition.rank == 0 else ops.reshape(condition, shape=[]))
     try:
-        outputs = attempt(ops, lambda: layers.cond(choice, branch(graphs[0]), branch(graphs[1])))
+        outputs = attempt(ops, lambda: layers.cond(choice, variables(then), variables(other)))
     except ShapeError:
         if len({tuple(len(shape) for shape, _ in node.reader.types_of(graph, [])) for graph in graphs}) == 1:
             raise
         # Results of two ranks are no value here. The reader may still decide for each use of them.
-        raise TwoRanks(choice, graphs) from None
+        raise TwoRanks("the branches of an If give results of different ranks", choice, branches) from None
     return [Value(variable=item) for item in outputs]
-
-
-class TwoRanks(UnsupportedModel):
-    """The branches of an If give results of different ranks.
-
-    Attributes:
-        condition: chooses.
-        graphs: what it chooses of.
-    """
-
-    def __init__(self, condition: Variable, graphs: Sequence[Desc]) -> None:
-        super().__init__("the branches of an If give results of different ranks")
-        self.condition, self.graphs = condition, graphs
 
 
 def attempt(ops: Recorder, build: Callable[[], Any]) -> Any:

@@ -40,6 +40,9 @@ def with_shape(call: Call, out: Term) -> Result:
 def _reshape(call: Call) -> Result:
     x = call["X"]
     dims = call.numbers("shape", "Shape", "ShapeTensor")
+    if call.attr("allow_zero"):
+        known_sizes = [-1 if isinstance(dim, Term) else dim for dim in dims]
+        return with_shape(call, call.nodes.one("Reshape", [x, call.nodes.vector(dims)], x.kind, known_sizes, allowzero=1))
     dims = [call.nodes.extent(x, i) if isinstance(dim, int) and not dim and i < x.ndim else dim for i, dim in enumerate(dims)]
     if any(isinstance(dim, Term) and not dim.is_extent for dim in dims):  # they may be 0 or -1, which mean the same in ONNX
         sizes = [-1 if isinstance(dim, Term) and not dim.is_extent else dim for dim in dims]
