@@ -19,6 +19,7 @@ def bundle_inputs(graph: Graph, folding: Folding) -> None:
     bundles: dict[tuple[object, ...], list[Value]] = {}
     for value in graph.values:
         if value.readers and value.stop_gradient and not value.writers and folding.of(value) is value:
+            # The slots count: inputs of one operator in different slots mean different things.
             slots = frozenset((op, slot) for op in value.readers for slot, values in op.inputs.items() if value in values)
             bundles.setdefault((str(value.type), value.persistable, slots), []).append(value)
     for first, *others in bundles.values():

@@ -47,6 +47,7 @@ def draw_diff(before: Program | Graph, after: Program | Graph, path: str | os.Pa
     'change.svg'
     """
     target = checked_path(path)
+    # Folding may differ between the two, and would look like changes.
     settings = checked_options({"fold": "none"} | options)
     union = Union([graph_of(before), graph_of(after)])
     marks = union.marks(0, 1)
@@ -225,6 +226,7 @@ def _part(places: Geometry, composer: Composer, nodes: set[Node], edges: Collect
     lines = {}
     for number, line in enumerate(composer.lines):
         is_read = line.value is None or not isinstance(line.head, Op) or (line.value, line.head) in edges
+        # Lines that are no operand and no result are there as long as both ends are.
         is_written = (line.tail, line.head) in edges or (line.tail, line.head) not in known
         if line.tail in nodes and line.head in nodes and is_read and is_written:
             lines[number] = line

@@ -273,6 +273,7 @@ class Composer:
         color = self.theme.link if special else self.theme.looks[line.role].line
         if line.tail in self.drawn.faded or line.head in self.drawn.faded:
             return mixed(color, ground, PALE)
+        # What is only looked up is paler than what flows.
         return mixed(color, ground, 0.5) if line.way == LOOKUP and not special else color
 
     def _breaks(self, geometry: Geometry) -> Iterator[Item]:

@@ -277,6 +277,7 @@ def _fold_around(op: Op, folding: Folding) -> None:
     results = {inner[0]: outer for outer, inner in outcomes_of(op) if inner and not is_absent(outer)}
     for inner, outer in results.items():
         counterpart = results.get(folding.value(inner))
+        # Only if nothing that is drawn reads it: its arrow would end in nothing.
         if counterpart is not None and counterpart is not outer and all(reader in folding.representatives for reader in outer.readers):
             folding.representatives.setdefault(outer, counterpart)
 
@@ -456,6 +457,7 @@ def followers_of(main: Sequence[Op], ops: Sequence[Op], pairs: Pairs, nesting: N
     readers: dict[Value, Op] = {}
     for op in main:
         for value in op.reads():
+            # What has no writer, a parameter for instance, tells an update which operator it belongs to.
             if not value.writers:
                 readers.setdefault(value, op)
                 readers.setdefault(nesting.outer(value), op)
@@ -519,6 +521,7 @@ def _keyed(copy: Sequence[Op], followers: Mapping[Op, list[tuple[str, Op]]]) -> 
         ops_by_key[i] = op
         counts: Counter[str] = Counter()
         for kind, follower in followers.get(op, ()):
+            # By kind and number: the second gradient of a kind in one copy goes with the second in another.
             ops_by_key[i, kind, counts[kind]] = follower
             counts[kind] += 1
     return ops_by_key
@@ -531,6 +534,7 @@ def _outside(keyed: Sequence[Mapping[object, Op]], nesting: Nesting) -> set[Valu
     for k, ops in enumerate(keyed):
         for op in ops.values():
             for value in map(nesting.outer, op.reads()):
+                # The first copy that reads it is noted; a second one makes it common.
                 if not value.writers and copy_of.setdefault(value, k) != k:
                     common_values.add(value)
     return common_values

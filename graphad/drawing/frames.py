@@ -73,6 +73,7 @@ class Frames:
         regions = self.nesting.opened[op]
         if len(regions) == 1:
             return self._frame(regions[0].graph)
+        # Several graphs of one operator, as of a branch, have a frame around them all.
         if op not in self._several:
             frame = Frame(0, SEVERAL, self.nesting.role(op), "", [shown(op.type)])
             self._several[op] = self._added(self._outside(op), frame)

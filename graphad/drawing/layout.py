@@ -96,9 +96,11 @@ def _best_sides(sketch: _Sketch, options: Options) -> Geometry:
     Graphviz need not heed on which side of an edge without weight a frame comes; with a weight it rather does, but then lines are longer.
     """
     layouts: list[Geometry] = []
+    # A large drawing is laid out once: each attempt takes as long as the first.
     for insistence, loose in ATTEMPTS if len(sketch.ids) <= LARGE else ATTEMPTS[:1]:
         sketch.insistence, sketch.loose = insistence, loose
         layouts.append(_read(lay_out(sketch.text(), options.timeout), sketch))
+        # Graphviz cannot be told which of two sides is left: it is asked more and more insistently.
         if sketch.wrong_sides(layouts[-1]) <= 0:
             return layouts[-1]
     return min(layouts, key=sketch.wrong_sides)
@@ -225,6 +227,7 @@ class _Sketch:
             ends = [self._end(line.tail, "out", line.tail_slot), self._end(line.head, "in", line.head_slot)]
             attributes = [f"id=e{i}", *self._way(line)]
             if line.up:
+                # Graphviz puts tails above heads: an arrow that goes up is written the other way round, and drawn backwards.
                 ends.reverse()
                 attributes.append("dir=back")
             yield f"{ends[0]} -> {ends[1]} [{' '.join(attributes)}]"
@@ -233,6 +236,7 @@ class _Sketch:
             yield f"{self.ids[hold.op]} -> {self.ids[hold.node]} [id=j{i} {look} weight={0 if hold.frame is None else 1}]"
 
     def _way(self, line: Line) -> Iterator[str]:
+        # A weight says how short and straight an edge should be; one without constraint has no say in what is above what.
         if line.mark in ("link", "kept"):
             yield "arrowhead=none"
         if line.mark in ("saved", "kept"):
@@ -330,6 +334,7 @@ def _read_edge(name: str, points: list[Point], head: Point | None, sketch: _Sket
         geometry.joints.append(points)
     elif name.startswith("e"):
         number = int(name[1:])
+        # An arrow that goes up was written the other way round.
         geometry.curves[number] = points[::-1] if sketch.lines[number].up else points
         if head is not None:
             geometry.heads[number] = head

@@ -134,6 +134,7 @@ class Nesting:
             yield from map(self.outer, op.reads())
             yield op
             for region in self.opened.get(op, ()):
+                # Arguments that are not drawn as what is passed in have nodes of their own.
                 yield from (v for v in region.graph.inputs if self.outer(v) is v and is_read(v))
                 yield from self.in_order(region.graph)
             yield from op.writes()

@@ -305,6 +305,7 @@ def numbers_by_node(graph: Graph, numbers: Measured, what: str = "overlay") -> d
     keys = {key if isinstance(key, str) else id(key): number for key, number in numbers.items()}
     result: dict[Node, float] = {}
     for node in (node for subgraph in graph.tree() for node in (*subgraph.ops, *subgraph.values)):
+        # What a node may be meant by, the most particular first.
         number = next((keys[key] for key in keys_of(node) if key in keys), None)
         if number is not None:
             result[node] = _number(number, what)

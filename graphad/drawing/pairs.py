@@ -90,10 +90,12 @@ class Pairs:
         places = [_place(self.gradient_of(value), outputs) for value in cotangents]
         outer = self._nesting.outer
         results = [_place(outer(value), tuple(map(outer, inputs))) for value in gradients]
+        # A loop's gradient gives the cotangents of what the loop carries first, and then those of its operands.
         if is_loop_gradient(op):
             results = [*places, *results]
         self._note(results_of(op), results, inputs)
         for graph, body in zip(op.graphs.values(), forward.graphs.values(), strict=False):
+            # The inputs of a gradient's graph are operands, then cotangents, in the order in which they are outside.
             self._note(graph.inputs[len(gradients) :], places, body.results)
             self._note(graph.results, results, body.inputs)
 

@@ -49,6 +49,7 @@ def _closed(members: Iterable[Op], roles: Mapping[Op, str], folding: Folding) ->
         ops_by_role.setdefault(roles[op], []).append(op)
     boxes: dict[str, Op] = {}
     for role, ops in ops_by_role.items():
+        # A box is an operator in no list of a graph: it stands for the part in this drawing alone.
         box = boxes[role] = Op(ops[0].graph, "part", {}, {}, {})
         folding.contents[box] = ops
         box.role = ops[0].role

@@ -121,6 +121,7 @@ def _folding(graph: Graph, options: Options) -> Folding:
         nesting = Nesting(graph, DEEPEST if options.nested != "none" else 0)
         folding = fold_repeats(graph, nesting, LEAST if options.fold == "parts" else LEAST_SAVED)
     bundle_inputs(graph, folding)
+    # What the user wants to see must not be drawn as something else.
     return Folding() if options.fold == "auto" and _is_folded(ends_of(options), folding) else folding
 
 
@@ -199,10 +200,12 @@ class _Planner:
         self.result.inside = inside
         self.result.arrows = contracted(self._by_name(inside, folded_values), folded_values)
         if self.options.fold == "parts":
+            # Several arrows between two parts are one.
             self.result.arrows = list({self._between_parts(arrow): arrow for arrow in self.result.arrows}.values())
         self._gradients(self.pairs)
         if self.nesting.opened:
             self.result.arrows = [self._levelled(arrow, self.pairs) for arrow in self.result.arrows]
+        # A sum of gradients belongs where its terms do.
         terms = {total: term for total, term in self.result.sums.items() if total in self.result.nodes}
         groups = Groups(self.nesting, self.folding, self.options.scopes != "none").of([*self.result.nodes, *terms.values()])
         self.result.groups = {**groups, **{total: groups[term] for total, term in terms.items() if term in groups}}
@@ -254,6 +257,7 @@ class _Planner:
         boxes = closed_ops(graph.ops, roles, names, self.folding)
         if self.options.fold == "parts":
             boxes |= closed_parts(graph, roles, self.pairs, self.nesting, self.folding)
+        # What is hidden has no graphs to show.
         for op in (op for graph in self.nesting.graphs() for op in graph.ops if op in self.folding.representatives):
             self.nesting.opened.pop(op, None)
         return boxes

@@ -35,6 +35,7 @@ def find_renderer() -> str:
             raise RenderError(f"{VARIABLE} names {name!r}, which is no program that can be run; unset it to use {RENDERER}")
         return path
     beside = sysconfig.get_path("scripts")
+    # Beside Python first: that is the one that was installed with graphad.
     path = shutil.which(RENDERER, path=beside) or shutil.which(RENDERER) or shutil.which("dot")
     if path is None:
         raise RenderError(f"no Graphviz found to draw with: `pip install {RENDERER}`, or install Graphviz, or name its dot in {VARIABLE}")

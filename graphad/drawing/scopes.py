@@ -130,6 +130,7 @@ class Groups:
     def _group(self, op: Op) -> Group | None:
         group: Group | None = None
         role = self.nesting.role(op)
+        # The backward of a scope is a group of its own.
         key: tuple[object, ...] = (op.graph, role)
         for name, label, repeat in self._parts(op):
             key = (*key, name)

@@ -32,6 +32,7 @@ class Ways:
         """
         key = name if isinstance(name, str) else id(name)
         matches = [node for node in self.nodes if key in keys_of(node)]
+        # A name that both a value and a type of operators have means the value.
         matches = matches or [node for node in self.nodes if isinstance(node, Op) and node.type == name]
         if not matches:
             names = [repr(node) for node in self.nodes if isinstance(node, Value)]

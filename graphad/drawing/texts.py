@@ -52,6 +52,7 @@ def part_lines(ops: Sequence[Op]) -> list[str]:
     names = " … ".join(dict.fromkeys(ends))
     lines = [f"{len(ops)} operators [+]" if len(ops) > 1 else "1 operator [+]"]
     lines += [names] if len(names) <= LONGEST_END or len(ops) == 1 else [f"{ends[0]} …", f"… {ends[1]}"]
+    # The most frequent first, equally frequent ones by name, so that the text is the same in every run.
     counts = sorted(Counter(op.type for op in ops).items(), key=lambda item: (-item[1], item[0]))
     lines += [f"{shortened(shown(kind))} \N{MULTIPLICATION SIGN} {count}" for kind, count in counts[:MOST_TYPES]]
     rest = len(counts) - MOST_TYPES
