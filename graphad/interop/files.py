@@ -158,12 +158,14 @@ def _remove_leftovers(target: Path) -> None:
 
 
 def _commit(folder: Path, targets: Mapping[str, Path], token: str) -> None:
+    # One file needs no log: renaming it is all or nothing.
     if len(targets) == 1:
         (target,) = targets.values()
         os.replace(_temporary(target, token), target)
         return
     log = folder / LOG
     _write(_temporary(log, token), json.dumps({"token": token, "files": list(targets)}).encode(), log)
+    # The temporary files reach the disk before the log that names them.
     for directory in sorted({target.parent for target in targets.values()} | {folder}):
         _flush(directory)
     os.replace(_temporary(log, token), log)
@@ -257,6 +259,7 @@ def write_bytes(target: PathLike, data: bytes) -> None:
         return _print(data)
     path = Path(target)
     if path.exists() and not path.is_file():
+        # A device or a pipe is written to as it is.
         path.write_bytes(data)
         return
     with naming(target, instead_of=path.parent):

@@ -179,6 +179,7 @@ def _read_value(value: Json, program: Program, depth: int = 0) -> Any:
     match value:
         case list():
             return [_read_value(item, program, depth + 1) for item in value]
+        # In Python, and in patterns, true is an int.
         case {"block": int(idx), **rest} if not rest and not isinstance(idx, bool):
             return program.block(idx)
         case {"float": "nan" | "inf" | "-inf" as text, **rest} if not rest:

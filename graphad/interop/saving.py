@@ -154,6 +154,7 @@ def _npz(arrays: Mapping[str, Array]) -> bytes:
         for name, array in arrays.items():
             content = io.BytesIO()
             npy.write_array(content, array, allow_pickle=False)
+            # A ZipInfo without a time has the year 1980: the same bytes whenever it is written.
             archive.writestr(zipfile.ZipInfo(f"{_quote(name) if has_quotes else name}.npy"), content.getvalue())
         archive.comment = _QUOTED if has_quotes else b""
     return buffer.getvalue()

@@ -126,6 +126,7 @@ def _combined(ufunc: np.ufunc, *operands: Tensor) -> Bounded:
     """A function of numpy's of tensors of one rank, and of numbers."""
     bounded = [x for x in operands if isinstance(x, Bounded)]
     axis, capacity, rank = bounded[0].axis, max(x.capacity for x in bounded), bounded[0].ndim
+    # Of the others those that reach the unknown axis have to be broadcast along it.
     whole = [x for x in operands if not isinstance(x, Bounded) and np.ndim(plain(x)) > rank - axis - 1]
     if any((x.axis, x.ndim) != (axis, rank) for x in bounded) or any(x.ndim > rank or x.shape[axis - rank] != 1 for x in whole):
         raise Known(f"{' and '.join(map(repr, operands))} have an extent that is known only when the program runs")
@@ -221,6 +222,7 @@ def _along(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], capac
     Raises:
         Known: that depends on the extent.
     """
+    # As if all the room were used: which dimensions are one index does not depend on extents.
     types = {slot: [_type(x) for x in values] for slot, values in inputs.items() if values}
     try:
         results = definition.infer_types(types, attrs)
@@ -232,6 +234,7 @@ def _along(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], capac
     if dims is None or len(labels) != 1 or None in labels:
         raise _refused(inputs)
     (label,) = labels
+    # A number in an attribute would be that of the room.
     is_said = any(label in extents and attrs[name][extents.index(label)] > 0 for name, extents in dims.shapes.items() if attrs.get(name))
     has_place = all(label in labels_of_result or label in dims.reduced for group in dims.outputs.values() for labels_of_result in group)
     if is_said or not has_place or label in dims.even:

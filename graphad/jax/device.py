@@ -42,6 +42,7 @@ class OnDevice(dict[str, Array]):
     def __getitem__(self, name: str) -> Array:
         value: Tensor = super().__getitem__(name)
         if isinstance(value, jax.Array):
+            # Copied to the host once; what is on the device stays known for the next run.
             array = np.array(value)
             super().__setitem__(name, array)
             self._device[name] = value, array

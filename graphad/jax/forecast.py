@@ -139,6 +139,7 @@ class Forecast:
 
     def operator(self, op: Operator, frames: Frames, layout: Layout) -> None:
         """One operator."""
+        # A forecast has to cost little, or it could as well be the run.
         self.budget -= 1
         if self.budget < 0:
             raise TooLong

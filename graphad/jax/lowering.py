@@ -372,6 +372,8 @@ class Stage:
         leaves, tree = jax.tree.flatten(examples)
         trees: list[Tensor] = []
 
+        # Traced, and not run, so that shapes are known before anything is compiled. A jaxpr has a flat list of results: their structure is
+        # noted.
         def flat(*values: Tensor) -> Tensor:
             result = function(*jax.tree.unflatten(tree, values))
             parts, shape = jax.tree.flatten(result)
@@ -442,7 +444,7 @@ def _unknown_axis(values: Sequence[Tensor]) -> int | None:
     if len({(np.dtype(value.dtype), len(value.shape)) for value in values}) != 1:
         return None
     extents = zip(*(value.shape for value in values), strict=True)
-    axes |= {i for i, each in enumerate(extents) if len(set(each)) > 1}
+    axes |= {i for i, choices in enumerate(extents) if len(set(choices)) > 1}
     return axes.pop() if len(axes) == 1 else None
 
 
@@ -568,6 +570,7 @@ class Loop:
         steps: list[dict[str, Tensor]] = []
         for i in range(trips):
             inner: Frames = ({}, *self.frames)
+            # Random operators ask for the number of the iteration.
             self.lowering.iterations.append(np.int64(i))
             self.lowering.body(self.block, inner, (self.block.vars, *self.layout))
             self.lowering.iterations.pop()
@@ -713,6 +716,7 @@ class Loop:
 
     def retyped(self, name: str, start: Tensor, end: Tensor) -> Tensor:
         """A start in the type of what an iteration leaves."""
+        # What only iterations write starts as zeros, which nothing reads.
         if start is None:
             return jax.tree.map(_zeros, end)
         if any(isinstance(value, Buffer | TapeBuffer | Bounded) for value in (start, end)):

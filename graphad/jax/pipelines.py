@@ -55,6 +55,7 @@ class Packing:
         self.types = dict(types)
         self.at: dict[str, tuple[str, int]] = {}
         self.sizes: dict[str, int] = {}
+        # Arrays of one dtype lie in one vector: so the states of all stages are of one type, as lax.switch needs.
         for name, declared in self.types.items():
             dtype = np.dtype(declared.dtype).name
             self.at[name] = dtype, self.sizes.get(dtype, 0)
@@ -135,6 +136,7 @@ class Running:
                 with binding(WATCHER, self.lowering):
                     outgoing = self.operators(frame)
             finally:
+                # A fault is a traced value of this round, which the next one must not see.
                 failed, self.lowering.failed = self.lowering.failed, np.int32(0)
             peers.extend(peer for peer, _ in outgoing)
             own = {name: frame.pop(name) for name in self.state.types}
@@ -170,6 +172,7 @@ class Running:
         reads = {name for op in self.ops[self.at :] for name in op.input_names()} | {*self.fetched}
         reads |= {name for names in self.inbox.values() for name in names}
         values = {name: value for name, value in frame.items() if name in reads}
+        # What is known while tracing needs no room in what is packed.
         self.known = {name: value for name, value in values.items() if not is_traced(value)}
         aggregate = next((name for name, value in values.items() if isinstance(value, Aggregate)), None)
         if aggregate is not None:
@@ -281,6 +284,7 @@ class PipelinedFunction:
             def run() -> Tensor:
                 values, sent, own, failed = round.traced()
                 mine = [next((message for message in group if message.source == stage.number), None) for group in groups]
+                # All devices take part in an exchange: one that has nothing to send sends zeros.
                 outgoing = [_zeros(group[0].type) if m is None else sent[m.number] for group, m in zip(groups, mine, strict=True)]
                 new = state if own is None else stage.state.packed(own, self.sizes)
                 return stage.packing.packed(values, sizes), outgoing, new, failed
@@ -342,6 +346,7 @@ def _shared(stage: Running, name: str, carried: Vectors, state: Vectors, number:
     if name not in values:
         raise InvalidValue(f"the fetch list of stage {stage.number} has {name!r}, which has no value")
     value = values[name]
+    # Only one device has the value: the sum with zeros of the others brings it to all.
     own = jnp.where(number == stage.number, value, jnp.zeros((), value.dtype))
     return lax.psum(own, AXIS) if own.dtype != bool else lax.pmax(own.astype("int32"), AXIS).astype(bool)
 

@@ -73,6 +73,7 @@ class XlaArray(Tracer):
         if self.parent is not None:
             assert self._write is not None
             self.parent.assign(self._write(self.parent.value, value))
+            # The view shows the parent's version of now.
             self._value, self._seen = value, self.parent.stamp()
             return
         self._value = value

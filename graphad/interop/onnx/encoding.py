@@ -206,6 +206,7 @@ def _moved_out(tensors: Sequence[Desc], location: str) -> bytes:
         content = tensor.raw_data
         if len(content) < _BESIDE:
             continue
+        # Aligned, so that a runtime can map the file into memory.
         data += bytes(-len(data) % _ALIGNED)
         for key, value in (("location", location), ("offset", str(len(data))), ("length", str(len(content)))):
             tensor.external_data.add(key=key, value=value)

@@ -201,6 +201,7 @@ class Recorder:
         name = self.program.names.generate("constant")
         if str(array.dtype) not in DTYPES:
             raise UnsupportedModel(f"a tensor has elements of {array.dtype}; supported are {', '.join(DTYPES)}")
+        # Small constants are operators, which the program's text shows; others are values beside it.
         if array.size > _FEW or array.size == 0 or array.dtype.name not in _WRITTEN:
             return self._kept(block, name, array)
         _write(block, name, array)

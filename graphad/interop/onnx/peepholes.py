@@ -104,9 +104,11 @@ class _Joiner:
         (source,), (result,) = node.inputs, node.outputs
         assert source is not None
         source = self.renamed.get(id(source), source)
+        # No output: its readers read the source instead.
         if id(result) not in results:
             self.renamed[id(result)] = source
             return True
+        # An output keeps its term, which the source's node then writes, unless that is an output itself or comes from another graph.
         if id(source) not in own or id(source) in results:
             return False
         self.renamed[id(source)] = result
@@ -117,6 +119,7 @@ class _Joiner:
         """Put the terms that are left in the place of those that were merged with them."""
 
         def new(term: Term) -> Term:
+            # Several identities may follow each other.
             while id(term) in self.renamed:
                 term = self.renamed[id(term)]
             return term
@@ -140,6 +143,7 @@ class _Joiner:
             return writer.inputs[0] if _numbers(writer.inputs[1]) == [*axes] else None
         if term.array is not None and all(term.shape[axis] == 1 for axis in axes):
             return self.nodes.constant(term.array.reshape([extent for i, extent in enumerate(term.shape) if i not in axes]))
+        # The weight itself is changed, so nothing else may read it.
         array = self.weights.get(term.name) if self.uses[id(term)] == 1 else None
         if array is None or any(array.shape[axis] != 1 for axis in axes):
             return None
@@ -186,6 +190,7 @@ def _add(joiner: _Joiner, node: Node) -> None:
 def _with_bias(joiner: _Joiner, node: Node, product: Term, bias: Term) -> bool:
     """Join the product of a convolution with a number for each channel."""
     convolution = joiner.writer(product, *_CONVOLUTIONS)
+    # Reads of the product's extents do not count: they are those of the sum.
     if convolution is None or len(convolution.inputs) > 2 or joiner.uses[id(product)] - joiner.extents[id(product)] != 1:
         return False
     channels = product.shape[1]
@@ -193,11 +198,13 @@ def _with_bias(joiner: _Joiner, node: Node, product: Term, bias: Term) -> bool:
         return False
     lead = list(range(bias.ndim - product.ndim + 1))
     vector = joiner.without_axes(bias, [*lead, *range(len(lead) + 1, bias.ndim)]) if bias.ndim <= product.ndim else None
+    # A bias that a node computes may be there only after the extents were read.
     if vector is None or (id(vector) in joiner.writers and joiner.extents[id(product)]):
         return False
     if id(vector) in joiner.writers:
         joiner.into(node, convolution.type, [*convolution.inputs, vector], dict(convolution.attrs))
     else:
+        # The convolution writes the sum; a node without outputs is dead.
         convolution.inputs, convolution.outputs, node.outputs = [*convolution.inputs, vector], node.outputs, []
         joiner.renamed[id(product)] = convolution.outputs[0]
         joiner.writers[id(convolution.outputs[0])] = convolution
@@ -258,6 +265,7 @@ def _squeeze(joiner: _Joiner, node: Node) -> None:
         return
     weights = joiner.without_axes(filter_, [2])
     if weights is not None:
+        # Lists say something of rows and columns in turn; pads all beginnings, then all ends.
         signal = {name: value[1::2] if isinstance(value, list) else value for name, value in convolution.attrs.items()}
         joiner.into(node, convolution.type, [rows.inputs[0], weights, *bias], signal)
 
@@ -284,6 +292,7 @@ def _gather(joiner: _Joiner, node: Node) -> None:
     if row is not None and _numbers(row.inputs[1]) == [-1]:
         plain = _uncounted(joiner, row.inputs[0], x.shape[axis])
         if plain is not None:
+            # Gathering by them is joined only with the reshape after it, by ``_reshape``.
             joiner.flat[id(index)] = plain
         return
     plain = _uncounted(joiner, index, x.shape[axis])

@@ -411,18 +411,18 @@ def _located(error: GraphadError, label: str, file: str) -> GraphadError:
 
 def _instantiated(node: Desc, argument: Mapping[str, Any]) -> Any:
     """A node of a function: attributes that refer to the function's are those of the call, and left out where it has none."""
-    outputs = type(node)()
-    outputs.CopyFrom(node)
-    del outputs.attribute[:]
+    own_node = type(node)()
+    own_node.CopyFrom(node)
+    del own_node.attribute[:]
     for item in node.attribute:
         if not item.ref_attr_name:
-            outputs.attribute.add().CopyFrom(item)
-            _instantiate_graphs(outputs.attribute[-1], argument)
+            own_node.attribute.add().CopyFrom(item)
+            _instantiate_graphs(own_node.attribute[-1], argument)
         elif item.ref_attr_name in argument:
-            copy = outputs.attribute.add()
+            copy = own_node.attribute.add()
             copy.CopyFrom(argument[item.ref_attr_name])
             copy.name = item.name
-    return outputs
+    return own_node
 
 
 def _instantiate_graphs(attribute: Desc, argument: Mapping[str, object]) -> None:

@@ -142,6 +142,7 @@ def as_message(model: OnnxModel, opset: int) -> Desc:
     if opset not in IR_VERSIONS:
         raise InvalidValue(f"opset={opset}: versions {min(IR_VERSIONS)} to {max(IR_VERSIONS)} are written")
     graph, guesses = _prepared(model), Guesses()
+    # In each round a guess was wrong that is not made again, so that there are no more rounds than guesses.
     while True:
         try:
             return _written(model, graph, opset, guesses)

@@ -384,6 +384,7 @@ def write(nodes: Nodes, array: Stack, index: Term, tensor: Term) -> Stack:
         return push_row(nodes, array, 0, [tensor])
     (items,) = array.parts
     count = length(nodes, items)
+    # Writing beyond the end leaves holes between.
     empties = on.maximum(index - count, 0)
 
     def pad(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:

@@ -80,6 +80,7 @@ class GraphWriter:
             self._no_rows(error.layout, op)
         except CannotWrite as error:
             self.failed.setdefault(f"{op.type}: {error}", []).append(op)
+            # It goes on, so that one error names all operators that cannot be written.
             for value in op.writes():
                 self.bound[value] = self._stand_in(value)
 
@@ -454,7 +455,7 @@ def refuse(failed: Mapping[str, list[Op]]) -> None:
         return
     lines = []
     for reason, ops in failed.items():
-        places = dict.fromkeys(str(op.source) for op in ops if op.source is not None)
+        places = dict.fromkeys(str(op.source) for op in ops if op.source)
         suffix = f" (written at {', '.join(list(places)[:3])}{' ...' if len(places) > 3 else ''})" if places else ""
         lines.append(f"  {reason}; {len(ops)} of them{suffix}" if len(ops) > 1 else f"  {reason}{suffix}")
     raise CannotWrite("\n".join(["ONNX cannot say these operators:", *lines]))

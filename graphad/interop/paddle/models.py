@@ -100,6 +100,7 @@ def _with_columns(data: bytes, model: InferenceModel) -> bytes:
     block = desc.blocks[0]
     body = list(block.ops)
     block.ClearField("ops")
+    # Paddle feeds and fetches by operators at both ends of the block, which number the columns.
     for holder, kind in (("feed", _FEED), ("fetch", _FETCH)):
         var = block.vars.add(name=holder, persistable=True)
         var.type.type = kind
@@ -121,6 +122,7 @@ def _add_column(block: Any, type: str, source: tuple[str, str], target: tuple[st
 def _program_path(folder: Path, name: str | None) -> Path:
     if name is not None:
         return folder / name
+    # What is no folder is the stem of Paddle 2's two files; a folder may be Paddle 1's.
     if not folder.is_dir():
         return folder.with_name(f"{folder.name}.pdmodel")
     candidates = [folder / "__model__"] if (folder / "__model__").is_file() else sorted(folder.glob("*.pdmodel"))

@@ -233,6 +233,7 @@ def _item(kind: Kind, content: Any, program: Program) -> Any:
         return program.block(content)
     if kind.item is object:
         field = _SCALAR_FIELDS.get(content.type)
+        # There are no complex numbers here: they are kept as text.
         return str(complex(content.c.r, content.c.i)) if field is None else getattr(content, field)
     return content
 
@@ -507,6 +508,7 @@ def _with_exact_value(attrs: Attrs) -> Attrs:
         return attrs
     try:
         value = float(text)
+        # A whole number that float64 does not hold stays text.
         exact = not _WHOLE.fullmatch(text) or int(text) == value
     except (ValueError, OverflowError):
         return attrs
@@ -654,6 +656,7 @@ def _read_block(block: Block, desc: Desc, scalars: bool) -> None:
     for i, item in enumerate(desc.ops):
         with _place(block, "operator", i, item, "type"):
             block.ops.append(read_operator(block, item))
+    # What is left are fields that are not read, such as those of newer versions: they are written back.
     desc.ClearField("vars")
     desc.ClearField("ops")
     block.stored = desc.SerializeToString()
@@ -698,6 +701,7 @@ def dump_program(program: Program) -> bytes:
 def _write_block(desc: Desc, block: Block, scalars: bool, noted: Mapping[Operator, Note]) -> None:
     if block.stored is not None:
         desc.MergeFromString(block.stored)
+    # With another number it would be another block's message.
     if block.stored is None or (desc.idx, desc.parent_idx) != (block.idx, block.parent_idx):
         desc.Clear()
         desc.idx, desc.parent_idx = block.idx, block.parent_idx

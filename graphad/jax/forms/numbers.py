@@ -33,6 +33,7 @@ def _shifted(x: Tensor, order: int) -> tuple[Tensor, Tensor]:
     def step(_: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         at, steps = state
         small = at < limit
+        # Both sides of ``where`` are computed: where no step is taken nothing must be infinite.
         safe = jnp.where(small, at, 1.0)
         term = jnp.log(safe) if order < 0 else safe ** -(order + 1.0)
         return jnp.where(small, at + 1.0, at), jnp.where(small, steps + term, steps)
@@ -147,6 +148,7 @@ def _power(X: Tensor, Y: Tensor, *, axis: int = -1) -> Tensor:
     X, exponent = jnp.asarray(X), jnp.asarray(Y if axis == -1 else Y.reshape(aligned(X.shape, Y.shape, axis)))
     if X.dtype.kind in "fu":
         return jnp.power(X, exponent)
+    # As the kernel: powers below zero by float64, rounded; all others by squaring, which is exact.
     power = jnp.rint(jnp.power(X.astype("float64"), exponent.astype("float64")))
     limits = np.iinfo(X.dtype)
     whole = jnp.where(jnp.isfinite(power), jnp.clip(power, limits.min, limits.max), 0).astype(X.dtype)

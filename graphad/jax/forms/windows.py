@@ -35,6 +35,7 @@ def _convolved(x: Tensor, filter_: Tensor, window_axes: Axes, groups: int) -> Te
         rhs_dilation=[a.dilation for a in window_axes],
         dimension_numbers=(f"NC{letters}", f"OI{letters}", f"NC{letters}"),
         feature_group_count=groups,
+        # In full float32: by default accelerators round the factors to fewer bits.
         precision=lax.Precision.HIGHEST,
     )
 
