@@ -110,6 +110,7 @@ def check_analysis(
             wrong = _first_wrong(analysis, case, report)
         except _Unfit:
             report.unfit += 1
+            # If hardly any program fits there is nothing to hold it against.
             if report.unfit > UNFIT * (report.examples + 1):
                 raise InvalidValue(f"{analysis}: the inputs of {report.unfit} programs are not what it takes them to be") from None
             continue
@@ -118,6 +119,7 @@ def check_analysis(
         report.examples += 1
         if report.examples >= examples:
             break
+    # What says nothing is never wrong.
     if not report.told:
         raise InvalidValue(f"{analysis} says nothing of any of {report.arrays} arrays, so that nothing was checked")
     return report

@@ -376,6 +376,7 @@ def in_dtype(choices: Choices, op: OpDef, inputs: Slots, attrs: dict[str, object
     elif main in FLOATS:
         convert = _cast if dtype in FLOATS else choices.one_of((_rounded, _above_zero))
         wide, narrow = np.dtype(main), np.dtype(dtype)
+        # Arrays of other dtypes are indices, and stay as they are.
         yield (
             {
                 slot: [remade(v, (convert(a, narrow) if a.dtype == wide else a for a in arrays(v))) for v in values]

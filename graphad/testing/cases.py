@@ -211,6 +211,7 @@ def fitted(case: Case, program: Program, values: Mapping[str, Array] = MappingPr
     for name, var in program.global_block().vars.items():
         if var.persistable and name in case.params and name not in params:
             params[name] = _array(name, *var.declared, case.params, seed)
+    # A loss that no operator writes any more is none.
     written_names = {name for op in program.global_block().ops for name in op.output_names()}
     return Case(program, case.loss_name if case.loss_name in written_names else "", feeds, params, case.requested)
 

@@ -321,9 +321,11 @@ class Reach:
         setattr(tracer, MODULES, self.modules)
 
         def apply(pass_: Pass, graph: Graph) -> bool:
+            # Only passes on trial are traced, since tracing makes Python many times slower.
             if type(pass_) not in watched_types:
                 with untraced({type(pass_).__module__}) if not pass_.combines else nullcontext():
                     return pass_.apply(graph)
+            # A debugger, or what measures coverage, may trace already.
             before = sys.gettrace()
             sys.settrace(tracer)
             try:
@@ -345,6 +347,7 @@ class Reach:
 
             def trace_line(frame: FrameType, event: str, argument: object) -> Any:
                 nonlocal last
+                # An arc is a line and the one before it in the same call, as branch coverage has it.
                 if event == "line":
                     arcs.add((code, last, frame.f_lineno))
                     last = frame.f_lineno
@@ -502,8 +505,10 @@ def _compiled(trial: Trial) -> Finding | None:
         plain = observe(trial.before, trial.case, names, compiled=True)
     except Exception as error:
         return _not_running("compiled", "before the pass already, it does not run", error)
+    # It was right before the pass, so whatever is wrong after it comes from the pass.
     if not observed_difference(trial.expected, plain):
         return _values(trial, compiled=True)
+    # Functions may add up in another order.
     tolerance = max(REORDERED, roundings(trial.before))
     text = observed_difference(trial.expected, plain, tolerance, ("step by step", "as functions"))
     return None if not text or _is_unstable(trial, tolerance) else Finding("compiled", f"before the pass already, {text}", "before")
@@ -800,6 +805,7 @@ def tried(
             return trial, finding
         trial.check_rows()
         trial.runs_compiled = "compiled" in checks
+        # What has not changed computes what it did.
         is_unchanged = not trial.changed and str(trial.after) == str(trial.before)
         for kind, check in CHECKS.items():
             skips = kind not in checks or (is_unchanged and kind in OF_RESULTS) or (is_unchanged and kind == "gradients" and not trial.made)

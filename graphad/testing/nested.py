@@ -552,6 +552,7 @@ def _conditional_block(w: NestedWriter) -> None:
     w.left -= 1
     test: tuple[dict[str, object], bool]
     if w.rarely(5):
+        # Without a scalar condition a block runs if its operands have elements.
         rows = [[0.5] * w.choices.integer(0, 1) for _ in range(w.choices.integer(1, 2))]
         test = {"Cond": [w.fed("r", row, "float64") for row in rows]}, False
     else:
@@ -574,6 +575,7 @@ def _select_input(w: NestedWriter) -> None:
             _body(w)
             write_tensor(w, names[-1], shape)
         _append(w, "conditional_block", "Input", {"Cond": test}, {"sub_block": block, "is_scalar_condition": True})
+    # It counts from the side where the condition is false.
     mask = w.append("cast", {"X": condition}, w.unique("n"), out_dtype="int32")
     out = w.fresh(shape)
     w.append("select_input", {"X": names[::-1], "Mask": mask}, out)
@@ -699,6 +701,7 @@ def nested_program(
     (first or w.one_of(*block_statements(w)))(w)
     statements(w, 0)
     loss = _loss(w)
+    # After the loss as well, where nothing has a gradient.
     statements(w, 0, PLAIN, most=1)
     return Case(w.program, loss, w.feeds, w.params)
 

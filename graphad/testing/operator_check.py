@@ -115,6 +115,7 @@ def _weighted(block: Block, values: Sequence[Variable], level: int, rng: np.rand
     parts = []
     for i, value in enumerate(values):
         weights = f"weights_{level}_{i}"
+        # Different weights, since equal ones hide a gradient that is transposed or shifted.
         numbers = [float(n) for n in rng.uniform(0.5, 1.5, int(np.prod(value.shape)))]
         block.append_op(
             type="assign_value",

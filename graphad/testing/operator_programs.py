@@ -397,6 +397,7 @@ class CallProgram(CallWriter):
             return self.tensor_array(value)
         if isinstance(value, Tape):
             return self.tape(value)
+        # Half are data; parameters, state and constants are what passes treat in other ways.
         kind = self.choices.below(12)
         if kind < 6:
             return self.data(value)

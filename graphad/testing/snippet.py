@@ -562,6 +562,7 @@ class Definitions:
         if name in self._names:
             self._check_same(name, value)
             return
+        # Noted before it is written, since it may refer to itself.
         self._names[name] = value
         if isinstance(value, ModuleType):
             self._import_module(value.__name__, name)
@@ -607,6 +608,7 @@ class Definitions:
         statements = [node for node in binding.statements if not isinstance(node, ast.Import | ast.ImportFrom)]
         value = binding.value
         if statements and binding.text is not None:
+            # A definition takes the place of earlier ones; a statement that only changes a value needs them.
             self._write(Binding(value, statements[-1:] if _replaces(statements[-1]) else statements, binding.text, binding.scope))
         elif isinstance(value, type | FunctionType):
             text = self.reference(value)

@@ -351,6 +351,7 @@ def straight_line_program(choices: Choices, max_ops: int = 12) -> Case:
     for _ in range(choices.integer(1, max_ops)):
         _statement(w)
     loss = _loss(w)
+    # After the loss as well, where nothing has a gradient.
     for _ in range(choices.integer(0, 2)):
         _statement(w)
     return Case(w.program, loss, w.feeds, w.params)

@@ -99,6 +99,7 @@ def _chain(w: CallProgram, types: list[str], dtype: str) -> list[str]:
         tensors = [name for name in names if isinstance(w.values[name], np.ndarray)]
         names = append_over(w, op_type, w.choices.one_of(tensors), 8) if tensors else []
     written_names = names + written_names
+    # Other readers, of where the chain comes from and of a value in its middle, which a pass must not take away.
     for operands in (sources, written_names[len(names) :]):
         if names and operands and w.choices.chance(3):
             written_names += append_over(w, w.choices.one_of(("tanh", "scale", types[0])), w.choices.one_of(operands), 8)
@@ -317,6 +318,7 @@ def slope_sweep(choices: Choices, interest: Interest, start: int) -> Case:
             written_names = w.append(call, inputs, overwrite=NEVER)
             side_names = {*side_results(w.block.ops[-1], call.op)}
             names = [name for name in written_names if name not in side_names]
+            # Of some operators one result alone, so that the other cotangents are missing, not zero.
             results += names[:1] if choices.boolean() else names
     return Case(w.program, loss_of(w, results, terms=len(results)), w.feeds, w.params)
 
@@ -358,6 +360,7 @@ class _Variants:
             smooth = call if kind == "sample" else renumbered(choices, call, kind)
             slopes = _slopes(choices, smooth)
             if slopes is not None:
+                # Where slopes are zero a wrong gradient may not show: such calls are for operators that have no others.
                 table = self.moving if any(np.any(slope) for slope in slopes) else self.still
                 table[key] = smooth
                 return
@@ -524,6 +527,7 @@ def _write_pair(w: CallProgram, kind: str, one: Call, other: Call) -> list[str]:
     for call, names in ((one, first), (other, w.named(other, twin_names))):
         written_names = w.append(call, names, overwrite=NEVER)
         results += written_names
+        # A reciprocal tells zeros of the two signs apart.
         if kind == "zero" and written_names and isinstance(value := w.values[written_names[0]], np.ndarray):
             w.emit("reciprocal", {"X": written_names[:1]}, {"Out": [w.unique("t")]}, {}, {"Out": [_inverse(value)]})
     return results
@@ -710,6 +714,7 @@ def value_sweep(choices: Choices, interest: Interest, start: int) -> Case:
             call = renumbered(choices, call, kind)
         call, names = _operands(w, call)
         written_names = w.append(call, names, overwrite=NEVER)
+        # A loss of numbers that are not finite says nothing.
         results += [name for name in written_names if kind != NON_FINITE]
     return Case(w.program, loss_of(w, results), w.feeds, w.params)
 
@@ -751,6 +756,7 @@ def _operands(w: CallProgram, call: Call) -> tuple[Call, Names]:
     inputs = {slot: list(values) for slot, values in call.inputs.items()}
     for slot, values in inputs.items():
         for i, value in enumerate(values):
+            # One object is one variable.
             operand = names.get(id(value))
             if operand is None and isinstance(value, np.ndarray) and value.size and w.choices.chance(CONSTANT):
                 operand = w.number_like(value)

@@ -129,6 +129,7 @@ def _read_missing(w: CallProgram, twin: _Twin) -> None:
     result = w.constant(np.zeros_like(value), w.unique("o"))
 
     def read() -> None:
+        # As if it had a value: the operator is drawn for it, and never runs.
         w.values[name] = value
         exponential = w.apply("exp", {"X": [name]}, {})
         w.apply("elementwise_add", {"X": [result], "Y": [exponential or result]}, {}, result)

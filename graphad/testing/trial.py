@@ -512,6 +512,7 @@ def standard_preparation(what: Pass | str) -> str:
     names = [text.partition("{")[0] for text in BACKWARD]
     first = passes[0].name
     shortest = names.index(first) if first in names else 0
+    # The shortest part of the backward after which all that the passes require holds.
     for count in range(shortest, len(BACKWARD) + 1):
         before = Pipeline.parse(", ".join(BACKWARD[:count])).parts() if count else ()
         try:
@@ -546,9 +547,11 @@ def run_requesting_gradients(passes: Pass, graph: Graph, case: Case, watched: bo
         try:
             did = bool(part.run(graph))
         except (Refused, NoGradient) as error:
+            # A refusal has to come before the first change.
             if before and str(graph) != before:
                 raise RefusedLate from error
             raise
+        # With a change that is not reported, analyses would be kept that hold no more.
         if not did and before and str(graph) != before:
             raise HiddenChange(str(part))
         has_changed |= did

@@ -42,6 +42,7 @@ def watch(graph: Graph, case: Case, see: See) -> None:
             see(value, initial)
     run = _Watched(graph, see)
     run.begin(dict(feeds), scope)
+    # What was seen up to an error counts; the run itself is not on trial.
     with np.errstate(all="ignore"), suppress(GraphadError, ArithmeticError, RecursionError):
         run.operators()
 
