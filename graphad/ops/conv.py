@@ -910,7 +910,7 @@ def _unfold_grad(
     return fold_like(dY, X, kernel_sizes=kernel_sizes, strides=strides, paddings=paddings, dilations=dilations)
 
 
-@operator("X -> Y", infer=_unfolded, grad={"X": _unfold_grad}, shapes="X", linear="X", rows="X")
+@operator("X -> Y", infer=_unfolded, grad={"X": _unfold_grad}, shapes="X", linear="X", rows="X", flops=0)
 def unfold(X: Array, *, kernel_sizes: list[int], strides: list[int], paddings: list[int], dilations: list[int]) -> Array:
     """Every window of ``[N, C, H, W]`` as a column: ``[N, C kh kw, windows]``."""
     window_axes = _windows(X.shape, kernel_sizes, strides, paddings, dilations)

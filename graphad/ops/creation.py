@@ -187,7 +187,7 @@ def batch_type(
     return TensorType(tuple(extents), dtype)
 
 
-@operator("Input -> Out", infer=batch_type, grad={}, of_shape=True)
+@operator("Input -> Out", infer=batch_type, grad={}, of_shape=True, flops=0)
 def fill_constant_batch_size_like(
     Input: Array, *, shape: list[int], value: float = 0.0, input_dim_idx: int = 0, output_dim_idx: int = 0, dtype: DType = "float32"
 ) -> Array:
@@ -248,7 +248,7 @@ def _grid_grad(X: list[Tensor], dOut: list[Tensor]) -> list[Tensor]:
     return [reshape_like(reduce_sum(d, dim=[k for k in range(len(X)) if k != i]) if len(X) > 1 else d, X[i]) for i, d in enumerate(dOut)]
 
 
-@operator("X* -> Out*", infer=_grid_types, grad={"X": _grid_grad}, shapes="X", linear="X")
+@operator("X* -> Out*", infer=_grid_types, grad={"X": _grid_grad}, shapes="X", linear="X", flops=0)
 def meshgrid(X: list[Array]) -> list[Array]:
     """For every vector a tensor that varies along the axis of its number, as that vector does."""
     return [np.array(array) for array in np.meshgrid(*(x.reshape(-1) for x in X), indexing="ij")]

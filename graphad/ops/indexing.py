@@ -413,7 +413,7 @@ def _masked_grad(X: Tensor, Mask: Tensor, dY: Tensor) -> Tensor:
     return unbroadcast(scatter_nd_add(zeros, where_index(expand_like(Mask, zeros)), dY), X)
 
 
-@operator("X Mask -> Y", infer=_masked_type, grad={"X": _masked_grad}, shapes="X", linear="X")
+@operator("X Mask -> Y", infer=_masked_type, grad={"X": _masked_grad}, shapes="X", linear="X", flops=0)
 def masked_select(X: Array, Mask: Array) -> Array:
     """The elements of X where Mask holds, in a row; the two broadcast."""
     x, mask = np.broadcast_arrays(X, Mask)
@@ -441,7 +441,7 @@ def _multiplex_grad(Ids: Tensor, X: list[Tensor], dOut: Tensor) -> list[Tensor]:
     return [dOut * as_mask(equal(ids, fill_any_like(ids, value=float(k))), dOut) for k in range(len(X))]
 
 
-@operator("Ids X* -> Out", infer=_multiplexed, grad={"X": _multiplex_grad}, shapes="X", linear="X")
+@operator("Ids X* -> Out", infer=_multiplexed, grad={"X": _multiplex_grad}, shapes="X", linear="X", flops=0)
 def multiplex(Ids: Array, X: list[Array]) -> Array:
     """Row i of ``X[Ids[i]]``, for every i; InvalidValue for an id that is not the number of an input."""
     ids = from_front("Ids", Ids, len(X)).reshape(-1)
@@ -467,6 +467,7 @@ def _sampled_type(X: TensorType, Index: TensorType) -> TensorType:
     grad={"X": lambda X, Index, dOut: put_along_axis(fill_zeros_like(X), Index, dOut, Axis=1, Reduce="add")},
     shapes="X",
     linear="X",
+    flops=0,
 )
 def index_sample(X: Array, Index: Array) -> Array:
     """From each row of X the elements at that row's indices."""

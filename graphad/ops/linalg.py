@@ -349,6 +349,7 @@ def _diagonal_type(Input: TensorType, *, offset: int = 0, axis1: int = 0, axis2:
     grad={"Input": lambda Input, dOut, *, offset, axis1, axis2: undiagonal(dOut, Input, offset=offset, axis1=axis1, axis2=axis2)},
     shapes="Input",
     linear="Input",
+    flops=0,
 )
 def diagonal(Input: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The diagonals of the matrices that two axes make, as the last axis; ``offset`` counts columns to the right."""
@@ -367,6 +368,7 @@ def _undiagonal_type(X: TensorType, Like: TensorType, *, offset: int = 0, axis1:
     infer=_undiagonal_type,
     grad={"X": lambda dOut, *, offset, axis1, axis2: diagonal(dOut, offset=offset, axis1=axis1, axis2=axis2)},
     linear="X",
+    flops=0,
 )
 def undiagonal(X: Array, Like: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Zeros in the shape of Like with X on a diagonal: the transpose of ``diagonal``."""
@@ -392,6 +394,7 @@ def _embedded_type(Input: TensorType, *, offset: int = 0, dim1: int = -2, dim2: 
     infer=_embedded_type,
     grad={"Input": lambda dOut, *, offset, dim1, dim2: diagonal(dOut, offset=offset, axis1=dim1, axis2=dim2)},
     linear="Input",
+    flops=0,
 )
 def diag_embed(Input: Array, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
     """Square matrices with the last axis of Input on a diagonal, along two new axes."""
@@ -413,6 +416,7 @@ def _diag_type(X: TensorType, *, offset: int = 0, padding_value: float = 0.0) ->
     shapes="X",
     linear="X",
     offset="padding_value",
+    flops=0,
 )
 def diag_v2(X: Array, *, offset: int = 0, padding_value: float = 0.0) -> Array:
     """The diagonal of a matrix, or the matrix with a vector on its diagonal and ``padding_value`` elsewhere."""
@@ -431,7 +435,7 @@ def _old_diag_type(Diagonal: TensorType) -> TensorType:
     return _embedded_type(Diagonal)
 
 
-@operator("Diagonal -> Out", infer=_old_diag_type, grad={"Diagonal": lambda dOut: diagonal(dOut)}, linear="Diagonal")
+@operator("Diagonal -> Out", infer=_old_diag_type, grad={"Diagonal": lambda dOut: diagonal(dOut)}, linear="Diagonal", flops=0)
 def diag(Diagonal: Array) -> Array:
     """The matrix with a vector on its diagonal."""
     return np.diag(Diagonal)

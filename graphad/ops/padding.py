@@ -159,7 +159,7 @@ def _pad2d_grad(X: Tensor, dOut: Tensor, Paddings: Tensor, *, paddings: list[int
     return unpad2d(dOut, X, Paddings, paddings=paddings, mode=mode, data_format=data_format)
 
 
-@operator("X Paddings? -> Out", infer=_pad2d_type, grad={"X": _pad2d_grad}, shapes="X", linear="X", offset="pad_value", rows="X")
+@operator("X Paddings? -> Out", infer=_pad2d_type, grad={"X": _pad2d_grad}, shapes="X", linear="X", offset="pad_value", rows="X", flops=0)
 def pad2d(
     X: Array,
     Paddings: Array | None = None,
@@ -219,7 +219,7 @@ def _pad3d_grad(X: Tensor, dOut: Tensor, Paddings: Tensor, *, paddings: list[int
     return unpad3d(dOut, X, Paddings, paddings=paddings, mode=mode, data_format=data_format)
 
 
-@operator("X Paddings? -> Out", infer=_pad3d_type, grad={"X": _pad3d_grad}, shapes="X", linear="X", offset="value", rows="X")
+@operator("X Paddings? -> Out", infer=_pad3d_type, grad={"X": _pad3d_grad}, shapes="X", linear="X", offset="value", rows="X", flops=0)
 def pad3d(
     X: Array,
     Paddings: Array | None = None,

@@ -530,7 +530,13 @@ def _expand_grad(X: Tensor, dOut: Tensor, ExpandTimes: Tensor, expand_times_tens
 
 
 @operator(
-    "X ExpandTimes? expand_times_tensor*? -> Out", infer=_expand_type, grad={"X": _expand_grad}, shapes="X", linear="X", narrow="follows"
+    "X ExpandTimes? expand_times_tensor*? -> Out",
+    infer=_expand_type,
+    grad={"X": _expand_grad},
+    shapes="X",
+    linear="X",
+    narrow="follows",
+    flops=0,
 )
 def expand(
     X: Array, ExpandTimes: Array | None = None, expand_times_tensor: list[Array] | None = None, *, expand_times: list[int] = NO_INTS

@@ -403,13 +403,13 @@ def _unbound(X: TensorType, *, axis: int = 0) -> list[TensorType]:
     return [TensorType(X.shape[:at] + X.shape[at + 1 :], X.dtype)] * X.shape[at]
 
 
-@operator("X -> Out*", infer=_unbound, grad={"X": lambda dOut, *, axis: stack(dOut, axis=axis)}, linear="X", narrow="follows")
+@operator("X -> Out*", infer=_unbound, grad={"X": lambda dOut, *, axis: stack(dOut, axis=axis)}, linear="X", narrow="follows", flops=0)
 def unbind(X: Array, *, axis: int = 0) -> list[Array]:
     """The slices of X along ``axis``, without that axis."""
     return [part.copy() for part in np.moveaxis(X, axis, 0)]
 
 
-@operator("X -> Out", infer=flipped, grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)}, linear="X", narrow="follows")
+@operator("X -> Out", infer=flipped, grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)}, linear="X", narrow="follows", flops=0)
 def reverse(X: Array, *, axis: list[int]) -> Array:
     """X in reverse order along each of ``axis``."""
     return np.flip(X, tuple(axis)).copy()
@@ -456,6 +456,7 @@ def _crop_tensor_type(
     grad={"X": lambda X, dOut, Offsets, OffsetsTensor, *, offsets: uncrop(dOut, X, Offsets, OffsetsTensor, offsets=offsets)},
     shapes="X",
     linear="X",
+    flops=0,
 )
 def crop_tensor(
     X: Array,
@@ -493,6 +494,7 @@ def _crop_type(
     grad={"X": lambda X, dOut, Offsets, *, offsets: uncrop(dOut, X, Offsets, offsets=offsets)},
     shapes="X",
     linear="X",
+    flops=0,
 )
 def crop(
     X: Array, Y: Array | None = None, Offsets: Array | None = None, *, offsets: list[int] = NO_INTS, shape: list[int] = NO_INTS
@@ -514,7 +516,7 @@ def _uncrop_grad(X: Tensor, dOut: Tensor, Offsets: Tensor, OffsetsTensor: list[T
     return crop_tensor(dOut, shape_(X), Offsets, None, OffsetsTensor, offsets=offsets, shape=list(X.shape))
 
 
-@operator("X Like Offsets? OffsetsTensor*? -> Out", infer=_uncropped, grad={"X": _uncrop_grad}, shapes="X", linear="X")
+@operator("X Like Offsets? OffsetsTensor*? -> Out", infer=_uncropped, grad={"X": _uncrop_grad}, shapes="X", linear="X", flops=0)
 def uncrop(
     X: Array, Like: Array, Offsets: Array | None = None, OffsetsTensor: list[Array] | None = None, *, offsets: list[int] = NO_INTS
 ) -> Array:

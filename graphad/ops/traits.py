@@ -162,7 +162,8 @@ class Traits:
         along: an attribute with the axis or the axes along which it works otherwise: that of the rows must not be among them.
         view: the slot of the input in whose memory the outputs lie, or may lie.
         own: whether the outputs lie in memory that nothing else knows of, and nothing of the inputs is kept.
-        cheap: whether it is computed again rather than passed into nested graphs, since it only fills; a ``view`` is cheap in any case.
+        cheap: whether it is computed again rather than passed into nested graphs, since it only fills or converts; a ``view`` is cheap
+            in any case.
         costly: whether it takes much longer than to read its inputs and write its outputs, though it multiplies no matrices: it sorts, or
             loops over an axis.
         fills: an attribute with the number that all elements of the one output are, or ``ZEROS``. It is not said of calls with optional

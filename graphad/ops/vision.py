@@ -45,7 +45,7 @@ def _shuffle_grad(dOut: Tensor, *, upscale_factor: int, data_format: str) -> Ten
     return pixel_unshuffle(dOut, downscale_factor=upscale_factor, data_format=data_format)
 
 
-@operator("X -> Out", infer=_shuffled, grad={"X": _shuffle_grad}, linear="X", rows="X", narrow="follows")
+@operator("X -> Out", infer=_shuffled, grad={"X": _shuffle_grad}, linear="X", rows="X", narrow="follows", flops=0)
 def pixel_shuffle(X: Array, *, upscale_factor: int = 1, data_format: str = "NCHW") -> Array:
     """``[N, C r^2, H, W]`` as ``[N, C, H r, W r]``: each group of r^2 channels becomes a square of r by r elements (Shi et al. 2016)."""
     x, r = to_front(X, data_format), upscale_factor
@@ -65,7 +65,7 @@ def _unshuffle_grad(dOut: Tensor, *, downscale_factor: int, data_format: str) ->
     return pixel_shuffle(dOut, upscale_factor=downscale_factor, data_format=data_format)
 
 
-@operator("X -> Out", infer=_unshuffled, grad={"X": _unshuffle_grad}, linear="X")
+@operator("X -> Out", infer=_unshuffled, grad={"X": _unshuffle_grad}, linear="X", flops=0)
 def pixel_unshuffle(X: Array, *, downscale_factor: int = 1, data_format: str = "NCHW") -> Array:
     """``[N, C, H r, W r]`` as ``[N, C r^2, H, W]``: what ``pixel_shuffle`` undoes."""
     x, r = to_front(X, data_format), downscale_factor
@@ -88,6 +88,7 @@ def _channels_shuffled(X: TensorType, *, group: int = 1) -> TensorType:
     grad={"X": lambda dOut, *, group: shuffle_channel(dOut, group=max(dOut.shape[1] // group, 1))},
     linear="X",
     rows="X",
+    flops=0,
 )
 def shuffle_channel(X: Array, *, group: int = 1) -> Array:
     """The channels in ``group`` groups, taken from each group in turn (Zhang et al. 2017)."""

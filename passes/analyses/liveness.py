@@ -7,11 +7,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphad.ir import Graph, Op, Value
 from graphad.rewriting import Analysis
+from graphad.rewriting.dataflow import Dataflow, Facts
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,9 @@ class Liveness(Analysis):
     @classmethod
     def compute(cls, graph: Graph) -> Liveness:
         order = tuple(graph.ordered_ops())
-        lasting = {*graph.inputs, *graph.results, *graph.residuals, *graph.targets}
-        last = {value: _end(graph, value, value in lasting, len(order)) for value in graph.values}
-        owner = dict(_views(order))
-        # Reading a view reads the memory of its owner, which lives as long as its last view.
-        for value, place in list(last.items()):
-            root = owner.get(value, value)
-            last[root] = max(last[root], place)
-        return cls(order, last, owner)
+        lasting = frozenset([*graph.inputs, *graph.results, *graph.residuals, *graph.targets])
+        places = _LastNeed(lasting).solve(graph)
+        return cls(order, {value: min(places[value], len(order)) for value in graph.values}, dict(_views(order)))
 
     def live_at(self, place: int) -> list[Value]:
         """The values that have memory of their own while the operator at a place runs: what it writes included."""
@@ -54,18 +51,43 @@ class Liveness(Analysis):
         ]
 
 
-def _end(graph: Graph, value: Value, lasting: bool, end: int) -> int:
-    if lasting or (value.persistable and graph.is_observed(value)):
-        return end
-    return max((op.order for op in (*value.readers, *value.writers)), default=end)
+@dataclass(frozen=True)
+class _LastNeed(Dataflow[int]):
+    """The place of the last operator that needs the memory of a value: one that writes or reads it, or its views."""
+
+    lasting: frozenset[Value]
+    bottom, top, backward, sparse = -1, sys.maxsize, True, True
+
+    def join(self, a: int, b: int) -> int:
+        return max(a, b)
+
+    def enters(self, op: Op) -> bool:
+        return False
+
+    def boundary(self, value: Value) -> int:
+        if value in self.lasting or (value.persistable and value.graph.is_observed(value)):
+            return self.top
+        return max((op.order for op in value.writers), default=self.bottom if value.readers else self.top)
+
+    def transfer(self, op: Op, facts: Facts[int]) -> dict[Value, int]:
+        viewed = _viewed(op)
+        # Reading a view reads the memory of what it is a view of.
+        return {value: max(op.order, *(facts[view] for view in op.writes())) if value is viewed else op.order for value in op.reads()}
+
+
+def _viewed(op: Op) -> Value | None:
+    """The value in whose memory the results of an operator lie."""
+    slot = op.definition.view if op.definition is not None else ""
+    return next(iter(op.inputs.get(slot, ())), None)
 
 
 def _views(order: tuple[Op, ...]) -> Iterator[tuple[Value, Value]]:
     owner: dict[Value, Value] = {}
     for op in order:
-        slot = op.definition.view if op.definition is not None else ""
-        for viewed in op.inputs.get(slot, ())[:1]:
-            for value in op.writes():
-                # A view of a view holds the memory of the first.
-                owner[value] = owner.get(viewed, viewed)
-                yield value, owner[value]
+        viewed = _viewed(op)
+        if viewed is None:
+            continue
+        for value in op.writes():
+            # A view of a view holds the memory of the first.
+            owner[value] = owner.get(viewed, viewed)
+            yield value, owner[value]

@@ -217,6 +217,13 @@ def test_what_cannot_be_said_is_named_with_its_line(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_an_operator_without_a_line_is_written_nowhere(tmp_path: Path) -> None:
+    """A program that was read from a text may know the scope of an operator, and not its line."""
+    program = ga.Program.parse('program { block 0 { var x: float32[2] lgamma(X=x) -> (Out=y) {op_namescope="/encoder/"} } }')
+    with pytest.raises(onnx.CannotWrite, match=r"lgamma: ONNX has no gamma function$"):
+        onnx.save(program, tmp_path / "m.onnx", feed_names=["x"], fetch_list=["y"])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -472,6 +472,51 @@ def test_costly() -> None:
     assert not having("costly") & (having("elementwise") | having("cheap") | having("view") | having("reduction") | having("in_order"))
 
 
+def only_moves(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Whether all numbers that it writes are numbers that it reads, or attributes, or 0 or 1; None where there are none to tell by."""
+    outputs = computed(REGISTRY[type], slots, attrs) or {}
+    written = [value for values in outputs.values() for value in values if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
+    numbers = {number for values in slots.values() for value in values if value.dtype.kind == "f" for number in value.ravel().tolist()}
+    if not any(value.size for value in written) or not numbers - {0.0, 1.0}:
+        return None
+    said = {float(value) for value in attrs.values() if isinstance(value, int | float)}
+    return numbers | said | {0.0, 1.0} >= {number for value in written for number in value.ravel().tolist()}
+
+
+COMPARING = {  # they choose among what they read, by comparing
+    *(
+        "argsort",
+        "brelu",
+        "clip",
+        "elementwise_fmax",
+        "elementwise_fmin",
+        "elementwise_heaviside",
+        "elementwise_max",
+        "elementwise_min",
+        "hard_shrink",
+    ),
+    *("max_pool2d_with_index", "max_pool3d_with_index", "maxout", "pool2d_gather_max", "pool3d_gather_max", "reduce_amax", "reduce_amin"),
+    *("reduce_max", "reduce_min", "relu", "relu6", "roi_pool", "thresholded_relu", "top_k", "top_k_v2", "unique"),
+}
+BY_PRODUCTS = {"nearest_interp", "nearest_interp_v2"}  # with a matrix of zeros and ones
+COUNTING = {"range", "window_places"}  # they make numbers of extents
+
+
+def test_no_operations() -> None:
+    """What only moves elements counts no operations, and nothing else does."""
+    verdicts = {type: verdict(type, only_moves, optional=True) for type in plain()}
+    free = {type for type in verdicts if REGISTRY[type].flops == 0}
+    assert {type for type in free if verdicts[type] is False} == COUNTING
+    assert {type for type, moves in verdicts.items() if moves} - free == COMPARING | BY_PRODUCTS
+
+
+def test_cheap() -> None:
+    """What may be computed again wherever it is read counts no operations, for each element that it writes on its own."""
+    assert {"cast", "fill_any_like", "shape"} <= having("cheap")
+    assert [type for type in having("cheap") if REGISTRY[type].flops != 0] == []
+    assert [type for type in having("cheap") if not (REGISTRY[type].of_shape or REGISTRY[type].elementwise)] == []
+
+
 def test_what_updates_keep_is_read_and_written_in_its_type() -> None:
     kept = having("state")
     assert {"momentum", "adam", "ftrl"} <= kept

@@ -33,6 +33,13 @@ def test_a_value_lives_until_its_last_reader_and_through_its_views() -> None:
     assert [v.name for v in live.live_at(2)] == ["x", "a", "c"]
 
 
+def test_a_view_lives_as_long_as_the_views_of_it() -> None:
+    views = "tanh(X=x) -> (Out=a) assign(X=a) -> (Out=b) assign(X=b) -> (Out=c) exp(X=c) -> (Out=d)"
+    live = Liveness.of(graph_of(CHAIN.partition("tanh")[0] + views))
+    assert {value.name: place for value, place in live.last.items()} == {"x": 4, "a": 3, "b": 3, "c": 3, "d": 4}
+    assert {v.name: o.name for v, o in live.owner.items()} == {"b": "a", "c": "a"}, "the memory of both is a's"
+
+
 def test_what_is_requested_lives_to_the_end() -> None:
     live = Liveness.of(graph_of(CHAIN, ["c"]))
     assert {v.name for v, place in live.last.items() if place == 4} == {"x", "c"}
