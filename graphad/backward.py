@@ -8,6 +8,7 @@ import networkx as nx
 
 from graphad.errors import InvalidType, InvalidValue, NoGradient
 from graphad.ir import Graph, Op, Value, lower, write_back
+from graphad.ir.edits import open_sealed
 from graphad.ir.regions import is_grad_op
 from graphad.ops import GRAD
 from graphad.passes import AccumulateGrads, ClipErrors, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
@@ -106,6 +107,7 @@ def build_backward(
     _check_made(graph, loss)
     parameters = _parameters(program, parameter_list)
     no_grad = _names("no_grad_set", program, no_grad_set)
+    open_sealed(graph)
     with diagnoses_only():
         clip_errors = any(var.error_clip is not None for var in program.list_vars())
         backward_pipeline((loss.name,), no_grad=no_grad, expand=_has_grad_ops(graph), clip_errors=clip_errors).run(graph)
@@ -150,6 +152,7 @@ def gradients(targets: object, inputs: object, target_gradients: object = None, 
     for var in (*outputs, *sources):
         graph.given(var.name)
     names = tuple(v.name for v in outputs), tuple(v.name for v in sources)
+    open_sealed(graph)
     with diagnoses_only():
         backward_pipeline(*names, _names("no_grad_set", program, no_grad_set), starts, _has_grad_ops(graph)).run(graph)
     grad_ops: GradOps = graph.analyses[GradOps]

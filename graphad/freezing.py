@@ -11,7 +11,7 @@ known, so that those operators are run, and their results are weights.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,8 @@ import numpy as np
 from graphad.errors import GraphadError, InvalidType, InvalidValue
 from graphad.execution import Scope, global_scope
 from graphad.ir import lower, schedule
-from graphad.ops import ControlDef, OpDef, find
+from graphad.ir.edits import open_sealed
+from graphad.ops import CallDef, ControlDef, OpDef, find
 from graphad.program import EMPTY, TENSOR, Block, Operator, Program, Variable, name_in
 from graphad.rewriting import Pipeline
 from graphad.types import Array
@@ -28,7 +29,9 @@ TIDY = "fold-batch-norm, constant-folding, simplify, cse, dead-code"
 _ROOM = 1 << 20  # bytes that a result may have beside twice those of what it is made of
 
 
-def freeze(program: Program, fetch_list: Sequence[Variable | str], scope: Scope | None = None) -> tuple[Program, Scope]:
+def freeze(
+    program: Program, fetch_list: Sequence[Variable | str], scope: Scope | None = None, *, sealed: bool = False
+) -> tuple[Program, Scope]:
     """A program that computes the same of what it is fed, and a scope of its weights, in which as much as possible is computed already.
 
     Batch normalizations by running statistics go into the weights before them, and whatever else follows from parameters alone is
@@ -38,6 +41,8 @@ def freeze(program: Program, fetch_list: Sequence[Variable | str], scope: Scope 
         program: what runs, with ``is_test`` where operators have it: ``program.clone(for_test=True)`` of one that trains.
         fetch_list: the variables to be fetched, or their names; nothing else is kept.
         scope: the values of the parameters; None takes the current scope.
+        sealed: whether operators that were read from another system as one, such as an LSTM of ONNX, stay one, to be written back so. A
+            program that is to run is quicker without: what they are made of is computed once, too.
 
     Returns:
         The program, and a scope with the values that it reads.
@@ -68,20 +73,24 @@ def freeze(program: Program, fetch_list: Sequence[Variable | str], scope: Scope 
             raise InvalidValue(f"fetch_list: the program has no variable {name!r}")
     # What has no value in the scope is computed by the program, or is missing as before.
     persistable = [var.name for var in program.global_block().vars.values() if var.persistable and var.name in values]
-    frozen, known = with_known_values(program, names, {name: values[name] for name in persistable})
+    frozen, known = with_known_values(program, names, {name: values[name] for name in persistable}, sealed)
     result = Scope()
     for name, array in known.items():
         result.set(name, array)
     return frozen, result
 
 
-def with_known_values(program: Program, fetches: Sequence[str], parameters: Mapping[str, Array]) -> tuple[Program, dict[str, Array]]:
+def with_known_values(
+    program: Program, fetches: Sequence[str], parameters: Mapping[str, Array], sealed: bool = False
+) -> tuple[Program, dict[str, Array]]:
     """The same with the parameters as arrays; what cannot be written stays.
 
     Returns:
         A copy of the program, tidied by passes, and the values that it reads.
     """
     graph = lower(program.clone(), list(fetches))  # a graph holds on to the tables of its program, which may be watched
+    if not sealed:
+        open_sealed(graph)
     Pipeline.parse(TIDY).run(graph)
     copy = schedule(graph)
     known_values = _Known(copy, fetches, parameters)
@@ -139,7 +148,7 @@ class _Known:
 
     def widen(self) -> None:
         """Products of float16, which are added up in float32 and rounded once: let weights be float32 from the start."""
-        for block in self.program.blocks:
+        for block in _rewritten(self.program.global_block()):
             # A copy of the list: casts are inserted while it is gone through.
             for op in [*block.ops]:
                 definition = find(op.type)
@@ -173,7 +182,7 @@ class _Known:
 
     def turn(self) -> None:
         """Lay out matrices as products read them: a few rows times a transposed matrix take several times as long."""
-        for block in self.program.blocks:
+        for block in _rewritten(self.program.global_block()):
             for op in block.ops:
                 if op.type == "matmul_v2" and op.attrs.get("trans_y"):
                     self._turned(block, op)
@@ -201,6 +210,16 @@ class _Known:
         # Declarations of parameters that nothing reads any more go: the new scope has no values for them.
         block.vars = {name: var for name, var in block.vars.items() if name not in self.given or name in names or self.writes[name]}
         return values
+
+
+def _rewritten(block: Block) -> Iterator[Block]:
+    """A block and those in it whose operators may be rewritten: not those of what is sealed."""
+    yield block
+    for op in block.ops:
+        definition = find(op.type)
+        if isinstance(definition, ControlDef) and not (isinstance(definition, CallDef) and definition.sealed):
+            for name in definition.blocks:
+                yield from _rewritten(op.attrs[name])
 
 
 # -- scales of channels --------------------------------------------------------------------------

@@ -21,10 +21,10 @@ from tests.ops.variants import DTYPES, in_dtype, numbers_dtype
 PAGE = Path(__file__).resolve().parents[1] / "docs/operators.md"
 GROUPS = {FLOATS: "floats", ("int32", "int64"): "ints"}
 # Differentiated by rules on their blocks; tests/backward/test_gradients_control_orders.py tests these orders.
-CONTROL_ORDERS = {"while": "3", "if_else": "3", "conditional_block": "3", "net": "3"}
+CONTROL_ORDERS = {"while": "3", "if_else": "3", "conditional_block": "3", "net": "3", "composite": "3"}
 # What Paddle has no operator of the name for: mostly what gradients of Paddle's operators are made of.
 OWN = """
-affine_grid_spread c_alltoall c_shard c_unshard clear_in_array conv2d_backprop_filter conv2d_backprop_input conv3d_backprop_filter
+affine_grid_spread c_alltoall c_shard c_unshard clear_in_array composite conv2d_backprop_filter conv2d_backprop_input conv3d_backprop_filter
 conv3d_backprop_input create_array create_tape crf_lattice ctc_lattice embedding_scatter expand_like fold_like fused_elementwise if_else
 last_of_each linear_recurrence matrix_recurrence maxout_index net pool2d_gather_max pool2d_scatter_max pool2d_spread pool3d_gather_max
 pool3d_scatter_max pool3d_spread pop_tape push_tape resample resample_spread reshape_like roi_align_spread roi_pool_gather_max

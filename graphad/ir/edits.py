@@ -253,6 +253,17 @@ def inline(op: Op, name: str | None = None) -> list[Op]:
     return ops
 
 
+def open_sealed(graph: Graph) -> bool:
+    """Put the operators of all that is sealed in its place, so that they are looked at one by one; return whether there was any.
+
+    What differentiates or divides a program calls it first, for its rules are those of operators. The innermost are opened first.
+    """
+    ops = [op for subgraph in graph.tree() for op in subgraph.controls if op.is_sealed]
+    for op in reversed(ops):
+        inline(op)
+    return bool(ops)
+
+
 def gradients_of(op: Op) -> list[Op] | None:
     """The gradients of an operator; None where anything else reads what it keeps for them."""
     scopes = scopes_of(op)

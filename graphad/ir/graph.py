@@ -328,12 +328,13 @@ class Graph(OldNames, PlainResults):
     def properties(self, claims: set[str]) -> None:
         self.journal.properties = claims
 
-    def tree(self) -> Iterator[Graph]:
-        """This graph and all that are nested in it."""
+    def tree(self, sealed: bool = True) -> Iterator[Graph]:
+        """This graph and all that are nested in it; without ``sealed`` those alone that passes may rewrite (``CallDef.sealed``)."""
         yield self
         for op in self.controls:
-            for graph in op.graphs.values():
-                yield from graph.tree()
+            if sealed or not op.is_sealed:
+                for graph in op.graphs.values():
+                    yield from graph.tree(sealed)
 
     # -- looking ---------------------------------------------------------------------------------
 

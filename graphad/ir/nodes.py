@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphad.errors import InvalidType
-from graphad.ops import REGISTRY, OpDef
+from graphad.ops import REGISTRY, CallDef, OpDef
 from graphad.program import FORWARD, Operator, SourceLine, Variable
 from graphad.program.clipping import ErrorClipByValue
 from graphad.types import TENSOR, Shape, TensorType
@@ -136,6 +136,12 @@ class Op:
     def definition(self) -> OpDef | None:
         """The operator's definition, None for a type that is not registered."""
         return REGISTRY.get(self.type)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether passes do not look into its nested graph (``CallDef.sealed``)."""
+        definition = self.definition
+        return isinstance(definition, CallDef) and definition.sealed
 
     def reads(self) -> Iterator[Value]:
         """The values read, slot by slot, with repetitions."""

@@ -244,6 +244,11 @@ class CallLike(RegionOp):
         """Whether the graph is to stay in one piece: the executor runs it as one operator."""
         return isinstance(self.definition, CallDef) and self.definition.fused
 
+    @property
+    def stays_whole(self) -> bool:
+        """Whether passes put the graph in no other place: it is fused, or sealed."""
+        return self.is_fused or self.op.is_sealed
+
 
 def types_of(interface: type[RegionOp]) -> frozenset[str]:
     """The types of the forward operators, those of plugins included, that have an interface."""

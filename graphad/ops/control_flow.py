@@ -94,10 +94,12 @@ class BranchDef(ControlDef):
 class CallDef(ControlDef):
     """It runs its one block once.
 
-    ``fused``: the block is to stay in one piece, since the executor runs it as one operator.
+    ``fused``: the block is to stay in one piece, since the executor runs it as one operator. ``sealed``: passes do not look into the block
+    at all, which says what the operator computes and is put in its place where that is wanted (``ir.edits.open_sealed``).
     """
 
     fused: bool = False
+    sealed: bool = False
 
 
 C = TypeVar("C", bound=ControlDef)
@@ -204,6 +206,31 @@ def conditional_block(
 @region_operator("X*? -> Out*? Scope?", CallDef, "net", **_NET)
 def net(X: list[Tensor], *, sub_block: Block) -> None:
     """Run the block: a network that is itself an operator."""
+
+
+@region_operator("X*? Input*? -> Out*? Scope?", CallDef, "composite", **_NET, sealed=True)
+def composite(
+    X: list[Tensor],
+    Input: list[Tensor],
+    *,
+    sub_block: Block,
+    name: str,
+    domain: str = "",
+    version: int = 0,
+    attributes: str = "{}",
+    inputs: list[int] | None = None,
+    outputs: list[int] | None = None,
+    wiring: list[int] | None = None,
+    seal: str = "",
+) -> None:
+    """Run the block, which is what an operator of another system is made of here; StableHLO's ``composite``.
+
+    The block says what is computed, and is all that is run and differentiated. The rest says which operator that is, so that it can be
+    written back as one: its ``name`` in a version of a domain; its attributes, in JSON; what it reads (Input), by the places ``inputs``
+    among its operands; and of which of its results each of Out is the value, if need be in another dtype. ``seal`` is a digest
+    of the block, and ``wiring`` says which of Input it reads where: where the block is another one, something has changed it, and it is no
+    longer that operator.
+    """
 
 
 @region_operator("X*? StepScopes Out@GRAD* -> X@GRAD*", LoopDef, "while_grad", **_OF_WHILE)

@@ -822,7 +822,7 @@ class Nested(Pass):
 
     def apply(self, graph: Graph) -> bool:
         # Listed before any pass runs, since passes may inline graphs; ``tree`` yields a graph before those in it.
-        graphs = [subgraph for subgraph in graph.tree() if subgraph is not graph]
+        graphs = [subgraph for subgraph in graph.tree(sealed=False) if subgraph is not graph]
         return any([self.inner.apply(subgraph) for subgraph in reversed(graphs)])
 
     def __str__(self) -> str:

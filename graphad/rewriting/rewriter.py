@@ -444,7 +444,7 @@ class _Returns:
     """
 
     def __init__(self, graph: Graph) -> None:
-        ops = [op for subgraph in graph.tree() for op in subgraph.ops]
+        ops = [op for subgraph in graph.tree(sealed=False) for op in subgraph.ops]
         self.journal = graph.journal
         self.line: dict[Op, Op] = {op: op for op in ops}
         self.made: set[Op] = set()
@@ -509,7 +509,9 @@ class _Worklist:
         self.triggers = Triggers.of(rules)
         self.journal, self.log = graph.journal, self.cursor.touched
         changed_ops = self.cursor.changed_ops()
-        self.queue: deque[Op] = deque(op for subgraph in graph.tree() for op in subgraph.ops) if changed_ops is None else deque()
+        self.queue: deque[Op] = deque()
+        if changed_ops is None:
+            self.queue.extend(op for subgraph in graph.tree(sealed=False) for op in subgraph.ops)
         self.queued = set(self.queue)
         self.take(changed_ops or [])
 

@@ -36,7 +36,7 @@ class CanonicalOrder(Pass):
     def apply(self, graph: Graph) -> bool:
         cursor = ChangeCursor(self, graph)
         changed_ops = cursor.changed_ops()
-        ops = [op for subgraph in graph.tree() for op in subgraph.ops] if changed_ops is None else _with_readers(changed_ops)
+        ops = [op for subgraph in graph.tree(sealed=False) for op in subgraph.ops] if changed_ops is None else _with_readers(changed_ops)
         order = _Order()
         has_changed = any([order.put(op) for op in ops if is_commutative(op.type)])
         cursor.catch_up()

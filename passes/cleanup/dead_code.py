@@ -46,7 +46,7 @@ class Needed:
         self.frozen: set[Op] = set()
         self.places: dict[Value, tuple[Op, int]] = {}
         self.pending: list[Value] = []
-        self.controls = [op, *(inner for inner in operators_in(op) if inner.graphs)]
+        self.controls = [op, *(inner for inner in operators_in(op) if inner.graphs and not inner.is_sealed)]
         self.residuals: dict[Value, Value] = {}
         for member in self.controls:
             for graph in member.graphs.values():
@@ -81,7 +81,7 @@ class Needed:
         """What a value needs: its writer, and the positions it is passed through."""
         for writer in value.writers:
             self._run(writer)
-            if writer.graphs:
+            if writer.graphs and not writer.is_sealed:
                 self._need_result(writer, value)
         if value in self.places:
             self._need_operand(value, *self.places[value])
@@ -92,7 +92,8 @@ class Needed:
         if op in self.ops or (op.graph is self.op.graph and op is not self.op):
             return
         self.ops.add(op)
-        if not op.graphs:
+        # What is sealed is one operator to this pass.
+        if not op.graphs or op.is_sealed:
             self._need(op.reads())
             return
         definition = definition_of(op)
@@ -195,7 +196,7 @@ class Needed:
 
 def without_dead_values(op: Op) -> bool:
     """Drop the dead values of an operator with nested graphs; return whether there were any."""
-    if not in_graph(op):
+    if not in_graph(op) or op.is_sealed:
         return False
     liveness = Needed(op)
     if liveness.is_all() or not op.graph.allows("dead-values", op):

@@ -130,8 +130,8 @@ def owners_of(graph: Graph) -> Owners:
 
 
 def operators_in(op: Op) -> Iterator[Op]:
-    """The operators of the graphs nested in one, to any depth."""
-    for graph in op.graphs.values():
+    """The operators of the graphs nested in one, to any depth; of what is sealed none."""
+    for graph in () if op.is_sealed else op.graphs.values():
         for inner in graph.ops:
             yield inner
             if inner.graphs:

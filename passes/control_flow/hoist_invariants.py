@@ -33,7 +33,7 @@ class HoistInvariants(Pass):
     idempotent = True
 
     def apply(self, graph: Graph) -> bool:
-        loops = [op for subgraph in graph.tree() for op in subgraph.controls if is_loop(op)]
+        loops = [op for subgraph in graph.tree(sealed=False) for op in subgraph.controls if is_loop(op)]
         if not loops:
             return False
         # Innermost first (``reversed``): what leaves the inner loop can leave the outer one in the same run.
@@ -57,7 +57,7 @@ def _out_of_branches(graph: Graph, invariant: set[Value], certain: set[Value]) -
     has_changed = False
     for op in list(graph.controls):
         call = CallLike.of(op)
-        if is_grad_op(op) or not (BranchLike.of(op) or (call is not None and not call.is_fused)):
+        if is_grad_op(op) or not (BranchLike.of(op) or (call is not None and not call.stays_whole)):
             continue
         for region in op.graphs.values():
             invariants = {inner: value for inner, value in zip(region.inputs, operands(op), strict=False) if value in invariant}

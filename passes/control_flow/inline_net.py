@@ -27,7 +27,9 @@ class InlineNet(Pass):
     idempotent = True
 
     def apply(self, graph: Graph) -> bool:
-        calls = [call for subgraph in graph.tree() for op in subgraph.controls if (call := CallLike.of(op)) and not call.is_fused]
+        calls = [
+            call for subgraph in graph.tree(sealed=False) for op in subgraph.controls if (call := CallLike.of(op)) and not call.stays_whole
+        ]
         return any([_inline(call.op) for call in reversed(calls) if not call.is_gradient])
 
 

@@ -141,7 +141,7 @@ class OutlineRepeated(Pass):
             raise InvalidValue(f"outline-repeated: a net has one operator or more, not min_ops={self.min_ops}")
 
     def apply(self, graph: Graph) -> bool:
-        return any([_Outlining(subgraph, self.min_ops).run() for subgraph in list(graph.tree())])
+        return any([_Outlining(subgraph, self.min_ops).run() for subgraph in list(graph.tree(sealed=False))])
 
 
 @dataclass

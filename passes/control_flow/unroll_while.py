@@ -56,7 +56,7 @@ class UnrollWhile(Pass):
     def _round(self, graph: Graph, stays: set[Op]) -> bool:
         """Try every loop, the innermost first; return whether one was unrolled, so that more may be known of others."""
         known_values, has_changed = KnownValues(graph), False
-        stack = [op for subgraph in graph.tree() for op in subgraph.controls if is_forward_loop(op) and op not in stays]
+        stack = [op for subgraph in graph.tree(sealed=False) for op in subgraph.controls if is_forward_loop(op) and op not in stays]
         while stack:
             op = stack.pop()
             new_loops = self._unrolled(op, known_values, stays)

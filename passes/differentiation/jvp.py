@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from graphad.errors import InvalidValue
 from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
-from graphad.ir.edits import insert_carried, insert_results
+from graphad.ir.edits import insert_carried, insert_results, open_sealed
 from graphad.ir.regions import carried_count, definition_of, is_forward_loop, is_grad_op, operands, results_of
 from graphad.ops import GRAD, REGISTRY, GradOpDef, OpDef
 from graphad.passes.backward.expand_grad_ops import ExpandGradOps
@@ -438,6 +438,7 @@ class Jvp(Pass):
     def apply(self, graph: Graph) -> bool:
         for name in self.inputs:
             graph.given(name)
+        open_sealed(graph)
         path = self._path(graph)
         tangents = Tangents(path)
         for value, start in list(self._seeds(graph, path)):

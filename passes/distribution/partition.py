@@ -22,6 +22,7 @@ import numpy as np
 
 from graphad.errors import Refused
 from graphad.ir import Builder, Graph, Op, Value
+from graphad.ir.edits import open_sealed
 from graphad.ir.regions import LoopLike, conditions, definition_of, operands, results_of
 from graphad.ir.residuals import residual_inputs
 from graphad.ops import GRAD, lookup
@@ -78,6 +79,7 @@ class Partition(Pass):
         return ProcessMesh.parse(self.mesh).size if self.mesh else 1
 
     def apply(self, graph: Graph) -> bool:
+        open_sealed(graph)
         for op in (op for subgraph in graph.tree() for op in subgraph.ops if op.definition is not None and op.definition.ordered):
             raise Refused(located(f"{op!r} is a collective already: partition takes the program of one process", op.source))
         for op in (op for subgraph in graph.tree() for op in subgraph.ops if op.type == ANNOTATION):

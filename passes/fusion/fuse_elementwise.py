@@ -47,7 +47,7 @@ class FuseElementwise(Pass):
             raise InvalidValue(f"fuse-elementwise makes one operator of 2 at least, not of least={self.least}")
 
     def apply(self, graph: Graph) -> bool:
-        graphs = list(graph.tree())
+        graphs = list(graph.tree(sealed=False))
         inner_graphs = {
             inner for subgraph in graphs for op in subgraph.controls if op.type == FUSED_ELEMENTWISE for inner in op.graphs.values()
         }

@@ -210,7 +210,7 @@ class _Watch:
         candidates = [value for value in op.writes() if self._is_chosen(value, value in sure)]
         if candidates:
             self.values[op] = candidates
-        if not op.graphs or definition_of(op).is_grad or _is_fused(op):
+        if not op.graphs or definition_of(op).is_grad or _stays_whole(op):
             return bool(candidates)
         for graph in op.graphs.values():
             self.inside[graph] = self._of_graph(graph)
@@ -244,9 +244,9 @@ class _Watch:
             yield from self.insert_probes(op)
 
 
-def _is_fused(op: Op) -> bool:
+def _stays_whole(op: Op) -> bool:
     call = CallLike.of(op)
-    return call is not None and call.is_fused
+    return call is not None and call.stays_whole
 
 
 def _writes_for_sure(op: Op, sure: set[Value]) -> bool:

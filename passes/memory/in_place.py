@@ -59,7 +59,7 @@ class InPlace(Pass):
     idempotent = True
 
     def apply(self, graph: Graph) -> bool:
-        return any([_mark_graph(subgraph) for subgraph in graph.tree()])
+        return any([_mark_graph(subgraph) for subgraph in graph.tree(sealed=False)])
 
 
 def _mark_graph(graph: Graph) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
+from graphad.ir.edits import open_sealed
 from graphad.ops import GradOpDef, lookup
 from graphad.ops.loss_scaling import check_growth
 from graphad.passes.analyses.proportional import keeps, proportional, readers_by_value
@@ -288,7 +289,8 @@ class MixedPrecision(Pass):
         has_scaled = (
             self._scale_dynamically(graph) if self.dynamic_loss_scale else self.loss_scale != 1.0 and scale_loss(graph, self.loss_scale)
         )
-        return any([_Narrowing(subgraph, self).run() for subgraph in graph.tree()]) or has_scaled
+        is_opened = open_sealed(graph)
+        return any([_Narrowing(subgraph, self).run() for subgraph in graph.tree()]) or has_scaled or is_opened
 
     def _scale_dynamically(self, graph: Graph) -> bool:
         names = (self.loss_scaling, self.good_steps, self.bad_steps)

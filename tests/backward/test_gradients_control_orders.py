@@ -13,7 +13,7 @@ import graphad as ga
 from tests.backward.test_gradients_control import rows, tanh, times
 from tests.backward.test_gradients_control_layers import loop
 from tests.differences import Array, Model, check, close, layers, sound
-from tests.nested_programs import Row, add, count_to, if_else, let, net, when
+from tests.nested_programs import Control, Row, add, count_to, if_else, let, net, when
 
 X, W, Y = np.array([0.4, -0.7]), np.array([0.9, 0.6]), np.array([0.3, 0.5])
 TAKEN = pytest.mark.parametrize("c", [True, False])
@@ -72,6 +72,12 @@ def test_a_net_in_a_loop() -> None:
 
 def test_a_net() -> None:
     check(Model(rows(net(tanh("y", "a"), times("a", "w", "y"), net(times("y", "a", "y")))), {"w": W}, y=Y), order=3)
+
+
+def test_a_composite_in_a_loop() -> None:
+    body = net(tanh("y", "y"), times("y", "w", "y"))
+    sealed = Control("composite", {"Input": ["y", "w"]}, body.blocks, (("name", "Twice"),))
+    check(Model(rows(*count_to("n", sealed)), {"w": W}, y=Y, n=[2]), order=3)
 
 
 def test_a_swap() -> None:

@@ -6,7 +6,7 @@ An extent is an int, or a term of one element where only a run knows it; arithme
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,7 +53,10 @@ _WIDENED = frozenset(
 
 @dataclass(eq=False)
 class Node:
-    """A node: its operator, the terms that it reads (None for one that is left out) and writes, its attributes."""
+    """A node: its operator, the terms that it reads (None for one that is left out) and writes, its attributes.
+
+    The type of one that is not ONNX's own is ``domain::type``.
+    """
 
     type: str
     inputs: list[Term | None]
@@ -83,6 +86,7 @@ class Nodes:
         self.frames = [Frame()]
         self.constants: dict[tuple[str, Shape, bytes], Term] = {}
         self.named: dict[str, Axis] = {}  # extents of the inputs by their names
+        self.domains: dict[str, int] = {}  # the versions of other operator sets that nodes are of
 
     # -- nodes -----------------------------------------------------------------------------------
 
@@ -101,6 +105,14 @@ class Nodes:
         if plain:
             self.frames[-1].found[key] = results
         return results
+
+    def of_domain(
+        self, domain: str, version: int, type: str, inputs: Sequence[Term | None], outputs: Sequence[Type], attrs: Mapping[str, object]
+    ) -> list[Term]:
+        """A node of any domain, ``""`` for ONNX's own."""
+        if domain:
+            self.domains[domain] = max(version, self.domains.get(domain, 1))
+        return self.node(f"{domain}::{type}" if domain else type, inputs, outputs, **attrs)
 
     def one(self, type: str, inputs: Sequence[Term | None], dtype: str, sizes: Sequence[Size], /, **attrs: object) -> Term:
         """A node with one output."""

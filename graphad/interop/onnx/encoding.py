@@ -53,6 +53,8 @@ class Encoder:
         """The model: its inputs are those of the outermost graph."""
         model: Desc = message("ModelProto")(ir_version=IR_VERSIONS[self.nodes.opset], producer_name="graphad")
         model.opset_import.add(domain="", version=self.nodes.opset)
+        for domain, version in sorted(self.nodes.domains.items()):
+            model.opset_import.add(domain=domain, version=version)
         frame = self.nodes.frames[0]
         graph = model.graph
         graph.name = "main"
@@ -93,7 +95,8 @@ class Encoder:
     def _nodes(self, graph: Desc, frame: Frame) -> None:
         for node in frame.nodes:
             names = [term.name for term in node.outputs]
-            proto = graph.node.add(name=names[0], op_type=node.type, output=names)
+            domain, _, op_type = node.type.rpartition("::")
+            proto = graph.node.add(name=names[0], op_type=op_type, domain=domain, output=names)
             proto.input.extend("" if term is None else term.name for term in node.inputs)
             for name, value in node.attrs.items():
                 attribute = proto.attribute.add()
@@ -178,8 +181,8 @@ def _attribute(proto: Desc, name: str, value: Any) -> None:
         field = "t"
     else:
         # An empty list says nothing of its kind; ONNX's lists of extents and axes are integers.
-        field = "floats" if value and isinstance(value[0], float) else "ints"
-        getattr(proto, field).extend(value)
+        field = {float: "floats", str: "strings"}.get(type(value[0]) if value else int, "ints")
+        getattr(proto, field).extend(item.encode() if isinstance(item, str) else item for item in value)
     proto.type = KIND_OF_FIELD[field]
 
 

@@ -138,6 +138,7 @@ class Recorder:
         self.program, self.parameters = program, parameters
         self.largest = LEAST_ROOM
         self.made: list[Value] = []  # values that got a variable, the newest last
+        self.home: Block | None = None  # where short constants are written, if it is not the outermost block
 
     def __getattr__(self, type: str) -> Callable[..., Value]:
         if type not in REGISTRY:
@@ -204,6 +205,7 @@ class Recorder:
         # Small constants are operators, which the program's text shows; others are values beside it.
         if array.size > _FEW or array.size == 0 or array.dtype.name not in _WRITTEN:
             return self._kept(block, name, array)
+        block = self.home or block
         _write(block, name, array)
         variable = block.var(name)
         variable.stop_gradient = True

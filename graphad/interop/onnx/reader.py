@@ -11,6 +11,7 @@ import numpy as np
 
 from graphad import layers
 from graphad.errors import GraphadError, ParseError
+from graphad.interop.onnx import composites
 from graphad.interop.onnx.arrays import BFLOAT16, DTYPES, to_array
 from graphad.interop.onnx.dead import drop_dead
 from graphad.interop.onnx.handlers import Handler, Node, attempt, handler_of
@@ -77,6 +78,7 @@ class Reader:
         # Parameters that can be trained stay although an output does not depend on them: the model's users know them by name.
         parameter_names = [name for name in self.parameters if not self.program.global_block().var(name).stop_gradient]
         drop_dead(self.program, fetches, [*self.feeds, *parameter_names])
+        composites.seal(self.program)
         self.parameters = {name: array for name, array in self.parameters.items() if self.program.global_block().has_var(name)}
         return self.feeds, fetches
 
@@ -279,7 +281,7 @@ class Reader:
         attrs = {item.name: self._attribute(item) for item in node.attribute}
         outputs = len(self.program.current_block().ops)
         call = Node(node.op_type, label, inputs, attrs, version, self.ops, self, list(node.output))
-        result = handler(call)
+        result = composites.handled(call, domain, handler)
         if not domain and node.op_type in _MOVING:
             _move_elements(handler, call, [result] if isinstance(result, Value) else result)
         # Larger constants are parameters that do not change: as an attribute each element would be a number of the program's text.

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from graphad.interop.onnx import stacks
+from graphad.interop.onnx import composites, stacks
 from graphad.interop.onnx.emitting import Frame, Nodes, is_same
 from graphad.interop.onnx.layouts import Layouts
 from graphad.interop.onnx.stacks import Layout, NoRows, Stack
@@ -162,12 +162,24 @@ class GraphWriter:
             self._loop(op, loop)
         elif branch is not None:
             self._branches(op, branch)
+        elif op.is_sealed and composites.is_intact(op, self.nodes.opset) and self._whole(op):
+            return
         elif call is not None:
             # A net is written in place: ONNX has functions, which not every runtime inlines.
             (graph,) = op.graphs.values()
             self._enter(graph, [self.bound.get(operand) for operand in call.operands])
             for value, result in zip(call.results, graph.results, strict=True):
                 self.bound[value] = self.bound[result]
+
+    def _whole(self, op: Op) -> bool:
+        """Write a composite as the operator that it is; whether all that this reads is a tensor of the file."""
+        inputs = [self.bound.get(value) for value in op.inputs.get("Input", ())]
+        terms = [term for term in inputs if isinstance(term, Term)]
+        if len(terms) < len(inputs):
+            return False
+        for value, term in zip(op.outputs["Out"], composites.written(self.nodes, op, terms), strict=True):
+            self.bind(value, term)
+        return True
 
     def _enter(self, graph: Graph, operands: Iterable[Bound | None]) -> None:
         for argument, term in zip(graph.inputs, operands, strict=False):

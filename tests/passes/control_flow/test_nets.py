@@ -13,6 +13,7 @@ from graphad.ir import Op
 from graphad.passes.control_flow import InlineNet, OutlineRepeated
 from graphad.passes.control_flow.fold_branches import same_graphs
 from graphad.passes.control_flow.outline_repeated import Repeats, period
+from graphad.rewriting import Pipeline
 from graphad.testing import check_pass
 from tests.graphs import types
 from tests.passes.control_flow.programs import counted, differentiated_program, ops_of, rewritten, same, values, with_gradients
@@ -189,6 +190,47 @@ def test_dropout_in_every_layer_drops_what_it_dropped() -> None:
     graph = rewritten(program, "outline-repeated")
     assert types(graph) == ["net"] * 3 + ["mean"]
     assert same(program, graph, ["loss"], **weights(3))
+
+
+# -- what is sealed ------------------------------------------------------------------------------
+
+SEALED = """program {
+  block 0 {
+    var x: float64[2]
+    var y: float64[2]
+    var z: float64[2]
+    composite(X=x, Input=x) -> (Out=[y, z]) {sub_block=block(1), name="Pair"}
+  }
+  block 1 in 0 {
+    var a: float64[2]
+    var b: float64[2]
+    var c: float64[2]
+    scale(X=x) -> (Out=a) {scale=1.0}
+    tanh(X=a) -> (Out=b)
+    tanh(X=a) -> (Out=c)
+    elementwise_mul(X=b, Y=c) -> (Out=y)
+    square(X=b) -> (Out=z)
+  }
+}"""
+INSIDE = ["scale", "tanh", "tanh", "elementwise_mul", "square"]
+
+
+def test_passes_do_not_look_into_what_is_sealed() -> None:
+    graph = ga.lower(ga.Program.parse(SEALED), ["y"])
+    Pipeline.parse("inline-net, fixpoint(simplify, cse, constant-folding, dead-code), fuse-elementwise, outline-repeated{min_ops=2}").run(graph)
+    (op,) = graph.ops
+    assert types(graph_of(op)) == INSIDE
+    assert len(op.outputs["Out"]) == 2  # the results keep their places, read or not
+
+
+def test_what_is_sealed_is_opened_to_be_differentiated() -> None:
+    program = ga.Program.parse(SEALED)
+    block = program.global_block()
+    block.var("x").stop_gradient = False
+    ga.gradients([block.var("y")], [block.var("x")])
+    assert types(ga.lower(program))[:5] == INSIDE
+    (found,) = ga.Executor().run(program, {"x": X[0]}, ["x@GRAD"])
+    np.testing.assert_allclose(found, 2 * np.tanh(X[0]) * (1 - np.tanh(X[0]) ** 2))
 
 
 # -- repeats -------------------------------------------------------------------------------------

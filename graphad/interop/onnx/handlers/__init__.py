@@ -21,11 +21,14 @@ from graphad.interop.onnx.handlers import (
     signals,
     subgraphs,
 )
-from graphad.interop.onnx.handlers.handler import HANDLERS, Handler, Node, handler_of
+from graphad.interop.onnx.handlers.handler import HANDLERS, MICROSOFT, ML, ONNX, Handler, Node, handler_of
 from graphad.interop.onnx.handlers.subgraphs import attempt
 
 __all__ = [
     "HANDLERS",
+    "MICROSOFT",
+    "ML",
+    "ONNX",
     "Handler",
     "Node",
     "arranging",
