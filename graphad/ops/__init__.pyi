@@ -180,6 +180,7 @@ clip_by_norm: OpDef
 clip_by_norm_grad: GradOpDef
 clip_double_grad: DoubleGradOpDef
 clip_grad: GradOpDef
+composite: CallDef
 concat: OpDef
 concat_grad: GradOpDef
 conditional_block: BranchDef

@@ -217,7 +217,9 @@ INSIDE = ["scale", "tanh", "tanh", "elementwise_mul", "square"]
 
 def test_passes_do_not_look_into_what_is_sealed() -> None:
     graph = ga.lower(ga.Program.parse(SEALED), ["y"])
-    Pipeline.parse("inline-net, fixpoint(simplify, cse, constant-folding, dead-code), fuse-elementwise, outline-repeated{min_ops=2}").run(graph)
+    Pipeline.parse("inline-net, fixpoint(simplify, cse, constant-folding, dead-code), fuse-elementwise, outline-repeated{min_ops=2}").run(
+        graph
+    )
     (op,) = graph.ops
     assert types(graph_of(op)) == INSIDE
     assert len(op.outputs["Out"]) == 2  # the results keep their places, read or not
