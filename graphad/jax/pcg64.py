@@ -5,7 +5,8 @@
 
 The bits are numpy's, and what is made of them by multiplying and comparing: uniform numbers, masks and integers are equal to the last bit.
 Normal numbers come from the same ziggurat (Marsaglia and Tsang 2000, 256 layers), as numpy has it; a draw that is rejected shifts all
-later ones, which is found by a fixed-point iteration over all places at once.
+later ones, which is found by a fixed-point iteration over all places at once. They are equal to the last bit as well, but for a few of
+double precision beyond 3.65, whose logarithm XLA rounds in another way: one in a million.
 """
 
 from __future__ import annotations
@@ -168,18 +169,28 @@ def _uniform(bits: Tensor) -> Tensor:
     return (bits >> U64(11)).astype(np.float64) * 2.0**-53
 
 
+def rounded(x: Tensor) -> Tensor:
+    """The same numbers, which a sum after it cannot be computed together with."""
+    # XLA multiplies and adds in one instruction where it can, which rounds once; numpy rounds twice. One of two neighbours is even, so
+    # this changes no bit, which no compiler knows: a barrier of XLA's is gone before such instructions are chosen.
+    word = np.int32 if np.dtype(x.dtype).itemsize == 4 else np.int64
+    bits = lax.bitcast_convert_type(x, word)
+    return lax.bitcast_convert_type(bits ^ (bits * (bits + word(1)) & word(1)), x.dtype)
+
+
 class Tables(NamedTuple):
-    """The layers of the ziggurat: how wide, how much of it is inside, how high."""
+    """The layers of the ziggurat: how wide, how much of it is inside, how high; where the tail begins, and one divided by that."""
 
     wide: Array
     inside: Array
     high: Array
     edge: float
+    per_edge: float
 
 
 @cache
 def _tables(bits: int) -> Tables:
-    """Computed to 50 digits and rounded: for 52 bits (float64) or 23 (float32)."""
+    """Computed to 50 digits and rounded: for 52 bits (float64), whose widths are numpy's own, or 23 (float32)."""
     with localcontext() as context:
         context.prec = 50
         edge, unit = Decimal("3.6541528853610087963519472518"), Decimal(1 << bits)
@@ -196,7 +207,24 @@ def _tables(bits: int) -> Tables:
             thresholds[i + 1], widths[i] = int(x[i] / x[i + 1] * unit), x[i] / unit
         high = [1.0, *(float((-v * v / 2).exp()) for v in x[1:])]
     kind, whole = (np.float32, U32) if bits == 23 else (np.float64, U64)
-    return Tables(np.array([float(w) for w in widths], kind), np.array(thresholds, whole), np.array(high, kind), float(edge))
+    # numpy's widths of double precision were computed in double precision: their last bits are its own.
+    wide = np.array([float(w) for w in widths], kind) if bits == 23 else np.array([_width(layer) for layer in range(256)])
+    return Tables(wide, np.array(thresholds, whole), np.array(high, kind), float(edge), float(1 / edge))
+
+
+def _width(layer: int) -> float:
+    """How wide a layer of numpy's ziggurat is: what it draws if the first 64 bits say this layer, and the smallest number above 0 in it."""
+    bits, bit_generator = 1 << 9 | layer, np.random.PCG64()
+    increment = 1
+    # A state with an upper half of 0 gives its lower half as the output; a step back from it is what the generator has to begin with.
+    start = (bits - increment) * pow(MULTIPLIER, -1, MASK + 1) & MASK
+    bit_generator.state = {
+        "bit_generator": "PCG64",
+        "state": {"state": start, "inc": increment},
+        "has_uint32": 0,
+        "uinteger": 0,
+    }
+    return float(np.random.Generator(bit_generator).standard_normal())
 
 
 def _tail(x: Decimal) -> Decimal:
@@ -229,7 +257,7 @@ def normals(words: Tensor, count: int, dtype: Tensor) -> Tensor:
     high = jnp.asarray(table.high)
     # Between the layer's inside and the curve the density itself decides, by the next uniform number.
     wedge = (high[layer - 1] - high[layer]) * _shifted(uniform, 1) + high[layer] < jnp.exp(kind(-0.5) * x * x)
-    tail, attempts = _tail_draws(uniform, kind(table.edge))
+    tail, attempts = _tail_draws(uniform, kind(table.edge), kind(table.per_edge))
     # In the tail numpy takes the sign from another bit than elsewhere.
     tail = jnp.where((size >> word(8)) & word(1) == 1, -tail, tail)
     outside = ~fast & (layer == 0)
@@ -241,16 +269,17 @@ def normals(words: Tensor, count: int, dtype: Tensor) -> Tensor:
     return jnp.zeros(count, kind).at[order].set(value, mode="drop")
 
 
-def _tail_draws(uniform: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:
+def _tail_draws(uniform: Tensor, edge: Tensor, per_edge: Tensor) -> tuple[Tensor, Tensor]:
     """For each place the number beyond the edge that the next pairs give, and how many pairs that takes."""
     # G. Marsaglia (1964): x = -ln(u) / edge is taken if -2 ln(v) > x². From the last pair to the first, so that the first one wins.
-    logs = -jnp.log1p(-uniform)
-    value, attempts = jnp.zeros_like(uniform), jnp.zeros(uniform.shape, np.int32)
+    # 1 - u is exact, and XLA's logarithm is nearer to numpy's log1p than its own log1p.
+    logs = -jnp.log(1 - uniform)
+    beyond, attempts = jnp.zeros_like(uniform), jnp.zeros(uniform.shape, np.int32)
     for pair in range(PAIRS, 0, -1):
-        x, y = _shifted(logs, 2 * pair - 1) / edge, _shifted(logs, 2 * pair)
+        x, y = _shifted(logs, 2 * pair - 1) * per_edge, _shifted(logs, 2 * pair)
         is_accepted = (y + y > x * x) | (pair == PAIRS)
-        value, attempts = jnp.where(is_accepted, edge + x, value), jnp.where(is_accepted, pair, attempts)
-    return value, attempts
+        beyond, attempts = jnp.where(is_accepted, x, beyond), jnp.where(is_accepted, pair, attempts)
+    return edge + rounded(beyond), attempts
 
 
 def _starts(fast: Tensor, taken: Tensor) -> Tensor:

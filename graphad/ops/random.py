@@ -43,6 +43,11 @@ def _drawn(dtype: DType) -> Any:
     return np.float64 if dtype == "float64" else np.float32
 
 
+def scaled(numbers: Array, factor: Any, offset: Any) -> Array:
+    """Numbers times a factor, plus an offset: both are rounded."""
+    return np.asarray(numbers * factor + offset)
+
+
 @operator("-> Out", infer=_floats, grad={}, random=True)
 def uniform_random(
     *,
@@ -57,8 +62,8 @@ def uniform_random(
     rng: np.random.Generator,
 ) -> Array:
     """Numbers spread evenly over [min, max); ``diag_num`` elements, ``diag_step`` apart from a row's diagonal, are ``diag_val``."""
-    low, width = _drawn(dtype)(min), _drawn(dtype)(max - min)
-    out = (generator(seed, rng).random(tuple(shape), _drawn(dtype)) * width + low).astype(dtype, copy=False)
+    kind = _drawn(dtype)
+    out = scaled(generator(seed, rng).random(tuple(shape), kind), kind(max - min), kind(min)).astype(dtype, copy=False)
     if diag_num:
         out.reshape(-1)[np.arange(diag_num) * (diag_step + 1)] = diag_val
     return np.asarray(out)
@@ -69,8 +74,8 @@ def gaussian_random(
     *, shape: list[int], mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: DType = "float32", rng: np.random.Generator
 ) -> Array:
     """Normally distributed numbers."""
-    numbers = generator(seed, rng).standard_normal(tuple(shape), _drawn(dtype))
-    return np.asarray(numbers * _drawn(dtype)(std) + _drawn(dtype)(mean)).astype(dtype, copy=False)
+    kind = _drawn(dtype)
+    return scaled(generator(seed, rng).standard_normal(tuple(shape), kind), kind(std), kind(mean)).astype(dtype, copy=False)
 
 
 @operator("-> Out", infer=_floats, grad={}, random=True)
@@ -82,7 +87,7 @@ def truncated_gaussian_random(
     numbers = np.asarray(source.standard_normal(tuple(shape), _drawn(dtype)))
     while (far := np.abs(numbers) > 2.0).any():
         numbers[far] = source.standard_normal(int(far.sum()), _drawn(dtype))
-    return np.asarray(numbers * _drawn(dtype)(std) + _drawn(dtype)(mean)).astype(dtype, copy=False)
+    return scaled(numbers, _drawn(dtype)(std), _drawn(dtype)(mean)).astype(dtype, copy=False)
 
 
 @operator("-> Out", infer=_ints, grad={}, random=True)

@@ -60,10 +60,33 @@ def test_single_normal_numbers_are_equal_to_the_last_bit() -> None:
     np.testing.assert_array_equal(drawn("standard_normal", SEEDS[2], (100_000,), "float32"), expected)
 
 
-def test_double_normal_numbers_are_equal_but_for_the_rounding_of_the_tables() -> None:
-    """numpy's tables were computed in double precision; no draw is another one."""
+def test_double_normal_numbers_are_equal_to_the_last_bit_but_in_the_tail() -> None:
+    """Of a million, one or two differ, in the last bit: numbers beyond 3.65 are logarithms."""
     expected = np.random.default_rng(SEEDS[2]).standard_normal(100_000)
-    np.testing.assert_allclose(drawn("standard_normal", SEEDS[2], (100_000,), "float64"), expected, rtol=5e-14)
+    got = drawn("standard_normal", SEEDS[2], (100_000,), "float64")
+    middle = np.abs(expected) < 3.65
+    np.testing.assert_array_equal(got[middle], expected[middle])
+    np.testing.assert_array_max_ulp(got[~middle], expected[~middle], 1)
+    assert (~middle).sum() > 10
+
+
+OPERATORS = {
+    "uniform_random": {"min": -0.3171, "max": 1.713},
+    "gaussian_random": {"mean": 1.713, "std": 0.3171},
+    "truncated_gaussian_random": {"mean": 1.713, "std": 0.3171},
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("op_type", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in OPERATORS])
+def test_what_is_scaled_is_rounded_as_on_numpy(op_type: str, dtype: str) -> None:
+    """A product and a sum are two roundings, where XLA could do with one."""
+    program = ga.Program()
+    program.random_seed = 11
+    program.global_block().create_var("y", [5000], dtype)
+    program.global_block().append_op(op_type, {}, {"Out": ["y"]}, {"shape": [5000], "dtype": dtype, **OPERATORS[op_type]})
+    expected, got = (executor.run(program, {}, ["y"], ga.Scope())[0] for executor in (ga.Executor(), ga.JaxExecutor()))
+    np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("op_type", RANDOM)
@@ -90,7 +113,7 @@ def test_a_random_operator_draws_what_it_draws_on_numpy(op_type: str) -> None:
         got = ga.JaxExecutor().run(program, feeds, fetch, scopes[1])
         for one, other in zip(got, expected, strict=True):
             assert one.dtype == other.dtype
-            np.testing.assert_allclose(one, other, rtol=1e-6 if one.dtype == "float32" else 1e-13)
+            np.testing.assert_array_equal(one, other)
 
 
 def test_each_iteration_of_a_loop_draws_anew_and_as_on_numpy() -> None:

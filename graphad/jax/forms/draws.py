@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from graphad.jax.pcg64 import Generator, normals, words_of
+from graphad.jax.pcg64 import Generator, normals, rounded, words_of
 from graphad.jax.registry import replaces
 from graphad.ops import random
 from graphad.types import Tensor
@@ -18,6 +18,11 @@ from graphad.types import Tensor
 def generator(seed: int, rng: Tensor) -> Tensor:
     """The generator to draw from."""
     return Generator([np.uint32(word) for word in words_of(seed % (1 << 64))]) if seed else rng
+
+
+@replaces(random.scaled)
+def _scaled(numbers: Tensor, factor: Tensor, offset: Tensor) -> Tensor:
+    return rounded(numbers * factor) + offset
 
 
 @replaces(random.truncated_gaussian_random.kernel)
@@ -36,4 +41,4 @@ def _truncated(*, shape: list[int], mean: float = 0.0, std: float = 1.0, seed: i
 
     first = (stream[:count], jnp.asarray(count))
     numbers, _ = lax.while_loop(lambda state: (jnp.abs(state[0]) > 2.0).any() & (state[1] < places), again, first)
-    return (numbers * kind(std) + kind(mean)).astype(dtype).reshape(shape)
+    return _scaled(numbers, kind(std), kind(mean)).astype(dtype).reshape(shape)
