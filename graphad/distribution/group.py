@@ -103,24 +103,64 @@ def copied(result: Any) -> Any:
 SHARD = "@SHARD"
 
 
-def whole_state(program: Program, scopes: Sequence[Scope]) -> dict[str, Array]:
+def whole_state(program: Program | Sequence[Program], scopes: Sequence[Scope]) -> dict[str, Array]:
     """What ranks keep as one process would have it: a checkpoint that any number of ranks can go on from.
 
     Args:
-        program: the one that the ranks run.
+        program: the one that the ranks run, or those of the stages of a pipeline.
         scopes: those of all ranks, in their order.
 
     Returns:
-        The variables of the first rank; what ``partition`` or ``shard-optimizer`` has cut, of which each rank has a part, in its shape.
+        The variables of the first rank; what ``partition`` or ``shard-optimizer`` has cut, of which each rank has a part, in its shape;
+        what only some stages update as the first of them has it. Under MPI ``MpiExecutor.whole_state`` gives the same.
+
+    Raises:
+        ValueError: there are not as many programs as scopes.
     """
-    arrays = {name: scopes[0].get(name).copy() for name in scopes[0].names() if not name.endswith(SHARD)}
+    programs = [program] * len(scopes) if isinstance(program, Program) else list(program)
+    if len(programs) != len(scopes):
+        raise InvalidValue(f"there are {len(programs)} programs and {len(scopes)} scopes")
+    keepers = keepers_of([kept_names(each, scope) for each, scope in zip(programs, scopes, strict=True)])
+    arrays = {name: scopes[number].get(name).copy() for name, number in keepers.items()}
+    return arrays | put_together(programs[0], scopes[0].names(), lambda name: [scope.get(name) for scope in scopes])
+
+
+class Kept(NamedTuple):
+    """Of what a rank keeps the names, but those of shards, and of these what its program updates."""
+
+    names: list[str]
+    updated: list[str]
+
+
+def kept_names(program: Program, scope: Scope) -> Kept:
+    names = [name for name in scope.names() if not name.endswith(SHARD)]
+    updated = {name for block in program.blocks for op in block.ops for name in op.output_names()}
+    return Kept(names, [name for name in names if name in updated])
+
+
+def keepers_of(ranks: Sequence[Kept]) -> dict[str, int]:
+    """Which rank has what a variable is after a step: the first that updates it, as of one that no rank updates the first that has it."""
+    keepers: dict[str, int] = {}
+    for names in ([kept.names for kept in ranks], [kept.updated for kept in ranks]):
+        first: dict[str, int] = {}
+        for number, each in enumerate(names):
+            for name in each:
+                first.setdefault(name, number)
+        keepers.update(first)
+    return keepers
+
+
+def put_together(program: Program, names: Iterable[str], parts_of: Callable[[str], list[Array]]) -> dict[str, Array]:
+    """What is cut, of which each rank has a part; ``parts_of`` gives the parts of a variable, and is called in one order on all ranks."""
+    kept = sorted(names)
+    arrays: dict[str, Array] = {}
     for name, part in declared_parts(program).items():
-        if name in arrays:
-            arrays[name] = joined([scope.get(name) for scope in scopes], part.shape, part.spec, part.mesh)
-    for name in [name for name in scopes[0].names() if name.endswith(SHARD)]:
+        if name in kept:
+            arrays[name] = joined(parts_of(name), part.shape, part.spec, part.mesh)
+    for name in (name for name in kept if name.endswith(SHARD)):
         shape = program.global_block().var(name.removesuffix(SHARD)).shape
         # Shards of an optimizer's state are flat and padded to one length; the padding is at the end.
-        flat = np.concatenate([scope.get(name) for scope in scopes])
+        flat = np.concatenate(parts_of(name))
         arrays[name.removesuffix(SHARD)] = flat[: math.prod(shape)].reshape(shape)
     return arrays
 

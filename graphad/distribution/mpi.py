@@ -22,10 +22,21 @@ from weakref import WeakSet
 import numpy as np
 
 from graphad.contexts import binding
-from graphad.distribution.group import Replay, Rings, Sent, Traffic, checked_rings, group_of, mesh_rings
+from graphad.distribution.group import (
+    Replay,
+    Rings,
+    Sent,
+    Traffic,
+    checked_rings,
+    group_of,
+    keepers_of,
+    kept_names,
+    mesh_rings,
+    put_together,
+)
 from graphad.distribution.local import reduced
 from graphad.errors import CommunicationError, InvalidValue
-from graphad.execution import Executor, Scope
+from graphad.execution import Executor, Scope, global_scope
 from graphad.execution.interpreter import SEED
 from graphad.ops.communication import Contact, communicating
 from graphad.program import Program
@@ -330,6 +341,31 @@ class MpiExecutor:
                 rank.settle()
                 rank.agree(0, END)
             return results
+
+    def whole_state(self, program: Program, scope: Scope | None = None) -> dict[str, Array]:
+        """What the ranks keep as one process would have it, on every rank: a checkpoint that any number of ranks can go on from.
+
+        Every rank calls it, after the same step.
+
+        Args:
+            program: what this rank runs: the one of all ranks, or that of its stage.
+            scope: this rank's; the global scope if None.
+
+        Raises:
+            CommunicationError: another rank does something else, or does not come.
+        """
+        scope = global_scope() if scope is None else scope
+        rank, world = self._rank, self._rank.world
+        rank.agree(0, "whole_state")
+        ranks = world.allgather(kept_names(program, scope))
+        arrays: dict[str, Array] = {}
+        for name, number in sorted(keepers_of(ranks).items()):
+            updaters = sum(name in kept.updated for kept in ranks)
+            if updaters in (0, self.size) and all(name in kept.names for kept in ranks):  # all have the same
+                arrays[name] = scope.get(name).copy()
+            else:
+                arrays[name] = world.bcast(scope.get(name).copy() if number == self.rank else None, root=number)
+        return arrays | put_together(program, scope.names(), lambda name: world.allgather(scope.get(name)))
 
 
 def _ending(executor: MpiExecutor, shown: Any) -> Any:

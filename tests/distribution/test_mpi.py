@@ -10,17 +10,21 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import graphad as ga
 from tests.distribution.test_data_parallel import BYTES, STEPS
 from tests.source_tree import ROOT
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
 HAS_MPI = MPIEXEC is not None and importlib.util.find_spec("mpi4py") is not None
 needs_mpi = pytest.mark.skipif(not HAS_MPI, reason="mpi4py or mpiexec is missing: pip install 'graphad[distributed-tests]'")
+SCRIPT = "tests/distribution/on_ranks.py"
 SECONDS = 10.0  # in which a fault has to end all ranks, once they run
 
 
@@ -30,76 +34,106 @@ def launched(ranks: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
 
-@needs_mpi
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_losses_and_parameters_are_those_of_one_process(ranks: int) -> None:
-    done = launched(ranks, "tests/distribution/mpi_training.py", str(STEPS))
+def on_ranks(ranks: int, *arguments: object) -> list[dict[str, Any]]:
+    """What the ranks of a run without a fault print, in their order."""
+    done = launched(ranks, SCRIPT, *map(str, arguments))
     assert done.returncode == 0, done.stderr
-    parts = re.findall(r"\{.*?\}\}", done.stdout)  # ranks may write into each other's lines
-    found = sorted(map(json.loads, parts), key=lambda each: int(each["rank"]))
-    assert [each["rank"] for each in found] == list(range(ranks))
-    for each in found:
-        assert each["losses"] < 1e-6
-        assert each["parameters"] < 1e-6
-        assert each["bytes"]["c_allreduce_sum"] == BYTES
-
-
-@needs_mpi
-@pytest.mark.parametrize(("ranks", "case"), [(2, 4), (3, 1), (4, 10)])
-def test_partitioned_programs(ranks: int, case: int) -> None:
-    """Cases of test_partition.py: a pair of matrices on 2 ranks, parts of different sizes on 3, a transformer on 2 x 2."""
-    done = launched(ranks, "tests/distribution/mpi_partition.py", str(case))
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(text) for text in re.findall(r"\{.*?\}", done.stdout)]
+    found = [json.loads(text) for text in re.findall(r"\{(?:[^{}]|\{[^{}]*\})*\}", done.stdout)]  # ranks may share a line
     assert sorted(each["rank"] for each in found) == list(range(ranks))
     assert all(each["losses"] < 1e-6 and each["parameters"] < 1e-6 for each in found)
+    return sorted(found, key=lambda each: int(each["rank"]))
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks", [2, 3, 4, pytest.param(8, marks=pytest.mark.long)])
+def test_losses_and_parameters_are_those_of_one_process(ranks: int) -> None:
+    """10 rows on 3, 4 and 8 ranks are parts of different sizes."""
+    for each in on_ranks(ranks, "training", STEPS):
+        assert each["bytes"]["c_allreduce_sum"] == BYTES
+        assert each["steps"] == STEPS
+
+
+@needs_mpi
+@pytest.mark.parametrize(("ranks", "case"), [(2, 4), (3, 1), (4, 10), pytest.param(8, 3, marks=pytest.mark.long)])
+def test_partitioned_programs(ranks: int, case: int) -> None:
+    """Cases of test_partition.py: a pair of matrices on 2 ranks, parts of different sizes on 3 and 8, a transformer on 2 x 2."""
+    assert all(each["steps"] == STEPS for each in on_ranks(ranks, "partition", case))
 
 
 @needs_mpi
 @pytest.mark.parametrize(
-    ("what", "shown"),
-    [
-        ("fail", "operator 'softmax_with_cross_entropy' failed"),
-        ("differ", "rank 1 is at barrier"),
-        ("leave", "rank 1"),
-        ("die", ""),
-    ],
+    ("ranks", "parts", "schedule"),
+    [(2, 5, "1f1b"), *(pytest.param(*how, marks=pytest.mark.long) for how in ((3, 5, "fthenb"), (4, 5, "1f1b")))],
 )
-def test_a_fault_of_one_rank_ends_all(what: str, shown: str) -> None:
-    """With the error, and soon: the ranks wait 30 seconds for each other otherwise."""
+def test_stages(ranks: int, parts: int, schedule: str) -> None:
+    """20 steps; each boundary is crossed once by each part in both directions."""
+    found = on_ranks(ranks, "pipeline", parts, schedule)
+    crossed = [parts * ((rank > 0) + (rank < ranks - 1)) for rank in range(ranks)]
+    assert [each["sent"] for each in found] == [each["got"] for each in found] == crossed
+    assert [each["steps"] for each in found] == [*([0] * (ranks - 1)), STEPS]
+
+
+@cache
+def usual(ranks: int) -> float:
+    """Seconds of three steps without a fault."""
     start = time.monotonic()
-    assert launched(2, "tests/distribution/mpi_training.py", "2").returncode == 0
-    usual = time.monotonic() - start
+    assert launched(ranks, SCRIPT, "training", "3").returncode == 0
+    return time.monotonic() - start
+
+
+def seconds_to_end(ranks: int, *arguments: str) -> tuple[float, str]:
+    """How much longer a run with a fault in the third step takes than three steps without one, and what it shows."""
+    least = usual(ranks)
     start = time.monotonic()
-    done = launched(2, "tests/distribution/mpi_training.py", "6", what)
-    assert time.monotonic() - start < usual + SECONDS
+    done = launched(ranks, SCRIPT, *arguments)
     assert done.returncode != 0
-    assert shown in done.stderr
-    if what == "fail":
-        assert "test_data_parallel.py" in done.stderr  # the line of the program
+    return time.monotonic() - start - least, done.stderr
+
+
+FAULTS = [
+    ("training 6", "fail", 2, 1, "operator 'softmax_with_cross_entropy' failed"),
+    ("training 6", "differ", 2, 1, "rank 1 is at barrier"),
+    ("training 6", "leave", 2, 1, "rank 1"),
+    ("training 6", "die", 2, 1, ""),
+    ("training 6", "die", 3, 0, ""),
+    ("training 6", "fail", 3, 2, "operator 'softmax_with_cross_entropy' failed"),
+    ("partition 4", "fail", 2, 1, "operator 'softmax_with_cross_entropy' failed"),  # after collectives that rank 0 has passed as well
+    ("partition 10", "fail", 4, 1, "operator 'lookup_table' failed"),
+    ("partition 10", "die", 4, 3, ""),
+    ("partition 17", "die", 4, 1, ""),  # rings of a loop
+    ("partition 17", "leave", 4, 0, "rank 0 leaves"),
+    ("pipeline 5 1f1b", "fail", 3, 2, "operator 'softmax_with_cross_entropy' failed"),  # the stage that has the labels
+    ("pipeline 5 1f1b", "die", 3, 0, ""),
+    ("pipeline 5 1f1b", "die", 3, 1, ""),
+    ("pipeline 5 fthenb", "leave", 3, 2, "rank 2 leaves"),
+]
+ALWAYS = (0, 1, 2, 3, 6, 9, 11, 13)
 
 
 @needs_mpi
 @pytest.mark.parametrize(
-    ("ranks", "case", "what", "shown"),
-    [
-        (2, 4, "fail", "operator 'softmax_with_cross_entropy' failed"),  # after collectives that rank 0 has passed as well
-        (4, 10, "fail", "operator 'lookup_table' failed"),
-        (4, 17, "die", ""),  # rings of a loop
-        (4, 17, "leave", "rank 1 leaves"),
-    ],
+    ("words", "what", "ranks", "rank", "shown"),
+    [pytest.param(*each, marks=() if i in ALWAYS else pytest.mark.long) for i, each in enumerate(FAULTS)],
 )
-def test_a_fault_in_a_partitioned_program_ends_all(ranks: int, case: int, what: str, shown: str) -> None:
-    start = time.monotonic()
-    assert launched(ranks, "tests/distribution/mpi_partition.py", str(case)).returncode == 0
-    usual = time.monotonic() - start
-    start = time.monotonic()
-    done = launched(ranks, "tests/distribution/mpi_partition.py", str(case), what)
-    assert time.monotonic() - start < usual + SECONDS
-    assert done.returncode != 0
-    assert shown in done.stderr
+def test_a_fault_of_one_rank_ends_all(words: str, what: str, ranks: int, rank: int, shown: str) -> None:
+    """With the error, and soon: the ranks wait 60 seconds for each other otherwise."""
+    seconds, errors = seconds_to_end(ranks, *words.split(), what, str(rank))
+    print(f"{seconds:.1f} s")
+    assert seconds < SECONDS
+    assert shown in errors
     if what == "fail":
-        assert ("test_partition.py" if case == 10 else "test_data_parallel.py") in done.stderr  # the line of the program
+        assert ("test_partition.py" if "lookup" in shown else "test_data_parallel.py") in errors  # the line of the program
+
+
+@needs_mpi
+def test_a_checkpoint_outlives_a_rank_and_another_number_of_ranks_goes_on(tmp_path: Path) -> None:
+    """Rank 1 of 3 is killed in the third step, while rank 0 may be saving; 2 ranks make the other steps, as one process would have."""
+    done = launched(3, SCRIPT, "checkpoint", str(tmp_path), "die", "1")
+    assert done.returncode != 0
+    steps = int(ga.load(tmp_path / "checkpoint.json").arrays["steps"][0])
+    assert steps in (1, 2)
+    assert all(each["steps"] == STEPS - steps for each in on_ranks(2, "checkpoint", tmp_path))
+    assert int(ga.load(tmp_path / "checkpoint.json").arrays["steps"][0]) == STEPS
 
 
 @needs_mpi

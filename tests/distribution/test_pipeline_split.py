@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import graphad as ga
-from graphad.distribution import LocalGroup
+from graphad.distribution import LocalGroup, whole_state
 from graphad.distribution.cost import in_flight
 from graphad.errors import InvalidValue, Refused
 from graphad.rewriting import Pipeline
@@ -48,6 +48,8 @@ def test_losses_and_parameters_are_those_of_one_process(stages: int, parts: int,
         for name in own:
             np.testing.assert_allclose(each.get(name), scope.get(name), rtol=0, atol=1e-6, err_msg=name)
     assert updated == {name for name in scope.names() if not name.startswith("learning_rate")}
+    for name, array in whole_state(programs, group.scopes).items():
+        np.testing.assert_allclose(array, scope.get(name), rtol=0, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize(("stages", "parts", "schedule"), HOW)
@@ -105,5 +107,7 @@ def test_a_parameter_of_two_stages_is_refused() -> None:
 def test_numbers_that_do_not_fit_are_refused() -> None:
     assert "10 rows, which do not make 3 parts of one size" in refused(network(rows=ROWS)[0], "pipeline-split{micro_batches=3}")
     assert "forward operators for 40 stages" in refused(network()[0], "pipeline-split{stages=40}")
+    with pytest.raises(InvalidValue, match="there are 1 programs and 2 scopes"):
+        whole_state([parsed("var x: float32[2]")], LocalGroup(2).scopes)
     with pytest.raises(InvalidValue, match="of 2 stages none has the number 2"):
         Pipeline.parse("pipeline-split{stage=2}")

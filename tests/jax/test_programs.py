@@ -19,6 +19,7 @@ from tests.conformance.loading import differentiated, load, names, program_of
 from tests.conformance.test_stored import variables
 from tests.jax.agreement import REFUSED, outcome
 from tests.jax.programs import assert_close, on_numpy, on_xla
+from tests.optimizer.test_optimizer import MAKE, assert_five_steps
 
 STORED = [name for name in names() if not name.startswith("opt_")]
 PAGE = Path(__file__).parents[2] / "docs" / "jax.md"
@@ -48,6 +49,11 @@ def test_stored_cases_with_blocks(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in STORED if name not in FEW])
 def test_other_stored_cases(name: str) -> None:
     assert_stored(name)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] if name != "opt_adam" else []) for name in MAKE])
+def test_stored_cases_of_optimizers(name: str) -> None:
+    assert_five_steps(name, ga.JaxExecutor().run)
 
 
 def test_some_random_nested_programs() -> None:

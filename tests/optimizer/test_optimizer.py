@@ -68,7 +68,10 @@ def after(optimizer: Optimizer, steps: int = 1, **attrs: Any) -> tuple[Array, Ar
 # -- conformance ---------------------------------------------------------------------------------
 
 
-def trained(case: Case, optimizer: Optimizer) -> tuple[ga.Scope, list[float]]:
+Run = Callable[..., list[Array]]
+
+
+def trained(case: Case, optimizer: Optimizer, run: Run) -> tuple[ga.Scope, list[float]]:
     program, startup, scope = program_of(case.doc["forward"]), ga.Program(), ga.Scope()
     ops, pairs = optimizer.minimize(program.global_block().var(case.doc["loss"]), startup)
     assert [op.type for op in ops] == [t for t in case.doc["optimize_ops"] if t == optimizer.type]
@@ -82,8 +85,13 @@ def trained(case: Case, optimizer: Optimizer) -> tuple[ga.Scope, list[float]]:
 
 @pytest.mark.parametrize("name", MAKE)
 def test_five_steps_are_those_of_the_case(name: str) -> None:
+    assert_five_steps(name, run)
+
+
+def assert_five_steps(name: str, run: Run) -> None:
+    """Losses, parameters and accumulators are those of the case; ``run`` is called as ``Executor.run``."""
     case = load(name)
-    scope, losses = trained(case, MAKE[name](case.doc["learning_rate"]))
+    scope, losses = trained(case, MAKE[name](case.doc["learning_rate"]), run)
     np.testing.assert_allclose(losses, case.doc["losses"], rtol=1e-9)
     for parameter, expected in case.group("param5").items():
         np.testing.assert_allclose(scope.get(parameter), expected, rtol=1e-9, atol=1e-12)
