@@ -42,10 +42,12 @@ from graphad.ir.edits import (
     set_yielded,
     skip,
     split_loop,
+    split_writers,
     unroll,
 )
 from graphad.ir.provenance import recorded
 from graphad.ir.regions import BranchLike, CallLike, LoopLike
+from graphad.ir.residuals import add_residual, drop_residuals, drop_unread_residuals, replace_residual, take_residuals
 from graphad.types import Function
 
 Body = Function  # of symbols, the block arguments, to a symbol or several: what the graph yields
@@ -184,6 +186,8 @@ def split_call(op: Op, first: Sequence[Op]) -> tuple[Op, Op]:
 
 
 __all__ = [
+    "BRANCH",
+    "CALL",
     "LOOP",
     "BranchLike",
     "Builder",
@@ -197,9 +201,12 @@ __all__ = [
     "add_operand",
     "add_operands",
     "add_region_op",
+    "add_residual",
     "add_result",
     "by",
     "clone_ops",
+    "drop_residuals",
+    "drop_unread_residuals",
     "gradients_of",
     "has_gradient",
     "inline",
@@ -212,10 +219,13 @@ __all__ = [
     "remove_operand",
     "remove_result",
     "replace_by_copy",
+    "replace_residual",
     "run_once",
     "set_yielded",
     "skip",
     "split_call",
     "split_loop",
+    "split_writers",
+    "take_residuals",
     "unroll",
 ]

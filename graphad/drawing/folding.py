@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from graphad.drawing.nesting import CARRIED, Arrow, Nesting, is_absent, operands_of, outcomes_of
+from graphad.drawing.nesting import CARRIED, Arrow, Nesting, inner_results_of, is_absent, operands_of
 from graphad.drawing.pairs import Pairs, gradient_of
 from graphad.ir import Graph, Node, Op, Value
 from graphad.ir.residuals import forward_graph
@@ -274,7 +274,7 @@ def _fold_around(op: Op, folding: Folding) -> None:
         counterpart = inputs.get(folding.value(inner))
         if counterpart is not None:
             _fold_source(outer, counterpart, op, folding)
-    results = {inner[0]: outer for outer, inner in outcomes_of(op) if inner and not is_absent(outer)}
+    results = {inner[0]: outer for outer, inner in inner_results_of(op) if inner and not is_absent(outer)}
     for inner, outer in results.items():
         counterpart = results.get(folding.value(inner))
         # Only if nothing that is drawn reads it: its arrow would end in nothing.

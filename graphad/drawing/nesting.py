@@ -150,7 +150,7 @@ def operands_of(op: Op) -> Iterator[Operand]:
         yield Operand(outer, inner, results[0] if results else None)
 
 
-def outcomes_of(op: Op) -> Iterator[tuple[Value, list[Value]]]:
+def inner_results_of(op: Op) -> Iterator[tuple[Value, list[Value]]]:
     """The results of an operator, and the values of its graphs that they come from."""
     for i, value in enumerate(results_of(op)):
         yield value, [g.results[i] for g in op.graphs.values() if i < len(g.results)]
@@ -274,7 +274,7 @@ class Ends:
         for operand in operands_of(op):
             self._operand(op, operand, operand.outer in decides)
         first_added = len(results_of(op)) - added_count(op)
-        for i, (outer, inner) in enumerate(outcomes_of(op)):
+        for i, (outer, inner) in enumerate(inner_results_of(op)):
             self._outcome(op, outer, inner, ADDED if i >= first_added else LEAVES)
 
     def _operand(self, op: Op, operand: Operand, decides: bool) -> None:

@@ -35,8 +35,8 @@ def cloned(graph: Graph, copy: Graph, mapping: ValueMap | None = None) -> Graph:
         copy.journal.history, copy.journal.requested = list(graph.journal.history), graph.journal.requested
     copy.lost_operators, copy.redeclared = graph.lost_operators, dict(graph.redeclared)
     for value in graph.values:
-        twin = mapping.values[value] = copy.add_version(value.name, value.shape, value.dtype, value.var)
-        twin.kind = value.kind
+        counterpart = mapping.values[value] = copy.add_version(value.name, value.shape, value.dtype, value.var)
+        counterpart.kind = value.kind
     for op in graph.ops:
         _clone_op(op, copy, mapping)
     # Only now: the gradient may have been copied before what it is the gradient of.
@@ -54,19 +54,19 @@ def cloned(graph: Graph, copy: Graph, mapping: ValueMap | None = None) -> Graph:
 
 def keep_marks(graph: Graph, copy: Graph) -> Graph:
     """Let the marks of a copy be true where those of the graph are; return the copy."""
-    for subgraph, twin in zip(graph.tree(), copy.tree(), strict=True):
-        twin.marked = copy.journal.edits if subgraph.marked == graph.journal.edits else -1
+    for subgraph, counterpart in zip(graph.tree(), copy.tree(), strict=True):
+        counterpart.marked = copy.journal.edits if subgraph.marked == graph.journal.edits else -1
     return copy
 
 
 def _clone_op(op: Op, copy: Graph, mapping: ValueMap) -> None:
-    twin = Op(copy, op.type, mapping.slots(op.inputs), mapping.slots(op.outputs), dict(op.attrs))
-    twin.role, twin.made_by, twin.source, twin.operator = op.role, op.made_by, op.source, op.operator
-    twin.origin, twin.stream = op.origin, op.stream
-    twin.forward = None if op.forward is None else mapping.ops.get(op.forward)
-    mapping.ops[op] = twin
-    twin.graphs = clone_regions(op.graphs, copy, mapping) if op.graphs else op.graphs
-    copy.link(twin)
+    counterpart = Op(copy, op.type, mapping.slots(op.inputs), mapping.slots(op.outputs), dict(op.attrs))
+    counterpart.role, counterpart.made_by, counterpart.source, counterpart.operator = op.role, op.made_by, op.source, op.operator
+    counterpart.origin, counterpart.stream = op.origin, op.stream
+    counterpart.forward = None if op.forward is None else mapping.ops.get(op.forward)
+    mapping.ops[op] = counterpart
+    counterpart.graphs = clone_regions(op.graphs, copy, mapping) if op.graphs else op.graphs
+    copy.link(counterpart)
 
 
 def clone_regions(graphs: Mapping[str, Graph], around: Graph, mapping: ValueMap) -> dict[str, Graph]:

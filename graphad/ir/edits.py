@@ -73,13 +73,13 @@ def copy_into(
 
 def copy_op(op: Op, around: Graph, mapping: ValueMap) -> Op:
     """A copy of an operator over the copies of its values, not yet linked into the graph ``around``."""
-    twin = Op(around, op.type, mapping.slots(op.inputs), mapping.slots(op.outputs), op.attrs)
-    twin.role, twin.made_by, twin.source = op.role, op.made_by, op.source
-    twin.origin, twin.stream = op.origin, op.stream
-    twin.forward = None if op.forward is None else mapping.ops.get(op.forward, op.forward)
-    twin.graphs = clone_regions(op.graphs, around, mapping) if op.graphs else op.graphs
-    mapping.ops[op] = twin
-    return twin
+    counterpart = Op(around, op.type, mapping.slots(op.inputs), mapping.slots(op.outputs), op.attrs)
+    counterpart.role, counterpart.made_by, counterpart.source = op.role, op.made_by, op.source
+    counterpart.origin, counterpart.stream = op.origin, op.stream
+    counterpart.forward = None if op.forward is None else mapping.ops.get(op.forward, op.forward)
+    counterpart.graphs = clone_regions(op.graphs, around, mapping) if op.graphs else op.graphs
+    mapping.ops[op] = counterpart
+    return counterpart
 
 
 def clone_ops(ops: Sequence[Op], around: Graph, values: ValueMap | None = None, before: Op | None = None) -> ValueMap:
@@ -108,9 +108,9 @@ def clone_ops(ops: Sequence[Op], around: Graph, values: ValueMap | None = None, 
             # What none of the copied operators writes is read where it is. Those before in the list have put their copies here.
             mapping.values.setdefault(value, value)
         mapping.values.update((value, fresh_like(around, value)) for value in op.writes())
-        twin = copy_op(op, around, mapping)
-        _draw_anew(twin)
-        around.link(twin, before)
+        counterpart = copy_op(op, around, mapping)
+        _draw_anew(counterpart)
+        around.link(counterpart, before)
     for op in ops:
         note([mapping.ops[op]])
     return mapping

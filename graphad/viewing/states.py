@@ -3,7 +3,7 @@
 Operators, values and graphs have a number for as long as they live, so that a record that is the same is the same operator,
 whatever it is called by then. A page is the first state, and for every step what is new, what is gone and what has another record.
 
-    operator  [type, role, attributes, inputs, outputs, graphs, forward, source, made by, origin, graph, scope, operands, outcomes, carried]
+    operator  [type, role, attributes, inputs, outputs, graphs, forward, source, made by, origin, graph, scope, operands, results, carried]
     value     [name, number, type, marks, gradient of, graph, residual]
     graph     [operator around it, name, inputs, results, residuals]
 """

@@ -205,8 +205,8 @@ class _Facts:
             return False
         arguments = dict(zip(branch.inputs, operands(op), strict=False))
         # A branch may pass on that there is nothing, given or undefined; without an operator that may write it the program could not run.
-        outcomes = ((out, arguments.get(result, result)) for out, result in zip(results_of(op), branch.results, strict=True))
-        if not all(is_safe(out, value) for out, value in outcomes) or not op.graph.allows(rule, op):
+        pairs = ((out, arguments.get(result, result)) for out, result in zip(results_of(op), branch.results, strict=True))
+        if not all(is_safe(out, value) for out, value in pairs) or not op.graph.allows(rule, op):
             return False
         before = list(writers_of(op))
         self.known.note(inline(op, name))

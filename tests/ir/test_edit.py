@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from contextlib import suppress
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -18,6 +20,8 @@ from graphad.ir.verify import verify
 from graphad.passes import DeadCode
 from graphad.testing import Case, nested_programs
 from tests.graphs import op, types
+from tests.pages import examples
+from tests.source_tree import ROOT
 from tests.test_random_nested import assert_runs_alike
 
 some = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large])
@@ -384,3 +388,28 @@ def test_dead_code_takes_a_carried_value_that_is_unused() -> None:
     assert out in loop.outputs["Out"]
     ga.Pipeline(DeadCode()).run(graph)
     assert len(op(graph, "while").outputs["Out"]) == 3
+
+
+# -- the public edits --------------------------------------------------------------------------------
+
+QUESTIONS = {  # of residuals, which change nothing
+    *("as_read_in", "find_forward_op", "forward_graph", "forward_op", "gradient_graphs", "is_read", "residual_inputs", "residual_of"),
+}
+
+
+def test_passes_edit_by_what_is_public() -> None:
+    imported: set[str] = set()
+    for path in (ROOT / "passes").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module in ("graphad.ir.edits", "graphad.ir.residuals"):
+                imported.update(name.name for name in node.names)
+    assert imported - QUESTIONS - {*edit.__all__} == set()
+    assert {"inline", "split_writers", "add_residual"} <= imported
+
+
+def test_the_page_runs_every_edit() -> None:
+    code = "".join(example.code for name, example in examples().items() if name.startswith("edit-a-graph"))
+    functions = [name for name in edit.__all__ if isinstance(getattr(edit, name), FunctionType)]
+    assert [name for name in functions if f"edit.{name}(" not in code] == []
+    page = (ROOT / "docs" / "edit-a-graph.md").read_text(encoding="utf-8")
+    assert [name for name in edit.__all__ if f"`{name}`" not in page and f"edit.{name}" not in code] == []
