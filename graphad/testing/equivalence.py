@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from graphad.contexts import binding
 from graphad.distribution import LocalGroup, declared_parts, split_arrays, split_feed, whole_state
-from graphad.errors import NoValue
+from graphad.errors import ExecutionError, NoValue
 from graphad.execution import Executor, Scope, interpreter
 from graphad.execution.compiled import FIRST
 from graphad.execution.executor import OneRun
+from graphad.execution.feeds import fed_values, fetch_names
+from graphad.execution.interpreter import Interpreter, RunOptions
+from graphad.execution.runtime import own
 from graphad.ir import lower
 from graphad.ops.mesh import joined
 from graphad.program import Program
@@ -62,30 +65,49 @@ def observe(program: Program, case: Case, names: Sequence[str], compiled: bool =
     """
     variables = program.global_block().vars
     feeds = {name: array for name, array in case.feeds.items() if name in variables}
-    executor = executor or OneRun(max_iterations=ITERATIONS)
-    with binding(FIRST, 1 if compiled else 0), seeded():
-        try:
-            return _run(executor, program, feeds, case, names)
-        except NoValue:
-            with_value = [name for name in names if _has_value(executor, program, feeds, case, name)]
-            return _run(executor, program, feeds, case, with_value)
+    with seeded():
+        if executor is None and not compiled:
+            return _interpreted(program, feeds, case, names)
+        executor = executor or OneRun(max_iterations=ITERATIONS)
+        with binding(FIRST, 1 if compiled else 0):
+            try:
+                return _run(executor, program, feeds, case, names)
+            except NoValue:
+                return _run(executor, program, feeds, case, list(_interpreted(program, feeds, case, names).values))
+
+
+def _interpreted(program: Program, feeds: dict[str, Array], case: Case, names: Sequence[str]) -> Observed:
+    """What a single run gives, step by step: an executor would raise an error for the first name without a value."""
+    scope, block = _scope_of(case), program.global_block()
+    run = Interpreter(program, names, RunOptions(max_iterations=ITERATIONS))
+    run.begin(fed_values(block, feeds), scope)
+    values: dict[str, Any] = {}
+    try:
+        with np.errstate(all="ignore"):
+            run.operators()
+            for name in fetch_names(block, list(names)):
+                with suppress(NoValue):
+                    values[name] = own(run.fetch((run.env,), (0, name), None))
+            run.commit()
+    except RecursionError:
+        raise ExecutionError(f"the blocks of {program.identity} are nested too deep for Python's recursion limit") from None
+    run.bodies.clear()  # whose steps refer to the run: Python's collector need not look for them
+    return Observed({name: value for name, value in values.items() if value is not None}, dict(scope.arrays), frozenset(run.trips))
 
 
 def _run(executor: Executor, program: Program, feeds: dict[str, Array], case: Case, names: Sequence[str]) -> Observed:
-    scope = Scope()
-    for name, array in case.params.items():
-        scope.set(name, array)
+    scope = _scope_of(case)
     results = executor.run(program, feed=feeds, fetch_list=list(names), scope=scope)
     values = {name: value for name, value in zip(names, results, strict=True) if value is not None}
     return Observed(values, dict(scope.arrays), executor.trips)
 
 
-def _has_value(executor: Executor, program: Program, feeds: dict[str, Array], case: Case, name: str) -> bool:
-    try:
-        _run(executor, program, feeds, case, [name])
-    except NoValue:
-        return False
-    return True
+def _scope_of(case: Case) -> Scope:
+    """A new scope that holds the parameters of a case."""
+    scope = Scope()
+    for name, array in case.params.items():
+        scope.set(name, array)
+    return scope
 
 
 def observe_on_ranks(program: Program, case: Case, names: Sequence[str], like: Observed, ranks: int, compiled: bool = False) -> Observed:

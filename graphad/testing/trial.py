@@ -453,6 +453,11 @@ class Subject:
         standard = [type(pass_) for pass_ in Pipeline.parse(", ".join(BACKWARD).replace(LOSS, "loss")).passes]
         return [type(pass_) for pass_ in passes] == standard[: len(passes)]
 
+    @cached_property
+    def is_after_standard_backward(self) -> bool:
+        """Whether what prepares it is the whole standard backward."""
+        return self.prepare == ", ".join(BACKWARD)
+
     def differentiates(self, case: Case) -> bool:
         """Whether the passes build the whole backward of the case's loss: no input chosen, none left out."""
         passes = [pass_ for text in (self.prepare, self.what) if text for pass_ in inner_passes(as_pass(text, case.loss_name))]
@@ -654,6 +659,7 @@ class Trial:
         graph: the graph after the pass.
         after: the program after the pass, None if the graph cannot be one yet.
         made: the gradients that passes made, by the source's name: the names they have in ``after``.
+        prepared: those that the standard backward made before the passes, all of it: the names they have in ``before``; else None.
         changed: whether the pass says that it changed the graph.
         is_thorough: whether gradients are compared with the standard backward where differences agree with them, too.
         slope_agrees: whether differences agree with the gradients.
@@ -669,6 +675,7 @@ class Trial:
     graph: Graph = field(default_factory=Graph)
     after: Program | None = None
     made: dict[str, str] = field(default_factory=dict)
+    prepared: dict[str, str] | None = None
     changed: bool = False
     is_thorough: bool = True
     slope_agrees: bool = False
@@ -682,17 +689,35 @@ class Trial:
 
     @cached_property
     def expected(self) -> Observed:
-        """What ``before`` gives.
+        """What ``before`` gives; gradients only where they are requested.
 
         Raises:
             Unfit: it does not run.
         """
+        return replace(self._given, values={name: self._given.values[name] for name in self._names_before if name in self._given.values})
+
+    def prepared_gradients(self, sources: Iterable[str]) -> dict[str, Array]:
+        """The gradients that are ``prepared``, in the run that gave what is ``expected``; zeros where there is none.
+
+        Raises:
+            Unfit: it does not run.
+        """
+        arrays, values, names = {**self.case.feeds, **self.case.params}, self._given.values, self.prepared or {}
+        return {source: values.get(names.get(source, ""), np.zeros_like(arrays[source])) for source in sources}
+
+    @cached_property
+    def _given(self) -> Observed:
+        """What ``before`` gives, and the gradients in it."""
         try:
-            effects = _fetched(self.before) if self.subject.reference is None else []  # a reference may have others
-            names = [*self.case.targets, *effects, *self._requested_by_both()]
-            return observe(self.before, self.case, names, executor=self._executor)
+            names = dict.fromkeys((*self._names_before, *(self.prepared or {}).values()))
+            return observe(self.before, self.case, list(names), executor=self._executor)
         except Exception as error:  # a kernel may raise anything
             raise Unfit(f"{type(error).__name__}: {error}") from error
+
+    @cached_property
+    def _names_before(self) -> list[str]:
+        effects = _fetched(self.before) if self.subject.reference is None else []  # a reference may have others
+        return [*self.case.targets, *effects, *self._requested_by_both()]
 
     @cached_property
     def can_difference(self) -> bool:
@@ -706,9 +731,9 @@ class Trial:
 
     def slope(self, case: Case, direction: dict[str, Array], agrees: Callable[[float], bool]) -> float | None:
         """See ``slope``; of the program of ``expected``, which is prepared, if that is the case's."""
-        if self._executor is None or case.program is not self.before or case.loss_name not in self.expected.values:
+        if self._executor is None or case.program is not self.before or case.loss_name not in self._given.values:
             return slope(case, direction, agrees)
-        return slope(case, direction, agrees, Runs(self._executor, list(self.expected.values)))
+        return slope(case, direction, agrees, Runs(self._executor, list(self._given.values)))
 
     @cached_property
     def got(self) -> Observed:

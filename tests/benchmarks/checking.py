@@ -1,39 +1,39 @@
-"""Programs a second that ``check_pass`` tries, by pass, in processor time: ``python -m tests.benchmarks.checking``; rules: ``--rules``."""
+"""Programs a second of processor time that ``check_pass`` tries, by pass: ``python -m tests.benchmarks.checking``.
+
+``--all`` measures every row of ``tests.every_pass``, that is every pass of the library, alone and after the standard backward;
+``--rules`` how long rules are tried when they are defined.
+"""
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterable
 from statistics import mean, median
-
-from rich.console import Console
-from rich.table import Table
 
 from graphad.passes.cleanup.rules import claims
 from graphad.rewriting.rule_check import check_rule
 from graphad.testing import check_pass
+from tests.every_pass import trials
 
 PASSES = ("cse", "hoist-invariants", "dead-code", "in-place", "simplify", "create-grad-ops")
 WARM_UP = 80  # programs before the clock starts: samples of operators are computed once
 
 
-def speed(name: str, examples: int, seeds: int) -> tuple[float, float]:
+def speed(pipeline: str, prepare: str, examples: int, seeds: int) -> tuple[float, float]:
     """Programs a second of processor time, and the share of them that the pass changed, over several seeds."""
-    check_pass(name, examples=WARM_UP, seed=seeds)
-    checked = [check_pass(name, examples=examples, seed=seed) for seed in range(seeds)]
+    check_pass(pipeline, examples=WARM_UP, seed=seeds, prepare=prepare)
+    checked = [check_pass(pipeline, examples=examples, seed=seed, prepare=prepare) for seed in range(seeds)]
     tried = sum(each.examples for each in checked)
     return tried / sum(each.seconds for each in checked), sum(each.changed for each in checked) / tried
 
 
-def main(examples: int = 200, seeds: int = 3, names: tuple[str, ...] = PASSES) -> None:
-    """Print the table."""
-    table = Table(title="programs that check_pass tries a second of processor time")
-    for column in ("pass", "programs a second", "changed"):
-        table.add_column(column, justify="right")
-    for name in names:
-        rate, changed = speed(name, examples, seeds)
-        table.add_row(name, f"{rate:.0f}", f"{changed:.0%}")
-    Console(width=160).print(table)
+def main(rows: Iterable[tuple[str, str]], examples: int, seeds: int) -> None:
+    """Print a line of a table for each row, a pipeline and what prepares it, as soon as it is measured."""
+    print("| pass | after | programs a second | changed |\n| --- | --- | ---: | ---: |", flush=True)
+    for pipeline, prepare in rows:
+        rate, changed = speed(pipeline, prepare, examples, seeds)
+        print(f"| `{pipeline}` | {'the backward' if prepare else ''} | {rate:.0f} | {changed:.0%} |", flush=True)
 
 
 def rule_trials(every: int = 5) -> None:
@@ -48,7 +48,11 @@ def rule_trials(every: int = 5) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.checking", description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", default=PASSES, metavar="PASS")
+    parser.add_argument(
+        "names", nargs="*", metavar="PASS", help=f"rows of the library's that begin with one of these passes ({' '.join(PASSES)})"
+    )
+    parser.add_argument("--all", action="store_true", help="every pass of the library")
+    parser.add_argument("--alone", action="store_true", help="no pass after the standard backward as well")
     parser.add_argument("--examples", type=int, default=200, help="programs for each seed (200)")
     parser.add_argument("--seeds", type=int, default=3, help="how many (3)")
     parser.add_argument("--rules", action="store_true", help="how long rules are tried when they are defined, instead")
@@ -56,4 +60,5 @@ if __name__ == "__main__":
     if options.rules:
         rule_trials()
     else:
-        main(options.examples, options.seeds, tuple(options.names))
+        chosen = trials(() if options.all else options.names or PASSES)
+        main([row for row in chosen if not (options.alone and row[1])], options.examples, options.seeds)
