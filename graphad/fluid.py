@@ -227,7 +227,9 @@ clip = _Namespace(
 
 _PADDLE_DTYPES = {"FP16": "float16", "FP32": "float32", "FP64": "float64"}
 _var_types = _Namespace(**{name.upper(): name for name in DTYPES}, **_PADDLE_DTYPES)
-core = SimpleNamespace(CPUPlace=CPUPlace, VarDesc=SimpleNamespace(VarType=_var_types))  # dtypes are their names
+core = _Namespace(  # dtypes are their names
+    CPUPlace=CPUPlace, VarDesc=_Namespace(VarType=_var_types), is_compiled_with_cuda=is_compiled_with_cuda
+)
 
 io = _Namespace(
     DataLoader=fluid_readers.DataLoader,

@@ -44,7 +44,7 @@ REFUSED: list[tuple[str, Callable[[Any], Any], str]] = [
     ("np.ndim(x)", np.ndim, "use x.ndim"),
     ("np.zeros_like(x)", np.zeros_like, "use layers.zeros_like"),
     ("np.var(x)", np.var, "use layers.var"),
-    ("x.reshape(3, -1, order='F')", lambda x: x.reshape(3, -1, order="F"), "row by row, order='C', not 'F'"),
+    ("x.reshape(3, -1, order='Z')", lambda x: x.reshape(3, -1, order="Z"), "order is 'C', row by row, or 'F', column by column, not 'Z'"),
     ("-(x > 0)", lambda x: -(x > 0.0), "~x is the opposite"),
     ("x << 1", lambda x: x << 1, "integers are shifted"),
     ("x * [[1], [2, 3]]", lambda x: x * [[1.0], [2.0, 3.0]], "whose rows differ in length"),

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.layers.values import known
 from graphad.program import Variable
 from graphad.types import FLOATS, as_float
 
 
 def checked_int(what: str, value: object, least: int | None = None) -> int:
     """A whole number; TypeError if it is none, ValueError if it is less than the least."""
+    value = known(value)
     # True is an int in Python, and hardly ever meant as 1.
     if type(value) is not int and (isinstance(value, bool) or not isinstance(value, int | np.integer)):
         raise InvalidType(f"{what} is an int, not {value!r}{_meant(value)}")
@@ -23,6 +25,7 @@ def checked_int(what: str, value: object, least: int | None = None) -> int:
 
 def checked_float(what: str, value: object) -> float:
     """A number; TypeError if it is none."""
+    value = known(value)
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise InvalidType(f"{what} is a number, not {value!r}{_meant(value)}")
     return as_float(value)
@@ -52,11 +55,14 @@ def checked_format(what: str, value: object, known: Sequence[str]) -> bool:
 
 
 def _meant(value: object) -> str:
+    if isinstance(value, Variable):
+        return ", whose value is known only when the program runs"
     return f": did you mean act={value!r} or name={value!r}?" if isinstance(value, str) else ""
 
 
 def listed(what: str, value: object, count: int) -> list[int]:
     """One number for each of the axes of a window: a number stands for all of them."""
+    value = known(value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return [int(value)] * count
     if isinstance(value, list | tuple) and len(value) == 1:

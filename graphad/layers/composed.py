@@ -214,8 +214,13 @@ def full(
     stop_gradient: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """A tensor of one value, float32 unless ``dtype`` says otherwise; gradients stop at it."""
+    """A tensor of one value, float32 unless ``dtype`` says otherwise; gradients stop at it.
+
+    A dtype in the place of ``out`` is taken as one, as in Paddle 2.
+    """
     _refused("full", device=device)
+    if isinstance(out, str | type) and dtype is None:
+        out, dtype = None, out
     result = fill_constant(shape, "float32" if dtype is None else dtype, fill_value, out=out)
     result.stop_gradient = stop_gradient
     return result
@@ -232,6 +237,8 @@ def full_like(
     name: str | None = None,
 ) -> Variable:
     """One value in the shape of a tensor, and in its dtype unless ``dtype`` says otherwise; gradients stop at it."""
+    if isinstance(out, str | type) and dtype is None:
+        out, dtype = None, out
     _refused("full_like", out=out, device=device)
     x = checked_input("full_like", input)
     dtype_ = "" if dtype is None else dtype_name(dtype)
@@ -580,9 +587,13 @@ def pow(x: Variable, factor: object = 1.0, name: str | None = None) -> Variable:
 
 
 @layer
-def diag(diagonal: object) -> Variable:
-    """A matrix with a vector (a Variable, or an array) in its diagonal."""
-    return emitted("diag", [assign(diagonal) if isinstance(diagonal, np.ndarray) else checked_input("diag", diagonal)])  # type: ignore[no-any-return]
+def diag(diagonal: object, offset: int = 0, padding_value: float = 0.0, name: str | None = None) -> Variable:
+    """A matrix with a vector (a Variable, or an array) in a diagonal, and ``padding_value`` elsewhere; of a matrix that diagonal."""
+    x = assign(diagonal) if isinstance(diagonal, np.ndarray) else checked_input("diag", diagonal)
+    if x.ndim == 1 and not offset and not padding_value:
+        return emitted("diag", [x], name)  # type: ignore[no-any-return]
+    attrs = {"offset": checked_int("layers.diag: offset", offset), "padding_value": checked_float("padding_value", padding_value)}
+    return emitted("diag_v2", [x], name, **attrs)  # type: ignore[no-any-return]
 
 
 @layer

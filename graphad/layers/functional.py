@@ -18,16 +18,17 @@ Axes = int | Sequence[int] | None
 _REDUCTIONS = ("mean", "sum", "none")
 
 
-def _named(result: Variable, name: str | None) -> Variable:
+def named(result: Variable, name: str | None) -> Variable:
+    """The result of methods under a name, if one is given."""
     return result if name is None else emitted("assign", [result], name)
 
 
-def _reduced(what: str, loss: Variable, reduction: str, name: str | None = None) -> Variable:
+def reduced(what: str, loss: Variable, reduction: str, name: str | None = None) -> Variable:
     """The mean or the sum of losses, or the losses."""
     with at_users_line(f"layers.{what}"):
         if reduction not in _REDUCTIONS:
             raise InvalidValue(f"reduction is {' or '.join(map(repr, _REDUCTIONS))}, not {reduction!r}")
-    return _named(loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum(), name)
+    return named(loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum(), name)
 
 
 def _weighted(loss: Variable, weight: Variable | None) -> Variable:
@@ -62,14 +63,14 @@ def glu(x: Variable, axis: int = -1, name: str | None = None) -> Variable:
     [[1.0]]
     """
     first, second = checked_input("glu", x).split(2, checked_int("layers.glu: axis", axis))
-    return _named(first * second.sigmoid(), name)
+    return named(first * second.sigmoid(), name)
 
 
 @layer
 def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: str | None = None) -> Variable:
     """``x @ weight + bias`` with parameters that exist; ``layers.fc`` makes its own."""
     product = checked_input("linear", x) @ checked_input("linear", weight)
-    return _named(product if bias is None else product + bias, name)
+    return named(product if bias is None else product + bias, name)
 
 
 @layer
@@ -77,7 +78,7 @@ def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, 
     """The vectors along an axis over their length, or over ``epsilon`` where that is more."""
     tensor = checked_input("normalize", x)
     lengths = tensor.norm(checked_float("layers.normalize: p", p), checked_int("layers.normalize: axis", axis), keepdim=True)
-    return _named(tensor / lengths.maximum(epsilon), name)
+    return named(tensor / lengths.maximum(epsilon), name)
 
 
 @layer
@@ -106,7 +107,7 @@ def max_pool2d(
     name: str | None = None,
 ) -> Variable:
     """The largest elements of windows: ``pool2d`` whose stride is the size of the window unless told otherwise."""
-    return _named(_pooled("max_pool2d", "max", x, kernel_size, stride, padding, ceil_mode, data_format), name)
+    return named(_pooled("max_pool2d", "max", x, kernel_size, stride, padding, ceil_mode, data_format), name)
 
 
 @layer
@@ -120,7 +121,7 @@ def avg_pool2d(
     name: str | None = None,
 ) -> Variable:
     """The means of windows, without padding: ``pool2d`` whose stride is the size of the window unless told otherwise."""
-    return _named(_pooled("avg_pool2d", "avg", x, kernel_size, stride, padding, ceil_mode, data_format), name)
+    return named(_pooled("avg_pool2d", "avg", x, kernel_size, stride, padding, ceil_mode, data_format), name)
 
 
 # -- losses --------------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ def avg_pool2d(
 @layer
 def l1_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
     """The distance of each element from its label, and its mean or sum."""
-    return _reduced("l1_loss", (checked_input("l1_loss", input) - checked_input("l1_loss", label)).abs(), reduction, name)
+    return reduced("l1_loss", (checked_input("l1_loss", input) - checked_input("l1_loss", label)).abs(), reduction, name)
 
 
 @layer
@@ -145,7 +146,7 @@ def binary_cross_entropy(
 ) -> Variable:
     """``-log`` of the probability that ``input`` gives to labels 0 and 1."""
     loss = emitted("bce_loss", [checked_input("binary_cross_entropy", input), checked_input("binary_cross_entropy", label)])
-    return _reduced("binary_cross_entropy", _weighted(loss, weight), reduction, name)
+    return reduced("binary_cross_entropy", _weighted(loss, weight), reduction, name)
 
 
 @layer
@@ -171,7 +172,7 @@ def binary_cross_entropy_with_logits(
     if pos_weight is not None:
         # A factor of 1 for label 0 and of pos_weight for label 1.
         loss = loss * (label * (pos_weight - 1.0) + 1.0)
-    return _reduced(layer_name, _weighted(loss, weight), reduction, name)
+    return reduced(layer_name, _weighted(loss, weight), reduction, name)
 
 
 # -- tensors -------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ def binary_cross_entropy_with_logits(
 def frac(x: Variable, name: str | None = None) -> Variable:
     """What comes after the point: ``x - trunc(x)``."""
     tensor = checked_input("frac", x)
-    return _named(tensor - emitted("trunc", [tensor]), name)
+    return named(tensor - emitted("trunc", [tensor]), name)
 
 
 def _without_nan(what: str, x: Variable) -> tuple[Variable, Variable]:
@@ -193,14 +194,14 @@ def _without_nan(what: str, x: Variable) -> tuple[Variable, Variable]:
 @layer
 def nansum(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """The sum of the elements that are not nan, over all axes or those named."""
-    return _named(_without_nan("nansum", x)[0].sum(axis, keepdim), name)
+    return named(_without_nan("nansum", x)[0].sum(axis, keepdim), name)
 
 
 @layer
 def nanmean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """The mean of the elements that are not nan, over all axes or those named."""
     numbers, counts = _without_nan("nanmean", x)
-    return _named(numbers.sum(axis, keepdim) / counts.sum(axis, keepdim), name)
+    return named(numbers.sum(axis, keepdim) / counts.sum(axis, keepdim), name)
 
 
 @layer
@@ -224,7 +225,7 @@ def searchsorted(
             raise ShapeError(f"sorted_sequence is a vector, not {row!r}")
     column = queries.unsqueeze(queries.ndim)
     counts = (row <= column if right else row < column).sum(-1)
-    return _named(counts.astype("int32") if out_int32 else counts, name)
+    return named(counts.astype("int32") if out_int32 else counts, name)
 
 
 @layer
@@ -242,4 +243,4 @@ def multi_dot(x: Sequence[Variable], name: str | None = None) -> Variable:
     product = checked_input("multi_dot", x[0])
     for factor in x[1:]:
         product = product @ checked_input("multi_dot", factor)
-    return _named(product, name)
+    return named(product, name)

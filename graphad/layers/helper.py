@@ -35,6 +35,7 @@ class ParamAttr:
     trainable: bool = True
     need_clip: bool = True
     gradient_clip: Clip | None = None  # as set_gradient_clip says it: where the optimizer has no grad_clip
+    do_model_average: bool = True  # a hint without effect
 
     def named(self, name: str) -> ParamAttr:
         """The same under another name."""

@@ -36,5 +36,15 @@ NAMES: dict[str, Spec] = {
     "log_sigmoid": Spec("x, name=None", "logsigmoid"),
     "nll_loss": Spec("input, label, weight=None, ignore_index=-100, reduction='mean', name=None", "nll_loss", out=("Out",)),
     "tanhshrink": Spec("x, name=None", "tanh_shrink"),
+    "smooth_l1_loss": Spec("x, y, sigma=1.0, name=None", "smooth_l1_loss", paddle2="functional_losses.smooth_l1_loss"),
+    "take_along_axis": Spec("arr, indices, axis", "take_along_axis", binds={"arr": "Input", "indices": "Index", "axis": "Axis"}),
+    "put_along_axis": Spec(
+        "arr, indices, values, axis, reduce='assign', include_self=True",
+        "put_along_axis",
+        binds={
+            **{"arr": "Input", "indices": "Index", "values": "Value", "axis": "Axis"},
+            **{"reduce": "Reduce", "include_self": "Include_self"},
+        },
+    ),
     "sgn": Spec("x, name=None", "sign"),
 }

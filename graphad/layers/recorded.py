@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from graphad.layers.fluid_signatures import SPECS
 from graphad.layers.helper import checked_activation, layer
 from graphad.layers.numpy_signatures import NAMES
 from graphad.layers.signatures import EMPTY, LAST, Form, Part
-from graphad.layers.values import constant, is_literal, stopped_unless_float
+from graphad.layers.values import constant, is_literal, known, stopped_unless_float
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, Symbol, find, lookup
 from graphad.ops.definition import did_you_mean
 from graphad.program import Variable, default_main_program
@@ -38,7 +39,7 @@ def as_layer(form: Form) -> Function:
 
     def record(*args: object, **options: object) -> Any:
         if options or len(args) != tensors:
-            return bound(*args, **options)
+            return (_paddle2(form, options) or bound)(*args, **options)
         for item in args:
             if not isinstance(item, Variable):
                 return bound(*args)
@@ -49,6 +50,15 @@ def as_layer(form: Form) -> Function:
     record.__doc__ = documented(form)
     record.__signature__ = form.signature  # type: ignore[attr-defined]
     return record
+
+
+def _paddle2(form: Form, options: Mapping[str, object]) -> Function | None:
+    """What Paddle 2 has under the layer's name, if a keyword is of that alone."""
+    if form.spec is None or not form.spec.paddle2 or all(form.keyword(word) for word in options):
+        return None
+    module, _, function = form.spec.paddle2.rpartition(".")
+    found: Function = getattr(import_module(f"graphad.layers.{module}"), function)
+    return found
 
 
 def _tensors_alone(form: Form) -> int:
@@ -155,9 +165,11 @@ def _with_defaults(form: Form, arguments: Mapping[str, object]) -> dict[str, obj
 def _set_attr(form: Form, part: Part, value: Any, slots: dict[str, object], attrs: dict[str, object]) -> None:
     attr = part.attr or ""
     single, multiple = form.tensor_slots[attr]
+    if single is None and multiple is None:
+        value = known(value)
     if isinstance(value, Variable):
         if single is None:
-            raise InvalidType(f"{form}: {part.name} is no tensor, but {value!r} was given")
+            raise InvalidType(f"{form}: {part.name} is a number of the program, but {value!r} is known only when it runs")
         # An attribute given as a tensor goes into the slot for that, and the attribute, if it is required, gets a value that nothing reads.
         slots[single.name] = value
         if not form.definition.attrs[attr].has_default:

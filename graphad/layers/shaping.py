@@ -12,7 +12,7 @@ from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.layers.checks import checked_flag, checked_float, checked_int, has_last_one
 from graphad.layers.helper import LayerHelper, checked_input, emitted, layer
 from graphad.layers.recorded import operator_layer
-from graphad.layers.values import constant, is_literal, literal_type
+from graphad.layers.values import constant, is_literal, known, literal_type
 from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
 from graphad.types import FLOATS, dtype_name
@@ -66,6 +66,7 @@ def split(
         if dim is not None and axis is not None:
             raise InvalidType("dim and axis are the same: give one of them")
         along = dim if dim is not None else axis
+        num_or_sections = known(num_or_sections)
         if num_or_sections is None:
             if not num and not sections:
                 raise InvalidType("num_or_sections is missing: how many parts, or a list of their extents")
@@ -472,7 +473,11 @@ def image_resize(
         "data_layout": "NHWC" if data_format.endswith("C") else "NCHW",
     }
     inputs: list[object] = [x]
-    size = out_shape if actual_shape is None else actual_shape
+    size = known(out_shape if actual_shape is None else actual_shape)
+    if isinstance(size, list) and any(isinstance(item, Variable) for item in size):
+        block = default_main_program().current_block()
+        items = [item.reshape(1) if isinstance(item, Variable) else constant(block, "number", np.array([item], "int32")) for item in size]
+        size = emitted("concat", [[item.astype("int32") for item in items]], axis=0)
     if isinstance(size, Variable):
         inputs.append(size)
     elif size is not None:

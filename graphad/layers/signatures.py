@@ -28,7 +28,8 @@ class Spec(NamedTuple):
     """A layer as Fluid has it: its signature, the operator, parameters under other names, and the outputs that are returned.
 
     A parameter that is bound to "" has no effect on what is computed: a hint such as ``use_cudnn``. A layer that ``counts`` takes
-    booleans as 0 and 1 of int64.
+    booleans as 0 and 1 of int64. A call with a keyword that the layer has not is one of ``paddle2``, ``module.function`` below
+    ``graphad.layers``: what Paddle 2 calls the same name.
     """
 
     signature: str
@@ -36,6 +37,7 @@ class Spec(NamedTuple):
     binds: Mapping[str, str] = _NO_BINDS
     out: tuple[str, ...] | None = None
     counts: bool = False
+    paddle2: str = ""
 
 
 @dataclass(frozen=True)

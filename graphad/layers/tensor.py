@@ -11,7 +11,7 @@ import numpy as np
 from graphad.errors import InvalidType, InvalidValue
 from graphad.layers.checks import checked_flag
 from graphad.layers.helper import LayerHelper, layer
-from graphad.layers.values import constant, is_literal, literal_type, stopped_unless_float, write_literal
+from graphad.layers.values import constant, is_literal, known, literal_type, stopped_unless_float, write_literal
 from graphad.program import TENSOR_ARRAY, Block, Variable, default_main_program
 from graphad.program.source import at_users_line
 from graphad.types import FLOATS, TensorType, as_float, checked_shape, dtype_name
@@ -314,7 +314,7 @@ def fill_constant(shape: Sequence[int], dtype: object, value: float, force_cpu: 
     Args:
         shape: its extents; none is unknown. A tensor of them, or tensors among them, say so when the program runs.
         dtype: its dtype, by name, as a numpy dtype or as Fluid's number.
-        value: a number.
+        value: a number, or a tensor of one.
         force_cpu: a hint without effect; a Variable in its place is taken as ``out``.
         out: a Variable to overwrite; a new one if None.
 
@@ -338,7 +338,10 @@ def fill_constant(shape: Sequence[int], dtype: object, value: float, force_cpu: 
     block = helper.main.current_block()
     with at_users_line("layers.fill_constant"):
         checked_flag("force_cpu", force_cpu)
-        if out is None and _holds_variable(shape):
+        value = known(value)
+        if isinstance(value, Variable) and any(extent not in (1, -1) for extent in value.shape):
+            raise InvalidType(f"value is a number, or a Variable of one element, not {value!r}")
+        if out is None and (_holds_variable(shape) or isinstance(value, Variable)):
             return _filled(shape, dtype_name(dtype), value)
         type = TensorType(_known_shape(shape), dtype_name(dtype))
         if not is_literal(value) or np.ndim(value):
@@ -356,16 +359,18 @@ def _holds_variable(shape: object) -> bool:
 
 
 def _filled(shape: Any, dtype: str, value: Any) -> Variable:
-    """A constant whose extents are tensors, or some of them."""
+    """A constant whose value is a tensor, or whose extents are, or some of them."""
     inputs: dict[str, object] = {"ShapeTensor": shape}
     attrs: dict[str, object] = {"shape": [], "dtype": dtype, "value": float(value) if not isinstance(value, Variable) else 0.0}
     helper = LayerHelper("fill_constant")
     if not isinstance(shape, Variable):
+        attrs["shape"] = [-1 if isinstance(item, Variable) else item for item in shape]
+        inputs = {}
+    if isinstance(shape, list | tuple) and _holds_variable(shape):
         block = helper.main.current_block()
         # Paddle's form: a tensor for each extent, and -1 in the attribute where only the tensor knows it.
         extents = [item if isinstance(item, Variable) else constant(block, "number", np.array([item], "int32")) for item in shape]
-        attrs["shape"] = [-1 if isinstance(item, Variable) else item for item in shape]
-        inputs = {"ShapeTensorList": extents}
+        inputs["ShapeTensorList"] = extents
     if isinstance(value, Variable):
         inputs["ValueTensor"] = value
     return stopped_unless_float(helper.append("fill_constant", inputs, attrs))
@@ -469,12 +474,12 @@ def _length(start: object, end: object, step: object, dtype: str) -> int:
 @layer
 def uniform_random(shape: Sequence[int], dtype: object = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0) -> Variable:
     """Numbers spread evenly over [min, max), the same in every run if a seed is given."""
-    attrs = {"shape": shape, "dtype": dtype, "min": min, "max": max, "seed": seed}
+    attrs = {"shape": known(shape), "dtype": dtype, "min": min, "max": max, "seed": seed}
     return LayerHelper("uniform_random").append("uniform_random", {}, attrs)
 
 
 @layer
 def gaussian_random(shape: Sequence[int], mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: object = "float32") -> Variable:
     """Normally distributed numbers, the same in every run if a seed is given."""
-    attrs = {"shape": shape, "mean": mean, "std": std, "seed": seed, "dtype": dtype}
+    attrs = {"shape": known(shape), "mean": mean, "std": std, "seed": seed, "dtype": dtype}
     return LayerHelper("gaussian_random").append("gaussian_random", {}, attrs)

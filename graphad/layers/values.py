@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
-from graphad.program import TENSOR, TENSOR_ARRAY, Block, Variable
+from graphad.program import TENSOR, TENSOR_ARRAY, Block, Operator, Variable, default_main_program
 from graphad.types import FLOATS, INTS, TensorType, dtype_name, element_count
 
 _VALUES = {"bool": "bool_values", "float64": "fp64_values", "int32": "int32_values", "int64": "int64_values"}
@@ -118,6 +118,35 @@ def described(var: Variable) -> str:
     shape, dtype = var.declared
     extents = "?" if shape is None else ", ".join(map(str, shape))
     return f"{'an array of ' if var.type == TENSOR_ARRAY else ''}{dtype or 'float32'}[{extents}]"
+
+
+# -- constants where numbers are expected --------------------------------------------------------
+# Fluid takes a tensor of one number for an axis, a number of elements or an extent. Where the operator has no operand for it, a tensor
+# whose value is known as the program is written is that number.
+
+
+def known(value: Any) -> Any:
+    """The numbers that a constant holds, and a list with such constants in it; anything else as it is.
+
+    A constant is what ``layers.fill_constant`` and ``layers.assign`` of an array wrote last in the block that is being written.
+    """
+    if isinstance(value, list | tuple):
+        return [known(item) for item in value] if any(isinstance(item, Variable) for item in value) else value
+    if not isinstance(value, Variable) or value.block is not default_main_program().current_block():
+        return value
+    writer = value.op
+    if writer is None or writer.type not in ("fill_constant", "assign_value") or any(writer.inputs.values()):
+        return value
+    numbers = _constant_numbers(writer)
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _constant_numbers(op: Operator) -> list[Any]:
+    """The elements that the operator of a constant writes, in order."""
+    dtype = str(op.attrs["dtype"])
+    if op.type == "fill_constant":
+        return np.full(element_count(tuple(op.attrs["shape"])), op.attrs["value"], dtype).tolist()
+    return np.asarray(op.attrs[_VALUES.get(dtype, "fp32_values" if dtype in FLOATS else "int32_values")], dtype).tolist()  # type: ignore[no-any-return]
 
 
 def one_boolean(what: str, value: object) -> Variable:

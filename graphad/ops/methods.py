@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import numpy as np
 
 from graphad.ops.registry import REGISTRY
-from graphad.ops.tensor_literals import as_tensor
+from graphad.ops.tensor_literals import as_tensor, is_number
 from graphad.types import FLOATS, Shape, Tensor, as_float, dtype_name, element_count
 
 if TYPE_CHECKING:
@@ -109,24 +109,34 @@ class Methods:
 
     def transpose(self, *axes: object) -> Self:
         """The axes in another order: ``x.transpose(0, 2, 1)`` or ``x.transpose([0, 2, 1])``; reversed if none is given."""
-        order = _listed(axes) or list(range(self.ndim))[::-1]
+        order = _listed(axes if axes != (None,) else ()) or list(range(self.ndim))[::-1]
         return self._on("transpose", axis=[axis % self.ndim if -self.ndim <= axis < 0 else axis for axis in order])
 
     def reshape(self, *shape: object, order: str = "C") -> Self:
         """The same elements in another shape: ``x.reshape(6, -1)`` or ``x.reshape([6, -1])``; one extent may be -1, 0 copies the extent."""
-        if order != "C":
-            self.refuse(f"elements are taken row by row, order='C', not {order!r}: x.T reverses the axes before and after")
-        return self._on("reshape", shape=_listed(shape))
+        extents = _listed(shape)
+        if self._by_columns(order):
+            return self.transpose()._on("reshape", shape=extents[::-1]).transpose()
+        return self._on("reshape", shape=extents)
 
-    def flatten(self, start_axis: int = 0, stop_axis: int = -1) -> Self:
-        """The axes from ``start_axis`` to ``stop_axis`` as one; all of them unless told otherwise."""
-        if not self.ndim:
-            return self.reshape(1)
-        return self._on("flatten_contiguous_range", start_axis=start_axis, stop_axis=stop_axis)
+    def _by_columns(self, order: str) -> bool:
+        """Whether numpy's ``order`` takes the first axis as the fastest; there is no memory, so "A" and "K" are "C"."""
+        if order not in ("C", "F", "A", "K"):
+            self.refuse(f"order is 'C', row by row, or 'F', column by column, not {order!r}")
+        return order == "F"
 
-    def ravel(self) -> Self:
+    def flatten(self, start_axis: int | str = 0, stop_axis: int = -1, *, order: str = "C") -> Self:
+        """The axes from ``start_axis`` to ``stop_axis`` as one, all of them unless told otherwise; ``order="F"`` has the first one fastest.
+
+        An order in the place of ``start_axis`` is taken as one, as numpy has it.
+        """
+        first, by = (0, start_axis) if isinstance(start_axis, str) else (start_axis, order)
+        x = self.transpose() if self._by_columns(by) else self
+        return x._on("flatten_contiguous_range", start_axis=first, stop_axis=stop_axis) if self.ndim else x.reshape(1)
+
+    def ravel(self, order: str = "C") -> Self:
         """The elements along one axis."""
-        return self.flatten()
+        return self.flatten(order=order)
 
     def squeeze(self, axis: Axis = None) -> Self:
         """Without axes of extent 1: those named, or all of them."""
@@ -136,9 +146,15 @@ class Methods:
         """With axes of extent 1 at the places named."""
         return self._on("unsqueeze", axes=axes_of(axis))
 
-    def astype(self, dtype: object) -> Self:
-        """The elements in another dtype, by name or as numpy's."""
-        return self._on("cast", out_dtype=dtype_name(dtype))
+    def astype(self, dtype: object, *, casting: str = "unsafe", copy: bool = True) -> Self:
+        """The elements in another dtype, by name or as numpy's; TypeError where numpy's rule ``casting`` does not allow it.
+
+        ``copy`` has no effect: no value is a view of another.
+        """
+        name = dtype_name(dtype)
+        if casting != "unsafe" and not np.can_cast(np.dtype(self.dtype), np.dtype(name), casting):  # type: ignore[arg-type]
+            self.refuse(f"{self!r} cannot be cast to {name} by the rule casting={casting!r}; 'unsafe' casts anything")
+        return self._on("cast", out_dtype=name)
 
     def swapaxes(self, axis1: int, axis2: int) -> Self:
         """Two axes in each other's place."""
@@ -159,11 +175,25 @@ class Methods:
         times = x.unsqueeze(at + 1)._on("tile", repeat_times=[repeats if i == at + 1 else 1 for i in range(x.ndim + 1)])
         return times.flatten(at, at + 1)
 
-    def take(self, indices: Any, axis: int | None = None) -> Any:
-        """The elements at places along an axis, or of ``x.flatten()``."""
+    def take(self, indices: Any, axis: int | None = None, *, mode: str = "raise") -> Any:
+        """The elements at places along an axis, or of ``x.flatten()``.
+
+        A place that is out of range is an error; with ``mode="clip"`` it is the nearest one, with "wrap" it is taken modulo the extent.
+        """
         x: Any = self.flatten() if axis is None else self
         at = (axis or 0) % x.ndim
-        return x[(*[slice(None)] * at, indices)]
+        return x[(*[slice(None)] * at, self._within(indices, x.shape[at], mode))]
+
+    def _within(self, indices: Any, extent: int, mode: str) -> Any:
+        """Indices as numpy's ``mode`` has them."""
+        if mode not in ("raise", "clip", "wrap"):
+            self.refuse(f"mode is 'raise', 'clip' or 'wrap', not {mode!r}")
+        if mode == "raise":
+            return indices
+        if extent < 0:
+            self.refuse(f"mode={mode!r} needs the extent of {self!r} along the axis, which is known only when the program runs")
+        places = indices if hasattr(indices, "emit") else np.asarray(indices)
+        return places.clip(0, extent - 1) if mode == "clip" else places % extent
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
         """The diagonals of the matrices that two axes make, as the last axis."""
@@ -201,6 +231,19 @@ class Methods:
 
     # -- reductions ------------------------------------------------------------------------------
 
+    def _where(self, where: object, otherwise: float) -> Self:
+        """The elements where a condition holds, a number elsewhere."""
+        if where is True:
+            return self
+        condition = where if hasattr(where, "emit") else self.emit(REGISTRY["assign_value"], (), _booleans(where))
+        result: Self = REGISTRY["where"](condition, self, as_tensor(otherwise, self))
+        return result
+
+    def _counts(self, where: object, axis: Axis, keepdims: bool) -> Self:
+        """How many elements a reduction reads where a condition holds."""
+        ones = self._on("fill_any_like", value=1.0)
+        return ones._where(where, 0.0)._reduced("reduce_sum", axis, keepdims)
+
     def _reduced(self, op: str, axis: Axis, keepdims: bool) -> Self:
         if axis is not None and not axes_of(axis):  # over no axis, as numpy has it; the operator takes an empty list for all of them
             return self._on("assign")
@@ -212,43 +255,94 @@ class Methods:
     def _floating(self) -> Self:
         return self if self.dtype in FLOATS else self.astype("float32")
 
-    def sum(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, dtype: object = None) -> Self:
-        """The sum over all axes or those named; of booleans how many hold."""
-        x = self._counted() if dtype is None else self.astype(dtype)
-        return x._reduced("reduce_sum", axis, keepdims or keepdim)
+    def sum(
+        self,
+        axis: Axis = None,
+        keepdims: bool = False,
+        *,
+        keepdim: bool = False,
+        dtype: object = None,
+        initial: float | None = None,
+        where: object = True,
+    ) -> Self:
+        """The sum over all axes or those named; of booleans how many hold.
 
-    def mean(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, dtype: object = None) -> Self:
+        ``initial`` is added, and ``where`` says which elements count, for all reductions as numpy has it.
+        """
+        x = self._counted() if dtype is None else self.astype(dtype)
+        out = x._where(where, 0)._reduced("reduce_sum", axis, keepdims or keepdim)
+        return out if initial is None else out._with("elementwise_add", initial)
+
+    def mean(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, dtype: object = None, where: object = True) -> Self:
         """The mean over all axes or those named; of integers as float32."""
         x = self._floating() if dtype is None else self.astype(dtype)
-        return x._reduced("reduce_mean", axis, keepdims or keepdim)
+        if where is True:
+            return x._reduced("reduce_mean", axis, keepdims or keepdim)
+        return x.sum(axis, keepdims or keepdim, where=where)._with("elementwise_div", x._counts(where, axis, keepdims or keepdim))
 
-    def max(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
-        """The largest element over all axes or those named."""
-        return self._reduced("reduce_max", axis, keepdims or keepdim)
+    def max(
+        self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, initial: float | None = None, where: object = True
+    ) -> Self:
+        """The largest element over all axes or those named, and of ``initial``."""
+        out = self._where(where, self._needed(initial, where))._reduced("reduce_max", axis, keepdims or keepdim)
+        return out if initial is None else out._with("elementwise_max", initial)
 
-    def min(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
-        """The smallest element over all axes or those named."""
-        return self._reduced("reduce_min", axis, keepdims or keepdim)
+    def min(
+        self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, initial: float | None = None, where: object = True
+    ) -> Self:
+        """The smallest element over all axes or those named, and of ``initial``."""
+        out = self._where(where, self._needed(initial, where))._reduced("reduce_min", axis, keepdims or keepdim)
+        return out if initial is None else out._with("elementwise_min", initial)
 
-    def prod(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, dtype: object = None) -> Self:
+    def _needed(self, initial: float | None, where: object) -> float:
+        """What an extremum is over no element: ``initial``, which ``where`` needs."""
+        if initial is None and where is not True:
+            self.refuse("an extremum with where= needs initial=, the result where no element counts")
+        return 0.0 if initial is None else initial
+
+    def prod(
+        self,
+        axis: Axis = None,
+        keepdims: bool = False,
+        *,
+        keepdim: bool = False,
+        dtype: object = None,
+        initial: float | None = None,
+        where: object = True,
+    ) -> Self:
         """The product over all axes or those named."""
         x = self._counted() if dtype is None else self.astype(dtype)
-        return x._reduced("reduce_prod", axis, keepdims or keepdim)
+        out = x._where(where, 1)._reduced("reduce_prod", axis, keepdims or keepdim)
+        return out if initial is None else out._with("elementwise_mul", initial)
 
-    def all(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+    def all(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, where: object = True) -> Self:
         """Whether all elements hold, over all axes or those named."""
-        return self.astype("bool")._reduced("reduce_all", axis, keepdims or keepdim)
+        return self.astype("bool")._where(where, True)._reduced("reduce_all", axis, keepdims or keepdim)
 
-    def any(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False) -> Self:
+    def any(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, where: object = True) -> Self:
         """Whether an element holds, over all axes or those named."""
-        return self.astype("bool")._reduced("reduce_any", axis, keepdims or keepdim)
+        return self.astype("bool")._where(where, False)._reduced("reduce_any", axis, keepdims or keepdim)
 
-    def var(self, axis: Axis = None, keepdims: bool = False, *, ddof: int = 0, keepdim: bool = False) -> Self:
+    def var(
+        self,
+        axis: Axis = None,
+        keepdims: bool = False,
+        *,
+        ddof: int = 0,
+        correction: int = 0,
+        keepdim: bool = False,
+        where: object = True,
+    ) -> Self:
         """The mean of the squared distances from the mean, as numpy has it; with ``ddof=1`` over one less, as Paddle does."""
-        x = self._floating()
-        mean = x.mean(axis, keepdims=True)
-        out = x._on("elementwise_sub", mean)._on("square").mean(axis, keepdims or keepdim)
-        return out if not ddof else out._on("scale", scale=self._degrees(axis, ddof))
+        x, less = self._floating(), ddof or correction
+        mean = x.mean(axis, keepdims=True, where=where)
+        squares = x._on("elementwise_sub", mean)._on("square")
+        if where is not True:
+            counts = x._counts(where, axis, keepdims or keepdim)
+            rest = counts if not less else counts._on("scale", bias=float(-less))
+            return squares.sum(axis, keepdims or keepdim, where=where)._with("elementwise_div", rest)
+        out = squares.mean(axis, keepdims or keepdim)
+        return out if not less else out._on("scale", scale=self._degrees(axis, less))
 
     def _degrees(self, axis: Axis, ddof: int) -> float:
         """A number of elements over ``ddof`` less."""
@@ -257,9 +351,22 @@ class Methods:
             self.refuse(f"ddof={ddof} needs more elements than that along axis={axis} of {self!r}, and their number known")
         return count / (count - ddof)
 
-    def std(self, axis: Axis = None, keepdims: bool = False, *, ddof: int = 0, keepdim: bool = False) -> Self:
+    def std(
+        self,
+        axis: Axis = None,
+        keepdims: bool = False,
+        *,
+        ddof: int = 0,
+        correction: int = 0,
+        keepdim: bool = False,
+        where: object = True,
+    ) -> Self:
         """The square root of ``var``."""
-        return self.var(axis, keepdims or keepdim, ddof=ddof)._on("sqrt")
+        return self.var(axis, keepdims or keepdim, ddof=ddof, correction=correction, where=where)._on("sqrt")
+
+    def ptp(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """The largest element less the smallest, over all axes or those named."""
+        return self.max(axis, keepdims)._with("elementwise_sub", self.min(axis, keepdims))
 
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
         """Where the largest element is along an axis, or in ``x.flatten()``; int64."""
@@ -279,35 +386,49 @@ class Methods:
         x = self._counted() if dtype is None else self.astype(dtype)
         return x._on("cumprod", dim=axis) if axis is not None else x.flatten()._on("cumprod", dim=0)
 
-    def argsort(self, axis: int | None = -1) -> Self:
-        """Where the elements come from when they are sorted along an axis, or in ``x.flatten()``; int64."""
+    def argsort(self, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Self:
+        """Where the elements come from when they are sorted along an axis, or in ``x.flatten()``; int64.
+
+        ``kind`` and ``stable`` are hints: of equal elements the first always comes first.
+        """
         return (self.flatten() if axis is None else self)._sorted(-1 if axis is None else axis)[1]  # type: ignore[no-any-return]
 
-    def sort(self, axis: int | None = -1) -> Self:
-        """The elements sorted along an axis, or those of ``x.flatten()``; a new tensor, not in place."""
+    def sort(self, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Self:
+        """The elements sorted along an axis, or those of ``x.flatten()``; a new tensor, not in place. ``kind`` and ``stable`` are hints."""
         return (self.flatten() if axis is None else self)._sorted(-1 if axis is None else axis)[0]  # type: ignore[no-any-return]
 
     def _sorted(self, axis: int) -> Any:
         return self._on("argsort", axis=axis)
 
+    def searchsorted(self, v: Any, side: str = "left") -> Self:
+        """Where values belong in a sorted vector: how many of its elements are less, with ``side="right"`` not more; int64.
+
+        Every pair is compared.
+        """
+        if self.ndim != 1 or side not in ("left", "right"):
+            self.refuse(f"searchsorted is of a vector, its side 'left' or 'right', not of {self!r} with side={side!r}")
+        queries: Any = as_tensor(v, self)
+        return self._on("less_than" if side == "left" else "less_equal", queries.unsqueeze(queries.ndim)).sum(-1)
+
     # -- two tensors -----------------------------------------------------------------------------
 
     def dot(self, other: Tensor) -> Self:
-        """``x @ other``."""
-        return self._with("matmul_v2", other)
+        """``x @ other``; a number multiplies, as numpy has it."""
+        return self._with("elementwise_mul" if is_number(other) else "matmul_v2", other)
 
     def matmul(self, other: Tensor) -> Self:
         """``x @ other``."""
         return self._with("matmul_v2", other)
 
-    def clip(self, min: float | None = None, max: float | None = None) -> Self:
-        """The elements, at least ``min`` and at most ``max``; None leaves a side open."""
-        if min is not None and max is not None:
+    def clip(self, min: Any = None, max: Any = None) -> Self:
+        """The elements, at least ``min`` and at most ``max``, numbers or tensors; None leaves a side open."""
+        if is_number(min) and is_number(max):
             return self._beside(min)._beside(max)._on("clip", min=float(min), max=float(max))
         if min is None and max is None:
             return self._on("assign")
-        # One side alone is a maximum or minimum with a number.
-        return self._with("elementwise_max", min) if max is None else self._with("elementwise_min", max)
+        # One side alone, or a tensor, is a maximum or a minimum.
+        above = self if min is None else self._with("elementwise_max", min)
+        return above if max is None else above._with("elementwise_min", max)
 
     def softmax(self, axis: int = -1) -> Self:
         """``exp(x)`` over its sum along an axis."""
@@ -403,6 +524,12 @@ class Methods:
     def tanh(self) -> Self:
         """The hyperbolic tangents."""
         return self._floating()._on("tanh")
+
+
+def _booleans(values: object) -> dict[str, object]:
+    """The attributes of a constant of booleans."""
+    array = np.asarray(values, bool)
+    return {"shape": list(array.shape), "dtype": "bool", "bool_values": [*map(int, array.ravel().tolist())]}
 
 
 def _listed(items: tuple[Any, ...]) -> list[int]:

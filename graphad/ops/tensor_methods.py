@@ -33,7 +33,6 @@ INSTEAD = {
     "put": "layers.scatter or layers.set_value make another tensor",
     "resize": "x.reshape(shape)",
     "requires_grad": "x.stop_gradient is its opposite",
-    "searchsorted": "layers.searchsorted(x, values)",
     "set_value": "layers.where, layers.scatter or layers.set_value make another tensor; scope.set(name, array) sets a parameter",
     "strides": "a Variable has no memory before the program runs",
     "tobytes": "executor.run(program, feed, fetch_list=[x]) returns its value as an array, which has it",

@@ -60,6 +60,10 @@ class Block:
         """Whether this block declares the name."""
         return name in self.vars
 
+    def all_parameters(self) -> list[Parameter]:
+        """The parameters that this block declares, in the order of their making."""
+        return [var for var in self.vars.values() if isinstance(var, Parameter)]
+
     def has_var_recursive(self, name: str) -> bool:
         """Whether this block or one around it declares the name."""
         return name in self.vars or self.find_var(name) is not None

@@ -211,7 +211,7 @@ class Program:
 
     def all_parameters(self) -> list[Parameter]:
         """The parameters, in the order of their making."""
-        return [v for v in self.global_block().vars.values() if isinstance(v, Parameter)]
+        return self.global_block().all_parameters()
 
     def list_vars(self) -> Iterator[Variable]:
         """Every variable of every block."""
@@ -481,7 +481,7 @@ def default_startup_program() -> Program:
 
 
 @contextmanager
-def program_guard(main: Program, startup: Program | None = None) -> Iterator[Program]:
+def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[Program]:
     """Within it, and in this thread or asyncio task, layers write into these programs (a fresh startup program if None is given).
 
     ``as`` names the main program: ``with program_guard(Program()) as program:``.
@@ -489,11 +489,12 @@ def program_guard(main: Program, startup: Program | None = None) -> Iterator[Pro
     Raises:
         TypeError: something other than a Program is given.
     """
-    for label, program in (("main", main), ("startup", startup)):
-        if not isinstance(program, Program | None) or (label == "main" and program is None):
+    for label, program in (("main_program", main_program), ("startup_program", startup_program)):
+        if not isinstance(program, Program | None) or (label == "main_program" and program is None):
             raise InvalidType(f"program_guard takes Programs; {label} is {program!r}")
-    with binding(variable.MAIN, main), binding(variable.STARTUP, Program() if startup is None else startup):
-        yield main
+    startup = Program() if startup_program is None else startup_program
+    with binding(variable.MAIN, main_program), binding(variable.STARTUP, startup):
+        yield main_program
 
 
 class unique_name:  # a namespace, spelt as Fluid spells it
