@@ -64,38 +64,60 @@ from graphad.layers.fluid import StaticRNN as StaticRNN
 from graphad.layers.fluid import Switch as Switch
 from graphad.layers.distributions import Uniform as Uniform
 from graphad.layers.fluid import While as While
+from graphad.layers.windows_1d import adaptive_avg_pool1d as adaptive_avg_pool1d
+from graphad.layers.windows_1d import adaptive_avg_pool2d as adaptive_avg_pool2d
+from graphad.layers.windows_1d import adaptive_avg_pool3d as adaptive_avg_pool3d
+from graphad.layers.windows_1d import adaptive_max_pool1d as adaptive_max_pool1d
+from graphad.layers.windows_1d import adaptive_max_pool2d as adaptive_max_pool2d
+from graphad.layers.windows_1d import adaptive_max_pool3d as adaptive_max_pool3d
 from graphad.layers.images import adaptive_pool2d as adaptive_pool2d
 from graphad.layers.images import adaptive_pool3d as adaptive_pool3d
 from graphad.layers.composed import add_position_encoding as add_position_encoding
 from graphad.layers.composed import addcmul as addcmul
+from graphad.layers.windows_1d import alpha_dropout as alpha_dropout
 from graphad.layers.detection import anchor_generator as anchor_generator
 from graphad.layers.composed import arange as arange
 from graphad.layers.numpy_names import argmax as argmax
 from graphad.layers.numpy_names import argmin as argmin
+from graphad.layers.parts import atleast_1d as atleast_1d
+from graphad.layers.parts import atleast_2d as atleast_2d
+from graphad.layers.parts import atleast_3d as atleast_3d
 from graphad.layers.losses import auc as auc
 from graphad.layers.learning_rate_scheduler import autoincreased_step_counter as autoincreased_step_counter
+from graphad.layers.windows_1d import avg_pool1d as avg_pool1d
 from graphad.layers.functional import avg_pool2d as avg_pool2d
+from graphad.layers.windows_1d import avg_pool3d as avg_pool3d
 from graphad.layers.images import batch_norm as batch_norm
+from graphad.layers.windows_1d import bilinear as bilinear
 from graphad.layers.composed import bilinear_tensor_product as bilinear_tensor_product
 from graphad.layers.functional import binary_cross_entropy as binary_cross_entropy
 from graphad.layers.functional import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from graphad.layers.matrices import block_diag as block_diag
 from graphad.layers.detection import box_clip as box_clip
 from graphad.layers.detection import box_coder as box_coder
 from graphad.layers.detection import box_decoder_and_assign as box_decoder_and_assign
 from graphad.layers.numpy_names import broadcast_to as broadcast_to
 from graphad.layers.functional import bucketize as bucketize
+from graphad.layers.matrices import cdist as cdist
 from graphad.layers.losses import center_loss as center_loss
+from graphad.layers.windows_1d import channel_shuffle as channel_shuffle
 from graphad.layers.numpy_names import chunk as chunk
 from graphad.layers.chunks import chunk_eval as chunk_eval
 from graphad.layers.shaping import clamp as clamp
 from graphad.layers.shaping import clip as clip
+from graphad.layers.parts import column_stack as column_stack
+from graphad.layers.parts import combinations as combinations
 from graphad.layers.composed import continuous_value_model as continuous_value_model
+from graphad.layers.windows_1d import conv1d as conv1d
+from graphad.layers.windows_1d import conv1d_transpose as conv1d_transpose
 from graphad.layers.images import conv2d as conv2d
 from graphad.layers.images import conv2d_transpose as conv2d_transpose
 from graphad.layers.images import conv3d as conv3d
 from graphad.layers.images import conv3d_transpose as conv3d_transpose
+from graphad.layers.matrices import copysign as copysign
 from graphad.layers.statistics import corrcoef as corrcoef
 from graphad.layers.learning_rate_scheduler import cosine_decay as cosine_decay
+from graphad.layers.functional_losses import cosine_embedding_loss as cosine_embedding_loss
 from graphad.layers.functional import cosine_similarity as cosine_similarity
 from graphad.layers.numpy_names import count_nonzero as count_nonzero
 from graphad.layers.statistics import cov as cov
@@ -104,14 +126,21 @@ from graphad.layers.composed import cross as cross
 from graphad.layers.labeling import ctc_greedy_decoder as ctc_greedy_decoder
 from graphad.layers.labeling import ctc_loss as ctc_loss
 from graphad.layers.composed import cumsum as cumsum
+from graphad.layers.matrices import cumulative_trapezoid as cumulative_trapezoid
 from graphad.layers.images import deformable_conv as deformable_conv
 from graphad.layers.numpy_names import deg2rad as deg2rad
 from graphad.layers.detection import density_prior_box as density_prior_box
+from graphad.layers.matrices import det as det
 from graphad.layers.composed import diag as diag
+from graphad.layers.matrices import diagflat as diagflat
 from graphad.layers.composed import dice_loss as dice_loss
 from graphad.layers.numpy_names import diff as diff
 from graphad.layers.composed import dist as dist
 from graphad.layers.numpy_names import divide as divide
+from graphad.layers.windows_1d import dropout2d as dropout2d
+from graphad.layers.windows_1d import dropout3d as dropout3d
+from graphad.layers.parts import dsplit as dsplit
+from graphad.layers.parts import dstack as dstack
 from graphad.layers.labeling import edit_distance as edit_distance
 from graphad.layers.shaping import einsum as einsum
 from graphad.layers.composed import elementwise_equal as elementwise_equal
@@ -123,18 +152,25 @@ from graphad.layers.functional import frac as frac
 from graphad.layers.composed import fsp_matrix as fsp_matrix
 from graphad.layers.composed import full as full
 from graphad.layers.composed import full_like as full_like
+from graphad.layers.functional_losses import gaussian_nll_loss as gaussian_nll_loss
 from graphad.layers.composed import get_tensor_from_selected_rows as get_tensor_from_selected_rows
 from graphad.layers.functional import glu as glu
 from graphad.layers.images import group_norm as group_norm
 from graphad.layers.composed import gru_unit as gru_unit
+from graphad.layers.windows_1d import gumbel_softmax as gumbel_softmax
 from graphad.layers.functional import hardsigmoid as hardsigmoid
 from graphad.layers.functional import hardtanh as hardtanh
 from graphad.layers.shaping import has_inf as has_inf
 from graphad.layers.shaping import has_nan as has_nan
+from graphad.layers.functional_losses import hinge_embedding_loss as hinge_embedding_loss
 from graphad.layers.sampled import hsigmoid as hsigmoid
+from graphad.layers.parts import hsplit as hsplit
+from graphad.layers.parts import hstack as hstack
+from graphad.layers.matrices import hypot as hypot
 from graphad.layers.composed import im2sequence as im2sequence
 from graphad.layers.shaping import image_resize as image_resize
 from graphad.layers.composed import image_resize_short as image_resize_short
+from graphad.layers.parts import index_fill as index_fill
 from graphad.layers.numpy_names import inner as inner
 from graphad.layers.images import inplace_abn as inplace_abn
 from graphad.layers.images import instance_norm as instance_norm
@@ -144,26 +180,35 @@ from graphad.layers.detection import iou_similarity as iou_similarity
 from graphad.layers.shaping import is_empty as is_empty
 from graphad.layers.shaping import isfinite as isfinite
 from graphad.layers.functional import kl_div as kl_div
+from graphad.layers.parts import kthvalue as kthvalue
 from graphad.layers.functional import l1_loss as l1_loss
 from graphad.layers.shaping import l2_normalize as l2_normalize
 from graphad.layers.learning_rate_scheduler import lambda_decay as lambda_decay
 from graphad.layers.images import layer_norm as layer_norm
+from graphad.layers.matrices import ldexp as ldexp
 from graphad.layers.functional import linear as linear
 from graphad.layers.labeling import linear_chain_crf as linear_chain_crf
 from graphad.layers.learning_rate_scheduler import linear_lr_warmup as linear_lr_warmup
 from graphad.layers.shaping import linspace as linspace
+from graphad.layers.windows_1d import local_response_norm as local_response_norm
 from graphad.layers.numpy_names import logaddexp as logaddexp
 from graphad.layers.numpy_names import logit as logit
 from graphad.layers.recurrent import lstm as lstm
 from graphad.layers.composed import lstm_unit as lstm_unit
+from graphad.layers.functional_losses import margin_ranking_loss as margin_ranking_loss
 from graphad.layers.numpy_names import masked_fill as masked_fill
+from graphad.layers.matrices import matrix_norm as matrix_norm
+from graphad.layers.windows_1d import max_pool1d as max_pool1d
 from graphad.layers.functional import max_pool2d as max_pool2d
+from graphad.layers.windows_1d import max_pool3d as max_pool3d
 from graphad.layers.losses import mean_iou as mean_iou
 from graphad.layers.numpy_names import median as median
 from graphad.layers.composed import merge_selected_rows as merge_selected_rows
 from graphad.layers.numpy_names import meshgrid as meshgrid
 from graphad.layers.numpy_names import moveaxis as moveaxis
 from graphad.layers.functional import multi_dot as multi_dot
+from graphad.layers.functional_losses import multi_label_soft_margin_loss as multi_label_soft_margin_loss
+from graphad.layers.functional_losses import multi_margin_loss as multi_margin_loss
 from graphad.layers.numpy_names import nan_to_num as nan_to_num
 from graphad.layers.functional import nanmean as nanmean
 from graphad.layers.functional import nansum as nansum
@@ -181,7 +226,9 @@ from graphad.layers.shaping import one_hot as one_hot
 from graphad.layers.shaping import ones_like as ones_like
 from graphad.layers.numpy_names import outer as outer
 from graphad.layers.composed import pad_constant_like as pad_constant_like
+from graphad.layers.matrices import pdist as pdist
 from graphad.layers.learning_rate_scheduler import piecewise_decay as piecewise_decay
+from graphad.layers.functional_losses import poisson_nll_loss as poisson_nll_loss
 from graphad.layers.detection import polygon_box_transform as polygon_box_transform
 from graphad.layers.learning_rate_scheduler import polynomial_decay as polynomial_decay
 from graphad.layers.images import pool2d as pool2d
@@ -195,6 +242,7 @@ from graphad.layers.composed import randn as randn
 from graphad.layers.images import random_crop as random_crop
 from graphad.layers.sampled import randperm as randperm
 from graphad.layers.shaping import rank as rank
+from graphad.layers.matrices import renorm as renorm
 from graphad.layers.numpy_names import repeat_interleave as repeat_interleave
 from graphad.layers.shaping import resize_bilinear as resize_bilinear
 from graphad.layers.shaping import resize_linear as resize_linear
@@ -205,12 +253,18 @@ from graphad.layers.detection import roi_align as roi_align
 from graphad.layers.detection import roi_pool as roi_pool
 from graphad.layers.statistics import rot90 as rot90
 from graphad.layers.composed import row_conv as row_conv
+from graphad.layers.parts import row_stack as row_stack
+from graphad.layers.windows_1d import rrelu as rrelu
 from graphad.layers.sampled import sampled_softmax_with_cross_entropy as sampled_softmax_with_cross_entropy
 from graphad.layers.sampled import sampling_id as sampling_id
 from graphad.layers.shaping import scatter_nd as scatter_nd
 from graphad.layers.functional import searchsorted as searchsorted
 from graphad.layers.shaping import sequence_mask as sequence_mask
 from graphad.layers.composed import shard_index as shard_index
+from graphad.layers.matrices import signbit as signbit
+from graphad.layers.matrices import sinc as sinc
+from graphad.layers.matrices import slogdet as slogdet
+from graphad.layers.functional_losses import soft_margin_loss as soft_margin_loss
 from graphad.layers.composed import soft_relu as soft_relu
 from graphad.layers.shaping import softmax as softmax
 from graphad.layers.numpy_names import sort as sort
@@ -221,24 +275,38 @@ from graphad.layers.numpy_names import std as std
 from graphad.layers.numpy_names import sum as sum
 from graphad.layers.numpy_names import swapaxes as swapaxes
 from graphad.layers.composed import t as t
+from graphad.layers.parts import take as take
 from graphad.layers.losses import teacher_student_sigmoid_loss as teacher_student_sigmoid_loss
 from graphad.layers.composed import temporal_shift as temporal_shift
+from graphad.layers.parts import tensor_split as tensor_split
 from graphad.layers.numpy_names import tensordot as tensordot
 from graphad.layers.shaping import topk as topk
+from graphad.layers.matrices import trapezoid as trapezoid
 from graphad.layers.shaping import tril as tril
+from graphad.layers.matrices import tril_indices as tril_indices
+from graphad.layers.functional_losses import triplet_margin_loss as triplet_margin_loss
+from graphad.layers.functional_losses import triplet_margin_with_distance_loss as triplet_margin_with_distance_loss
 from graphad.layers.shaping import triu as triu
+from graphad.layers.matrices import triu_indices as triu_indices
+from graphad.layers.parts import unflatten as unflatten
 from graphad.layers.shaping import unique as unique
 from graphad.layers.composed import unique_with_counts as unique_with_counts
+from graphad.layers.windows_1d import upsample as upsample
+from graphad.layers.matrices import vander as vander
 from graphad.layers.numpy_names import var as var
+from graphad.layers.matrices import vector_norm as vector_norm
+from graphad.layers.parts import vsplit as vsplit
+from graphad.layers.parts import vstack as vstack
 from graphad.layers.labeling import warpctc as warpctc
 from graphad.layers.shaping import where as where
 from graphad.layers.detection import yolo_box as yolo_box
+from graphad.layers.windows_1d import zeropad2d as zeropad2d
 from graphad.layers.shaping import zeros_like as zeros_like
 
 _Tensor = Variable | NDArray[Any] | float
 _Tensors = Sequence[_Tensor] | Variable
 
-__all__ = ['Categorical', 'GRUCell', 'IfElse', 'LSTMCell', 'LayerHelper', 'MultivariateNormalDiag', 'Normal', 'ParamAttr', 'RNNCell', 'StaticRNN', 'Switch', 'Uniform', 'While', 'accuracy', 'adaptive_pool2d', 'adaptive_pool3d', 'add_position_encoding', 'addcmul', 'anchor_generator', 'arange', 'argmax', 'argmin', 'array_length', 'array_read', 'array_write', 'assign', 'auc', 'autoincreased_step_counter', 'avg_pool2d', 'batch_norm', 'bilinear_tensor_product', 'binary_cross_entropy', 'binary_cross_entropy_with_logits', 'box_clip', 'box_coder', 'box_decoder_and_assign', 'broadcast_to', 'bucketize', 'case', 'center_loss', 'chunk', 'chunk_eval', 'clamp', 'clip', 'cond', 'continuous_value_model', 'conv2d', 'conv2d_transpose', 'conv3d', 'conv3d_transpose', 'corrcoef', 'cosine_decay', 'cosine_similarity', 'count_nonzero', 'cov', 'create_array', 'create_global_var', 'create_parameter', 'create_tensor', 'crf_decoding', 'cross', 'cross_entropy', 'ctc_greedy_decoder', 'ctc_loss', 'cumsum', 'data', 'deformable_conv', 'deg2rad', 'density_prior_box', 'diag', 'dice_loss', 'diff', 'dist', 'divide', 'dropout', 'edit_distance', 'einsum', 'elementwise_equal', 'embedding', 'equal', 'expand_as', 'expand_dims', 'exponential_decay', 'eye', 'fc', 'fill_constant', 'flatten', 'frac', 'fsp_matrix', 'full', 'full_like', 'gaussian_random', 'get_tensor_from_selected_rows', 'glu', 'greater_equal', 'greater_than', 'group_norm', 'gru_unit', 'hardsigmoid', 'hardtanh', 'has_inf', 'has_nan', 'hsigmoid', 'im2sequence', 'image_resize', 'image_resize_short', 'increment', 'inner', 'inplace_abn', 'instance_norm', 'interpolate', 'inverse_time_decay', 'iou_similarity', 'is_empty', 'isfinite', 'kl_div', 'l1_loss', 'l2_normalize', 'lambda_decay', 'layer_norm', 'less_equal', 'less_than', 'linear', 'linear_chain_crf', 'linear_lr_warmup', 'linspace', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'lstm', 'lstm_unit', 'masked_fill', 'max_pool2d', 'mean', 'mean_iou', 'median', 'merge_selected_rows', 'meshgrid', 'moveaxis', 'mse', 'mse_loss', 'multi_dot', 'nan_to_num', 'nanmean', 'nansum', 'natural_exp_decay', 'nce', 'neg', 'negative', 'noam_decay', 'nonzero', 'norm', 'normalize', 'not_equal', 'npair_loss', 'numel', 'one_hot', 'ones', 'ones_like', 'outer', 'pad_constant_like', 'piecewise_decay', 'polygon_box_transform', 'polynomial_decay', 'pool2d', 'pool3d', 'pow', 'prelu', 'prior_box', 'quantile', 'rad2deg', 'randint', 'randn', 'random_crop', 'randperm', 'range', 'rank', 'repeat_interleave', 'resize_bilinear', 'resize_linear', 'resize_nearest', 'resize_trilinear', 'rnn', 'roi_align', 'roi_pool', 'rot90', 'row_conv', 'sampled_softmax_with_cross_entropy', 'sampling_id', 'scatter_nd', 'searchsorted', 'sequence_mask', 'shard_index', 'soft_relu', 'softmax', 'softmax_with_cross_entropy', 'sort', 'space_to_depth', 'spectral_norm', 'split', 'square_error_cost', 'std', 'sum', 'sums', 'swapaxes', 'switch_case', 't', 'teacher_student_sigmoid_loss', 'temporal_shift', 'tensordot', 'topk', 'tril', 'triu', 'uniform_random', 'unique', 'unique_with_counts', 'var', 'warpctc', 'where', 'while_loop', 'yolo_box', 'zeros', 'zeros_like', 'abs', 'acos', 'acosh', 'adadelta', 'adagrad', 'adam', 'adamax', 'adamw', 'add', 'addmm', 'affine_channel', 'affine_grid', 'affine_grid_spread', 'all', 'allclose', 'alltoall', 'amax', 'amin', 'any', 'arg_max', 'arg_min', 'argsort', 'asin', 'asinh', 'assign_value', 'atan', 'atan2', 'atanh', 'barrier', 'bce_loss', 'bernoulli', 'bicubic_interp', 'bicubic_interp_v2', 'bilinear_interp', 'bilinear_interp_v2', 'bincount', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'bpr_loss', 'brelu', 'c_allgather', 'c_allreduce_max', 'c_allreduce_min', 'c_allreduce_prod', 'c_allreduce_sum', 'c_alltoall', 'c_broadcast', 'c_clear_padding', 'c_concat', 'c_identity', 'c_recut', 'c_reduce_sum', 'c_reducescatter', 'c_shard', 'c_split', 'c_unshard', 'cast', 'ceil', 'celu', 'check_finite_and_unscale', 'cholesky', 'cholesky_solve', 'clear_in_array', 'clip_by_norm', 'concat', 'conv2d_backprop_filter', 'conv2d_backprop_input', 'conv3d_backprop_filter', 'conv3d_backprop_input', 'cos', 'cos_sim', 'cosh', 'create_tape', 'crf_lattice', 'crop', 'crop_tensor', 'cross_entropy2', 'ctc_align', 'ctc_lattice', 'cumprod', 'decayed_adagrad', 'deformable_conv_v1', 'depthwise_conv2d', 'depthwise_conv2d_transpose', 'determinant', 'diag_embed', 'diag_v2', 'diagonal', 'digamma', 'dot', 'elementwise_add', 'elementwise_div', 'elementwise_floordiv', 'elementwise_fmax', 'elementwise_fmin', 'elementwise_heaviside', 'elementwise_max', 'elementwise_min', 'elementwise_mod', 'elementwise_mul', 'elementwise_pow', 'elementwise_sub', 'elu', 'embedding_scatter', 'equal_all', 'erf', 'exp', 'expand', 'expand_as_v2', 'expand_like', 'expand_v2', 'expm1', 'feed', 'fetch', 'fill_any_like', 'fill_constant_batch_size_like', 'fill_zeros_like', 'flash_attn', 'flatten2', 'flatten_contiguous_range', 'flip', 'floor', 'floor_divide', 'floor_mod', 'fmax', 'fmin', 'fold', 'fold_like', 'frobenius_norm', 'ftrl', 'gather', 'gather_nd', 'gather_tree', 'gaussian_random_batch_size_like', 'gelu', 'grid_sampler', 'hard_shrink', 'hard_sigmoid', 'hard_swish', 'hardshrink', 'hardswish', 'heaviside', 'hinge_loss', 'histogram', 'huber_loss', 'index_add', 'index_sample', 'index_select', 'inverse', 'isclose', 'isfinite_v2', 'isinf', 'isinf_v2', 'isnan', 'isnan_v2', 'kldiv_loss', 'kron', 'label_smooth', 'lamb', 'last_of_each', 'leaky_relu', 'lerp', 'lgamma', 'linear_interp', 'linear_interp_v2', 'linear_recurrence', 'lod_array_length', 'log', 'log10', 'log1p', 'log2', 'log_loss', 'log_sigmoid', 'log_softmax', 'logcumsumexp', 'logsigmoid', 'logsumexp', 'lookup_table', 'lookup_table_v2', 'lrn', 'margin_rank_loss', 'masked_select', 'matmul', 'matmul_v2', 'matrix_power', 'matrix_recurrence', 'max', 'max_pool2d_with_index', 'max_pool3d_with_index', 'maximum', 'maxout', 'maxout_index', 'merge_lod_tensor', 'min', 'minimum', 'minus', 'mish', 'mm', 'mod', 'modified_huber_loss', 'momentum', 'mul', 'multiplex', 'multiply', 'mv', 'nearest_interp', 'nearest_interp_v2', 'nll_loss', 'non_max_suppression', 'one_hot_v2', 'p_norm', 'pad', 'pad2d', 'pad3d', 'pixel_shuffle', 'pixel_unshuffle', 'polygamma', 'pool2d_gather_max', 'pool2d_scatter_max', 'pool2d_spread', 'pool3d_gather_max', 'pool3d_scatter_max', 'pool3d_spread', 'pop_tape', 'power', 'prod', 'proximal_adagrad', 'proximal_gd', 'push_tape', 'put_along_axis', 'rank_loss', 'read_from_array', 'reciprocal', 'recv_v2', 'reduce_all', 'reduce_amax', 'reduce_amin', 'reduce_any', 'reduce_max', 'reduce_mean', 'reduce_min', 'reduce_prod', 'reduce_sum', 'relu', 'relu6', 'remainder', 'resample', 'resample_spread', 'reshape', 'reshape2', 'reshape_like', 'reverse', 'rint', 'rmsprop', 'roi_align_spread', 'roi_pool_gather_max', 'roi_pool_scatter_max', 'roll', 'round', 'rsqrt', 'scale', 'scatter', 'scatter_nd_add', 'seed', 'select_input', 'select_output', 'selu', 'send_v2', 'set_value', 'sgd', 'sgn', 'shape', 'shard_tensor', 'shuffle_channel', 'sigmoid', 'sigmoid_cross_entropy_with_logits', 'sigmoid_focal_loss', 'sign', 'silu', 'sin', 'sinh', 'size', 'slice', 'smooth_l1', 'smooth_l1_loss', 'softplus', 'softshrink', 'softsign', 'solve', 'split_like', 'split_lod_tensor', 'sqrt', 'square', 'squared_l2_norm', 'squeeze', 'squeeze2', 'stack', 'stand_in', 'stanh', 'strided_slice', 'subtract', 'sum_like', 'swish', 'sync_batch_norm', 'take_along_axis', 'tan', 'tanh', 'tanh_shrink', 'tanhshrink', 'tape_has_more', 'tensor_array_like', 'tensor_array_to_tensor', 'tensor_to_tensor_array', 'thresholded_relu', 'tile', 'top_k', 'top_k_v2', 'trace', 'transpose', 'transpose2', 'triangular_solve', 'tril_triu', 'trilinear_interp', 'trilinear_interp_v2', 'trunc', 'truncated_gaussian_random', 'unbind', 'uncrop', 'undefined', 'undiagonal', 'unfold', 'ungather', 'uniform_random_batch_size_like', 'unpad2d', 'unpad3d', 'unslice', 'unsqueeze', 'unsqueeze2', 'unstack', 'untile', 'update_loss_scaling', 'view_dtype', 'where_index', 'window_places', 'window_sum', 'write_to_array']
+__all__ = ['Categorical', 'GRUCell', 'IfElse', 'LSTMCell', 'LayerHelper', 'MultivariateNormalDiag', 'Normal', 'ParamAttr', 'RNNCell', 'StaticRNN', 'Switch', 'Uniform', 'While', 'accuracy', 'adaptive_avg_pool1d', 'adaptive_avg_pool2d', 'adaptive_avg_pool3d', 'adaptive_max_pool1d', 'adaptive_max_pool2d', 'adaptive_max_pool3d', 'adaptive_pool2d', 'adaptive_pool3d', 'add_position_encoding', 'addcmul', 'alpha_dropout', 'anchor_generator', 'arange', 'argmax', 'argmin', 'array_length', 'array_read', 'array_write', 'assign', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'auc', 'autoincreased_step_counter', 'avg_pool1d', 'avg_pool2d', 'avg_pool3d', 'batch_norm', 'bilinear', 'bilinear_tensor_product', 'binary_cross_entropy', 'binary_cross_entropy_with_logits', 'block_diag', 'box_clip', 'box_coder', 'box_decoder_and_assign', 'broadcast_to', 'bucketize', 'case', 'cdist', 'center_loss', 'channel_shuffle', 'chunk', 'chunk_eval', 'clamp', 'clip', 'column_stack', 'combinations', 'cond', 'continuous_value_model', 'conv1d', 'conv1d_transpose', 'conv2d', 'conv2d_transpose', 'conv3d', 'conv3d_transpose', 'copysign', 'corrcoef', 'cosine_decay', 'cosine_embedding_loss', 'cosine_similarity', 'count_nonzero', 'cov', 'create_array', 'create_global_var', 'create_parameter', 'create_tensor', 'crf_decoding', 'cross', 'cross_entropy', 'ctc_greedy_decoder', 'ctc_loss', 'cumsum', 'cumulative_trapezoid', 'data', 'deformable_conv', 'deg2rad', 'density_prior_box', 'det', 'diag', 'diagflat', 'dice_loss', 'diff', 'dist', 'divide', 'dropout', 'dropout2d', 'dropout3d', 'dsplit', 'dstack', 'edit_distance', 'einsum', 'elementwise_equal', 'embedding', 'equal', 'expand_as', 'expand_dims', 'exponential_decay', 'eye', 'fc', 'fill_constant', 'flatten', 'frac', 'fsp_matrix', 'full', 'full_like', 'gaussian_nll_loss', 'gaussian_random', 'get_tensor_from_selected_rows', 'glu', 'greater_equal', 'greater_than', 'group_norm', 'gru_unit', 'gumbel_softmax', 'hardsigmoid', 'hardtanh', 'has_inf', 'has_nan', 'hinge_embedding_loss', 'hsigmoid', 'hsplit', 'hstack', 'hypot', 'im2sequence', 'image_resize', 'image_resize_short', 'increment', 'index_fill', 'inner', 'inplace_abn', 'instance_norm', 'interpolate', 'inverse_time_decay', 'iou_similarity', 'is_empty', 'isfinite', 'kl_div', 'kthvalue', 'l1_loss', 'l2_normalize', 'lambda_decay', 'layer_norm', 'ldexp', 'less_equal', 'less_than', 'linear', 'linear_chain_crf', 'linear_lr_warmup', 'linspace', 'local_response_norm', 'logaddexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'lstm', 'lstm_unit', 'margin_ranking_loss', 'masked_fill', 'matrix_norm', 'max_pool1d', 'max_pool2d', 'max_pool3d', 'mean', 'mean_iou', 'median', 'merge_selected_rows', 'meshgrid', 'moveaxis', 'mse', 'mse_loss', 'multi_dot', 'multi_label_soft_margin_loss', 'multi_margin_loss', 'nan_to_num', 'nanmean', 'nansum', 'natural_exp_decay', 'nce', 'neg', 'negative', 'noam_decay', 'nonzero', 'norm', 'normalize', 'not_equal', 'npair_loss', 'numel', 'one_hot', 'ones', 'ones_like', 'outer', 'pad_constant_like', 'pdist', 'piecewise_decay', 'poisson_nll_loss', 'polygon_box_transform', 'polynomial_decay', 'pool2d', 'pool3d', 'pow', 'prelu', 'prior_box', 'quantile', 'rad2deg', 'randint', 'randn', 'random_crop', 'randperm', 'range', 'rank', 'renorm', 'repeat_interleave', 'resize_bilinear', 'resize_linear', 'resize_nearest', 'resize_trilinear', 'rnn', 'roi_align', 'roi_pool', 'rot90', 'row_conv', 'row_stack', 'rrelu', 'sampled_softmax_with_cross_entropy', 'sampling_id', 'scatter_nd', 'searchsorted', 'sequence_mask', 'shard_index', 'signbit', 'sinc', 'slogdet', 'soft_margin_loss', 'soft_relu', 'softmax', 'softmax_with_cross_entropy', 'sort', 'space_to_depth', 'spectral_norm', 'split', 'square_error_cost', 'std', 'sum', 'sums', 'swapaxes', 'switch_case', 't', 'take', 'teacher_student_sigmoid_loss', 'temporal_shift', 'tensor_split', 'tensordot', 'topk', 'trapezoid', 'tril', 'tril_indices', 'triplet_margin_loss', 'triplet_margin_with_distance_loss', 'triu', 'triu_indices', 'unflatten', 'uniform_random', 'unique', 'unique_with_counts', 'upsample', 'vander', 'var', 'vector_norm', 'vsplit', 'vstack', 'warpctc', 'where', 'while_loop', 'yolo_box', 'zeropad2d', 'zeros', 'zeros_like', 'abs', 'acos', 'acosh', 'adadelta', 'adagrad', 'adam', 'adamax', 'adamw', 'add', 'addmm', 'affine_channel', 'affine_grid', 'affine_grid_spread', 'all', 'allclose', 'alltoall', 'amax', 'amin', 'any', 'arg_max', 'arg_min', 'argsort', 'asin', 'asinh', 'assign_value', 'atan', 'atan2', 'atanh', 'barrier', 'bce_loss', 'bernoulli', 'bicubic_interp', 'bicubic_interp_v2', 'bilinear_interp', 'bilinear_interp_v2', 'bincount', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'bpr_loss', 'brelu', 'c_allgather', 'c_allreduce_max', 'c_allreduce_min', 'c_allreduce_prod', 'c_allreduce_sum', 'c_alltoall', 'c_broadcast', 'c_clear_padding', 'c_concat', 'c_identity', 'c_recut', 'c_reduce_sum', 'c_reducescatter', 'c_shard', 'c_split', 'c_unshard', 'cast', 'ceil', 'celu', 'check_finite_and_unscale', 'cholesky', 'cholesky_solve', 'clear_in_array', 'clip_by_norm', 'concat', 'conv2d_backprop_filter', 'conv2d_backprop_input', 'conv3d_backprop_filter', 'conv3d_backprop_input', 'cos', 'cos_sim', 'cosh', 'create_tape', 'crf_lattice', 'crop', 'crop_tensor', 'cross_entropy2', 'ctc_align', 'ctc_lattice', 'cumprod', 'decayed_adagrad', 'deformable_conv_v1', 'depthwise_conv2d', 'depthwise_conv2d_transpose', 'determinant', 'diag_embed', 'diag_v2', 'diagonal', 'digamma', 'dot', 'elementwise_add', 'elementwise_div', 'elementwise_floordiv', 'elementwise_fmax', 'elementwise_fmin', 'elementwise_heaviside', 'elementwise_max', 'elementwise_min', 'elementwise_mod', 'elementwise_mul', 'elementwise_pow', 'elementwise_sub', 'elu', 'embedding_scatter', 'equal_all', 'erf', 'exp', 'expand', 'expand_as_v2', 'expand_like', 'expand_v2', 'expm1', 'feed', 'fetch', 'fill_any_like', 'fill_constant_batch_size_like', 'fill_zeros_like', 'flash_attn', 'flatten2', 'flatten_contiguous_range', 'flip', 'floor', 'floor_divide', 'floor_mod', 'fmax', 'fmin', 'fold', 'fold_like', 'frobenius_norm', 'ftrl', 'gather', 'gather_nd', 'gather_tree', 'gaussian_random_batch_size_like', 'gelu', 'grid_sampler', 'hard_shrink', 'hard_sigmoid', 'hard_swish', 'hardshrink', 'hardswish', 'heaviside', 'hinge_loss', 'histogram', 'huber_loss', 'index_add', 'index_sample', 'index_select', 'inverse', 'isclose', 'isfinite_v2', 'isinf', 'isinf_v2', 'isnan', 'isnan_v2', 'kldiv_loss', 'kron', 'label_smooth', 'lamb', 'last_of_each', 'leaky_relu', 'lerp', 'lgamma', 'linear_interp', 'linear_interp_v2', 'linear_recurrence', 'lod_array_length', 'log', 'log10', 'log1p', 'log2', 'log_loss', 'log_sigmoid', 'log_softmax', 'logcumsumexp', 'logsigmoid', 'logsumexp', 'lookup_table', 'lookup_table_v2', 'lrn', 'margin_rank_loss', 'masked_select', 'matmul', 'matmul_v2', 'matrix_power', 'matrix_recurrence', 'max', 'max_pool2d_with_index', 'max_pool3d_with_index', 'maximum', 'maxout', 'maxout_index', 'merge_lod_tensor', 'min', 'minimum', 'minus', 'mish', 'mm', 'mod', 'modified_huber_loss', 'momentum', 'mul', 'multiplex', 'multiply', 'mv', 'nearest_interp', 'nearest_interp_v2', 'nll_loss', 'non_max_suppression', 'one_hot_v2', 'p_norm', 'pad', 'pad2d', 'pad3d', 'pixel_shuffle', 'pixel_unshuffle', 'polygamma', 'pool2d_gather_max', 'pool2d_scatter_max', 'pool2d_spread', 'pool3d_gather_max', 'pool3d_scatter_max', 'pool3d_spread', 'pop_tape', 'power', 'prod', 'proximal_adagrad', 'proximal_gd', 'push_tape', 'put_along_axis', 'rank_loss', 'read_from_array', 'reciprocal', 'recv_v2', 'reduce_all', 'reduce_amax', 'reduce_amin', 'reduce_any', 'reduce_max', 'reduce_mean', 'reduce_min', 'reduce_prod', 'reduce_sum', 'relu', 'relu6', 'remainder', 'resample', 'resample_spread', 'reshape', 'reshape2', 'reshape_like', 'reverse', 'rint', 'rmsprop', 'roi_align_spread', 'roi_pool_gather_max', 'roi_pool_scatter_max', 'roll', 'round', 'rsqrt', 'scale', 'scatter', 'scatter_nd_add', 'seed', 'select_input', 'select_output', 'selu', 'send_v2', 'set_value', 'sgd', 'sgn', 'shape', 'shard_tensor', 'shuffle_channel', 'sigmoid', 'sigmoid_cross_entropy_with_logits', 'sigmoid_focal_loss', 'sign', 'silu', 'sin', 'sinh', 'size', 'slice', 'smooth_l1', 'smooth_l1_loss', 'softplus', 'softshrink', 'softsign', 'solve', 'split_like', 'split_lod_tensor', 'sqrt', 'square', 'squared_l2_norm', 'squeeze', 'squeeze2', 'stack', 'stand_in', 'stanh', 'strided_slice', 'subtract', 'sum_like', 'swish', 'sync_batch_norm', 'take_along_axis', 'tan', 'tanh', 'tanh_shrink', 'tanhshrink', 'tape_has_more', 'tensor_array_like', 'tensor_array_to_tensor', 'tensor_to_tensor_array', 'thresholded_relu', 'tile', 'top_k', 'top_k_v2', 'trace', 'transpose', 'transpose2', 'triangular_solve', 'tril_triu', 'trilinear_interp', 'trilinear_interp_v2', 'trunc', 'truncated_gaussian_random', 'unbind', 'uncrop', 'undefined', 'undiagonal', 'unfold', 'ungather', 'uniform_random_batch_size_like', 'unpad2d', 'unpad3d', 'unslice', 'unsqueeze', 'unsqueeze2', 'unstack', 'untile', 'update_loss_scaling', 'view_dtype', 'where_index', 'window_places', 'window_sum', 'write_to_array']
 
 def abs(x: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def acos(x: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
@@ -511,6 +579,9 @@ def prod(x: _Tensor, dim: Any = ..., keep_dim: bool | None = ..., reduce_all: bo
 def proximal_adagrad(param: _Tensor, moment: _Tensor, grad: _Tensor, learning_rate: _Tensor, l1: float | None = ..., l2: float | None = ..., *, skip_update: _Tensor | None = ..., name: str | None = ..., act: str | None = ...) -> tuple[Variable, Variable]: ...
 def proximal_gd(param: _Tensor, grad: _Tensor, learning_rate: _Tensor, l1: float | None = ..., l2: float | None = ..., *, skip_update: _Tensor | None = ..., name: str | None = ..., act: str | None = ...) -> Variable: ...
 def push_tape(scopes: _Tensor, x: _Tensors, count: int, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
+@overload
+def put_along_axis(arr: _Tensor, indices: _Tensor, values: _Tensor, axis: int, reduce: str | None = ..., include_self: bool | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
+@overload
 def put_along_axis(input: _Tensor, index: _Tensor, value: _Tensor, Axis: int, Reduce: str | None = ..., Include_self: bool | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def rank_loss(label: _Tensor, left: _Tensor, right: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def read_from_array(x: _Tensor, i: _Tensor, like: _Tensor | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
@@ -569,7 +640,7 @@ def sinh(x: _Tensor, *, name: str | None = ..., act: str | None = ...) -> Variab
 def size(input: _Tensor, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def slice(input: _Tensor, axes: Any, starts: Any, ends: Any, *, decrease_axis: Any = ..., infer_flags: Any = ..., starts_tensor: _Tensor | None = ..., ends_tensor: _Tensor | None = ..., starts_tensor_list: _Tensors | None = ..., ends_tensor_list: _Tensors | None = ..., name: str | None = ..., act: str | None = ...) -> Variable: ...
 def smooth_l1(x: _Tensor, y: _Tensor, inside_weight: _Tensor | None = ..., outside_weight: _Tensor | None = ..., sigma: float | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
-def smooth_l1_loss(x: _Tensor, y: _Tensor, sigma: float | None = ..., *, inside_weight: _Tensor | None = ..., outside_weight: _Tensor | None = ..., name: str | None = ..., act: str | None = ...) -> tuple[Variable, Variable]: ...
+def smooth_l1_loss(x: _Tensor, y: _Tensor, sigma: float | None = ..., name: str | None = ..., *, inside_weight: _Tensor | None = ..., outside_weight: _Tensor | None = ..., act: str | None = ...) -> tuple[Variable, Variable]: ...
 def softplus(x: _Tensor, name: str | None = ..., *, beta: float | None = ..., threshold: float | None = ..., act: str | None = ...) -> Variable: ...
 @overload
 def softshrink(x: _Tensor, alpha: float | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
@@ -592,6 +663,9 @@ def subtract(x: _Tensor, y: _Tensor, name: str | None = ..., *, axis: int | None
 def sum_like(x: _Tensor, like: _Tensor, axis: int | None = ..., *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def swish(x: _Tensor, beta: float | None = ..., name: str | None = ..., *, act: str | None = ...) -> Variable: ...
 def sync_batch_norm(x: _Tensor, scale: _Tensor, bias: _Tensor, mean: _Tensor, variance: _Tensor, epsilon: float | None = ..., momentum: float | None = ..., is_test: bool | None = ..., data_layout: str | None = ..., use_global_stats: bool | None = ..., trainable_statistics: bool | None = ..., *, name: str | None = ..., act: str | None = ...) -> tuple[Variable, Variable, Variable, Variable, Variable]: ...
+@overload
+def take_along_axis(arr: _Tensor, indices: _Tensor, axis: int, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
+@overload
 def take_along_axis(input: _Tensor, index: _Tensor, Axis: int, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def tan(x: _Tensor, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
 def tanh(x: _Tensor, name: str | None = ..., *, act: str | None = ...) -> Variable: ...
