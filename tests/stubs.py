@@ -42,7 +42,8 @@ def _type(form: Form, part: Part) -> str:
     if part.attr in ("dtype", "out_dtype", "in_dtype"):
         return "Any"
     one, several = form.tensor_slots[part.attr]
-    tensor = " | Variable" if one or several else ""
+    # A constant stands for a number: graphad.layers.values.known.
+    tensor = " | Variable" if one or several or kind in ("int", "float") else ""
     return f"{_KINDS.get(kind, 'Any')}{tensor}{optional}" if _KINDS.get(kind) else "Any"
 
 

@@ -340,7 +340,7 @@ def fill_constant(shape: Sequence[int], dtype: object, value: float, force_cpu: 
         checked_flag("force_cpu", force_cpu)
         value = known(value)
         if isinstance(value, Variable) and any(extent not in (1, -1) for extent in value.shape):
-            raise InvalidType(f"value is a number, or a Variable of one element, not {value!r}")
+            raise InvalidType(f"value is a number, not {value!r}, which has more elements than one")
         if out is None and (_holds_variable(shape) or isinstance(value, Variable)):
             return _filled(shape, dtype_name(dtype), value)
         type = TensorType(_known_shape(shape), dtype_name(dtype))

@@ -220,7 +220,7 @@ def check(op: Operator, definition: OpDef) -> None:
             if checked.several:
                 check_distinct(op)
             if checked.converted:
-                op.attrs = op.attrs | {name: checked_attr(definition.attrs[name], op.attrs[name]) for name in checked.converted}
+                op.attrs = op.attrs | {name: _checked_value(op, definition, name, op.attrs[name]) for name in checked.converted}
             if checked.copied:
                 op.attrs = op.attrs | {name: op.attrs[name].copy() for name in checked.copied}
         _declare(op, definition, checked.types)

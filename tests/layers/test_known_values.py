@@ -33,7 +33,7 @@ def test_a_value_of_the_run_is_refused() -> None:
         with pytest.raises(TypeError, match=r"k is a number of the program, but .* is known only when it runs"):
             L.topk(x, count)
         with pytest.raises(TypeError, match="value is known only when the program runs"):
-            L.split(x, 2, dim=count)
+            L.split(x, 2, dim=count)  # type: ignore[arg-type]
 
 
 def test_a_value_from_outside_of_a_loop_is_refused() -> None:

@@ -95,3 +95,14 @@ def test_inference_is_asked_once_for_each_signature_and_forgets_after_very_many(
         del REGISTRY[definition.type]
     assert [type.shape for type in asked] == [(2,), (3,), (4,), (2,)]
     assert [block.var(f"y{i}").shape for i in range(6)] == [(2,), (2,), (3,), (2,), (4,), (2,)]
+
+
+def test_a_block_given_by_its_index_is_one_of_each_program() -> None:
+    for _ in range(2):
+        program = ga.Program()
+        inner = program.create_block(0)
+        program.rollback()
+        block = program.global_block()
+        block.create_var("go", [1], "bool")
+        op = block.append_op("conditional_block", {"Cond": "go"}, {}, {"sub_block": inner.idx})
+        assert op.attrs["sub_block"] is inner
