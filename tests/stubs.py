@@ -43,7 +43,7 @@ def _type(form: Form, part: Part) -> str:
         return "Any"
     one, several = form.tensor_slots[part.attr]
     # A constant stands for a number: graphad.layers.values.known.
-    tensor = " | Variable" if one or several or kind in ("int", "float") else ""
+    tensor = " | Variable" if one or several or kind == "int" else ""
     return f"{_KINDS.get(kind, 'Any')}{tensor}{optional}" if _KINDS.get(kind) else "Any"
 
 
