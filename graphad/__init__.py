@@ -9,28 +9,35 @@ modules beside them are features that need several (``backward``, ``training``, 
 
 from __future__ import annotations
 
+import gc
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphad import errors, initializer, layers, ops, program
-from graphad.execution import Executor, Scope, global_scope, memory_plan, scope_guard, to_python
-from graphad.ir import Graph, lower, schedule
-from graphad.ops import operator
-from graphad.ops.definition import did_you_mean
-from graphad.plugins import load_plugins
-from graphad.program import (
-    Block,
-    Operator,
-    Parameter,
-    Program,
-    Variable,
-    default_main_program,
-    default_startup_program,
-    name_scope,
-    program_guard,
-    unique_name,
-)
+_collects = gc.isenabled()
+gc.disable()
+# What an import makes stays: looking for garbage in it would be a fifth of its time.
+try:
+    from graphad import errors, initializer, layers, ops, program
+    from graphad.ir import Graph, lower, schedule
+    from graphad.ops import operator
+    from graphad.ops.definition import did_you_mean
+    from graphad.plugins import load_plugins
+    from graphad.program import (
+        Block,
+        Operator,
+        Parameter,
+        Program,
+        Variable,
+        default_main_program,
+        default_startup_program,
+        name_scope,
+        program_guard,
+        unique_name,
+    )
+finally:
+    if _collects:
+        gc.enable()
 
 if TYPE_CHECKING:
     from graphad import distribution as distribution
@@ -44,6 +51,7 @@ if TYPE_CHECKING:
     from graphad.data_feeder import DataFeeder
     from graphad.distribution import LocalGroup, MpiExecutor
     from graphad.drawing import draw, draw_diff, draw_pair, draw_rule, draw_steps
+    from graphad.execution import Executor, Scope, global_scope, memory_plan, scope_guard, to_python
     from graphad.execution.places import CPUPlace, CUDAPlace
     from graphad.experiments import experiment
     from graphad.fluid import (
@@ -90,6 +98,7 @@ _PARTS = (
     "distribution",
     "drawing",
     "edit",
+    "execution",
     "experiments",
     "fluid",
     "graph",
@@ -107,6 +116,7 @@ _HOMES = {
     "CPUPlace": "execution.places",
     "CUDAPlace": "execution.places",
     "DataFeeder": "data_feeder",
+    "Executor": "execution",
     "JaxExecutor": "jax",
     "LocalGroup": "distribution",
     "MpiExecutor": "distribution",
@@ -116,6 +126,7 @@ _HOMES = {
     "Rule": "rewriting",
     "RulePass": "rewriting",
     "RuleSet": "rewriting",
+    "Scope": "execution",
     "append_backward": "backward",
     "backward_pipeline": "backward",
     "clip": "fluid",
@@ -134,11 +145,13 @@ _HOMES = {
     "explain": "rewriting",
     "fixpoint": "rewriting",
     "freeze": "freezing",
+    "global_scope": "execution",
     "gradients": "backward",
     "in_dygraph_mode": "fluid",
     "io": "fluid",
     "is_compiled_with_cuda": "fluid",
     "load": "interop",
+    "memory_plan": "execution",
     "nested": "rewriting",
     "one_hot": "fluid",
     "optimize": "optimizer",
@@ -146,9 +159,11 @@ _HOMES = {
     "rewrite": "rewriting",
     "rewrite_greedily": "rewriting",
     "save": "interop",
+    "scope_guard": "execution",
     "set_flags": "fluid",
     "several": "rewriting",
     "to_jax": "jax",
+    "to_python": "execution",
     "train": "training",
     "view": "viewing",
 }

@@ -19,7 +19,8 @@ opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
 import graphad as ga
 print(sorted({path for path in opened if not path.endswith((".py", ".pyc", ".so")) and not os.path.isdir(path)}))
-print([name for name in ("stranger", "tomllib", "pydot", "rich", "google.protobuf", "graphad.passes") if name in sys.modules])
+late = ("stranger", "tomllib", "pydot", "rich", "google.protobuf", "graphad.passes", "graphad.execution")
+print([name for name in late if name in sys.modules])
 print(ga.ops.stranger.type, "stranger" in sys.modules)
 print(ga.Pipeline.parse("dead-code, strange"))
 """
@@ -50,6 +51,30 @@ def test_nothing_is_read_or_run_until_a_name_is_not_known(tmp_path: Path) -> Non
     command = [sys.executable, "-c", SCRIPT]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines() == ["[]", "[]", "stranger True", "dead-code, strange"]
+
+
+COLLECTING = """
+import gc, sys
+sys.modules["graphad.ir"] = None
+try:
+    import graphad
+except ImportError:
+    print("no graphad", gc.isenabled())
+del sys.modules["graphad.ir"]
+import graphad
+print(gc.isenabled())
+for name in [name for name in sys.modules if name.startswith("graphad")]:
+    del sys.modules[name]
+gc.disable()
+import graphad
+print(gc.isenabled())
+"""
+
+
+def test_the_collector_is_as_it_was() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", COLLECTING], env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == ["no graphad True", "True", "False"]
 
 
 @pytest.mark.parametrize("name", [*ga.__all__, "backward", "drawing", "rewriting", "training"])
