@@ -4,7 +4,7 @@ import { copyFileSync, mkdirSync } from "node:fs";
 
 const target = process.argv[2] === "--tests" ? null : (process.argv[2] ?? "../graphad/viewing");
 if (target === null) {
-  await build({ entryPoints: ["tests/layout.test.ts", "tests/model.test.ts"], outdir: "build", bundle: true, platform: "node", format: "esm", outExtension: { ".js": ".test.mjs" } });
+  await build({ entryPoints: ["tests/inflate.test.ts", "tests/layout.test.ts", "tests/model.test.ts"], outdir: "build", bundle: true, platform: "node", format: "esm", outExtension: { ".js": ".test.mjs" } });
 } else {
   mkdirSync(target, { recursive: true });
   const options = { bundle: true, minify: true, target: "es2022", charset: "utf8", legalComments: "none" };

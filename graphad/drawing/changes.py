@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphad.difference import compare
-from graphad.drawing.composing import Composer, Marks, planned, scene_of
+from graphad.drawing.composing import Composer, Marks, composed, scene_of
 from graphad.drawing.dot import dot_text
 from graphad.drawing.frames import Frame
 from graphad.drawing.layout import Geometry
@@ -209,9 +209,9 @@ class Union:
     def drawn(self, options: Options, titles: Sequence[str]) -> Iterator[Scene]:
         """A scene for each step: the places are those of the union."""
         all_marks = Marks(arrows=tuple(self._lost()), names=self.names)
-        picture = planned(self.graph, options, all_marks)
         # Laid out once, with everything that is there in any step.
-        places = Composer(self.graph, picture, options, all_marks).places()
+        whole = composed(self.graph, options, all_marks)
+        picture, places = whole.drawn, whole.places
         for i, step in enumerate(self.steps):
             marks = self.marks(i - 1, i) if i else all_marks
             nodes = set(step.nodes.values())

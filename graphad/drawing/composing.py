@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from graphad.drawing.boxes import CELL_HEIGHT, CELL_PAD, LINE, SLOT, Box, boxes_of
 from graphad.drawing.frame_titles import Obstacles, Place
@@ -29,7 +30,7 @@ from graphad.drawing.metrics import text_width
 from graphad.drawing.nesting import Arrow, does_something
 from graphad.drawing.options import Options
 from graphad.drawing.overlays import Overlay, overlay_of
-from graphad.drawing.plan import Plan, plan
+from graphad.drawing.plan import Plan, plans
 from graphad.drawing.scene import START, Curve, Ellipse, Item, Point, Polygon, Rect, Scene, Shape, Text, mixed, moved_shape, sampled
 from graphad.drawing.texts import op_tooltip, value_tooltip
 from graphad.drawing.theme import ADDED, REMOVED, Look
@@ -39,6 +40,11 @@ from graphad.program import BACKWARD, FORWARD, Parameter
 MARGIN, BELOW_HEADER = 14.0, 6.0
 STRONG_WEIGHT = 2.6
 PALE = 0.35
+# A screen of 1600 x 1000 pixels in points, where the names of operators, of 10 points, have 9 pixels; how many of them a drawing may take
+# with these values, if there is another one with fewer; up to how many nodes it is laid out as a whole to know.
+SCREEN = 1600 * 10 / 9, 1000 * 10 / 9
+SCREENS = {"all": 1, "shared": 2}
+FEW = 60
 
 
 @dataclass
@@ -64,13 +70,21 @@ class Marks:
         return ADDED if ADDED in ends or not edges.isdisjoint(self.new) else ""
 
 
-def planned(graph: Graph, options: Options, marks: Marks) -> Plan:
-    """The plan of a graph, with the arrows of a difference.
+def composed(graph: Graph, options: Options, marks: Marks) -> Composer:
+    """The drawing of a graph with the arrows of a difference: of those with all values, with fewer and with none the first that is legible.
 
     Raises:
-        RenderError: there is more to draw than the limit of the options.
+        RenderError: there is more to draw than the limit of the options; no renderer, it failed, or it took too long.
     """
-    picture = plan(graph, options)
+    for picture in plans(graph, options):
+        composer = Composer(graph, with_marks(picture, marks), options, marks)
+        if options.values != "auto" or picture.values not in SCREENS or composer.is_legible(SCREENS[picture.values]):
+            break
+    return composer
+
+
+def with_marks(picture: Plan, marks: Marks) -> Plan:
+    """A plan with the arrows and names of a difference."""
     picture.names |= marks.names
     picture.arrows += [arrow for arrow in marks.arrows if arrow.tail in picture.nodes and arrow.head in picture.nodes]
     return picture
@@ -105,7 +119,7 @@ def scene_of(graph: Graph, options: Options, marks: Marks | None = None) -> Scen
         RenderError: no renderer, it failed, or it took too long.
     """
     marks = marks or Marks()
-    return Composer(graph, planned(graph, options, marks), options, marks).scene()
+    return composed(graph, options, marks).scene()
 
 
 class Composer:
@@ -125,13 +139,22 @@ class Composer:
             drawn, lambda op: is_closed(op, drawn), lambda arrow: way_of(arrow, drawn) == LOOKUP, options.rankdir, options.attributes
         )
 
+    @cached_property
     def places(self) -> Geometry:
         """Where everything is."""
         return laid_out(self.drawn, self.boxes, self.frames, self.lines, self.holds, self.options)
 
+    def is_legible(self, screens: int) -> bool:
+        """Whether the drawing is no wider than a screen, and no larger than so many of them."""
+        if len(self.drawn.nodes) <= FEW:
+            places = self.places
+        else:  # lines take longest to lay out, and add little to the size
+            places = laid_out(self.drawn, self.boxes, self.frames, self.lines, self.holds, self.options, with_lines=False)
+        return places.width <= SCREEN[0] and places.width * places.height <= screens * SCREEN[0] * SCREEN[1]
+
     def scene(self, places: Geometry | None = None) -> Scene:
         """The shapes, at given places, or at those that suit this drawing best; what has no place is not drawn."""
-        geometry = self.places() if places is None else places
+        geometry = self.places if places is None else places
         # In the order of painting: lines are on top of frames, and nodes on top of the ends of lines.
         items = [*self._frames(geometry), *self._lines(geometry), *self._breaks(geometry), *self._nodes(geometry)]
         above = header(self.options, self.kinds, self.overlay, geometry.width)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pydot
 
-from graphad.drawing.composing import Marks, is_closed, kind_of, planned
+from graphad.drawing.composing import Marks, is_closed, kind_of, with_marks
 from graphad.drawing.frames import SEVERAL, Frame, Frames
 from graphad.drawing.legend import DASHES, WEIGHTS
 from graphad.drawing.lines import ALONG, BESIDE, LOOKUP, Hold, Line, holds_of, lines_of
 from graphad.drawing.options import Options
-from graphad.drawing.plan import Plan
+from graphad.drawing.plan import Plan, plan
 from graphad.drawing.texts import op_lines, op_tooltip, reference_text, shown, value_lines, value_tooltip
 from graphad.drawing.theme import REMOVED
 from graphad.ir import Graph, Node, Op
@@ -51,7 +51,8 @@ def dot_text(graph: Graph, options: Options, marks: Marks | None = None) -> str:
     Raises:
         RenderError: there is more to draw than the limit of the options.
     """
-    return _Writer(planned(graph, options, marks or Marks()), options, marks or Marks()).text()
+    marks = marks or Marks()
+    return _Writer(with_marks(plan(graph, options), marks), options, marks).text()
 
 
 class _Writer:

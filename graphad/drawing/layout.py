@@ -69,9 +69,15 @@ class Geometry:
 
 
 def laid_out(
-    drawn: Plan, boxes: dict[Node, Box], frames: Frames, lines: Sequence[Line], holds: Sequence[Hold], options: Options
+    drawn: Plan,
+    boxes: dict[Node, Box],
+    frames: Frames,
+    lines: Sequence[Line],
+    holds: Sequence[Hold],
+    options: Options,
+    with_lines: bool = True,
 ) -> Geometry:
-    """The places of a plan.
+    """The places of a plan; without lines it is made in a fraction of the time.
 
     Raises:
         RenderError: no renderer, it failed, or it took too long.
@@ -83,7 +89,7 @@ def laid_out(
     sketches = [_Sketch(drawn, boxes, frames, lines, holds, options, column, cuts) for column in columns]
     # Each layout is a process of Graphviz, so threads are enough to run several at a time.
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        geometries = list(pool.map(lambda column: _best_sides(column, options), sketches))
+        geometries = list(pool.map(lambda column: _best_sides(column, options) if with_lines else _outline(column, options), sketches))
     result = Geometry(0, max(part.height for part in geometries))
     for geometry in geometries:
         result.add(geometry, result.width + (GUTTER if result.width else 0))
@@ -96,14 +102,21 @@ def _best_sides(sketch: _Sketch, options: Options) -> Geometry:
     Graphviz need not heed on which side of an edge without weight a frame comes; with a weight it rather does, but then lines are longer.
     """
     layouts: list[Geometry] = []
+    # Where nothing is between, Graphviz mostly has the forward on the left by itself, since it is written first.
+    attempts = [(True, *attempt) for attempt in ATTEMPTS]
+    attempts = attempts if sketch.is_framed else [(False, *ATTEMPTS[0]), *attempts]
     # A large drawing is laid out once: each attempt takes as long as the first.
-    for insistence, loose in ATTEMPTS if len(sketch.ids) <= LARGE else ATTEMPTS[:1]:
-        sketch.insistence, sketch.loose = insistence, loose
+    for attempt in attempts if len(sketch.ids) <= LARGE else attempts[:1]:
+        sketch.is_sided, sketch.insistence, sketch.loose = attempt
         layouts.append(_read(lay_out(sketch.text(), options.timeout), sketch))
         # Graphviz cannot be told which of two sides is left: it is asked more and more insistently.
         if sketch.wrong_sides(layouts[-1]) <= 0:
             return layouts[-1]
     return min(layouts, key=sketch.wrong_sides)
+
+
+def _outline(sketch: _Sketch, options: Options) -> Geometry:
+    return _read(lay_out(sketch.text(), options.timeout, with_lines=False), sketch)
 
 
 class _Cuts:
@@ -146,13 +159,12 @@ class _Sketch:
         place = cuts.places[column]
         self.leaving, self.entering = cuts.leaving.get(place, {}), cuts.entering.get(place, [])
         self.breaks: dict[str, str] = {}
-        # Where nothing is between, Graphviz has the forward on the left by itself, since it is written first.
-        self.is_sided = bool(frames.all) or len(self.ids) < len(drawn.nodes)
+        self.is_framed = self.is_sided = bool(frames.all) or len(self.ids) < len(drawn.nodes)
         self.insistence, self.loose = ATTEMPTS[0]
 
     def wrong_sides(self, geometry: Geometry) -> int:
         """How many more operators of the backward than not are left of their partners, in loops if there are any; 0 if any side will do."""
-        if not self.is_sided or self.options.rankdir != "TB":
+        if self.options.rankdir != "TB":
             return 0
         places, nesting = geometry.nodes, self.drawn.nesting
         pairs = [(a, b) for a, b in self.drawn.levels if isinstance(a, Op) and a in places and b in places]

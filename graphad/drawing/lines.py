@@ -75,7 +75,7 @@ def way_of(arrow: Arrow, drawn: Plan) -> str:
     if arrow.sort == BEFORE:  # the layout is that of what there is
         return LOOKUP
     # What the backward reads of the forward must not pull the two apart: such lines do not bear on ranks.
-    if reads and role == BACKWARD and (not arrow.backward or arrow.sort in (SAVED, KEPT)):
+    if reads and role == BACKWARD and (not arrow.backward or arrow.sort in (SAVED, KEPT)) and not _is_copied_for_backward(arrow, drawn):
         return LOOKUP
     if reads and role == OPTIMIZE and value.persistable and len(value.readers) > 1:
         return LOOKUP
@@ -84,6 +84,12 @@ def way_of(arrow: Arrow, drawn: Plan) -> str:
     # A value that is read lies on the way from its writer to its reader; a parameter hangs beside its reader.
     goes_on = value.readers or drawn.nesting.opened
     return ALONG if value.writers and goes_on and not value.persistable else BESIDE
+
+
+def _is_copied_for_backward(arrow: Arrow, drawn: Plan) -> bool:
+    """Whether an operator of the backward is in a graph of the forward: it copies what the backward needs, beside what it copies."""
+    region = drawn.nesting.regions.get(arrow.op.graph)
+    return region is not None and drawn.nesting.role(region.op) != BACKWARD
 
 
 def lines_of(drawn: Plan, options: Options) -> Iterator[Line]:

@@ -37,8 +37,10 @@ class Options:
         highlight: operators and values (of the graph, of the program, or values by name) to outline: what a pass added, say.
         highlight_means: what the legend says that an outline means.
         values: ``"all"``, ``"shared"`` (values with one writer and one reader become arrows), ``"none"`` (operators only),
-            or ``"auto"``: the first of these that draws at most 150, 300 and 1500 nodes. Unless it is ``"all"``, what an optimizer
-            operator alone keeps between runs (moments) is named inside the operator.
+            or ``"auto"``: the first of these that is legible, with names of operators of 9 pixels on a screen 1600 pixels wide: ``"all"``
+            if the drawing is no larger than the screen, ``"shared"`` if no larger than two; and with at most 150, 300 and 1500 nodes,
+            by which alone DOT is written, for which nothing is laid out. Unless it is ``"all"``, what an optimizer operator alone keeps
+            between runs (moments) is named inside the operator.
         parameters: ``"nodes"`` of their own, or ``"inside"`` the operators that read them; ``"auto"``: inside, where values are
             ``"shared"``.
         links: dashed lines from gradients to what they are gradients of: ``"all"``, ``"none"``, or ``"auto"``: up to 200.

@@ -51,10 +51,11 @@ class Plan:
     operator alone keeps from run to run, which is not drawn. ``tops`` are the nodes of each nested graph that nothing in it leads to.
     ``highlighted`` are nodes to highlight, and operators that hide some. ``groups`` are the frames of scopes and repetitions, ``faded``
     the surroundings of the part that is drawn, ``orders`` the orders of gradients, ``names`` what some values are called instead of by
-    their own names.
+    their own names. ``values`` says which values it shows, as the option does.
     """
 
     nesting: Nesting
+    values: str = "all"
     nodes: dict[Node, None] = field(default_factory=dict)
     arrows: list[Arrow] = field(default_factory=list)
     gradient_of: dict[Value, Value] = field(default_factory=dict)
@@ -89,18 +90,30 @@ def plan(graph: Graph, options: Options) -> Plan:
     Raises:
         RenderError: there is more to draw than ``limit``.
     """
+    return next(plans(graph, options))
+
+
+def plans(graph: Graph, options: Options) -> Iterator[Plan]:
+    """The plan for a graph, then those at the same depth of nested graphs that show less: without values of one reader, without values.
+
+    Raises:
+        RenderError: there is more to draw than ``limit``.
+    """
     folding = _folding(graph, options)
     if _is_long(graph, folding, options):
         options = replace(options, fold="parts")
         folding = _folding(graph, options)
+    modes = _modes(graph, options)
     # From what shows most to what shows least; the first that fits the budget is taken.
-    for depth, mode in ((depth, mode) for depth in _depths(graph, options) for mode in _modes(graph, options)):
+    for depth, mode in ((depth, mode) for depth in _depths(graph, options) for mode in modes):
         result = _Planner(graph, depth, options, mode, folding.copy()).plan()
         if result.size <= min(_budget(mode, options), options.limit) and (result.framed <= FRAMED_BUDGET or options.nested == "all"):
             break
     if result.size > options.limit:
         raise RenderError(_too_much(graph, result.size, options))
-    return result
+    yield result
+    for less in modes[modes.index(mode) + 1 :]:
+        yield _Planner(graph, depth, options, less, folding.copy()).plan()
 
 
 def _is_long(graph: Graph, folding: Folding, options: Options) -> bool:
@@ -180,7 +193,7 @@ class _Planner:
         self.folding = folding
         self.nesting = Nesting(graph, depth, self.folding.representatives)
         marks = _marked(self.nesting.root, None, self.nesting, options) if options.highlight else ()
-        self.result = Plan(self.nesting, highlighted=set(map(self.folding.of, marks)), folding=self.folding)
+        self.result = Plan(self.nesting, mode, highlighted=set(map(self.folding.of, marks)), folding=self.folding)
         self.highlighted = self.result.highlighted
         self.ends = Ends(self.nesting)
         self.pairs = Pairs(self.nesting)

@@ -19,6 +19,8 @@ from graphad.errors import InvalidValue, RenderError
 RENDERER = "graphviz-pure"
 VARIABLE = "GRAPHAD_DOT"
 WITHOUT_WAYS = ("line", "curved")  # straight, which still goes around what lies at the same height; then with nothing in its way
+_LOST = re.compile(r"\blost (\w+) (\w+) edge")
+_ENDS = re.compile(r"^(\w+)\S* -> (\w+)\S* \[", re.MULTILINE)
 _EDGE = re.compile(r"^n\d+\S* -> n\d+\S* \[id=(e\d+).*$", re.MULTILINE)
 
 
@@ -42,22 +44,27 @@ def find_renderer() -> str:
     return path
 
 
-def lay_out(dot: str, timeout: float) -> str:
+def lay_out(dot: str, timeout: float, with_lines: bool = True) -> str:
     """Run the renderer on DOT text: where it puts everything, as JSON.
 
-    Where it finds no curves around the frames, lines are straight; where it finds no such lines, they pass over what is in the way.
+    A line for which it finds no way to a slot ends anywhere at the box. Where it finds no curves around the frames, lines are straight;
+    where it finds no such lines, they pass over what is in the way.
 
     Args:
         dot: the drawing.
         timeout: seconds after which it is stopped.
+        with_lines: whether lines are to have places, too.
 
     Raises:
         RenderError: no renderer, it failed, or it took too long.
     """
     program = find_renderer()
-    process = _run(program, dot, ("-Kdot", "-Tjson0"), timeout)
+    process = _run(program, dot, ("-Kdot", "-Tjson0", *(() if with_lines else ("-Gsplines=none",))), timeout)
+    if process.returncode != 0 and "routesplines" in _said(process) and not _lacks_links_only(dot, process.stdout):
+        # Mostly it is one line that cannot end where its slot is, in between others: then it ends anywhere at the box.
+        process = _run(program, _without_ports(dot, _said(process)), ("-Kdot", "-Tjson0"), timeout)
     if process.returncode != 0 and "routesplines" in _said(process):
-        if process.stdout and _lacks_links_only(dot, process.stdout):
+        if _lacks_links_only(dot, process.stdout):
             return process.stdout.decode("utf-8", "replace")
         # Graphviz can fail to route curves in crowded drawings: straighter lines are tried then.
         for way in WITHOUT_WAYS:
@@ -99,9 +106,21 @@ def _said(done: subprocess.CompletedProcess[bytes]) -> str:
 
 def _lacks_links_only(dot: str, output: bytes) -> bool:
     """Whether of all edges only such have no way as have no arrow: that say what a gradient is the gradient of."""
+    if not output:
+        return False
     edges = json.loads(output).get("edges", ())
     edge_ids = {edge.get("id") for edge in edges if "pos" in edge}
     return all(match[1] in edge_ids or "arrowhead=none" in match[0] for match in _EDGE.finditer(dot))
+
+
+def _without_ports(dot: str, said: str) -> str:
+    """The text with the edges that Graphviz says it lost between nodes, instead of between cells of these."""
+    lost = {frozenset(match.groups()) for match in _LOST.finditer(said)}
+
+    def edge(match: re.Match[str]) -> str:
+        return f"{match[1]} -> {match[2]} [" if frozenset(match.groups()) in lost else match[0]
+
+    return _ENDS.sub(edge, dot)
 
 
 def _too_slow(program: str, timeout: float) -> str:

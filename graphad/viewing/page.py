@@ -5,9 +5,11 @@ The program of the page is written in TypeScript, in the folder ``viewer`` of th
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import os
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -27,6 +29,7 @@ from graphad.viewing.statistics import Statistics, statistics
 from graphad.viewing.tables import Json
 
 HEIGHT = 640  # pixels of the page in a notebook
+LARGE = 500_000  # characters of data from which on it is compressed; below, a page can be searched as a text
 
 
 @dataclass(frozen=True)
@@ -208,16 +211,26 @@ def page_of(recorder: Recorder, title: str, values: Statistics, watched: bool, o
         "start": start,
     }
     text = json.dumps(data | {"tables": recorder.tables.stored()}, separators=(",", ":"), ensure_ascii=False)
+    encoding, stored = ("", text.replace("<", "\\u003c")) if len(text) < LARGE else _deflated(text)
     parts = {
         "title": html.escape(title),
         "style": _part("viewer.css"),
         "script": _part("viewer.js"),
-        "data": text.replace("<", "\\u003c"),
+        "encoding": encoding,
+        "data": stored,
     }
     page = _part("viewer.html")
-    for name in ("title", "style", "script", "data"):  # the data last: nothing is looked for in it
-        page = page.replace(f"{{{{{name}}}}}", parts[name])
+    for name, part in parts.items():  # the data last: nothing is looked for in it
+        page = page.replace(f"{{{{{name}}}}}", part)
     return page
+
+
+def _deflated(text: str) -> tuple[str, str]:
+    """The attribute that says how data is written, and the data: raw deflate in base64, which the page reads by itself."""
+    content = text.encode("utf-8", "backslashreplace")
+    compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    packed = compressor.compress(content) + compressor.flush()
+    return f' data-deflated="{len(content)}"', base64.b64encode(packed).decode("ascii")
 
 
 def _part(name: str) -> str:

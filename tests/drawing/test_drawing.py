@@ -317,6 +317,36 @@ def test_values_fold_into_arrows() -> None:
     assert carried == {"h", "y"}
 
 
+def fan(width: int) -> ga.Program:
+    """Different operators that read one value, their sum, and the backward."""
+    kinds = ("tanh", "sigmoid", "exp", "square", "relu", "softplus", "abs", "sin", "cos", "sqrt", "reciprocal", "log")
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = ga.layers.data("x", [4], stop_gradient=False)
+        ga.append_backward(ga.layers.mean(ga.layers.sums([getattr(ga.layers, kind)(x) for kind in kinds[:width]])))
+    return program
+
+
+def test_values_fold_where_names_could_not_be_read_otherwise() -> None:
+    def width(svg: str) -> float:
+        return float((ET.fromstring(svg).get("viewBox") or "").split()[2])
+
+    narrow, wide = fan(3), fan(12)
+    assert to_svg(narrow) == to_svg(narrow, values="all")
+    assert width(to_svg(narrow)) < 1600 * 10 / 9, "names of 10 points have 9 pixels on a screen of 1,600"
+    assert width(to_svg(wide, values="all")) > width(to_svg(wide, values="shared")) > 1600 * 10 / 9
+    assert to_svg(wide) == to_svg(wide, values="none")
+
+
+def test_the_backward_is_on_the_right_of_a_wide_forward() -> None:
+    svg = to_svg(fan(12), values="none")
+    left = {label_of(g): float(next(g.iter(f"{SVG}rect")).get("x") or 0) for g in groups(svg, "op")}
+    gradients = {name.removesuffix("_grad"): x for name, x in left.items() if name.endswith("_grad")}
+    forward = [x for name, x in left.items() if name in gradients and name != "sum"]  # a gradient is a sum, too
+    assert len(forward) == 13
+    assert max(forward) < min(gradients.values())
+
+
 def test_folding_sets_in_above_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     program = chain([f"v{i}" for i in range(10)])
     sizes = []

@@ -184,6 +184,20 @@ def test_a_link_without_a_way_is_left_out(tmp_path: Path, monkeypatch: pytest.Mo
     assert "straight" not in lay_out(f"digraph {{\n{LINK}\nn0:p1:w -> n2 [id=e1]\n}}", 60)
 
 
+def test_an_arrow_without_a_way_to_its_slot_ends_at_the_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = """
+import sys
+text = sys.stdin.read()
+if "n0 -> n2 [id=e1]" in text and "n1:p0:s -> n2:p1:w [id=e2]" in text:
+    print('{"bent": 1}')
+else:
+    print('{"edges": []}')
+    sys.exit("Error: in routesplines, Pshortestpath failed\\nError: lost n0 n2 edge")
+"""
+    monkeypatch.setenv("GRAPHAD_DOT", fake_renderer(tmp_path, script))
+    assert "bent" in lay_out("digraph {\nn0:p1:w -> n2 [id=e1]\nn1:p0:s -> n2:p1:w [id=e2]\n}", 60)
+
+
 def test_arrows_without_a_way_are_straight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHAD_DOT", fake_renderer(tmp_path, NO_WAY.replace("WHAT", "e0")))
     assert "straight" in lay_out(f"digraph {{\n{LINK}\nn0:p1:w -> n2 [id=e1]\n}}", 60)

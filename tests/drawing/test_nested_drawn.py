@@ -22,7 +22,7 @@ from graphad.ir.regions import OTHERWISE
 from graphad.rewriting import observing
 from graphad.testing import Case, nested_programs
 from tests.conformance import loading
-from tests.drawing.test_drawing import SVG, groups, label_of, labels, texts, tooltip_of
+from tests.drawing.test_drawing import SVG, groups, label_of, labels, middle_of, texts, tooltip_of
 from tests.drawing_reader import drawn
 from tests.nested_programs import FLAG, Local, N, add, constant, count_to, do, if_else, let, nested, net, when
 from tests.source_tree import ROOT
@@ -185,6 +185,14 @@ def test_saved_values_come_from_the_forward_body() -> None:
     assert all(frames == ("cluster_c0", "cluster_c1") for _, _, frames in saved)
     assert {head for _, head, _ in saved} == {"tanh_grad", "elementwise_mul_grad"}
     assert ("while", "while_grad") in found.arrows("saved")
+
+
+def test_what_a_loop_copies_for_its_gradient_is_below_what_it_copies() -> None:
+    svg = to_svg(grown(powers()), values="shared")
+    height = {label_of(group): middle_of(group) for group in groups(svg, "op")}
+    copies = [middle_of(group) for group in groups(svg, "backward") if label_of(group) == "assign"]
+    assert copies
+    assert all(height["while"] < copy < height["tanh"] for copy in copies)
 
 
 def test_gradients_go_around_and_add_up() -> None:

@@ -13,9 +13,10 @@ import pytest
 
 import graphad as ga
 from graphad.rewriting import Pass, Step, observing
+from graphad.viewing import page as writing
 from graphad.viewing import record
 from tests.viewing.browser import Window, launched
-from tests.viewing.programs import PROGRAMS, fan_out, training
+from tests.viewing.programs import PROGRAMS, fan_out, loop, training
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -111,6 +112,22 @@ def test_the_page_is_one_file_and_asks_for_nothing(window: Window, pages: dict[s
     assert window.page.locator("canvas").count() == 0
     text = pages["training"].read_text(encoding="utf-8")
     assert not re.search(r"""(src|href)=["']?(https?:)?//|@import|url\(["']?https?:""", text)
+
+
+def test_a_large_page_is_compressed_and_shows_the_same(
+    window: Window, pages: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown(path: Path) -> tuple[list[str], str]:
+        page = window.open(path, "#pass=2")
+        return lines(page), page.locator("svg.canvas").text_content() or ""
+
+    monkeypatch.setattr(writing, "LARGE", 0)
+    program, pipeline = loop()
+    path = ga.view(program, pipeline, tmp_path / "page.html", title="loop", feed=FEEDS["loop"]).path
+    assert path is not None
+    assert "data-deflated" in path.read_text(encoding="utf-8")
+    assert path.stat().st_size < pages["loop"].stat().st_size
+    assert shown(path) == shown(pages["loop"])
 
 
 # -- passes ----------------------------------------------------------------------------------------
@@ -515,6 +532,32 @@ def test_labels_can_be_read_at_first_sight(name: str, window: Window, pages: dic
         )
         assert len(heights) > 10
         assert min(heights) >= 9
+
+
+def test_first_sight_is_of_the_forward_and_of_what_the_pass_changed(browser: Browser, tmp_path: Path) -> None:
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        h = ga.layers.data("x", [6])
+        for kind in (ga.layers.tanh, ga.layers.exp, ga.layers.sin, ga.layers.sqrt, ga.layers.cos, ga.layers.softplus, ga.layers.square):
+            h = kind(ga.layers.fc(h, 8))
+        ga.optimizer.SGD(0.1).minimize(ga.layers.mean(ga.layers.transpose(ga.layers.transpose(h, [1, 0]), [1, 0])))
+    window = Window(browser, 400, 800)
+    path = ga.view(program, "simplify", tmp_path / "page.html").path or tmp_path
+    pane = graph(window.page)
+
+    def is_seen(box: Locator) -> bool:
+        outer, inner = pane.bounding_box(), box.bounding_box()
+        assert outer is not None
+        assert inner is not None
+        is_across = outer["x"] <= inner["x"] and inner["x"] + inner["width"] <= outer["x"] + outer["width"]
+        return is_across and outer["y"] <= inner["y"] and inner["y"] + inner["height"] <= outer["y"] + outer["height"]
+
+    page = window.open(path)
+    assert is_seen(shape(page, "mul")), "not the update at its right, which is higher"
+    page = window.open(path, "#pass=1")
+    marked = pane.locator("g.shape.removed, g.shape.changed, g.shape.added")
+    assert any(map(is_seen, marked.all()))
+    window.close()
 
 
 def test_the_map_shows_large_graphs_and_moves_them(window: Window, pages: dict[str, Path]) -> None:

@@ -1,7 +1,7 @@
 // The graph pane: a scene as SVG that is panned and zoomed. Of large scenes only what is in sight is in the document.
 
 import type { Mark } from "./changes";
-import { ROLES } from "./data";
+import { FORWARD, ROLES } from "./data";
 import { html, svg } from "./elements";
 import type { Point } from "./layout";
 import { type Overlay, quantity, Scale } from "./overlay";
@@ -135,7 +135,9 @@ export class Canvas {
   private startAt(w: number, scale: number, margin: number): number {
     const centered = (w - this.scene.width * scale) / 2;
     if (centered >= 0) return centered;
-    const first = [...this.scene.shapes.values()].filter((shape) => !isGroup(shape.item) || !shape.item.isOpen).sort((a, b) => a.y - b.y || a.x - b.x)[0];
+    const isBackward = ({ item }: Shape): number => Number(this.tree!.roleOfBox(item) !== FORWARD);
+    const boxes = [...this.scene.shapes.values()].filter(({ item }) => !isGroup(item) || !item.isOpen);
+    const first = boxes.sort((a, b) => isBackward(a) - isBackward(b) || a.y - b.y || a.x - b.x)[0];
     const wished = first === undefined ? margin : w / 2 - (first.x + first.w / 2) * scale;
     return Math.min(margin, Math.max(wished, w - margin - this.scene.width * scale));
   }
@@ -159,13 +161,19 @@ export class Canvas {
   /** Bring a shape into sight, if it is not. */
   reveal(key: string): void {
     const shape = this.scene.shapes.get(key);
-    if (shape === undefined) return;
+    if (shape === undefined || (this.sees(key) && this.view.scale >= READABLE / 2)) return;
     const { w, h } = this.size;
     const scale = Math.max(this.view.scale, READABLE);
-    const [left, top] = [this.view.x + shape.x * this.view.scale, this.view.y + shape.y * this.view.scale];
-    const isSeen = left >= 0 && top >= 0 && left + shape.w * this.view.scale <= w && top + shape.h * this.view.scale <= h;
-    if (isSeen && this.view.scale >= READABLE / 2) return;
     this.move({ x: w / 2 - (shape.x + shape.w / 2) * scale, y: h / 2 - (shape.y + Math.min(shape.h, h / 2) / 2) * scale, scale });
+  }
+
+  /** Whether all of a box is in sight. */
+  sees(key: string): boolean {
+    const shape = this.scene.shapes.get(key);
+    if (shape === undefined) return false;
+    const { w, h } = this.size;
+    const [left, top] = [this.view.x + shape.x * this.view.scale, this.view.y + shape.y * this.view.scale];
+    return left >= 0 && top >= 0 && left + shape.w * this.view.scale <= w && top + shape.h * this.view.scale <= h;
   }
 
   /** The shape nearest to the middle that is also in another scene: what stays in its place between two states. */
@@ -243,7 +251,7 @@ export class Canvas {
     const isFrame = isGroup(item) && item.isOpen;
     const mark = item.op === null ? null : (tree.changes.ops.get(item.op.id) ?? null);
     const counts = isGroup(item) ? changesIn(tree, item) : new Map<string, number>();
-    const role = isGroup(item) ? item.role : item.op === null ? item.parent.role : tree.stateOf(item.op).role(item.op);
+    const role = tree.roleOfBox(item);
     const kind = isGroup(item) ? `group ${item.kind}` : item.kind;
     const whole = mark ?? wholeMark(item, counts);
     const classes = ["shape", kind, ROLES[role], whole ?? "", isFrame ? "open" : "", whole === null && counts.size > 0 && !isFrame ? "touched" : ""].filter(Boolean);
@@ -319,7 +327,7 @@ export class Canvas {
     const byClass = new Map<string, string[]>(); // also by color, where there is an overlay
     for (const shape of this.scene.shapes.values()) {
       if (isGroup(shape.item) && shape.item.isOpen) continue;
-      const role = isGroup(shape.item) ? shape.item.role : shape.item.op === null ? 0 : this.tree!.stateOf(shape.item.op).role(shape.item.op);
+      const role = this.tree!.roleOfBox(shape.item);
       const number = this.scale === null ? null : this.number(shape);
       const name = number !== null ? this.scale!.color(number) : (shape.item.op && this.tree!.changes.ops.get(shape.item.op.id)) || ROLES[role]!;
       const d = `M${shape.x.toFixed(0)} ${shape.y.toFixed(0)}h${shape.w.toFixed(0)}v${shape.h.toFixed(0)}h${(-shape.w).toFixed(0)}z`;

@@ -7,6 +7,7 @@ import type { Data } from "./data";
 import { DetailsPane } from "./details";
 import { html } from "./elements";
 import { Help, type Key } from "./help";
+import { inflated } from "./inflate";
 import { linesOf } from "./lines";
 import { PassList } from "./passes";
 import { exported, saved } from "./picture";
@@ -70,8 +71,14 @@ class Page {
     this.look(view);
     if (this.address.color) this.color(this.address.color);
     this.show(this.address.selection, view === null);
-    if (view === null && this.isStep) this.toChange(0);
-    else if (!this.address.selection) this.program.toFirstChange();
+    const isSelected = this.address.selection !== "";
+    if (view === null && (this.isStep || (!isSelected && !this.seesChange))) this.toChange(0);
+    else if (!isSelected) this.program.toFirstChange();
+  }
+
+  /** Whether something that was changed is in sight. */
+  private get seesChange(): boolean {
+    return [...this.tree.changes.ops.keys()].some((op) => this.canvas.sees(this.tree.visible(op)?.key ?? ""));
   }
 
   // -- the frame of the page ----------------------------------------------------------------------
@@ -472,4 +479,6 @@ class Page {
   }
 }
 
-new Page(JSON.parse(document.getElementById("data")!.textContent!) as Data);
+const stored = document.getElementById("data")!;
+const { deflated } = stored.dataset; // of how many bytes it was made, if it is compressed
+new Page(JSON.parse(deflated ? inflated(stored.textContent!, Number(deflated)) : stored.textContent!) as Data);

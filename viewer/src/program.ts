@@ -6,6 +6,7 @@ import type { Line } from "./lines";
 const ROW = 18;
 const ALL = 2500; // lines up to which all are in the document
 const CONTEXT = 2;
+const [COLORED, SHOWN] = [2000, 10000]; // letters of a line: the inputs of a large program are thousands of names in one
 const TOKEN = /(->|[\w@.$/-]+(?:#\d+)?(?=: )|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\b(?:float|int|uint|bool)\d*\[[^\]]*\]|^[\w.]+(?=\())/g;
 
 export class ProgramPane {
@@ -118,11 +119,12 @@ export const escaped = (text: string): string => text.replace(/[&<>"]/g, (letter
 
 function colored(text: string): string {
   let [result, last] = ["", 0];
-  for (const match of text.matchAll(TOKEN)) {
+  for (const match of text.slice(0, COLORED).matchAll(TOKEN)) {
     const token = match[0];
     const kind = token === "->" ? "a" : token.endsWith("]") ? "t" : match.index === 0 ? "o" : /^["']/.test(token) ? "s" : "v";
     result += `${escaped(text.slice(last, match.index))}<span class="${kind}">${escaped(token)}</span>`;
     last = match.index + token.length;
   }
-  return result + escaped(text.slice(last));
+  const rest = text.length > SHOWN ? ` … ${text.length - SHOWN} letters more` : "";
+  return result + escaped(text.slice(last, SHOWN) + rest);
 }

@@ -177,7 +177,7 @@ class Builder {
     const common = ups.find((group) => downs.includes(group));
     if (common === undefined || source === common || target === common) return;
     const id = this.bundle(source, target, value);
-    if (this.roleOf(source) === FORWARD && this.roleOf(target) !== FORWARD) {
+    if (this.tree.roleOfBox(source) === FORWARD && this.tree.roleOfBox(target) !== FORWARD) {
       const key = `${id} ${source.key} ${target.key}`;
       const known = this.across.get(key) ?? { source, target, values: new Set() };
       this.across.set(key, known);
@@ -204,11 +204,6 @@ class Builder {
     return this.bundles.get(key)!;
   }
 
-  private roleOf(item: Item): number {
-    if (isGroup(item)) return item.role;
-    return item.op === null ? item.parent.role : this.tree.stateOf(item.op).role(item.op);
-  }
-
   private piece(group: Group, from: string, to: string, id: number, value: number, kind: Kind, source: string, target: string): void {
     if (from === to) return;
     if (!this.wires.has(group.key)) this.wires.set(group.key, new Map());
@@ -228,10 +223,10 @@ class Builder {
 
   /** Lay out an open group, the groups in it first. ``isUp``: its arrows go up, as those of the backward do. */
   private arrange(group: Group, isUp: boolean): { w: number; h: number } {
-    const sides = new Set(group.children.map((item) => (this.roleOf(item) === FORWARD ? 0 : 1)));
+    const sides = new Set(group.children.map((item) => (this.tree.roleOfBox(item) === FORWARD ? 0 : 1)));
     const isMirrored = sides.size > 1 && !isUp;
     for (const item of group.children) {
-      const goesUp = isUp || (isMirrored && this.roleOf(item) !== FORWARD);
+      const goesUp = isUp || (isMirrored && this.tree.roleOfBox(item) !== FORWARD);
       this.sizes.set(item.key, isGroup(item) && item.isOpen ? this.arrange(item, goesUp) : this.measured(item));
     }
     const wires = [...(this.wires.get(group.key)?.values() ?? [])];
@@ -263,7 +258,7 @@ class Builder {
   }
 
   private box(item: Item, isMirrored: boolean): Box {
-    return { ...this.sizes.get(item.key)!, side: isMirrored ? this.roleOf(item) : 0, partner: -1, pin: null };
+    return { ...this.sizes.get(item.key)!, side: isMirrored ? this.tree.roleOfBox(item) : 0, partner: -1, pin: null };
   }
 
   /** Give each box of the backward the one of the forward that it belongs to; of several that belong to one, its gradient has it. */

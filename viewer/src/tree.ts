@@ -134,6 +134,12 @@ export class Tree {
     return this.stateOf(op).role(op);
   }
 
+  /** The part of the program that a box belongs to. */
+  roleOfBox(item: Item): number {
+    if (isGroup(item)) return item.role;
+    return item.op === null ? item.parent.role : this.roleOf(item.op);
+  }
+
   // -- what repeats -------------------------------------------------------------------------------
 
   /** Put operators and groups of scopes into a group: those that repeat once, and what the backward made of them with them. */
