@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphad.difference import compare
-from graphad.drawing.composing import Composer, Marks, composed, scene_of
+from graphad.drawing.composing import Composer, Marks, scene_of, with_marks
 from graphad.drawing.dot import dot_text
 from graphad.drawing.frames import Frame
 from graphad.drawing.layout import Geometry
 from graphad.drawing.nesting import BEFORE, Arrow
 from graphad.drawing.options import Options, checked_options
 from graphad.drawing.pictures import checked_path, graph_of, replace_file, written
+from graphad.drawing.plan import plan
 from graphad.drawing.scene import Scene
 from graphad.drawing.theme import ADDED, CHANGED, REMOVED
 from graphad.errors import InvalidValue
@@ -209,9 +210,9 @@ class Union:
     def drawn(self, options: Options, titles: Sequence[str]) -> Iterator[Scene]:
         """A scene for each step: the places are those of the union."""
         all_marks = Marks(arrows=tuple(self._lost()), names=self.names)
+        picture = with_marks(plan(self.graph, options), all_marks)
         # Laid out once, with everything that is there in any step.
-        whole = composed(self.graph, options, all_marks)
-        picture, places = whole.drawn, whole.places
+        places = Composer(self.graph, picture, options, all_marks).places
         for i, step in enumerate(self.steps):
             marks = self.marks(i - 1, i) if i else all_marks
             nodes = set(step.nodes.values())

@@ -30,7 +30,7 @@ from graphad.drawing.metrics import text_width
 from graphad.drawing.nesting import Arrow, does_something
 from graphad.drawing.options import Options
 from graphad.drawing.overlays import Overlay, overlay_of
-from graphad.drawing.plan import Plan, plans
+from graphad.drawing.plan import Plan, plan, plans
 from graphad.drawing.scene import START, Curve, Ellipse, Item, Point, Polygon, Rect, Scene, Shape, Text, mixed, moved_shape, sampled
 from graphad.drawing.texts import op_tooltip, value_tooltip
 from graphad.drawing.theme import ADDED, REMOVED, Look
@@ -70,14 +70,10 @@ class Marks:
         return ADDED if ADDED in ends or not edges.isdisjoint(self.new) else ""
 
 
-def composed(graph: Graph, options: Options, marks: Marks) -> Composer:
-    """The drawing of a graph with the arrows of a difference: of those with all values, with fewer and with none the first that is legible.
-
-    Raises:
-        RenderError: there is more to draw than the limit of the options; no renderer, it failed, or it took too long.
-    """
+def _legible(graph: Graph, options: Options) -> Composer:
+    """The drawing of a graph: of those with all values, with fewer and with none the first that is legible."""
     for picture in plans(graph, options):
-        composer = Composer(graph, with_marks(picture, marks), options, marks)
+        composer = Composer(graph, picture, options, Marks())
         if options.values != "auto" or picture.values not in SCREENS or composer.is_legible(SCREENS[picture.values]):
             break
     return composer
@@ -118,8 +114,9 @@ def scene_of(graph: Graph, options: Options, marks: Marks | None = None) -> Scen
     Raises:
         RenderError: no renderer, it failed, or it took too long.
     """
-    marks = marks or Marks()
-    return composed(graph, options, marks).scene()
+    # What changed are often values, which a difference therefore keeps, whatever its size.
+    composer = _legible(graph, options) if marks is None else Composer(graph, with_marks(plan(graph, options), marks), options, marks)
+    return composer.scene()
 
 
 class Composer:

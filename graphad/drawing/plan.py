@@ -96,6 +96,8 @@ def plan(graph: Graph, options: Options) -> Plan:
 def plans(graph: Graph, options: Options) -> Iterator[Plan]:
     """The plan for a graph, then those at the same depth of nested graphs that show less: without values of one reader, without values.
 
+    Of a part that was chosen, and where the operators would not be the same, there is none that shows less.
+
     Raises:
         RenderError: there is more to draw than ``limit``.
     """
@@ -112,8 +114,12 @@ def plans(graph: Graph, options: Options) -> Iterator[Plan]:
     if result.size > options.limit:
         raise RenderError(_too_much(graph, result.size, options))
     yield result
+    if _is_part(options):  # what was chosen to be seen is shown
+        return
     for less in modes[modes.index(mode) + 1 :]:
-        yield _Planner(graph, depth, options, less, folding.copy()).plan()
+        lesser = _Planner(graph, depth, options, less, folding.copy()).plan()
+        if lesser.folding.closed.keys() <= result.folding.closed.keys():  # scopes that are closed would hide operators, too
+            yield lesser
 
 
 def _is_long(graph: Graph, folding: Folding, options: Options) -> bool:
