@@ -29,7 +29,7 @@ from graphad.viewing.statistics import Statistics, statistics
 from graphad.viewing.tables import Json
 
 HEIGHT = 640  # pixels of the page in a notebook
-LARGE = 500_000  # characters of data from which on it is compressed; below, a page can be searched as a text
+LARGE = 2_000_000  # characters of data from which on it is compressed; below, a page can be searched as a text
 
 
 @dataclass(frozen=True)
