@@ -397,6 +397,23 @@ def array_of(choices: Choices, shape: Shape, dtype: str, kind: str = "ordinary")
     return piece.reshape(shape).copy()
 
 
+def renumbered_case(choices: Choices, case: Case, is_short: bool = False) -> Case:
+    """The same program on other numbers, about half of its arrays: hard ones of one kind; ``is_short``: that fit into float16.
+
+    Indices and limits of loops become other integers as well: where the program does not run on them, it says nothing.
+    """
+    kind = choices.one_of(SHORT if is_short else (*KINDS, NON_FINITE, MIXED))
+
+    def other(array: Array) -> Array:
+        return array_of(choices, array.shape, str(array.dtype), kind) if choices.boolean() else array
+
+    arrays = [
+        {name: other(array) if isinstance(array, np.ndarray) else array for name, array in each.items()}
+        for each in (case.feeds, case.params)
+    ]
+    return replace(case, feeds=arrays[0], params=arrays[1])
+
+
 # -- requests --------------------------------------------------------------------------------------
 # What random cases request of their programs: mostly all that is unused, else less, or more.
 

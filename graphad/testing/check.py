@@ -19,7 +19,7 @@ from graphad.program import Program
 from graphad.program.gc_pause import young_only
 from graphad.rewriting import Pass, PatternRule, claims_checked, rules_of, verification
 from graphad.testing.calls import Interest
-from graphad.testing.cases import SHORT, Case, Choices, RandomChoices, random_case, requested_names
+from graphad.testing.cases import SHORT, Case, Choices, RandomChoices, random_case, renumbered_case, requested_names
 from graphad.testing.checks import ALL, Arc, Reach, after_pass, interest_of, tried
 from graphad.testing.planted import planted_with_all
 from graphad.testing.programs import KINDS, differentiated
@@ -57,6 +57,7 @@ SELDOM = {
 }  # checks that are made on every so many programs only
 COARSE = 1e-3  # a pass with this tolerance may compute in float16, to which large and tiny numbers are infinite and zero
 MUTATED, CHANGES = 4, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ
+RENUMBERED = 3  # of so many mutated programs one has the same operators, on other numbers
 DRAWN = 2  # of so many programs that could be mutated the smallest is: one of 200 operators costs as much as ten small ones
 Programs = Sequence[Program | Case] | Callable[[Choices], Case]
 
@@ -193,7 +194,7 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     all_rules = [rule for pass_ in passes for rule in rules_of(pass_)]
     rules = [rule for rule in all_rules if isinstance(rule, PatternRule)]
     interest = interest_of(passes, (rule for rule in all_rules if not isinstance(rule, PatternRule)))
-    if (claimed_tolerance(as_pass(subject.what, "loss")) if subject.tolerance is None else subject.tolerance) >= COARSE:
+    if _is_coarse(subject):
         interest = replace(interest, kinds=SHORT)
     is_exact = all(rule.exact for rule in rules)
     is_about_gradients = interest.gradients and not subject.is_backward
@@ -215,6 +216,11 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
         return case if case.requested else replace(case, requested=requested_names(choices, case))
 
     return program
+
+
+def _is_coarse(subject: Subject) -> bool:
+    tolerance = claimed_tolerance(as_pass(subject.what, "loss")) if subject.tolerance is None else subject.tolerance
+    return tolerance >= COARSE
 
 
 # -- the search ----------------------------------------------------------------------------------
@@ -263,28 +269,34 @@ class _Search:
 
     def _cases(self) -> Iterator[tuple[RandomChoices, Case]]:
         for number in itertools.count():
-            choices = self._choices(number)
+            choices, keeps_program = self._choices(number)
             try:
                 with verification(False), claims_checked(False):
                     case = self.source(choices)
+                    case = renumbered_case(choices, case, _is_coarse(self.subject)) if keeps_program else case
             except Exception as error:  # a program that could not be drawn, whatever the reason, says nothing about the pass
                 self._unfit(error)
                 continue
             yield choices, case
 
-    def _choices(self, number: int) -> RandomChoices:
-        """New choices; or those of a program that showed something new, some of them changed or the last ones forgotten."""
+    def _choices(self, number: int) -> tuple[RandomChoices, bool]:
+        """New choices; or those of a program that showed something new, some of them changed or the last ones forgotten.
+
+        Or all of them as they were, which gives the same program again; it is to run on other numbers then.
+        """
         rng = random.Random(f"{self.seed} {number} mutation")
         text = f"{self.seed} {number}"
         # Greybox fuzzing (M. Zalewski, AFL): programs that reached something new are changed a little.
         if not self.corpus or rng.randrange(MUTATED):
-            return RandomChoices(text)
+            return RandomChoices(text), False
         # The smaller of a few: small programs are tried faster, and found mistakes are shorter.
         _, choices = min((self.corpus[rng.randrange(len(self.corpus))] for _ in range(DRAWN)), key=itemgetter(0))
+        if not rng.randrange(RENUMBERED):
+            return RandomChoices(text, choices), True
         numbers = list(choices)
         for _ in range(rng.choice(CHANGES)):
             numbers[rng.randrange(len(numbers))] = rng.randrange(1 << 16)
-        return RandomChoices(text, numbers if rng.randrange(3) else numbers[: rng.randrange(len(numbers)) + 1])
+        return RandomChoices(text, numbers if rng.randrange(3) else numbers[: rng.randrange(len(numbers)) + 1]), False
 
     def _try(self, choices: RandomChoices, case: Case) -> Finding | None:
         arcs: set[Arc] = set()

@@ -340,6 +340,18 @@ def test_choices_are_replayed() -> None:
     assert str(any_program(RandomChoices("other", choices.numbers))) == str(program)
 
 
+def test_programs_that_show_something_run_on_other_numbers() -> None:
+    """floor and rint differ between integers; all that is fed here are integers."""
+
+    def program(choices: Choices) -> Case:
+        text = "program { block 0 { var x: float64[3] var y: float64[3] floor(X=x) -> (Out=y) } }"
+        return Case(ga.Program.parse(text), "", {"x": np.full(3, float(choices.below(5)))})
+
+    with pytest.raises(Counterexample) as raised:
+        check_pass(Swap("floor", "rint"), examples=100, programs=program)
+    assert raised.value.finding.kind == "values"
+
+
 def test_an_interruption_says_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = iter(range(100))
 
