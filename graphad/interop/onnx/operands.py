@@ -47,11 +47,14 @@ class TwoRanks(UnsupportedModel):
     Attributes:
         condition: chooses.
         branches: what it chooses of, the first where it holds: each reads the results, and may raise this error again.
+        value: what is of unknown extents, if those choose.
     """
 
-    def __init__(self, message: str, condition: Variable, branches: Sequence[Callable[[], list[Value]]]) -> None:
+    def __init__(
+        self, message: str, condition: Variable, branches: Sequence[Callable[[], list[Value]]], value: Value | None = None
+    ) -> None:
         super().__init__(message)
-        self.condition, self.branches = condition, branches
+        self.condition, self.branches, self.value = condition, branches, value
 
 
 class Value:

@@ -232,7 +232,9 @@ class Reader:
             raise
         except GraphadError:
             if not errors:
-                raise _located(UnsupportedModel(str(split)), label_of(nodes[i], i), self.file) from None
+                text = f"{self.file}: {label_of(nodes[i], i)}: {split}"
+                # Extents are known where inputs are: the model can be read when it runs.
+                raise (UnsupportedModel(text) if split.value is None else NotKnown(text, split.value)) from None
             return self._chosen(split.branches[0 if 1 in errors else 1], nodes, i, target)
         self.scopes[-1].update(zip(target, (Value(variable=item) for item in result), strict=True))
         return True

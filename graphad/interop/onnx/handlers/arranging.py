@@ -167,7 +167,7 @@ def _without_ones(node: Node, x: Value, ones: list[int], unknown: list[int]) -> 
     first, *others = unknown
     is_one = ops.variable(ops.equal(extent(node, x, first), Value(np.asarray(1, "int64"))))
     branches = [lambda: [_without_ones(node, x, [*ones, first], others)], lambda: [_without_ones(node, x, ones, others)]]
-    raise TwoRanks(f"Squeeze without axes of extents {list(x.shape)}: the ranks of what it gives differ", is_one, branches)
+    raise TwoRanks(f"Squeeze without axes of extents {list(x.shape)}: the ranks of what it gives differ", is_one, branches, x)
 
 
 @handles("Expand")
