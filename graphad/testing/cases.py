@@ -397,12 +397,12 @@ def array_of(choices: Choices, shape: Shape, dtype: str, kind: str = "ordinary")
     return piece.reshape(shape).copy()
 
 
-def renumbered_case(choices: Choices, case: Case, is_short: bool = False) -> Case:
-    """The same program on other numbers, about half of its arrays: hard ones of one kind; ``is_short``: that fit into float16.
+def renumbered_case(choices: Choices, case: Case, kinds: Sequence[str]) -> Case:
+    """The same program on other numbers, about half of its arrays: of one of the kinds.
 
     Indices and limits of loops become other integers as well: where the program does not run on them, it says nothing.
     """
-    kind = choices.one_of(SHORT if is_short else (*KINDS, NON_FINITE, MIXED))
+    kind = choices.one_of(kinds)
 
     def other(array: Array) -> Array:
         return array_of(choices, array.shape, str(array.dtype), kind) if choices.boolean() else array

@@ -19,7 +19,8 @@ from graphad.program import Program
 from graphad.program.gc_pause import young_only
 from graphad.rewriting import Pass, PatternRule, claims_checked, rules_of, verification
 from graphad.testing.calls import Interest
-from graphad.testing.cases import SHORT, Case, Choices, RandomChoices, random_case, renumbered_case, requested_names
+from graphad.testing.cases import KINDS as NUMBERS
+from graphad.testing.cases import MIXED, NON_FINITE, SHORT, Case, Choices, RandomChoices, random_case, renumbered_case, requested_names
 from graphad.testing.checks import ALL, Arc, Reach, after_pass, interest_of, tried
 from graphad.testing.planted import planted_with_all
 from graphad.testing.programs import KINDS, differentiated
@@ -223,6 +224,14 @@ def _is_coarse(subject: Subject) -> bool:
     return tolerance >= COARSE
 
 
+def _numbers(subject: Subject) -> Sequence[str]:
+    """The kinds of numbers on which a program may run that was drawn for others."""
+    # Drawn programs have numbers at which their slopes can be told by differences; of hard ones that is not known.
+    if subject.names_loss or subject.is_backward:
+        return ("ordinary",)
+    return SHORT if _is_coarse(subject) else (*NUMBERS, NON_FINITE, MIXED)
+
+
 # -- the search ----------------------------------------------------------------------------------
 
 
@@ -273,7 +282,7 @@ class _Search:
             try:
                 with verification(False), claims_checked(False):
                     case = self.source(choices)
-                    case = renumbered_case(choices, case, _is_coarse(self.subject)) if keeps_program else case
+                    case = renumbered_case(choices, case, _numbers(self.subject)) if keeps_program else case
             except Exception as error:  # a program that could not be drawn, whatever the reason, says nothing about the pass
                 self._unfit(error)
                 continue
