@@ -128,8 +128,9 @@ class _Known:
             return False
         arrays = [(name, array) for slot, names in op.outputs.items() for name, array in zip(names, results[slot], strict=True)]
         # A constant that is expanded to a large tensor is better computed in each run than stored.
-        room = _ROOM + 2 * sum(array.nbytes for values in inputs.values() for array in values)
-        if not all(isinstance(array, np.ndarray) and array.nbytes <= room for _, array in arrays):
+        operands = [array for values in inputs.values() for array in values]
+        room, most = _ROOM + 2 * sum(array.nbytes for array in operands), max((array.size for array in operands), default=0)
+        if not all(isinstance(array, np.ndarray) and (array.nbytes <= room or array.size <= most) for _, array in arrays):
             return False
         # ascontiguousarray makes a scalar one-dimensional; reshape takes that back.
         self.arrays.update((name, np.ascontiguousarray(array).reshape(array.shape)) for name, array in arrays)

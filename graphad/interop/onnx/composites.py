@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -32,6 +33,7 @@ _KEPT = {
     "DynamicQuantizeLSTM": MICROSOFT,
     **dict.fromkeys(("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble", "SVMRegressor"), ML),
 }
+_SMALL = 64  # elements: what may be an extent, or a zero point for each channel of a few
 _PLAIN = (int, float, str, list)  # attributes that JSON has: no tensors, no graphs
 
 
@@ -50,6 +52,7 @@ def handled(node: Node, domain: str, handler: Handler) -> Sequence[Value | None]
 def _composed(node: Node, domain: str, handler: Handler) -> list[Value | None]:
     around = node.ops.program.current_block()
     given = [None if value is None else node.ops.variable(value).name for value in node.inputs]
+    node = replace(node, inputs=[_unfolded(value) for value in node.inputs])
     with atomic(), new_block(node.ops.program) as block, _constants_in(block, node.ops):
         result = handler(node)
         values = [result] if isinstance(result, Value) else list(result)
@@ -63,6 +66,13 @@ def _composed(node: Node, domain: str, handler: Handler) -> list[Value | None]:
     results = {moved[id(part)].variable: i for i, part in parts if id(part) in moved}
     _append(node, domain, around, block, given, results)
     return outside
+
+
+def _unfolded(value: Value | None) -> Value | None:
+    """Weights are read by the operators of the block: what these make of them is computed when the model is first run, not at load."""
+    if value is None or value.array is None or value.array.size <= _SMALL:
+        return value
+    return Value(variable=value.variable, given=value.array)
 
 
 @contextmanager

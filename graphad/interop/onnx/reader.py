@@ -49,7 +49,7 @@ class Reader:
         self.unknown: dict[str, int] = {}
         self.feeds: list[str] = []
         self.depth = self.splits = 0
-        self.before: Sequence[Desc] = ()  # the nodes before the one that is being read
+        self.place: tuple[Sequence[Desc], int] = ((), 0)  # the nodes of the graph that is being read, and how many are done
 
     def inputs_of(self, value: Value) -> list[str]:
         """The inputs of the model that a value depends on."""
@@ -171,7 +171,7 @@ class Reader:
     def _nodes(self, nodes: Sequence[Desc], target: Sequence[str], first: int = 0) -> None:
         """Read nodes from one on, one after the other; ``target`` are the names that are used of them in the end."""
         for i in range(first, len(nodes)):
-            self.before = nodes[:i]
+            self.place = nodes, i
             try:
                 self._node(nodes[i], i)
             except TwoRanks as split:
@@ -180,8 +180,8 @@ class Reader:
 
     def again(self, name: str, values: Mapping[str, Operand]) -> Operand:
         """What a tensor is where others have some values: the nodes between them are read once more."""
-        names, nodes, before = {name}, list[tuple[int, Desc]](), self.before
-        for i, node in reversed(list(enumerate(before))):
+        names, nodes, place = {name}, list[tuple[int, Desc]](), self.place
+        for i, node in reversed(list(enumerate(place[0][: place[1]]))):
             # Backwards over the nodes before this one: those on a path from the values that are replaced to the tensor, and what they read.
             if any(output in names and output not in values for output in node.output):
                 nodes.append((i, node))
@@ -189,12 +189,12 @@ class Reader:
         self.scopes.append(dict(values))
         try:
             for i, node in reversed(nodes):
-                self.before = before[:i]
+                self.place = place[0], i
                 self._node(node, i)
             return self.found(name)
         finally:
             self.scopes.pop()
-            self.before = before
+            self.place = place
 
     def _continued(self, split: TwoRanks, nodes: Sequence[Desc], i: int, target: Sequence[str]) -> bool:
         """Read what comes after a result of one of two ranks in a branch for each; whether that is done.

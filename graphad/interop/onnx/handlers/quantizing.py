@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from graphad.interop.onnx.handlers.convolving import convolved
@@ -113,11 +115,25 @@ def _less_zero(node: Node, x: Value, zero: Value | None, axis: int | None = None
 
 def less_zero(node: Node, w: Value, zero: Value | None, over: tuple[int, ...], axis: int | None = None) -> Value:
     """Weights less the zero point: as float32 where sums over axes of products with 8 bits are exact in it, else as float64."""
-    narrow = _less_zero(node, w, zero, axis, "float32") if w.array is not None else None
-    # No partial sum, in whatever order, is larger than this bound: float32 is then exact.
-    if narrow is not None and narrow.array is not None and 255 * np.abs(narrow.array).sum(axis=over).max(initial=0.0) < _EXACT:
-        return narrow
-    return _less_zero(node, w, zero, axis)
+    return _less_zero(node, w, zero, axis, "float32" if _is_narrow(w, zero, over, axis) else "float64")
+
+
+def _is_narrow(w: Value, zero: Value | None, over: tuple[int, ...], axis: int | None) -> bool:
+    """Whether no partial sum, in whatever order, is larger than the whole numbers that float32 has."""
+    if w.content is None or (zero is not None and zero.content is None):
+        return False
+    count = math.prod(w.shape[place] for place in over)
+    if 255 * 255 * count < _EXACT:
+        return True
+    numbers = w.content
+    if zero is not None and zero.content is not None and zero.content.any():
+        point = zero.content.astype("int16")
+        is_by_axis = axis is not None and point.ndim == 1 and point.size > 1
+        numbers = numbers - (point.reshape([-1 if i == axis else 1 for i in range(w.rank)]) if is_by_axis else point)
+    sizes = np.abs(numbers)
+    # The absolute value of -128 does not fit into int8: the bits are those of 128.
+    sizes = sizes.view("uint8") if sizes.dtype == np.int8 else sizes
+    return bool(255 * int(sizes.sum(axis=over, dtype="int32").max(initial=0)) < _EXACT)
 
 
 @handles("MatMulInteger")
