@@ -20,7 +20,7 @@ from graphad.errors import GraphadError, InvalidType, InvalidValue
 from graphad.execution import Scope, global_scope
 from graphad.ir import lower, schedule
 from graphad.ir.edits import open_sealed
-from graphad.ops import CallDef, ControlDef, OpDef, find
+from graphad.ops import CallDef, ControlDef, OpDef, find, lookup
 from graphad.program import EMPTY, TENSOR, Block, Operator, Program, Variable, name_in
 from graphad.rewriting import Pipeline
 from graphad.types import Array
@@ -30,7 +30,7 @@ _ROOM = 1 << 20  # bytes that a result may have beside twice those of what it is
 
 
 def freeze(
-    program: Program, fetch_list: Sequence[Variable | str], scope: Scope | None = None, *, sealed: bool = False
+    program: Program, fetch_list: Sequence[Variable | str], scope: Scope | None = None, *, for_export: bool = False
 ) -> tuple[Program, Scope]:
     """A program that computes the same of what it is fed, and a scope of its weights, in which as much as possible is computed already.
 
@@ -41,8 +41,8 @@ def freeze(
         program: what runs, with ``is_test`` where operators have it: ``program.clone(for_test=True)`` of one that trains.
         fetch_list: the variables to be fetched, or their names; nothing else is kept.
         scope: the values of the parameters; None takes the current scope.
-        sealed: whether operators that were read from another system as one, such as an LSTM of ONNX, stay one, to be written back so. A
-            program that is to run is quicker without: what they are made of is computed once, too.
+        for_export: whether the program is to be written for another runtime, and not to run here. Operators that were read from there as
+            one, such as an LSTM of ONNX, then stay one; products of float16, of which numpy has none, stay as they are.
 
     Returns:
         The program, and a scope with the values that it reads.
@@ -73,7 +73,7 @@ def freeze(
             raise InvalidValue(f"fetch_list: the program has no variable {name!r}")
     # What has no value in the scope is computed by the program, or is missing as before.
     persistable = [var.name for var in program.global_block().vars.values() if var.persistable and var.name in values]
-    frozen, known = with_known_values(program, names, {name: values[name] for name in persistable}, sealed)
+    frozen, known = with_known_values(program, names, {name: values[name] for name in persistable}, for_export)
     result = Scope()
     for name, array in known.items():
         result.set(name, array)
@@ -81,7 +81,7 @@ def freeze(
 
 
 def with_known_values(
-    program: Program, fetches: Sequence[str], parameters: Mapping[str, Array], sealed: bool = False
+    program: Program, fetches: Sequence[str], parameters: Mapping[str, Array], for_export: bool = False
 ) -> tuple[Program, dict[str, Array]]:
     """The same with the parameters as arrays; what cannot be written stays.
 
@@ -89,14 +89,15 @@ def with_known_values(
         A copy of the program, tidied by passes, and the values that it reads.
     """
     graph = lower(program.clone(), list(fetches))  # a graph holds on to the tables of its program, which may be watched
-    if not sealed:
+    if not for_export:
         open_sealed(graph)
     Pipeline.parse(TIDY).run(graph)
     copy = schedule(graph)
     known_values = _Known(copy, fetches, parameters)
     known_values.compute()
     _Scaling(copy, known_values.fetches, known_values.arrays, known_values.writes).run()
-    known_values.widen()
+    if not for_export:
+        known_values.widen()
     known_values.turn()
     return copy, known_values.parameters()
 
@@ -257,6 +258,14 @@ class _Chain:
         self.is_scaled |= kind != "elementwise_add"
         return True
 
+    def follow_scale(self, op: Operator) -> None:
+        """Take in a scale by one number for all, with a shift after it or before."""
+        scale, bias, is_after = (lookup("scale").attr(name, op.attrs) for name in ("scale", "bias", "bias_after_scale"))
+        self.scale = self.scale * scale
+        self.shift = self.shift * scale + (bias if is_after else bias * scale)
+        self.is_scaled |= scale != 1.0
+        self.ops.append(op)
+
 
 class _Scaling:
     """Moves them, in the outermost block of a program.
@@ -312,6 +321,10 @@ class _Scaling:
             if op.type == "transpose":
                 # Where the axis of the channels is after the transpose.
                 axis = [int(i) for i in op.attrs["axis"]].index(axis)
+            elif op.type == "scale":
+                if op.input_names() != [name] or op.output_names()[0] in self.fetches:
+                    return chain
+                chain.follow_scale(op)
             else:
                 number = self._number(op, name, axis, rank, channels)
                 if number is None or op.output_names()[0] in self.fetches or not chain.follow(op.type, number, op.inputs["X"] == [name]):

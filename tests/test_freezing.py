@@ -32,6 +32,10 @@ MODELS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
         lambda x: layers.conv2d_transpose(MODELS["conv2d"][0](x), 2, filter_size=2, act=None),
         ["conv2d", "elementwise_add", "relu", "conv2d_transpose", "elementwise_add"],
     ),
+    "scales by one number": (
+        lambda x: layers.scale(layers.scale(layers.tanh(layers.scale(layers.conv2d(x, 4, 3), 0.5, 0.25, bias_after_scale=False))), 3.0, 1.0),
+        ["conv2d", "elementwise_add", "tanh", "scale"],
+    ),
 }  # fmt: skip
 
 

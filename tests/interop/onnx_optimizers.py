@@ -8,7 +8,7 @@
 counted, those of nested graphs and of functions too, but not constants; and onnxruntime, without optimizations of its own, runs
 the files at two sizes. ``--page`` writes the table of docs/onnx.md.
 
-- graphad: ``fold-batch-norm, constant-folding, simplify, cse, dead-code`` by ``graphad.freeze(..., sealed=True)``, which also computes
+- graphad: ``fold-batch-norm, constant-folding, simplify, cse, dead-code`` by ``graphad.freeze(..., for_export=True)``, which also computes
   what follows from weights alone, as the other two do.
 - onnxsim: as its command line does it.
 - onnxruntime: its basic optimizations, which leave ONNX's own operators (those above it put in operators that onnxruntime alone has).
@@ -88,7 +88,7 @@ def nodes_of(path: Path) -> int:
 def by_graphad(path: Path, into: Path) -> None:
     """``graphad.freeze``, written as ONNX."""
     model = onnx.load(path)
-    frozen, scope = ga.freeze(model.program, model.fetch_names, model.scope(), sealed=True)
+    frozen, scope = ga.freeze(model.program, model.fetch_names, model.scope(), for_export=True)
     onnx.save(frozen, into, feed_names=model.feed_names, fetch_list=model.fetch_names, scope=scope)
 
 

@@ -92,7 +92,7 @@ def test_an_operator_comes_back_as_itself_and_computes_the_same_to_the_last_bit(
 def test_passes_and_freezing_leave_it_in_one_piece(name: str, tmp_path: Path) -> None:
     data, feeds, types = MODELS[name]
     read = onnx.load(data)
-    frozen, scope = ga.freeze(read.program, read.fetch_names, read.scope(), sealed=True)
+    frozen, scope = ga.freeze(read.program, read.fetch_names, read.scope(), for_export=True)
     small = onnx.from_program(frozen, read.feed_names, read.fetch_names, scope)
     for got, wanted in zip(written.same(small, feeds, tmp_path), read.run(feeds), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
