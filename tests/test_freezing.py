@@ -33,7 +33,7 @@ MODELS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
         ["conv2d", "elementwise_add", "relu", "conv2d_transpose", "elementwise_add"],
     ),
     "scales by one number": (
-        lambda x: layers.scale(layers.scale(layers.tanh(layers.scale(layers.conv2d(x, 4, 3), 0.5, 0.25, bias_after_scale=False))), 3.0, 1.0),
+        lambda x: layers.scale(layers.scale(layers.tanh(layers.scale(layers.conv2d(x, 4, 3), 0.5, 0.2, bias_after_scale=False))), 3.0, 1.0),
         ["conv2d", "elementwise_add", "tanh", "scale"],
     ),
 }  # fmt: skip
