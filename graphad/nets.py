@@ -102,6 +102,25 @@ def _each(what: str, option: Any, count: int) -> list[Any]:
 
 
 @layer
+def sequence_conv_pool(
+    input: Variable,
+    num_filters: int,
+    filter_size: int,
+    param_attr: AttrLike = None,
+    act: str | None = "sigmoid",
+    pool_type: str = "max",
+    bias_attr: AttrLike = None,
+    *,
+    length: Variable | None = None,
+) -> Variable:
+    """A convolution over the steps of padded sequences ``[batch, time, width]``, and one value of each: ``[batch, num_filters]``.
+
+    ``length`` is how many steps each sequence has, ``[batch]``; all of them if None.
+    """
+    steps = layers.sequence_conv(input, num_filters, filter_size, param_attr=param_attr, bias_attr=bias_attr, act=act, length=length)
+    return layers.sequence_pool(steps, pool_type, length=length)
+
+
 def glu(input: Variable, dim: int = -1) -> Variable:
     """The first half along an axis, times the sigmoid of the second."""
     return layers.glu(input, dim)

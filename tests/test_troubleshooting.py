@@ -126,7 +126,7 @@ RAISED: list[Callable[[], object]] = [
     of_another_program,
     lambda: (x(), L.data("x", [4])),
     lambda: L.conca,  # type: ignore[attr-defined]
-    lambda: L.sequence_pool,  # type: ignore[attr-defined]
+    lambda: L.lod_reset,  # type: ignore[attr-defined]
     lambda: L.fc(x(), 2, activation="relu", colour=3),  # type: ignore[call-arg]
     lambda: L.relu(x(), colour=3),  # type: ignore[call-arg]
     lambda: L.fc(x()),  # type: ignore[call-arg]

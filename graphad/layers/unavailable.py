@@ -6,14 +6,9 @@ import re
 
 _REASONS = (
     (
-        r"sequence_(pool|first_step|last_step|softmax|conv|pad|unpad|reverse|concat|slice|scatter|enumerate|expand|expand_as|reshape)$",
-        "works on sequences of different lengths (LoD)",
-        "pad to [batch, time, ...] and weight the steps with layers.sequence_mask(lengths)",
-    ),
-    (
-        r"lod_|reorder_lod|dynamic_(lstm|gru|lstmp)$|DynamicRNN",
-        "works on sequences of different lengths (LoD)",
-        "pad to [batch, time, ...]; layers.rnn(cell, inputs, sequence_length=lengths) runs a cell over them",
+        r"lod_|reorder_lod",
+        "tensors carry no lengths of sequences (LoD)",
+        "sequences are padded, [batch, time, ...], and layers take their lengths: layers.sequence_pool(x, 'sum', length=lengths)",
     ),
     (
         r"nms|proposal|detection_output|rpn|retinanet|ssd_loss|target_assign|bipartite|generate_mask|multi_box|yolov3_loss",
@@ -47,17 +42,15 @@ def unavailable(name: str) -> tuple[str, str] | None:
 
 # fmt: off
 NAMES = frozenset((
-    "BasicDecoder", "BeamSearchDecoder", "DecodeHelper", "Decoder", "DynamicRNN", "GreedyEmbeddingHelper", "Print", "SampleEmbeddingHelper",
+    "BasicDecoder", "BeamSearchDecoder", "DecodeHelper", "Decoder", "GreedyEmbeddingHelper", "Print", "SampleEmbeddingHelper",
     "TrainingHelper", "beam_search", "beam_search_decode", "bipartite_match",
     "collect_fpn_proposals", "create_py_reader_by_data", "data_norm",
-    "deformable_roi_pooling", "detection_output", "distribute_fpn_proposals", "double_buffer", "dynamic_decode", "dynamic_gru",
-    "dynamic_lstm", "dynamic_lstmp", "filter_by_instag", "generate_mask_labels", "generate_proposal_labels",
+    "deformable_roi_pooling", "detection_output", "distribute_fpn_proposals", "double_buffer", "dynamic_decode",
+    "filter_by_instag", "generate_mask_labels", "generate_proposal_labels",
     "generate_proposals", "hash", "load", "locality_aware_nms", "lod_append", "lod_reset", "matrix_nms",
     "multi_box_head", "multiclass_nms", "prroi_pool", "psroi_pool", "py_func", "py_reader", "read_file",
     "reorder_lod_tensor_by_rank", "retinanet_detection_output", "retinanet_target_assign", "roi_perspective_transform",
-    "rpn_target_assign", "sequence_concat", "sequence_conv", "sequence_enumerate", "sequence_expand", "sequence_expand_as",
-    "sequence_first_step", "sequence_last_step", "sequence_pad", "sequence_pool", "sequence_reshape", "sequence_reverse",
-    "sequence_scatter", "sequence_slice", "sequence_softmax", "sequence_unpad", "similarity_focus", "ssd_loss", "target_assign",
+    "rpn_target_assign", "similarity_focus", "ssd_loss", "target_assign",
     "yolov3_loss",
 ))
 # fmt: on

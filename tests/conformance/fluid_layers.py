@@ -99,7 +99,8 @@ one, {differs} differ, {absent} are absent. This page is made by `make pictures`
 - *same*: what Fluid's signature has comes first in graphad's, in the same order and with the same defaults. There may be more.
 - *tested*: a call as Fluid's documentation has it is compared with numpy, and its gradient with central differences
   (`tests/documented_fluid.py`, `tests/documented_fluid_more.py`, `tests/documented_fluid_rest.py`, `tests/documented_habits.txt`).
-- Everywhere: a reduction to one element has the shape `[]`, where Fluid has `[1]`; there are no levels of detail (LoD); hints such as
+- Everywhere: a reduction to one element has the shape `[]`, where Fluid has `[1]`; sequences are padded, and what takes
+  Fluid's levels of detail (LoD) takes their lengths, `length=`; hints such as
   `use_cudnn` have no effect; a number or a numpy array may stand for a tensor.
 - A parameter has Paddle 2's name as well where that says the same: `x` for `input`, `axis` for `dim`, `keepdim` for `keep_dim`.
 
