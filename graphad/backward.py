@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 import networkx as nx
 
@@ -14,7 +14,7 @@ from graphad.ops import GRAD
 from graphad.passes import AccumulateGrads, ClipErrors, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
-from graphad.program import BACKWARD, Block, Operator, Parameter, Program, Variable, located, name_in, rewrite_gradients
+from graphad.program import BACKWARD, Block, Parameter, Program, Variable, located, name_in, rewrite_gradients
 from graphad.rewriting import Pipeline, diagnoses_only
 from graphad.types import element_count, joined_shape
 
@@ -234,7 +234,7 @@ def _call_back(
     block.ops = ops[:first]
     for op in ops[first:]:
         is_new = id(op) not in before
-        for nested in _blocks_of(op) if is_new else ():
+        for nested in [value for value in op.attrs.values() if is_new and isinstance(value, Block)]:
             _call_back(nested, before, forward, callbacks)
         block.ops.append(op)
         if op.role != BACKWARD or not is_new or (op.output_names() == [start] and not op.input_names()):
@@ -244,10 +244,6 @@ def _call_back(
         context: dict[str, object] = {**forward, **by_result, "__current_op_desc__": op}
         for callback in callbacks:
             callback(block=block, context=context)  # type: ignore[call-arg]  # by keyword, as Fluid calls them
-
-
-def _blocks_of(op: Operator) -> Iterator[Block]:
-    return (value for value in op.attrs.values() if isinstance(value, Block))
 
 
 # -- reasons -------------------------------------------------------------------------------------

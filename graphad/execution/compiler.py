@@ -746,11 +746,8 @@ def _present(names: Sequence[str], values: Sequence[Value]) -> Frame:
 
 
 def _kept(stack: Value, values: tuple[Value, ...]) -> Body:
-    return [Call(_tuple_form(len(values)), values, (stack,), pure=False), Keep(values)]
-
-
-def _tuple_form(count: int) -> str:
-    return "(" + "".join(f"{{{i}}}, " for i in range(count)) + ")"
+    a_tuple = "(" + "".join(f"{{{i}}}, " for i in range(len(values))) + ")"
+    return [Call(a_tuple, values, (stack,), pure=False), Keep(values)]
 
 
 def _computed(formula: Formula, operands: Sequence[Traced]) -> Traced:

@@ -184,7 +184,9 @@ class Executor:
         idle.append(run)
         return results
 
-    def _run(self, program: Program, feed: Mapping[str, Any] | None, fetch_list: Any, scope: Scope, reinitialize: bool) -> list[Array]:
+    def _run(
+        self, program: Program, feed: Mapping[str, object] | None, fetch_list: object, scope: Scope, reinitialize: bool
+    ) -> list[Array]:
         """Run a program: everything is checked."""
         if not isinstance(program, Program) or not isinstance(scope, Scope):
             raise InvalidType(f"run takes a Program and a Scope, not {program!r} and {scope!r}")

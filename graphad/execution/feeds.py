@@ -140,7 +140,7 @@ def as_declared(block: Block, name: str, array: Tensor, op: Operator | None) -> 
 # -- fetching ------------------------------------------------------------------------------------
 
 
-def fetch_names(block: Block, fetch_list: Any) -> list[str]:
+def fetch_names(block: Block, fetch_list: object) -> list[str]:
     """The names of what is to be fetched; ValueError or TypeError for what is no variable of the program."""
     return [_fetch_name(block, item) for item in _fetch_items(fetch_list)]
 

@@ -273,7 +273,7 @@ def _plain_step(run: Interpreter, op: Operator, definition: OpDef, layout: Layou
     return step
 
 
-def _step_in_one_frame(run: Interpreter, op: Operator, definition: OpDef, attrs: Mapping[str, Any]) -> Step:
+def _step_in_one_frame(run: Interpreter, op: Operator, definition: OpDef, attrs: Mapping[str, object]) -> Step:
     """The step of an operator of block 0, where all names are in one frame."""
     is_full = not any(EMPTY in names for names in op.inputs.values())
     reads = op.inputs if is_full else {slot: [n for n in names if n != EMPTY] for slot, names in op.inputs.items()}
@@ -298,7 +298,7 @@ def _step_in_one_frame(run: Interpreter, op: Operator, definition: OpDef, attrs:
     return step
 
 
-def _write(run: Interpreter, op: Operator, frame: Frame, name: str, result: Any, inputs: Mapping[str, Sequence[Any]]) -> None:
+def _write(run: Interpreter, op: Operator, frame: Frame, name: str, result: object, inputs: Mapping[str, Sequence[object]]) -> None:
     if result is None:
         frame.pop(name, None)
         return

@@ -89,7 +89,7 @@ class Profile:
     def timed(self, op: Operator, step: Callable[..., None]) -> Callable[..., None]:
         """A step of the interpreter whose time is noted: its own, without the steps in its blocks."""
 
-        def run(*args: Any) -> None:
+        def run(*args: object) -> None:
             # Inclusive minus what the steps in its blocks took is the step's own time.
             outer = getattr(self._nested, "seconds", 0.0)
             self._nested.seconds = 0.0

@@ -128,8 +128,7 @@ def fc(
         checked_int("size", size, 1)
         checked_int("num_flatten_dims", num_flatten_dims)
     inputs = list(input) if isinstance(input, list | tuple) else [input]
-    several = param_attr is not None and isinstance(param_attr, Sequence) and not isinstance(param_attr, str)
-    attrs = list(param_attr) if several else [param_attr] * len(inputs)
+    attrs = list(param_attr) if isinstance(param_attr, Sequence) and not isinstance(param_attr, str) else [param_attr] * len(inputs)
     if not inputs or len(attrs) != len(inputs):
         raise InvalidValue(f"layers.fc: {len(inputs)} inputs and {len(attrs)} param_attr do not match")
     helper = LayerHelper("fc", name)

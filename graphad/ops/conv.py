@@ -677,7 +677,7 @@ def _ungrouped_features(attrs: Mapping[str, Any], rank: int, out: int) -> tuple[
 def met_weights(outer: str) -> Flops:
     """A product and a sum for each weight that an element of a tensor, the slot ``outer``, meets; ``Like`` has the shape of the weights."""
 
-    def flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
+    def flops(shapes: Shapes, attrs: Mapping[str, object]) -> int:
         (weights,), (elements,) = shapes.get("Filter") or shapes["Like"], shapes[outer]
         return 2 * prod(elements) * prod(weights[1:])
 

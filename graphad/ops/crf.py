@@ -9,7 +9,7 @@ are those of states. The scales are constants to the derivatives: the likelihood
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -310,7 +310,7 @@ def linear_chain_crf(Emission: Array, Transition: Array, Label: Array, Length: A
 
 
 @grad_kernel("linear_chain_crf")
-def _fast_crf_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str]) -> Outputs:
+def _fast_crf_grad(inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
     """From the forward and backward sums, step by step."""
     Emission, Transition = inputs["Emission"][0], inputs["Transition"][0]
     chain = _chain(Emission, Transition, inputs["Length"][0] if inputs.get("Length") else None)

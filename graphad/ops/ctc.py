@@ -7,7 +7,7 @@ states of a lattice, and a path stays, goes one state on, or two over a blank be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -243,7 +243,7 @@ def warpctc(
 
 
 @grad_kernel("warpctc")
-def _fast_ctc_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str]) -> Outputs:
+def _fast_ctc_grad(inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
     """From the derivative that the forward operator has found."""
     if inputs.get("WarpCTCGrad"):
         grad = inputs["WarpCTCGrad"][0]

@@ -61,7 +61,7 @@ def _sum_type(X: list[TensorType]) -> TensorType:
     return TensorType(tuple(max(es) for es in zip(*(x.shape for x in X), strict=True)), X[0].dtype)
 
 
-def _sum_flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
+def _sum_flops(shapes: Shapes, attrs: Mapping[str, object]) -> int:
     (out,) = shapes["Out"]
     return max(len(shapes.get("X", ())) - 1, 0) * math.prod(out)
 

@@ -55,7 +55,7 @@ def _mul_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, x_num_col_dims: int) -> T
     return reshape_like(mul(_linalg_turned(X, m), dOut, x_num_col_dims=X.ndim - m, y_num_col_dims=m), Y)
 
 
-def _mul_channels(attrs: Mapping[str, Any], rank: int, out: int) -> tuple[int, int] | None:
+def _mul_channels(attrs: Mapping[str, object], rank: int, out: int) -> tuple[int, int] | None:
     return (rank - 1, out - 1) if attrs["y_num_col_dims"] == rank - 1 else None
 
 
@@ -166,7 +166,7 @@ def _matrix_product(X: Array, Y: Array, trans_x: bool, trans_y: bool) -> Array:
 def _columns(turned: str = "") -> Weights:
     """The channels are the columns of Y; ``turned`` is the attribute that transposes it. A vector Y has none."""
 
-    def channels(attrs: Mapping[str, Any], rank: int, out: int) -> tuple[int, int] | None:
+    def channels(attrs: Mapping[str, object], rank: int, out: int) -> tuple[int, int] | None:
         return None if rank < 2 else (rank - 2 if turned and attrs[turned] else rank - 1, out - 1)
 
     return Weights("Y", channels)
@@ -175,7 +175,7 @@ def _columns(turned: str = "") -> Weights:
 def _matmul_flops(turned: str = "") -> Flops:
     """A product and a sum for each element of the result and place of the inner axis; ``turned`` is the attribute that transposes X."""
 
-    def flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
+    def flops(shapes: Shapes, attrs: Mapping[str, object]) -> int:
         (x,), (out,) = shapes["X"], shapes["Out"]
         inner = x[-2] if turned and len(x) > 1 and attrs[turned] else x[-1]
         # The usual count: multiply and add.
@@ -292,7 +292,7 @@ def _addmm_type(Input: TensorType, X: TensorType, Y: TensorType, **_: object) ->
     return product
 
 
-def _addmm_flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
+def _addmm_flops(shapes: Shapes, attrs: Mapping[str, object]) -> int:
     (out,) = shapes["Out"]
     return _matmul_flops()(shapes, attrs) + 3 * math.prod(out)
 
@@ -840,13 +840,9 @@ def _system_type(X: TensorType, Y: TensorType) -> TensorType:
 
 def _system_y_grad(X: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
     if Y.ndim == 1:
-        columns = unsqueeze(dOut, axes=[dOut.ndim])
-        return unbroadcast(_last_axis_gone(solve(_decompositions_turned(X), columns)), Y)
+        column = solve(_decompositions_turned(X), unsqueeze(dOut, axes=[dOut.ndim]))
+        return unbroadcast(squeeze(column, axes=[column.ndim - 1]), Y)
     return unbroadcast(solve(_decompositions_turned(X), dOut), Y)
-
-
-def _last_axis_gone(t: Tensor) -> Tensor:
-    return squeeze(t, axes=[t.ndim - 1])
 
 
 def _system_x_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor) -> Tensor:

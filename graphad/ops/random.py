@@ -43,7 +43,7 @@ def _drawn(dtype: DType) -> Any:
     return np.float64 if dtype == "float64" else np.float32
 
 
-def scaled(numbers: Array, factor: Any, offset: Any) -> Array:
+def scaled(numbers: Array, factor: object, offset: object) -> Array:
     """Numbers times a factor, plus an offset: both are rounded."""
     return np.asarray(numbers * factor + offset)
 

@@ -122,7 +122,7 @@ def index_of(rank: int, cut: StridedCut) -> tuple[Any, ...]:
     return (*(parts.get(i, builtins.slice(None)) for i in range(rank)), ...)
 
 
-def _part_type(Input: TensorType, *tensors: Any, **attrs: Any) -> TensorType:
+def _part_type(Input: TensorType, *tensors: object, **attrs: Any) -> TensorType:
     cut, by = StridedCut(**attrs), Bounds(*tensors)
     extents = sliced_shape(Input.shape, by, cut)
     dropped_axes = {normal_axis(a, len(extents), "decrease_axis") for a in cut.decrease_axis}

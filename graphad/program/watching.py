@@ -28,7 +28,7 @@ _Place = tuple[Any, Callable[[Any], None]]  # a list or a dict, and what puts an
 
 
 def _marking(change: Callable[..., Any]) -> Callable[..., Any]:
-    def changed(self: Any, *args: Any, **options: Any) -> Any:
+    def changed(self: object, *args: object, **options: Any) -> Any:
         try:
             return change(self, *args, **options)
         finally:
@@ -51,7 +51,7 @@ def _reduced(self: Any, protocol: Any) -> Any:
 _NEW_OBJECT = object().__reduce_ex__(2)[0]
 
 
-def _new(kind: type, *args: Any) -> Any:
+def _new(kind: type, *args: object) -> Any:
     return kind.__new__(kind, *args)
 
 

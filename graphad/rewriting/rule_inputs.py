@@ -48,7 +48,7 @@ class Drawn:
         return "\n".join(f"  {name} = {shown(value)}" for name, value in {**tensors, **lists, **self.attrs}.items())
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """An array with its dtype and shape, or any other value, as text."""
     if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
         return f"[{', '.join(map(shown, value))}]"

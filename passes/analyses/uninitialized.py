@@ -90,7 +90,7 @@ class _There(Dataflow[bool]):
     def transfer(self, op: Op, facts: Facts[bool]) -> dict[Value, bool]:
         return dict.fromkeys(op.writes(), _writes_surely(op, facts))
 
-    def holds(self, fact: bool, array: Any, run: dict[Any, Any]) -> bool:
+    def holds(self, fact: bool, array: object, run: dict[Any, Any]) -> bool:
         return not fact or array is not None
 
     def along(self, edge: Edge, fact: bool) -> bool:

@@ -200,7 +200,7 @@ _NEUTRAL: Mapping[str, tuple[object, ...] | None] = {
 }
 
 
-def shown(definition: OpDef | None, name: str, value: Any) -> bool:
+def shown(definition: OpDef | None, name: str, value: object) -> bool:
     """Whether an attribute says something about what the operator computes."""
     if definition is not None and name in definition.attrs:
         return True

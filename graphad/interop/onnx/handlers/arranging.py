@@ -39,6 +39,7 @@ def _constant_of_shape(node: Node) -> Value:
     value = np.asarray(node.attr("value", np.zeros(1, "float32"))).ravel()
     shape = node[0]
     if shape.array is not None:
+        # A view: a constant takes no memory, however large its shape is.
         return Value(np.broadcast_to(value[0], integers(shape.array)))
     hint = known_extents(shape) or [-1] * shape.shape[0]
     result = node.ops.fill_constant(None, shape, shape=hint, dtype=str(value.dtype), value=float(value[0]))
@@ -166,6 +167,7 @@ def _without_ones(node: Node, x: Value, ones: list[int], unknown: list[int]) -> 
         return ops.squeeze(x, axes=sorted(ones)) if ones else ops.assign(x)
     first, *others = unknown
     is_one = ops.variable(ops.equal(extent(node, x, first), Value(np.asarray(1, "int64"))))
+    # Either this extent is 1 and goes, or it stays: two ranks, between which the reader decides.
     branches = [lambda: [_without_ones(node, x, [*ones, first], others)], lambda: [_without_ones(node, x, ones, others)]]
     raise TwoRanks(f"Squeeze without axes of extents {list(x.shape)}: the ranks of what it gives differ", is_one, branches, x)
 

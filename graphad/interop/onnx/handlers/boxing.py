@@ -83,6 +83,7 @@ def _along(node: Node, low: Value, high: Value, count: int, samples: int, extent
     at = ops.elementwise_add(low, ops.elementwise_mul(side, parts))
     within = ops.logical_and(ops.greater_equal(at, ops.like(-1.0, at)), ops.less_equal(at, ops.like(extent, at)))
     inside = ops.cast(within, out_dtype=at.dtype)
+    # Samples up to one pixel outside count as those at the edge.
     at = ops.clip(at, min=0.0, max=extent - 1.0)
     first = ops.floor(at)
     second = ops.clip(ops.scale(first, scale=1.0, bias=1.0), min=0.0, max=extent - 1.0)

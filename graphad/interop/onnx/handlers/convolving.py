@@ -491,6 +491,7 @@ def _resized_open(node: Node, x: Value, axis: int, size: int | None, factor: flo
     last = ops.scale(old, scale=1.0, bias=-1.0)
 
     def taken(place: Value, source: Value) -> Value:
+        # Beyond the edges the element at the edge counts.
         inside = ops.elementwise_max(ops.elementwise_min(place, last), ops.like(0.0, place))
         return ops.gather(source, ops.cast(inside, out_dtype="int64"), axis=axis)
 

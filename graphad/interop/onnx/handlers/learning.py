@@ -213,6 +213,7 @@ def _trees(node: Node, of: str, count: int) -> _Trees:
 def _depth(yes: Numbers, no: Numbers, roots: Numbers) -> int:
     at, depth = np.unique(roots), 0
     while True:
+        # Leaves lead to themselves: where a step leads nowhere new, all are leaves.
         after = np.unique(np.concatenate([yes[at], no[at]]))
         if np.array_equal(after, at):
             return depth

@@ -131,6 +131,7 @@ def _layer_norm(node: Node) -> list[Value]:
     x, scale, bias = node[0], node[1], node.get(2)
     axis, epsilon = node.axis(x.rank), float(node.attr("epsilon", 1e-5))
     row = x.shape[axis:]
+    # Rows of one axis of a known extent, with scale and bias for all of it, are what ``layer_norm`` has; anything else is written out.
     is_plain = len(row) == 1 and row[0] != -1 and all(value is None or value.shape == row for value in (scale, bias))
     if is_plain and x.dtype in ("float32", "float64") and not node.wants(1) and not node.wants(2):
         return node.ops.several("layer_norm", x, scale, bias, epsilon=epsilon, begin_norm_axis=axis)[:1]

@@ -66,6 +66,7 @@ def _dequantize(node: Node) -> Value:
 
 def dequantized(node: Node, x: Value, scale: Value, zero: Value | None) -> Value:
     ops = node.ops
+    # It was quantized here: the floats before rounding are known, and gradients go through them.
     if x.real is not None:
         number = ops.cast(x.real, out_dtype=scale.dtype)
         return ops.elementwise_mul(number if zero is None else ops.elementwise_sub(number, cast(node, zero, scale.dtype)), scale)

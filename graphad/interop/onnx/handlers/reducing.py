@@ -139,6 +139,7 @@ def _position(type: str) -> Handler:
         axis, keep = node.axis(x.rank, 0), bool(node.attr("keepdims", 1))
         if not node.attr("select_last_index", 0):
             return ops.one(type, x, axis=axis, keepdims=keep)
+        # The first of the flipped axis is the last one, counted from the end.
         result = ops.one(type, ops.flip(x, axis=[axis]), axis=axis, keepdims=keep)
         return ops.elementwise_sub(ops.scale(extent(node, x, axis), scale=1.0, bias=-1.0), result)
 

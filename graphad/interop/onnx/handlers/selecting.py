@@ -202,6 +202,7 @@ def _scatter_elements(node: Node) -> Value:
     axis = node.axis(x.rank, 0)
     reduction = _REDUCTIONS[str(node.attr("reduction", "none"))]
     places = from_front(node, places, x, axis)
+    # ``put_along_axis`` takes places that agree with x along all other axes.
     if places.shape != x.shape[:axis] + places.shape[axis : axis + 1] + x.shape[axis + 1 :]:
         return _scattered_by_place(node, x, places, values, axis, reduction)
     return node.ops.put_along_axis(x, places, values, Axis=axis, Reduce=reduction)
@@ -269,6 +270,7 @@ def _scatter_rows(node: Node, x: Value, places: Value, values: Value, reduction:
     """Slices as rows of a table, whose numbers are computed when it runs."""
     ops, count = node.ops, places.shape[-1]
     row, stride = None, Value(np.asarray(1, "int64"))
+    # The number of a row in row-major order, from the last index on.
     for i in reversed(range(count)):
         index = ops.cast(ops.slice(places, axes=[places.rank - 1], starts=[i], ends=[i + 1]), out_dtype="int64")
         part = ops.elementwise_mul(index, stride)
@@ -306,6 +308,7 @@ def _one_hot(node: Node) -> Value:
     axis = int(node.attr("axis", -1)) % (places.rank + 1)
     if not places.dtype.startswith("int"):
         places = ops.cast(places, out_dtype="int64")
+    # Places below zero count from the end.
     indices = ops.where(ops.less_than(places, ops.like(0, places)), ops.scale(places, scale=1.0, bias=float(depth)), places)
     shape = [1] * (places.rank + 1)
     shape[axis] = depth
@@ -351,6 +354,7 @@ def reversed_by_length(node: Node, x: Value, lengths: Value, batch: int, time: i
     steps = ops.unsqueeze(numbered(node, x, time), axes=[1 - time])
     last = ops.unsqueeze(ops.cast(lengths, out_dtype="int64"), axes=[1 - batch])
     back = ops.scale(ops.elementwise_sub(last, steps), scale=1.0, bias=-1.0)
+    # Beyond the end a step is its own place; zeros bring it to the shape of the others.
     places = ops.where(ops.less_than(steps, last), back, ops.elementwise_add(steps, ops.fill_zeros_like(back)))
     for axis in range(2, x.rank):
         places = ops.unsqueeze(places, axes=[axis])

@@ -104,6 +104,7 @@ def _window(weights: Callable[[np.ndarray[tuple[int, ...], np.dtype[np.float64]]
         sizes = node.integers(0, "size") or [0]
         count = sizes[0]
         node.ops.room([count], "float64")
+        # A periodic window is one of one element more, without its last.
         last = count if node.attr("periodic", 1) else count - 1
         angles = 2 * np.pi * np.arange(count, dtype="float64") / max(last, 1)
         return Value(np.asarray(weights(angles), dtype_of(int(node.attr("output_datatype", 1)))))

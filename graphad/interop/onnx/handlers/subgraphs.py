@@ -54,6 +54,7 @@ def attempt(ops: Recorder, build: Callable[[], Any]) -> Any:
         return build()
     except GraphadError:
         ops.forget(count)
+        # In place, since the reader holds this dict.
         ops.parameters.clear()
         ops.parameters.update(parameters)
         raise

@@ -193,6 +193,7 @@ def _untile(call: Call) -> Result:
     x, like, nodes = call["X"], call["Like"], call.nodes
     repeats, count = _repeats(call, like.ndim, "repeat_times", "RepeatTimes", "repeat_times_tensor")
     dims: list[Dim] = [*[1] * (count - like.ndim), *nodes.dims(like)]
+    # A pair of axes for each axis: the repeats, which are added up, and the extent.
     blocks = nodes.one(
         "Reshape", [x, nodes.vector([e for pair in zip(repeats, dims, strict=True) for e in pair])], x.kind, [-1] * 2 * count
     )
@@ -211,6 +212,7 @@ def _flip(call: Call) -> Result:
 def _roll(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
     shifts, axes = call.attr("shifts"), call.attr("axis")
+    # Without axes all elements are one line, which moves by the sum of the shifts.
     if not axes:
         return nodes.reshape(_rolled(nodes, nodes.flatten(x), sum(shifts), 0), nodes.dims(x))
     for shift, axis in zip(shifts, axes, strict=True):
@@ -431,6 +433,7 @@ def _pad_images(call: Call) -> Result:
         return nodes.pad(x, before, after, float(value), mode, axes)
     for axis, a, b in zip(axes, before, after, strict=True):
         extent = nodes.extent(x, axis)
+        # Going round: the end comes before the beginning, and the beginning after the end.
         front, back = nodes.part(x, axis, extent - a, TO_THE_END), nodes.part(x, axis, 0, b)
         x = nodes.concat([front, x, back], axis)
     return x

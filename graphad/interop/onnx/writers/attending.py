@@ -36,6 +36,7 @@ def _attention(call: Call) -> Result:
     q, k, v, nodes = call["q"], call["k"], call["v"], call.nodes
     scores = _scores(call, q, k)
     weights = nodes.one("Softmax", [scores], scores.kind, scores.sizes, axis=3)
+    # The greatest is taken away before the exponential, so that nothing overflows.
     top = on.maximum(nodes.reduce("Max", scores, [3], keep=True), FORBIDDEN)
     logarithms = on.log(nodes.reduce("Sum", on.exp(scores - top), [3], keep=True)) + top
     weights_output = weights if call.attr("return_softmax") else nodes.constant(np.zeros(0, q.dtype))
@@ -68,5 +69,6 @@ def _proximal(call: Call) -> Result:
     m = call["Moment"] + g * g
     positive = on.greater(m, 0.0)
     q = p - rate * on.where(positive, g / on.sqrt(on.where(positive, m, 1.0)), 0.0)
+    # Soft thresholding is the proximal step of l1, the division that of l2 (J. Duchi and Y. Singer, 2009).
     magnitude = on.maximum(on.abs(q) - rate * float(call.attr("l1")), 0.0)
     return [on.sign(q) * magnitude / (rate * float(call.attr("l2")) + 1.0), m]

@@ -27,6 +27,7 @@ def _images(call: Call, boxes: Term) -> Term:
     wide = nodes.cast(counts, "int64")
     ends = nodes.one("CumSum", [wide, nodes.constant(np.asarray(0))], "int64", wide.sizes)
     numbers = nodes.unsqueeze(nodes.range(nodes.extent(boxes, 0)), [1])
+    # The number of ends at or before a box is the number of its image.
     return nodes.reduce("Sum", nodes.cast(on.greater_equal(numbers, nodes.unsqueeze(ends, [0])), "int64"), [1])
 
 
@@ -61,6 +62,7 @@ def _roi_align_spread(call: Call) -> Result:
     down = _matrix(nodes, aligning, corners[1], corners[3], aligning.pooled_height, height)
     shares = nodes.matmul(nodes.swapped(nodes.unsqueeze(down, [1])), nodes.matmul(x, nodes.unsqueeze(across, [1])))
     rows = nodes.reshape(shares, [nodes.extent(boxes, 0), nodes.product([channels, height, width])])
+    # A box's image as a one-hot row: the product adds up the boxes of each image.
     memberships = nodes.swapped(nodes.one_hot(_images(call, boxes), count, x.kind))
     return nodes.reshape(nodes.matmul(memberships, rows), [count, channels, height, width])
 

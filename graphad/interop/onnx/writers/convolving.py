@@ -242,6 +242,7 @@ def _widened(nodes: Nodes, x: Term, filter_: Term, windows: Sequence[Window], ex
     for count, w, more in zip(x.shape[2:], windows, extra, strict=True):
         known_padding = w.before + w.after
         assert isinstance(known_padding, int)
+        # The extent of a convolution, solved for that of the image, and what ``output_padding`` adds.
         sizes.append(-1 if count == -1 else (count - 1) * w.stride + w.reach - known_padding + more)
     channels = filter_.shape[1] * groups if filter_.shape[1] != -1 else -1
     return nodes.one("ConvTranspose", [x, filter_], x.kind, [x.sizes[0], channels, *sizes], **attrs)
@@ -270,6 +271,7 @@ def _unfold(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
     windows = _columns(call, x)
     n, c, *space = nodes.dims(x)
+    # Each channel is an image of its own, of which each unit filter picks one element of a window.
     planes = nodes.reshape(x, [nodes.product([n, c]), 1, *space])
     out = convolved(nodes, planes, nodes.constant(_unit_filter(windows, x.dtype)), None, windows, 1)
     size = prod(w.kernel for w in windows)
@@ -282,6 +284,7 @@ def _folded(call: Call, columns: Term, image: list[Dim], windows: list[Window], 
     size = prod(w.kernel for w in windows)
     counts = [_windows_in(e, w) for e, w in zip(space, windows, strict=True)]
     planes = nodes.reshape(columns, [nodes.product([n, c]), size, *counts])
+    # The transpose of ``unfold``: what windows share is added up.
     out = spread(nodes, planes, nodes.constant(_unit_filter(windows, columns.dtype)), windows, space, 1)
     return nodes.reshape(out, image)
 
@@ -473,6 +476,7 @@ def _scatter_max(call: Call) -> Result:
     x, values = (to_front(nodes, call[slot], spec.data_format) for slot in ("X", "Pooled"))
     _, places, wide = _flat_places(nodes, x, spec)
     zeros = nodes.full([nodes.product(nodes.dims(wide))], 0, values.kind)
+    # Windows may share their maximum: what goes there is added up.
     out = nodes.put(zeros, nodes.flatten(places), nodes.flatten(values), 0, "add")
     image = nodes.reshape(out, nodes.dims(wide))
     return from_front(nodes, image if wide is x else _cropped(nodes, image, x, spec), spec.data_format)

@@ -28,6 +28,7 @@ def _nll(call: Call) -> Result:
     if reduction == "none":
         return [loss, nodes.like(0.0, x)]
     total = nodes.reduce("Sum", loss, range(loss.ndim))
+    # If all labels are ignored the weights are 0: the loss is 0 then, not nan.
     return [total / on.where(on.equal(whole, 0.0), 1.0, whole) if reduction == "mean" else total, whole]
 
 
@@ -146,6 +147,7 @@ def _kl(call: Call) -> Result:
 def _logits(call: Call) -> Result:
     x, label, nodes = call["X"], call["Label"], call.nodes
     is_counted = on.not_equal(label, float(call.attr("ignore_index")))
+    # max(x, 0) - x z + log(1 + exp(-|x|)): no exponential overflows.
     loss = on.where(is_counted, on.maximum(x, 0.0) - x * label + on.log1p(on.exp(-on.abs(x))), 0.0)
     if not call.attr("normalize"):
         return loss

@@ -96,6 +96,7 @@ def _without_ellipsis(equation: str, operands: Sequence[Term]) -> str:
     labels = [label for label in ascii_letters if label not in equation][: max(counts)]
     sizes: dict[str, Size] = {}
     for i, (term, operand, count) in enumerate(zip(terms, operands, counts, strict=True)):
+        # Aligned from the end, as broadcasting is.
         own = labels[len(labels) - count :]
         start = term.index("...") if "..." in term else 0
         for label, size in zip(own, operand.sizes[start:], strict=False):
@@ -103,6 +104,7 @@ def _without_ellipsis(equation: str, operands: Sequence[Term]) -> str:
                 raise CannotWrite("an ellipsis that stands for axes of other extents in each operand")
         terms[i] = term.replace("...", "".join(own))
     if not arrow:
+        # Without an arrow the result has the labels that occur once, in alphabetical order.
         singles = sorted(label for label in set(left) if label.isalpha() and left.count(label) == 1)
         right = "..." + "".join(singles)
     return f"{','.join(terms)}->{right.replace('...', ''.join(labels))}"
@@ -277,6 +279,7 @@ def taken_diagonal(nodes: Nodes, x: Term, offset: int, a: int, b: int) -> Term:
     rows, columns = nodes.extent(x, -2), nodes.extent(x, -1)
     index = nodes.range(_diagonal_length(nodes, rows, columns, offset))
     width = columns if isinstance(columns, int) else nodes.as_scalar(columns)
+    # Element i is in row i, or further down by a negative offset, and in column i, or further right by a positive one.
     places = (index + max(-offset, 0)) * width + (index + max(offset, 0))
     flat = nodes.reshape(x, [*nodes.dims(x)[:-2], nodes.product([rows, columns])])
     return nodes.gather(flat, places, flat.ndim - 1)
@@ -298,6 +301,7 @@ def put_diagonal(nodes: Nodes, x: Term, dims: list[Dim], offset: int, a: int, b:
     rows, columns = nodes.range(dims[a]), nodes.range(dims[b])
     is_diagonal = on.equal(nodes.unsqueeze(rows, [1]) + offset, columns)
     shift = max(offset, 0)
+    # Every column looks up an element; what is off the diagonal is replaced afterwards.
     at = on.minimum(on.maximum(columns - shift, 0), _less_one(nodes, nodes.extent(x, -1)))
     wide = nodes.gather(x, at, x.ndim - 1)
     result = nodes.where(is_diagonal, nodes.unsqueeze(wide, [wide.ndim - 1]), nodes.like(filler, x))

@@ -63,6 +63,7 @@ def _layer_norm(call: Call) -> Result:
     rows = nodes.dims(x)[begin:]
     plain = scale is not None and not any(call.is_read(slot) for slot in ("Mean", "Variance"))
     if plain and scale is not None:
+        # ONNX's operator takes scale and bias in the shape of a row.
         operands = [x, nodes.reshape(scale, rows), *([] if bias is None else [nodes.reshape(bias, rows)])]
         return [nodes.one("LayerNormalization", operands, x.kind, x.sizes, axis=begin, epsilon=epsilon), None, None]
     deviations, mean, variance, inverse = moments(nodes, x, range(begin, x.ndim), epsilon)

@@ -130,6 +130,7 @@ def _close(call: Call) -> Term:
         for slot, name in (("Rtol", "rtol"), ("Atol", "atol"))
     )
     within = on.less_equal(on.abs(x - y), on.abs(y) * relative + absolute)
+    # An infinity is close to itself alone.
     are_close = on.logical_or(on.equal(x, y), on.logical_and(within, on.isfinite(y)))
     if call.attr("equal_nan"):
         are_close = on.logical_or(are_close, on.logical_and(on.isnan(x), on.isnan(y)))

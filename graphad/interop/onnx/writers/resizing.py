@@ -170,6 +170,7 @@ def _unshuffle(call: Call) -> Result:
     x = to_front(nodes, call["X"], call.attr("data_format"))
     n, c, h, w = nodes.dims(x)
     rows, columns = (e // r if isinstance(e, int) else on.floor_divide(e, r) for e in (h, w))
+    # Rows and columns are split into blocks and places in them; the places become channels.
     blocks = nodes.reshape(x, [n, c, rows, r, columns, r])
     planes = nodes.transpose(blocks, [0, 1, 3, 5, 2, 4])
     result = nodes.reshape(planes, [n, nodes.product([c, r * r]), rows, columns])
@@ -244,6 +245,7 @@ def _suppress(call: Call) -> Result:
         nodes.integers(call.attr("most")),
         *(nodes.constant(np.asarray([call.attr(n)], "float32")) for n in ("iou_threshold", "score_threshold")),
     ]
+    # Without this threshold every score counts.
     if not on.isfinite(call.attr("score_threshold")):
         limits = limits[:2]
     return nodes.one("NonMaxSuppression", [boxes, scores, *limits], "int64", [-1, 3], center_point_box=int(call.attr("center")))

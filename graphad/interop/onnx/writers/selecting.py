@@ -63,6 +63,7 @@ def _scatter(call: Call) -> Result:
     places = nodes.reshape(nodes.cast(ids, "int64"), [nodes.extent(ids, 0), 1])
     if call.attr("overwrite"):
         return nodes.scatter(x, places, call["Updates"])
+    # Rows that are added to start from zero, all others stay.
     base = nodes.scatter(x, places, on.zeros_like(call["Updates"]))
     return nodes.scatter(base, places, call["Updates"], "add")
 
@@ -137,6 +138,7 @@ def _last(call: Call) -> Result:
     axis = call.attr("axis") % x.ndim
     lines = nodes.moved(x, axis, -1)
     are_equal = nodes.cast(on.equal(nodes.unsqueeze(lines, [lines.ndim]), nodes.unsqueeze(lines, [lines.ndim - 1])), "int32")
+    # Above the diagonal are the pairs of an element with a later one.
     later = nodes.one("Trilu", [are_equal, nodes.constant(np.asarray(1))], "int32", are_equal.shape, upper=1)
     is_last = on.equal(nodes.reduce("Sum", later, [later.ndim - 1]), 0)
     return nodes.moved(is_last, -1, axis)
@@ -223,6 +225,7 @@ def _merge_rows(call: Call) -> Result:
         raise CannotWrite("a side may have no value")
     number = nodes.cast(mask, "int64")
     first = _running(nodes, number)
+    # The rows of the second side lie after those of the first.
     second = _running(nodes, nodes.constant(np.asarray(1)) - number) + nodes.as_scalar(nodes.extent(yes, 0))
     return nodes.gather(nodes.concat([yes, no], 0), nodes.where(mask, first, second), 0)
 
@@ -257,6 +260,7 @@ def _scatter_rows(call: Call) -> Result:
     if padding != -1:
         is_padding = on.equal(flat, padding)
         rows = nodes.where(is_padding, nodes.like(0.0, rows), rows)
+        # Padding goes to row 0 with zeros, which add nothing.
         flat = nodes.where(is_padding, nodes.like(0, flat), flat)
     return nodes.scatter(nodes.full(nodes.dims(like), 0, x.kind), flat, rows, "add")
 
@@ -335,6 +339,7 @@ def _linspace(call: Call) -> Result:
     steps = nodes.cast(nodes.one("Range", [nodes.constant(np.asarray(0)), count, nodes.constant(np.asarray(1))], "int64", [-1]), "float64")
     gaps = nodes.cast(on.maximum(count - 1, 1), "float64")
     row = start + steps * ((stop - start) / gaps)
+    # The last number is ``stop`` itself, which a sum of steps may miss.
     last = on.equal(steps, nodes.cast(on.maximum(count - 1, 1), "float64"))
     return nodes.cast(nodes.where(last, nodes.expand(stop, [nodes.extent(steps, 0)]), row), dtype)
 
