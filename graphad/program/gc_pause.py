@@ -22,6 +22,7 @@ _book = _Book()
 _lock = RLock()  # a finalizer may make graphs
 _pauses: set[object] = set()
 _LARGE = 1000  # operators
+_YOUNG = 10_000  # new objects at which those of small graphs are collected
 _FEW, _MANY = 200_000, 4_000_000  # objects
 
 
@@ -78,19 +79,22 @@ def _move_what_was_made() -> None:
 
 @contextmanager
 def young_only() -> Iterator[None]:
-    """Within it, the collector leaves alone what there was before: for work that makes many small graphs and frees them.
+    """Within it, the collector leaves alone what there was before, and waits longer: for work that makes many small graphs and frees them.
 
     Where something is frozen already, by another thread or by the user, nothing is done.
     """
     # Objects that are frozen already are another caller's, who unfreezes them.
-    free = gc.get_freeze_count() == 0
+    free, thresholds = gc.get_freeze_count() == 0, gc.get_threshold()
     try:
         if free:
             gc.freeze()
+            # A graph of a few operators is a thousand objects: with a threshold of 700 it is looked through while it is still needed.
+            gc.set_threshold(thresholds[0] and max(_YOUNG, thresholds[0]), *thresholds[1:])
         yield
     finally:
         if free:
             gc.unfreeze()
+            gc.set_threshold(*thresholds)
 
 
 def collect_if_due() -> None:

@@ -29,7 +29,7 @@ from graphad.rewriting import Pass, Rule
 from graphad.rewriting.passes import Applier, applying, take_as_verified
 from graphad.testing.calls import Constants, Interest, attribute_words
 from graphad.testing.cases import Case, completed
-from graphad.testing.equivalence import LEAST, Observed, bounded_executor, difference, observe, observed_difference, seeded
+from graphad.testing.equivalence import LEAST, Observed, Stepwise, difference, observe, observed_difference, seeded
 from graphad.testing.probes import Probes, own_code
 from graphad.testing.trial import (
     ROUNDED_UNITS,
@@ -490,7 +490,7 @@ def _is_unstable(trial: Trial, tolerance: float, most: float = UNSTABLE) -> bool
     All arrays are moved up or down; or every second one the other way, which shows where large numbers cancel. With a tolerance of float16,
     numbers that it holds with a few bits only decide nothing.
     """
-    case, executor = trial.case, bounded_executor()
+    case, steps = trial.case, Stepwise(trial.before, trial.expected.values)
     if tolerance >= NARROW and not is_in_range(case, least=NORMAL, most=np.inf):
         return True
     # Inputs moved together, and against each other: a difference of two operands shows only then.
@@ -498,7 +498,7 @@ def _is_unstable(trial: Trial, tolerance: float, most: float = UNSTABLE) -> bool
         ways = itertools.cycle((up, down))
         feeds, params = ({name: _moved(array, next(ways)) for name, array in arrays.items()} for arrays in (case.feeds, case.params))
         try:
-            results = observe(trial.before, replace(case, feeds=feeds, params=params), list(trial.expected.values), executor=executor)
+            results = steps.run(replace(case, feeds=feeds, params=params))
         except GraphadError:
             return True
         if observed_difference(Observed(trial.expected.values, {}), results, most * tolerance):
@@ -626,7 +626,13 @@ def _is_loss_finite(trial: Trial) -> bool:
 
 
 def _of_gradients(trial: Trial) -> Finding | None:
-    """Gradients that passes made are those of the standard backward, and central differences; without any, those of what was made."""
+    """Gradients that passes made are those of the standard backward, and central differences; without any, those of what was made.
+
+    Where the standard backward was there before the passes, it is not on trial: that its gradients stay is looked at every time, and they
+    are held against differences, and those of another run of it, where that is asked for.
+    """
+    if trial.prepared is not None and not trial.is_thorough:
+        return _made_gradients(trial)
     if trial.made or (trial.subject.differentiates(trial.case) and is_forward(trial.before)):
         finding = against_differences(trial)
         if finding is None and (trial.slope_agrees or trial.subject.is_standard_backward) and not trial.is_thorough:
@@ -641,7 +647,6 @@ def _made_gradients(trial: Trial) -> Finding | None:
     whole = trial.subject.differentiates(case)
     variables = case.program.global_block()
     sources = [name for name in case.sources if name in trial.made or (whole and not variables.var(name).stop_gradient)]
-    # Where they were there before the pass, those of another run of the standard backward, on a copy, are held against them seldom.
     is_known = trial.prepared is not None and not trial.is_thorough
     standard = _finite(lambda: trial.prepared_gradients(sources) if is_known else gradient_values(case.program, case, sources))
     if standard is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from graphad.contexts import binding
 from graphad.distribution import LocalGroup, declared_parts, split_arrays, split_feed, whole_state
 from graphad.errors import ExecutionError, NoValue
-from graphad.execution import Executor, Scope, interpreter
+from graphad.execution import Scope, interpreter
 from graphad.execution.compiled import FIRST
 from graphad.execution.executor import OneRun
 from graphad.execution.feeds import fed_values, fetch_names
@@ -50,56 +50,75 @@ def seeded() -> AbstractContextManager[None]:
     return binding(interpreter.SEED, SEED)
 
 
-def bounded_executor() -> Executor:
-    """An executor of programs whose loops end."""
-    return Executor(max_iterations=ITERATIONS)
+class Stepwise:
+    """A program prepared to be run step by step, on the arrays of several cases.
+
+    Args:
+        program: which loops may take ``ITERATIONS`` iterations, all together.
+        names: what is read after each run.
+    """
+
+    def __init__(self, program: Program, names: Iterable[str]) -> None:
+        self.names = list(names)
+        self._block = program.global_block()
+        self._run = Interpreter(program, self.names, RunOptions(max_iterations=ITERATIONS))
+
+    def run(self, case: Case) -> Observed:
+        """What it gives; names without a value are left out, and arrays for what the program does not declare.
+
+        Raises:
+            GraphadError: the program does not run, or does not end.
+        """
+        run, scope, values = self._run, _scope_of(case), dict[str, Any]()
+        run.begin(fed_values(self._block, _fed(self._block.program, case)), scope)
+        try:
+            with seeded(), np.errstate(all="ignore"):
+                run.operators()
+                for name in fetch_names(self._block, self.names):
+                    with suppress(NoValue):
+                        values[name] = own(run.fetch((run.env,), (0, name), None))
+                run.commit()
+        except RecursionError:
+            raise ExecutionError(f"the blocks of {self._block.program.identity} are nested too deep for Python's recursion limit") from None
+        return Observed({n: value for n, value in values.items() if value is not None}, dict(scope.arrays), frozenset(run.trips))
+
+    def close(self) -> None:
+        """Forget the steps, which refer to the run: Python's collector need not look for them."""
+        self._run.bodies.clear()
 
 
-def observe(program: Program, case: Case, names: Sequence[str], compiled: bool = False, executor: Executor | None = None) -> Observed:
-    """Run a program on the arrays of a case: interpreted, or compiled; on an executor that knows it, if one is given.
+def observe(program: Program, case: Case, names: Sequence[str], compiled: bool = False) -> Observed:
+    """Run a program on the arrays of a case: interpreted, or compiled.
 
     Names without a value (of a block that did not run) are left out; so are arrays for what the program does not declare.
 
     Raises:
         GraphadError: the program does not run, or does not end.
     """
-    variables = program.global_block().vars
-    feeds = {name: array for name, array in case.feeds.items() if name in variables}
-    with seeded():
-        if executor is None and not compiled:
-            return _interpreted(program, feeds, case, names)
-        executor = executor or OneRun(max_iterations=ITERATIONS)
-        with binding(FIRST, 1 if compiled else 0):
-            try:
-                return _run(executor, program, feeds, case, names)
-            except NoValue:
-                return _run(executor, program, feeds, case, list(_interpreted(program, feeds, case, names).values))
-
-
-def _interpreted(program: Program, feeds: dict[str, Array], case: Case, names: Sequence[str]) -> Observed:
-    """What a single run gives, step by step: an executor would raise an error for the first name without a value."""
-    scope, block = _scope_of(case), program.global_block()
-    run = Interpreter(program, names, RunOptions(max_iterations=ITERATIONS))
-    run.begin(fed_values(block, feeds), scope)
-    values: dict[str, Any] = {}
+    if compiled:
+        try:
+            return _compiled(program, case, names)
+        except NoValue:  # of the first such name
+            return _compiled(program, case, list(observe(program, case, names).values))
+    steps = Stepwise(program, names)
     try:
-        with np.errstate(all="ignore"):
-            run.operators()
-            for name in fetch_names(block, list(names)):
-                with suppress(NoValue):
-                    values[name] = own(run.fetch((run.env,), (0, name), None))
-            run.commit()
-    except RecursionError:
-        raise ExecutionError(f"the blocks of {program.identity} are nested too deep for Python's recursion limit") from None
-    run.bodies.clear()  # whose steps refer to the run: Python's collector need not look for them
-    return Observed({name: value for name, value in values.items() if value is not None}, dict(scope.arrays), frozenset(run.trips))
+        return steps.run(case)
+    finally:
+        steps.close()
 
 
-def _run(executor: Executor, program: Program, feeds: dict[str, Array], case: Case, names: Sequence[str]) -> Observed:
-    scope = _scope_of(case)
-    results = executor.run(program, feed=feeds, fetch_list=list(names), scope=scope)
+def _compiled(program: Program, case: Case, names: Sequence[str]) -> Observed:
+    scope, executor = _scope_of(case), OneRun(max_iterations=ITERATIONS)
+    with binding(FIRST, 1), seeded():
+        results = executor.run(program, feed=_fed(program, case), fetch_list=list(names), scope=scope)
     values = {name: value for name, value in zip(names, results, strict=True) if value is not None}
     return Observed(values, dict(scope.arrays), executor.trips)
+
+
+def _fed(program: Program, case: Case) -> dict[str, Array]:
+    """What is fed of a case, as far as a program declares it."""
+    variables = program.global_block().vars
+    return {name: array for name, array in case.feeds.items() if name in variables}
 
 
 def _scope_of(case: Case) -> Scope:
@@ -118,8 +137,7 @@ def observe_on_ranks(program: Program, case: Case, names: Sequence[str], like: O
     Raises:
         GraphadError: the program does not run.
     """
-    variables = program.global_block().vars
-    feeds = {name: array for name, array in case.feeds.items() if name in variables}
+    variables, feeds = program.global_block().vars, _fed(program, case)
     parts, input_names = declared_parts(program), {value.name for value in lower(program).inputs}
     if parts:  # what is fed and written before it is read has become a part under its old name
         feeds = {name: array for name, array in feeds.items() if name in input_names or _fits(array, variables[name].shape)}

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from graphad.backward import gradients
 from graphad.distribution import declared_parts, split_arrays, split_feed
 from graphad.errors import GraphadError, InvalidValue, NoGradient, PassError, Refused
-from graphad.execution import Executor
 from graphad.ir import SINGLE_WRITER, Graph, Value, lower, schedule
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, OpDef, lookup
@@ -28,7 +27,7 @@ from graphad.rewriting import PASSES, Pass, Pipeline, claims_checked, verificati
 from graphad.rewriting.passes import check_order
 from graphad.settings import changed_settings
 from graphad.testing.cases import Case
-from graphad.testing.equivalence import Observed, bounded_executor, observe, observe_on_ranks
+from graphad.testing.equivalence import Observed, Stepwise, observe, observe_on_ranks
 from graphad.testing.watched import watch
 from graphad.types import FLOATS, TENSOR, Array
 
@@ -255,20 +254,20 @@ def _with_each_stopped(program: Program, noting: bool) -> tuple[Program, list[st
 
 
 def slope(
-    case: Case, direction: dict[str, Array], agrees: Callable[[float], bool] = lambda central: False, runs: Runs | None = None
+    case: Case, direction: dict[str, Array], agrees: Callable[[float], bool] = lambda central: False, steps: Stepwise | None = None
 ) -> float | None:
     """The derivative of the loss along a direction by central differences; None where it is not smooth, or not finite.
 
     The differences to both sides, and those with twice the step, have to agree: at a kink, or where rounding prevails, they don't.
-    A difference that ``agrees`` with what was expected is taken as it is: only a disagreement may be due to a kink. ``runs`` are
-    earlier runs of the case's program.
+    A difference that ``agrees`` with what was expected is taken as it is: only a disagreement may be due to a kink. ``steps`` are
+    the case's program, prepared to be run.
     """
-    runs = runs or Runs(bounded_executor(), [case.loss_name])
-    behind, ahead = (_loss_at(runs, case, direction, n * STEP) for n in (-1, 1))
+    steps = steps or Stepwise(case.program, [case.loss_name])
+    behind, ahead = (_loss_at(steps, case, direction, n * STEP) for n in (-1, 1))
     central = (ahead - behind) / (2 * STEP)
     if agrees(central):
         return central
-    back, middle, beyond = (_loss_at(runs, case, direction, n * STEP) for n in (-2, 0, 2))
+    back, middle, beyond = (_loss_at(steps, case, direction, n * STEP) for n in (-2, 0, 2))
     right, left, wide = (ahead - middle) / STEP, (middle - behind) / STEP, (beyond - back) / (4 * STEP)
     scale = 1 + abs(central)
     if not np.isfinite([right, left, wide]).all() or abs(right - left) > SMOOTH * scale or abs(wide - central) > STEADY * scale:
@@ -293,14 +292,7 @@ def is_in_range(case: Case, least: float = 1 / FAR, most: float = FAR) -> bool:
     return holds[0]
 
 
-class Runs(NamedTuple):
-    """An executor that has a program prepared, for some names that are read."""
-
-    executor: Executor
-    names: Sequence[str]
-
-
-def _loss_at(runs: Runs, case: Case, direction: dict[str, Array], distance: float) -> float:
+def _loss_at(steps: Stepwise, case: Case, direction: dict[str, Array], distance: float) -> float:
     arrays = {name: array + distance * direction[name] for name, array in {**case.feeds, **case.params}.items() if name in direction}
     moved_case = Case(
         case.program,
@@ -309,7 +301,7 @@ def _loss_at(runs: Runs, case: Case, direction: dict[str, Array], distance: floa
         {**case.params, **{n: a for n, a in arrays.items() if n in case.params}},
     )
     try:
-        value = observe(case.program, moved_case, runs.names, executor=runs.executor).values.get(case.loss_name)
+        value = steps.run(moved_case).values.get(case.loss_name)
     except GraphadError:  # what was moved is a label, or another number that has to be one of a few
         return float("nan")
     return float("nan") if value is None else float(np.sum(value))
@@ -358,7 +350,7 @@ class Subject:
         graph = lower(case.program, case.targets)
         if self.prepare:
             with verification(False), claims_checked(False):
-                as_pass(self.prepare, case.loss_name).run(graph)
+                _prepare(as_pass(self.prepare, case.loss_name), graph)
             verify(graph)
             request_gradients(graph, case)
         return graph
@@ -467,6 +459,20 @@ class Subject:
     def __str__(self) -> str:
         against = "" if self.reference is None else f", compared with {self.reference or 'nothing'}"
         return str(self.what) + (f" after {self.prepare}" if self.prepare else "") + against
+
+
+def _prepare(passes: Pass, graph: Graph) -> None:
+    """Run passes; an analysis only once as long as no pass changes the graph."""
+    parts = passes.passes if type(passes) is Pipeline else (passes,)
+    check_order(parts, graph)
+    known: list[Pass] = []
+    for part in parts:
+        if part in known:
+            continue
+        if part.run(graph):
+            known.clear()
+        elif part.is_analysis:
+            known.append(part)
 
 
 def as_pass(what: Pass | str, loss: str) -> Pass:
@@ -709,8 +715,7 @@ class Trial:
     def _given(self) -> Observed:
         """What ``before`` gives, and the gradients in it."""
         try:
-            names = dict.fromkeys((*self._names_before, *(self.prepared or {}).values()))
-            return observe(self.before, self.case, list(names), executor=self._executor)
+            return observe(self.before, self.case, self._all_before) if self._steps is None else self._steps.run(self.case)
         except Exception as error:  # a kernel may raise anything
             raise Unfit(f"{type(error).__name__}: {error}") from error
 
@@ -725,15 +730,18 @@ class Trial:
         return self.subject.differentiates(self.case) and can_difference(self.case.program)
 
     @cached_property
-    def _executor(self) -> Executor | None:
-        """What ``before`` runs on, where that is the program that differences are taken of, too."""
-        return bounded_executor() if self.before is self.case.program and self.can_difference else None
+    def _steps(self) -> Stepwise | None:
+        """``before``, prepared to be run, where that is the program that differences are taken of, too."""
+        return Stepwise(self.before, self._all_before) if self.before is self.case.program and self.can_difference else None
+
+    @cached_property
+    def _all_before(self) -> list[str]:
+        return list(dict.fromkeys((*self._names_before, *(self.prepared or {}).values())))
 
     def slope(self, case: Case, direction: dict[str, Array], agrees: Callable[[float], bool]) -> float | None:
         """See ``slope``; of the program of ``expected``, which is prepared, if that is the case's."""
-        if self._executor is None or case.program is not self.before or case.loss_name not in self._given.values:
-            return slope(case, direction, agrees)
-        return slope(case, direction, agrees, Runs(self._executor, list(self._given.values)))
+        is_known = self._steps is not None and case.program is self.before and case.loss_name in self._given.values
+        return slope(case, direction, agrees, self._steps if is_known else None)
 
     @cached_property
     def got(self) -> Observed:
