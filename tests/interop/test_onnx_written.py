@@ -155,6 +155,22 @@ def test_an_lstm_with_its_gradients(tmp_path: Path) -> None:
     same(onnx.gradients(found), {"x": x[:1, :1]}, tmp_path)
 
 
+def test_gradients_of_a_slice_that_is_transposed(tmp_path: Path) -> None:
+    """Pads are written for all axes: with the pads of one axis alone onnxruntime moves a transposition past them wrongly."""
+    nodes = [
+        node("Conv", "x k", "h"),
+        node("Slice", "h zero two one", "part"),
+        node("Transpose", "part", "turned", perm=[0, 2, 3, 1]),
+        node("Tanh", "turned", "grid"),
+        node("GridSample", "x grid", "y", align_corners=0),
+    ]
+    rng = np.random.default_rng(6)
+    x, k = rng.normal(size=(2, 3, 4, 4)).astype("float32"), rng.normal(size=(8, 3, 1, 1)).astype("float32")
+    constants = {name: np.array([value]) for name, value in (("zero", 0), ("one", 1), ("two", 2))}
+    found = onnx.load(model(nodes, {"x": ("float32", ["b", 3, 4, 4])}, ["y"], {"k": k, **constants}, opset=16))
+    same(onnx.gradients(found, ["k"]), {"x": x}, tmp_path)
+
+
 def growing() -> ga.Program:
     """A loop whose iterations keep tensors of different extents."""
     program = ga.Program()

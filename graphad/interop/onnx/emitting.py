@@ -364,16 +364,20 @@ class Nodes:
         """Elements around; one number each for every axis, or for each of ``axes``."""
         if all(isinstance(amount, int) and not amount for amount in (*before, *after)):
             return x
-        places, shape = list(axes) or list(range(x.ndim)), list(x.sizes)
-        for axis, a, b in zip(places, before, after, strict=True):
+        # Written for all axes: where onnxruntime moves a transposition past a Pad, it takes the pads of some axes for those of all.
+        if axes:
+            before, after = ([dict(zip(axes, some, strict=True)).get(i, 0) for i in range(x.ndim)] for some in (before, after))
+        shape = list(x.sizes)
+        for axis, (a, b) in enumerate(zip(before, after, strict=True)):
+            if isinstance(a, int) and isinstance(b, int) and not a and not b:
+                continue
             shape[axis] = x.shape[axis] + a + b if isinstance(a, int) and isinstance(b, int) and x.shape[axis] != -1 else -1
         inputs = [x, self.vector([*before, *after]), self.like(value, x) if mode == "constant" else None]
-        inputs += [self.integers(*axes)] if axes else []
         if inputs[-1] is None:
             inputs.pop()
         # Pad takes int16 and uint16 by the standard; onnxruntime has no kernels for them.
         if x.kind in ("int16", "uint16"):
-            return self.cast(self.pad(self.cast(x, "int32"), before, after, value, mode, axes), x.kind)
+            return self.cast(self.pad(self.cast(x, "int32"), before, after, value, mode), x.kind)
         return self.one("Pad", inputs, x.kind, shape, mode=mode)
 
     def full(self, dims: Sequence[Dim], value: float, dtype: str) -> Term:
