@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 FUZZ_MINUTES ?= 30
+PEERS ?= .venv-peers
 PROGRAMS ?= 10000
 EXAMPLES ?= 2000
 
@@ -19,10 +20,10 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all docs lint format bench pictures stubs mutants pipelines every-pass proofs fuzz viewer clean
+.PHONY: help demo test test-all docs lint format bench bench-peers pictures stubs mutants pipelines every-pass proofs fuzz viewer clean
 
 help: ## Say what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/demo ## Train a small network, and draw its forward and backward graphs
 	$(BIN)/graphad demo
@@ -49,6 +50,9 @@ format: $(VENV)/dev ## Sort imports, mend what can be mended, and format; lint s
 
 bench: $(VENV)/dev ## Measure speed and memory
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks
+
+bench-peers: $(VENV)/dev $(PEERS)/peers ## Measure training steps beside torch, JAX, PyTensor, autograd and mygrad, in PEERS (.venv-peers)
+	$(BIN)/python -m tests.benchmarks.step_peers --python $(PEERS)/bin/python --write
 
 pictures: $(VENV)/dev ## Draw the pictures in docs/images anew
 	$(BIN)/python -m tests.pictures
@@ -79,7 +83,7 @@ viewer/node_modules: viewer/package-lock.json
 	@touch $@
 
 clean: ## Remove .venv, caches and build outputs
-	rm -rf $(VENV) build dist site viewer/build viewer/node_modules graphad.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-peers build dist site viewer/build viewer/node_modules graphad.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find graphad passes tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Files in .venv that stand for what was installed there, so that it is done again only when pyproject.toml changes.
@@ -96,6 +100,13 @@ $(VENV)/dev: pyproject.toml $(VENV)/made
 $(VENV)/docs: pyproject.toml $(VENV)/dev
 	@echo "Installing what the documentation is built with into $(VENV) ..."
 	@$(INSTALL) '.[dev,docs]'
+	@touch $@
+
+# PEERS may be an environment that is there, which then gets what it lacks.
+$(PEERS)/peers: tests/benchmarks/step_peers/requirements.txt $(VENV)/made
+	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	@echo "Installing the peers into $(PEERS) ..."
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
 $(VENV)/made:

@@ -21,6 +21,7 @@ from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
 from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
 from graphad.ops.reduction import reduce_mean, reduce_sum
 from graphad.ops.rows import as_rows, centered_tiles, inverse_root, many, row_buffers, spread
+from graphad.ops.scratch import aligned
 from graphad.ops.shapes import reshape, size
 from graphad.ops.summation import power_norm, summed
 from graphad.ops.windows import check_images
@@ -298,7 +299,7 @@ def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array
 
 def _batch_in_tiles(x: Array, Scale: Array, Bias: Array, epsilon: float) -> tuple[Array, Array, Array, Array]:
     """``[samples, channels, n]`` normalized, the mean, the variance and its inverse square root."""
-    y, (mean, variance, inverse) = np.empty_like(x), np.empty((3, x.shape[1]), x.dtype)
+    y, (mean, variance, inverse) = aligned(x.shape, x.dtype), np.empty((3, x.shape[1]), x.dtype)
     with row_buffers(x):
         for place, rows, tile_mean, tile_variance in centered_tiles(x):
             mean[place], variance[place], inverse[place] = tile_mean, tile_variance, inverse_root(tile_variance, epsilon, x.dtype)
@@ -490,7 +491,7 @@ def _layers_in_tiles(
     x: Array, Scale: Array | None, Bias: Array | None, epsilon: float, shape: Shape, begin: int
 ) -> tuple[Array, Array, Array]:
     """``layer_norm`` of ``[1, rows, n]``."""
-    y, mean, variance = np.empty_like(x), np.empty(x.shape[1], x.dtype), np.empty(x.shape[1], x.dtype)
+    y, mean, variance = aligned(x.shape, x.dtype), np.empty(x.shape[1], x.dtype), np.empty(x.shape[1], x.dtype)
     with row_buffers(x):
         for place, rows, tile_mean, tile_variance in centered_tiles(x):
             mean[place], variance[place] = tile_mean, tile_variance

@@ -118,7 +118,8 @@ def centered_tiles(x: Array) -> Iterator[Centered]:
     """Some rows of ``[samples, rows, n]`` at a time, less their means, in memory that the next ones are written to.
 
     The mean is that of the deviations from a rounded mean, and the variance is corrected by it (T. Chan, G. Golub and R. LeVeque,
-    "Algorithms for computing the sample variance", 1983, eq. 1.7): float32 numbers around 10,000 keep all their digits.
+    "Algorithms for computing the sample variance", 1983, eq. 1.7): float32 numbers around 10,000 keep all their digits. A mean of less than
+    a standard deviation needs no correction: it is as exact as the numbers.
     """
     samples, rows, length = x.shape
     ones, count = np.ones(length, x.dtype), samples * length
@@ -127,12 +128,17 @@ def centered_tiles(x: Array) -> Iterator[Centered]:
         mean = _added(_summed(tile, ones)) / count
         rounded = mean.astype(x.dtype)
         deviations = np.subtract(tile, spread(rounded, tile), out=scratch("deviations", tile.shape, x.dtype))
-        rest = _added(_summed(deviations, ones)) / count
-        variance = np.maximum(_added(_summed(deviations, deviations)) / count - rest * rest, 0.0)
+        variance = _added(_summed(deviations, deviations)) / count
+        far = ~(np.abs(mean) <= np.sqrt(variance))  # nan is far
+        if not far.any():
+            yield Centered(place, deviations, mean, variance)
+            continue
+        rest = np.where(far, _added(_summed(deviations, ones)) / count, 0.0)
+        variance = np.maximum(variance - rest * rest, 0.0)
         negligible = np.abs(rest) <= NEGLIGIBLE * np.sqrt(variance)
         if not negligible.all():
             deviations -= spread(np.where(negligible, 0.0, rest).astype(x.dtype), tile)
-        yield Centered(place, deviations, rounded + rest, variance)
+        yield Centered(place, deviations, np.where(far, rounded + rest, mean), variance)
 
 
 def _added(sums: Array) -> Array:
