@@ -237,28 +237,22 @@ def _plain_step(run: Interpreter, op: Operator, definition: OpDef, layout: Layou
 
     A partial one gets None for names without a value, and a result that is None is not written.
     """
-    attrs = definition.own_attrs(op.attrs)
-    if len(layout) == 1 and not definition.partial and not writes_old_array(op):
-        return _step_in_one_frame(run, op, definition, attrs)
+    attrs, adds = definition.own_attrs(op.attrs), writes_old_array(op)
     reads = {slot: _places(layout, [n for n in names if n != EMPTY]) for slot, names in op.inputs.items()}
-    writes = {slot: [None if n == EMPTY else (home(layout, n), n) for n in names] for slot, names in op.outputs.items()}
-    writes = {slot: places for slot, places in writes.items() if any(places)}
-    if writes_old_array(op):
+    if adds:
         reads["Array"] = _places(layout, op.output("Out"))
-    partial = definition.partial or writes_old_array(op)
-    slots = list(writes)
-    compute, random = definition.run, definition.random
+    writes = {slot: [(home(layout, n), n) for n in names] for slot, names in op.outputs.items() if any(n != EMPTY for n in names)}
+    slots, compute, random, partial = list(writes), definition.run, definition.random, definition.partial or adds
 
-    def value(frames: Frames, place: Place) -> Any:
-        frame, name = frames[place[0]], place[1]
-        if name in frame:
-            return frame[name]
+    def elsewhere(frames: Frames, place: Place) -> Tensor:
         # A partial operator takes None for what a branch left without a value; any other error is one for it, too.
         with suppress(NoValue) if partial else nullcontext():
             return run.fetch(frames, place, op)
 
     def step(frames: Frames) -> None:
-        inputs = {slot: [value(frames, place) for place in places] for slot, places in reads.items()}
+        inputs = {}
+        for slot, places in reads.items():
+            inputs[slot] = [frames[at][name] if name in frames[at] else elsewhere(frames, (at, name)) for at, name in places]
         options = {**attrs, "rng": run.generator(op)} if random else attrs
         try:
             outputs = compute(inputs, options, slots)
@@ -266,34 +260,9 @@ def _plain_step(run: Interpreter, op: Operator, definition: OpDef, layout: Layou
             arrays_by_name = {n: a for slot, arrays in inputs.items() for (_, n), a in zip(reads[slot], arrays, strict=True)}
             raise failure(op, arrays_by_name, error) from error
         for slot, places in writes.items():
-            for place, result in zip(places, outputs[slot], strict=True):
-                if place is not None:
-                    _write(run, op, frames[place[0]], place[1], result, inputs)
-
-    return step
-
-
-def _step_in_one_frame(run: Interpreter, op: Operator, definition: OpDef, attrs: Mapping[str, object]) -> Step:
-    """The step of an operator of block 0, where all names are in one frame."""
-    is_full = not any(EMPTY in names for names in op.inputs.values())
-    reads = op.inputs if is_full else {slot: [n for n in names if n != EMPTY] for slot, names in op.inputs.items()}
-    writes = [(slot, names) for slot, names in op.outputs.items() if any(name != EMPTY for name in names)]
-    slots = [slot for slot, _ in writes]
-    compute, random, fetch = definition.run, definition.random, run.fetch
-
-    def step(frames: Frames) -> None:
-        frame, inputs = frames[0], {}
-        for slot, names in reads.items():
-            inputs[slot] = [frame[name] if name in frame else fetch(frames, (0, name), op) for name in names]
-        options = {**attrs, "rng": run.generator(op)} if random else attrs
-        try:
-            outputs = compute(inputs, options, slots)
-        except Exception as error:
-            raise failure(op, {n: a for slot, arrays in inputs.items() for n, a in zip(reads[slot], arrays, strict=True)}, error) from error
-        for slot, names in writes:
-            for name, result in zip(names, outputs[slot], strict=True):
+            for (at, name), result in zip(places, outputs[slot], strict=True):
                 if name != EMPTY:
-                    _write(run, op, frame, name, result, inputs)
+                    _write(run, op, frames[at], name, result, inputs)
 
     return step
 
