@@ -34,7 +34,8 @@ compared with graphad's first. Processor time: the least, and the median of the 
 Microseconds of processor time a forward operator, and kilobytes that its program and lowered graph take together, each program in a
 process of its own (`python -m tests.benchmarks.construction 10000 100000`). *Backward* is all of `append_backward`: it lowers the program,
 runs five passes and schedules the graph; *verified* is the same with every pass verified, which is the default. *All* is building and the
-unverified backward, for which 40 are aimed at. *MLP* is of `fc` layers: its startup program, two operators for three, is in the time of building.
+unverified backward, for which 40 are aimed at. *MLP* is of `fc` layers: its startup program, two operators for three, is in the time of
+building.
 
 {construction}
 """
