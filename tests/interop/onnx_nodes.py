@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.backend.test.case.node as node_tests
+from onnx.backend.test.case.test_case import TestCase
+from onnx.backend.test.loader import load_model_tests
 
 from graphad.errors import GraphadError
 from graphad.interop import onnx as ours
@@ -49,6 +51,28 @@ def reason_of(name: str) -> str | None:
 
 def numbers(value: Any) -> np.ndarray[Any, Any]:
     return np.asarray(onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value)
+
+
+CONVERTED = ("pytorch-converted", "pytorch-operator")  # models that PyTorch's exporter wrote, with inputs and outputs
+
+
+@cache
+def converted(kind: str) -> list[TestCase]:
+    """The models of a kind, with their inputs and outputs."""
+    return [_loaded(case) for case in sorted(load_model_tests(kind=kind), key=lambda case: str(case.name))]
+
+
+def _loaded(case: TestCase) -> TestCase:
+    folder = Path(str(case.model_dir))
+
+    def tensors(data: Path, what: str) -> list[Any]:
+        """In the order of their numbers."""
+        paths = sorted(data.glob(f"{what}_*.pb"), key=lambda path: int(path.stem.rpartition("_")[2]))
+        return [onnx.TensorProto.FromString(path.read_bytes()) for path in paths]
+
+    case.model = onnx.load(str(folder / "model.onnx"))
+    case.data_sets = [(tensors(data, "input"), tensors(data, "output")) for data in sorted(folder.glob("test_data_set_*"))]
+    return case
 
 
 def _graph(case: Any) -> Any:
@@ -91,6 +115,12 @@ def failures(every: int = 1) -> dict[str, str]:
     return {case.name: wrong for case in cases()[::every] if (wrong := fails(case))}
 
 
+def converted_text() -> str:
+    """How many models of PyTorch's exporter pass, of how many."""
+    counts = {kind: sum(not fails(case) for case in converted(kind)) for kind in CONVERTED}
+    return " and ".join(f"{counts[kind]} of {len(converted(kind))} `{kind}`" for kind in CONVERTED)
+
+
 def table(failed: Mapping[str, str]) -> str:
     """The cases that do not pass, by reason. Those whose numbers are random are not compared: they may pass by chance."""
     listed: dict[str, list[str]] = {}
@@ -101,7 +131,8 @@ def table(failed: Mapping[str, str]) -> str:
     count = sum(map(len, listed.values()))
     lines = [
         f"Of the {len(cases()):,} node tests that come with {VERSION} (default domain, dtypes that graphad has)",
-        f"{len(cases()) - count:,} pass. The others:",
+        f"{len(cases()) - count:,} pass, and of the models with inputs and outputs that PyTorch's exporter wrote",
+        f"{converted_text()}. The others:",
         "",
         "| not passed | | why |",
         "| --- | --- | --- |",

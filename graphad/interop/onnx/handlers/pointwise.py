@@ -281,7 +281,10 @@ def _shrink(node: Node) -> Value:
 
 @handles("PRelu")
 def _prelu(node: Node) -> Value:
+    """Before version 7 a slope that is not one for all has an element for each channel; since then it is broadcast."""
     x, slope, ops = node[0], node[1], node.ops
+    if node.version < 7 and slope.rank == 1 and x.rank > 2:
+        slope = ops.unsqueeze(slope, axes=list(range(1, x.rank - 1)))
     if x.is_float:
         return ops.prelu(x, slope)
     zero = ops.like(0, x)
