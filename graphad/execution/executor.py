@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from threading import Lock
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from graphad.execution.runtime import own
 from graphad.execution.scope import Scope, global_scope
 from graphad.program import Program, default_main_program
 from graphad.types import Array
+
+if TYPE_CHECKING:  # passes are not read for executors without
+    from graphad.rewriting import Pipeline
 
 # -- executor --------------------------------------------------------------------------------------
 # Running programs: step by step, which defines what they mean; blocks that run again and again as Python functions over numpy.
@@ -277,9 +280,9 @@ def _threads(count: int) -> Threads | None:
     return Threads(count) if count > 1 else None
 
 
-def _pipeline(passes: object) -> Any:
-    """The pipeline that is meant; passes are not read for executors without."""
-    rewriting = import_module("graphad.rewriting")
+def _pipeline(passes: object) -> Pipeline:
+    """The pipeline that is meant."""
+    kind: type[Pipeline] = import_module("graphad.rewriting").Pipeline
     if isinstance(passes, str):
-        return rewriting.Pipeline.parse(passes)
-    return rewriting.Pipeline(*(passes if isinstance(passes, list | tuple) else [passes]))
+        return kind.parse(passes)
+    return kind(*(passes if isinstance(passes, list | tuple) else [passes]))

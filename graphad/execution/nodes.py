@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphad.execution.tracing import Call, Value
-from graphad.types import Tensor
 
 # Nodes are told apart by identity (eq=False): the plan and the source keep tables by node.
-Body = list[Tensor]
+Body = list["Node"]
 
 
 @dataclass(eq=False)
@@ -90,7 +89,7 @@ class Compiled:
     body: Body
     fetched: list[Value]
     kept: dict[str, Value]
-    objects: dict[str, Tensor]
+    objects: dict[str, object]
     random: bool = False
 
 
@@ -165,7 +164,10 @@ class Parallel:
     clocks: tuple[list[tuple[int, ...]], ...]
 
 
-def reads_of(node: Tensor) -> tuple[Value, ...]:
+Node = Call | Assign | While | Return | If | Sum | Append | Keep | Zeros | Group | Signal | Wait | Parallel
+
+
+def reads_of(node: Node) -> tuple[Value, ...]:
     """What a node itself reads."""
     match node:
         case Call():
@@ -194,7 +196,7 @@ def _present(*values: Value | None) -> tuple[Value, ...]:
     return tuple(value for value in values if value is not None)
 
 
-def writes_of(node: Tensor) -> tuple[Value, ...]:
+def writes_of(node: Node) -> tuple[Value, ...]:
     """What a node itself makes."""
     match node:
         case Call():
@@ -211,7 +213,7 @@ def writes_of(node: Tensor) -> tuple[Value, ...]:
     return ()
 
 
-def bodies_of(node: Tensor) -> tuple[Body, ...]:
+def bodies_of(node: Node) -> tuple[Body, ...]:
     """The nested bodies of a node."""
     match node:
         case While():
@@ -223,14 +225,14 @@ def bodies_of(node: Tensor) -> tuple[Body, ...]:
     return ()
 
 
-def kept_by(node: Tensor) -> tuple[Value, ...]:
+def kept_by(node: Node) -> tuple[Value, ...]:
     """The values that something has after a node, under another name: their memory is not written to again."""
     if isinstance(node, Assign):
         return node.sources
     return node.values if isinstance(node, Append | Keep | Return) else ()
 
 
-def all_nodes(body: Body) -> Iterator[Tensor]:
+def all_nodes(body: Body) -> Iterator[Node]:
     """Every node of a body, nested ones included, in order."""
     for node in body:
         yield node

@@ -23,16 +23,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeGuard
 
 import numpy as np
 
 from graphad.execution.native import expression
-from graphad.execution.nodes import Body, Compiled, Group, Parallel, Signal, Wait, bodies_of, reads_of, writes_of
+from graphad.execution.nodes import Body, Compiled, Group, Node, Parallel, Signal, Wait, bodies_of, reads_of, writes_of
 from graphad.execution.planning import tile_of
 from graphad.execution.profiling import Costs
 from graphad.execution.tracing import Call, Value
 from graphad.ops import REGISTRY, OpDef
-from graphad.types import Tensor
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _divided(body: Body, lanes: int, costs: Costs, model: Model) -> Body:
     return new_body
 
 
-def _is_free(node: Tensor) -> bool:
+def _is_free(node: Node) -> TypeGuard[Call | Group]:
     """Whether a node may run on any thread: it does nothing but make arrays of known types from its arguments."""
     if isinstance(node, Group):
         return True
@@ -270,7 +270,7 @@ def _parallel(
     signals: dict[tuple[int, int], Signal] = {}
     senders: dict[Signal, tuple[int, int]] = {}
 
-    def put(lane: int, node: Tensor) -> None:
+    def put(lane: int, node: Node) -> None:
         knowledge[lane][lane] = len(lanes[lane])
         clocks[lane].append(tuple(knowledge[lane]))
         starts.append((lane, len(lanes[lane])))

@@ -17,15 +17,14 @@ import html
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
 from graphad.execution.native import expression
-from graphad.execution.nodes import Body, Compiled, Group, Parallel, While, Zeros, all_nodes, bodies_of, kept_by, reads_of, writes_of
+from graphad.execution.nodes import Body, Compiled, Group, Node, Parallel, While, Zeros, all_nodes, bodies_of, kept_by, reads_of, writes_of
 from graphad.execution.tracing import Call, Value
-from graphad.program import OPTIMIZE
-from graphad.types import Tensor
+from graphad.program import OPTIMIZE, Operator
 
 ALIGNED = 64  # bytes
 BIG = 1 << 12  # bytes of an array that is worth a line: it is let go after its last use, or written to again
@@ -160,7 +159,7 @@ def updated_early(compiled: Compiled) -> None:
     """
     # List scheduling of the updates: each goes after the last node that it needs.
     node_before: dict[Value, int] = {}  # after which node that stays a value is there
-    latest: dict[Tensor, int] = {}  # and all that an operator reads
+    latest: dict[Operator | None, int] = {}  # and all that an operator reads
     for at, node in enumerate(compiled.body):
         if _is_update(node):
             at = max((node_before.get(value, -1) for value in node.args), default=-1)
@@ -179,7 +178,7 @@ def updated_early(compiled: Compiled) -> None:
     compiled.body[:] = [node for at in sorted(after) for node in after[at]]
 
 
-def _is_update(node: Tensor) -> bool:
+def _is_update(node: Node) -> TypeGuard[Call]:
     return isinstance(node, Call) and node.pure and node.op is not None and node.op.role == OPTIMIZE
 
 
@@ -192,7 +191,7 @@ def grouped(compiled: Compiled, native: bool = False) -> None:
     With ``native`` loops are compiled for them, also on smaller arrays.
     """
     # A result that only calls of its group read never exists as a whole: it is as large as a tile, in the cache.
-    readers: dict[Value, list[Tensor]] = {}
+    readers: dict[Value, list[Node]] = {}
     for node in all_nodes(compiled.body):
         for value in (*reads_of(node), *kept_by(node)):
             readers.setdefault(value, []).append(node)
@@ -249,7 +248,7 @@ def _is_number(value: Value) -> bool:
     return bool(np.size(value.example) == 1)
 
 
-def _made_group(calls: list[Call], readers: dict[Value, list[Tensor]], asked: set[Value], native: bool) -> Group:
+def _made_group(calls: list[Call], readers: dict[Value, list[Node]], asked: set[Value], native: bool) -> Group:
     results = [call.results[0] for call in calls]
     call_ids = set(map(id, calls))
     # Values that are read in the group alone need no array: only a tile of them is there at a time.
@@ -278,7 +277,7 @@ class _Lives:
     around: dict[Value, tuple[While, ...]] = field(default_factory=dict)
     reading: list[tuple[Value, int, tuple[While, ...]]] = field(default_factory=list)
     ends: dict[While, int] = field(default_factory=dict)
-    order: list[tuple[int, Tensor]] = field(default_factory=list)
+    order: list[tuple[int, Node]] = field(default_factory=list)
     kept: set[Value] = field(default_factory=set)
     on_lanes: dict[int, Moment] = field(default_factory=dict)
     touched: dict[Value, list[Moment]] = field(default_factory=dict)
@@ -297,7 +296,7 @@ class _Lives:
                 self.at += 1
                 self.ends[node] = self.at
 
-    def node(self, node: Tensor, loops: tuple[While, ...]) -> None:
+    def node(self, node: Node, loops: tuple[While, ...]) -> None:
         """One node without what is in it."""
         self.at += 1
         inner = (*loops, node) if isinstance(node, While) else loops
@@ -383,7 +382,7 @@ def made_directly(compiled: Compiled) -> Iterator[Value]:
             yield from node.results
 
 
-def _placed(node: Tensor, kept: set[Value]) -> Iterable[Value]:
+def _placed(node: Node, kept: set[Value]) -> Iterable[Value]:
     """The values that a node can write into memory that is there."""
     if isinstance(node, Call):
         values: Sequence[Value] = node.results if node.into else ()
@@ -396,7 +395,7 @@ def _placed(node: Tensor, kept: set[Value]) -> Iterable[Value]:
     return [v for v in values if v.base is None and v.static and v.in_order and v not in kept and v.nbytes]
 
 
-def _taken_over(node: Tensor, value: Value, at: int, lives: _Lives, place_of: dict[Value, Place]) -> Place | None:
+def _taken_over(node: Node, value: Value, at: int, lives: _Lives, place_of: dict[Value, Place]) -> Place | None:
     """The place of an argument that nothing reads later, if an elementwise call may write there."""
     for arg in _free_for(node, value):
         place = place_of.get(arg)
@@ -429,7 +428,7 @@ def _meet(one: Place, other: Place) -> bool:
     return not _is_over(first, second.begin)
 
 
-def _free_for(node: Tensor, value: Value) -> list[Value]:
+def _free_for(node: Node, value: Value) -> list[Value]:
     if isinstance(node, Call):
         return list(dict.fromkeys(node.args)) if node.in_place else []
     if isinstance(node, Group):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphad.execution.interpreter import AS_USUAL, Interpreter, RunOptions
 from graphad.execution.names import Layout, Step, controls
@@ -13,7 +13,9 @@ from graphad.ir import lower, schedule
 from graphad.ops import LoopDef
 from graphad.program import Operator, Program, in_own_form
 from graphad.program.snapshot import Snapshot
-from graphad.types import Tensor
+
+if TYPE_CHECKING:  # rewriting is only imported by executors that run passes
+    from graphad.rewriting import Pipeline
 
 
 class Prepared(Interpreter):
@@ -27,7 +29,7 @@ class Prepared(Interpreter):
         *,
         lasts: bool = True,
         profile: Profile | None = None,
-        passes: Tensor = None,
+        passes: Pipeline | None = None,
         threads: Threads | None = None,
         numba: bool = False,
     ) -> None:
@@ -52,7 +54,7 @@ class Prepared(Interpreter):
         return step if self.profile is None else self.profile.timed(op, step)
 
 
-def _rewritten(program: Program, passes: Tensor, fetched: Collection[str]) -> Program:
+def _rewritten(program: Program, passes: Pipeline, fetched: Collection[str]) -> Program:
     """A copy of a program after a pipeline, which leaves what is fetched and what outlives a run; the program is as it was."""
     block = program.global_block()
     written_names = {name for inner in program.blocks for op in inner.ops for name in op.output_names()}

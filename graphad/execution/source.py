@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import keyword
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from graphad.execution.nodes import (
     Group,
     If,
     Keep,
+    Node,
     Parallel,
     Return,
     Signal,
@@ -33,10 +35,10 @@ from graphad.execution.nodes import (
     reads_of,
     writes_of,
 )
-from graphad.execution.planning import BIG, MemoryPlan, made_directly, tile_of
+from graphad.execution.planning import BIG, MemoryPlan, Place, made_directly, tile_of
 from graphad.execution.runtime import HELPERS
 from graphad.execution.tracing import Call, Value
-from graphad.types import Tensor
+from graphad.program import Operator
 
 HEAD = '''\
 def block(nbytes):
@@ -67,10 +69,10 @@ class Source:
     """
 
     text: str
-    objects: dict[str, Tensor]
+    objects: dict[str, object]
     spare: list[str]
     returned: list[int]
-    calls: dict[int, Tensor]
+    calls: dict[int, Node]
     marks: list[tuple[Call, bool]]
 
 
@@ -95,13 +97,13 @@ class _Writer:
     names: dict[Value, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     numbers: dict[str, int] = field(default_factory=dict)  # the largest that follows a name
-    objects: dict[str, Tensor] = field(default_factory=dict)
+    objects: dict[str, object] = field(default_factory=dict)
     called: dict[int, str] = field(default_factory=dict)  # the name of an object, by its id
     at_bind: set[Value] = field(default_factory=set)
-    calls: dict[int, Tensor] = field(default_factory=dict)
+    calls: dict[int, Node] = field(default_factory=dict)
     dead: dict[int, list[Value]] = field(default_factory=dict)
     marks: list[tuple[Call, bool]] = field(default_factory=list)
-    seen: set[Tensor] = field(default_factory=set)
+    seen: set[Operator | None] = field(default_factory=set)
     there: set[Value] = field(default_factory=set)  # the results of groups that have arrays
     signals: dict[Signal, str] = field(default_factory=dict)
 
@@ -135,7 +137,7 @@ class _Writer:
         self.names[value] = known_name
         return known_name
 
-    def object(self, thing: Tensor, hint: str) -> str:
+    def object(self, thing: object, hint: str) -> str:
         name = self.called.get(id(thing))
         if name is None:
             name = self.called[id(thing)] = self.fresh(hint)
@@ -144,7 +146,7 @@ class _Writer:
 
     # -- lines --
 
-    def say(self, depth: int, text: str, node: Tensor = None) -> None:
+    def say(self, depth: int, text: str, node: Node | None = None) -> None:
         self.lines.append("    " * depth + text)
         if node is not None:
             self.calls[len(self.lines)] = node
@@ -221,14 +223,15 @@ class _Writer:
     def loop(self, node: While, depth: int) -> None:
         if node.again is not None:
             return self.loop_again(node, node.again, depth)
-        forward = node.test is not None
+        test = node.test
+        forward = test is not None
         trips = self.fresh("trips") if forward and self.options.counts_trips else ""
         if trips:
             self.say(depth, f"{trips} = 0")
         if forward and self.compiled.random:
             self.say(depth, "iterations.append(0)")
-        if forward:
-            self.say(depth, f"while {self.truth(node.test)}:", node)
+        if test is not None:
+            self.say(depth, f"while {self.truth(test)}:", node)
         else:
             assert node.residuals is not None
             targets = "".join(f"{self.name(value) if not value.constant else '_'}, " for value in node.unpacked)
@@ -263,7 +266,7 @@ class _Writer:
     def leave(self, node: Return, depth: int) -> None:
         self.say(depth, f"return ({_items(map(self.name, node.ends))}), ({_items(map(self.name, node.residuals))})")
 
-    def truth(self, test: Tensor) -> str:
+    def truth(self, test: Value) -> str:
         # An array of one boolean is a condition of Python as it is; ``truth`` makes sure of any other value in every run.
         plain = test.static and test.example.dtype == bool and test.example.size == 1
         return self.name(test) if plain else f"truth({self.name(test)})"
@@ -386,7 +389,7 @@ class _Writer:
     def one_loop(self, node: Group, depth: int) -> None:
         """One call of a compiled loop, on whole arrays."""
         self.allocated(node, depth)
-        flats: dict[Tensor, str] = {}
+        flats: dict[Value | Place, str] = {}
         for value in (*node.reads, *node.made):
             if not value.constant and value.example.size > 1:
                 # Values that lie in one place are one argument: numba must not be told that they do not overlap.
@@ -397,7 +400,7 @@ class _Writer:
             flats = {value: f"{flat}[{first}:{last}]" for value, flat in flats.items()}
         self.loop_call(node.calls, node.made, self.array(flats), depth)
 
-    def array(self, arrays: dict[Tensor, str]) -> Callable[[Value], str]:
+    def array(self, arrays: Mapping[Any, str]) -> Callable[[Value], str]:
         """How the source calls the array of a value with one axis."""
         return lambda value: arrays.get(value) or f"{self.name(value)}.reshape(-1)"
 
