@@ -47,7 +47,7 @@ from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
 from graphad.ops.aggregates import Aggregate, StepScopes, Tape, TensorArray
 from graphad.program import EMPTY, Block, Operator, Program, in_own_form, located, random_streams
 from graphad.program.block import check_runnable
-from graphad.types import Tensor
+from graphad.types import TENSOR_ARRAY, Tensor
 
 UNROLLED = 1  # iterations of a loop that is written out
 MOST_UNROLLED = 256  # iterations of a loop whose values change their types, so that it has to be written out
@@ -81,6 +81,7 @@ class Lowering:
         key: the numbers that random streams begin with.
         sides: the sides of branches that are being lowered, the innermost last.
         around: of the loops of XLA's that are being lowered, how many frames are around each.
+        counted: of the same loops the arrays for which each has found room, by their names in its block.
     """
 
     def __init__(self, program: Program, options: Options, key: Tensor = None) -> None:
@@ -92,6 +93,7 @@ class Lowering:
         self.streams: dict[Operator, str] | None = None
         self.iterations: list[Tensor] = []
         self.around: list[int] = []
+        self.counted: list[dict[str, int]] = []
         self.failures: list[str] = []
         self.failed: Tensor = np.int32(0)
         self.bounds: dict[Operator, int | None] = {}
@@ -121,6 +123,19 @@ class Lowering:
         self.failures.append(text)
         number = np.int32(len(self.failures))
         self.failed = jnp.where((jnp.asarray(self.failed) == 0) & jnp.any(wrong), number, self.failed)
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """What is noted of where the lowering is, is as before where something cannot be lowered."""
+        stacks = self.iterations, self.around, self.counted, self.sides
+        lengths, failed, op = [len(stack) for stack in stacks], self.failed, self.op
+        try:
+            yield
+        except Exception:
+            for stack, length in zip(stacks, lengths, strict=True):
+                del stack[length:]
+            self.failed, self.op = failed, op
+            raise
 
     def stream(self, op: Operator) -> str:
         """The name of the random stream of an operator."""
@@ -503,6 +518,7 @@ class Loop:
     def __init__(self, lowering: Lowering, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
         self.lowering, self.op, self.definition, self.frames, self.layout = lowering, op, definition, frames, layout
         self.block: Block = op.attrs[definition.blocks[0]]
+        self.counted: dict[str, int] = {}
 
     # -- how often -------------------------------------------------------------------------------
 
@@ -550,13 +566,21 @@ class Loop:
         if not any(condition in written(inner) for inner in self.block.ops):
             message = f"operator {self.op.type!r}: its block never writes the condition {condition!r}, so it would not end"
             raise ExecutionError(located(message, self.op.source))
+        is_short = trips is not None and trips <= MOST_UNROLLED
         try:
-            self.rolled(trips, condition)
-        # Values change shape or dtype from one iteration to the next: scan cannot carry them, written-out iterations can.
+            with self.lowering.restored():
+                self.rolled(trips, condition)
+        # Values change shape or dtype from one iteration to the next: scan cannot carry them, written-out iterations can. There the loop's
+        # counter is a number as well, which may say the place of a slice.
         except Untyped as error:
-            if trips is None or trips > MOST_UNROLLED:
+            if not is_short:
                 raise NotLowered(located(f"operator {self.op.type!r}: {error}", self.op.source)) from None
-            self.unrolled(trips)
+            self.unrolled(trips or 0)
+            return
+        except NotLowered as error:
+            if not is_short or not isinstance(error.__cause__, Known):
+                raise
+            self.unrolled(trips or 0)
             return
         if trips is not None:
             self.settle(ends)
@@ -598,7 +622,9 @@ class Loop:
             before, lowering.failed = lowering.failed, fault
             lowering.iterations.append(i)
             lowering.around.append(len(self.frames))
+            lowering.counted.append(self.counted)
             lowering.body(self.block, frames_of_body, inner_layout)
+            lowering.counted.pop()
             lowering.around.pop()
             lowering.iterations.pop()
             fault, lowering.failed = lowering.failed, before
@@ -669,14 +695,21 @@ class Loop:
         """How many elements each array and each tape may have in the loop."""
         aggregates = {place: value for place, value in starts.items() if isinstance(value, Aggregate)}
         rooms: dict[Place, int] = {}
+        self.counted = {}
         for place, value in aggregates.items():
-            if isinstance(value, Buffer | TapeBuffer) and self.is_carried_around(place):
+            if isinstance(value, Buffer | TapeBuffer) and (self.is_carried_around(place) or self.is_counted(place[1], value)):
                 rooms[place] = value.capacity  # the loop around has counted what this one writes, and cannot let it grow
             else:
                 count = self.bound("an array or a tape that it writes") if trips is None else trips
-                rooms[place] = _length(value) + count * max(1, self.writes(self.block, place[1]))
+                names = _same_array(self.block, place[1])
+                rooms[place] = _length(value) + count * max(1, sum(self.writes(self.block, name) for name in names))
+                self.counted.update(dict.fromkeys(names, rooms[place]))
         self.lowering.capacity = max(self.lowering.capacity, *rooms.values(), 0)
         return rooms
+
+    def is_counted(self, name: str, value: Tensor) -> bool:
+        """Whether a value is, under another name perhaps, an array that a loop around carries."""
+        return isinstance(value, Buffer) and any(name in counted and value.capacity >= counted[name] for counted in self.lowering.counted)
 
     def is_carried_around(self, place: Place) -> bool:
         """Whether a place is outside of a loop of XLA's that this one is in."""
@@ -816,6 +849,24 @@ class Loop:
             except Untyped as error:
                 raise NotLowered(located(f"operator {self.op.type!r}: {error}", self.op.source)) from None
         raise NotLowered(located(f"operator {self.op.type!r}: its cotangents do not keep their types", self.op.source))
+
+
+def _same_array(block: Block, name: str) -> list[str]:
+    """The names that an array has in a block: a copy of it, or the array with another element, may have a name of its own."""
+    names, groups = {name}, list(_arrays_of(block))
+    while new := [group for group in groups if names & group and group - names]:
+        names.update(*new)
+    return sorted(names)
+
+
+def _arrays_of(block: Block) -> Iterator[set[str]]:
+    """Of each operator without blocks, in a block and in those within, the arrays of tensors that it reads and writes."""
+    for op in block.ops:
+        inner = blocks_of(op)
+        for each in inner:
+            yield from _arrays_of(each)
+        names = {*op.input_names(), *op.output_names()} - {EMPTY} if not inner else set()
+        yield {name for name in names if (var := block.find_var(name)) is not None and var.type == TENSOR_ARRAY}
 
 
 def _in_loop(value: Tensor, room: int) -> Tensor:

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from graphad.jax.registry import rounded
 from graphad.types import Array, Tensor
 
 U32, U64 = np.uint32, np.uint64
@@ -167,15 +168,6 @@ def _uniform(bits: Tensor) -> Tensor:
     if bits.dtype == U32:
         return (bits >> U32(8)).astype(np.float32) * np.float32(2.0**-24)
     return (bits >> U64(11)).astype(np.float64) * 2.0**-53
-
-
-def rounded(x: Tensor) -> Tensor:
-    """The same numbers, which a sum after it cannot be computed together with."""
-    # XLA multiplies and adds in one instruction where it can, which rounds once; numpy rounds twice. One of two neighbours is even, so
-    # this changes no bit, which no compiler knows: a barrier of XLA's is gone before such instructions are chosen.
-    word = np.int32 if np.dtype(x.dtype).itemsize == 4 else np.int64
-    bits = lax.bitcast_convert_type(x, word)
-    return lax.bitcast_convert_type(bits ^ (bits * (bits + word(1)) & word(1)), x.dtype)
 
 
 class Tables(NamedTuple):

@@ -611,13 +611,14 @@ def _one_hot(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> 
 
 @dimensions_of("gather", "index_select")
 def _gathered(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
-    """The axes of X besides the first one, where that is what is gathered along."""
-    (shape,), (out,) = inputs["X"], outputs["Out"]
-    if (attr("axis") or attr("dim")) or "Axis" in inputs or len(shape) != len(out) or len(inputs["Index"][0]) != 1:
+    """The axes of X but for the one that is gathered along."""
+    (shape,), (out,), axis = inputs["X"], outputs["Out"], attr("axis") or attr("dim") or 0
+    if not isinstance(axis, int) or "Axis" in inputs or len(shape) != len(out) or len(inputs["Index"][0]) != 1:
         return None
-    rest: Labels = tuple(range(1, len(shape)))
-    # Rows are picked by value, so that axis 0 of X has to be whole, and the index's own is that of the result.
-    return Dimensions({"X": [(None, *rest)], "Index": [("i",)]}, {"Out": [("i", *rest)]})
+    before: Labels = tuple(range(axis % len(shape)))
+    after: Labels = tuple(range(len(before) + 1, len(shape)))
+    # Slices are picked by value, so that this axis of X has to be whole, and the index's own is that of the result.
+    return Dimensions({"X": [(*before, None, *after)], "Index": [("i",)]}, {"Out": [(*before, "i", *after)]})
 
 
 @dimensions_of("shard_tensor")

@@ -4,7 +4,8 @@
     python -m tests.jax.onnx_models --networks       RapidOCR's three networks, as Paddle and as ONNX have them (tests.interop.models)
 
 Outputs are compared within 1e-4 of the largest entry (float32), 1e-6 (float64), others exactly. Inputs on which the program depends (axes,
-shapes, counts) are bound when the model is read, as ``load(path, bind={...})`` does; if XLA needs more, short lists of integers are too.
+shapes, counts) are bound when the model is read, as ``load(path, bind={...})`` does; if XLA needs more, so are single numbers and lists of
+integers.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def on_both(data: bytes, feeds: Mapping[str, Any]) -> tuple[list[Any], list[Any]
     try:
         return run(model, feeds, bound), expected, model.fetch_names
     except NotLowered:
-        bound.update({name: array for name, array in feeds.items() if np.asarray(array).dtype.kind == "i" and np.ndim(array) < 2})
+        bound.update({name: array for name, array in feeds.items() if np.ndim(array) < 1 + (np.asarray(array).dtype.kind == "i")})
         return run(ours.load(data, bind=bound), feeds, bound), expected, model.fetch_names
 
 

@@ -1,18 +1,24 @@
-"""Arrays of tensors whose length only the run knows, as one tensor: what operators and gradients make of it, against the interpreter."""
+"""Tensors whose length only the run knows: what operators and gradients make of them, against the interpreter."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="jax, on which programs run as XLA programs, is not installed: pip install 'graphad[jax]'")
 
+import jax
+
 import graphad as ga
 from graphad.errors import ExecutionError, NotLowered
+from graphad.jax.operators import run
+from graphad.ops import lookup
+from graphad.types import Array
 from tests.jax.agreement import outcome
-from tests.jax.programs import assert_close, on_numpy, on_xla
+from tests.jax.programs import QUICK, assert_close, on_numpy, on_xla
 
 MAX_TRIPS = 5
 X = np.random.default_rng(0).normal(size=(2, 3))
@@ -221,3 +227,42 @@ def test_a_tensor_of_another_length_beside_it_is_an_error() -> None:
 def test_a_tape_keeps_what_has_an_unknown_length() -> None:
     """A random program: in a branch in a loop, the shape of such an array is kept for the gradient."""
     assert outcome(1191, 2).kind == "agrees"
+
+
+# -- how many there are, values say ----------------------------------------------------------------
+
+
+def on_both(type: str, inputs: dict[str, Array], attrs: dict[str, Any]) -> tuple[list[Array], list[Array]]:
+    """What an operator makes on XLA and on numpy."""
+    definition = lookup(type)
+    attrs = definition.own_attrs(attrs)
+    expected = definition.run({slot: [array] for slot, array in inputs.items()}, attrs, list(definition.outputs))
+
+    def made(given: dict[str, Any]) -> list[Any]:
+        found = run(definition, {slot: [array] for slot, array in given.items()}, attrs, list(definition.outputs))
+        return [found[slot][0] for slot in definition.outputs]
+
+    with jax.enable_x64(True):
+        return list(map(np.asarray, jax.jit(made, compiler_options=QUICK)(inputs))), [expected[slot][0] for slot in definition.outputs]
+
+
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 24))])
+def test_boxes_that_remain(seed: int) -> None:
+    """Corners are whole numbers, so that many overlaps are exactly a threshold; scores are eighths, so that many are equal."""
+    rng = np.random.default_rng(seed)
+    (images, classes), count, dtype = rng.integers(1, 4, 2), rng.integers(1, 25), ("float32", "float64")[seed % 2]
+    boxes = rng.integers(0, 12, (images, count, 4)).astype(dtype)
+    scores = (rng.integers(0, 9, (images, classes, count)) / 8).astype(dtype)
+    limits = {"iou_threshold": float(rng.choice([0.0, 0.25, 1 / 3, 0.5])), "score_threshold": float(rng.choice([-np.inf, 0.25, 0.5]))}
+    attrs = {"most": int(rng.integers(0, 8)), "center": seed % 5 == 0, **limits}
+    for one, other in zip(*on_both("non_max_suppression", {"Boxes": boxes, "Scores": scores}, attrs), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 24))])
+def test_distinct_values(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 4, rng.integers(1, 5, 3 if seed % 2 else 1)).astype(("float32", "int64", "int32")[seed % 3])
+    attrs = {"axis": [int(rng.integers(-x.ndim, x.ndim))] if seed % 4 == 1 else [], "is_sorted": seed % 5 < 2}
+    for one, other in zip(*on_both("unique", {"X": x}, attrs), strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -10,8 +10,6 @@ pytest.importorskip("onnx", reason="onnx is not installed: pip install 'graphad[
 from tests.interop.models import MODELS, Model, package
 from tests.jax import onnx_models
 
-WITHOUT_SHAPES = ("test_compress", "test_nonmaxsuppression", "test_loop11", "test_loop13", "test_range", "test_nonzero", "test_unique")
-
 
 @pytest.mark.long
 def test_node_tests() -> None:
@@ -19,7 +17,7 @@ def test_node_tests() -> None:
     found = list(onnx_models.nodes(30, first=7))
     assert len(found) > 40
     for name, kind, why in found:
-        assert kind == "agrees" or (kind == "not lowered" and name.startswith(WITHOUT_SHAPES)), f"{name}: {why}"
+        assert kind == "agrees", f"{name}: {why}"
 
 
 @pytest.mark.long

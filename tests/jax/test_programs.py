@@ -95,6 +95,29 @@ def test_an_array_that_a_loop_in_a_loop_of_unknown_trips_extends() -> None:
     assert_close(got, on_numpy(program, feeds, {}, [last])[0], "last")
 
 
+def test_a_loop_whose_counter_says_the_place_of_a_slice() -> None:
+    """Written out, with its gradient: XLA knows a counter in a loop by its type alone."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", [2, 3], dtype="float64", append_batch_size=False, stop_gradient=False)
+        i, two = ga.layers.fill_constant([1], "int64", 0), ga.layers.fill_constant([1], "int64", 2)
+        _, h = ga.layers.while_loop(
+            lambda i, h: i < two, lambda i, h: [i + 1, h + ga.layers.tanh(ga.layers.slice(x, [0], [i], [i + 1]))], [i, x * 0.0]
+        )
+        (g,) = ga.gradients(ga.layers.reduce_sum(h * h), [x])
+        assert g is not None
+    (got, dx), _ = on_xla(program, {"x": X}, {}, [h, g])
+    expected, expected_dx = on_numpy(program, {"x": X}, {}, [h, g])
+    assert_close(got, expected, "h")
+    assert_close(dx, expected_dx, "dx")
+
+
+@pytest.mark.long
+def test_an_array_that_has_several_names_in_a_loop() -> None:
+    """Its room is counted once, by the outermost loop, whatever copies of it are called."""
+    assert outcome(1855, 2).kind == "agrees"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [31, 159, 599])
 def test_second_derivatives_through_branches(seed: int) -> None:

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from graphad.jax.pcg64 import Generator, normals, rounded, words_of
-from graphad.jax.registry import replaces
+from graphad.jax.pcg64 import Generator, normals, words_of
+from graphad.jax.registry import replaces, rounded
 from graphad.ops import random
 from graphad.types import Tensor
 

@@ -10,6 +10,7 @@ from graphad.jax.bounded import LEAST, Bounded, as_bounded, of_bounded
 from graphad.jax.registry import is_traced, like, refuse, replaces
 from graphad.jax.xla_array import Known
 from graphad.ops import embedding, indexing, indices, selection, sort
+from graphad.ops.definition import NO_INTS
 from graphad.types import Tensor
 
 
@@ -98,7 +99,7 @@ def _histogram(X: Tensor, *, bins: int = 100, min: float = 0.0, max: float = 0.0
 # -- by mask: as many as there are elements at most ------------------------------------------------
 
 
-def _held(mask: Tensor) -> tuple[Tensor, Tensor]:
+def held(mask: Tensor) -> tuple[Tensor, Tensor]:
     """Where a mask holds, as places in memory with room for all, and how many there are."""
     flat = jnp.asarray(mask).reshape(-1)
     (places,) = jnp.nonzero(flat, size=max(flat.size, LEAST), fill_value=0)
@@ -108,16 +109,33 @@ def _held(mask: Tensor) -> tuple[Tensor, Tensor]:
 @replaces(indexing.masked_select.kernel)
 def _masked_select(X: Tensor, Mask: Tensor) -> Bounded:
     x, mask = jnp.broadcast_arrays(X, Mask)
-    places, count = _held(mask)
+    places, count = held(mask)
     return Bounded.first(jnp.take(x.reshape(-1), places, mode="clip"), count, 0)
 
 
 @replaces(indexing.where_index.kernel)
 def _where_index(Condition: Tensor) -> Bounded:
-    places, count = _held(Condition)
+    places, count = held(Condition)
     coordinates = jnp.unravel_index(places, Condition.shape)
     rows = jnp.stack(coordinates, axis=1) if coordinates else jnp.zeros((places.size, 0))
     return Bounded.first(rows.astype(jnp.int64), count, 0)
+
+
+@replaces(sort.unique.kernel)
+def _unique(
+    X: Tensor, *, dtype: str = "int64", axis: list[int] = NO_INTS, is_sorted: bool = False, **_: object
+) -> tuple[Bounded, Bounded, Tensor, Bounded]:
+    x, along = jnp.asarray(X), axis[0] if axis else None
+    extent = x.size if along is None else x.shape[along]
+    if not x.size:
+        raise Known(f"X is {x.dtype}{list(x.shape)}, which has no elements")
+    out, first, inverse, counts = jnp.unique(x, True, True, True, axis=along, size=max(extent, LEAST))
+    inverse, count, place = inverse.reshape(-1), inverse.max() + 1, 0 if along is None else along % x.ndim
+    if not is_sorted and along is None:
+        order = jnp.argsort(jnp.where(jnp.arange(len(first)) < count, first, extent), stable=True)
+        out, first, inverse, counts = out[order], first[order], jnp.argsort(order)[inverse], counts[order]
+    rows = [Bounded.first(part.astype(dtype or "int64"), count, 0) for part in (first, counts)]
+    return Bounded.first(out, count, place), rows[0], inverse.astype(dtype or "int64"), rows[1]
 
 
 @replaces(selection.split_lod_tensor.kernel)
@@ -129,7 +147,7 @@ def _split_rows(X: Tensor, Mask: Tensor, *, level: int = 0) -> tuple[Bounded, Bo
 
 
 def _rows_held(X: Tensor, mask: Tensor) -> Bounded:
-    places, count = _held(mask)
+    places, count = held(mask)
     return Bounded.first(jnp.take(X, places, 0, mode="clip"), count, 0)
 
 
