@@ -19,7 +19,7 @@ from graphad.layers.images import Window
 from graphad.program import Variable
 from graphad.program.source import at_users_line
 
-__all__ = ["glu", "img_conv_group", "scaled_dot_product_attention", "simple_img_conv_pool"]
+__all__ = ["glu", "img_conv_group", "scaled_dot_product_attention", "sequence_conv_pool", "simple_img_conv_pool"]
 
 
 @layer

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.layers.checks import checked_flag, checked_float, checked_int
 from graphad.layers.helper import LayerHelper, checked_input, emitted, layer
+from graphad.layers.images import conv2d
 from graphad.layers.tensor import assign
 from graphad.program import Variable
 from graphad.program.source import at_users_line
@@ -301,6 +303,91 @@ def _sizes(least: float, largest: float | None, ratios: list[float], order: bool
     by_ratio = [(least * math.sqrt(ratio), least / math.sqrt(ratio)) for ratio in ratios]
     between = [] if largest is None else [(math.sqrt(least * largest),) * 2]
     return [by_ratio[0], *between, *by_ratio[1:]] if order else [*by_ratio, *between]
+
+
+@layer
+def multi_box_head(
+    inputs: Sequence[Variable],
+    image: Variable,
+    base_size: int,
+    num_classes: int,
+    aspect_ratios: Sequence[object],
+    min_ratio: int | None = None,
+    max_ratio: int | None = None,
+    min_sizes: Sequence[object] | None = None,
+    max_sizes: Sequence[object] | None = None,
+    steps: Sequence[float] | None = None,
+    step_w: Sequence[float] | None = None,
+    step_h: Sequence[float] | None = None,
+    offset: float = 0.5,
+    variance: object = [0.1, 0.1, 0.2, 0.2],
+    flip: bool = True,
+    clip: bool = False,
+    kernel_size: int = 1,
+    pad: int = 0,
+    stride: int = 1,
+    name: str | None = None,
+    min_max_aspect_ratios_order: bool = False,
+) -> tuple[Variable, Variable, Variable, Variable]:
+    """The head of SSD (W. Liu et al., 2016): for each prior box of several feature maps its place and the scores of its classes.
+
+    Args:
+        inputs: feature maps ``[batch, channels, height, width]``, each of which has ``prior_box`` and two convolutions.
+        image: the image.
+        base_size: the size of the image, of which ``min_ratio`` and ``max_ratio`` are percents: where there are no ``min_sizes``, and three
+            maps or more, the sizes of the boxes are spread evenly between them, and the first map has 10 and 20 percent.
+        aspect_ratios: those of each map, a number or a list.
+        min_sizes, max_sizes: those of each map, in pixels.
+        steps, step_w, step_h: the width and the height of a place of each map, in pixels.
+        kernel_size, pad, stride: of the convolutions, which keep height and width.
+
+    Returns:
+        Places ``[batch, boxes, 4]``, scores ``[batch, boxes, num_classes]``, the priors ``[boxes, 4]`` and their variances.
+
+    Raises:
+        TypeError: neither sizes nor ratios say how large the boxes are.
+        ValueError: a list has not one item for each map.
+    """
+    with at_users_line("layers.multi_box_head"):
+        maps = [checked_input("multi_box_head", item) for item in inputs]
+        least, largest = _head_sizes(len(maps), base_size, min_ratio, max_ratio, min_sizes, max_sizes)
+        across, down = (steps or step_w or [0.0] * len(maps), steps or step_h or [0.0] * len(maps))
+        given = {"aspect_ratios": aspect_ratios, "min_sizes": least, "max_sizes": largest, "steps": across, "step_h": down}
+        for label, items in given.items():
+            if not isinstance(items, list | tuple) or len(items) != len(maps):
+                raise InvalidValue(f"{label} is a list with one item for each of {len(maps)} maps, not {items!r}")
+    found: list[list[Variable]] = [[], [], [], []]
+    for i, x in enumerate(maps):
+        order = (variance, flip, clip, [across[i], down[i]], offset, None, min_max_aspect_ratios_order)
+        boxes, variances = prior_box(x, image, _several(least[i]), _several(largest[i]), _several(aspect_ratios[i]), *order)
+        for at, width in enumerate((4, num_classes)):
+            part = conv2d(x, boxes.shape[2] * width, kernel_size, stride, pad)
+            found[at].append(part.transpose(0, 2, 3, 1).reshape(0, -1, width))
+        found[2].append(boxes.reshape(-1, 4))
+        found[3].append(variances.reshape(-1, 4))
+    joined = [emitted("concat", [parts], axis=1 if at < 2 else 0) for at, parts in enumerate(found)]
+    return joined[0], joined[1], joined[2], joined[3]
+
+
+def _several(value: object) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _head_sizes(
+    count: int, base_size: int, min_ratio: int | None, max_ratio: int | None, min_sizes: Any, max_sizes: Any
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The sizes of the boxes of each map: as given, or spread between two percents of the image."""
+    if min_sizes is not None and max_sizes is not None:
+        return min_sizes, max_sizes
+    if count < 3 or min_ratio is None or max_ratio is None:
+        raise InvalidType("min_sizes and max_sizes are given, or min_ratio and max_ratio for three feature maps or more")
+    step = (max_ratio - min_ratio) // (count - 2)
+    if step < 1:
+        raise InvalidValue(f"max_ratio - min_ratio is {count - 2} or more, not {max_ratio} - {min_ratio}")
+    ratios = range(min_ratio, max_ratio + 1, step)
+    least = [base_size * 0.1, *(base_size * ratio / 100 for ratio in ratios)]
+    largest = [base_size * 0.2, *(base_size * (ratio + step) / 100 for ratio in ratios)]
+    return least[:count], largest[:count]
 
 
 @layer

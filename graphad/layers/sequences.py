@@ -651,7 +651,7 @@ class DynamicRNN(StaticRNN):
             return super().memory(init, shape, self._first, value)
         return super().memory(None, [-1, *shape], self._first, value)
 
-    def update_memory(self, ex_mem: Variable, new_mem: Variable) -> None:  # type: ignore[override]
+    def update_memory(self, ex_mem: Variable, new_mem: Variable) -> None:
         """Say what a memory is in the next step."""
         kept = new_mem
         if self._keep is not None and isinstance(ex_mem, Variable) and isinstance(new_mem, Variable):

@@ -11,7 +11,7 @@ _REASONS = (
         "sequences are padded, [batch, time, ...], and layers take their lengths: layers.sequence_pool(x, 'sum', length=lengths)",
     ),
     (
-        r"nms|proposal|detection_output|rpn|retinanet|ssd_loss|target_assign|bipartite|generate_mask|multi_box|yolov3_loss",
+        r"nms|proposal|detection_output|rpn|retinanet|ssd_loss|target_assign|bipartite|generate_mask|yolov3_loss",
         "detection with a different number of boxes for each image",
         "choose boxes in numpy from fetched results; layers.iou_similarity and layers.box_coder are there",
     ),
@@ -48,7 +48,7 @@ NAMES = frozenset((
     "deformable_roi_pooling", "detection_output", "distribute_fpn_proposals", "double_buffer", "dynamic_decode",
     "filter_by_instag", "generate_mask_labels", "generate_proposal_labels",
     "generate_proposals", "hash", "load", "locality_aware_nms", "lod_append", "lod_reset", "matrix_nms",
-    "multi_box_head", "multiclass_nms", "prroi_pool", "psroi_pool", "py_func", "py_reader", "read_file",
+    "multiclass_nms", "prroi_pool", "psroi_pool", "py_func", "py_reader", "read_file",
     "reorder_lod_tensor_by_rank", "retinanet_detection_output", "retinanet_target_assign", "roi_perspective_transform",
     "rpn_target_assign", "similarity_focus", "ssd_loss", "target_assign",
     "yolov3_loss",
