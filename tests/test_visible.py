@@ -62,6 +62,12 @@ def test_only_public_names_are_listed() -> None:
     assert "relu" in ga.layers.__dir__()
 
 
+def test_every_layer_says_what_it_computes() -> None:
+    assert not [name for name in dir(layers) if (getattr(layers, name).__doc__ or "").startswith("The operator ``")]
+    own = [op for op in REGISTRY.values() if op.kernel.__module__.startswith("graphad.") and not isinstance(op, GradOpDef)]
+    assert not [op.type for op in own if not op.doc]
+
+
 def test_a_layer_says_what_it_is() -> None:
     assert str(inspect.signature(layers.leaky_relu)) == (
         "(x: 'Any', alpha: 'Any' = 0.02, name: 'str | None' = None, *, act: 'str | None' = None) -> 'Variable'"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn, Unpack
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.ops.documented import DOCUMENTED
 from graphad.ops.formulas import function_of, kernel_of
 from graphad.ops.parameters import REQUIRED, parameters_of
 from graphad.ops.registry import REGISTRY
@@ -338,9 +339,10 @@ def operator(
         # Of an elementwise operator the function is its arithmetic, from which the kernel, the form with ``out`` and compiled code are
         # made.
         kernel = kernel_of(function) if traits.get("elementwise") and function_of(function) is function else function
+        type_ = name or kernel.__name__
         definition = OpDef(
-            type=name or kernel.__name__,
-            doc=(inspect.getdoc(kernel) or "") if inspect.isfunction(kernel) else "",
+            type=type_,
+            doc=(inspect.isfunction(kernel) and inspect.getdoc(kernel)) or DOCUMENTED.get(type_, ""),
             inputs=inputs,
             outputs=outputs,
             attrs=_attrs(kernel),
