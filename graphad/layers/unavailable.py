@@ -11,7 +11,17 @@ _REASONS = (
         "sequences are padded, [batch, time, ...], and layers take their lengths: layers.sequence_pool(x, 'sum', length=lengths)",
     ),
     (
-        r"nms|proposal|detection_output|rpn|retinanet|ssd_loss|target_assign|bipartite|generate_mask|yolov3_loss",
+        r"nms",
+        "detection with a different number of boxes for each image",
+        "layers.non_max_suppression(boxes, scores, ...) gives the places of the boxes that stay, and layers.gather_nd those boxes",
+    ),
+    (
+        r"yolov3_loss",
+        "no operator",
+        "layers.yolo_box decodes; the loss is layers.sigmoid_cross_entropy_with_logits where layers.iou_similarity says which boxes match",
+    ),
+    (
+        r"proposal|detection_output|rpn|retinanet|ssd_loss|target_assign|bipartite|generate_mask",
         "detection with a different number of boxes for each image",
         "choose boxes in numpy from fetched results; layers.iou_similarity and layers.box_coder are there",
     ),

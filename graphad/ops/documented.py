@@ -1,4 +1,4 @@
-"""What an operator computes, in one line, where its kernel is a function of numpy's or is made by another one, and so has no text of its own."""
+"""What operators compute, in one line, whose kernel has no text of its own: it is a function of numpy's, or is made by another one."""
 
 from __future__ import annotations
 
