@@ -337,8 +337,7 @@ def multi_box_head(
         base_size: the size of the image, of which ``min_ratio`` and ``max_ratio`` are percents: where there are no ``min_sizes``, and three
             maps or more, the sizes of the boxes are spread evenly between them, and the first map has 10 and 20 percent.
         aspect_ratios: those of each map, a number or a list.
-        min_sizes, max_sizes: those of each map, in pixels.
-        steps, step_w, step_h: the width and the height of a place of each map, in pixels.
+        min_sizes, max_sizes, steps, step_w, step_h: those of each map, and the width and the height of its places, in pixels.
         kernel_size, pad, stride: of the convolutions, which keep height and width.
 
     Returns:

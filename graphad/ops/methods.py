@@ -138,6 +138,11 @@ class Methods:
         """The elements along one axis."""
         return self.flatten(order=order)
 
+    @property
+    def flat(self) -> Self:
+        """The elements along one axis, as ``flatten`` gives them."""
+        return self.flatten()
+
     def squeeze(self, axis: Axis = None) -> Self:
         """Without axes of extent 1: those named, or all of them."""
         return self._on("squeeze", axes=axes_of(axis))

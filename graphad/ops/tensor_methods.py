@@ -24,7 +24,6 @@ INSTEAD = {
     "device": "the program runs on numpy arrays",
     "fill": "layers.full_like(x, value) makes another tensor",
     "fill_": "layers.full_like(x, value) makes another tensor",
-    "flat": "x.flatten()",
     "grad": "ga.gradients(loss, x) makes a variable of it",
     "gradient": "ga.gradients(loss, x) makes a variable of it",
     "imag": "its elements are real numbers",
