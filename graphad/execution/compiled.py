@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import cache
 from sys import getrefcount
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -70,14 +71,14 @@ class Function:
         self.profile = run.profile
         self.marked: list[tuple[int, float]] = []
         self.states = [(name, _type_of(value)) for name, value in compiled.states.items()]
-        self.seen: list[Tensor] = [MISSING] * len(self.states)  # the variables that it read last, whose types are therefore known
+        self.seen: list[object] = [MISSING] * len(self.states)  # the variables that it read last, whose types are therefore known
         self.places = {name: at for at, (name, _) in enumerate(self.states)}
         self.get = operator.itemgetter(*self.places) if len(self.places) > 1 else None
         self.kept = list(compiled.kept)
         self.spare: dict[str, Array | None] = dict.fromkeys(self.source.spare)
         self.kinds = [(name, (compiled.kept[name].example.shape, compiled.kept[name].example.dtype)) for name in self.spare]
         types = [(compiled.fetched[i].example.shape, compiled.fetched[i].example.dtype) for i in self.source.returned]
-        self.returned: list[tuple[int, Tensor]] = list(zip(self.source.returned, types, strict=True))
+        self.returned = list(zip(self.source.returned, types, strict=True))
         self.results: list[Array | None] = [None] * len(
             self.returned
         )  # what the last run returned: written to again once nothing else refers to it
@@ -98,13 +99,13 @@ class Function:
         for value in values_of(compiled):
             value.let_go()
 
-    def _made(self, run: Prepared) -> Tensor:
+    def _made(self, run: Prepared) -> Callable[..., Any]:
         def count_iteration() -> None:
             if not run.iterations_left:
                 raise Changed
             run.iterations_left -= 1
 
-        names: dict[str, Tensor] = {
+        names: dict[str, Any] = {
             **_head(),
             **HELPERS,
             "generator": run.generator,
@@ -119,7 +120,8 @@ class Function:
         # What is the same in all of them is compiled once; the lines keep their numbers.
         text = "\n" * HEAD.count("\n") + self.source.text.removeprefix(HEAD)
         exec(compile(text, "<compiled program>", "exec"), names)
-        return names["make"]()
+        function: Callable[..., Any] = names["make"]()
+        return function
 
     def variables(self, stored: Mapping[str, Tensor]) -> list[Tensor] | None:
         """The variables that it reads, if they are of the types that it was compiled for."""
@@ -203,9 +205,9 @@ class Function:
 
 
 @cache
-def _head() -> dict[str, Tensor]:
+def _head() -> dict[str, object]:
     """The functions that every source begins with."""
-    names: dict[str, Tensor] = {"np": np}
+    names: dict[str, object] = {"np": np}
     exec(compile(HEAD, "<compiled program>", "exec"), names)
     return names
 
@@ -213,14 +215,14 @@ def _head() -> dict[str, Tensor]:
 MISSING = object()
 
 
-def _is(array: Tensor, kind: Tensor) -> bool:
+def _is(array: object, kind: object) -> bool:
     """Whether something is an array of a type, or, where that is None, an aggregate."""
     if kind is None:
         return array is not None and type(array) is not np.ndarray
     return type(array) is np.ndarray and (array.shape, array.dtype, array.flags.c_contiguous) == kind
 
 
-def _is_foreign(thing: Tensor) -> bool:
+def _is_foreign(thing: object) -> bool:
     """Whether something that a function calls may look at context variables, which have to be those of the run."""
     description = getattr(thing, "described", None)
     if description is not None:
@@ -234,7 +236,7 @@ def _is_foreign(thing: Tensor) -> bool:
     )
 
 
-def _is_usable(array: Tensor, kind: Tensor) -> bool:
+def _is_usable(array: object, kind: object) -> bool:
     """Whether a new value can be written into an array, if nothing else refers to it."""
     return type(array) is np.ndarray and (array.shape, array.dtype) == kind and array.base is None and bool(array.flags.carray)
 

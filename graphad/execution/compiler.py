@@ -150,7 +150,7 @@ class Compiler:
 
     def plain(self, op: Operator, definition: OpDef, frames: Frames, layout: Layout) -> None:
         """An operator without blocks."""
-        self.trace.line, self.trace.op = op.source, op
+        self.trace.op = op
         inputs = self.inputs(op, definition, frames, layout)
         places = {
             slot: [None if n == EMPTY else (home(layout, n) if len(layout) > 1 else 0, n) for n in names]
@@ -252,7 +252,7 @@ class Compiler:
         form = f"{name}({', '.join(args)})"
         if definition.partial and any(value.example is None for value in results):
             form = f"settled_or_absent({form})"
-        self.trace.calls.append(Call(form, tuple(values), results, pure=False, line=op.source, op=op))
+        self.trace.calls.append(Call(form, tuple(values), results, pure=False, op=op))
         # An aggregate may hold the arrays that it was made of: their memory is not the plan's to give again.
         if not all(isinstance(value.example, np.ndarray) for value in results):
             self.trace.calls.append(Keep(tuple(values)))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from graphad.ops import lookup
+from graphad.ops import OpDef, lookup
 from graphad.ops.aggregates import settled
 from graphad.types import Function, Tensor
 
 Counts = Mapping[str, int | None]  # of the names in a slot; None: it is left out
 
 
-def operation(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], **attrs: Tensor) -> Function:
+def operation(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], **attrs: object) -> Function:
     """The function of an operator's inputs, slot after slot.
 
     Args:
@@ -34,7 +34,7 @@ def operation(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], 
         kernel = definition.kernel
         return lambda *arrays: settled(kernel(*arrays, **attrs))
 
-    def run(*arrays: Tensor, **random: Tensor) -> Tensor:
+    def run(*arrays: Tensor, **random: object) -> Tensor:
         slot_inputs: dict[str, Sequence[Tensor]] = {}
         at = 0
         for slot, count in inputs.items():
@@ -47,7 +47,7 @@ def operation(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], 
     return run
 
 
-def _is_plain(definition: Tensor, inputs: Mapping[str, int], wanted: Sequence[str]) -> bool:
+def _is_plain(definition: OpDef, inputs: Mapping[str, int], wanted: Sequence[str]) -> bool:
     """Whether its kernel takes these arrays as positional arguments, and returns the one output."""
     if definition.random or definition.partial or hasattr(definition, "forward") or len(definition.outputs) != 1:
         return False

@@ -132,7 +132,7 @@ def cost_of(node: Call | Group, costs: Costs, model: Model) -> float:
     elif node.form.startswith("np."):
         work = size * model.steep if node.form[3:].startswith(_STEEP) else 0.0
     else:
-        flops, _ = costs.get(node.op, (0, 0))
+        flops = costs[node.op][0] if node.op in costs else 0
         work = flops * model.flop
     return float(model.call + bytes_moved * model.byte + work)
 

@@ -20,7 +20,7 @@ from graphad.execution.scope import Scope
 from graphad.execution.source import Options, written
 from graphad.execution.tracing import Value
 from graphad.program import Operator, Program
-from graphad.types import Tensor
+from graphad.types import Array
 
 _GENERATOR = '''\
 SEED = {seed}
@@ -33,7 +33,7 @@ def generator(stream):
 '''
 
 
-def to_python(program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor] | None = None, scope: Scope | None = None) -> str:
+def to_python(program: Program, fetch_list: object, feed: Mapping[str, object] | None = None, scope: Scope | None = None) -> str:
     """A program as Python: a module over numpy that computes what the compiled program computes, to the last bit.
 
     Its ``make()`` allocates the arrays that are used again in every run, and returns the function of a run: of what is fed and of
@@ -88,7 +88,7 @@ def to_python(program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor] |
     return "\n".join([*parts, "", *lines, "", "", text])
 
 
-def memory_plan(program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor] | None = None, scope: Scope | None = None) -> MemoryPlan:
+def memory_plan(program: Program, fetch_list: object, feed: Mapping[str, object] | None = None, scope: Scope | None = None) -> MemoryPlan:
     """Where the values of a compiled program are in memory; ``print`` it, or write its ``svg()`` to a file.
 
     Arguments and errors are those of ``to_python``.
@@ -107,7 +107,7 @@ def memory_plan(program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor]
 
 
 def _compiled(
-    program: Program, fetch_list: Tensor, feed: Mapping[str, Tensor] | None, scope: Scope | None
+    program: Program, fetch_list: object, feed: Mapping[str, object] | None, scope: Scope | None
 ) -> tuple[Prepared, Compiled, MemoryPlan]:
     names = fetch_names(program.global_block(), fetch_list)
     run = Prepared(program, names)
@@ -119,7 +119,7 @@ def _compiled(
     return run, compiled, plan
 
 
-def _examples(program: Program, feed: Mapping[str, Tensor] | None, scope: Scope | None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _examples(program: Program, feed: Mapping[str, object] | None, scope: Scope | None) -> tuple[dict[str, Array], dict[str, Array]]:
     """What is fed, and the variables that outlive a run: as given, else ones of the declared types."""
     block = program.global_block()
     arrays = {} if scope is None else dict(scope.arrays)
@@ -142,14 +142,14 @@ def _examples(program: Program, feed: Mapping[str, Tensor] | None, scope: Scope 
     return feeds, _declared(program, arrays)
 
 
-def _declared(program: Program, stored: dict[str, Tensor]) -> dict[str, Tensor]:
+def _declared(program: Program, stored: dict[str, Array]) -> dict[str, Array]:
     block = program.global_block()
     read_names = dict.fromkeys(name for inner in program.blocks for op in inner.ops for name in op.input_names())
     unset_names = [name for name in read_names if name in block.vars and block.vars[name].persistable and name not in stored]
     return {**stored, **{name: _example(program, name) for name in unset_names}}
 
 
-def _example(program: Program, name: str) -> Tensor:
+def _example(program: Program, name: str) -> Array:
     shape, dtype = program.global_block().var(name).declared
     if shape is None or dtype is None or -1 in shape:
         type_text = "no type" if shape is None or dtype is None else f"{dtype}{list(shape)}"
@@ -177,12 +177,12 @@ def _head(compiled: Compiled, fetched: Sequence[str]) -> str:
     return "\n".join([*lines, '"""', ""])
 
 
-def _operation_text(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], attrs: Mapping[str, Tensor]) -> str:
+def _operation_text(type: str, inputs: Mapping[str, int], outputs: Mapping[str, int], attrs: Mapping[str, object]) -> str:
     attrs_text = "".join(f", {name}={value!r}" for name, value in attrs.items())
     return f"operation({type!r}, {dict(inputs)!r}, {dict(outputs)!r}{attrs_text})"
 
 
-def _constant_text(thing: Tensor) -> str:
+def _constant_text(thing: object) -> str:
     if isinstance(thing, np.generic):
         return f"np.{thing.dtype.name}({_number_text(thing.item())})"
     if not isinstance(thing, np.ndarray):
@@ -199,6 +199,6 @@ def _constant_text(thing: Tensor) -> str:
     return f"np.frombuffer(bytes.fromhex({np.ascontiguousarray(thing).tobytes().hex()!r}), {dtype}).reshape({thing.shape})"
 
 
-def _number_text(number: Tensor) -> str:
+def _number_text(number: float) -> str:
     # ``number - number`` is 0 of finite numbers alone: Python has no literals for nan and the infinities.
     return repr(number) if isinstance(number, bool | int) or number - number == 0 else f"float('{number}')"

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from graphad.ops.formulas import Tracer, Untraceable, converted, filled
+from graphad.program import Operator
 from graphad.types import Array, Function, Tensor
 
 SMALL = 4096  # bytes of a result that is not worth computing again: others may be computed twice to save memory
@@ -128,8 +130,7 @@ class Call:
     in_place: bool = False
     elementwise: bool = False
     pure: bool = True
-    line: Tensor = None
-    op: Tensor = None
+    op: Operator | None = None
     tiles: int = 1
     unpacks: bool = False
 
@@ -138,15 +139,14 @@ class Call:
 class Trace:
     """The calls so far, and the objects that their forms name."""
 
-    calls: list[Tensor] = field(default_factory=list)
-    objects: dict[str, Tensor] = field(default_factory=dict)
-    known: dict[int, tuple[Tensor, str]] = field(default_factory=dict)
-    views: dict[tuple[Tensor, ...], Value] = field(default_factory=dict)  # and results of functions: one call for all that ask for the same
-    small: dict[tuple[Tensor, ...], Value] = field(default_factory=dict)  # as well
-    line: Tensor = None
-    op: Tensor = None
+    calls: list[Any] = field(default_factory=list)
+    objects: dict[str, object] = field(default_factory=dict)
+    known: dict[int, tuple[object, str]] = field(default_factory=dict)
+    views: dict[tuple[object, ...], Value] = field(default_factory=dict)  # and results of functions: one call for all that ask for the same
+    small: dict[tuple[object, ...], Value] = field(default_factory=dict)  # as well
+    op: Operator | None = None
 
-    def name(self, thing: Tensor, hint: str) -> str:
+    def name(self, thing: object, hint: str) -> str:
         """The name of an object in the source."""
         entry = self.known.get(id(thing))
         if entry is None:
@@ -196,11 +196,11 @@ class Trace:
             options = {}
         if base is not None or (example.nbytes <= SMALL and options.get("pure", True)):
             table[key] = result
-        self.calls.append(Call(form, tuple(args), (result,), line=self.line, op=self.op, **options))
+        self.calls.append(Call(form, tuple(args), (result,), op=self.op, **options))
         return result
 
 
-def functions_name(function: Tensor, trace: Trace) -> str:
+def functions_name(function: Function, trace: Trace) -> str:
     """How the source calls a function: as numpy's, or by a name of its own."""
     name = getattr(function, "__name__", "function")
     return f"np.{name}" if getattr(np, name, None) is function else trace.name(function, name)
@@ -340,7 +340,7 @@ class Traced(Tracer):
 
     # -- calls --
 
-    def operand(self, thing: Tensor) -> Value:
+    def operand(self, thing: object) -> Value:
         """What a call reads: a value, or a constant."""
         if isinstance(thing, Traced):
             if thing.trace is not self.trace:
@@ -491,7 +491,7 @@ def _index_text(part: Tensor) -> str:
     return "..." if part is Ellipsis else "None" if part is None else str(int(part))
 
 
-def _option_text(option: Tensor) -> str:
+def _option_text(option: object) -> str:
     if isinstance(option, np.ndarray | np.generic):
         return _option_text(option.item())
     if isinstance(option, float) and (option != option or option in (np.inf, -np.inf)):
