@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,7 +27,7 @@ from graphad.execution.source import HEAD, Options, Source, written
 from graphad.execution.tracing import Value
 from graphad.ops import lookup
 from graphad.ops.communication import rewind
-from graphad.types import Array, Tensor
+from graphad.types import Array, Function, Tensor
 
 FIRST: ContextVar[int] = ContextVar("first", default=2)  # the run at which a program without loops is compiled; 0: never is any
 MANY = 16  # functions that a program has at most
@@ -56,7 +56,7 @@ def compiled_program(
     return compiled, planned(compiled, given=given)
 
 
-class Function:
+class CompiledFunction:
     """What a program does for feeds and variables of some types, as a function.
 
     Raises:
@@ -99,7 +99,7 @@ class Function:
         for value in values_of(compiled):
             value.let_go()
 
-    def _made(self, run: Prepared) -> Callable[..., Any]:
+    def _made(self, run: Prepared) -> Function:
         def count_iteration() -> None:
             if not run.iterations_left:
                 raise Changed
@@ -120,7 +120,7 @@ class Function:
         # What is the same in all of them is compiled once; the lines keep their numbers.
         text = "\n" * HEAD.count("\n") + self.source.text.removeprefix(HEAD)
         exec(compile(text, "<compiled program>", "exec"), names)
-        function: Callable[..., Any] = names["make"]()
+        function: Function = names["make"]()
         return function
 
     def variables(self, stored: Mapping[str, Tensor]) -> list[Tensor] | None:
@@ -245,7 +245,7 @@ def _is_usable(array: object, kind: object) -> bool:
 class _Candidates:
     """The functions for one signature of feeds and one list of fetched values, and why there are none."""
 
-    functions: list[Function] = field(default_factory=list)
+    functions: list[CompiledFunction] = field(default_factory=list)
     unguarded: set[int] = field(default_factory=set)
     failures: int = 0
     reason: str = ""
@@ -301,7 +301,7 @@ def run_again(run: Prepared, fetched: tuple[str, ...], feed: Mapping[str, Tensor
     """Run a program by the function that it was run by last; None if that is for other types or another list, or the run fails."""
     if run.last is None or run.last[0] != fetched:
         return None
-    function: Function = run.last[1]
+    function: CompiledFunction = run.last[1]
     if function.random or run.max_iterations is not None:
         return None
     args = function.fed(feed)
@@ -319,11 +319,11 @@ def run_again(run: Prepared, fetched: tuple[str, ...], feed: Mapping[str, Tensor
     return list(results)
 
 
-def _made(run: Prepared, candidates: _Candidates, fetched: tuple[str, ...]) -> Function | None:
+def _made(run: Prepared, candidates: _Candidates, fetched: tuple[str, ...]) -> CompiledFunction | None:
     if len(candidates.functions) >= MANY:
         candidates.functions.pop(0)
     try:
-        function = Function(run, run.env, fetched, frozenset(candidates.unguarded))
+        function = CompiledFunction(run, run.env, fetched, frozenset(candidates.unguarded))
     except (Unsupported, GraphadError) as error:
         candidates.reason = f"{type(error).__name__}: {error}"
         return None
@@ -334,7 +334,7 @@ def _made(run: Prepared, candidates: _Candidates, fetched: tuple[str, ...]) -> F
     return function
 
 
-def _failed(candidates: _Candidates, function: Function, error: Exception) -> None:
+def _failed(candidates: _Candidates, function: CompiledFunction, error: Exception) -> None:
     """A run did what the function is not made for; if it goes on so, all are left to the interpreter."""
     candidates.failures += 1
     # An assumption about one operator's result did not hold: the next function is compiled without it.

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 import graphad as ga
 from graphad.errors import ExecutionError, GraphadError
-from graphad.execution.compiled import FIRST, Function
+from graphad.execution.compiled import FIRST, CompiledFunction
 from graphad.ops.aggregates import Aggregate
 from graphad.testing import Case, nested_programs
 from graphad.testing.cases import RandomChoices
@@ -30,7 +30,7 @@ def from_the_first_run_on() -> Iterator[None]:
     FIRST.reset(before)
 
 
-def functions(executor: ga.Executor) -> list[Function]:
+def functions(executor: ga.Executor) -> list[CompiledFunction]:
     """The functions that an executor has made."""
     found = [each for idle in executor._idle.values() for run in idle for each in run.functions.values()]
     assert not any(each.reason for each in found), [each.reason for each in found]

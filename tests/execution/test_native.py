@@ -14,7 +14,7 @@ import pytest
 import graphad as ga
 from graphad import layers as L
 from graphad.execution import native, planning
-from graphad.execution.compiled import FIRST, Function
+from graphad.execution.compiled import FIRST, CompiledFunction
 from graphad.execution.native import MissingNumba, folder, function_of
 from graphad.testing.cases import RandomChoices
 from graphad.testing.programs import any_program
@@ -39,7 +39,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "NATIVE", 1)
 
 
-def functions(executor: ga.Executor) -> list[Function]:
+def functions(executor: ga.Executor) -> list[CompiledFunction]:
     found = [each for idle in executor._idle.values() for run in idle for each in run.functions.values()]
     assert not any(each.reason for each in found), [each.reason for each in found]
     return [function for each in found for function in each.functions]

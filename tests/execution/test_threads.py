@@ -16,7 +16,7 @@ import pytest
 
 import graphad as ga
 from graphad import layers as L
-from graphad.execution.compiled import FIRST, Function, compiled_program
+from graphad.execution.compiled import FIRST, CompiledFunction, compiled_program
 from graphad.execution.nodes import Compiled, Group, Parallel, Signal, Wait, all_nodes, reads_of, writes_of
 from graphad.execution.parallel import MODEL, Model, Threads
 from graphad.execution.planning import MemoryPlan
@@ -68,7 +68,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphad.execution.compiled.new_signals", lambda count: [Late(next(seeds)) for _ in range(count)])
 
 
-def functions(executor: ga.Executor) -> list[Function]:
+def functions(executor: ga.Executor) -> list[CompiledFunction]:
     return [f for idle in executor._idle.values() for run in idle for each in run.functions.values() for f in each.functions]
 
 
