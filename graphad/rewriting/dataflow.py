@@ -110,7 +110,7 @@ class Dataflow(ABC, Generic[F]):
         """Whether to follow facts through the nested graphs of an operator; one that is not entered goes to ``transfer``."""
         return True
 
-    def holds(self, fact: F, array: object, run: dict[Any, Any]) -> bool:
+    def holds(self, fact: F, array: Any, run: dict[Any, Any]) -> bool:
         """Whether a fact is true of what a value was in a run; ``run`` is for what has to agree between the arrays of one run.
 
         ``graphad.testing.check_analysis`` holds the analysis to it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.benchmarks import backward, checking, drawing, fan_out, import_cost, kernels, loops, page, preparing, threads
+from tests.every_pass import trials
 
 if __name__ == "__main__":
     import_cost.main()
@@ -13,5 +14,5 @@ if __name__ == "__main__":
     preparing.main()
     threads.main()
     kernels.main()
-    checking.main()
+    checking.main(trials(checking.PASSES), 200, 3)
     drawing.main()
