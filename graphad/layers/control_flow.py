@@ -57,11 +57,13 @@ def checked_invariants(shapes: object, count: int) -> list[Shape | None]:
 def start(block: Block, helper: LayerHelper, i: int, value: object, shape: Shape | None) -> Variable:
     """A loop variable of its own."""
     key = f"{helper.name}.tmp"
+    # A copy, not the variable that is passed: the loop writes to it in each iteration.
     var = copied(block, key, value) if isinstance(value, Variable) else constant(block, key, value)
     if shape is not None:
         old, dtype = var.declared
         if old is not None and not _holds(shape, old):
             raise ShapeError(f"shape_invariants[{i}] is {list(shape)}, but the loop variable starts as {described(var)}")
+        # Declared as the invariant says: later iterations may have other extents than the first.
         var.declare(shape, dtype)
     return var
 

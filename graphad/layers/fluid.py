@@ -199,6 +199,7 @@ class IfElse:
             if not outs or not all(isinstance(out, Variable) for out in outs):
                 raise InvalidType(f"output takes one or several Variables, not {', '.join(map(repr, outs)) or 'nothing'}")
         for out in outs:
+            # It belongs to the block around: what a block declares is not seen outside.
             variable = self._around.create_var(self._generate("out"))
             self._around.program.current_block().append_op("assign", {"X": out}, {"Out": variable})
             self._outputs[self._side].append(stopped_unless_float(variable))
@@ -316,6 +317,7 @@ class Switch:
             with new_block(main) as block:
                 yield
             append_holder(around, "conditional_block", [test], {"sub_block": block}, attrs={"is_scalar_condition": True})
+        # Later cases run where no test was true so far; after the default there are none.
         self._rest, self._ended = rest, rest is None
 
 

@@ -213,6 +213,7 @@ def gaussian_nll_loss(
     """
     means, samples, spread = _tensors("gaussian_nll_loss", input, label, variance)
     least = checked_float("layers.gaussian_nll_loss: epsilon", epsilon)
+    # What lifts a variance to the least one is a constant: gradients reach variances below it as well.
     below = _above_zero(least - spread)
     below.stop_gradient = True
     bounded = spread + below

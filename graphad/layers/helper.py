@@ -185,6 +185,7 @@ def as_param_attr(attr: AttrLike) -> ParamAttr:
     if attr is None or attr is True:
         return _USUAL
     if isinstance(attr, str):
+        # Other libraries have the activation at this place; it would silently become a parameter's name.
         if attr in _ACTIVATIONS:
             raise InvalidValue(
                 located(

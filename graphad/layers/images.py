@@ -167,9 +167,11 @@ def deformable_conv(
         attrs: dict[str, object] = {"strides": listed("stride", stride, 2), "dilations": listed("dilation", dilation, 2)}
         attrs |= {"groups": count, "deformable_groups": parts} | padding_attrs("padding", padding, 2, False)
         attrs |= {} if im2col_step is None else {"im2col_step": checked_int("im2col_step", im2col_step, 1)}
+        # The operator has numbers for each side, and no rule that follows from the extents.
         if "padding_algorithm" in attrs:
             raise InvalidValue(f"padding is an int or a list of ints, not {padding!r}")
     helper = LayerHelper("deformable_conv", name)
+    # He's normal initialization (K. He et al., 2015): the variance is 2 over the elements that a window reads.
     start = Normal(0.0, (2.0 / (channels * element_count(tuple(window)))) ** 0.5)
     w = helper.parameter(param_attr, "w", [num_filters, channels // count, *window], x.dtype, start)
     weights = {} if mask is None else {"Mask": checked_input("deformable_conv", mask)}

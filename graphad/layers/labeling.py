@@ -117,6 +117,7 @@ def ctc_greedy_decoder(
             raise ShapeError(f"input is [batch, time, classes], not {scores!r}: pad sequences and say input_length")
         attrs = {"blank": checked_int("blank", blank, 0), "padding_value": checked_int("padding_value", padding_value)}
         lengths = _given(InputLength=input_length)
+    # The likeliest class of each step, which need not be the likeliest labeling (best path decoding: A. Graves et al., 2006).
     best = scores.argmax(-1)
     helper = LayerHelper("ctc_greedy_decoder", name)
     labels, count = helper.append_all("ctc_align", {"Input": best, **lengths}, ("Output", "OutputLength"), attrs)

@@ -125,6 +125,7 @@ def vander(x: Variable, n: int | None = None, increasing: bool = False, name: st
 def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """The norm ``p`` of vectors along one axis, or of all elements; ``inf`` and ``-inf`` are the largest and the smallest size."""
     tensor, order = checked_input("vector_norm", x), checked_float("layers.vector_norm: p", p)
+    # What the norm tends to as p grows, or falls.
     if math.isinf(order):
         return named(tensor.abs().max(axis, keepdim) if order > 0 else tensor.abs().min(axis, keepdim), name)
     if order == 0:
@@ -148,6 +149,7 @@ def matrix_norm(x: Variable, p: Any = "fro", axis: Sequence[int] = (-2, -1), kee
         return named(tensor.square().sum([rows, columns], keepdim).sqrt(), name)
     if p not in (1, -1, math.inf, -math.inf):
         raise InvalidValue(f"layers.matrix_norm: p is 'fro', 1, -1, inf or -inf, not {p!r}")
+    # The sum of a column goes over its rows.
     summed, chosen = (rows, columns) if abs(p) == 1 else (columns, rows)
     sums = tensor.abs().sum(summed, keepdims=True)
     out = sums.max(chosen, keepdims=True) if p > 0 else sums.min(chosen, keepdims=True)
@@ -237,6 +239,7 @@ def _trapezoids(what: str, y: object, x: object, dx: float | None, axis: int) ->
     if x is None:
         return pairs * (0.5 * (1.0 if dx is None else checked_float(f"layers.{what}: dx", dx)))
     places = checked_input(what, x)
+    # Places of one axis hold for every line of values.
     at = along if places.ndim > 1 else 0
     steps = _part(places, at, 1, count) - _part(places, at, 0, count - 1)
     return pairs * (steps if places.ndim > 1 else steps.reshape(-1, *[1] * (values.ndim - along - 1))) * 0.5

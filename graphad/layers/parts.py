@@ -111,9 +111,11 @@ def tensor_split(x: Variable, num_or_indices: Any, axis: int = 0, name: str | No
     if extent < 0:
         raise ShapeError(f"layers.tensor_split: the extent of {tensor!r} along the axis is known")
     if isinstance(num_or_indices, list | tuple):
+        # Places beyond the end give empty parts.
         inner = [min(item if item >= 0 else item + extent, extent) for item in num_or_indices]
     else:
         count = checked_int("layers.tensor_split: num_or_indices", num_or_indices, 1)
+        # What the division leaves over goes to the first parts, one element each.
         inner = np.cumsum([extent // count + (part < extent % count) for part in range(count)]).tolist()[:-1]
     bounds = itertools.pairwise([0, *inner, extent])
     return [emitted("slice", [tensor], axes=[along], starts=[start], ends=[max(start, end)]) for start, end in bounds]

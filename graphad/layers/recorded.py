@@ -115,6 +115,7 @@ def _arguments(form: Form, args: Sequence[object], options: Mapping[str, object]
         part = form.keyword(word)
         if part is None:
             raise InvalidType(f"{form} has no parameter {word!r}{did_you_mean(word, form.words)}")
+        # An alias and the name that it stands for are one parameter.
         if part.name in arguments:
             raise InvalidType(f"{form} got {part.name!r} twice" + ("" if word == part.name else f", the second time as {word!r}"))
         arguments[part.name] = value

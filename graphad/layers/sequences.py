@@ -124,6 +124,7 @@ def sequence_pool(
     out = _pooled(x, kind, lengths)
     if lengths is None:
         return out
+    # An empty sequence has nothing of its own to give.
     filled = (lengths > 0).reshape(-1, *[1] * (out.ndim - 1))
     return _chosen(filled, out, empty)
 
@@ -131,17 +132,21 @@ def sequence_pool(
 def _pooled(x: Variable, kind: str, lengths: Variable | None) -> Variable:
     if kind == "first":
         return x[:, 0]
+    # Of an empty sequence the first step, which is replaced afterwards.
     if kind == "last":
         return x[:, -1] if lengths is None else _gathered(x, (lengths - 1).maximum(0).unsqueeze(1)).squeeze(1)
     inside = _inside(x, lengths)
     if kind == "max":
+        # The least number there is loses against every step that counts.
         return _chosen(inside, x, float(np.finfo(x.dtype).min) if x.dtype.startswith("float") else np.iinfo(x.dtype).min).max(1)
     total = _chosen(inside, x, 0.0).sum(1)
     if kind == "sum":
         return total
     if lengths is None:
+        # As many ones as there are steps, counted in the program: the time may not be known before.
         share = x._on("fill_any_like", value=1.0).sum(1)
     else:
+        # An empty sequence divides by one, not by zero.
         share = lengths.maximum(1).astype(x.dtype).reshape(-1, *[1] * (x.ndim - 2))
     return total / (share if kind == "average" else share.sqrt())
 
@@ -262,6 +267,7 @@ def sequence_pad(
     sequences, lengths = _sequences("sequence_pad", x), _lengths("sequence_pad", length)
     value = checked_input("sequence_pad", pad_value)
     if lengths is None:
+        # Without lengths every sequence is as long as the tensor.
         ones = emitted("fill_constant_batch_size_like", [sequences], shape=[-1], dtype="int64", value=1.0)
         lengths = ones * _time(sequences)
     if maxlen is not None:
@@ -388,6 +394,7 @@ class _PeepholeCell(RNNCell):
         hidden, cell = states
         candidate, take, keep, give = (inputs + hidden @ self.weight).split(4, 1)
         if self.peepholes:
+            # Peepholes (F. Gers and J. Schmidhuber, 2000): two gates look at the old cell, the one of the output at the new cell.
             take, keep = take + cell * self.peepholes[0], keep + cell * self.peepholes[1]
         new = self.gate(take) * self.candidate(candidate) + self.gate(keep) * cell
         if self.cell_clip is not None:
@@ -606,6 +613,7 @@ class DynamicRNN(StaticRNN):
             sequences = _sequences("DynamicRNN.step_input", x)
             if level != 0:
                 raise InvalidValue(f"lengths have one level here: level is 0, not {level!r}")
+        # Time comes first: a loop takes a row of its sequences in each step.
         order = [1, 0, *range(2, sequences.ndim)]
         part = super().step_input(step.append(step.around, "tmp", "transpose", {"X": sequences}, {"axis": order}))
         if self._first is None:
@@ -616,6 +624,7 @@ class DynamicRNN(StaticRNN):
 
     def _counted(self, sequences: Variable) -> Variable:
         """Ones ``[time, batch]`` for the steps that count, computed before the loop."""
+        # Steps as a column and lengths as a row: the comparison has an element for each step of each sequence.
         step = self._inside("step_input")
         steps = step.append(
             step.around,

@@ -159,6 +159,7 @@ def _own_parts(definition: OpDef) -> list[Part]:
     ]
     attr_names = {part.name for part in attrs}
     slots = [(snake(slot.name), slot) for slot in definition.inputs.values()]
+    # An attribute keeps its name where a slot would have the same.
     tensor_parts = [Part(f"{name}_tensor" if name in attr_names else name, None if slot.optional else EMPTY, slot) for name, slot in slots]
     obligatory = [part for part in attrs if part.default is EMPTY]
     rest = [part for part in attrs if part.default is not EMPTY]

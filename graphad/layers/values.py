@@ -132,6 +132,7 @@ def known(value: Any) -> Any:
     """
     if isinstance(value, list | tuple):
         return [known(item) for item in value] if any(isinstance(item, Variable) for item in value) else value
+    # What a block around has written may have changed by the time that this one runs.
     if not isinstance(value, Variable) or value.block is not default_main_program().current_block():
         return value
     writer = value.op

@@ -49,6 +49,7 @@ def _sides(what: str, padding: object) -> dict[str, object]:
         if padding.upper() not in ("SAME", "VALID"):
             raise InvalidValue(f"layers.{what}: padding is 'SAME', 'VALID', an int or a list of ints, not {padding!r}")
         return {"padding_algorithm": padding.upper()}
+    # A sequence is an image of height 1: nothing is added above and below.
     if isinstance(padding, list | tuple) and len(padding) == 2:
         return {"paddings": [0, 0, *listed("padding", padding, 2)]}
     (side,) = listed(f"layers.{what}: padding", padding, 1)
@@ -251,6 +252,7 @@ def pad(
     first, channels_last = _LAYOUTS[tensor.ndim]
     last = checked_format("layers.pad: data_format", first if data_format is None else data_format, (first, channels_last))
     sides = listed("layers.pad: pad", pad, 2 * (tensor.ndim - 2))
+    # Sequences and images become volumes, of extent 1 along the axes that they lack.
     missing = 5 - tensor.ndim
     at = 1 if last else 2
     volume = tensor if not missing else tensor.unsqueeze([*range(at, at + missing)])
@@ -332,11 +334,13 @@ def gumbel_softmax(x: Variable, temperature: float = 1.0, hard: bool = False, ax
     """
     logits, along = checked_input("gumbel_softmax", x), checked_int("layers.gumbel_softmax: axis", axis)
     small = 1e-20 if logits.dtype == "float64" else 1e-10
+    # Gumbel's distribution as the transform of a uniform one; the small number keeps both logarithms finite.
     noise = -(-(_noise(logits) + small).log() + small).log()
     noise.stop_gradient = True
     soft = ((logits + noise) / checked_float("layers.gumbel_softmax: temperature", temperature)).softmax(along)
     if not checked_flag("layers.gumbel_softmax: hard", hard):
         return named(soft, name)
+    # Forward the one-hot choice, backward the softmax (straight-through: Y. Bengio et al., 2013).
     difference = (soft == soft.max(along, keepdims=True)).astype(soft.dtype) - soft
     difference.stop_gradient = True
     return named(soft + difference, name)
