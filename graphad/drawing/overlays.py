@@ -153,9 +153,17 @@ def _between(graph: Graph, groups: Groups, batch: Sizes) -> Groups:
         readers = {names.get(op, "") for op in value.readers}
         if len(readers) == 1 and readers != {""}:
             names.setdefault(value, readers.pop())
-    shapes = extents(graph, batch)
-    crossing = {(v, op): _size(v, shapes) for op in ops for v in op.reads() if op in names and names.get(v, names[op]) != names[op]}
-    return Groups(names, groups.title, crossing)
+    return Groups(names, groups.title, _crossing(graph, names, batch))
+
+
+def _crossing(graph: Graph, names: Mapping[Node, str], batch: Sizes) -> dict[tuple[Value, Op], str]:
+    """The bytes that go from one group to another: a value goes there once, to the first of its readers."""
+    shapes, first = extents(graph, batch), dict[tuple[Value, str], Op]()
+    for op in (op for subgraph in graph.tree() for op in subgraph.ordered_ops() if op in names):
+        for value in op.reads():
+            if names.get(value, names[op]) != names[op]:
+                first.setdefault((value, names[op]), op)
+    return {(value, op): _size(value, shapes) for (value, _), op in first.items()}
 
 
 WHOLE, TERMS, COMMUNICATES = "nothing: whole on every rank", "nothing: terms of a sum", "communication"
@@ -186,7 +194,8 @@ def _ranks(graph: Graph, batch: Sizes) -> Groups:
             names[op] = TERMS
             terms += [operand for operand in op.reads() if operand not in names]
     order = {COMMUNICATES: 3, TERMS: 2, WHOLE: 1}
-    return Groups(dict(sorted(names.items(), key=lambda item: (order.get(item[1], 0), item[1]))), TITLES["ranks"], messages)
+    title = TITLES["ranks"] if specs else "of ranks"
+    return Groups(dict(sorted(names.items(), key=lambda item: (order.get(item[1], 0), item[1]))), title, messages)
 
 
 def _specs(graph: Graph) -> dict[Value, str]:

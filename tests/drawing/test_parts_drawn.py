@@ -436,6 +436,15 @@ def test_groups_have_colors_and_what_goes_between_them_its_bytes() -> None:
     assert sum(" B" in text for text in texts(svg)) == 1  # h is what the second group reads of the first
 
 
+def test_what_a_group_reads_twice_goes_there_once() -> None:
+    declared = "var x: float32[8, 4] var h: float32[8, 4] var y: float32[8, 4] var z: float32[8, 4] "
+    program = ga.Program.parse(f"program {{ block 0 {{ {declared} tanh(X=x) -> (Out=h) relu(X=h) -> (Out=y) exp(X=h) -> (Out=z) }} }}")
+    svg = to_svg(program, overlay=Groups({"h": "first", "y": "second", "z": "second"}, "stage"), values="all")
+    assert sum("128 B" in text for text in texts(svg)) == 1
+    svg = to_svg(program, overlay=Groups({"h": "first", "y": "second", "z": "third"}, "stage"), values="all")
+    assert sum("128 B" in text for text in texts(svg)) == 2
+
+
 def test_ranks_are_colors_of_axes() -> None:
     declared = "var x: float32[8, 4] var w: float32[4, 6] var h: float32[8, 6] var y: float32[8, 6] "
     graph = ga.lower(ga.Program.parse(f"program {{ block 0 {{ {declared} mul(X=x, Y=w) -> (Out=h) tanh(X=h) -> (Out=y) }} }}"))
