@@ -36,7 +36,7 @@ test-all: $(VENV)/dev ## Run what test leaves out: longer tests, and random prog
 
 docs: $(VENV)/docs ## Draw the pictures of the documentation, run its notebooks, build it as a site: open site/index.html
 	$(BIN)/python -m tests.pictures > /dev/null
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	@echo "built: site/index.html"
 
 lint: $(VENV)/dev ## Check style, formatting and types

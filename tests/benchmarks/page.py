@@ -23,7 +23,7 @@ HEAD = """\
 ## Training steps
 
 Forward, backward and update; the fifty elementwise operators are forward alone. *By hand* is numpy with every array allocated once and
-each operation writing with `out=` ([tests/benchmarks/by_hand.py](../tests/benchmarks/by_hand.py)); losses, gradients and parameters are
+each operation writing with `out=` (`tests/benchmarks/by_hand.py`); losses, gradients and parameters are
 compared with graphad's first. Processor time: the least, and the median of the ratios of 7 pairs that run in turns.
 [performance.md](performance.md) says how programs run, and what helped.
 
