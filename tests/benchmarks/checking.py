@@ -28,8 +28,9 @@ def speed(pipeline: str, prepare: str, examples: int, seeds: int) -> tuple[float
     return tried / sum(each.seconds for each in checked), sum(each.changed for each in checked) / tried
 
 
-def main(rows: Iterable[tuple[str, str]], examples: int, seeds: int) -> None:
-    """Print a line of a table for each row, a pipeline and what prepares it, as soon as it is measured."""
+def main(rows: Iterable[tuple[str, str]] | None = None, examples: int = 200, seeds: int = 3) -> None:
+    """Print a line of a table for each row, a pipeline and what prepares it, as soon as it is measured; None: those of ``PASSES``."""
+    rows = trials(PASSES) if rows is None else rows
     print("| pass | after | programs a second | changed |\n| --- | --- | ---: | ---: |", flush=True)
     for pipeline, prepare in rows:
         rate, changed = speed(pipeline, prepare, examples, seeds)

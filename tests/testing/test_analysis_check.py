@@ -59,7 +59,7 @@ class Numbers(Dataflow[Any]):
     def along(self, edge: Edge, fact: Any) -> Any:
         return self.bottom if edge.kind == self.without else super().along(edge, fact)
 
-    def holds(self, fact: Any, array: np.ndarray[Any, Any], run: dict[Any, Any]) -> bool:
+    def holds(self, fact: Any, array: Any, run: dict[Any, Any]) -> bool:
         return fact == "any" or all(number in fact for number in array.ravel().tolist())
 
 
@@ -82,7 +82,7 @@ def test_the_smallest_program_is_shown() -> None:
         def transfer(self, op: ga.ir.Op, facts: Facts[Any]) -> Mapping[Any, Any]:
             return dict.fromkeys(op.writes(), "positive" if op.type == "tanh" else "any")
 
-        def holds(self, fact: Any, array: np.ndarray[Any, Any], run: dict[Any, Any]) -> bool:
+        def holds(self, fact: Any, array: Any, run: dict[Any, Any]) -> bool:
             return fact == "any" or bool((array > 0).all())
 
     program = ga.Program.parse("program { block 0 { var x: float64[3] sin(X=x) -> (Out=y) tanh(X=y) -> (Out=z) exp(X=z) -> (Out=w) } }")
