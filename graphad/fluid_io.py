@@ -153,6 +153,7 @@ def save_inference_model(
     fetches = [var.name for var in target_vars]
     scope = global_scope()
     arrays = {name: scope.get(name) for name in kept_variables(program)}
+    # What is read before it is written comes from the scope or a feed.
     unfed = [name for name in _read_first(program) if name not in arrays and name not in feeded_var_names]
     if unfed:
         raise InvalidValue(f"the targets need {unfed}, which is not among what is fed, {list(feeded_var_names)}")

@@ -114,6 +114,7 @@ def _on_mesh(graph: Graph, cost: Cost, mesh: Mesh, batch: Sizes) -> None:
     if (pipeline := pipelined(graph, mesh)) is not None:
         share = bubble(*pipeline)
         busy = totals["compute"] + totals["communicate"]
+        # The bubble is a share of the whole time, of which what is busy is the rest.
         graph.graph.update(pipeline._asdict() | {"bubble": share, "idle": busy * share / (1 - share)})
 
 

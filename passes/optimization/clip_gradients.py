@@ -51,6 +51,7 @@ class ClipGradients(Pass):
         names = trained(graph, self.parameters)
         updates = updates_of(graph, names)
         symbols = {name: self._symbol(graph, name, updates) for name in names}
+        # The norm of all is there before the first is clipped: nothing may be clipped on the way.
         factor = self._factor(list(symbols.values())) if self.kind == "global-norm" and symbols else None
         for name, gradient in symbols.items():
             updates.gradient[name] = self._clipped(gradient, factor).value

@@ -47,6 +47,7 @@ class DecayWeights(Pass):
         for name in names:
             build = Builder(graph, f"{name}@GRAD@DECAY", role=OPTIMIZE, forward=updates.gradient[name].writer)
             weight, gradient = build.symbol(graph.versions(name)[-1]), build.symbol(updates.gradient[name])
+            # The slope of |w| is its sign, that of w ** 2 / 2 is w itself.
             decay = (weight if self.kind == "l2" else lookup("sign")(weight)) * self.coefficient
             updates.gradient[name] = lookup("sum")([gradient, decay]).value
         return bool(names)
