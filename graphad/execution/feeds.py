@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops.aggregates import Aggregate
-from graphad.ops.definition import did_you_mean
+from graphad.ops.definition import did_you_mean, shortened
 from graphad.program import Block, Operator, Variable, located, name_in
 from graphad.types import FLOATS, Array, Extent, Shape, Tensor
 
@@ -87,7 +87,7 @@ def _converted(name: str, array: Array, dtype: str) -> Array:
     """Numbers of a list in the declared dtype; an error for the first one that it does not hold."""
     if array.dtype.kind == "O" and (dtype == "numbers" or any(isinstance(x, bool) or not isinstance(x, int | float) for x in array.flat)):
         strange = next((x for x in array.flat if isinstance(x, bool) or not isinstance(x, int | float)), _first(array))
-        raise InvalidType(f"feed {name!r} cannot become an array of {dtype}: it holds {strange!r}")
+        raise InvalidType(f"feed {name!r} cannot become an array of {dtype}: it holds {shortened(strange)}")
     if dtype in FLOATS:
         wrong = _too_large(array, dtype)
     elif dtype == "bool":
@@ -95,7 +95,8 @@ def _converted(name: str, array: Array, dtype: str) -> Array:
     else:
         wrong = _no_integer(array, int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
     if wrong.any():
-        raise InvalidValue(f"feed {name!r} holds {_first(array[wrong])!r}, but the variable is declared {dtype}, which has no such number")
+        first = shortened(_first(array[wrong]))
+        raise InvalidValue(f"feed {name!r} holds {first}, but the variable is declared {dtype}, which has no such number")
     return array.astype(dtype)
 
 

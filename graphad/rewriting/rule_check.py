@@ -133,6 +133,7 @@ ROUNDING = 64.0  # by how many units in the last place, of the largest number ar
 EXAMPLES = 4  # how often an example is drawn
 MISSES = 4  # shapes that a rule applies to in other dtypes, after which it is not tried in one that it applied to on none of them
 CUBES = 2  # of so many inputs that ``applicable`` draws one has the same extents all over
+PREFERRED = 8  # of so many attempts every second one is in the dtype that is tried first
 APPLICABLE = ("float64", "float64", "float32", *DTYPES)  # dtypes that ``applicable`` draws from
 
 
@@ -226,8 +227,8 @@ def check_rule(rule: PatternRule, exact: bool, example: Example | None = None, g
     return trial.evidence
 
 
-def applicable(rule: PatternRule, rng: np.random.Generator, example: Example | None = None) -> Drawn | None:
-    """Random inputs that a rule applies to, with finite elements; None if none are found."""
+def applicable(rule: PatternRule, rng: np.random.Generator, example: Example | None = None, dtype: str = "") -> Drawn | None:
+    """Random inputs that a rule applies to, with finite elements; None if none are found. Those of a dtype are tried first."""
     inputs = Inputs(rule, exact=False)
     profiles = inputs.profiles()
     with np.errstate(all="ignore"):
@@ -237,11 +238,11 @@ def applicable(rule: PatternRule, rng: np.random.Generator, example: Example | N
             if example is not None and attempt % 2:
                 setting = inputs.of_example(example(rng))
             else:
-                dtype = APPLICABLE[rng.integers(len(APPLICABLE))]
+                drawn_dtype = APPLICABLE[rng.integers(len(APPLICABLE))]
                 shapes = max((profiles[i] for i in rng.integers(len(profiles), size=2)), key=lambda item: max(map(len, item), default=0))
                 if rng.integers(CUBES) == 0:  # transposed or not, the shapes are the same, and so the rule applies where it should not
                     shapes = ((3,) * int(rng.choice((2, 3, 3, 4))),) * len(inputs.leaves)
-                setting = _first(inputs, shapes, dtype)
+                setting = _first(inputs, shapes, dtype if dtype and attempt < PREFERRED else drawn_dtype)
             if setting is None:
                 continue
             sample = inputs.arrays(setting, DIFFERENTIABLE[rng.integers(len(DIFFERENTIABLE))], int(rng.integers(50)))

@@ -7,12 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphad.errors import InvalidValue
+from graphad.errors import InvalidType, InvalidValue
 from graphad.ir import Graph, schedule
 from graphad.ir.provenance import Origin
+from graphad.program import Program
 from graphad.rewriting import Pass, Step, observing
 from graphad.settings import changed_settings
-from graphad.testing.cases import Case
+from graphad.testing.cases import Case, random_case
 from graphad.testing.equivalence import Observed, observe, observed_difference
 from graphad.testing.trial import Subject, quietly
 from graphad.viewing import Page, record
@@ -58,12 +59,12 @@ class _Run:
 
 
 def bisect(
-    case: Case, what: Pass | str, prepare: str = "", tolerance: float | None = None, page: str | os.PathLike[str] | None = None
+    case: Case | Program, what: Pass | str, prepare: str = "", tolerance: float | None = None, page: str | os.PathLike[str] | None = None
 ) -> Culprit | None:
     """Find the rewrite that makes a program compute something else, or that makes the pipeline fail; None if none does.
 
     Args:
-        case: the program, and arrays to run it on.
+        case: the program, and arrays to run it on; random ones if it is a program alone.
         what: a pipeline, or its text.
         prepare: the text of a pipeline that runs before it.
         tolerance: by how much values may differ, relatively; None: as the passes say.
@@ -72,12 +73,17 @@ def bisect(
     Raises:
         GraphadError: the program does not run.
         ValueError: there is no folder for the page.
+        TypeError: it is no program, or there is no pipeline.
 
     >>> from graphad.program import Program
     >>> program = Program.parse("program { block 0 { var y: float32[1] fill_constant() -> (Out=y) {shape=[1], value=2.0} } }")
-    >>> print(bisect(Case(program), "find-op-path{targets=[y]}"))
+    >>> print(bisect(program, "find-op-path{targets=[y]}"))
     None
     """
+    if isinstance(case, Program):
+        case = random_case(case)
+    if not isinstance(case, Case) or not isinstance(what, Pass | str):
+        raise InvalidType(f"bisect takes a Program or a Case, then a Pass or its text, not {case!r:.80} and {what!r:.80}")
     if page is not None and not Path(page).parent.is_dir():
         raise InvalidValue(f"there is no folder {str(Path(page).parent)!r} to write the page {Path(page).name!r} to")
     subject = Subject(what, prepare, tolerance)

@@ -216,6 +216,7 @@ class Interest:
         kinds: kinds of numbers, of ``graphad.testing.cases``.
         blocks: whether loops and branches are to be looked at.
         gradients: whether gradient operators are, so that programs have to be differentiated first.
+        backward: whether gradients are spoken of at all, so that half of the programs have to be.
         constants: numbers and words that attributes should have, and constants be filled with.
     """
 
@@ -225,6 +226,7 @@ class Interest:
     blocks: bool = False
     gradients: bool = False
     constants: Constants = NONE
+    backward: bool = False
 
 
 class Draft(NamedTuple):

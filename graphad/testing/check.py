@@ -22,7 +22,7 @@ from graphad.testing.calls import Interest
 from graphad.testing.cases import KINDS as NUMBERS
 from graphad.testing.cases import MIXED, NON_FINITE, SHORT, Case, Choices, RandomChoices, random_case, renumbered_case, requested_names
 from graphad.testing.checks import ALL, Arc, Reach, after_pass, interest_of, tried
-from graphad.testing.planted import planted_with_all
+from graphad.testing.planted import TURNS, planted_with_all
 from graphad.testing.programs import KINDS, differentiated
 from graphad.testing.report import Checked, Counterexample
 from graphad.testing.shrinking import smallest
@@ -39,10 +39,11 @@ from graphad.testing.trial import (
     inner_passes,
     standard_preparation,
 )
+from graphad.types import FLOATS, TENSOR
 
 EXAMPLES = 100
-FORWARD = 4  # of so many programs one is not differentiated where a pass mentions gradient operators
-PLANTED = 2  # rules of which a program contains what they look for
+OF_GRADIENTS, ABOUT_GRADIENTS = (3, 4), (1, 3)  # so many of so many are differentiated where a pass names gradient operators, or gradients
+PLANTED = 3  # rules of which a program contains what they look for
 ANY = "any"  # among the kinds of programs that a pass names: all kinds
 PATIENCE = 10  # times as many programs as requested are tried until the pass changes one
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
@@ -198,7 +199,8 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     if _is_coarse(subject):
         interest = replace(interest, kinds=SHORT)
     is_exact = all(rule.exact for rule in rules)
-    is_about_gradients = interest.gradients and not subject.is_backward
+    is_about_gradients = interest.backward and not subject.is_backward
+    some, of_all = OF_GRADIENTS if interest.gradients else ABOUT_GRADIENTS
     # Rules of one file are alike: in their order a program would hold rules that hinder each other.
     random.Random("rules").shuffle(rules)
     other_programs, turns = (
@@ -208,11 +210,14 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
 
     def program(choices: Choices) -> Case:
         if rules and not choices.chance(3):
-            first = choices.in_turn(len(rules), next(turns) % len(rules))
-            case = planted_with_all(choices, [rules[(first + i) % len(rules)] for i in range(PLANTED)], is_exact)
+            # Each time through all rules they are planted in another dtype.
+            count = len(rules) * len(TURNS)
+            first = choices.in_turn(count, next(turns) % count)
+            places = [divmod((first + i) % count, len(rules)) for i in range(PLANTED)]
+            case = planted_with_all(choices, [(rules[place], TURNS[turn]) for turn, place in places], is_exact)
         else:
             case = other_programs(choices)
-        if is_about_gradients and not choices.chance(FORWARD):
+        if is_about_gradients and case.forward is None and choices.below(of_all) < some:
             case = differentiated(choices, case) or case
         return case if case.requested else replace(case, requested=requested_names(choices, case))
 
@@ -230,6 +235,16 @@ def _numbers(subject: Subject) -> Sequence[str]:
     if subject.names_loss or subject.is_backward:
         return ("ordinary",)
     return SHORT if _is_coarse(subject) else (*NUMBERS, NON_FINITE, MIXED)
+
+
+def _stops_gradients(case: Case) -> bool:
+    """Whether a program with a loss stops the gradient of something that an operator writes and another one reads."""
+    if not case.loss_name:
+        return False
+    ops, variables = case.program.global_block().ops, case.program.global_block().vars
+    written = {name: variables[name] for op in ops for name in op.output_names() if name in variables}
+    stopped = {name for name, var in written.items() if var.stop_gradient and var.type == TENSOR and var.declared[1] in FLOATS}
+    return bool(stopped) and any(name in stopped for op in ops for name in op.input_names())
 
 
 # -- the search ----------------------------------------------------------------------------------
@@ -310,7 +325,7 @@ class _Search:
     def _try(self, choices: RandomChoices, case: Case) -> Finding | None:
         arcs: set[Arc] = set()
         try:
-            trial, finding = tried(self.subject, case, self._checks(), self.reach, arcs)
+            trial, finding = tried(self.subject, case, self._checks(case), self.reach, arcs)
         except Unfit as error:
             self._unfit(error)
             return None
@@ -320,10 +335,11 @@ class _Search:
             self.corpus.append((size, choices.numbers))
         return finding
 
-    def _checks(self) -> set[str]:
-        """The checks to make on the next program: the expensive ones rarely."""
+    def _checks(self, case: Case) -> set[str]:
+        """The checks to make on a program: the expensive ones rarely; gradients where it stops some, which shows in them alone."""
         count = self.checked.examples
-        return {kind for kind in ALL if count % SELDOM.get(kind, 1) == 0 or (kind == "gradients" and self.subject.is_backward)}
+        has_to = self.subject.is_backward or _stops_gradients(case)
+        return {kind for kind in ALL if count % SELDOM.get(kind, 1) == 0 or (kind == "gradients" and has_to)}
 
     def _is_new(self, trial: Trial) -> bool:
         count = len(self.seen)

@@ -29,7 +29,16 @@ from graphad.rewriting import Pass, Rule
 from graphad.rewriting.passes import Applier, applying, take_as_verified
 from graphad.testing.calls import Constants, Interest, attribute_words
 from graphad.testing.cases import Case, completed
-from graphad.testing.equivalence import LEAST, Observed, Stepwise, difference, observe, observed_difference, seeded
+from graphad.testing.equivalence import (
+    LEAST,
+    Observed,
+    Stepwise,
+    difference,
+    observe,
+    observe_each_rank,
+    observed_difference,
+    seeded,
+)
 from graphad.testing.probes import Probes, own_code
 from graphad.testing.trial import (
     ROUNDED_UNITS,
@@ -44,6 +53,7 @@ from graphad.testing.trial import (
     gradient_values,
     is_forward,
     is_in_range,
+    is_normal,
     program_of,
     quietly,
     request_gradients,
@@ -117,6 +127,7 @@ def _renamed_names(values: list[object], known: set[str], rename: Callable[[str]
 Arc = tuple[int, int, int]  # the id of a function's code, and from one of its lines to the next; 0 before the first
 TOLD_APART = 16  # so many operators at most that have the same text in a field of their definitions
 OF_BLOCKS = {"is_loop", "carried_count"}  # names by which code speaks of operators with blocks, and by which of one kind of them
+SPEAKS_OF_GRADIENTS = {"backward", "@GRAD", "grad_of"}  # words and names by which code does so without naming an operator
 INTERFACES: dict[str, type[RegionOp]] = {
     **dict.fromkeys(("LoopLike", "is_forward_loop", "loops", "peel", "unroll", "split_loop", "run_once"), LoopLike),
     **dict.fromkeys(("BranchLike", "add_branch"), BranchLike),
@@ -211,6 +222,7 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
         tuple(sorted(word for word in words if word in attributes)),
         blocks=bool(names & OF_BLOCKS) or any(isinstance(REGISTRY[op_type], ControlDef) for op_type in types),
         gradients=of_gradients,
+        backward=of_gradients or bool(SPEAKS_OF_GRADIENTS & (words.keys() | names)),
         constants=Constants(tuple(numbers)[:MOST_CONSTANTS], tuple(sorted(set(words) & attribute_words()))),
     )
 
@@ -564,11 +576,30 @@ def _marked(trial: Trial) -> Finding | None:
     return None if not text or _is_unstable(trial, tolerance) else Finding("marks", text, "differ")
 
 
-def _exchanged(program: Program) -> set[str]:
+def _on_ranks(trial: Trial) -> Finding | None:
+    """Where ranks exchange values, they give what they gave, also where each has other numbers: alone, a sum over ranks is no sum."""
+    before, after = trial.before, trial.after
+    if after is None or trial.ranks > 1 or not (_exchanged(before, is_read=False) or _exchanged(after, is_read=False)):
+        return None
+    shared_names = {op_name for op in after.global_block().ops for op_name in op.output_names()} | set(trial.case.feeds)
+    names = [name for name in trial.expected.values if name in shared_names]
+    try:
+        expected = observe_each_rank(before, trial.case, names)
+    except Exception:  # it needs another number of ranks, say
+        return None
+    try:
+        results = observe_each_rank(after, trial.case, names)
+    except Exception as error:
+        return _not_running("ranks", "the program after the pass does not run on two ranks", error)
+    text = observed_difference(expected, results, trial.allowed)
+    return None if not text or (trial.allowed and _is_unstable(trial, trial.allowed)) else Finding("ranks", text, "differ")
+
+
+def _exchanged(program: Program, is_read: bool = True) -> set[str]:
     """What collectives write and an operator reads: it is compared as it is written, and may be overwritten after its last reader."""
     ops = program.global_block().ops
     results = {name for op in ops if (definition := REGISTRY.get(op.type)) is not None and definition.ordered for name in op.output_names()}
-    return results.intersection(name for op in ops for name in op.input_names())
+    return results.intersection(name for op in ops for name in op.input_names()) if is_read else results
 
 
 def _expected(trial: Trial) -> Finding | None:
@@ -748,9 +779,14 @@ def _has_special(case: Case) -> bool:
 
 
 def _is_rounding(program: Program, case: Case, name: str, expected: Array, got: Array, allowed: float) -> bool:
-    """Whether two gradients differ by no more than rounding does: both may be what is left of large terms that cancel."""
+    """Whether two gradients differ by no more than rounding does: both may be what is left of large terms that cancel.
+
+    Where a pass may round, it may do so before or after a number loses its digits at the lower end of the range.
+    """
     if expected.shape != got.shape or expected.dtype != got.dtype or not np.isfinite(got).all():
         return False
+    if allowed and not is_normal(case):
+        return True
     apart = float(np.abs(got - expected).max(initial=0.0))
     # Of a gradient of which nothing cancels, arrays that move by this unit make about what is allowed anyway.
     unit = allowed / (CANCELED * max(ROUNDED_UNITS))
@@ -763,12 +799,13 @@ CHECKS: dict[str, Check] = {
     "types": _typed,
     "values": _values,
     "marks": _marked,
+    "ranks": _on_ranks,
     "idempotent": _idempotent,
     "deterministic": _deterministic,
     "gradients": _gradients,
     "compiled": _compiled,
 }
-OF_RESULTS = ("text", "types", "values", "marks", "compiled")  # these hold where the pass left the program as it was
+OF_RESULTS = ("text", "types", "values", "marks", "ranks", "compiled")  # these hold where the pass left the program as it was
 
 # -- examine ---------------------------------------------------------------------------------------
 # One case against one pass: whether everything holds that has to hold of a pass.

@@ -21,6 +21,7 @@ from graphad.testing.cases import KINDS, MIXED, NON_FINITE, Case, Choices, array
 from graphad.types import FLOATS, Array, TensorType
 
 SEEDS = 10_000
+TURNS = ("float64", "int64", "float32", "int32", "float64", "bool")  # dtypes that a rule is planted in, one after another
 
 
 def planted_program(choices: Choices, rules: Sequence[Rule]) -> Case:
@@ -33,21 +34,21 @@ def planted_program(choices: Choices, rules: Sequence[Rule]) -> Case:
         rules: of those made with ``@rewrite``, at least one.
     """
     patterns = [rule for rule in rules if isinstance(rule, PatternRule)]
-    return planted_with_all(choices, [choices.one_of(patterns)], exact=all(rule.exact for rule in patterns))
+    return planted_with_all(choices, [(choices.one_of(patterns), choices.one_of(TURNS))], exact=all(rule.exact for rule in patterns))
 
 
-def planted_with_all(choices: Choices, rules: Sequence[PatternRule], exact: bool) -> Case:
+def planted_with_all(choices: Choices, rules: Sequence[tuple[PatternRule, str]], exact: bool) -> Case:
     """A program as above, with what each of several rules looks for, as far as shapes and dtypes are found that they apply to.
 
     Args:
         choices: where the decisions come from.
-        rules: what is planted.
+        rules: what is planted, each with the dtype that is tried first: left to chance, most would be of floats.
         exact: whether all rules on trial keep every bit: others may differ where something is nan, infinite or out of range, which
             means hide, and single elements do not.
     """
     planting = _Planting(Drawn(), choices, exact)
-    for rule in rules:
-        instance = applicable(rule, np.random.default_rng(choices.integer(0, SEEDS)), rule.example)
+    for rule, dtype in rules:
+        instance = applicable(rule, np.random.default_rng(choices.integer(0, SEEDS)), rule.example, dtype)
         if instance is not None:
             planting.begin(instance)
             planting.plant_some(rule.before)

@@ -15,11 +15,11 @@ import numpy as np
 
 from graphad.ops import GRAD, ControlDef, OpDef, lookup
 from graphad.ops.sample import Value
-from graphad.testing.calls import Call, Interest, Slots, candidates_of, other_attr
+from graphad.testing.calls import Call, Draft, Interest, Slots, candidates_of, inferred, other_attr
 from graphad.testing.cases import NON_FINITE, SHORT, STEEP, Case, Choices, RandomChoices, array_of
 from graphad.testing.nested import accumulate, delay, nested_program
-from graphad.testing.operator_programs import COMMON, NEVER, CallProgram, Names, operators, unknown_extent
-from graphad.testing.programs import any_program
+from graphad.testing.operator_programs import COMMON, NEVER, CallProgram, Names, operators, over, unknown_extent
+from graphad.testing.programs import any_program, differentiated
 from graphad.testing.samples.valid import computed
 from graphad.testing.swept_blocks import block_sweep
 from graphad.testing.swept_calls import (
@@ -38,7 +38,7 @@ from graphad.testing.swept_calls import (
     varied,
 )
 from graphad.testing.trial import NO_SLOPE, has_slope, side_results
-from graphad.testing.values import arrays, random_like
+from graphad.testing.values import arrays, name_of, random_like
 from graphad.types import Array
 
 # -- swept chains ----------------------------------------------------------------------------------
@@ -46,6 +46,8 @@ from graphad.types import Array
 
 CHAINS = 3  # so many pairs of operators a program
 DIAMONDS = 4  # of so many pairs in one the second reads the first twice
+SIDES = 3  # of so many others in one the second joins two results of the first, over different values
+SANDWICHES = 3  # and of so many others in one the first comes once more after the second
 OF_INTEGERS = ("ordinary", "large")  # kinds of numbers that integers have
 NARROWED = ("float32", "float64")  # what a pass makes narrower
 LINKS = (  # what is between operators of interest: copies, views, arithmetic
@@ -77,7 +79,8 @@ def chain_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     w.kinds = (*interest.kinds, *(NON_FINITE,) * (3 * w.non_finite))
     types = in_order(types_of(interest))
     around = tuple(dict.fromkeys((*types, *LINKS))) if interest.types else types
-    dtype = choices.one_of(NARROWED if interest.kinds == SHORT else DTYPES)
+    mentioned = tuple(word for word in interest.constants.words if word in DTYPES)
+    dtype = choices.one_of(NARROWED if interest.kinds == SHORT else mentioned if mentioned and choices.boolean() else DTYPES)
     results: list[str] = []
     for number in range(start * CHAINS, (start + 1) * CHAINS):
         # Each turn goes through all types, with partners one step further on: after as many turns every pair has come up.
@@ -85,7 +88,9 @@ def chain_sweep(choices: Choices, interest: Interest, start: int) -> Case:
         partners, step = (around, turn) if not interest.types else ((types, around)[turn % 2], turn // 2)
         pair = [types[place], partners[(place + step) % len(partners)]]
         pair = pair[::-1] if choices.boolean() else pair
-        results += _diamond(w, pair, dtype) if choices.chance(DIAMONDS) else _chain(w, pair, dtype)
+        writers = ((_diamond, DIAMONDS), (_sides, SIDES), (_sandwich, SANDWICHES))
+        write = next((write for write, one_in in writers if choices.chance(one_in)), _chain)
+        results += write(w, pair, dtype)
     return Case(w.program, loss_of(w, results), w.feeds, w.params)
 
 
@@ -112,12 +117,47 @@ def _diamond(w: CallProgram, types: list[str], dtype: str) -> list[str]:
     names = w.append(*first, overwrite=NEVER) if first is not None else []
     if first is None or not names or not isinstance(w.values[names[0]], np.ndarray):
         return names
-    repeats = w.append(_related(w, first[0]), first[1], overwrite=NEVER)
-    return (
-        append_over(w, types[-1], names[0], NEVER, [name for name in repeats[:1] if isinstance(w.values[name], np.ndarray)])
-        + repeats
-        + names
-    )
+    return _joined(w, types[-1], names, w.append(_related(w, first[0]), first[1], overwrite=NEVER))
+
+
+def _sides(w: CallProgram, types: list[str], dtype: str) -> list[str]:
+    """An operator twice with the same attributes, over different values, and another one that joins the two; the names of the results.
+
+    ``cast(x) + cast(y)``, ``concat(slice(x), slice(y))``: what a rewrite that moves operators across a join looks for.
+    """
+    first = _first_call(w, types[0], dtype)
+    names = w.append(*first, overwrite=NEVER) if first is not None else []
+    if first is None or not names or not isinstance(w.values[names[0]], np.ndarray):
+        return names
+    call = first[0]
+    if w.choices.boolean():
+        call = renumbered(w.choices, call, w.choices.one_of(_kinds(w, call)))
+    return _joined(w, types[-1], names, w.append(call, w.named(call, {}), overwrite=NEVER))
+
+
+def _sandwich(w: CallProgram, types: list[str], dtype: str) -> list[str]:
+    """An operator, another one, and the first one again with its attributes; the names of the results.
+
+    ``flip(cumsum(flip(x)))``, ``cast(matmul(cast(x)))``: what is done and undone around an operator.
+    """
+    first = _first_call(w, types[0], dtype)
+    names = w.append(*first, overwrite=NEVER) if first is not None else []
+    if first is None or not names or not isinstance(w.values[names[0]], np.ndarray):
+        return names
+    inner_names = append_over(w, types[-1], names[0], NEVER)
+    value = w.values[inner_names[0]] if inner_names else None
+    if not isinstance(value, np.ndarray):
+        return inner_names + names
+    call = converted(first[0], name_of(value.dtype))
+    draft = inferred(Draft(call.op, call.inputs, call.attrs, call.number))
+    again = over(w, draft, inner_names[0]) if draft is not None else None
+    return (w.append(*again, overwrite=NEVER) if again is not None else []) + inner_names + names
+
+
+def _joined(w: CallProgram, op_type: str, names: list[str], others: list[str]) -> list[str]:
+    """An operator over the first of some names and the first of others; the names of all results."""
+    beside = [name for name in others[:1] if isinstance(w.values[name], np.ndarray)]
+    return append_over(w, op_type, names[0], NEVER, beside) + others + names
 
 
 def _related(w: CallProgram, call: Call) -> Call:
@@ -145,13 +185,19 @@ def _first_call(w: CallProgram, op_type: str, dtype: str) -> tuple[Call, Names] 
     chooses = any(attr.kind == "DType" for attr in call.op.attrs.values())  # a type, as cast does: its samples have several
     call = call if chooses and w.choices.boolean() else converted(call, dtype)
     if w.non_finite or w.choices.chance(3):
-        call = renumbered(w.choices, call, w.choices.one_of(w.kinds if _has_floats(call) else OF_INTEGERS))
+        call = renumbered(w.choices, call, w.choices.one_of(_kinds(w, call)))
     operands = {slot: [_known(w, value) for value in values] for slot, values in call.inputs.items()}
     pairs = {slot: list(zip(values, operands[slot], strict=True)) for slot, values in call.inputs.items()}
     call_on_known = call.with_inputs(
         {slot: [value if name is None else w.values[name] for value, name in value_names] for slot, value_names in pairs.items()}
     )
     return (call, w.named(call, {})) if call_on_known is None else (call_on_known, w.named(call_on_known, operands))
+
+
+def _kinds(w: CallProgram, call: Call) -> tuple[str, ...]:
+    """The kinds of numbers that a call may get."""
+    # Large integers become large floats where they are cast: not where numbers are to fit into float16.
+    return w.kinds if _has_floats(call) else OF_INTEGERS if "large" in w.interest.kinds else OF_INTEGERS[:1]
 
 
 def _has_floats(call: Call) -> bool:
@@ -865,6 +911,9 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
         start = choices.in_turn(turns[kind] + 1, turns[kind])
         turns[kind] += start == turns[kind]
         case = sweep(choices, emphasis, start)
+        # Operators of gradients are operators too; a pass that is about them gets all its programs differentiated.
+        if sweep is gradient_sweep and start % 2 and not (is_backward or interest.backward):
+            case = differentiated(choices, case) or case
         unknown_extent(choices, case.program, case.feeds)
         return case
 

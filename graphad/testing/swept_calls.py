@@ -35,11 +35,12 @@ from graphad.testing.values import name_of
 from graphad.types import FLOATS, Array, Shape
 
 EXTENT = 3  # of all axes, where an operator takes that: transposed or not, the shapes are the same
-DTYPES = ("float64", "float64", "float64", "float32", "int64", "int32")
+DTYPES = ("float64", "float64", "float32", "float32", "int64", "int32")
+FORGOTTEN = 3  # of so many changed attributes one is any that the operator has, whether or not the pass mentions it
 LEFT = 0.3  # of the terms of a sum, where that does not cancel
 KEPT = 1 << 14  # so many calls that were made from others
 LARGEST, TERMS = 1e6, 8  # of what goes into a loss: no larger numbers, and so many results
-SHAPES = ("as it is", "as it is", "as it is", "flat", "flat", "empty", "single", "odd", "scalar")
+SHAPES = ("as it is", "as it is", "as it is", "flat", "flat", "empty", "single", "odd", "scalar", "narrow", "crossed")
 
 
 @cache
@@ -80,7 +81,10 @@ def _places(inputs: Slots) -> list[tuple[str, int, int]]:
 
 
 def varied(choices: Choices, op_type: str, interest: Interest) -> Call | None:
-    """A call of an operator, in half of all cases with another value for an attribute, one of interest if it has such."""
+    """A call of an operator, in half of all cases with another value for an attribute: mostly one of interest if it has such.
+
+    What a pass does not mention is what it may have forgotten.
+    """
     op = lookup(op_type)
     calls = known_calls(op)
     if not calls:
@@ -89,7 +93,8 @@ def varied(choices: Choices, op_type: str, interest: Interest) -> Call | None:
     names = [name for name in op.attrs if candidates_of(op, call.number, name)]
     if not names or not choices.boolean():
         return call
-    name = choices.one_of([n for n in interest.attrs if n in names] or names)
+    mentioned = [n for n in interest.attrs if n in names]
+    name = choices.one_of(mentioned if mentioned and not choices.chance(FORGOTTEN) else names)
     constants = interest.constants if name in interest.attrs else NONE
     return _with_attr(call, name, constants, chosen_value(choices, op, call.number, name, constants))
 
@@ -115,9 +120,11 @@ def converted(call: Call, dtype: str) -> Call:
 
 @lru_cache(maxsize=KEPT)
 def reshaped(call: Call, shape: str) -> Call:
-    """The call on inputs of one axis, without elements, of one element, of extent 5 or without axes, if the operator takes them."""
+    """The call on inputs of one axis, of no element, one, or extent 5, without axes, or broadcast, if the operator takes them."""
     if shape == "as it is":
         return call
+    if shape in ("narrow", "crossed"):
+        return _broadcast(call, both=shape == "crossed")
     if shape in ("flat", "scalar"):
         change = _flat if shape == "flat" else _scalar
         inputs: Slots = {slot: [change(value) for value in values] for slot, values in call.inputs.items()}
@@ -126,6 +133,19 @@ def reshaped(call: Call, shape: str) -> Call:
         places = [place for place in _places(call.inputs) if extent or place[2] == 0]
         inputs = cut_to(call.inputs, places, extent)
     return call.with_inputs(inputs) or call
+
+
+def _broadcast(call: Call, both: bool) -> Call:
+    """The call with the first of two inputs of one shape broadcast along the last axis, with ``both`` the second along the first one."""
+    tensors = [(s, i, v) for s, values in call.inputs.items() for i, v in enumerate(values) if isinstance(v, np.ndarray) and v.size]
+    for (s, i, x), (t, j, y) in itertools.combinations(tensors, 2):
+        if x.shape == y.shape and x.ndim and max(x.shape) > 1:
+            inputs = {slot: list(values) for slot, values in call.inputs.items()}
+            inputs[s][i] = x[..., :1] if x.ndim > 1 or not both else x[:, None]
+            if both and y.ndim > 1:
+                inputs[t][j] = y[:1]
+            return call.with_inputs(inputs) or call
+    return call
 
 
 def _flat(value: Value) -> Value:

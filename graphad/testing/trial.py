@@ -292,6 +292,18 @@ def is_in_range(case: Case, least: float = 1 / FAR, most: float = FAR) -> bool:
     return holds[0]
 
 
+def is_normal(case: Case) -> bool:
+    """Whether all numbers that a program computes are 0, not finite, or held in full: numbers below the smallest normal one lose digits."""
+    holds = [True]
+
+    def see(value: Value, array: object) -> None:
+        if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+            holds[0] &= not bool(((array != 0) & (np.abs(array) < np.finfo(array.dtype).tiny)).any())
+
+    watch(lower(case.program), case, see)
+    return holds[0]
+
+
 def _loss_at(steps: Stepwise, case: Case, direction: dict[str, Array], distance: float) -> float:
     arrays = {name: array + distance * direction[name] for name, array in {**case.feeds, **case.params}.items() if name in direction}
     moved_case = Case(
@@ -643,6 +655,7 @@ HEADLINES = {
     "values": "the results differ",
     "compiled": "the results differ when the program runs as functions over numpy",
     "marks": "the results differ where operators compute into the memory of the inputs that are marked",
+    "ranks": "the results differ on two ranks that have other numbers each",
     "deterministic": "the pass makes another program of the same one",
     "idempotent": "the pass says it is idempotent, but a second run changes the graph",
     "gradients": "the gradients differ",

@@ -119,6 +119,15 @@ def subtractions(*operands: tuple[str, str]) -> Case:
     return random_case(ga.Program.parse("program { block 0 { " + variables + rows + "} }"))
 
 
+def test_bisect_takes_a_program_and_says_what_else_it_takes() -> None:
+    program = subtractions(("b", "a")).program
+    found = bisect(program, SwapsSubtraction())
+    assert found is not None
+    assert found.pass_text == "wrong-swaps-subtraction"
+    with pytest.raises(TypeError, match=r"a Program or a Case, then a Pass or its text, not SwapsSubtraction\(\) and <Program"):
+        bisect(SwapsSubtraction(), program)  # type: ignore[arg-type]
+
+
 def test_the_pass_is_named() -> None:
     found = bisect(subtractions(("b", "a")), Pipeline(Swap("sin", "cos"), SwapsSubtraction(), Swap("sub", "add")))
     assert found is not None

@@ -162,6 +162,15 @@ def test_what_becomes_infinite_is_a_finding_although_it_is_steep(number: float, 
     assert (finding is not None and finding.kind == "values") == found
 
 
+def test_what_is_below_the_normal_numbers_is_rounded_anyhow() -> None:
+    """``x * y / y`` is x, and its gradient of y is 0, or what rounding leaves of 1e280 - 1e280."""
+    rows = "elementwise_mul(X=x, Y=y) -> (Out=p) elementwise_div(X=p, Y=y) -> (Out=q) mean(X=q) -> (Out=loss)"
+    names = "".join(f"var {name}: float64[1] " for name in "xypq") + "var loss: float64[] "
+    program = ga.Program.parse(f"program {{ block 0 {{ {names}{rows} }} }}")
+    case = Case(program, "loss", {"x": np.array([1e-20]), "y": np.array([1e-300])})
+    assert examine(Subject("simplify{fast=true}"), case) is None
+
+
 def test_a_pass_after_one_that_changed_the_graph_may_refuse() -> None:
     both = "clip-gradients, optimize-parameters{learning_rate=nowhere}"
     with pytest.raises(Unfit, match="the program declares no 'nowhere'"):

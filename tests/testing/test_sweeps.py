@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphad.ops import lookup
-from graphad.testing.calls import Interest
+from graphad.testing.calls import Constants, Interest
 from graphad.testing.cases import SHORT, Case, RandomChoices
 from graphad.testing.equivalence import observe
 from graphad.testing.nested import accumulate, delay, nested_program
@@ -21,6 +21,7 @@ from graphad.testing.sweeps import (
     slope_sweep,
     smooth_variant,
     steep_sweep,
+    sweeps,
     tied_sweep,
     twin_sweep,
     value_sweep,
@@ -81,6 +82,49 @@ def test_operators_of_interest_read_each_others_results() -> None:
         writers = {name: op.type for op in ops for name in op.output_names()}
         found.update((writers.get(name, ""), op.type) for op in ops for name in op.input("X") if op.type in types)
     assert found["transpose2", "reduce_sum"] > 10
+
+
+def written_by(case: Case, name: str) -> str:
+    """The type of the operator of block 0 that writes a name, empty if none does."""
+    return next((op.type for op in case.program.global_block().ops if name in op.output_names()), "")
+
+
+def test_an_operator_joins_results_of_another_one_over_different_values_of_the_dtype_that_a_pass_mentions() -> None:
+    interest = Interest(("cast", "elementwise_add"), constants=Constants(words=("int32",)))
+    sums = [
+        [next(op for op in case.program.global_block().ops if name in op.output_names()) for name in names]
+        for case in swept(chain_sweep, 120, interest)
+        for names in operands(case, "elementwise_add")
+        if len({*names}) == 2 and all(written_by(case, name) == "cast" for name in names)
+    ]
+    dtypes = [{op.block.program.global_block().vars[op.input("X")[0]].dtype for op in casts} for casts in sums]
+    assert {"int32"} in dtypes
+
+
+def test_an_operator_comes_again_after_another_one() -> None:
+    cases = swept(chain_sweep, 60, Interest(("flip", "cumsum")))
+    inner = [(case, x) for case in cases for (x,) in operands(case, "flip") if written_by(case, x) == "cumsum"]
+    sources = [op.input("X")[0] for case, x in inner for op in case.program.global_block().ops if x in op.output_names()]
+    assert any(written_by(case, source) == "flip" for (case, _), source in zip(inner, sources, strict=True))
+
+
+def test_operands_are_broadcast_on_both_sides() -> None:
+    shapes = [
+        [case.program.global_block().vars[name].shape for name in names]
+        for case in swept(value_sweep, 60, Interest(("elementwise_add", "elementwise_mul")))
+        for op_type in ("elementwise_add", "elementwise_mul")
+        for names in operands(case, op_type)
+    ]
+    pairs = [(x, y) for x, y in shapes if len(x) == len(y) == 2]
+    assert any(x[1] == 1 != y[1] for x, y in pairs)
+    assert any(x[1] == 1 != y[1] and y[0] == 1 != x[0] for x, y in pairs)
+
+
+def test_operators_of_gradients_occur() -> None:
+    draw = sweeps(Interest())
+    cases = [draw(RandomChoices(f"gradients {i}")) for i in range(250)]
+    types = {op.type for case in cases if case.order for op in case.program.global_block().ops if op.type.endswith("_grad")}
+    assert len(types) > 20
 
 
 def test_chains_for_passes_that_narrow_are_of_wide_numbers() -> None:

@@ -372,6 +372,27 @@ def fill(op: Op, out: Value) -> None:
     op.graph.remove_op(op)
 
 
+@dataclass(frozen=True)
+class ReducesBeforeTheBias(Pass):
+    """The sum over ranks of what is scaled is the scaled sum, but a bias is added on each rank: with one rank there is no difference."""
+
+    name = "wrong-reduces-before-the-bias"
+    tolerance = 1e-6
+
+    def apply(self, graph: Graph) -> bool:
+        changed = False
+        for op in [op for op in graph.ops if op.type == "c_allreduce_sum"]:
+            inner, out = op.input("X").writer, op.output("Out")
+            if inner is not None and inner.type == "scale" and list(inner.inputs) == ["X"]:
+                total = graph.add_value(f"{out.name}@TOTAL", out.shape, out.dtype)
+                graph.add_op("c_allreduce_sum", {"X": [inner.input("X")]}, {"Out": [total]}, op.attrs, before=op)
+                graph.set_outputs(op, "Out", ())
+                graph.add_op("scale", {"X": [total]}, {"Out": [out]}, inner.attrs, before=op)
+                graph.remove_op(op)
+                changed = True
+        return changed
+
+
 # Each with the kinds of finding that it may be caught by.
 WRONG: dict[type[Pass], tuple[str, ...]] = {
     SwapsSubtraction: ("values",),
@@ -394,4 +415,5 @@ WRONG: dict[type[Pass], tuple[str, ...]] = {
     SaysNothingChanged: ("changed",),
     ForgetsStopGradient: ("gradients",),
     Stumbles: ("raises",),
+    ReducesBeforeTheBias: ("ranks",),
 }
