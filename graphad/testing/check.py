@@ -43,7 +43,7 @@ from graphad.types import FLOATS, TENSOR
 
 EXAMPLES = 100
 OF_GRADIENTS, ABOUT_GRADIENTS = (3, 4), (1, 3)  # so many of so many are differentiated where a pass names gradient operators, or gradients
-PLANTED = 3  # rules of which a program contains what they look for
+PLANTED = 2  # rules of which a program contains what they look for
 ANY = "any"  # among the kinds of programs that a pass names: all kinds
 PATIENCE = 10  # times as many programs as requested are tried until the pass changes one
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
