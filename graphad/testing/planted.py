@@ -21,7 +21,7 @@ from graphad.testing.cases import KINDS, MIXED, NON_FINITE, Case, Choices, array
 from graphad.types import FLOATS, Array, TensorType
 
 SEEDS = 10_000
-TURNS = ("float64", "int64", "float32", "int32", "float64", "bool")  # dtypes that a rule is planted in, one after another
+TURNS = ("float32", "int64", "float64", "int32", "float32", "bool")  # dtypes that a rule is planted in, one after another
 
 
 def planted_program(choices: Choices, rules: Sequence[Rule]) -> Case:
