@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -306,7 +307,7 @@ with passes():
             return changed
 
 
-def _before(op: Op, op_type: str, inputs: dict[str, list[Value]], attrs: dict[str, Any], like: Value) -> Value:
+def _before(op: Op, op_type: str, inputs: dict[str, list[Value]], attrs: Mapping[str, Any], like: Value) -> Value:
     """What a new operator before another one writes, of the type of another value."""
     value = op.graph.add_value(f"{like.name}@NEW", like.shape, like.dtype)
     op.graph.add_op(op_type, inputs, {"Out": [value]}, attrs, before=op, role=op.role)
