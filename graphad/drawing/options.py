@@ -50,7 +50,8 @@ class Options:
         fold: ``"repeats"`` draws layers that follow upon one another once, with their gradients and updates, and says how often
             they are there and in what they differ, and 12 or more equal inputs of an operator as one; ``"parts"`` draws besides,
             of what does not repeat, parts of 25 to 80 operators as one box each, for an overview; ``"none"`` draws each; ``"auto"``
-            folds repeats above 60 operators and equal inputs always, and draws parts where more than 300 operators are left.
+            folds repeats above 60 operators, and up to 300 only if that spares a third of them, folds equal inputs always, and draws parts
+            where more than 300 operators are left.
         scopes: frames around the groups of ``ga.name_scope``: ``"open"``, ``"closed"`` (each of the outermost is one box), ``"none"``,
             or ``"auto"``: open, and the deepest are closed where more than 150 operators would be drawn.
         closed: names of scopes to close (``["encoder/layer_0"]``).

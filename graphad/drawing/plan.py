@@ -28,6 +28,7 @@ from graphad.program import BACKWARD, FORWARD, OPTIMIZE, Parameter
 # What is drawn at most: nodes with all values; with only those that several operators read; in frames; with layers drawn one by one.
 ALL_BUDGET, SHARED_BUDGET, NODE_BUDGET, FRAMED_BUDGET, UNFOLDED_BUDGET = 150, 300, 1500, 600, 60
 REPEATED_FROM, MUCH_WRITTEN = 3, 24
+LEAST_FOLDED = 3  # one of so many operators is folded, where folding is chosen; of the others so many are for one that copies share
 OVERVIEWED = 20_000  # operators up to which an overview is drawn unless something else is requested
 DEEPEST, DEEPEST_AUTO = 1000, 16  # frames in frames: all that there are, and what can still be read
 
@@ -139,9 +140,26 @@ def _folding(graph: Graph, options: Options) -> Folding:
     if options.fold != "auto" or sum(len(subgraph.ops) for subgraph in graph.tree()) > UNFOLDED_BUDGET:
         nesting = Nesting(graph, DEEPEST if options.nested != "none" else 0)
         folding = fold_repeats(graph, nesting, LEAST if options.fold == "parts" else LEAST_SAVED)
+        if options.fold == "auto" and not _shortens(graph, folding):
+            folding = Folding()
     bundle_inputs(graph, folding)
     # What the user wants to see must not be drawn as something else.
     return Folding() if options.fold == "auto" and _is_folded(ends_of(options), folding) else folding
+
+
+def _shortens(graph: Graph, folding: Folding) -> bool:
+    """Whether what is folded is a good part of a drawing that could do without, and the backward of the copies is folded with them.
+
+    In the steps of an optimizer that is differentiated, copies of the forward share operators of the backward. Drawn once, they would have the
+    lines of all copies.
+    """
+    ops = [op for subgraph in graph.tree() for op in subgraph.ops]
+    if len(ops) > SHARED_BUDGET:
+        return True
+    copies = {op for op in ops if op in folding.representatives}
+    others = [op for op in ops if op not in copies and op not in folding.repeats_of and op.role == BACKWARD]
+    strays = [op for op in others if any(writer in copies for value in op.reads() for writer in value.writers)]
+    return len(copies) >= len(ops) / LEAST_FOLDED and len(strays) <= (len(ops) - len(copies)) / LEAST_FOLDED
 
 
 def _is_folded(items: Collection[object], folding: Folding) -> bool:

@@ -14,6 +14,7 @@ import pytest
 
 import graphad as ga
 from graphad.drawing import DARK, LIGHT, Groups, Options, Theme, to_svg
+from graphad.drawing import plan as planning
 from graphad.drawing.options import checked_options
 from graphad.drawing.plan import Plan, plan
 from graphad.drawing.scene import mixed
@@ -57,6 +58,22 @@ def test_layers_that_repeat_are_drawn_once_with_their_gradients_and_updates() ->
     assert found == sorted([*once, "mean", "mean_grad", "fill_constant"])
     titles = {label_of(frame) for frame in groups(to_svg(layers(12), fold="repeats", scopes="none"), "frame")}
     assert titles == {"\N{MULTIPLICATION SIGN} 12", "\N{MULTIPLICATION SIGN} 12: gradient", "\N{MULTIPLICATION SIGN} 12: update"}
+
+
+def test_copies_whose_backward_is_not_folded_with_them_are_drawn_each() -> None:
+    """Steps of gradient descent that are differentiated (MAML, C. Finn et al., 2017): what makes the gradients reads of every step."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", [4, 3], append_batch_size=False)
+        w = start = ga.layers.create_parameter([3, 1], "float32", name="w")
+        for _ in range(4):
+            loss = ga.layers.mean(ga.layers.square(ga.layers.tanh(ga.layers.matmul(x, w))))
+            w = w - 0.1 * ga.gradients([loss], [w])[0]
+        ga.gradients([ga.layers.mean(ga.layers.tanh(ga.layers.matmul(x, w)))], [start])
+    assert len(program.global_block().ops) > planning.UNFOLDED_BUDGET
+    assert not planned(program).folding.repeats
+    assert planned(program, fold="repeats").folding.repeats
+    assert planned(layers(12)).folding.repeats
 
 
 def test_what_goes_from_a_copy_to_the_next_goes_around() -> None:
