@@ -150,8 +150,8 @@ def _folding(graph: Graph, options: Options) -> Folding:
 def _shortens(graph: Graph, folding: Folding) -> bool:
     """Whether what is folded is a good part of a drawing that could do without, and the backward of the copies is folded with them.
 
-    In the steps of an optimizer that is differentiated, copies of the forward share operators of the backward. Drawn once, they would have the
-    lines of all copies.
+    In the steps of an optimizer that is differentiated, operators of the backward read all copies of the forward. Beside one copy
+    they would have the lines of all.
     """
     ops = [op for subgraph in graph.tree() for op in subgraph.ops]
     if len(ops) > SHARED_BUDGET:
