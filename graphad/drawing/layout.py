@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from graphad.drawing.boxes import BOTTOM, LEFT, RIGHT, SLOT, TOP, Box
 from graphad.drawing.columns import columns_of
+from graphad.drawing.detours import around_its_head
 from graphad.drawing.frames import Frame, Frames
 from graphad.drawing.lines import ALONG, LOOKUP, Hold, Line
 from graphad.drawing.metrics import text_width
@@ -350,6 +351,16 @@ def _read_edge(name: str, points: list[Point], head: Point | None, sketch: _Sket
         geometry.curves[number] = points[::-1] if sketch.lines[number].up else points
         if head is not None:
             geometry.heads[number] = head
+            _lead_around(number, sketch, geometry)
+
+
+def _lead_around(number: int, sketch: _Sketch, geometry: Geometry) -> None:
+    """Lead a line around the operator that it ends at the left of, if it goes through it."""
+    node = sketch.lines[number].head
+    if isinstance(node, Op) and node in geometry.nodes and sketch.options.rankdir == "TB":
+        (x, y), box = geometry.nodes[node], sketch.boxes[node]
+        place = x - box.width / 2, y - box.height / 2, x + box.width / 2, y + box.height / 2
+        geometry.curves[number] = around_its_head(geometry.curves[number], geometry.heads[number], place)
 
 
 def _curve(pos: str, flip: Callable[[str, str], Point]) -> tuple[list[Point], Point | None]:

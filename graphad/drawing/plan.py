@@ -28,7 +28,7 @@ from graphad.program import BACKWARD, FORWARD, OPTIMIZE, Parameter
 # What is drawn at most: nodes with all values; with only those that several operators read; in frames; with layers drawn one by one.
 ALL_BUDGET, SHARED_BUDGET, NODE_BUDGET, FRAMED_BUDGET, UNFOLDED_BUDGET = 150, 300, 1500, 600, 60
 REPEATED_FROM, MUCH_WRITTEN = 3, 24
-LEAST_FOLDED = 3  # one of so many operators is folded, where folding is chosen; of the others so many are for one that copies share
+LEAST_FOLDED, MOST_STRAYS = 3, 4  # folding is chosen if one of so many is a copy, and for so many copies at most one other reads them
 OVERVIEWED = 20_000  # operators up to which an overview is drawn unless something else is requested
 DEEPEST, DEEPEST_AUTO = 1000, 16  # frames in frames: all that there are, and what can still be read
 
@@ -159,7 +159,7 @@ def _shortens(graph: Graph, folding: Folding) -> bool:
     copies = {op for op in ops if op in folding.representatives}
     others = [op for op in ops if op not in copies and op not in folding.repeats_of and op.role == BACKWARD]
     strays = [op for op in others if any(writer in copies for value in op.reads() for writer in value.writers)]
-    return len(copies) >= len(ops) / LEAST_FOLDED and len(strays) <= (len(ops) - len(copies)) / LEAST_FOLDED
+    return len(copies) >= len(ops) / LEAST_FOLDED and len(strays) <= len(copies) / MOST_STRAYS
 
 
 def _is_folded(items: Collection[object], folding: Folding) -> bool:

@@ -38,7 +38,7 @@ def test_labels_of_the_pictures_in_the_documentation_are_free(path: Path) -> Non
     assert (found.overlaps, found.crossed) == ([], [])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(20), 29])  # in 29 Graphviz leads a line through the box that it ends at
 def test_labels_of_random_programs_are_free(seed: int) -> None:
     found = measured(to_svg(random_program(seed)))
     assert (found.overlaps, found.crossed) == ([], [])
