@@ -231,9 +231,6 @@ def _is_coarse(subject: Subject) -> bool:
 
 def _numbers(subject: Subject) -> Sequence[str]:
     """The kinds of numbers on which a program may run that was drawn for others."""
-    # Drawn programs have numbers at which their slopes can be told by differences; of hard ones that is not known.
-    if subject.names_loss or subject.is_backward:
-        return ("ordinary",)
     return SHORT if _is_coarse(subject) else (*NUMBERS, NON_FINITE, MIXED)
 
 
@@ -315,7 +312,8 @@ class _Search:
             return RandomChoices(text), False
         # The smaller of a few: small programs are tried faster, and found mistakes are shorter.
         _, choices = min((self.corpus[rng.randrange(len(self.corpus))] for _ in range(DRAWN)), key=itemgetter(0))
-        if not rng.randrange(RENUMBERED):
+        # Programs under a loss were drawn with numbers at which differences tell the slope; of others that is not known: two may be equal.
+        if not (self.subject.names_loss or self.subject.is_backward or rng.randrange(RENUMBERED)):
             return RandomChoices(text, choices), True
         numbers = list(choices)
         for _ in range(rng.choice(CHANGES)):
