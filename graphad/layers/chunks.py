@@ -79,9 +79,9 @@ def chunk_eval(
         scheme, kinds, excluded = _checked(chunk_scheme, num_chunk_types, excluded_chunk_types)
         inferred, true = (_tags(name, tensor) for name, tensor in (("input", input), ("label", label)))
         lengths = None if seq_length is None else emitted("reshape", [checked_input("chunk_eval", seq_length)], shape=[-1, 1])
-    found, right = (_chunks(tags, scheme, kinds, excluded, lengths) for tags in (inferred, true))
-    both = found.ends & right.ends & (found.kind == right.kind) & (found.start == right.start)
-    counts = [mask.astype("int64").sum() for mask in (found.begins, right.begins, both)]
+    predicted, right = (_chunks(tags, scheme, kinds, excluded, lengths) for tags in (inferred, true))
+    both = predicted.ends & right.ends & (predicted.kind == right.kind) & (predicted.start == right.start)
+    counts = [mask.astype("int64").sum() for mask in (predicted.begins, right.begins, both)]
     in_input, in_label, in_both = (count.astype("float32") for count in counts)
     # F1, the harmonic mean, is twice what is in both over what is in either. Where there are no chunks all are 0.
     pairs = [(in_both, in_input), (in_both, in_label), (in_both * 2.0, in_input + in_label)]

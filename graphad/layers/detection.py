@@ -351,21 +351,21 @@ def multi_box_head(
         maps = [checked_input("multi_box_head", item) for item in inputs]
         least, largest = _head_sizes(len(maps), base_size, min_ratio, max_ratio, min_sizes, max_sizes)
         across, down = (steps or step_w or [0.0] * len(maps), steps or step_h or [0.0] * len(maps))
-        given = {"aspect_ratios": aspect_ratios, "min_sizes": least, "max_sizes": largest, "steps": across, "step_h": down}
-        for label, items in given.items():
+        settings = {"aspect_ratios": aspect_ratios, "min_sizes": least, "max_sizes": largest, "steps": across, "step_h": down}
+        for label, items in settings.items():
             if not isinstance(items, list | tuple) or len(items) != len(maps):
                 raise InvalidValue(f"{label} is a list with one item for each of {len(maps)} maps, not {items!r}")
-    found: list[list[Variable]] = [[], [], [], []]
+    outputs: list[list[Variable]] = [[], [], [], []]
     for i, x in enumerate(maps):
         order = (variance, flip, clip, [across[i], down[i]], offset, None, min_max_aspect_ratios_order)
         boxes, variances = prior_box(x, image, _several(least[i]), _several(largest[i]), _several(aspect_ratios[i]), *order)
         for at, width in enumerate((4, num_classes)):
             part = conv2d(x, boxes.shape[2] * width, kernel_size, stride, pad)
-            found[at].append(part.transpose(0, 2, 3, 1).reshape(0, -1, width))
-        found[2].append(boxes.reshape(-1, 4))
-        found[3].append(variances.reshape(-1, 4))
-    joined = [emitted("concat", [parts], axis=1 if at < 2 else 0) for at, parts in enumerate(found)]
-    return joined[0], joined[1], joined[2], joined[3]
+            outputs[at].append(part.transpose(0, 2, 3, 1).reshape(0, -1, width))
+        outputs[2].append(boxes.reshape(-1, 4))
+        outputs[3].append(variances.reshape(-1, 4))
+    results = [emitted("concat", [parts], axis=1 if at < 2 else 0) for at, parts in enumerate(outputs)]
+    return results[0], results[1], results[2], results[3]
 
 
 def _several(value: object) -> list[Any]:

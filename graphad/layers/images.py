@@ -644,11 +644,11 @@ def random_crop(x: Variable, shape: Sequence[int], seed: int | None = None) -> V
         extents = [checked_int("shape", extent, 1) for extent in (shape if isinstance(shape, list | tuple) else [shape])]
         first = result.ndim - len(extents)
         have = result.shape[first:] if first >= 0 else ()
-        if not have or any(known < extent for known, extent in zip(have, extents, strict=True)):
+        if not have or any(size < extent for size, extent in zip(have, extents, strict=True)):
             raise ShapeError(f"shape={list(shape)} is not a part of the last axes of {result!r}, which are known")
         start = 0 if seed is None else checked_int("seed", seed, 0)
-    for axis, (known, extent) in enumerate(zip(have, extents, strict=True), first):
-        if known != extent:
+    for axis, (size, extent) in enumerate(zip(have, extents, strict=True), first):
+        if size != extent:
             # A seed for each axis, or all axes would be cut at the same share.
             result = _cut(result, axis, extent, first, start + axis if start else 0)
     # A layer returns a new variable, even if nothing was cut.

@@ -150,9 +150,9 @@ def matrix_norm(x: Variable, p: Any = "fro", axis: Sequence[int] = (-2, -1), kee
     if p not in (1, -1, math.inf, -math.inf):
         raise InvalidValue(f"layers.matrix_norm: p is 'fro', 1, -1, inf or -inf, not {p!r}")
     # The sum of a column goes over its rows.
-    summed, chosen = (rows, columns) if abs(p) == 1 else (columns, rows)
+    summed, across = (rows, columns) if abs(p) == 1 else (columns, rows)
     sums = tensor.abs().sum(summed, keepdims=True)
-    out = sums.max(chosen, keepdims=True) if p > 0 else sums.min(chosen, keepdims=True)
+    out = sums.max(across, keepdims=True) if p > 0 else sums.min(across, keepdims=True)
     return named(out if keepdim else out.squeeze([rows, columns]), name)
 
 
@@ -177,7 +177,7 @@ def pdist(x: Variable, p: float = 2.0, compute_mode: str | None = None, name: st
 def renorm(x: Variable, p: float, axis: int, max_norm: float, name: str | None = None) -> Variable:
     """The parts of a tensor at each place along an axis, scaled down to a norm where theirs is larger."""
     tensor, along = checked_input("renorm", x), checked_int("layers.renorm: axis", axis)
-    rest = [each for each in range(tensor.ndim) if each != along % tensor.ndim]
+    rest = [other for other in range(tensor.ndim) if other != along % tensor.ndim]
     norms, limit = vector_norm(tensor, p, rest, keepdim=True), checked_float("layers.renorm: max_norm", max_norm)
     return named(tensor * (limit / norms.maximum(limit)), name)
 

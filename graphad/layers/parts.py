@@ -168,8 +168,8 @@ def kthvalue(x: Variable, k: int, axis: int | None = None, keepdim: bool = False
     if 0 <= tensor.shape[along] < nth:
         raise InvalidValue(f"layers.kthvalue: k is {nth}, but {tensor!r} has fewer elements along the axis")
     ordered, places = emitted("argsort", [tensor], axis=along)
-    chosen = [emitted("slice", [item], axes=[along], starts=[nth - 1], ends=[nth]) for item in (ordered, places)]
-    values, at = [item if keepdim else item.squeeze(along) for item in chosen]
+    slices = [emitted("slice", [item], axes=[along], starts=[nth - 1], ends=[nth]) for item in (ordered, places)]
+    values, at = [item if keepdim else item.squeeze(along) for item in slices]
     return named(values, name), at
 
 

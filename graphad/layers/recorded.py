@@ -57,8 +57,8 @@ def _paddle2(form: Form, options: Mapping[str, object]) -> Function | None:
     if form.spec is None or not form.spec.paddle2 or all(form.keyword(word) for word in options):
         return None
     module, _, function = form.spec.paddle2.rpartition(".")
-    found: Function = getattr(import_module(f"graphad.layers.{module}"), function)
-    return found
+    layer: Function = getattr(import_module(f"graphad.layers.{module}"), function)
+    return layer
 
 
 def _tensors_alone(form: Form) -> int:

@@ -195,8 +195,8 @@ def sequence_enumerate(
     ids, lengths = _sequences("sequence_enumerate", input), _lengths("sequence_enumerate", length)
     flat = ids.squeeze(-1) if ids.ndim == 3 else ids
     count, fill = checked_int("layers.sequence_enumerate: win_size", win_size, 1), checked_int("pad_value", pad_value)
-    known = _chosen(_inside(flat, lengths), flat, fill)
-    longer = emitted("pad", [known], paddings=[0, 0, 0, count - 1], pad_value=float(fill))
+    flat = _chosen(_inside(flat, lengths), flat, fill)
+    longer = emitted("pad", [flat], paddings=[0, 0, 0, count - 1], pad_value=float(fill))
     windows = [longer[:, step : step + 1 - count] if step + 1 < count else longer[:, step:] for step in range(count)]
     return emitted("stack", [windows], name, axis=2)  # type: ignore[no-any-return]
 
@@ -235,9 +235,9 @@ def sequence_conv(
             raise ShapeError(f"it takes sequences [batch, time, width] of known width, not {x!r}")
     helper = LayerHelper("sequence_conv", name)
     weight = helper.parameter(param_attr, "w", [size * x.shape[2], filters], x.dtype)
-    known = _chosen(_inside(x, lengths), x, 0.0)
+    padded = _chosen(_inside(x, lengths), x, 0.0)
     before, after = max(-start, 0), max(start + size - 1, 0)
-    longer = emitted("pad", [known], paddings=[0, 0, before, after, 0, 0], pad_value=0.0)
+    longer = emitted("pad", [padded], paddings=[0, 0, before, after, 0, 0], pad_value=0.0)
     # Window k of the longer sequence begins ``before + start + k`` steps in, and has as many steps as x.
     firsts = [before + start + step for step in range(size)]
     windows = [_from(longer, first, before + after - first) for first in firsts]
@@ -302,12 +302,12 @@ def sequence_concat(input: Sequence[Variable], name: str | None = None, *, lengt
     if not isinstance(input, list | tuple) or not input:
         raise InvalidType(f"layers.sequence_concat takes a list of tensors, not {input!r}")
     parts = [_sequences("sequence_concat", item) for item in input]
-    joined: Variable = emitted("concat", [parts], name if length is None else None, axis=1)
+    concatenation: Variable = emitted("concat", [parts], name if length is None else None, axis=1)
     if length is None:
-        return joined
+        return concatenation
     if not isinstance(length, list | tuple) or len(length) != len(parts):
         raise InvalidType(f"layers.sequence_concat: length is a list of {len(parts)} tensors, not {length!r}")
-    steps = _steps(joined)
+    steps = _steps(concatenation)
     places, padded, filled = steps, 0, assign(np.zeros((1, 1), "int64"))
     # Where a part begins among the steps that count, the steps of padding before it are skipped from there on.
     for part, lengths in zip(parts, length, strict=True):
@@ -316,8 +316,8 @@ def sequence_concat(input: Sequence[Variable], name: str | None = None, *, lengt
         places = places + begins * (_time(part) - count)
         filled, padded = filled + count, padded + _time(part)
     inside = steps < filled
-    found = _gathered(joined, places.minimum(padded - 1))
-    return named(_chosen(inside.unsqueeze([*range(2, found.ndim)]) if found.ndim > 2 else inside, found, 0.0), name)
+    rows = _gathered(concatenation, places.minimum(padded - 1))
+    return named(_chosen(inside.unsqueeze([*range(2, rows.ndim)]) if rows.ndim > 2 else inside, rows, 0.0), name)
 
 
 @layer
@@ -662,11 +662,11 @@ class DynamicRNN(StaticRNN):
 
     def update_memory(self, ex_mem: Variable, new_mem: Variable) -> None:
         """Say what a memory is in the next step."""
-        kept = new_mem
+        state = new_mem
         if self._keep is not None and isinstance(ex_mem, Variable) and isinstance(new_mem, Variable):
             keep = self._keep.reshape(-1, *[1] * (new_mem.ndim - 1))
-            kept = new_mem * keep + ex_mem * (1.0 - keep)
-        super().update_memory(ex_mem, kept)
+            state = new_mem * keep + ex_mem * (1.0 - keep)
+        super().update_memory(ex_mem, state)
 
     def output(self, *outputs: Variable) -> None:
         """Say what a step gives; the network gives those of all steps, zero beyond the lengths."""
@@ -676,7 +676,7 @@ class DynamicRNN(StaticRNN):
 
     def __call__(self) -> Any:
         """The outputs of all steps, ``[batch, time, ...]``: one Variable, or a list if there are several."""
-        found = super().__call__()
-        several = found if isinstance(found, list) else [found]
+        outputs = super().__call__()
+        several = outputs if isinstance(outputs, list) else [outputs]
         swapped = [emitted("transpose", [item], axis=[1, 0, *range(2, item.ndim)]) for item in several]
-        return swapped if isinstance(found, list) else swapped[0]
+        return swapped if isinstance(outputs, list) else swapped[0]

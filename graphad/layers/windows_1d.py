@@ -204,8 +204,8 @@ def adaptive_avg_pool2d(x: Variable, output_size: Any, name: str | None = None) 
 @layer
 def adaptive_max_pool2d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
     """The largest elements of parts of images; with ``return_mask`` their places as well."""
-    found = adaptive_pool2d(x, _size_of(checked_input("adaptive_max_pool2d", x), output_size, 2), "max", return_mask)
-    return found if return_mask else named(found, name)
+    result = adaptive_pool2d(x, _size_of(checked_input("adaptive_max_pool2d", x), output_size, 2), "max", return_mask)
+    return result if return_mask else named(result, name)
 
 
 @layer
@@ -217,8 +217,8 @@ def adaptive_avg_pool3d(x: Variable, output_size: Any, name: str | None = None) 
 @layer
 def adaptive_max_pool3d(x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
     """``adaptive_max_pool2d`` of volumes."""
-    found = adaptive_pool3d(x, _size_of(checked_input("adaptive_max_pool3d", x), output_size, 3), "max", return_mask)
-    return found if return_mask else named(found, name)
+    result = adaptive_pool3d(x, _size_of(checked_input("adaptive_max_pool3d", x), output_size, 3), "max", return_mask)
+    return result if return_mask else named(result, name)
 
 
 # -- images --------------------------------------------------------------------------------------
@@ -356,9 +356,9 @@ def alpha_dropout(x: Variable, p: float = 0.5, training: bool = True, name: str 
         raise InvalidValue(f"layers.alpha_dropout: p is from 0 to less than 1, not {share}")
     low = -1.0507009873554805 * 1.6732632423543772  # selu of minus infinity
     factor = ((1 - share) * (1 + share * low**2)) ** -0.5
-    kept = (_noise(tensor) >= share).astype(tensor.dtype)
-    kept.stop_gradient = True
-    return named((tensor * kept + (1.0 - kept) * low) * factor - factor * low * share, name)
+    mask = (_noise(tensor) >= share).astype(tensor.dtype)
+    mask.stop_gradient = True
+    return named((tensor * mask + (1.0 - mask) * low) * factor - factor * low * share, name)
 
 
 @layer

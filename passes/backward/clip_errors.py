@@ -104,14 +104,14 @@ def _raw(gradient: Value) -> Value:
 
 def _like(gradient: Value, name: str) -> Value:
     graph = gradient.graph
-    twin = graph.add_version(graph.values.numbered(gradient.name, name))
-    twin.grad_of, twin.kind = gradient.grad_of, gradient.kind
-    return twin
+    version = graph.add_version(graph.values.numbered(gradient.name, name))
+    version.grad_of, version.kind = gradient.grad_of, gradient.kind
+    return version
 
 
 def _add_clip(raw: Value, gradient: Value, bounds: Bounds, before: Op | None) -> None:
-    written = raw.grad_of.writer if raw.grad_of is not None else None
-    forward = raw.writers[0].forward if raw.writers else written
+    writer = raw.grad_of.writer if raw.grad_of is not None else None
+    forward = raw.writers[0].forward if raw.writers else writer
     attrs = {"min": bounds[0], "max": bounds[1]}
     raw.graph.add_op("clip", {"X": [raw]}, {"Out": [gradient]}, attrs, before=before, role=BACKWARD, forward=forward)
 

@@ -51,20 +51,20 @@ def handled(node: Node, domain: str, handler: Handler) -> Sequence[Value | None]
 
 def _composed(node: Node, domain: str, handler: Handler) -> list[Value | None]:
     around = node.ops.program.current_block()
-    given = [None if value is None else node.ops.variable(value).name for value in node.inputs]
+    input_names = [None if value is None else node.ops.variable(value).name for value in node.inputs]
     node = replace(node, inputs=[_unfolded(value) for value in node.inputs])
     with atomic(), new_block(node.ops.program) as block, _constants_in(block, node.ops):
         result = handler(node)
         values = [result] if isinstance(result, Value) else list(result)
         # The whole numbers that integers were rounded from are results too: gradients go through them.
         parts = [(i, part) for i, value in enumerate(values) if value is not None for part in (value, value.real) if part is not None]
-        moved = {id(part): _moved(part, around, block, node) for _, part in parts if part.array is None}
-    outside = [None if value is None else moved.get(id(value), value) for value in values]
+        inner_values = {id(part): _moved(part, around, block, node) for _, part in parts if part.array is None}
+    outside = [None if value is None else inner_values.get(id(value), value) for value in values]
     for value, out in zip(values, outside, strict=True):
         if value is not None and value.real is not None and out is not None:
-            out.real = moved.get(id(value.real), value.real)
-    results = {moved[id(part)].variable: i for i, part in parts if id(part) in moved}
-    _append(node, domain, around, block, given, results)
+            out.real = inner_values.get(id(value.real), value.real)
+    results = {inner_values[id(part)].variable: i for i, part in parts if id(part) in inner_values}
+    _append(node, domain, around, block, input_names, results)
     return outside
 
 
@@ -97,7 +97,7 @@ def _moved(value: Value, around: Block, block: Block, node: Node) -> Value:
 
 
 def _append(
-    node: Node, domain: str, around: Block, block: Block, given: Sequence[str | None], results: Mapping[Variable | None, int]
+    node: Node, domain: str, around: Block, block: Block, input_names: Sequence[str | None], results: Mapping[Variable | None, int]
 ) -> None:
     names = [variable.name for variable in results if variable is not None]
     attrs = {
@@ -106,11 +106,11 @@ def _append(
         "domain": domain,
         "version": node.version,
         "attributes": json.dumps(dict(node.attrs), sort_keys=True),
-        "inputs": [i for i, name in enumerate(given) if name is not None],
+        "inputs": [i for i, name in enumerate(input_names) if name is not None],
         "outputs": list(results.values()),
     }
     reads = [name for name in touched_outside([block]).reads if name not in names]
-    inputs = {"X": reads, "Input": [name for name in given if name is not None]}
+    inputs = {"X": reads, "Input": [name for name in input_names if name is not None]}
     around.append_op(_TYPE, inputs, {"Out": names, "Scope": [around.program.names.generate("_generated_var")]}, attrs)
 
 

@@ -94,11 +94,11 @@ class _Joiner:
         """Let the node before an identity make its result; an output is made by a node of its own graph."""
         results = {id(term) for term in outputs}
         own = {id(term) for node in frame.nodes for term in node.outputs}
-        kept: list[Node] = []
+        new_nodes: list[Node] = []
         for node in frame.nodes:
             if node.type != "Identity" or not self._merged(node, results, own):
-                kept.append(node)
-        frame.nodes[:] = kept
+                new_nodes.append(node)
+        frame.nodes[:] = new_nodes
 
     def _merged(self, node: Node, results: set[int], own: set[int]) -> bool:
         (source,), (result,) = node.inputs, node.outputs

@@ -40,8 +40,8 @@ def _non_max_suppression(
     places, are_there = jax.vmap(jax.vmap(of_class, (None, 0)), (0, 0))(corners, scores)
     image, label, _ = jnp.indices(places.shape)
     rows = jnp.stack([image, label, places], axis=-1).reshape(-1, 3).astype(jnp.int64)
-    chosen, number = held(are_there)
-    return Bounded.first(jnp.take(rows, chosen, 0, mode="clip"), number, 0)
+    at, number = held(are_there)
+    return Bounded.first(jnp.take(rows, at, 0, mode="clip"), number, 0)
 
 
 def _corners(boxes: Tensor, center: bool) -> Tensor:

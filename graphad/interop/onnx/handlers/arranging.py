@@ -113,10 +113,10 @@ def reshaped(node: Node, x: Value, shape: Value, allow_zero: bool = False) -> Va
         return _emptied(node, x, shape, extents)
     are_same = [type(size) is Extent and i < x.rank and same_extent(size, x.shape[i]) for i, size in enumerate(extents)]
     if extents.count(-1) > 1:
-        kept = [0 if keep else size for size, keep in zip(extents, are_same, strict=True)]
-        if kept.count(-1) > 1:  # which -1 is what remains is decided at run time
-            return node.ops.reshape(x, shape, shape=extents if allow_zero else kept, allow_zero=allow_zero)
-        extents = kept
+        sizes = [0 if keep else size for size, keep in zip(extents, are_same, strict=True)]
+        if sizes.count(-1) > 1:  # which -1 is what remains is decided at run time
+            return node.ops.reshape(x, shape, shape=extents if allow_zero else sizes, allow_zero=allow_zero)
+        extents = sizes
     return node.ops.reshape(x, shape=extents)
 
 

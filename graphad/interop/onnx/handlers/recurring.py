@@ -139,8 +139,8 @@ def _part(node: Node, x: Value, i: int) -> Value:
 
 def _of_known_batch(node: Node, x: Value, states: int) -> Value:
     """The inputs with as many sequences as an initial state has: exporters often leave the one open and fix the other."""
-    given = [state for state in (node.get(5 + s) for s in range(states)) if state is not None]
-    batches = {state.shape[0 if node.attr("layout", 0) else 1] for state in given} - {-1}
+    initial_states = [state for state in (node.get(5 + s) for s in range(states)) if state is not None]
+    batches = {state.shape[0 if node.attr("layout", 0) else 1] for state in initial_states} - {-1}
     return node.ops.reshape(x, shape=[0, *batches, 0]) if x.shape[1] == -1 and len(batches) == 1 else x
 
 
