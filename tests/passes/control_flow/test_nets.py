@@ -235,6 +235,14 @@ def test_what_is_sealed_is_opened_to_be_differentiated() -> None:
     np.testing.assert_allclose(found, 2 * np.tanh(X[0]) * (1 - np.tanh(X[0]) ** 2))
 
 
+def test_what_is_sealed_is_opened_for_tangents_and_narrow_types() -> None:
+    for text in ("jvp{targets=[y], inputs=[x]}", "mixed-precision"):
+        graph = ga.lower(ga.Program.parse(SEALED), ["y"])
+        Pipeline.parse(text).run(graph)
+        assert not graph.controls
+        assert {*INSIDE} <= {*types(graph)}
+
+
 # -- repeats -------------------------------------------------------------------------------------
 
 
