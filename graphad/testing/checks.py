@@ -871,8 +871,10 @@ def tried(
         trial.runs_compiled = "compiled" in checks
         # What has not changed computes what it did.
         is_unchanged = not trial.changed and str(trial.after) == str(trial.before)
+        # Gradients that the passes made are on trial also then; those that were prepared are what they were, as any other result.
+        of_results = OF_RESULTS if trial.made and (trial.prepared is None or trial.is_thorough) else (*OF_RESULTS, "gradients")
         for kind, check in CHECKS.items():
-            skips = kind not in checks or (is_unchanged and kind in OF_RESULTS) or (is_unchanged and kind == "gradients" and not trial.made)
+            skips = kind not in checks or (is_unchanged and kind in of_results)
             if not skips and (finding := _checked(check, trial)) is not None:
                 return trial, finding
     return trial, None
