@@ -18,7 +18,7 @@ import dis
 import gc
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, MutableSequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from itertools import pairwise
 from threading import Lock
 from types import CodeType, FunctionType
 from typing import Any, ClassVar
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary
 
 Step = tuple[int, int]  # from one line to the next; 0 before the first
 ENTERED = 0  # what is noted where a function begins
@@ -57,9 +57,9 @@ class Probes:
     available = sys.version_info[:2] == (3, 11) and sys.implementation.name == "cpython"
 
     def __init__(self, functions: Iterable[FunctionType]) -> None:
-        self._functions = list(map(_Function.of, _sharing_codes(functions)))
+        self._functions = {function: _Codes.of(function) for function in _sharing_codes(functions)}
         # By the id of the code: functions that were made by one ``def`` share theirs.
-        self._notes = {id(note.code): note for function in self._functions for note in function.notes}
+        self._notes = {id(note.code): note for codes in self._functions.values() for note in codes.notes}
 
     @contextmanager
     def noting(self, steps: set[tuple[int, int, int]]) -> Iterator[None]:
@@ -72,11 +72,11 @@ class Probes:
             return
         trails: dict[int, list[int]] = {code: [] for code in self._notes}
         tokens = [note.trail.set(trails[code]) for code, note in self._notes.items()]
-        _Function.begin(self._functions)
+        _Codes.begin(self._functions)
         try:
             yield
         finally:
-            _Function.end(self._functions)
+            _Codes.end(self._functions)
             for note, token in zip(self._notes.values(), tokens, strict=True):
                 note.trail.reset(token)
             steps.update((code, *step) for code, trail in trails.items() if trail for step in self._notes[code].steps(trail))
@@ -113,50 +113,45 @@ class _Note:
             yield from note.tree()
 
 
-class _Function:
-    """A function that can have the code that notes lines in the place of its own."""
+class _Codes:
+    """The code of a function, and what notes lines in its place, as long as there is the function."""
 
-    known: ClassVar[WeakValueDictionary[int, _Function]] = WeakValueDictionary()  # by the id of the function
+    known: ClassVar[WeakKeyDictionary[FunctionType, _Codes]] = WeakKeyDictionary()
     lock: ClassVar[Lock] = Lock()
 
-    def __init__(self, function: FunctionType) -> None:
-        self.function, self.note, self.users = function, _Note(function.__code__), 0
+    def __init__(self, code: CodeType) -> None:
+        self.note, self.users = _Note(code), 0
         self.notes = list(self.note.tree())
 
     @classmethod
-    def of(cls, function: FunctionType) -> _Function:
+    def of(cls, function: FunctionType) -> _Codes:
         """That of a function, the same one in every thread."""
         with cls.lock:
-            entry = cls.known.get(id(function))
-            if entry is None or entry.own_code() is not entry.note.code:
-                entry = cls.known[id(function)] = cls(function)
-            return entry
-
-    def own_code(self) -> CodeType:
-        """The function's own code, whichever it has now."""
-        code = self.function.__code__
-        return self.note.code if code is self.note.probed else code
+            codes, code = cls.known.get(function), own_code(function)
+            if codes is None or codes.note.code is not code:
+                codes = cls.known[function] = cls(code)
+            return codes
 
     @classmethod
-    def begin(cls, functions: Iterable[_Function]) -> None:
+    def begin(cls, functions: Mapping[FunctionType, _Codes]) -> None:
         with cls.lock:
-            for entry in functions:
-                entry.users += 1
-                entry.function.__code__ = entry.note.probed
+            for function, codes in functions.items():
+                codes.users += 1
+                function.__code__ = codes.note.probed
 
     @classmethod
-    def end(cls, functions: Iterable[_Function]) -> None:
+    def end(cls, functions: Mapping[FunctionType, _Codes]) -> None:
         with cls.lock:
-            for entry in functions:
-                entry.users -= 1
-                if not entry.users:
-                    entry.function.__code__ = entry.note.code
+            for function, codes in functions.items():
+                codes.users -= 1
+                if not codes.users:
+                    function.__code__ = codes.note.code
 
 
 def own_code(function: FunctionType) -> CodeType:
-    """The code of a function, its own also while another thread has it note lines."""
-    entry = _Function.known.get(id(function))
-    return function.__code__ if entry is None else entry.own_code()
+    """The code of a function, its own also while a thread has it note lines."""
+    codes, code = _Codes.known.get(function), function.__code__
+    return code if codes is None or code is not codes.note.probed else codes.note.code
 
 
 def _sharing_codes(functions: Iterable[FunctionType]) -> list[FunctionType]:
