@@ -135,15 +135,15 @@ class Union:
         clones = _twins(graph, difference.before)
         next_nodes = self.steps[i + 1].nodes
         for original, clone in clones.items():
-            twin = difference.ops.get(clone) if isinstance(clone, Op) else difference.values.get(clone)
-            if twin is not None:
-                nodes[original] = next_nodes[back[twin]]
+            partner = difference.ops.get(clone) if isinstance(clone, Op) else difference.values.get(clone)
+            if partner is not None:
+                nodes[original] = next_nodes[back[partner]]
         for subgraph in graph.tree():
             self._add_missing(subgraph, nodes)
         self._note(i, nodes)
         # An operator that has a partner and yet counts as removed is there in both, with other attributes or operands.
-        twins = {twin for op, twin in difference.ops.items() if op in difference.removed}
-        self.changed[i + 1] |= {next_nodes[back[twin]] for twin in twins}
+        partners = {partner for op, partner in difference.ops.items() if op in difference.removed}
+        self.changed[i + 1] |= {next_nodes[back[partner]] for partner in partners}
 
     def _add_missing(self, graph: Graph, nodes: dict[Node, Node]) -> None:
         home = self._home(graph, nodes)
@@ -174,18 +174,18 @@ class Union:
     def _note(self, i: int, nodes: dict[Node, Node]) -> None:
         step = self.steps[i]
         step.nodes = nodes
-        for node, twin in nodes.items():
-            if isinstance(node, Op) and isinstance(twin, Op):
+        for node, partner in nodes.items():
+            if isinstance(node, Op) and isinstance(partner, Op):
                 edges: list[tuple[Edge, str]] = []
                 for slot, values in node.inputs.items():
-                    edges += [((_value(nodes[value]), twin), slot) for value in values if value in nodes]
+                    edges += [((_value(nodes[value]), partner), slot) for value in values if value in nodes]
                 for slot, values in node.outputs.items():
-                    edges += [((twin, _value(nodes[value])), slot) for value in values if value in nodes]
+                    edges += [((partner, _value(nodes[value])), slot) for value in values if value in nodes]
                 step.edges.update(edge for edge, _ in edges)
                 for edge, slot in edges:
                     self.edges.setdefault(edge, slot)
-            elif isinstance(node, Value) and isinstance(twin, Value) and repr(node) != repr(twin) and twin not in self.names:
-                step.names[twin] = repr(node)
+            elif isinstance(node, Value) and isinstance(partner, Value) and repr(node) != repr(partner) and partner not in self.names:
+                step.names[partner] = repr(node)
 
     def marks(self, before: int, after: int) -> Marks:
         """What changed from one step to another."""
@@ -244,9 +244,9 @@ def _holds(frame: Frame, nodes: set[Node]) -> bool:
 def _twins(graph: Graph, clone: Graph) -> dict[Node, Node]:
     """The nodes of a graph and of its clone, whose operators have the same order; values may have other names there."""
     counterparts: dict[Node, Node] = {}
-    for subgraph, twin in zip(graph.tree(), clone.tree(), strict=True):
-        counterparts.update(zip(subgraph.inputs, twin.inputs, strict=True))
-        for op, twin_op in zip(subgraph.ops, twin.ops, strict=True):
+    for subgraph, partner in zip(graph.tree(), clone.tree(), strict=True):
+        counterparts.update(zip(subgraph.inputs, partner.inputs, strict=True))
+        for op, twin_op in zip(subgraph.ops, partner.ops, strict=True):
             counterparts[op] = twin_op
             counterparts.update(zip((*op.reads(), *op.writes()), (*twin_op.reads(), *twin_op.writes()), strict=True))
     return counterparts
