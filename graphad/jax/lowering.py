@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -127,7 +128,7 @@ class Lowering:
     @contextmanager
     def restored(self) -> Iterator[None]:
         """What is noted of where the lowering is, is as before where something cannot be lowered."""
-        stacks = self.iterations, self.around, self.counted, self.sides
+        stacks: tuple[list[Any], ...] = (self.iterations, self.around, self.counted, self.sides)
         lengths, failed, op = [len(stack) for stack in stacks], self.failed, self.op
         try:
             yield
