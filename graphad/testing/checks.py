@@ -39,7 +39,6 @@ from graphad.testing.equivalence import (
     observed_difference,
     seeded,
 )
-from graphad.testing.probes import Probes, own_code
 from graphad.testing.trial import (
     ROUNDED_UNITS,
     Finding,
@@ -122,7 +121,7 @@ def _renamed_names(values: list[object], known: set[str], rename: Callable[[str]
 # What of a pass's own code has run, and which names of operators, attributes and slots that code mentions.
 #
 # The own code of a pass are the methods of its class and the functions of the same file that those call, found through the names
-# they use. They note their lines themselves (``probes``); where they can't, lines are traced with ``sys.settrace``.
+# they use. Lines are traced with ``sys.settrace``, which costs nothing where tracing is off.
 
 Arc = tuple[int, int, int]  # the id of a function's code, and from one of its lines to the next; 0 before the first
 TOLD_APART = 16  # so many operators at most that have the same text in a field of their definitions
@@ -164,7 +163,7 @@ def _is_in_file_of(function: FunctionType, kind: type) -> bool:
 
 def _mentioned(function: FunctionType) -> Iterator[FunctionType]:
     """The functions, and methods of classes, of the same file that a function's code mentions."""
-    names = {name for code in _codes(own_code(function)) for name in code.co_names}
+    names = {name for code in _codes(function.__code__) for name in code.co_names}
     values = [function.__globals__[name] for name in names if name in function.__globals__]
     values += [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
     for value in values:
@@ -206,7 +205,7 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
     for owner in (*passes, *rules):
         for function in own_functions(type(owner)):
             # What a pass looks at is read off its code: names of operators and attributes, numbers it compares with.
-            for code in _codes(own_code(function)):
+            for code in _codes(function.__code__):
                 mentions = [*code.co_consts, *(function.__globals__.get(name) for name in code.co_names)]
                 names.update(code.co_names)
                 words.update(dict.fromkeys([*_words(mentions), *_told_apart(code, fields)]))
@@ -309,42 +308,25 @@ class Reach:
     arcs: set[Arc] = field(default_factory=set)
     passes: frozenset[type[Pass]] = frozenset()
     modules: frozenset[str] = frozenset()
-    probes: Probes | None = None
 
     @classmethod
     def of(cls, passes: Iterable[Pass]) -> Reach:
         kinds = dict.fromkeys(type(pass_) for pass_ in passes)
         functions = [function for kind in kinds for function in own_functions(kind)]
-        codes = {id(code): (code, f.__qualname__) for f in functions for code in _codes(own_code(f))}
-        modules = frozenset(function.__module__ for function in functions)
-        return cls(codes, passes=frozenset(kinds), modules=modules, probes=Probes(functions) if Probes.available else None)
+        codes = {id(code): (code, f.__qualname__) for f in functions for code in _codes(f.__code__)}
+        return cls(codes, passes=frozenset(kinds), modules=frozenset(function.__module__ for function in functions))
 
     @contextmanager
     def traced(self) -> Iterator[set[Arc]]:
         """Within it, arcs are noted while passes are applied; those that are new are in the set afterwards."""
         new = set[Arc]()
-        if self.probes is not None:
-            with applying(self._noting(self.probes, new)):
-                yield new
-        elif sys.gettrace() is not None or not self.codes:  # a debugger, or a coverage tool, is at work
+        if sys.gettrace() is not None or not self.codes:  # a debugger, or a coverage tool, is at work
             yield new
             return
-        else:
-            with applying(self._tracing(new)):
-                yield new
+        with applying(self._tracing(new)):
+            yield new
         new -= self.arcs
         self.arcs |= new
-
-    def _noting(self, probes: Probes, arcs: set[Arc]) -> Applier:
-        watched_types = self.passes
-
-        def apply(pass_: Pass, graph: Graph) -> bool:
-            if type(pass_) not in watched_types:
-                return pass_.apply(graph)
-            with probes.noting(arcs):
-                return pass_.apply(graph)
-
-        return apply
 
     def _tracing(self, arcs: set[Arc]) -> Applier:
         tracer, watched_types = self._tracer(arcs), self.passes

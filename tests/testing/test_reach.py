@@ -1,4 +1,4 @@
-"""Which lines of a pass's own code ran: the same where it notes them and where it is traced, also if the tracer waits outside at times."""
+"""Which lines of a pass's own code ran: the same, although the tracer waits outside where none of that code can run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from graphad.rewriting import Analysis, Pass, Rule, RuleSet, rewrite_greedily
 from graphad.testing import checks
 from graphad.testing.cases import RandomChoices
 from graphad.testing.checks import Arc, Reach, examine
-from graphad.testing.probes import Probes
 from graphad.testing.programs import any_program
 from graphad.testing.trial import Subject, Unfit, as_pass, inner_passes, standard_preparation
 from tests.scratch import passes
@@ -66,22 +65,15 @@ def arcs_of(what: Pass | str, count: int = 8) -> set[Arc]:
 @pytest.mark.skipif(sys.gettrace() is not None, reason="a debugger, or a coverage tool, is at work, and check_pass does not trace")
 @pytest.mark.parametrize("what", [*PASSES, LooksByOthers()], ids=str)
 def test_the_same_lines_run_where_the_tracer_is_never_off(what: Pass | str, monkeypatch: pytest.MonkeyPatch) -> None:
-    available = Probes.available
-    monkeypatch.setattr(Probes, "available", False)
     arcs_of(what, count=1)  # what is made once is made
     arcs = arcs_of(what)
     monkeypatch.setattr(checks, "MODULES", "what nothing looks for")
     assert arcs
     assert arcs == arcs_of(what)
-    if available:
-        monkeypatch.setattr(Probes, "available", True)
-        assert {arc[::2] for arc in arcs} == {arc[::2] for arc in arcs_of(what)}
 
 
-@pytest.mark.parametrize("available", [False, *([True] if Probes.available else [])])
 @pytest.mark.skipif(sys.gettrace() is not None, reason="a debugger, or a coverage tool, is at work, and check_pass does not trace")
-def test_rules_and_analyses_of_the_passs_own_module_are_seen(available: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Probes, "available", available)
+def test_rules_and_analyses_of_the_passs_own_module_are_traced() -> None:
     names = {code.co_qualname: number for number, (code, _) in Reach.of([LooksByOthers()]).codes.items()}
     ran = {code for code, _, _ in arcs_of(LooksByOthers(), count=2)}
     assert ran == {names[name] for name in ("LooksByOthers.apply", "Never.rewrite", "Tanhs.compute", "Tanhs.compute.<locals>.<genexpr>")}

@@ -22,7 +22,6 @@ from graphad.rewriting import Pass
 from graphad.testing import Case, Choices, Counterexample, Vacuous, check_pass
 from graphad.testing.cases import RandomChoices, random_case
 from graphad.testing.checks import Reach, after_pass, examine, interest_of
-from graphad.testing.probes import Probes
 from graphad.testing.programs import any_program
 from graphad.testing.training import trainable_program
 from graphad.testing.trial import BACKWARD as STANDARD
@@ -317,8 +316,7 @@ def test_code_mentions_operators_by_a_field_of_their_definitions() -> None:
     assert not {"reshape2", "tanh"} & {*types}
 
 
-def test_lines_are_traced_only_within(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Probes, "available", False)
+def test_lines_are_traced_only_within() -> None:
     reach = Reach.of([SquareByPower()])
     before = sys.gettrace()
     with reach.traced() as arcs:
