@@ -45,6 +45,8 @@ def handled(node: Node, domain: str, handler: Handler) -> Sequence[Value | None]
     is_known = all(value is None or value.array is not None for value in node.inputs)
     if _KEPT.get(node.type) != domain or is_known or not all(isinstance(value, _PLAIN) for value in node.attrs.values()):
         return handler(node)
+    if node.type == "ConvInteger" and len(node.inputs) > 3 and node.inputs[3] is not None and node.inputs[3].shape not in ((), (1,)):
+        return handler(node)  # with a zero point for each channel: onnxruntime runs that in parts only
     results: Sequence[Value | None] = attempt(node.ops, lambda: _composed(node, domain, handler))
     return results
 
