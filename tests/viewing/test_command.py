@@ -96,7 +96,9 @@ def test_a_user_watches_a_file(net: Path) -> None:
     command = [sys.executable, "-u", "-m", "graphad", "view", "net.txt", "-p", "cse", "-o", "my page.html", "--watch", "--open"]
     environment = {**os.environ, "BROWSER": str(browser), "PYTHONPATH": str(ROOT)}
     # What is changed while the page is still being opened counts, too.
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as watching:
+    # A command that a script starts in the background ignores Ctrl-C, and so does all that it starts: here it is heard.
+    started = partial(subprocess.Popen, preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL))
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as watching:
         assert watching.stdout is not None
         patience = threading.Timer(300, watching.kill)  # rather than to wait for a line that does not come
         patience.start()
