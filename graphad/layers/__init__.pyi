@@ -65,17 +65,17 @@ from graphad.layers.fluid import StaticRNN as StaticRNN
 from graphad.layers.fluid import Switch as Switch
 from graphad.layers.distributions import Uniform as Uniform
 from graphad.layers.fluid import While as While
-from graphad.layers.windows_1d import adaptive_avg_pool1d as adaptive_avg_pool1d
-from graphad.layers.windows_1d import adaptive_avg_pool2d as adaptive_avg_pool2d
-from graphad.layers.windows_1d import adaptive_avg_pool3d as adaptive_avg_pool3d
-from graphad.layers.windows_1d import adaptive_max_pool1d as adaptive_max_pool1d
-from graphad.layers.windows_1d import adaptive_max_pool2d as adaptive_max_pool2d
-from graphad.layers.windows_1d import adaptive_max_pool3d as adaptive_max_pool3d
+from graphad.layers.functional_images import adaptive_avg_pool1d as adaptive_avg_pool1d
+from graphad.layers.functional_images import adaptive_avg_pool2d as adaptive_avg_pool2d
+from graphad.layers.functional_images import adaptive_avg_pool3d as adaptive_avg_pool3d
+from graphad.layers.functional_images import adaptive_max_pool1d as adaptive_max_pool1d
+from graphad.layers.functional_images import adaptive_max_pool2d as adaptive_max_pool2d
+from graphad.layers.functional_images import adaptive_max_pool3d as adaptive_max_pool3d
 from graphad.layers.images import adaptive_pool2d as adaptive_pool2d
 from graphad.layers.images import adaptive_pool3d as adaptive_pool3d
 from graphad.layers.composed import add_position_encoding as add_position_encoding
 from graphad.layers.composed import addcmul as addcmul
-from graphad.layers.windows_1d import alpha_dropout as alpha_dropout
+from graphad.layers.functional_images import alpha_dropout as alpha_dropout
 from graphad.layers.detection import anchor_generator as anchor_generator
 from graphad.layers.composed import arange as arange
 from graphad.layers.numpy_names import argmax as argmax
@@ -85,11 +85,11 @@ from graphad.layers.parts import atleast_2d as atleast_2d
 from graphad.layers.parts import atleast_3d as atleast_3d
 from graphad.layers.losses import auc as auc
 from graphad.layers.learning_rate_scheduler import autoincreased_step_counter as autoincreased_step_counter
-from graphad.layers.windows_1d import avg_pool1d as avg_pool1d
+from graphad.layers.functional_images import avg_pool1d as avg_pool1d
 from graphad.layers.functional import avg_pool2d as avg_pool2d
-from graphad.layers.windows_1d import avg_pool3d as avg_pool3d
+from graphad.layers.functional_images import avg_pool3d as avg_pool3d
 from graphad.layers.images import batch_norm as batch_norm
-from graphad.layers.windows_1d import bilinear as bilinear
+from graphad.layers.functional_images import bilinear as bilinear
 from graphad.layers.composed import bilinear_tensor_product as bilinear_tensor_product
 from graphad.layers.functional import binary_cross_entropy as binary_cross_entropy
 from graphad.layers.functional import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
@@ -101,7 +101,7 @@ from graphad.layers.numpy_names import broadcast_to as broadcast_to
 from graphad.layers.functional import bucketize as bucketize
 from graphad.layers.matrices import cdist as cdist
 from graphad.layers.losses import center_loss as center_loss
-from graphad.layers.windows_1d import channel_shuffle as channel_shuffle
+from graphad.layers.functional_images import channel_shuffle as channel_shuffle
 from graphad.layers.numpy_names import chunk as chunk
 from graphad.layers.chunks import chunk_eval as chunk_eval
 from graphad.layers.shaping import clamp as clamp
@@ -109,8 +109,8 @@ from graphad.layers.shaping import clip as clip
 from graphad.layers.parts import column_stack as column_stack
 from graphad.layers.parts import combinations as combinations
 from graphad.layers.composed import continuous_value_model as continuous_value_model
-from graphad.layers.windows_1d import conv1d as conv1d
-from graphad.layers.windows_1d import conv1d_transpose as conv1d_transpose
+from graphad.layers.functional_images import conv1d as conv1d
+from graphad.layers.functional_images import conv1d_transpose as conv1d_transpose
 from graphad.layers.images import conv2d as conv2d
 from graphad.layers.images import conv2d_transpose as conv2d_transpose
 from graphad.layers.images import conv3d as conv3d
@@ -138,8 +138,8 @@ from graphad.layers.composed import dice_loss as dice_loss
 from graphad.layers.numpy_names import diff as diff
 from graphad.layers.composed import dist as dist
 from graphad.layers.numpy_names import divide as divide
-from graphad.layers.windows_1d import dropout2d as dropout2d
-from graphad.layers.windows_1d import dropout3d as dropout3d
+from graphad.layers.functional_images import dropout2d as dropout2d
+from graphad.layers.functional_images import dropout3d as dropout3d
 from graphad.layers.parts import dsplit as dsplit
 from graphad.layers.parts import dstack as dstack
 from graphad.layers.sequences import dynamic_gru as dynamic_gru
@@ -161,7 +161,7 @@ from graphad.layers.composed import get_tensor_from_selected_rows as get_tensor_
 from graphad.layers.functional import glu as glu
 from graphad.layers.images import group_norm as group_norm
 from graphad.layers.composed import gru_unit as gru_unit
-from graphad.layers.windows_1d import gumbel_softmax as gumbel_softmax
+from graphad.layers.functional_images import gumbel_softmax as gumbel_softmax
 from graphad.layers.functional import hardsigmoid as hardsigmoid
 from graphad.layers.functional import hardtanh as hardtanh
 from graphad.layers.shaping import has_inf as has_inf
@@ -194,7 +194,7 @@ from graphad.layers.functional import linear as linear
 from graphad.layers.labeling import linear_chain_crf as linear_chain_crf
 from graphad.layers.learning_rate_scheduler import linear_lr_warmup as linear_lr_warmup
 from graphad.layers.shaping import linspace as linspace
-from graphad.layers.windows_1d import local_response_norm as local_response_norm
+from graphad.layers.functional_images import local_response_norm as local_response_norm
 from graphad.layers.numpy_names import logaddexp as logaddexp
 from graphad.layers.numpy_names import logit as logit
 from graphad.layers.recurrent import lstm as lstm
@@ -202,9 +202,9 @@ from graphad.layers.composed import lstm_unit as lstm_unit
 from graphad.layers.functional_losses import margin_ranking_loss as margin_ranking_loss
 from graphad.layers.numpy_names import masked_fill as masked_fill
 from graphad.layers.matrices import matrix_norm as matrix_norm
-from graphad.layers.windows_1d import max_pool1d as max_pool1d
+from graphad.layers.functional_images import max_pool1d as max_pool1d
 from graphad.layers.functional import max_pool2d as max_pool2d
-from graphad.layers.windows_1d import max_pool3d as max_pool3d
+from graphad.layers.functional_images import max_pool3d as max_pool3d
 from graphad.layers.losses import mean_iou as mean_iou
 from graphad.layers.numpy_names import median as median
 from graphad.layers.composed import merge_selected_rows as merge_selected_rows
@@ -259,7 +259,7 @@ from graphad.layers.detection import roi_pool as roi_pool
 from graphad.layers.statistics import rot90 as rot90
 from graphad.layers.composed import row_conv as row_conv
 from graphad.layers.parts import row_stack as row_stack
-from graphad.layers.windows_1d import rrelu as rrelu
+from graphad.layers.functional_images import rrelu as rrelu
 from graphad.layers.sampled import sampled_softmax_with_cross_entropy as sampled_softmax_with_cross_entropy
 from graphad.layers.sampled import sampling_id as sampling_id
 from graphad.layers.shaping import scatter_nd as scatter_nd
@@ -311,7 +311,7 @@ from graphad.layers.matrices import triu_indices as triu_indices
 from graphad.layers.parts import unflatten as unflatten
 from graphad.layers.shaping import unique as unique
 from graphad.layers.composed import unique_with_counts as unique_with_counts
-from graphad.layers.windows_1d import upsample as upsample
+from graphad.layers.functional_images import upsample as upsample
 from graphad.layers.matrices import vander as vander
 from graphad.layers.numpy_names import var as var
 from graphad.layers.matrices import vector_norm as vector_norm
@@ -320,7 +320,7 @@ from graphad.layers.parts import vstack as vstack
 from graphad.layers.labeling import warpctc as warpctc
 from graphad.layers.shaping import where as where
 from graphad.layers.detection import yolo_box as yolo_box
-from graphad.layers.windows_1d import zeropad2d as zeropad2d
+from graphad.layers.functional_images import zeropad2d as zeropad2d
 from graphad.layers.shaping import zeros_like as zeros_like
 
 _Tensor = Variable | NDArray[Any] | float

@@ -52,7 +52,7 @@ SPECS: dict[str, Spec] = {
     "index_sample": Spec("x, index"),
     "index_select": Spec("input, index, dim=0"),
     "multiplex": Spec("inputs, index", binds={"inputs": "X", "index": "Ids"}),
-    "pad": Spec("x, paddings, pad_value=0.0, name=None", paddle2="windows_1d.pad"),
+    "pad": Spec("x, paddings, pad_value=0.0, name=None", paddle2="functional_images.pad"),
     "pad2d": Spec("input, paddings=[0, 0, 0, 0], mode='constant', pad_value=0.0, data_format='NCHW', name=None"),
     "pixel_shuffle": Spec("x, upscale_factor"),
     "reshape": Spec("x, shape, actual_shape=None, act=None, inplace=False, name=None", binds={"actual_shape": "Shape", "inplace": ""}),

@@ -254,6 +254,11 @@ class Methods:
             return self._on("assign")
         return self._on(op, dim=axes_of(axis), keep_dim=keepdims, reduce_all=axis is None)
 
+    def _accumulated(self, reduction: str, joining: str, axis: Axis, keepdims: bool, initial: float | None) -> Self:
+        """A reduction, joined with what it starts from."""
+        out = self._reduced(reduction, axis, keepdims)
+        return out if initial is None else out._with(joining, initial)
+
     def _counted(self) -> Self:
         return self.astype("int64") if self.dtype == "bool" else self
 
@@ -275,8 +280,7 @@ class Methods:
         ``initial`` is added, and ``where`` says which elements count, for all reductions as numpy has it.
         """
         x = self._counted() if dtype is None else self.astype(dtype)
-        out = x._where(where, 0)._reduced("reduce_sum", axis, keepdims or keepdim)
-        return out if initial is None else out._with("elementwise_add", initial)
+        return x._where(where, 0)._accumulated("reduce_sum", "elementwise_add", axis, keepdims or keepdim, initial)
 
     def mean(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, dtype: object = None, where: object = True) -> Self:
         """The mean over all axes or those named; of integers as float32."""
@@ -289,15 +293,15 @@ class Methods:
         self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, initial: float | None = None, where: object = True
     ) -> Self:
         """The largest element over all axes or those named, and of ``initial``."""
-        out = self._where(where, self._needed(initial, where))._reduced("reduce_max", axis, keepdims or keepdim)
-        return out if initial is None else out._with("elementwise_max", initial)
+        x = self._where(where, self._needed(initial, where))
+        return x._accumulated("reduce_max", "elementwise_max", axis, keepdims or keepdim, initial)
 
     def min(
         self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, initial: float | None = None, where: object = True
     ) -> Self:
         """The smallest element over all axes or those named, and of ``initial``."""
-        out = self._where(where, self._needed(initial, where))._reduced("reduce_min", axis, keepdims or keepdim)
-        return out if initial is None else out._with("elementwise_min", initial)
+        x = self._where(where, self._needed(initial, where))
+        return x._accumulated("reduce_min", "elementwise_min", axis, keepdims or keepdim, initial)
 
     def _needed(self, initial: float | None, where: object) -> float:
         """What an extremum is over no element: ``initial``, which ``where`` needs."""
@@ -317,8 +321,7 @@ class Methods:
     ) -> Self:
         """The product over all axes or those named."""
         x = self._counted() if dtype is None else self.astype(dtype)
-        out = x._where(where, 1)._reduced("reduce_prod", axis, keepdims or keepdim)
-        return out if initial is None else out._with("elementwise_mul", initial)
+        return x._where(where, 1)._accumulated("reduce_prod", "elementwise_mul", axis, keepdims or keepdim, initial)
 
     def all(self, axis: Axis = None, keepdims: bool = False, *, keepdim: bool = False, where: object = True) -> Self:
         """Whether all elements hold, over all axes or those named."""

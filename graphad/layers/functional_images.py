@@ -1,4 +1,4 @@
-"""Windows over one axis, and what Paddle 2's ``nn.functional`` has for images beside Fluid's layers.
+"""What Paddle 2's ``nn.functional`` has for images beside Fluid's layers, and for sequences, which are windows over one axis.
 
 Sequences ``[batch, channels, length]`` are images of height 1, so the operators are those of images.
 """
@@ -141,6 +141,13 @@ def avg_pool1d(
     return _back(_pooled("avg_pool1d", "avg", x, kernel_size, stride, padding, ceil_mode, exclusive=exclusive), False, name)
 
 
+def _pooled_volumes(
+    kind: str, x: Variable, size: Window, stride: Window | None, padding: object, ceil_mode: bool, data_format: str, name: str | None
+) -> Variable:
+    step = size if stride is None else stride
+    return named(pool3d(x, size, kind, step, padding, ceil_mode=ceil_mode, data_format=data_format), name)
+
+
 @layer
 def max_pool3d(
     x: Variable,
@@ -152,8 +159,7 @@ def max_pool3d(
     name: str | None = None,
 ) -> Variable:
     """The largest elements of windows over volumes: ``pool3d`` whose stride is the size of the window unless told otherwise."""
-    step = kernel_size if stride is None else stride
-    return named(pool3d(x, kernel_size, "max", step, padding, ceil_mode=ceil_mode, data_format=data_format), name)
+    return _pooled_volumes("max", x, kernel_size, stride, padding, ceil_mode, data_format, name)
 
 
 @layer
@@ -167,8 +173,7 @@ def avg_pool3d(
     name: str | None = None,
 ) -> Variable:
     """The means of windows over volumes, without padding."""
-    step = kernel_size if stride is None else stride
-    return named(pool3d(x, kernel_size, "avg", step, padding, ceil_mode=ceil_mode, data_format=data_format), name)
+    return _pooled_volumes("avg", x, kernel_size, stride, padding, ceil_mode, data_format, name)
 
 
 def _adaptive_1d(what: str, kind: str, x: Variable, output_size: Window) -> Variable:
