@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 from graphad.errors import ShapeError
 from graphad.ops.attributes import applied, attributes
 from graphad.ops.definition import NO_INTS, OpDef, operator
+from graphad.ops.depthwise import CACHED_BYTES, depthwise, depthwise_cotangent, depthwise_spread, is_depthwise
 from graphad.ops.inference import matched, same_dtypes
 from graphad.ops.like import sum_like
 from graphad.ops.products import in_float32, times
@@ -23,18 +24,23 @@ from graphad.ops.windows import (
     CHANNELS_LAST,
     Axes,
     Axis,
+    Lines,
     axes,
     channels_first,
     check_fit,
     check_images,
     divided_extent,
     element,
+    extents_of,
     from_front,
     inside,
+    kernel_of,
     laid_out,
     last,
+    lines_of,
     numbers,
     padded,
+    spaced,
     times_extent,
     to_front,
     windows,
@@ -50,22 +56,13 @@ from graphad.types import Array, Shape, Tensor, TensorType, element_count
 # A filter of one channel (depthwise) takes a few channels at a time, one of one element needs no columns.
 
 COLUMN_BYTES = 1 << 19  # with what is made of them they stay in a cache of the second level
-CACHED_BYTES = 1 << 18
-WASTE, WASTE_OF_COLUMNS = 1.6, 1.3  # windows over the edges for each that is wanted, at most
+WASTE_OF_COLUMNS = 1.3  # windows over the edges for each that is wanted, where each is met by many features
 
 
 def _batches(columns: int, samples: int, itemsize: int, folded: bool) -> Iterator[slice]:
     """Samples in turns whose columns take half a megabyte, or one in one matrix; one sample has so many elements of columns."""
     step = max(1, min(samples, COLUMN_BYTES * (2 if folded else 1) // max(columns * itemsize, 1)))
     return (slice(start, min(start + step, samples)) for start in range(0, samples, step))
-
-
-def _extents(window_axes: Axes) -> Shape:
-    return tuple(a.count for a in window_axes)
-
-
-def _kernel(window_axes: Axes) -> Shape:
-    return tuple(a.kernel for a in window_axes)
 
 
 def _matrix(filter_: Array, groups: int) -> Array:
@@ -76,47 +73,6 @@ def _matrix(filter_: Array, groups: int) -> Array:
 
 def _is_pointwise(window_axes: Axes) -> bool:
     return all(a.kernel == 1 and a.padded == a.size for a in window_axes)
-
-
-def _is_depthwise(filter_: Shape, groups: int) -> bool:
-    return groups > 1 and filter_[1] == 1
-
-
-# -- lines: with a stride of one, windows that follow each other in memory, those over the edges included -----------
-
-
-class Lines(NamedTuple):
-    """How far apart neighbors along each axis are in a padded image laid out as one line, and how long the line of windows is."""
-
-    pitches: Shape
-    length: int
-
-    def view(self, line: Array, extents: Shape) -> Array:
-        """The windows that are not over an edge, ``[..., *extents]``, of contiguous ``[..., length]``."""
-        steps = (pitch * line.itemsize for pitch in self.pitches)
-        return as_strided(line, (*line.shape[:-1], *extents), (*line.strides[:-1], *steps))
-
-    def windows(self, wide: Array, window_axes: Axes) -> Array:
-        """Every window of contiguous padded samples, ``[samples, C, *kernel, length]``, those over the edges included."""
-        inner = (a.dilation * pitch * wide.itemsize for a, pitch in zip(window_axes, self.pitches, strict=True))
-        shape = (*wide.shape[:2], *_kernel(window_axes), self.length)
-        return as_strided(wide, shape, (*wide.strides[:2], *inner, wide.itemsize), writeable=False)
-
-    def starts(self, window_axes: Axes) -> Iterator[tuple[Shape, slice]]:
-        """Every element of the window, and where its line is."""
-        for place in np.ndindex(*_kernel(window_axes)):
-            start = sum(k * a.dilation * pitch for k, a, pitch in zip(place, window_axes, self.pitches, strict=True))
-            yield place, slice(start, start + self.length)
-
-
-def _lines(window_axes: Axes, waste: float = WASTE) -> Lines | None:
-    """None where there are gaps between windows, or too many windows over the edges."""
-    # In a padded image seen as one line, a window moved along an axis is the same offsets from a later start: one stride for all windows.
-    # The windows that wrap round an edge are computed in vain, and left out at the end (``waste`` bounds how many).
-    pitches = tuple(prod(a.padded for a in window_axes[i + 1 :]) for i in range(len(window_axes)))
-    length = 1 + sum((a.count - 1) * pitch for a, pitch in zip(window_axes, pitches, strict=True))
-    count = prod(_extents(window_axes))
-    return Lines(pitches, length) if all(a.stride == 1 for a in window_axes) and 0 < length <= waste * count else None
 
 
 def _columns(wide: Array, window_axes: Axes, lines: Lines | None, folded: bool) -> Array:
@@ -147,16 +103,6 @@ def _by_rows(wide: Array, window_axes: Axes) -> Array:
     return as_strided(rows, shape, (a, b, down.dilation * row, column, row, element_), writeable=False)
 
 
-def _spaced(y: Array, lines: Lines | None) -> Array:
-    """An output ``[samples, features, windows]``, as lines with zeros for the windows over the edges."""
-    if lines is None:
-        return y.reshape(*y.shape[:2], prod(y.shape[2:]))
-    line = scratch("lines", (*y.shape[:2], lines.length), y.dtype)
-    line[...] = 0
-    lines.view(line, y.shape[2:])[...] = y
-    return line
-
-
 def _fold(y: Array, groups: int) -> Array:
     """``[samples, features, windows]`` as ``[groups, features / groups, samples * windows]``."""
     n, features, count = y.shape
@@ -165,7 +111,7 @@ def _fold(y: Array, groups: int) -> Array:
 
 
 def _check_filter(shape: Shape, window_axes: Axes) -> None:
-    check_fit("the filter", shape, (*shape[:2], *_kernel(window_axes)))
+    check_fit("the filter", shape, (*shape[:2], *kernel_of(window_axes)))
 
 
 # -- image and filter to output ------------------------------------------------------------------
@@ -178,18 +124,18 @@ def correlated(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Arra
     # From special to general: a 1x1 filter is a product of matrices, one channel to each group is no product at all; the rest are columns
     # of windows times the filter (im2col; K. Chellapilla, S. Puri and P. Simard, "High performance convolutional neural networks for
     # document processing", 2006).
-    extents, rows = _extents(window_axes), _matrix(filter_, groups)
+    extents, rows = extents_of(window_axes), _matrix(filter_, groups)
     if _is_pointwise(window_axes):
         points = x[element(window_axes, (0,) * len(window_axes))].reshape(len(x), groups, rows.shape[2], prod(extents))
         return np.asarray(np.matmul(rows, points)).reshape(len(x), len(filter_), *extents)
-    if _is_depthwise(filter_.shape, groups):
-        return _depthwise(x, filter_, window_axes, groups)
+    if is_depthwise(filter_.shape, groups):
+        return depthwise(x, filter_, window_axes, groups)
     if _adds_rows_up(filter_.shape, window_axes, groups):
         return _correlated_rows(x, filter_, window_axes)
     wide, out = padded(x, window_axes), np.empty((len(x), len(filter_), *extents), x.dtype)
     # Few windows and many features: the samples of a batch go into one product, beside each other.
     is_folded = rows.shape[1] > prod(extents)
-    lines = None if is_folded else _lines(window_axes, WASTE_OF_COLUMNS)
+    lines = None if is_folded else lines_of(window_axes, WASTE_OF_COLUMNS)
     wide = np.ascontiguousarray(wide) if lines else wide
     for batch in _batches(groups * rows.shape[2] * prod(extents), len(x), x.itemsize, is_folded):
         columns = _columns(wide[batch], window_axes, lines, is_folded)
@@ -222,7 +168,7 @@ def _adds_rows_up(filter_: Shape, window_axes: Axes, groups: int) -> bool:
     features, channels, height, width = filter_
     # For each window a row of its column and the products of a column of the filter, which are written and added up; and the filter once.
     written = channels * width + 1.5 * features * height
-    return (channels * width * height - written) * prod(_extents(window_axes)) > 4 * prod(filter_)
+    return (channels * width * height - written) * prod(extents_of(window_axes)) > 4 * prod(filter_)
 
 
 def _correlated_rows(x: Array, filter_: Array, window_axes: Axes) -> Array:
@@ -256,35 +202,6 @@ def _add_rows(product: Array, start: int, down: Axis, out: Array) -> None:
         low, high = max(first, 0), min(first + product.shape[2], down.count)
         if low < high:
             out[:, low:high] += product[:, k, low - first : high - first]
-
-
-def _depthwise(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Array:
-    """Every feature from one channel: a row times the columns of its channel."""
-    rows, extents, lines = _matrix(filter_, groups), _extents(window_axes), _lines(window_axes)
-    out = np.empty((len(x), groups, rows.shape[1], *extents), x.dtype)
-    product = wanted = np.empty(0, x.dtype)
-    for sample, channels, columns in _channel_columns(x, window_axes, lines):
-        size = len(columns)
-        if len(product) < size:  # the first ones are as many as any
-            product = scratch("product", (size, rows.shape[1], columns.shape[2]), x.dtype)
-            wanted = product.reshape(size, rows.shape[1], *extents) if lines is None else lines.view(product, extents)
-        np.matmul(rows[channels], columns, out=product[:size])
-        out[sample, channels] = wanted[:size]
-    return out.reshape(len(x), len(filter_), *extents)
-
-
-def _channel_columns(x: Array, window_axes: Axes, lines: Lines | None) -> Iterator[tuple[int, slice, Array]]:
-    """The windows of some channels of a sample at a time, so many as the cache holds: which, and ``[channels, kernel, windows]``."""
-    wide, groups = padded(x, window_axes), x.shape[1]
-    views = windows(wide, window_axes) if lines is None else lines.windows(np.ascontiguousarray(wide), window_axes)
-    depth, count = prod(_kernel(window_axes)), prod(_extents(window_axes)) if lines is None else lines.length
-    step = min(groups, max(1, CACHED_BYTES // max(depth * count * x.itemsize, 1)))
-    memory = scratch("columns", (step, *views.shape[2:]), x.dtype)
-    for sample, image in enumerate(views):
-        for start in range(0, groups, step):
-            columns = memory[: min(step, groups - start)]
-            np.copyto(columns, image[start : start + step])
-            yield sample, slice(start, start + step), columns.reshape(len(columns), depth, count)
 
 
 # -- small images --------------------------------------------------------------------------------
@@ -322,9 +239,9 @@ def _product(spec: type[Convolution], image: Array, filter_: Array, attrs: Mappi
     conv = spec(**attrs)
     window_axes, groups = conv.axes(image.shape, filter_.shape), conv.groups
     wide = (*image.shape[:2], *(a.padded for a in window_axes))
-    size, columns = prod(wide) * image.itemsize, prod((image.shape[1], *_kernel(window_axes), *_extents(window_axes))) * image.itemsize
+    size, columns = prod(wide) * image.itemsize, prod((image.shape[1], *kernel_of(window_axes), *extents_of(window_axes))) * image.itemsize
     product: Product = lambda x, f: correlated(x, f, window_axes, groups)  # noqa: E731
-    most = CACHED_BYTES if _is_depthwise(filter_.shape, groups) else COLUMN_BYTES
+    most = CACHED_BYTES if is_depthwise(filter_.shape, groups) else COLUMN_BYTES
     if size <= KEPT_IMAGE and columns * len(image) <= most and image.dtype == filter_.dtype and prod(wide):
         _check_filter(filter_.shape, window_axes)
         check_fit("X", image.shape, (len(image), groups * filter_.shape[1], *(a.size for a in window_axes)))
@@ -343,7 +260,7 @@ def _small(shape: Shape, filter_: Shape, wide: Array, window_axes: Axes, groups:
     """The product of small images of a shape and filters of a shape; ``wide`` is memory for an image with zeros around it."""
     if _is_pointwise(window_axes):
         return _small_pointwise(shape, filter_, window_axes, groups)
-    n, extents = len(wide), _extents(window_axes)
+    n, extents = len(wide), extents_of(window_axes)
     count, depth = prod(extents), prod(filter_[1:])
     place, view = wide[inside(window_axes)], windows(wide, window_axes)
     # One wide product beats many narrow ones where there are more features than windows; the result then has to be transposed.
@@ -370,7 +287,7 @@ def _small(shape: Shape, filter_: Shape, wide: Array, window_axes: Axes, groups:
 
 
 def _small_pointwise(shape: Shape, filter_: Shape, window_axes: Axes, groups: int) -> Product:
-    n, extents, at = shape[0], _extents(window_axes), element(window_axes, (0,) * len(window_axes))
+    n, extents, at = shape[0], extents_of(window_axes), element(window_axes, (0,) * len(window_axes))
     is_whole = extents == shape[2:]
 
     def product(x: Array, f: Array) -> Array:
@@ -389,8 +306,8 @@ def _small_pointwise(shape: Shape, filter_: Shape, window_axes: Axes, groups: in
 def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
     """The image whose windows receive y through the filter: the transpose of ``correlated``."""
     _check_filter(filter_.shape, window_axes)
-    check_fit("the output's cotangent", y.shape, (len(y), len(filter_), *_extents(window_axes)))
-    channels, extents = groups * filter_.shape[1], _extents(window_axes)
+    check_fit("the output's cotangent", y.shape, (len(y), len(filter_), *extents_of(window_axes)))
+    channels, extents = groups * filter_.shape[1], extents_of(window_axes)
     out = np.zeros((len(y), channels, *(a.size for a in window_axes)), y.dtype)
     # The same cases as in ``correlated``, each transposed: columns are made by a product, and added where their windows overlap (col2im).
     rows = _matrix(filter_, groups).transpose(0, 2, 1)
@@ -398,13 +315,9 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
         points = np.matmul(rows, y.reshape(len(y), groups, rows.shape[2], prod(extents)))
         out[element(window_axes, (0,) * len(window_axes))] = points.reshape(len(y), channels, *extents)
         return out
-    if _is_depthwise(filter_.shape, groups):
-        turned_axes = tuple(around for axis in window_axes if (around := _turned(axis)) is not None)
-        if len(filter_) == groups and len(turned_axes) == len(window_axes):
-            turned = np.ascontiguousarray(np.flip(filter_, tuple(range(2, filter_.ndim))))
-            return _depthwise(y, turned, turned_axes, groups)
-        return _depthwise_spread(filter_, y, window_axes, out)
-    lines = _lines(window_axes) if rows.shape[2] <= prod(extents) else None
+    if is_depthwise(filter_.shape, groups):
+        return depthwise_spread(filter_, y, window_axes, groups)
+    lines = lines_of(window_axes) if rows.shape[2] <= prod(extents) else None
     if lines is not None and _adds_rows(filter_, window_axes, groups):
         _spread_rows(filter_, y, window_axes, groups, out)
         return out
@@ -412,11 +325,11 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
         n = batch.stop - batch.start
         if lines is None:
             columns = scratch("columns", (groups, rows.shape[1], n * prod(extents)), y.dtype)
-            np.matmul(rows, _fold(_spaced(y[batch], None), groups), out=columns)
-            _overlay(columns.reshape(channels, *_kernel(window_axes), n, *extents), window_axes, out[batch])
+            np.matmul(rows, _fold(spaced(y[batch], None), groups), out=columns)
+            _overlay(columns.reshape(channels, *kernel_of(window_axes), n, *extents), window_axes, out[batch])
         else:
             columns = scratch("columns", (n, groups, rows.shape[1], lines.length), y.dtype)
-            np.matmul(rows, _spaced(y[batch], lines).reshape(n, groups, rows.shape[2], lines.length), out=columns)
+            np.matmul(rows, spaced(y[batch], lines).reshape(n, groups, rows.shape[2], lines.length), out=columns)
             _overlay_lines(columns, window_axes, lines, out[batch])
     return out
 
@@ -480,36 +393,13 @@ def _overlay(columns: Array, window_axes: Axes, out: Array) -> None:
 def _overlay_lines(columns: Array, window_axes: Axes, lines: Lines, out: Array) -> None:
     """Columns ``[samples, groups, C / groups * kernel, length]`` added up, line by line."""
     n, channels = out.shape[:2]
-    parts = columns.reshape(n, channels, *_kernel(window_axes), lines.length)
+    parts = columns.reshape(n, channels, *kernel_of(window_axes), lines.length)
     sizes = tuple(a.padded for a in window_axes)
     image = scratch("image", (n, channels, prod(sizes)), columns.dtype)
     image[...] = 0
     for place, line in lines.starts(window_axes):
         image[..., line] += parts[last((*place, slice(None)))]
     out[...] = image.reshape(n, channels, *sizes)[inside(window_axes)]
-
-
-def _turned(axis: Axis) -> Axis | None:
-    """The windows of an output, one for each element of the image, that hold what the element was multiplied into, with the filter turned
-    round; None where they have gaps, as with a stride."""
-    before = axis.reach - 1 - axis.before
-    after = axis.size - 1 + axis.reach - before - axis.count
-    if axis.stride > 1 or before < 0 or after < 0:
-        return None
-    return Axis(axis.count, axis.kernel, 1, axis.dilation, before, after, axis.size)
-
-
-def _depthwise_spread(filter_: Array, y: Array, window_axes: Axes, out: Array) -> Array:
-    groups, extents = out.shape[1], _extents(window_axes)
-    padded_image = np.zeros((*out.shape[:2], *(a.padded for a in window_axes)), y.dtype)
-    parts = y.reshape(len(y), groups, len(filter_) // groups, *extents)
-    for image, part in zip(padded_image, parts, strict=True):
-        # One weight at a time, for all windows at once: as many vector operations as the filter has elements.
-        for at in np.ndindex(*_kernel(window_axes)):
-            terms = part * filter_[last(at)].reshape(*part.shape[:2], *(1 for _ in extents))
-            place = image[element(window_axes, at)]
-            np.add(place, np.add.reduce(terms, axis=1) if terms.shape[1] > 1 else terms[:, 0], out=place)
-    return np.asarray(padded_image[inside(window_axes)])
 
 
 # -- image and output to filter ------------------------------------------------------------------
@@ -519,20 +409,20 @@ def filter_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, groups
     """What every element of the filter multiplies: the products of y with the columns of x, summed over samples and windows."""
     _check_filter(shape, window_axes)
     check_fit("X", x.shape, (len(x), groups * shape[1], *(a.size for a in window_axes)))
-    check_fit("the output's cotangent", y.shape, (len(x), shape[0], *_extents(window_axes)))
-    count, lines = prod(_extents(window_axes)), None if _is_pointwise(window_axes) else _lines(window_axes, WASTE_OF_COLUMNS)
+    check_fit("the output's cotangent", y.shape, (len(x), shape[0], *extents_of(window_axes)))
+    count, lines = prod(extents_of(window_axes)), None if _is_pointwise(window_axes) else lines_of(window_axes, WASTE_OF_COLUMNS)
     if _is_pointwise(window_axes):
         points = x[element(window_axes, (0,) * len(window_axes))].reshape(*x.shape[:2], count)
-        products = np.matmul(_fold(_spaced(y, None), groups), _fold(points, groups).transpose(0, 2, 1))
+        products = np.matmul(_fold(spaced(y, None), groups), _fold(points, groups).transpose(0, 2, 1))
         return np.asarray(products).reshape(shape)
-    if _is_depthwise(shape, groups):
-        return _depthwise_cotangent(x, y, window_axes, shape, groups)
+    if is_depthwise(shape, groups):
+        return depthwise_cotangent(x, y, window_axes, shape, groups)
     depth, features = prod(shape[1:]), shape[0] // groups
     # One product over all samples where its result is larger than what a sample adds to it; else a product each, and their sum.
     is_folded = depth * features > count
     wide, total = np.ascontiguousarray(padded(x, window_axes)), np.zeros((groups, depth, features), x.dtype)
     for batch in _batches(groups * depth * count, len(x), x.itemsize, is_folded):
-        columns, cotangents = _columns(wide[batch], window_axes, lines, is_folded), _spaced(y[batch], lines)
+        columns, cotangents = _columns(wide[batch], window_axes, lines, is_folded), spaced(y[batch], lines)
         total += _products(columns, cotangents, groups, depth, is_folded)
     return total.transpose(0, 2, 1).reshape(shape)
 
@@ -544,15 +434,6 @@ def _products(columns: Array, grads: Array, groups: int, depth: int, folded: boo
         return np.asarray(np.matmul(columns.reshape(groups, depth, n * length), _fold(grads, groups).transpose(0, 2, 1)))
     by_sample = np.matmul(columns.reshape(n, groups, depth, length), grads.reshape(n, groups, features // groups, length).swapaxes(2, 3))
     return np.asarray(np.add.reduce(by_sample, axis=0))
-
-
-def _depthwise_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, groups: int) -> Array:
-    lines, total = _lines(window_axes), np.zeros((groups, prod(shape[1:]), shape[0] // groups), x.dtype)
-    spaced = _spaced(y, lines)
-    parts = spaced.reshape(len(y), groups, shape[0] // groups, spaced.shape[2]).swapaxes(2, 3)
-    for sample, channels, columns in _channel_columns(x, window_axes, lines):
-        total[channels] += np.matmul(columns, parts[sample, channels])
-    return total.swapaxes(1, 2).reshape(shape)
 
 
 # -- operators -------------------------------------------------------------------------------------

@@ -11,20 +11,23 @@ that have them last, as data_format says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from graphad.errors import ShapeError
+from graphad.ops.scratch import scratch
 from graphad.types import Array, Shape, TensorType
 
 # -- windows ---------------------------------------------------------------------------------------
 
 LAYOUTS = ("NCHW", "NCDHW", "AnyLayout")
 CHANNELS_LAST = ("NHWC", "NDHWC")
+WASTE = 1.6  # windows over the edges for each that is wanted, at most
 AXES = {3: "three axes", 4: "four axes", 5: "five axes"}
 
 
@@ -205,6 +208,63 @@ def windows(x: Array, window_axes: Axes) -> Array:
     inner = (step * a.dilation for step, a in zip(steps, window_axes, strict=True))
     outer = (step * a.stride for step, a in zip(steps, window_axes, strict=True))
     return as_strided(x, shape, (n, c, *inner, *outer), writeable=False)
+
+
+def extents_of(window_axes: Axes) -> Shape:
+    """How many windows there are along each axis."""
+    return tuple(a.count for a in window_axes)
+
+
+def kernel_of(window_axes: Axes) -> Shape:
+    """The extents of a window, its gaps not counted."""
+    return tuple(a.kernel for a in window_axes)
+
+
+# -- lines: with a stride of one, windows that follow each other in memory, those over the edges included -----------
+
+
+class Lines(NamedTuple):
+    """How far apart neighbors along each axis are in a padded image laid out as one line, and how long the line of windows is."""
+
+    pitches: Shape
+    length: int
+
+    def view(self, line: Array, extents: Shape) -> Array:
+        """The windows that are not over an edge, ``[..., *extents]``, of contiguous ``[..., length]``."""
+        steps = (pitch * line.itemsize for pitch in self.pitches)
+        return as_strided(line, (*line.shape[:-1], *extents), (*line.strides[:-1], *steps))
+
+    def windows(self, wide: Array, window_axes: Axes) -> Array:
+        """Every window of contiguous padded samples, ``[samples, C, *kernel, length]``, those over the edges included."""
+        inner = (a.dilation * pitch * wide.itemsize for a, pitch in zip(window_axes, self.pitches, strict=True))
+        shape = (*wide.shape[:2], *kernel_of(window_axes), self.length)
+        return as_strided(wide, shape, (*wide.strides[:2], *inner, wide.itemsize), writeable=False)
+
+    def starts(self, window_axes: Axes) -> Iterator[tuple[Shape, slice]]:
+        """Every element of the window, and where its line is."""
+        for place in np.ndindex(*kernel_of(window_axes)):
+            start = sum(k * a.dilation * pitch for k, a, pitch in zip(place, window_axes, self.pitches, strict=True))
+            yield place, slice(start, start + self.length)
+
+
+def lines_of(window_axes: Axes, waste: float = WASTE) -> Lines | None:
+    """None where there are gaps between windows, or too many windows over the edges."""
+    # In a padded image seen as one line, a window moved along an axis is the same offsets from a later start: one stride for all windows.
+    # The windows that wrap round an edge are computed in vain, and left out at the end (``waste`` bounds how many).
+    pitches = tuple(prod(a.padded for a in window_axes[i + 1 :]) for i in range(len(window_axes)))
+    length = 1 + sum((a.count - 1) * pitch for a, pitch in zip(window_axes, pitches, strict=True))
+    count = prod(extents_of(window_axes))
+    return Lines(pitches, length) if all(a.stride == 1 for a in window_axes) and 0 < length <= waste * count else None
+
+
+def spaced(y: Array, lines: Lines | None) -> Array:
+    """An output ``[samples, features, windows]``, as lines with zeros for the windows over the edges."""
+    if lines is None:
+        return y.reshape(*y.shape[:2], prod(y.shape[2:]))
+    line = scratch("lines", (*y.shape[:2], lines.length), y.dtype)
+    line[...] = 0
+    lines.view(line, y.shape[2:])[...] = y
+    return line
 
 
 # -- between channels and space ------------------------------------------------------------------

@@ -1,0 +1,363 @@
+"""The three products of a depthwise convolution, in which each channel has filters of its own: on arrays ``[N, C, H, W]``.
+
+    image [H, W]                    lines [columns of the filter, H W]          products [rows of the filter, H W]
+    a b c        the image, as      . a b . d e         each row of the         each row, from as many rows
+    d e f   ⇒    a line, for each   a b c d e f    ⇒    filter times the   ⇒    of the image on, added up
+                 column moved       b c . e f .         lines
+
+BLAS has no product for overlapping windows, so they have to be copied: nine numbers for each that a filter of 3x3 reads. Moved lines are
+three, and long runs. That takes as many windows along a row as the image has columns, or with a stride one for every so many columns: the
+image is then taken apart into *phases*, the elements of which are a stride apart. The other geometries, and several filters for a channel,
+copy the windows, in as long runs as there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import gcd, prod
+from typing import NamedTuple
+
+import numpy as np
+
+from graphad.ops.scratch import scratch
+from graphad.ops.windows import Axes, Axis, Lines, element, extents_of, inside, kernel_of, last, lines_of, padded, spaced, windows
+from graphad.types import Array, Shape
+
+LINE_BYTES = 1 << 19  # of the lines of some channels, which with their products stay in a cache of the second level
+CACHED_BYTES = 1 << 18
+SMALL = 1 << 8  # elements of an image of which a product takes longer to begin than to compute: those of all samples go into one
+LEAST = 1 << 6  # elements of an image from which on the lines pay for each row of the filter
+_ALIGNED = 16  # elements that a line of float32 in the cache holds
+
+
+def is_depthwise(filter_: Shape, groups: int) -> bool:
+    """Whether a filter of this shape reads one channel for each feature."""
+    return groups > 1 and filter_[1] == 1
+
+
+def depthwise(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Array:
+    """The products of each channel's filters with every window of x: ``[N, features, *counts]``."""
+    if len(filter_) == groups and (geometry := _geometry(window_axes)):
+        return _by_lines(x, filter_, window_axes, geometry)
+    return _by_windows(x, filter_, window_axes, groups)
+
+
+def depthwise_spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
+    """The image whose windows receive y through the filters: the transpose of ``depthwise``."""
+    if len(filter_) == groups and (geometry := _geometry(window_axes)):
+        return _spread_by_lines(filter_, y, window_axes, geometry)
+    turned_axes = tuple(around for axis in window_axes if (around := _turned(axis)) is not None)
+    if len(filter_) == groups and len(turned_axes) == len(window_axes):
+        turned = np.ascontiguousarray(np.flip(filter_, tuple(range(2, filter_.ndim))))
+        return _by_windows(y, turned, turned_axes, groups)
+    return _spread_by_weights(filter_, y, window_axes, groups)
+
+
+def depthwise_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, groups: int) -> Array:
+    """What every element of the filters multiplies: the products of y with the windows of x, summed over samples and windows."""
+    if shape[0] == groups and prod(x.shape[2:]) >= LEAST and (geometry := _geometry(window_axes)):
+        return _cotangent_by_lines(x, y, window_axes, geometry).reshape(shape)
+    return _cotangent_by_windows(x, y, window_axes, shape, groups)
+
+
+# -- lines -----------------------------------------------------------------------------------------
+
+
+class Taps(NamedTuple):
+    """The elements of a window along one axis: the k-th of window o is element ``(o + shifts[k]) * stride + phases[k]`` of the image.
+
+    Attributes:
+        size: the extent of the image, divided by the stride and rounded up: that of its first phase.
+        period: how far apart neighbors in a phase are.
+        step: how far apart their shifts are.
+    """
+
+    stride: int
+    size: int
+    phases: tuple[int, ...]
+    shifts: tuple[int, ...]
+    period: int
+    step: int
+
+    @property
+    def used(self) -> list[int]:
+        """The phases that windows have elements in."""
+        return sorted(set(self.phases))
+
+    def of(self, phase: int) -> range:
+        """The elements in a phase."""
+        return range(self.phases.index(phase), len(self.phases), self.period) if phase in self.phases else range(0)
+
+
+def _taps(axis: Axis) -> Taps:
+    shifts, phases = zip(*(divmod(k * axis.dilation - axis.before, axis.stride) for k in range(axis.kernel)), strict=True)
+    common = gcd(axis.dilation, axis.stride)
+    return Taps(axis.stride, -(-axis.size // axis.stride), phases, shifts, axis.stride // common, axis.dilation // common)
+
+
+def _geometry(window_axes: Axes) -> tuple[Taps, Taps] | None:
+    """The elements of the windows along height and width; None where lines of the image cannot be moved over each other."""
+    if len(window_axes) != 2 or 0 in (*(a.kernel for a in window_axes), *(a.size for a in window_axes)):
+        return None
+    down, across = map(_taps, window_axes)
+    return (down, across) if across.size == window_axes[1].count else None
+
+
+class Strip(NamedTuple):
+    """Images of one channel below each other in a line, with rows of zeros above, between and below them.
+
+    Attributes:
+        samples, height, width: of the images.
+        top: rows of zeros above the first one.
+        pitch: rows from one to the next.
+        rows: of all.
+        margin: elements of zeros before and after all that.
+    """
+
+    samples: int
+    height: int
+    width: int
+    top: int
+    pitch: int
+    rows: int
+    margin: int
+
+    @property
+    def length(self) -> int:
+        return self.rows * self.width
+
+    @property
+    def room(self) -> int:
+        """Elements for the rows."""
+        return _whole(self.length)
+
+    @property
+    def wide(self) -> int:
+        """Elements for the rows and the margins."""
+        return self.room + 2 * self.margin
+
+    def images(self, memory: Array) -> Array:
+        """The images ``[channels, samples, height, width]`` in contiguous memory ``[channels, wide]``."""
+        pitches = (self.wide, self.pitch * self.width, self.width, 1)
+        return _view(memory, self.margin + self.top * self.width, (len(memory), self.samples, self.height, self.width), pitches)
+
+    def moved(self, memory: Array, shift: int, step: int, count: int) -> Array:
+        """``[channels, count, length]`` in contiguous memory ``[channels, wide]``: the rows ``shift`` later, and again ``step`` later."""
+        return _view(memory, self.margin + shift, (len(memory), count, self.length), (self.wide, step, 1))
+
+    def wrapped(self, lines: Array, shift: int) -> Array:
+        """Of lines ``[..., room]`` that are moved by columns, those columns that come from the row before or after."""
+        edge = slice(max(self.width - shift, 0), None) if shift > 0 else slice(None, -shift)
+        return lines[..., : self.length].reshape(*lines.shape[:-1], self.rows, self.width)[..., edge]
+
+
+def _whole(elements: int) -> int:
+    """As many elements, or some more, so that a line of the cache begins after them."""
+    return -(-elements // _ALIGNED) * _ALIGNED
+
+
+def _view(memory: Array, start: int, shape: Shape, steps: Sequence[int]) -> Array:
+    """Elements of contiguous memory from the ``start``-th on, ``steps`` apart along each axis."""
+    return np.ndarray(shape, memory.dtype, memory, start * memory.itemsize, tuple(step * memory.itemsize for step in steps))
+
+
+def _strip(x: Array, height: int, width: int, shifts: Sequence[int], outputs: int, columns: Sequence[int]) -> Strip:
+    """For samples of x a strip in which each of so many rows of an output finds the rows ``shifts`` below it, and columns beside it."""
+    samples = len(x) if prod(x.shape[2:]) < SMALL else 1
+    top, lowest = max(0, -min(shifts)), max(height, outputs + max(shifts))
+    pitch = max(height + max(top, lowest - height), outputs)
+    rows = top + (samples - 1) * pitch + max(lowest, outputs)
+    return Strip(samples, height, width, top, pitch, rows, _whole(max(map(abs, columns))))
+
+
+def _parts(samples: int, channels: int, strip: Strip, nbytes: int) -> Iterator[tuple[slice, slice]]:
+    """Which samples and channels to take at a time, if the lines of a channel take so many bytes."""
+    step = max(1, LINE_BYTES // max(nbytes, 1))
+    starts = product(range(0, samples, strip.samples), range(0, channels, step)) if samples else ()
+    return ((slice(b, b + strip.samples), slice(c, min(c + step, channels))) for b, c in starts)
+
+
+def _image_lines(x: Array, geometry: tuple[Taps, Taps], strip: Strip) -> Iterator[tuple[slice, slice, Array]]:
+    """Samples and channels, and their lines ``[channels, phases of the rows, columns of the filter, room]``."""
+    down, across = geometry
+    phases = list(product(down.used, across.used))
+    nbytes = len(down.used) * len(across.phases) * strip.room * x.itemsize
+    step = 0
+    for samples, some in _parts(len(x), x.shape[1], strip, nbytes):
+        count = some.stop - some.start
+        if not step:  # the first ones are as many as any
+            step = count
+            memory = scratch("lines", (len(phases), step, strip.wide), x.dtype)
+            memory.fill(0)
+            columns = scratch("columns", (step, len(down.used), len(across.phases), strip.room), x.dtype)
+            columns[..., strip.length :] = 0
+            edges = [strip.wrapped(columns[:, :, k], shift) for k, shift in enumerate(across.shifts) if shift]
+            images = [strip.images(line) for line in memory]
+            moves = []
+            for line, (row, column) in zip(memory, phases, strict=True):
+                taps = across.of(column)
+                target = columns[:, down.used.index(row), taps.start :: taps.step, : strip.length]
+                moves.append((target, strip.moved(line, across.shifts[taps.start], across.step, len(taps))))
+        for image, (row, column) in zip(images, phases, strict=True):
+            part = x[samples, some, row :: down.stride, column :: across.stride].swapaxes(0, 1)
+            np.copyto(image[:count, :, : part.shape[2], : part.shape[3]], part)
+        for target, source in moves:
+            np.copyto(target[:count], source[:count])
+        for edge in edges:
+            edge[:count] = 0
+        yield samples, some, columns[:count]
+
+
+def _by_lines(x: Array, filter_: Array, window_axes: Axes, geometry: tuple[Taps, Taps]) -> Array:
+    down, across = geometry
+    (n, channels), outputs, width = x.shape[:2], window_axes[0].count, across.size
+    strip = _strip(x, down.size, width, down.shifts, outputs, across.shifts)
+    weights = filter_.reshape(channels, len(down.phases), len(across.phases))
+    out = np.empty((n, channels, outputs * width), x.dtype)
+    # The products of each row of the filter have a place of their own, in which they lie so that the first ones that count are equally far
+    # apart: one reduction adds them up.
+    starts = [(strip.top + shift) * width for shift in down.shifts]
+    slot = strip.room + _whole(max(starts) - min(starts))
+    results = np.empty(0, x.dtype)
+    for samples, some, lines in _image_lines(x, geometry, strip):
+        count = len(lines)
+        if not len(results):
+            results = scratch("product", (count, len(starts), slot), x.dtype)
+            places = []
+            for row in down.used:
+                taps = down.of(row)
+                pitches = (len(starts) * slot, taps.step * slot - down.step * width, 1)
+                first = taps.start * slot + max(starts) - starts[taps.start]
+                places.append((slice(taps.start, None, taps.step), _view(results, first, (count, len(taps), strip.room), pitches)))
+            shape = (count, len(starts), strip.samples, outputs * width)
+            terms = _view(results, max(starts), shape, (len(starts) * slot, slot, strip.pitch * width, 1))
+        for phase, (rows, place) in enumerate(places):
+            np.matmul(weights[some, rows], lines[:, phase], out=place[:count])
+        np.add.reduce(terms[:count], axis=1, out=out[samples, some].swapaxes(0, 1))
+    return out.reshape(n, channels, outputs, width)
+
+
+def _spread_by_lines(filter_: Array, y: Array, window_axes: Axes, geometry: tuple[Taps, Taps]) -> Array:
+    down, across = geometry
+    n, channels, height, width = y.shape
+    # An element of the image is in the windows before it: all is moved the other way.
+    strip = _strip(y, height, width, [-shift for shift in down.shifts], down.size, across.shifts)
+    weights = filter_.reshape(channels, len(down.phases), len(across.phases))
+    out = np.empty((n, channels, *(a.size for a in window_axes)), y.dtype)
+    memory = np.empty(0, y.dtype)
+    for samples, some in _parts(n, channels, strip, len(across.phases) * strip.room * y.itemsize):
+        count = some.stop - some.start
+        if not len(memory):
+            memory = scratch("lines", (count, strip.wide), y.dtype)
+            memory.fill(0)
+            columns = scratch("columns", (count, len(across.phases), strip.room), y.dtype)
+            columns[..., strip.length :] = 0
+            results = scratch("product", (count, len(down.phases), strip.room), y.dtype)
+            images = strip.images(memory)
+        np.copyto(images[:count], y[samples, some].swapaxes(0, 1))
+        for column in range(across.stride):
+            taps = across.of(column)
+            lines = columns[:count, : len(taps)]
+            if taps:
+                np.copyto(lines[..., : strip.length], strip.moved(memory[:count], -across.shifts[taps.start], -across.step, len(taps)))
+            for place, k in enumerate(taps):
+                if across.shifts[k]:
+                    strip.wrapped(lines[:, place], -across.shifts[k])[...] = 0
+            if taps:
+                np.matmul(weights[some, :, taps.start :: taps.step], lines, out=results[:count])
+            for row in range(down.stride):
+                into = out[samples, some, row :: down.stride, column :: across.stride].swapaxes(0, 1)
+                _collect(results, down, down.of(row) if taps else range(0), strip, into)
+    return out
+
+
+def _collect(results: Array, down: Taps, taps: range, strip: Strip, out: Array) -> None:
+    """The sum of the products of some rows of the filter, ``[channels, rows, room]``, into ``[channels, samples, height, width]``."""
+    if not taps:
+        out[...] = 0
+        return
+    row, room = strip.width, strip.room
+    pitches = (len(down.phases) * room, taps.step * room - down.step * row, strip.pitch * row, row, 1)
+    first = taps.start * room + (strip.top - down.shifts[taps.start]) * row
+    np.add.reduce(_view(results, first, (len(out), len(taps), *out.shape[1:]), pitches), axis=1, out=out)
+
+
+def _cotangent_by_lines(x: Array, y: Array, window_axes: Axes, geometry: tuple[Taps, Taps]) -> Array:
+    down, across = geometry
+    count = window_axes[0].count * across.size
+    total = np.zeros((x.shape[1], len(down.phases), len(across.phases)), x.dtype)
+    # A sample at a time: between images in one line a zero of y would meet elements of x, which may be infinite.
+    strip = _strip(x[:1], down.size, across.size, down.shifts, window_axes[0].count, across.shifts)
+    for sample in range(len(x)):
+        for _, some, lines in _image_lines(x[sample : sample + 1], geometry, strip):
+            cotangents = y[sample, some].reshape(len(lines), count, 1)
+            for k, (phase, shift) in enumerate(zip(down.phases, down.shifts, strict=True)):
+                start = (strip.top + shift) * across.size
+                total[some, k] += np.matmul(lines[:, down.used.index(phase), :, start : start + count], cotangents)[..., 0]
+    return total
+
+
+# -- windows ---------------------------------------------------------------------------------------
+
+
+def _by_windows(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Array:
+    """Every feature from one channel: a row times the columns of its channel."""
+    rows = filter_.reshape(groups, len(filter_) // groups, prod(filter_.shape[1:]))
+    extents, lines = extents_of(window_axes), lines_of(window_axes)
+    out = np.empty((len(x), groups, rows.shape[1], *extents), x.dtype)
+    product = wanted = np.empty(0, x.dtype)
+    for sample, channels, columns in _channel_columns(x, window_axes, lines):
+        size = len(columns)
+        if len(product) < size:  # the first ones are as many as any
+            product = scratch("product", (size, rows.shape[1], columns.shape[2]), x.dtype)
+            wanted = product.reshape(size, rows.shape[1], *extents) if lines is None else lines.view(product, extents)
+        np.matmul(rows[channels], columns, out=product[:size])
+        out[sample, channels] = wanted[:size]
+    return out.reshape(len(x), len(filter_), *extents)
+
+
+def _channel_columns(x: Array, window_axes: Axes, lines: Lines | None) -> Iterator[tuple[int, slice, Array]]:
+    """The windows of some channels of a sample at a time, so many as the cache holds: which, and ``[channels, kernel, windows]``."""
+    wide, groups = padded(x, window_axes), x.shape[1]
+    views = windows(wide, window_axes) if lines is None else lines.windows(np.ascontiguousarray(wide), window_axes)
+    depth, count = prod(kernel_of(window_axes)), prod(extents_of(window_axes)) if lines is None else lines.length
+    step = min(groups, max(1, CACHED_BYTES // max(depth * count * x.itemsize, 1)))
+    memory = scratch("columns", (step, *views.shape[2:]), x.dtype)
+    for sample, image in enumerate(views):
+        for start in range(0, groups, step):
+            columns = memory[: min(step, groups - start)]
+            np.copyto(columns, image[start : start + step])
+            yield sample, slice(start, start + step), columns.reshape(len(columns), depth, count)
+
+
+def _turned(axis: Axis) -> Axis | None:
+    """The windows of an output, one for each element of the image, that hold what the element was multiplied into, with the filter turned
+    round; None where they have gaps, as with a stride."""
+    before = axis.reach - 1 - axis.before
+    after = axis.size - 1 + axis.reach - before - axis.count
+    if axis.stride > 1 or before < 0 or after < 0:
+        return None
+    return Axis(axis.count, axis.kernel, 1, axis.dilation, before, after, axis.size)
+
+
+def _spread_by_weights(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
+    extents = extents_of(window_axes)
+    padded_image = np.zeros((len(y), groups, *(a.padded for a in window_axes)), y.dtype)
+    parts = y.reshape(len(y), groups, len(filter_) // groups, *extents)
+    for image, part in zip(padded_image, parts, strict=True):
+        # One weight at a time, for all windows at once: as many vector operations as the filter has elements.
+        for at in np.ndindex(*kernel_of(window_axes)):
+            terms = part * filter_[last(at)].reshape(*part.shape[:2], *(1 for _ in extents))
+            place = image[element(window_axes, at)]
+            np.add(place, np.add.reduce(terms, axis=1) if terms.shape[1] > 1 else terms[:, 0], out=place)
+    return np.asarray(padded_image[inside(window_axes)])
+
+
+def _cotangent_by_windows(x: Array, y: Array, window_axes: Axes, shape: Shape, groups: int) -> Array:
+    lines, total = lines_of(window_axes), np.zeros((groups, prod(shape[1:]), shape[0] // groups), x.dtype)
+    cotangents = spaced(y, lines)
+    parts = cotangents.reshape(len(y), groups, shape[0] // groups, cotangents.shape[2]).swapaxes(2, 3)
+    for sample, channels, columns in _channel_columns(x, window_axes, lines):
+        total[channels] += np.matmul(columns, parts[sample, channels])
+    return total.swapaxes(1, 2).reshape(shape)
