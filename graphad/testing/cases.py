@@ -243,6 +243,27 @@ def _drawn(name: str, shape: tuple[int, ...], dtype: str, seed: int) -> Array:
     return np.round(rng.uniform(-1.5, 1.5, shape), 3).astype(dtype)
 
 
+# -- dtypes ----------------------------------------------------------------------------------------
+
+WIDE, NARROW = "float64", "float32"
+
+
+def retyped(case: Case, old: str, new: str) -> Case:
+    """The case with one dtype in the place of another; its program is changed."""
+    for var in case.program.list_vars():
+        shape, dtype = var.declared
+        if dtype == old:
+            var.declare(shape, new)
+    for op in (op for block in case.program.blocks for op in block.ops):
+        op.attrs.update({name: new for name, value in op.attrs.items() if value == old})
+        defaults = (attr.name for attr in lookup(op.type).attrs.values() if attr.kind == "DType" and attr.default == old)
+        op.attrs.update({name: new for name in defaults if name not in op.attrs})
+    feeds, params = (
+        {name: array.astype(new) if array.dtype == old else array for name, array in arrays.items()} for arrays in (case.feeds, case.params)
+    )
+    return replace(case, feeds=feeds, params=params)
+
+
 # -- choices ---------------------------------------------------------------------------------------
 # What a random program is drawn from: a sequence of small numbers.
 #

@@ -28,7 +28,7 @@ from graphad.program import EMPTY, RANDOM_STREAM, Program
 from graphad.rewriting import Pass, Rule
 from graphad.rewriting.passes import Applier, applying, take_as_verified
 from graphad.testing.calls import Constants, Interest, attribute_words
-from graphad.testing.cases import Case, completed
+from graphad.testing.cases import NARROW, WIDE, Case, completed
 from graphad.testing.equivalence import (
     LEAST,
     Observed,
@@ -40,6 +40,7 @@ from graphad.testing.equivalence import (
     seeded,
 )
 from graphad.testing.trial import (
+    ROUNDED,
     ROUNDED_UNITS,
     Finding,
     HiddenChange,
@@ -47,9 +48,10 @@ from graphad.testing.trial import (
     Subject,
     Trial,
     Unfit,
+    differenced,
     finished,
-    frozen,
     gradient_values,
+    is_double,
     is_forward,
     is_in_range,
     is_normal,
@@ -388,7 +390,7 @@ class Reach:
 EXACT = 1e-9  # tolerance of gradients where all is float64
 UNSTABLE = 10  # how many times as much as arrays results may move within a tolerance
 UNSTABLE_AT_ENDS = 25  # and where the pass makes something nan or infinite: exponentials move by more, and still are finite
-NARROW, NORMAL = 1e-3, 2.0**-14  # a tolerance with which a pass may compute in float16, and the least number that it holds in full
+IN_FLOAT16, NORMAL = 1e-3, 2.0**-14  # a tolerance with which a pass may compute in float16, and the least number that it holds in full
 CANCELED = 10.0  # as many times what rounding makes of a gradient may be wrong with it
 OF_TERMS = 0.1  # in float32, gradients that are smaller may be what is left of terms that cancel
 OF_NARROW_TERMS = 1.0  # and in float16, where a gradient that is 0 by its terms has what they are rounded by
@@ -485,7 +487,7 @@ def _is_unstable(trial: Trial, tolerance: float, most: float = UNSTABLE) -> bool
     numbers that it holds with a few bits only decide nothing.
     """
     case, steps = trial.case, Stepwise(trial.before, trial.expected.values)
-    if tolerance >= NARROW and not is_in_range(case, least=NORMAL, most=np.inf):
+    if tolerance >= IN_FLOAT16 and not is_in_range(case, least=NORMAL, most=np.inf):
         return True
     # Inputs moved together, and against each other: a difference of two operands shows only then.
     for up, down in ((tolerance, tolerance), (-tolerance, -tolerance), (tolerance, -tolerance)):
@@ -703,12 +705,24 @@ def against_differences(trial: Trial) -> Finding | None:
     def agrees(expected: float) -> bool:
         return abs(total - expected) <= max(DIFFERENCED, trial.allowed) * max(1.0, abs(expected), scale)
 
-    expected = trial.slope(frozen(case), direction, agrees)
+    smooth = differenced(case)
+    expected = trial.slope(smooth, direction, agrees)
     trial.slope_agrees = expected is not None and agrees(expected)
     if expected is None or trial.slope_agrees or not is_in_range(case):
         return None
+    if not is_double(case.program) and not _is_same_in_float64(case, smooth, direction):
+        return None
     along = ", ".join(f"{name} {array.tolist()}" for name, array in direction.items())
     return Finding("gradients", f"along {along} the loss changes by {expected:.6g}, and the gradients say {total:.6g}", "slope")
+
+
+def _is_same_in_float64(case: Case, wide: Case, direction: dict[str, Array]) -> bool:
+    """Whether a program's standard gradients are in float64 what they are in float32, so that no rounding tells them from a slope."""
+    sources = list(direction)
+    narrow, exact = (_finite(lambda c=c: gradient_values(c.program, c, sources)) for c in (case, wide))  # type: ignore[misc]
+    if narrow is None or exact is None:
+        return False
+    return not any(difference(exact[name], np.asarray(narrow[name], WIDE), ROUNDED[NARROW], least=OF_TERMS) for name in sources)
 
 
 def _gradients_after(trial: Trial) -> Finding | None:
@@ -745,7 +759,7 @@ def _tolerance(trial: Trial) -> float:
 def _compared(trial: Trial, program: Program, expected: dict[str, Array], got: dict[str, Array], labels: tuple[str, str]) -> Finding | None:
     """The first gradient that differs from that of a program by more than rounding makes of it there."""
     tolerance, least = _tolerance(trial), OF_TERMS if roundings(trial.before) else LEAST
-    least = OF_NARROW_TERMS if tolerance >= NARROW else least
+    least = OF_NARROW_TERMS if tolerance >= IN_FLOAT16 else least
     has_special = _has_special(trial.case)
     for name, array in expected.items():
         gradient = got[name]

@@ -422,9 +422,11 @@ class CallProgram(CallWriter):
         """Names for the outputs: mostly new ones, else known ones of the type; None if an output has no value."""
         names: Names = {}
         taken_names: set[str] = set()
+        last = next(reversed(call.op.outputs), "")
         for slot in call.op.outputs.values():
             values = call.outputs[slot.name]
-            if slot.optional and (any(v is None for v in values) or self.choices.chance(4)):
+            is_only = not names and slot.name == last  # of several that may all be left out one is kept
+            if slot.optional and (any(v is None for v in values) or (not is_only and self.choices.chance(4))):
                 continue
             if not values or any(v is None for v in values):
                 return None

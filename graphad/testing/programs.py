@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,10 +11,9 @@ import numpy as np
 
 from graphad.backward import append_backward, gradients
 from graphad.errors import GraphadError
-from graphad.ops import lookup
-from graphad.program import Operator, Program, Variable
+from graphad.program import Program, Variable
 from graphad.testing.calls import Interest
-from graphad.testing.cases import KINKS, Case, Choices, array_of
+from graphad.testing.cases import KINKS, NARROW, WIDE, Case, Choices, array_of, retyped
 from graphad.testing.nested import nested_program
 from graphad.testing.operator_programs import operator_program, type_checks
 from graphad.testing.optimizable import optimizable_program
@@ -24,7 +24,6 @@ from graphad.types import Array, Shape
 # -- hardened --------------------------------------------------------------------------------------
 # Other dtypes, extents and numbers for programs that were drawn with smooth numbers in float64.
 
-WIDE, NARROW = "float64", "float32"
 LARGEST = 1.0  # numbers stay in [-1, 1], which keeps loops from making anything large
 EXTENT = 3  # of the axes that get another extent
 
@@ -44,38 +43,13 @@ def hardened(choices: Choices, case: Case, extents: bool = False) -> Case:
     if choices.chance(3):
         kind = choices.one_of(("ties", "kinks", "zeros"))
         case.feeds.update((name, _numbers(choices, array, kind)) for name, array in case.feeds.items() if array.dtype == WIDE)
-    return in_float32(case) if choices.boolean() else case
+    return retyped(case, WIDE, NARROW) if choices.boolean() else case
 
 
 def _numbers(choices: Choices, array: Array, kind: str) -> Array:
     largest = LARGEST if kind != "ties" else max(KINKS)
     values = array_of(choices, array.shape, WIDE, kind)
     return np.where(np.abs(values) <= largest, values, 0.5) * (0.5 if kind == "ties" else 1.0)
-
-
-# -- dtypes --------------------------------------------------------------------------------------
-
-
-def in_float32(case: Case) -> Case:
-    """The case with float32 in the place of float64; it is changed."""
-    for var in case.program.list_vars():
-        shape, dtype = var.declared
-        if dtype == WIDE:
-            var.declare(shape, NARROW)
-    for op in _operators(case.program):
-        op.attrs.update({name: NARROW for name, value in op.attrs.items() if value == WIDE})
-        op.attrs.update({name: NARROW for name in _dtype_attrs(op) if name not in op.attrs})
-    for arrays in (case.feeds, case.params):
-        arrays.update({name: array.astype(NARROW) for name, array in arrays.items() if array.dtype == WIDE})
-    return case
-
-
-def _dtype_attrs(op: Operator) -> list[str]:
-    return [attr.name for attr in lookup(op.type).attrs.values() if attr.kind == "DType" and attr.default == WIDE]
-
-
-def _operators(program: Program) -> list[Operator]:
-    return [op for block in program.blocks for op in block.ops]
 
 
 # -- extents -------------------------------------------------------------------------------------
@@ -88,7 +62,7 @@ def _resized(case: Case, extent: int) -> Case:
         shape, dtype = var.declared
         if shape is not None and dtype != "bool":
             var.declare(_shape(shape, extent), dtype)
-    for op in _operators(program):
+    for op in itertools.chain.from_iterable(block.ops for block in program.blocks):
         if "shape" in op.attrs:
             op.attrs["shape"] = list(_shape(tuple(op.attrs["shape"]), extent))
     # Extents that an operator relates to each other may no longer fit.

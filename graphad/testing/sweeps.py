@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from operator import itemgetter
@@ -16,7 +16,7 @@ import numpy as np
 from graphad.ops import GRAD, ControlDef, OpDef, lookup
 from graphad.ops.sample import Value
 from graphad.testing.calls import Call, Draft, Interest, Slots, candidates_of, inferred, other_attr
-from graphad.testing.cases import NON_FINITE, SHORT, STEEP, Case, Choices, RandomChoices, array_of
+from graphad.testing.cases import NARROW, NON_FINITE, SHORT, STEEP, WIDE, Case, Choices, RandomChoices, array_of, retyped
 from graphad.testing.nested import accumulate, delay, nested_program
 from graphad.testing.operator_programs import COMMON, NEVER, CallProgram, Names, operators, over, unknown_extent
 from graphad.testing.programs import any_program, differentiated
@@ -25,6 +25,7 @@ from graphad.testing.swept_blocks import block_sweep
 from graphad.testing.swept_calls import (
     DTYPES,
     EXTENT,
+    FLOATS_DRAWN,
     SHAPES,
     append_over,
     converted,
@@ -37,6 +38,7 @@ from graphad.testing.swept_calls import (
     types_of,
     varied,
 )
+from graphad.testing.swept_gradients import gradient_operator_sweep
 from graphad.testing.trial import NO_SLOPE, has_slope, side_results
 from graphad.testing.values import arrays, name_of, random_like
 from graphad.types import Array
@@ -221,7 +223,7 @@ def _known(w: CallProgram, value: object) -> str | None:
 # Some names are state, some are views of others, and now and then an operator has an effect; often little of it all is requested.
 
 NAME_SHAPES = ((3,), (1,), (2, 2), (1, 3))
-NAME_DTYPES = ("float64", "float64", "float32", "int64")
+NAME_DTYPES = (*FLOATS_DRAWN * 2, "int64")
 EFFECT = 9  # of so many statements one is an effect
 PAIRS = ("elementwise_add", "elementwise_sub", "elementwise_mul", "elementwise_max")
 
@@ -288,16 +290,15 @@ def _of_interest(w: CallProgram, name: str) -> str:
 # -- swept operators -------------------------------------------------------------------------------
 # Programs that go through operators over constants, which folding computes, and under a loss, whose gradient is taken.
 
-FOLDED, DIFFERENTIATED = 4, 3  # so many operators a program tries
-WIDE = "float64"
+FOLDED, DIFFERENTIATED, WITH_BACKWARD = 4, 3, 5  # so many operators a program tries
 
 
 def constant_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """Operators over constants; every second one with an attribute changed."""
     w = CallProgram(choices, interest)
     for call in _in_turn(choices, interest, start, FOLDED):
-        if choices.chance(3):
-            call = converted(call, choices.one_of(("int64", "float32", "int32")))
+        if choices.boolean():
+            call = converted(call, choices.one_of(DTYPES))
         names: Names = {s: [w.constant(v) if isinstance(v, np.ndarray) else w.new(v) for v in values] for s, values in call.inputs.items()}
         w.append(call, names, overwrite=NEVER)
     return Case(w.program, "", w.feeds, w.params)
@@ -305,11 +306,28 @@ def constant_sweep(choices: Choices, interest: Interest, start: int) -> Case:
 
 def gradient_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """Operators over data that can be differentiated, now and then at ties and once more with operands exchanged, and a loss over all."""
+    return _under_loss(choices, interest, _in_turn(choices, interest, start, DIFFERENTIATED))
+
+
+def backward_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+    """Operators with a gradient, a loss over all, and its gradients: operators of gradients are operators too."""
+    differentiable = replace(interest, types=_differentiable(types_of(interest)) or _differentiable(operators()))
+    case = _under_loss(choices, interest, _in_turn(choices, differentiable, start, WITH_BACKWARD))
+    return differentiated(choices, case) or case
+
+
+@cache
+def _differentiable(types: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(op_type for op_type in types if getattr(lookup(op_type), "grads", None))
+
+
+def _under_loss(choices: Choices, interest: Interest, calls: Iterable[Call]) -> Case:
+    """Calls over data, and a loss over all of their results."""
     w = CallProgram(choices, interest)
-    results: list[str] = []
-    for call in _in_turn(choices, interest, start, DIFFERENTIATED):
+    dtype, results = choices.one_of(FLOATS_DRAWN), list[str]()
+    for call in calls:
         kind = choices.one_of(("sample", "sample", "ties", "kinks"))
-        call = converted(call, WIDE)
+        call = converted(call, dtype)
         call = call if kind == "sample" else renumbered(choices, call, kind)
         names = {s: [w.data(v) if isinstance(v, np.ndarray) else w.new(v) for v in values] for s, values in call.inputs.items()}
         results += w.append(call, names, overwrite=NEVER)
@@ -350,7 +368,7 @@ SLOPE_NUMBERS = ("sample", "ordinary", "positive")  # on which an operator may b
 
 
 def slope_sweep(choices: Choices, interest: Interest, start: int) -> Case:
-    """Many operators where they are smooth, in float64: one difference says whether the gradients of all of them are right.
+    """Many operators where they are smooth: one difference says whether the gradients of all of them are right.
 
     Every operator comes with all samples and attributes in turn; of half of them only the first result is read.
     """
@@ -366,7 +384,12 @@ def slope_sweep(choices: Choices, interest: Interest, start: int) -> Case:
             names = [name for name in written_names if name not in side_names]
             # Of some operators one result alone, so that the other cotangents are missing, not zero.
             results += names[:1] if choices.boolean() else names
-    return Case(w.program, loss_of(w, results, terms=len(results)), w.feeds, w.params)
+    return _of_either(choices, Case(w.program, loss_of(w, results, terms=len(results)), w.feeds, w.params))
+
+
+def _of_either(choices: Choices, case: Case) -> Case:
+    """The case, which was drawn in float64, in float32 as often as not."""
+    return retyped(case, WIDE, NARROW) if choices.boolean() else case
 
 
 def _input(w: CallProgram, op: OpDef, slot: str, value: Value) -> str:
@@ -496,7 +519,8 @@ def _moved(call: Call, ways: dict[str, list[Any]], distance: float) -> list[Arra
 TWINS = 11  # so many pairs a program
 MOST_TRIED = 12
 NUMBERS = {"near": 0.01, "nearer": 1e-9, "zero": 0.0}  # how little attributes differ that are numbers: zeros in their sign
-TWIN_DTYPES = ("float64", "float32", "int64")  # of the first time through all variations, the second, and so on
+TWIN_DTYPES = ("as the samples are", "float32", "int64")  # mostly float64 at first
+TWIN_TURNS = ((0, 1), (1, 0), (2, 2))  # dtypes of every second variation and of the others: the first time through, the second, and so on
 
 
 class Variation(NamedTuple):
@@ -527,8 +551,8 @@ def variations(definitions: tuple[OpDef, ...]) -> tuple[Variation, ...]:
 def twin_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """Operators twice, with one attribute or input changed; ``start`` says where in the order of all variations."""
     w = CallProgram(choices, interest)
-    for variation, turn in _pairs(tuple(map(lookup, types_of(interest)))).piece(start * TWINS, TWINS):
-        pair = _pair(variation, turn)
+    for variation, dtype in _pairs(tuple(map(lookup, types_of(interest)))).piece(start * TWINS, TWINS):
+        pair = _pair(variation, dtype)
         if pair is not None:
             _write_pair(w, variation.kind, *pair)
     return Case(w.program, "", w.feeds, w.params)
@@ -542,15 +566,16 @@ class _Pairs:
         self.left = self._all(definitions)
 
     def _all(self, definitions: tuple[OpDef, ...]) -> Iterator[tuple[Variation, int]]:
-        for turn in itertools.count():
-            yield from ((v, turn) for v in variations(definitions) if _pair(v, turn % len(TWIN_DTYPES)) is not None)
+        for turns in itertools.cycle(TWIN_TURNS):
+            dtypes = zip(variations(definitions), itertools.cycle(turns))
+            yield from (found for found in dtypes if _pair(*found) is not None)
             if not self.found:
                 return
 
     def piece(self, start: int, count: int) -> list[tuple[Variation, int]]:
-        """So many variations from a place on, each with the number of the time through them."""
+        """So many variations from a place on, each with the number of its dtype."""
         self.found += itertools.islice(self.left, max(0, start + count - len(self.found)))
-        return [(variation, turn % len(TWIN_DTYPES)) for variation, turn in self.found[start : start + count]]
+        return self.found[start : start + count]
 
 
 @cache
@@ -588,11 +613,11 @@ def _inverse(value: np.ndarray) -> np.ndarray:
 
 
 @cache
-def _pair(variation: Variation, turn: int) -> tuple[Call, Call] | None:
+def _pair(variation: Variation, dtype: int) -> tuple[Call, Call] | None:
     """Two calls that differ in an attribute or input, and in their results, of the same shapes if there are such."""
     pairs: list[tuple[Call, Call]] = []
     for call in known_calls(variation.op):
-        call = converted(call, TWIN_DTYPES[turn]) if turn else call
+        call = converted(call, TWIN_DTYPES[dtype]) if dtype else call
         base = call.with_attrs({**call.attrs, variation.name: 0.0}) if variation.kind == "zero" else call
         if base is None:
             continue
@@ -668,7 +693,8 @@ def tied_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     Few operators tell them apart, so that a program has a good part of these.
     """
     w = CallProgram(choices, interest)
-    pairs, results = _tied_pairs(types_of(interest)) or _tied_pairs(operators()), list[str]()
+    dtype, results = choices.one_of(FLOATS_DRAWN), list[str]()
+    pairs = _tied_pairs(types_of(interest), dtype) or _tied_pairs(operators(), dtype)
     for number in range(start * TIES, start * TIES + min(TIES, len(pairs))):
         pair = pairs[number % len(pairs)]
         results += _write_pair(w, TIED, *(pair if choices.boolean() else pair[::-1]))
@@ -676,10 +702,11 @@ def tied_sweep(choices: Choices, interest: Interest, start: int) -> Case:
 
 
 @cache
-def _tied_pairs(types: tuple[str, ...]) -> tuple[tuple[Call, Call], ...]:
+def _tied_pairs(types: tuple[str, ...], dtype: str) -> tuple[tuple[Call, Call], ...]:
     """The first such pair of every operator that has one, in an order that has neighbors far apart."""
     definitions = [op for op in map(lookup, in_order(types)) if op.grads and len(op.inputs) > 1]
-    return tuple(pair for op in definitions if (pair := next(filter(None, map(_tied, known_calls(op))), None)) is not None)
+    calls = ((converted(call, dtype) for call in known_calls(op)) for op in definitions)
+    return tuple(pair for each in calls if (pair := next(filter(None, map(_tied, each)), None)) is not None)
 
 
 def _tied(call: Call) -> tuple[Call, Call] | None:
@@ -840,13 +867,18 @@ def _alike(call: Call) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 Sweep = Callable[[Choices, Interest, int], Case]
 SWEEPS: tuple[Sweep, ...] = (
     *(twin_sweep, chain_sweep, value_sweep, block_sweep) * 3,
-    *(gradient_sweep, name_sweep) * 2,
+    *(name_sweep,) * 2,
+    gradient_sweep,
+    backward_sweep,
+    gradient_operator_sweep,
     constant_sweep,
     tied_sweep,
 )
 LED: tuple[Sweep, ...] = (  # where a pass names a few operators: there are few twins of them, and many chains
     *(value_sweep, chain_sweep) * 4,
-    *(gradient_sweep, name_sweep, block_sweep) * 2,
+    *(name_sweep, block_sweep) * 2,
+    gradient_sweep,
+    backward_sweep,
     twin_sweep,
     tied_sweep,
     constant_sweep,
@@ -859,9 +891,10 @@ SWEPT = 4, 5  # so many programs of so many go through all operators in turn; th
 
 
 def nested_sweep(choices: Choices, interest: Interest, start: int) -> Case:
-    """A small ``nested_program`` as it is: all smooth, in float64 and of tame numbers, so that differences say what its gradients are."""
+    """A small ``nested_program`` as it is: all smooth and of tame numbers, so that differences say what its gradients are."""
     depth, count, first = choices.one_of((1, 1, 2)), choices.one_of((1, 1, 2)), FIRST[start % len(FIRST)]
-    return nested_program(choices, depth, max_statements=1, max_nested=count, arrays=choices.chance(4), most_trips=3, first=first)
+    case = nested_program(choices, depth, max_statements=1, max_nested=count, arrays=choices.chance(4), most_trips=3, first=first)
+    return _of_either(choices, case)
 
 
 AFTER_BACKWARDS: tuple[Sweep, ...] = (*(gradient_sweep, block_sweep, nested_sweep, chain_sweep, name_sweep) * 2, twin_sweep, value_sweep)
@@ -911,9 +944,6 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
         start = choices.in_turn(turns[kind] + 1, turns[kind])
         turns[kind] += start == turns[kind]
         case = sweep(choices, emphasis, start)
-        # Operators of gradients are operators too; a pass that is about them gets all its programs differentiated.
-        if sweep is gradient_sweep and start % 2 and not (is_backward or interest.backward):
-            case = differentiated(choices, case) or case
         unknown_extent(choices, case.program, case.feeds)
         return case
 

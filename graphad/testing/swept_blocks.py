@@ -18,7 +18,7 @@ from graphad.testing.calls import Call, Interest, other_attr
 from graphad.testing.cases import Case, Choices, outside_reads
 from graphad.testing.operator_programs import NEVER, CallProgram, Names, operators, write_branch, write_conditional, write_loop, write_net
 from graphad.testing.samples import samples_of
-from graphad.testing.swept_calls import converted, loss_of, types_of, varied
+from graphad.testing.swept_calls import FLOATS_DRAWN, converted, loss_of, types_of, varied
 from graphad.testing.values import name_of
 
 KINDS = (
@@ -66,7 +66,7 @@ def block_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     common = WITH_ATTRIBUTES if kind.startswith("if_else") and choices.boolean() else PLAIN
     types = types_of(interest) if interest.types and choices.chance(3) else common
     call = varied(choices, choices.one_of(types), interest)
-    twin = _Twin.drawn(w, None if call is None else converted(call, choices.one_of(("float64", "float64", "float32"))))
+    twin = _Twin.drawn(w, None if call is None else converted(call, choices.one_of(FLOATS_DRAWN)))
     if twin is None:
         return Case(w.program, "", w.feeds, w.params)
     before = [] if choices.chance(4) else twin.read()

@@ -35,7 +35,8 @@ from graphad.testing.values import name_of
 from graphad.types import FLOATS, Array, Shape
 
 EXTENT = 3  # of all axes, where an operator takes that: transposed or not, the shapes are the same
-DTYPES = ("float64", "float64", "float32", "float32", "int64", "int32")
+FLOATS_DRAWN = ("float64", "float32")  # as often the one as the other
+DTYPES = (*FLOATS_DRAWN * 2, "float32", "int64", "int32")  # an operator that takes no integers stays as it is, which is mostly float64
 FORGOTTEN = 3  # of so many changed attributes one is any that the operator has, whether or not the pass mentions it
 LEFT = 0.3  # of the terms of a sum, where that does not cancel
 KEPT = 1 << 14  # so many calls that were made from others

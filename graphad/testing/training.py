@@ -312,7 +312,7 @@ def deep_program(choices: Choices) -> Case:
     True
     """
     main = Program()
-    net = Network(choices, choices.one_of(("float64", "float64", "float32")), choices.one_of(ROWS))
+    net = Network(choices, choices.one_of(("float64", "float32")), choices.one_of(ROWS))
     with program_guard(main, Program()):
         hidden = net.data("x", FEATURES)
         for _ in range(choices.integer(4, DEEPEST)):
@@ -331,16 +331,16 @@ _LAYERS: tuple[Layer, ...] = (normalized_product, *LAYERS[::2], normalized_produ
 def trainable_program(choices: Choices) -> Case:
     """A network of up to two hidden layers with its loss, without backward and updates.
 
-    Half of them compute every row by itself, in float64. The batch has an even number of them. In the others there are
-    layers of all kinds, many of them products with a batch norm, and mostly another output beside the loss. The learning rate,
-    and what one optimizer keeps, are declared as ``minimize`` declares them, and have values as after some steps.
+    Half of them compute every row by itself. The batch has an even number of them. In the others there are layers of all kinds,
+    many of them products with a batch norm, and mostly another output beside the loss. The learning rate, and what one optimizer
+    keeps, are declared as ``minimize`` declares them, and have values as after some steps.
 
     >>> from graphad.testing.cases import RandomChoices
     >>> "learning_rate_0" in trainable_program(RandomChoices("seed")).params
     True
     """
     main, by_rows = Program(), choices.boolean()
-    dtype = "float64" if by_rows else choices.one_of(("float32", "float32", "float64"))
+    dtype = choices.one_of(("float64", "float32"))
     net = Network(choices, dtype, choices.one_of(EVEN))
     with program_guard(main, Program()):
         hidden = net.start(by_rows)

@@ -26,7 +26,7 @@ from graphad.program import FORWARD, Block, Operator, Program
 from graphad.rewriting import PASSES, Pass, Pipeline, claims_checked, verification
 from graphad.rewriting.passes import check_order
 from graphad.settings import changed_settings
-from graphad.testing.cases import Case
+from graphad.testing.cases import NARROW, WIDE, Case, retyped
 from graphad.testing.equivalence import Observed, Stepwise, observe, observe_on_ranks
 from graphad.testing.watched import watch
 from graphad.types import FLOATS, TENSOR, Array
@@ -172,11 +172,11 @@ def is_double(program: Program) -> bool:
 
 
 def can_difference(program: Program) -> bool:
-    """Whether the loss's gradient is what differences give: all in float64, and no gradient stopped in a block or defined otherwise.
+    """Whether the loss's gradient is what differences give: nothing in 16 bits, and no gradient stopped in a block or defined otherwise.
 
-    Values of block 0 may be stopped: see ``frozen``.
+    Values of block 0 may be stopped, and be float32: see ``differenced``.
     """
-    if not is_forward(program) or not is_double(program):
+    if not is_forward(program) or any(var.dtype in ("float16", "bfloat16") for var in program.list_vars() if var.type == TENSOR):
         return False
     return all(_can_difference(block, op) for block in program.blocks for op in block.ops)
 
@@ -224,6 +224,15 @@ def _stopped(block: Block, op: Operator) -> list[str]:
     """The floating-point results of an operator that stop gradients."""
     names = [name for name in op.output_names() if _is_float(block, name)]
     return [name for name in names if block.var_recursive(name).stop_gradient]
+
+
+def differenced(case: Case) -> Case:
+    """The case of which differences are taken: ``frozen``, and in float64, in which a small step is seen.
+
+    Raises:
+        GraphadError: it does not run.
+    """
+    return frozen(case if is_double(case.program) else retyped(case.clone(), NARROW, WIDE))
 
 
 def frozen(case: Case) -> Case:
@@ -285,7 +294,7 @@ def is_in_range(case: Case, least: float = 1 / FAR, most: float = FAR) -> bool:
 
     def see(value: Value, array: object) -> None:
         if isinstance(array, np.ndarray) and array.dtype.kind == "f":
-            size = np.abs(array[np.isfinite(array) & (array != 0)])
+            size = np.abs(array[np.isfinite(array) & (array != 0)]).astype(WIDE)  # in which the ends of the range fit
             holds[0] &= bool(((size <= most) & (size >= least)).all())
 
     watch(lower(case.program), case, see)

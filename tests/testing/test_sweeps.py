@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from graphad.ops import lookup
+from graphad.ops import REGISTRY, GradOpDef, lookup
 from graphad.testing.calls import Constants, Interest
 from graphad.testing.cases import SHORT, Case, RandomChoices
 from graphad.testing.equivalence import observe
@@ -17,6 +17,7 @@ from graphad.testing.sweeps import (
     SWEEPS,
     Sweep,
     chain_sweep,
+    drawn,
     name_sweep,
     slope_sweep,
     smooth_variant,
@@ -27,7 +28,11 @@ from graphad.testing.sweeps import (
     value_sweep,
 )
 from graphad.testing.swept_blocks import block_sweep
-from graphad.testing.trial import can_difference, frozen, gradient_values, slope
+from graphad.testing.swept_calls import FLOATS_DRAWN
+from graphad.testing.swept_gradients import OPERATORS as OF_GRADIENTS
+from graphad.testing.swept_gradients import gradient_call, gradient_operator_sweep
+from graphad.testing.trial import can_difference, differenced, gradient_values, slope
+from graphad.types import TENSOR
 from tests.testing.test_programs import check_runs
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow are among those that are drawn
@@ -57,15 +62,15 @@ def test_twins_come_in_both_orders_and_with_zeros_of_both_signs() -> None:
 
 
 def test_operators_whose_gradients_alone_tell_inputs_apart_come_with_ties_in_both_orders() -> None:
-    """Two programs have all of them, under a loss."""
-    cases = swept(tied_sweep, 2)
+    """Two programs have all of them, under a loss; which now and then stops the gradient of one."""
+    cases = swept(tied_sweep, 8)
     for op_type in ("elementwise_max", "elementwise_min", "elementwise_fmax"):
         arrays = [(case, names) for case in cases for names in operands(case, op_type)]
         assert [names for _, names in arrays[:2]] == [arrays[0][1], arrays[0][1][::-1]]
-        case, (x, y) = arrays[0]
-        assert x != y
-        assert (case.feeds[x] == case.feeds[y]).all()
-        assert {x, y} <= {name for name in case.sources if np.any(gradient_values(case.program, case, [name])[name])}
+        for case, (x, y) in arrays[::2]:
+            assert x != y
+            assert (case.feeds[x] == case.feeds[y]).all()
+        assert any(all(map(np.any, gradient_values(case.program, case, list(names)).values())) for case, names in arrays[::2])
 
 
 def test_values_have_ties_along_one_axis_and_large_integers() -> None:
@@ -160,7 +165,7 @@ def test_many_smooth_operators_have_one_slope() -> None:
     for case in swept(slope_sweep, 8):
         assert can_difference(case.program)
         direction = {name: np.ones_like({**case.feeds, **case.params}[name]) for name in gradients_of(case)}
-        expected = slope(frozen(case), direction)
+        expected = slope(differenced(case), direction)
         found = gradient_values(case.program, case, list(direction))
         if expected is not None:
             np.testing.assert_allclose(sum(float(array.sum()) for array in found.values()), expected, rtol=1e-4)
@@ -240,3 +245,23 @@ def test_state_is_written_twice_and_effects_occur() -> None:
     )
     assert sum(bool(operands(case, "fetch")) for case in cases) > 10
     assert {bool(case.requested) for case in cases} == {True, False}
+
+
+def test_every_gradient_operator_is_drawn() -> None:
+    """Those of Paddle's gradients of gradients, which no backward makes, too."""
+    types = [op.type for op in REGISTRY.values() if isinstance(op, GradOpDef)]
+    cases = swept(gradient_operator_sweep, len(types) // OF_GRADIENTS + 1)
+    drawn_types = {op.type for case in cases for op in case.program.global_block().ops}
+    assert set(types) <= drawn_types | {op_type for op_type in types if gradient_call(op_type, "float32", 0) is None}
+    for case in cases[::9]:
+        check_runs(case)
+    assert all(any(gradient_call(op_type, dtype, 0) for dtype in FLOATS_DRAWN) for op_type in types)
+
+
+def test_float32_is_drawn_as_often_as_float64() -> None:
+    draw, count = drawn(Interest()), 500
+    found = Counter[str]()
+    for number in range(count):
+        dtypes = {var.dtype for var in draw(RandomChoices(f"dtypes {number}")).program.list_vars() if var.type == TENSOR}
+        found.update(dtypes & {*FLOATS_DRAWN})
+    assert abs(found["float32"] - found["float64"]) < count / 10, found
