@@ -183,15 +183,16 @@ def calc_gradient(
 
 def _gradient_of(graph: Graph, grad_ops: GradOps, name: str) -> Value | None:
     """The gradient with respect to the value a name stands for, as the only value of its own name."""
-    if not graph.versions(name):
+    if name not in graph.values.by_name:
         return None
     gradient = grad_ops.gradient.get(source_value(graph, name))
     if gradient is None or not gradient.writers:
         return None
     # Between passes a name has versions. Here the last one gets the plain name, by which users fetch ``w@GRAD``.
-    for version in graph.versions(gradient.name):
-        if version is not gradient:
-            graph.rename(version, graph.values.numbered(gradient.name, "{}_{}"))
+    if gradient.name in graph.values.contested:
+        for version in graph.versions(gradient.name):
+            if version is not gradient:
+                graph.rename(version, graph.values.numbered(gradient.name, "{}_{}"))
     return gradient
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from graphad.errors import InvalidGraph
 from graphad.ir.clone import ValueMap, clone_regions, input_like
@@ -903,26 +902,26 @@ def split_writers(graph: Graph, shared: Sequence[Value], part: Callable[[Value],
     All values and all writers are taken at once: one by one, an operator that writes very many of them would be looked through for each.
     """
     writers = {value: dict.fromkeys(value.writers) for value in shared}
-    ops_written = dict.fromkeys(op for ops in writers.values() for op in ops)
-    times = {op: Counter(value for value in op.writes() if value in writers) for op in ops_written}
+    # An operator may write one value several times, in several slots: each is a part. Those of an operator wait here, the last one first.
+    waiting: dict[Op, dict[Value, list[Value]]] = {op: {} for ops in writers.values() for op in ops}
+    for op, own in waiting.items():
+        for value in (value for values in op.outputs.values() for value in values if value in writers):
+            own.setdefault(value, []).append(value)
     parts: dict[Value, list[Value]] = {}
-    parts_by_op: dict[Op, dict[Value, Iterator[Value]]] = {op: {} for op in ops_written}
     for value, ops in writers.items():
         parts[value], value.writers = [], []
         for op in ops:
-            # An operator may write one value several times, in several slots: each is a part.
-            op_parts = [part(value) for _ in range(times[op][value])]
-            parts_by_op[op][value] = iter(op_parts)
-            parts[value] += op_parts
-    for op, places in parts_by_op.items():
+            own = waiting[op]
+            own[value] = [part(value) for _ in own[value]]
+            parts[value] += own[value]
+            own[value].reverse()
+    for op, own in waiting.items():
         for slot, values in op.outputs.items():
             # Set at once, past ``set_outputs``: that would take the value out of its lists of writers, which are empty already.
-            op.outputs[slot] = tuple([_written(next(places[v]), op) if v in places else v for v in values])
+            new = op.outputs[slot] = tuple([own[value].pop() if value in own else value for value in values])
+            for value in new:
+                if not value.writers:
+                    value.writers.append(op)
     graph.journal.edits += 1
-    graph.journal.touch(*ops_written)
+    graph.journal.touch(*waiting)
     return parts
-
-
-def _written(part: Value, op: Op) -> Value:
-    part.writers.append(op)
-    return part

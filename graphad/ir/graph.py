@@ -102,7 +102,7 @@ def drop_outdated_marks(graph: Graph) -> bool:
     """Take the marks from a graph that was changed since they were made; return whether there were any."""
     dropped_any = False
     if graph.marked != graph.journal.edits:
-        for op in graph.ops:
+        for op in graph.ops.numbered():
             if INPLACE in op.attrs:
                 dropped_any = True
                 op.attrs = {name: value for name, value in op.attrs.items() if name != INPLACE}
@@ -127,9 +127,7 @@ __all__ = ["INPLACE", "drop_outdated_marks", "mark"]
 
 def ordered(graph: nx.MultiDiGraph) -> list[Op]:  # type: ignore[type-arg]
     """The operators of a graph in topological order; see ``Graph.ordered_ops``."""
-    ops = list(graph.ops)  # type: ignore[attr-defined]
-    for i, op in enumerate(ops):
-        op.order = i
+    ops: list[Op] = graph.ops.numbered()  # type: ignore[attr-defined]
     # The ordinary case: a program as written is in order, and passes insert before the readers. One walk, no heap.
     if _in_order(ops):
         return ops
@@ -400,7 +398,12 @@ class Graph(OldNames, PlainResults):
     def add_version(self, name: str, shape: Shape | None = None, dtype: str | None = None, var: Variable | None = None) -> Value:
         """A new value of exactly this name: its last version."""
         value = Value(self, name, shape, dtype, var)
-        self.values.add(value)
+        values = self.values
+        if name in values.by_name:
+            values.add(value)
+        else:  # a name of its own, as nearly all have
+            values.by_name[name] = value
+            values.count += 1
         self.journal.edits += 1
         return value
 
@@ -469,7 +472,8 @@ class Graph(OldNames, PlainResults):
             InvalidGraph: it touches a value of another graph.
         """
         # Checked while linking, so that an operator is walked once; ``_refuse`` takes back what is linked by then.
-        self.journal.edits += 1
+        journal = self.journal
+        journal.edits += 1
         for values in op.inputs.values():
             for value in values:
                 if value.graph is not self:
@@ -481,7 +485,8 @@ class Graph(OldNames, PlainResults):
                     self._refuse(op, value)
                 value.writers.append(op)
         self.ops.insert(op, before)
-        self.journal.touch(op)
+        if journal.touched is not None:
+            journal.touched.append(op)
         if op.graphs:
             self.controls[op] = None
             for graph in op.graphs.values():

@@ -347,7 +347,11 @@ def _lower_operator(graph: Graph, operator: Operator, current: Current) -> None:
     block = operator.block
     inputs: Slots = {}
     for slot, names in operator.inputs.items():
-        inputs[slot] = tuple([current.get(name) or _given(graph, block, name, current) for name in names])
+        if len(names) == 1:  # nearly always
+            name = names[0]
+            inputs[slot] = (current.get(name) or _given(graph, block, name, current),)
+        else:
+            inputs[slot] = _reading(graph, block, names, current)
     if operator.type == "write_to_array" and "Array" not in inputs and not operator.attrs.get("fresh"):
         _read_old_array(graph, operator, inputs, current)
     _link(graph, operator, inputs, operator.outputs, current, None)
@@ -367,15 +371,21 @@ def _link(
     graph: Graph, operator: Operator, inputs: Slots, writes: dict[str, list[str]], current: Current, graphs: dict[str, Graph] | None
 ) -> None:
     block = operator.block
+    declared = block.vars
     outputs: Slots = {}
     for slot, names in writes.items():
         values = []
         for name in names:
-            current[name] = value = graph.add_version(name, *_declared(block, name))
+            var = declared.get(name)
+            shape, dtype, var = _declared(block, name) if var is None else (var._shape, var._dtype, var)
+            current[name] = value = graph.add_version(name, shape, dtype, var)
             values.append(value)
         outputs[slot] = tuple(values)
     op = Op(graph, operator.type, inputs, outputs, operator.attrs)
-    op.role, op.source, op.made_by, op.operator = operator.role, operator.source, operator.made_by, operator
+    op.role = operator.role
+    op.source = operator.source
+    op.made_by = operator.made_by
+    op.operator = operator
     if graphs is not None:
         op.graphs = graphs
         # The names inside of blocks are Fluid's form of arguments and results; here these are values.

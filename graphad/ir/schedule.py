@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from graphad.errors import InvalidGraph, InvalidType
 from graphad.ir.graph import Graph, drop_outdated_marks
-from graphad.ir.nodes import Op, Value
+from graphad.ir.nodes import Op, Slots, Value
 from graphad.ir.regions import OTHERWISE, carried_count, definition_of, is_forward_loop, operands, results_of
 from graphad.ir.residuals import drop_all_unread_residuals, forward_graph, is_read, residual_inputs
-from graphad.ops import BranchDef, ControlDef, lookup
+from graphad.ops import REGISTRY, BranchDef, ControlDef, lookup
 from graphad.program import BACKWARD, EMPTY, FORWARD, RANDOM_STREAM, Block, Operator, Program, Variable, located, settle_streams
 from graphad.program.block import check_depth
 from graphad.program.gc_pause import paused_collector
@@ -29,6 +29,7 @@ from graphad.program.gc_pause import paused_collector
 # copied, as above); any other one gets a name of its own. The results of a nested graph, and its residuals, are live at its end.
 
 ValueNames = dict[Value, str]
+UNDEFINED = "undefined"  # the operator that says that there is no value
 
 
 @dataclass
@@ -193,7 +194,7 @@ def _undefined(graph: Graph, results: Sequence[str]) -> Iterator[str]:
 
 def is_silent(op: Op) -> bool:
     """Whether an operator only says that there is no value, which in a program goes without saying."""
-    return op.type == "undefined" and op.made_by is None
+    return op.type == UNDEFINED and op.made_by is None
 
 
 def _may_be_fed(op: Op, plan: Plan) -> bool:
@@ -347,10 +348,11 @@ class _Schedule:
         A block that ``works_on_names`` has its inputs from there; to any other they are given. ``unread`` are those that another
         gradient of the same operator reads.
         """
-        all_ops = graph.ordered_ops()
+        ops = graph.ordered_ops()
         plan = planned(graph)
-        silent = {op: None for op in all_ops if is_silent(op) and (graph.parent is not None or _may_be_fed(op, plan))}
-        ops = [op for op in all_ops if op not in silent]
+        silent = {op: None for op in ops if op.type == UNDEFINED and is_silent(op) and (graph.parent is not None or _may_be_fed(op, plan))}
+        if silent:
+            ops = [op for op in ops if op not in silent]
         origin = graph.block
         self.home[graph] = block.idx
         if origin is not None and origin is not block:
@@ -412,6 +414,31 @@ def _drop_leftovers(block: Block, before: Sequence[Operator], requested: set[str
     block.vars = {name: var for name, var in block.vars.items() if var.persistable or name not in dead_names}
 
 
+def _names_by_slot(slots: Slots) -> SlotNames:
+    names = {}
+    for slot, values in slots.items():
+        names[slot] = [values[0].name] if len(values) == 1 else [value.name for value in values]
+    return names
+
+
+def _is_same(op: Op, operator: Operator, block: Block) -> bool:
+    """Whether an operator of a block says what one of the graph does, each value under its own name."""
+    if operator.type != op.type or operator.block is not block or operator.attrs is not op.attrs:
+        return False
+    return _has_names(op.inputs, operator.inputs) and _has_names(op.outputs, operator.outputs)
+
+
+def _has_names(slots: Slots, names_by_slot: Mapping[str, list[str]]) -> bool:
+    for slot, values in slots.items():
+        names = names_by_slot.get(slot, [])
+        if len(values) == 1 == len(names):
+            if values[0].name != names[0]:
+                return False
+        elif [value.name for value in values] != names:
+            return False
+    return len(slots) == len(names_by_slot)
+
+
 class _Writer:
     """Writes operators and declarations into a block."""
 
@@ -424,16 +451,23 @@ class _Writer:
 
     def plain_operators(self, ops: list[Op]) -> list[Operator]:
         """The operators where every value keeps its own name, which is nearly always."""
-        variables, result = self.block.vars, []
+        block, reuse, result = self.block, self.schedule.reuse, []
         for op in ops:
-            outputs = {}
-            for slot, values in op.outputs.items():
-                names = outputs[slot] = [values[0].name] if len(values) == 1 else [v.name for v in values]
-                for i, name in enumerate(names):
-                    if name not in variables:
-                        self.declare(name, values[i])
-            inputs = {slot: [v[0].name] if len(v) == 1 else [x.name for x in v] for slot, v in op.inputs.items()}
-            result.append(self._operator(op, inputs, outputs, op.attrs))
+            for values in op.outputs.values():
+                for value in values:
+                    if value.name not in block.vars:
+                        self.declare(value.name, value)
+            old, definition = op.operator, REGISTRY.get(op.type)
+            is_plain = definition is None or not definition.random
+            # The two ordinary cases of ``_operator`` first: nothing has changed, and then nothing is written; or a pass has made it.
+            if is_plain and reuse and old is not None and _is_same(op, old, block):
+                result.append(old)
+                continue
+            inputs, outputs = _names_by_slot(op.inputs), _names_by_slot(op.outputs)
+            if is_plain and old is None:
+                result.append(Operator(block, op.type, inputs, outputs, dict(op.attrs), op.role, op.source, op.made_by))
+            else:
+                result.append(self._operator(op, inputs, outputs, op.attrs))
         return result
 
     def all_operators(self, ops: list[Op]) -> list[Operator]:
@@ -501,7 +535,9 @@ class _Writer:
         if name in self.block.vars or name in self.around or name == EMPTY:
             return
         var = value.var
-        if var is None or var.name != name:
+        if var is None:  # a pass has made the value
+            self.block.vars[name] = Variable.trusted(self.block, name, value.shape, value.dtype, type=value.kind)
+        elif var.name != name:
             marks = (value.stop_gradient, value.kind, value.error_clip)
             self.block.vars[name] = Variable.trusted(self.block, name, value.shape, value.dtype, *marks)
         else:
@@ -549,7 +585,7 @@ class _Writer:
             result for result, value in zip(results, otherwise.results, strict=True) if value.given and name_of[value] != result
         ]
         types = [value.writers[0].type for value in otherwise.results if value.writers]
-        if not changed_results and all(t == "undefined" for t in types):
+        if not changed_results and all(t == UNDEFINED for t in types):
             return op.type, {definition.blocks[0]: body}
         two_sided = lookup(definition.two_sided) if isinstance(definition, BranchDef) else definition
         assert isinstance(two_sided, BranchDef)

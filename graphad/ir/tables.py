@@ -118,6 +118,15 @@ class OpList:
             yield op
             op = next_op
 
+    def numbered(self) -> list[Op]:
+        """The operators, each of which knows its place now (``order``)."""
+        ops, op, place = [], self.first, 0
+        while op is not None:
+            op.order = place
+            ops.append(op)
+            op, place = op.next, place + 1
+        return ops
+
     def __reversed__(self) -> Iterator[Op]:
         op = self.last
         while op is not None:
@@ -271,10 +280,11 @@ class ValueTable:
         return self.numbered(stem, pattern)
 
     def numbered(self, stem: str, pattern: str) -> str:
-        """A name no value has, made of the stem and the next number."""
+        """A name no value has, made of the stem and the next number, with which the pattern ends."""
         # The last number is remembered for each pattern: counting from 0 each time is quadratic when a pass makes thousands of names.
-        n = self.suffixes.get(pattern.format(stem, ""), 0)
-        while self.taken(name := pattern.format(stem, n)):
+        start = pattern.format(stem, "")
+        n = self.suffixes.get(start, 0)
+        while (name := f"{start}{n}") in self.by_name or name in self.reserved:
             n += 1
-        self.suffixes[pattern.format(stem, "")] = n + 1
+        self.suffixes[start] = n + 1
         return name

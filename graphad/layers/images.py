@@ -9,6 +9,7 @@ import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.initializer import Constant, Normal
+from graphad.layers.alike import alike
 from graphad.layers.checks import checked_flag, checked_float, checked_format, checked_int, listed, padding_attrs
 from graphad.layers.helper import AttrLike, LayerHelper, checked_input, emitted, layer
 from graphad.program import Variable
@@ -70,6 +71,7 @@ def _convolution(
     return _finished(helper, out, num_filters, bias_attr, act, last)
 
 
+@alike
 @layer
 def conv2d(
     input: Variable,
@@ -223,6 +225,7 @@ def _window(x: Variable, filter_size: object, output: list[int] | None, attrs: d
     ]
 
 
+@alike
 @layer
 def conv2d_transpose(
     input: Variable,
@@ -391,6 +394,7 @@ def adaptive_pool3d(
 _LAYOUTS = ("NCHW", "NHWC")
 
 
+@alike
 @layer
 def batch_norm(
     input: Variable,
@@ -459,6 +463,7 @@ def _scaled(helper: LayerHelper, x: Variable, width: int, param_attr: AttrLike, 
     return inputs
 
 
+@alike
 @layer
 def layer_norm(
     input: Variable,

@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.initializer import Constant, Initializer
+from graphad.layers.alike import alike
 from graphad.layers.checks import checked_flag, checked_float, checked_format, checked_int, has_last_one
 from graphad.layers.helper import AttrLike, LayerHelper, as_param_attr, checked_input, emitted, layer
 from graphad.ops.definition import did_you_mean
@@ -98,6 +99,7 @@ def _data_options(more: tuple[object, ...], options: dict[str, object]) -> dict[
     return arguments
 
 
+@alike
 @layer
 def fc(
     input: Variable | Sequence[Variable],
@@ -217,6 +219,7 @@ def _ones_along(x: Variable, axis: int | Sequence[int]) -> Variable:
     return emitted("fill_any_like", [ends], value=1.0)  # type: ignore[no-any-return]
 
 
+@alike
 @layer
 def embedding(
     input: Variable,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops import ControlDef, OpDef, Slot, lookup
 from graphad.ops.definition import did_you_mean
+from graphad.program.gc_pause import settle
 from graphad.program.operator import FORWARD, ROLES, Operator, check, names_by_slot
 from graphad.program.source import SourceLine, at_users_line, located, user_line
 from graphad.program.variable import Parameter, Regularizer, Variable
@@ -29,6 +30,9 @@ def check_depth(depth: int, source: SourceLine | None = None) -> None:
     """Refuse blocks that are nested too deep, at the line of the operator that holds the block; block 0 has depth 0."""
     if depth > MAX_DEPTH:
         raise InvalidValue(located(f"a block is nested {depth} deep; at most {MAX_DEPTH} are possible", source))
+
+
+GROWTH = 1024  # operators after which the collector is told
 
 
 class Block:
@@ -206,18 +210,23 @@ class Block:
             raise InvalidType(located(f"an operator's type is a string, not {type!r}", source))
         if role not in ROLES:
             raise InvalidValue(located(f"role is one of {', '.join(ROLES)}, not {role!r}", source))
+        return self._insert(index, type, inputs, outputs, attrs, role, source)
+
+    def _insert(
+        self, index: int, type: str, inputs: object, outputs: object, attrs: object, role: str, source: SourceLine | None
+    ) -> Operator:
         try:
             definition = lookup(type)
-            slots = (
-                names_by_slot("inputs", type, self, inputs),
-                names_by_slot("outputs", type, self, outputs),
-            )
+            input_names = names_by_slot("inputs", type, self, inputs)
+            output_names = names_by_slot("outputs", type, self, outputs)
             valid_attrs = _checked_dict(type, attrs)
         except (InvalidValue, InvalidType) as error:
             raise error.__class__(located(str(error), source)) from None
-        op = Operator(self, type, *slots, valid_attrs, role, source)
+        op = Operator(self, type, input_names, output_names, valid_attrs, role, source)
         check(op, definition)
         self.ops.insert(index, op)
+        if not len(self.ops) % GROWTH:
+            settle(GROWTH)
         return op
 
     def emit(self, definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, object], name: str | None = None) -> Tensor:
@@ -229,7 +238,10 @@ class Block:
             raise InvalidType(
                 located(f"operator {definition.type!r} takes {', '.join(definition.inputs)}; got {len(inputs)} inputs", user_line())
             )
-        slots = {slot: value for slot, value in zip(definition.inputs, inputs, strict=False) if value is not None}
+        slots = {}
+        for slot_name, value in zip(definition.inputs, inputs, strict=False):
+            if value is not None:
+                slots[slot_name] = value
         if name is not None and not isinstance(name, str):
             raise InvalidType(located(f"operator {definition.type!r}: name is a string, not {name!r}", user_line()))
         program = self.program
@@ -242,9 +254,12 @@ class Block:
                 names[slot.name] = self._fresh(stem, definition, slots, attrs)
             elif not slot.optional:
                 names[slot.name] = first_name if first_name and not program.declares(first_name) else program.names.generate(f"{stem}.tmp")
-        self.append_op(definition.type, slots, names, attrs)
+        self._insert(len(self.ops), definition.type, slots, names, attrs, FORWARD, user_line())
+        if len(names) == 1:
+            (only,) = names.values()
+            return self.vars[only] if isinstance(only, str) else [self.vars[v] for v in only]
         values = [self.vars[names_] if isinstance(names_, str) else [self.vars[v] for v in names_] for names_ in names.values()]
-        return values[0] if len(values) == 1 else tuple(values)
+        return tuple(values)
 
     def _fresh(self, stem: str, definition: OpDef, slots: Mapping[str, object], attrs: Mapping[str, object]) -> list[str]:
         """Names for the variables of an output slot that holds several."""

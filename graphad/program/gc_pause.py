@@ -23,6 +23,7 @@ _lock = RLock()  # a finalizer may make graphs
 _pauses: set[object] = set()
 _LARGE = 1000  # operators
 _YOUNG = 10_000  # new objects at which those of small graphs are collected
+_OBJECTS = 12  # of an operator with its names, its variables and those of a startup program
 _FEW, _MANY = 200_000, 4_000_000  # objects
 
 
@@ -75,6 +76,21 @@ def _move_what_was_made() -> None:
         _book.moved += gc.get_count()[0]
         gc.freeze()
         gc.unfreeze()
+
+
+def settle(operators: int) -> None:
+    """Tell the collector that so many operators of a program have been written since it was told last, which stay as long as that.
+
+    What is young goes to the oldest generation, and is looked at when ``collect_if_due`` says so: while a large program grows, Python's own
+    rule would look through all of it whenever it has grown by a quarter.
+    """
+    with _lock:
+        if _pauses or not gc.isenabled() or gc.get_freeze_count():
+            return
+        _book.moved += _OBJECTS * operators
+        gc.freeze()
+        gc.unfreeze()
+    collect_if_due()
 
 
 @contextmanager

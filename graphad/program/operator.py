@@ -180,10 +180,11 @@ def names_by_slot(side: str, op_type: str, block: Block, slots: object) -> Names
         raise InvalidType(f"{side} of operator {op_type!r} is a dict from slot to names, not {slots!r}")
     names: Names = {}
     for slot, value in slots.items():
+        # The usual cases first, and of those without a call.
         if type(value) is str and value:
-            names[str(slot)] = [value]
+            names[slot if type(slot) is str else str(slot)] = [value]
         elif isinstance(value, Variable) and value.block is block:
-            names[str(slot)] = [value.name]
+            names[slot if type(slot) is str else str(slot)] = [value.name]
         elif isinstance(value, _SEVERAL):
             names[str(slot)] = [_name(side, op_type, block, slot, item) for item in value]
         else:
@@ -263,6 +264,9 @@ def check_slots_and_attributes(op: Operator) -> None:
     """Refuse slots and attributes that the definition does not have; Paddle's grad operators may have more inputs than needed."""
     definition = REGISTRY.get(op.type)
     if definition is None or isinstance(definition, GradOpDef):
+        return
+    inputs, outputs, attrs = op.inputs.keys(), op.outputs.keys(), op.attrs.keys()
+    if inputs <= definition.inputs.keys() and outputs <= definition.outputs.keys() and attrs <= definition.attrs.keys():
         return
     try:
         for side, arguments, slots in (("input", op.inputs, definition.inputs), ("output", op.outputs, definition.outputs)):
@@ -372,6 +376,8 @@ def _declare(op: Operator, definition: OpDef, types: Mapping[str, Sequence[Tenso
     """Check that every output can be what inference says, then declare them: nothing is half-declared after an error."""
     block = op.block
     declarations = []
+    if len(op.outputs) == 1 and not definition.kinds and _declare_new(block, op.outputs, types):
+        return
     for slot, names in op.outputs.items():
         inferred = types.get(slot)
         if inferred and len(inferred) != len(names):
@@ -391,6 +397,20 @@ def _declare(op: Operator, definition: OpDef, types: Mapping[str, Sequence[Tenso
         # What was declared as another kind than a tensor stays that.
         var.type = kind if var.type == TENSOR else var.type
         var.declare(shape, dtype)
+
+
+def _declare_new(block: Block, outputs: Names, types: Mapping[str, Sequence[TensorType]]) -> bool:
+    """Declare the only output of an operator if it is a new tensor of a known type, as it nearly always is; return whether it is."""
+    ((slot, names),) = outputs.items()
+    inferred = types.get(slot)
+    if not inferred or len(inferred) != 1 or len(names) != 1:
+        return False
+    name = names[0]
+    if name == EMPTY or block.find_var(name) is not None:
+        return False
+    shape, dtype = inferred[0]
+    block.vars[name] = Variable.trusted(block, name, shape, dtype)
+    return True
 
 
 def _kind(op: Operator, definition: OpDef, slot: str) -> str:

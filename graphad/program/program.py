@@ -98,6 +98,24 @@ class UniqueNames:
         self.counts[key] = n + 1
         return name
 
+    def next_of(self, key: str) -> str:
+        """What ``generate`` would return."""
+        stem = key if key.startswith(self.prefix) else self.prefix + key
+        n = self.counts.get(key, 0)
+        while self.taken(name := f"{stem}_{n}"):
+            n += 1
+        return name
+
+    def count(self, key: str, n: int) -> None:
+        """Count ``n`` names of a key that has none yet."""
+        if self._watchers:
+            self._undoable.append((key, 0))
+        self.counts[key] = n
+
+    def generated(self, start: int) -> list[tuple[str, int]]:
+        """The keys of the names that were generated since ``remember`` returned ``start``, each with its count before that."""
+        return self._undoable[start:]
+
     def remember(self) -> int:
         """Remember the names that are generated from now on; ``forget`` ends that."""
         self._watchers += 1

@@ -239,16 +239,30 @@ class Variable(Symbol):
     ) -> Self:
         """A plain variable from parts that are known to be right, so that nothing is checked."""
         var = cls.__new__(cls)
-        var.block, var.name, var._shape, var._dtype = block, name, shape, dtype
-        var.persistable, var.stop_gradient, var.type, var.stored, var._error_clip = False, stop_gradient, type, None, error_clip
+        # One by one: four and more at once are put into a tuple and taken out again, and variables are made by the million.
+        var.block = block
+        var.name = name
+        var._shape = shape
+        var._dtype = dtype
+        var.persistable = False
+        var.stop_gradient = stop_gradient
+        var.type = type
+        var.stored = None
+        var._error_clip = error_clip
         return var
 
     def copy_to(self, block: Block) -> Self:
         """The same variable in another block (of another program)."""
         copy = self.__class__.__new__(self.__class__)
-        copy.block, copy.name, copy._shape, copy._dtype = block, self.name, self._shape, self._dtype
-        copy.persistable, copy.stop_gradient, copy.type = self.persistable, self.stop_gradient, self.type
-        copy.stored, copy._error_clip = self.stored, self._error_clip
+        copy.block = block
+        copy.name = self.name
+        copy._shape = self._shape
+        copy._dtype = self._dtype
+        copy.persistable = self.persistable
+        copy.stop_gradient = self.stop_gradient
+        copy.type = self.type
+        copy.stored = self.stored
+        copy._error_clip = self._error_clip
         return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

@@ -176,6 +176,12 @@ class _Solver(ABC, Generic[F]):
     def visit(self, op: Op) -> None:
         """Let facts go through an operator."""
 
+    def completed(self, op: Op, facts: Facts[F]) -> Mapping[Value, F]:
+        """What an operator makes of facts, ``top`` where that is left out."""
+        found, top = self.analysis.transfer(op, facts), self.analysis.top
+        # Of a value with several writers, between passes of the backward, one transfer function does not know all.
+        return {v: found.get(v, top) if len(v.writers) == 1 else top for values in op.outputs.values() for v in values}
+
     def solved(self) -> Facts[F]:
         """Go on until nothing changes; one visit in order is enough where no facts go through nested graphs."""
         self.enter(self.graph)
@@ -185,9 +191,12 @@ class _Solver(ABC, Generic[F]):
         self.settle()
         if self.edges:
             return self.settled()
+        facts, analysis = self.facts, self.analysis
+        found = analysis.transfer if analysis.backward or analysis.sparse else self.completed
         for op in self.ops:
-            self.visit(op)
-        return self.facts
+            if new_facts := found(op, facts):
+                self.put(new_facts)
+        return facts
 
     def settled(self) -> Facts[F]:
         """Visit operators, some again and again, until nothing changes."""
@@ -298,13 +307,7 @@ class _Forward(_Solver[F]):
         if op in self.edges:
             self.enter_regions(op, self.edges[op])
             return
-        analysis = self.analysis
-        facts = analysis.transfer(op, self.facts)
-        if not analysis.sparse:
-            top = analysis.top
-            # Of a value with several writers, between passes of the backward, one transfer function does not know all.
-            facts = {v: facts.get(v, top) if len(v.writers) == 1 else top for values in op.outputs.values() for v in values}
-        if facts:
+        if facts := self.analysis.transfer(op, self.facts) if self.analysis.sparse else self.completed(op, self.facts):
             self.put(facts)
 
     def enter_regions(self, op: Op, edges: list[Edge]) -> None:

@@ -39,8 +39,7 @@ def accumulate(grad_ops: GradOps) -> bool:
     totals = [value for value in grad_ops.gradient.values() if len(value.writers) > 1]
     if not totals:
         return has_changed
-    for i, op in enumerate(graph.ops):
-        op.order = i
+    graph.ops.numbered()
     forward = {value: value.writers[0].forward for value in totals}  # ``split_writers`` leaves them without writers
     for total, parts in split_writers(graph, totals, _part).items():
         first_reader = min(total.readers, key=attrgetter("order"), default=None)

@@ -30,15 +30,17 @@ class Adjoints:
         """The gradients of values."""
         if len(values) != 1:
             return tuple(map(self.of, values))
-        gradient = self.gradient.get(values[0])
-        return (self.of(values[0]) if gradient is None else gradient,)
+        return (self.gradient.get(values[0]) or self.of(values[0]),)
 
     def written(self, slots: Mapping[str, tuple[Value, ...]]) -> dict[str, tuple[Value, ...]]:
         """The gradients that one operator writes, of the values in its slots."""
-        gradients = {slot: self.of_all(values) for slot, values in slots.items()}
-        values = [value for values in slots.values() for value in values]
-        if len(values) > 1 and len({value.name for value in values}) < len(values):
-            self._tell_apart(values)
+        gradients = {}
+        for slot, values in slots.items():
+            gradients[slot] = self.of_all(values)
+        if self.forward.values.contested:  # else each value has a name of its own
+            all_values = [value for values in slots.values() for value in values]
+            if len({value.name for value in all_values}) < len(all_values):
+                self._tell_apart(all_values)
         return gradients
 
     def _tell_apart(self, values: list[Value]) -> None:
@@ -53,8 +55,10 @@ class Adjoints:
         """The gradient of a value."""
         gradient = self.gradient.get(value)
         if gradient is None:
-            name = self._names.get(value.name) or self._name(value.name)
-            gradient = self.gradient[value] = self.graph.add_version(name)
+            graph, name = self.graph, self._names.get(value.name)
+            if name is None:
+                name = self._names[value.name] = graph.values.fresh(value.name + GRAD)
+            gradient = self.gradient[value] = graph.add_version(name)
             gradient.grad_of, gradient.kind = value, value.kind
         return gradient
 
@@ -63,10 +67,6 @@ class Adjoints:
         gradient = self.graph.add_input(self.graph.values.fresh(value.name + GRAD), value.shape, value.dtype)
         gradient.grad_of, gradient.kind = value, value.kind
         return gradient
-
-    def _name(self, name: str) -> str:
-        gradient_name = self._names[name] = self.graph.values.fresh(name + GRAD)
-        return gradient_name
 
     def read_all(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
         """Forward values as the gradients read them."""

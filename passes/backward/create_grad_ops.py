@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import SINGLE_WRITER, TYPED, Graph, Op, Value
+from graphad.ir.nodes import Slots
 from graphad.ir.regions import definition_of, first_captured, operands, results_of, scopes_of
 from graphad.ir.residuals import take_residuals
-from graphad.ops import GRAD, ControlDef, lookup
+from graphad.ops import GRAD, REGISTRY, ControlDef, GradOpDef, lookup
 from graphad.passes.backward.adjoints import Adjoints
 from graphad.passes.backward.find_op_path import OpPath
 from graphad.program import BACKWARD
@@ -92,8 +93,13 @@ def _seed(adjoints: Adjoints, target: Value, start: str) -> Op:
 
 def _refuse_gradients(path: OpPath) -> None:
     """Refuse gradient operators on the path to be differentiated, with and without blocks."""
+    differentiable: set[str] = set()  # types without blocks
     for op in path.ops:
+        if not op.graphs and op.type in differentiable:
+            continue
         is_gradient = definition_of(op).is_grad if op.graphs else op.definition is None or op.definition.grad is None
+        if not op.graphs and not is_gradient:
+            differentiable.add(op.type)
         if is_gradient:
             raise Refused(f"operator {op.type!r} is a gradient itself: run expand-grad-ops before create-grad-ops")
         if op.graphs and not definition_of(op).gradient:
@@ -105,23 +111,36 @@ def _refuse_gradients(path: OpPath) -> None:
 def _reverse(grad_ops: GradOps) -> None:
     # Reverse accumulation: all readers of a value come before its writer here, so its gradient is complete, or has as many writers as
     # there are readers on the path, when the writer's turn comes. ``accumulate-grads`` sums those.
+    adjoints, gradients = grad_ops.adjoints, dict.fromkeys(op.type for op in grad_ops.path.ops if not op.graphs)
+    for op_type in gradients:
+        gradients[op_type] = REGISTRY[op_type].grad
     for op in reversed(grad_ops.path.ops):
-        grad_ops.ops.append(_region_grad(grad_ops, op) if op.graphs else _grad_op(grad_ops.adjoints, op))
+        grad_ops.ops.append(_region_grad(grad_ops, op) if op.graphs else _grad_op(adjoints, op, gradients[op.type]))
 
 
-def _grad_op(adjoints: Adjoints, op: Op) -> Op:
-    assert op.definition is not None
-    grad = op.definition.grad
+def _grad_op(adjoints: Adjoints, op: Op, grad: GradOpDef | None) -> Op:
     assert grad is not None  # _refuse_gradients has looked
+    graph = adjoints.graph
     # Slots that the forward operator left empty are left out here, too. ``attrs`` is shared with it: no operator changes its own.
-    inputs = {slot: adjoints.read_all(values) for slot, at in grad.given if (values := getattr(op, at).get(slot))}
+    inputs: Slots = {}
+    for slot, side in grad.given:
+        values = (op.inputs if side == "inputs" else op.outputs).get(slot)
+        if values:
+            inputs[slot] = values if graph is adjoints.forward else adjoints.read_all(values)
     for slot, forward in grad.cotangents:
         if values := op.outputs.get(forward):
             inputs[slot] = adjoints.of_all(values)
-    outputs = adjoints.written({slot: values for slot, forward in grad.written if (values := op.inputs.get(forward))})
-    new_op = Op(adjoints.graph, grad.type, inputs, outputs, op.attrs)
-    new_op.role, new_op.forward, new_op.source, new_op.made_by = BACKWARD, op, op.source, adjoints.graph.journal.author
-    adjoints.graph.link(new_op)
+    written: Slots = {}
+    for slot, forward in grad.written:
+        if values := op.inputs.get(forward):
+            written[slot] = values
+    outputs = adjoints.written(written)
+    new_op = Op(graph, grad.type, inputs, outputs, op.attrs)
+    new_op.role = BACKWARD
+    new_op.forward = op
+    new_op.source = op.source
+    new_op.made_by = graph.journal.author
+    graph.link(new_op)
     return new_op
 
 

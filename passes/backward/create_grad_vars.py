@@ -40,8 +40,7 @@ def declare(grad_ops: GradOps) -> bool:
     while op is not None:
         for values in op.outputs.values():
             for value in values:
-                of = value.grad_of
-                if value.shape is None and of is not None and of.shape is not None:
+                if value.shape is None and (of := value.grad_of) is not None and of.shape is not None:
                     graph.set_type(value, of.shape, of.dtype)
                     has_changed = True
         op = op.next

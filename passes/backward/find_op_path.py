@@ -116,10 +116,14 @@ class Varied(Dataflow[bool]):
         rules = _gradient_rules(op)
         if not _reads_any(op, rules, facts):
             return _NOTHING
-        may_vary = self.may_vary
         # Of several outputs not all depend on each input: the running mean of batch_norm does not depend on Scale.
         outputs = op.outputs.values() if len(op.outputs) == 1 or not rules else _varied_outputs(op, facts)
-        return {value: True for values in outputs for value in values if may_vary(value)}
+        varied, may_vary = {}, self.may_vary
+        for values in outputs:
+            for value in values:
+                if may_vary(value):
+                    varied[value] = True
+        return varied
 
     def may_vary(self, value: Value) -> bool:
         """Whether a value of this type, and with these declarations, has a gradient."""
@@ -158,7 +162,13 @@ class Useful(Dataflow[bool]):
             _check_differentiable(op)
             return {value: True for value in op.reads() if value in varied}
         slots = rules if len(op.outputs) == 1 else _reached_slots(op, facts)
-        return {value: True for slot, values in op.inputs.items() if slot in slots for value in values if value in varied}
+        useful = {}
+        for slot, values in op.inputs.items():
+            if slot in slots:
+                for value in values:
+                    if value in varied:
+                        useful[value] = True
+        return useful
 
 
 def _path(graph: Graph, varied: Facts[bool], useful: Facts[bool], targets: tuple[Value, ...]) -> OpPath:

@@ -134,8 +134,8 @@ _OPERATORS = (
     _mutant(
         "loses-attributes",
         f"{CREATE}:_grad_op",
-        "new_op = Op(adjoints.graph, grad.type, inputs, outputs, op.attrs)",
-        "new_op = Op(adjoints.graph, grad.type, inputs, outputs, {})",
+        "new_op = Op(graph, grad.type, inputs, outputs, op.attrs)",
+        "new_op = Op(graph, grad.type, inputs, outputs, {})",
         """
         x: float64[2]
         scale(X=x) -> (Out=y) {scale=3.0}

@@ -1,0 +1,263 @@
+"""Layers that are alike: the second one is written as the first was, under other names, and is not checked again.
+
+    fc(x: float32[-1, 4], 4, act="tanh")   ⇒   mul, elementwise_add, tanh; fc_0.w_0 and fc_0.b_0 with what starts them      remembered
+    fc(y: float32[-1, 4], 4, act="tanh")   ⇒   the same with y for x, and fc_1 for fc_0 in all names                       copied
+
+A network of a thousand equal layers is checked once. What was written is remembered by the layer's *call*: the types of variables, and
+all other arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from itertools import islice
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from graphad import initializer
+from graphad.layers.helper import ParamAttr
+from graphad.ops import REGISTRY, OpDef
+from graphad.program import Block, Operator, Program, Variable, default_main_program, default_startup_program, user_line
+from graphad.program.block import GROWTH
+from graphad.program.gc_pause import settle
+from graphad.program.variable import L1Decay, L2Decay
+from graphad.types import Extent
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Call = tuple[object, ...]
+_MOST = 256  # calls of a layer
+_SCALARS = frozenset((bool, int, float, str, type(None)))
+# Frozen, and said in full by their fields.
+_RECORDS = frozenset(
+    {ParamAttr, L1Decay, L2Decay, initializer.Constant, initializer.Uniform, initializer.Normal}
+    | {initializer.TruncatedNormal, initializer.Xavier, initializer.MSRA}
+)
+
+
+def alike(layer: Callable[P, R]) -> Callable[P, R]:
+    """A layer of which all calls that are alike write the same: what it writes follows from the types of the variables it is given, and
+    from its other arguments."""
+    remembered: dict[Call, _Written | None] = {}  # None where what was written does not follow the pattern
+
+    @wraps(layer)
+    def write(*args: P.args, **kwargs: P.kwargs) -> R:
+        main, startup = default_main_program(), default_startup_program()
+        variables: list[Variable] = []
+        call = _call(main, args, kwargs, variables)
+        if call is None:
+            return layer(*args, **kwargs)
+        if call in remembered:
+            written = remembered[call]
+            result = None if written is None else written.again(main, startup, variables)
+            return layer(*args, **kwargs) if result is None else result  # type: ignore[return-value]
+        recording = _Recording(main, startup)
+        with recording:
+            value = layer(*args, **kwargs)
+        if len(remembered) >= _MOST:
+            remembered.clear()
+        remembered[call] = recording.written(value, variables)
+        return value
+
+    return write
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+def _call(main: Program, args: tuple[object, ...], kwargs: Mapping[str, object], variables: list[Variable]) -> Call | None:
+    """What a call says, its variables put aside; None where more than their types may matter: what it writes is not remembered then."""
+    block = main.blocks[0]
+    if main._current:
+        return None
+    parts: list[object] = list(kwargs)
+    for value in (*args, *kwargs.values()):
+        kind = type(value)
+        if kind in _SCALARS:
+            parts += (kind, repr(value) if kind is float else value)  # 0.0 is equal to -0.0
+        elif isinstance(value, Variable):
+            shape = value._shape
+            # A variable twice is not like two of one type. Extents with names are equal to -1, and not alike.
+            if shape is None or block.vars.get(value.name) is not value or Extent in map(type, shape) or _is_among(value, variables):
+                return None
+            parts += (Variable, shape, value._dtype, value.type)
+            variables.append(value)
+        elif kind in (list, tuple) and all(type(item) is int for item in value):  # type: ignore[attr-defined]
+            parts += (kind, tuple(value))  # type: ignore[arg-type]
+        elif not _add_record(value, parts):
+            return None
+    return tuple(parts)
+
+
+def _is_among(value: Variable, variables: list[Variable]) -> bool:
+    return any(value is other for other in variables)
+
+
+def _add_record(value: object, parts: list[object]) -> bool:
+    """Say what an initializer, a regularizer or a ParamAttr is; False for anything else, and for a name, which is shared."""
+    if type(value) not in _RECORDS or getattr(value, "name", None) is not None:
+        return False
+    parts.append(type(value))
+    for field in vars(value).values():
+        if type(field) in _SCALARS:
+            parts += (type(field), repr(field))
+        elif not _add_record(field, parts):
+            return False
+    return True
+
+
+# -- what was written ------------------------------------------------------------------------------
+# Names by number: first those that are new, by what follows the name of the layer; then those of the variables that were given.
+
+_Slots = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class _Operator(NamedTuple):
+    definition: OpDef
+    inputs: _Slots
+    outputs: _Slots
+    attrs: dict[str, Any]
+    lists: tuple[str, ...]  # attributes that each operator has for itself
+    role: str
+
+    def append_to(self, block: Block, names: Sequence[str], source: Any) -> None:
+        inputs, outputs, attrs = {}, {}, self.attrs.copy()
+        for slot, numbers in self.inputs:
+            inputs[slot] = [names[i] for i in numbers]
+        for slot, numbers in self.outputs:
+            outputs[slot] = [names[i] for i in numbers]
+        for name in self.lists:
+            attrs[name] = attrs[name].copy()
+        block.ops.append(Operator(block, self.definition.type, inputs, outputs, attrs, self.role, source))
+
+
+class _Part(NamedTuple):
+    """What was appended to one program: variables, each with the number of its name, and operators."""
+
+    variables: tuple[tuple[int, Variable], ...]
+    ops: tuple[_Operator, ...]
+
+    def append_to(self, block: Block, names: Sequence[str], source: Any) -> None:
+        for number, var in self.variables:
+            copy = var.copy_to(block)
+            copy.name = name = names[number]
+            block.vars[name] = copy
+        for op in self.ops:
+            op.append_to(block, names, source)
+
+    def fits(self, block: Block, names: Sequence[str]) -> bool:
+        """Whether the names are free, and the operators are still defined as they were."""
+        for number, _ in self.variables:
+            if names[number] in block.vars:
+                return False
+        return all(REGISTRY.get(op.definition.type) is op.definition for op in self.ops)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a layer wrote: its kind, how often it asked for a name after each key, the ends of new names, and what was appended."""
+
+    kind: str
+    counts: tuple[tuple[str, int], ...]
+    ends: tuple[str, ...]
+    main: _Part
+    startup: _Part
+    result: int
+
+    def again(self, main: Program, startup: Program, variables: Sequence[Variable]) -> Variable | None:
+        """Write it for other variables; None, and nothing is written, where a name is taken."""
+        names, block, starts = main.names, main.blocks[0], startup.blocks[0]
+        stem = names.next_of(self.kind)
+        all_names = [stem + end for end in self.ends]
+        all_names += [var.name for var in variables]
+        is_free = startup._current == 0 and self.main.fits(block, all_names) and self.startup.fits(starts, all_names)
+        if not is_free or any(names.counts.get(stem + key) for key, _ in self.counts):
+            return None
+        source, lengths, count = user_line(), (len(block.ops), len(starts.ops)), names.counts.get(self.kind, 0)
+        try:
+            names.generate(self.kind)
+            for key, n in self.counts:
+                names.count(stem + key, n)
+            self.main.append_to(block, all_names, source)
+            if self.startup.ops:
+                main.startup = startup
+                self.startup.append_to(starts, all_names, source)
+        except BaseException:  # Ctrl-C: nothing is left of half a layer
+            for each, length in zip((block, starts), lengths, strict=True):
+                del each.ops[length:]
+                each.vars = {name: var for name, var in each.vars.items() if name not in all_names[: len(self.ends)]}
+            names.counts.update({self.kind: count}, **{stem + key: 0 for key, _ in self.counts})
+            raise
+        if lengths[0] // GROWTH != len(block.ops) // GROWTH:
+            settle(GROWTH)
+        return block.vars[all_names[self.result]]
+
+
+class _Recording:
+    """A look at two programs before and after a layer."""
+
+    def __init__(self, main: Program, startup: Program) -> None:
+        self.programs = main, startup
+        self.before = [(len(program.blocks), len(program.blocks[0].ops), len(program.blocks[0].vars)) for program in self.programs]
+        self.generated: list[tuple[str, int]] = []
+
+    def __enter__(self) -> None:
+        self.start = self.programs[0].names.remember()
+
+    def __exit__(self, *_: object) -> None:
+        names = self.programs[0].names
+        self.generated = names.generated(self.start)
+        names.forget(self.start, undo=False)
+
+    def written(self, result: object, variables: Sequence[Variable]) -> _Written | None:
+        """What was written; None where it does not follow the pattern: one name for the layer, and all others begin with that."""
+        main, startup = self.programs
+        if main is startup or startup._current or any(len(p.blocks) != n for p, (n, _, _) in zip(self.programs, self.before, strict=True)):
+            return None
+        if not self.generated or not isinstance(result, Variable):
+            return None
+        kind = self.generated[0][0]
+        stem = f"{kind if kind.startswith(main.names.prefix) else main.names.prefix + kind}_{main.names.counts[kind] - 1}"
+        counts: dict[str, int] = {}
+        for key, n in self.generated[1:]:
+            if not key.startswith(f"{stem}.") or n != counts.get(key, 0) or main.names.counts[key] < n + 1:
+                return None
+            counts[key] = n + 1
+        new = [_last_variables(p.blocks[0], n) for p, (_, _, n) in zip(self.programs, self.before, strict=True)]
+        names = list(dict.fromkeys(name for each in new for name, _ in each))
+        if not all(name.startswith(f"{stem}.") for name in names) or any(main.names.counts[key] != n for key, n in counts.items()):
+            return None
+        numbers = {name: i for i, name in enumerate([*names, *(var.name for var in variables)])}
+        written, started = (_part(program, before, numbers) for program, before in zip(self.programs, self.before, strict=True))
+        if written is None or started is None or result.name not in numbers or main.blocks[0].vars.get(result.name) is not result:
+            return None
+        ends = tuple(name[len(stem) :] for name in names)
+        keys = tuple((key[len(stem) :], n) for key, n in counts.items())
+        return _Written(kind, keys, ends, written, started, numbers[result.name])
+
+
+def _part(program: Program, before: tuple[int, int, int], numbers: Mapping[str, int]) -> _Part | None:
+    """What was appended to a program's first block; None where an operator touches a name that has no number."""
+    block, (_, op_count, var_count) = program.blocks[0], before
+    variables = tuple((numbers[name], _apart(var)) for name, var in _last_variables(block, var_count))
+    ops = []
+    for op in block.ops[op_count:]:
+        if op.made_by is not None or not numbers.keys() >= {*op.input_names(), *op.output_names()}:
+            return None
+        inputs, outputs = (tuple((slot, tuple(numbers[n] for n in ns)) for slot, ns in side.items()) for side in (op.inputs, op.outputs))
+        lists = tuple(name for name, value in op.attrs.items() if isinstance(value, list))
+        ops.append(
+            _Operator(REGISTRY[op.type], inputs, outputs, {**op.attrs, **{name: list(op.attrs[name]) for name in lists}}, lists, op.role)
+        )
+    return _Part(variables, tuple(ops))
+
+
+def _last_variables(block: Block, start: int) -> list[tuple[str, Variable]]:
+    """The variables but for the first ones, with their names; it takes no longer where those are many."""
+    return list(islice(reversed(block.vars.items()), len(block.vars) - start))[::-1]
+
+
+def _apart(var: Variable) -> Variable:
+    """The declaration alone: it must not keep the program."""
+    return var.copy_to(None)  # type: ignore[arg-type]
