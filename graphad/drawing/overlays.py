@@ -15,7 +15,7 @@ from graphad.drawing.theme import ink_on, scale_color
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ir import Graph, Node, Op, Value
 from graphad.ops.mesh import SPEC, UNCUT, ProcessMesh, spec_text, used_axes
-from graphad.ops.rings import travels
+from graphad.ops.rings import communicates, travels
 from graphad.passes.analyses import Cost, Liveness, Sharding, estimated
 from graphad.passes.analyses.cost import bytes_of, extents
 from graphad.passes.analyses.sharding import ANNOTATION
@@ -180,7 +180,7 @@ def _ranks(graph: Graph, batch: Sizes) -> Groups:
         axes = [names[value] for value in op.writes() if value in specs]
         if axes:
             names[op] = max(axes, key=len)
-        if op.definition is not None and op.definition.ordered and travels(op.type, 1.0, 2).messages:
+        if op.definition is not None and op.definition.ordered and _sends(op):
             names[op] = COMMUNICATES
             messages.update({(value, op): f"{_size(value, shapes)}{_along(op, mesh)}" for value in op.reads()})
     if not specs and not messages:
@@ -275,11 +275,15 @@ def _parts(graph: Graph) -> dict[Node, float]:
     return parts
 
 
+def _sends(op: Op) -> bool:
+    return communicates(op.type) and travels(op.type.removesuffix("_grad"), 1.0, 2).messages > 0
+
+
 def _sent(graph: Graph, batch: Sizes) -> dict[Node, float]:
     """The bytes that each collective is passed, in nested graphs too, at it and at what it reads."""
     shapes, bytes_by_node = extents(graph, batch), dict[Node, float]()
     for op in (op for subgraph in graph.tree() for op in subgraph.ops if op.definition is not None and op.definition.ordered):
-        if travels(op.type, 1.0, 2).messages:  # a slice of what every rank has sends nothing
+        if _sends(op):  # a slice of what every rank has sends nothing
             size = float(sum(bytes_of(value, shapes) for value in op.reads()))
             bytes_by_node.update(dict.fromkeys((op, *op.reads()), size))
     return bytes_by_node

@@ -27,6 +27,7 @@ from graphad.ops.aggregates import settled, zeros_like
 from graphad.ops.formulas import Formula, Input
 from graphad.ops.inference import aligned
 from graphad.ops.out_kernels import formula_of
+from graphad.ops.rings import communicates
 from graphad.program import EMPTY, Block, Operator
 from graphad.types import Function, Tensor, TensorType
 
@@ -134,6 +135,10 @@ class Compiler:
         """One operator."""
         definition = REGISTRY.get(op.type)
         if definition is None or (definition.side_effect and not (definition.view or definition.ordered)):
+            raise Unsupported(f"operator {op.type}")
+        # A run that a function does not fit starts again, and what depends on constants alone is called once: ranks get the same again,
+        # but something would be printed twice, or not in each run.
+        if definition.ordered and not communicates(op.type):
             raise Unsupported(f"operator {op.type}")
         if isinstance(definition, ControlDef):
             return self.control(op, definition, frames, layout)

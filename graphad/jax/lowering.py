@@ -176,7 +176,10 @@ class Lowering:
         before, self.op = self.op, op
         try:
             results = self.made(op, definition, inputs, attrs, slots)
-        except (NotLowered, ExecutionError):
+        except NotLowered as error:
+            # A form says why, and knows of no line.
+            raise error if "written at" in str(error) else NotLowered(located(f"operator {op.type!r}: {error}", op.source)) from error
+        except ExecutionError:
             raise
         except GraphadError as error:
             raise failure(op, _named(op, inputs), error) from error

@@ -20,6 +20,7 @@ from graphad.ops.aggregates import Aggregate
 from graphad.ops.communication import Alone, current
 from graphad.ops.definition import GradOpDef, Inputs, OpDef, Outputs
 from graphad.ops.formulas import converted, filled, like, raised
+from graphad.ops.rings import communicates
 from graphad.types import Function, Tensor
 
 KNOWN = 1 << 16  # elements of inputs up to which what is known is computed at once
@@ -30,7 +31,7 @@ def run(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], wanted: 
     """Compute the output slots from arrays of numpy's or jax's."""
     values = [value for group in inputs.values() for value in group]
     # Shapes, counters and the like are computed with numpy while tracing, so that they stay numbers for reshapes and slices.
-    if not is_traced(values) and _few(values) and (not definition.ordered or type(current()) is Alone):
+    if not is_traced(values) and _few(values) and (not definition.ordered or _may_be_known(definition)):
         with np.errstate(all="ignore"):
             results = definition.run(inputs, attrs, wanted)
         return {slot: [_constant(value) for value in results[slot]] for slot in wanted}
@@ -40,6 +41,11 @@ def run(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], wanted: 
         results = applied(definition, inputs, attrs, lambda data: kernel_run(definition, data, attrs, wanted))
         return {slot: results[slot] for slot in wanted}
     return kernel_run(definition, inputs, attrs, wanted)
+
+
+def _may_be_known(definition: OpDef) -> bool:
+    """Whether an effect may be had once, while tracing: a collective's in a process that is alone. What prints, prints in each run."""
+    return type(current()) is Alone and communicates(definition.type)
 
 
 def kernel_run(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], wanted: Sequence[str]) -> Outputs:

@@ -57,6 +57,7 @@ SPECS: dict[str, Spec] = {
     "pixel_shuffle": Spec("x, upscale_factor"),
     "reshape": Spec("x, shape, actual_shape=None, act=None, inplace=False, name=None", binds={"actual_shape": "Shape", "inplace": ""}),
     "reverse": Spec("x, axis"),
+    "print": Spec("input", binds={"input": "In"}),
     "roll": Spec("input, shifts, dims=None", binds={"dims": "axis"}),
     "scatter": Spec("input, index, updates, name=None, overwrite=True", binds={"index": "Ids"}),
     "scatter_nd_add": Spec("ref, index, updates, name=None", binds={"ref": "X"}),

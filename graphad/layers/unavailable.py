@@ -12,32 +12,20 @@ _REASONS = (
     ),
     (
         r"nms",
-        "detection with a different number of boxes for each image",
-        "layers.non_max_suppression(boxes, scores, ...) gives the places of the boxes that stay, and layers.gather_nd those boxes",
+        "merges boxes along the lines of a text",
+        "layers.multiclass_nms or layers.matrix_nms choose boxes",
     ),
     (
-        r"yolov3_loss",
-        "no operator",
-        "layers.yolo_box decodes; the loss is layers.sigmoid_cross_entropy_with_logits where layers.iou_similarity says which boxes match",
-    ),
-    (
-        r"proposal|detection_output|rpn|retinanet|ssd_loss|target_assign|bipartite|generate_mask",
+        r"proposal|rpn|retinanet|ssd_loss|target_assign|bipartite|generate_mask",
         "detection with a different number of boxes for each image",
         "choose boxes in numpy from fetched results; layers.iou_similarity and layers.box_coder are there",
     ),
     (r"roi_?|psroi|prroi|deformable", "samples regions of images", "layers.grid_sampler(x, grid) samples an image at given places"),
     (
-        r"beam|Decode|decode$|Helper",
-        "decoding with a beam, which grows as it runs",
-        "layers.while_loop with layers.topk, layers.gather_nd and layers.gather_tree",
-    ),
-    (
         r"py_reader|double_buffer|read_file|^load$",
         "readers in the graph",
         "feed arrays: train(cost, reader=...), or Executor.run(program, feed)",
     ),
-    (r"py_func", "Python in the graph", "an operator of one's own: @graphad.operator"),
-    (r"Print", "prints as it runs", "fetch the value: executor.run(program, feed, fetch_list=[name]), or the pass probe-numerics"),
     (r"data_norm", "its statistics come from what is passed as its gradients", "layers.batch_norm"),
     (r"filter_by_instag|^hash$|similarity_focus", "no operator", "compute it in numpy and feed it, or write the operator"),
 )
@@ -52,15 +40,15 @@ def unavailable(name: str) -> tuple[str, str] | None:
 
 # fmt: off
 NAMES = frozenset((
-    "BasicDecoder", "BeamSearchDecoder", "DecodeHelper", "Decoder", "GreedyEmbeddingHelper", "Print", "SampleEmbeddingHelper",
-    "TrainingHelper", "beam_search", "beam_search_decode", "bipartite_match",
+   
+    "bipartite_match",
     "collect_fpn_proposals", "create_py_reader_by_data", "data_norm",
-    "deformable_roi_pooling", "detection_output", "distribute_fpn_proposals", "double_buffer", "dynamic_decode",
+    "deformable_roi_pooling", "distribute_fpn_proposals", "double_buffer",
     "filter_by_instag", "generate_mask_labels", "generate_proposal_labels",
-    "generate_proposals", "hash", "load", "locality_aware_nms", "lod_append", "lod_reset", "matrix_nms",
-    "multiclass_nms", "prroi_pool", "psroi_pool", "py_func", "py_reader", "read_file",
+    "generate_proposals", "hash", "load", "locality_aware_nms", "lod_append", "lod_reset",
+    "prroi_pool", "psroi_pool", "py_reader", "read_file",
     "reorder_lod_tensor_by_rank", "retinanet_detection_output", "retinanet_target_assign", "roi_perspective_transform",
     "rpn_target_assign", "similarity_focus", "ssd_loss", "target_assign",
-    "yolov3_loss",
+   
 ))
 # fmt: on

@@ -4,6 +4,7 @@ from types import ModuleType
 
 from graphad.ops import activation as activation
 from graphad.ops import attention as attention
+from graphad.ops import boxes as boxes
 from graphad.ops import casting as casting
 from graphad.ops import collective as collective
 from graphad.ops import comparison as comparison
@@ -27,6 +28,7 @@ from graphad.ops import normalization as normalization
 from graphad.ops import optimizer as optimizer
 from graphad.ops import padding as padding
 from graphad.ops import pooling as pooling
+from graphad.ops import python as python
 from graphad.ops import random as random
 from graphad.ops import reduction as reduction
 from graphad.ops import rnn as rnn
@@ -458,6 +460,7 @@ matmul_v2: OpDef
 matmul_v2_grad: GradOpDef
 matmul_v2_grad_grad: DoubleGradOpDef
 matmul_v2_triple_grad: GradOpDef
+matrix_nms: OpDef
 matrix_power: OpDef
 matrix_power_grad: GradOpDef
 matrix_recurrence: OpDef
@@ -485,6 +488,7 @@ momentum: OpDef
 mul: OpDef
 mul_grad: GradOpDef
 mul_grad_grad: DoubleGradOpDef
+multiclass_nms3: OpDef
 multiplex: OpDef
 multiplex_grad: GradOpDef
 mv: OpDef
@@ -543,12 +547,16 @@ pow_grad: GradOpDef
 pow_triple_grad: GradOpDef
 prelu: OpDef
 prelu_grad: GradOpDef
+print: OpDef
+print_grad: GradOpDef
 proximal_adagrad: OpDef
 proximal_gd: OpDef
 push_tape: OpDef
 push_tape_grad: GradOpDef
 put_along_axis: OpDef
 put_along_axis_grad: GradOpDef
+py_func: OpDef
+py_func_grad: GradOpDef
 randint: OpDef
 range: OpDef
 rank_loss: OpDef

@@ -60,4 +60,17 @@ def travels(type: str, size: float, ranks: int) -> Traveled:
     raise InvalidValue(f"{type!r} is no collective")
 
 
-__all__ = ["Rates", "Traveled", "travels"]
+def communicates(type: str) -> bool:
+    """Whether an operator with ordered effects is a collective, or the gradient of one: what prints, or calls Python, has such effects too.
+
+    >>> communicates("c_allreduce_sum"), communicates("print")
+    (True, False)
+    """
+    try:
+        travels(type.removesuffix("_grad"), 1.0, 2)
+    except InvalidValue:
+        return False
+    return True
+
+
+__all__ = ["Rates", "Traveled", "communicates", "travels"]

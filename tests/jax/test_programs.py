@@ -219,3 +219,25 @@ def test_jax_differentiates_a_loop_of_known_trips_as_graphad_does() -> None:
         got = jax.grad(lambda x: function({"x": x}, {})[0][0].sum())(jax.numpy.asarray(X))
     (expected,) = on_numpy(loop(6), {"x": X}, {}, ["result"])
     assert_close(np.asarray(got), expected, "dx", 1e-9)
+
+
+def test_values_are_printed_in_the_order_of_the_program(capfd: pytest.CaptureFixture[str]) -> None:
+    with ga.program_guard(ga.Program()) as program:
+        x = ga.layers.data("x", [2], append_batch_size=False)
+        ga.layers.Print(x * 2.0, message="first")
+        ga.layers.Print(ga.layers.assign(np.array([3, 4])), message="a constant")
+        out = ga.layers.Print(x + 1.0, message="last")
+    executor = ga.JaxExecutor()
+    for _ in range(2):
+        executor.run(program, feed={"x": np.ones(2, "float32")}, fetch_list=[out])
+    jax.effects_barrier()
+    lines = capfd.readouterr().out.splitlines()
+    assert [line.split(": ")[1] for line in lines if "message" in line] == ["first", "a constant", "last"] * 2
+
+
+def test_functions_of_python_are_refused() -> None:
+    with ga.program_guard(ga.Program()) as program:
+        x = ga.layers.data("x", [2], append_batch_size=False)
+        out = ga.layers.py_func(np.sin, x, program.global_block().create_var("y", [2], "float32"))
+    with pytest.raises(NotLowered, match=r"operator 'py_func': it calls the function 'numpy.sin' of Python, which XLA cannot(.|\n)*written at"):
+        ga.JaxExecutor().run(program, feed={"x": np.ones(2, "float32")}, fetch_list=[out])

@@ -156,4 +156,4 @@ def _moved(inputs: Slots, slot: str, i: int, part: int, index: tuple[int, ...], 
 
 def _follows_inputs(sample: Sample) -> bool:
     """Whether the output's dtype comes from the inputs and not from an attribute."""
-    return bool(sample.inputs) and not {"dtype", "out_dtype"} & set(sample.attrs)
+    return bool(sample.inputs) and not {"dtype", "out_dtype", "out_types"} & set(sample.attrs)

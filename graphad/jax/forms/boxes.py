@@ -8,9 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from graphad.errors import NotLowered
 from graphad.jax.bounded import LEAST, Bounded
 from graphad.jax.forms.indices import held
 from graphad.jax.registry import replaces, rounded
+from graphad.ops import boxes as suppression
 from graphad.ops import vision
 from graphad.types import Tensor
 
@@ -42,6 +44,11 @@ def _non_max_suppression(
     rows = jnp.stack([image, label, places], axis=-1).reshape(-1, 3).astype(jnp.int64)
     at, number = held(are_there)
     return Bounded.first(jnp.take(rows, at, 0, mode="clip"), number, 0)
+
+
+@replaces(suppression.multiclass_nms3.kernel, suppression.matrix_nms.kernel)
+def _suppressed(*_: object, **__: object) -> Tensor:
+    raise NotLowered("how many boxes stay is known only as it runs: use layers.non_max_suppression, or fetch boxes and scores")
 
 
 def _corners(boxes: Tensor, center: bool) -> Tensor:
