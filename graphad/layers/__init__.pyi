@@ -65,7 +65,7 @@ from graphad.layers.fluid import IfElse as IfElse
 from graphad.layers.recurrent import LSTMCell as LSTMCell
 from graphad.layers.distributions import MultivariateNormalDiag as MultivariateNormalDiag
 from graphad.layers.distributions import Normal as Normal
-from graphad.layers.python import Print as Print
+from graphad.layers.printing import Print as Print
 from graphad.layers.recurrent import RNNCell as RNNCell
 from graphad.layers.decoding import SampleEmbeddingHelper as SampleEmbeddingHelper
 from graphad.layers.fluid import StaticRNN as StaticRNN
@@ -142,7 +142,7 @@ from graphad.layers.images import deformable_conv as deformable_conv
 from graphad.layers.numpy_names import deg2rad as deg2rad
 from graphad.layers.detection import density_prior_box as density_prior_box
 from graphad.layers.matrices import det as det
-from graphad.layers.suppression import detection_output as detection_output
+from graphad.layers.detected import detection_output as detection_output
 from graphad.layers.composed import diag as diag
 from graphad.layers.matrices import diagflat as diagflat
 from graphad.layers.composed import dice_loss as dice_loss
@@ -213,7 +213,7 @@ from graphad.layers.recurrent import lstm as lstm
 from graphad.layers.composed import lstm_unit as lstm_unit
 from graphad.layers.functional_losses import margin_ranking_loss as margin_ranking_loss
 from graphad.layers.numpy_names import masked_fill as masked_fill
-from graphad.layers.suppression import matrix_nms as matrix_nms
+from graphad.layers.detected import matrix_nms as matrix_nms
 from graphad.layers.matrices import matrix_norm as matrix_norm
 from graphad.layers.functional_images import max_pool1d as max_pool1d
 from graphad.layers.functional import max_pool2d as max_pool2d
@@ -227,7 +227,7 @@ from graphad.layers.detection import multi_box_head as multi_box_head
 from graphad.layers.functional import multi_dot as multi_dot
 from graphad.layers.functional_losses import multi_label_soft_margin_loss as multi_label_soft_margin_loss
 from graphad.layers.functional_losses import multi_margin_loss as multi_margin_loss
-from graphad.layers.suppression import multiclass_nms as multiclass_nms
+from graphad.layers.detected import multiclass_nms as multiclass_nms
 from graphad.layers.numpy_names import nan_to_num as nan_to_num
 from graphad.layers.functional import nanmean as nanmean
 from graphad.layers.functional import nansum as nansum
@@ -254,7 +254,7 @@ from graphad.layers.images import pool2d as pool2d
 from graphad.layers.images import pool3d as pool3d
 from graphad.layers.composed import pow as pow
 from graphad.layers.detection import prior_box as prior_box
-from graphad.layers.python import py_func as py_func
+from graphad.layers.printing import py_func as py_func
 from graphad.layers.statistics import quantile as quantile
 from graphad.layers.numpy_names import rad2deg as rad2deg
 from graphad.layers.composed import randint as randint

@@ -24,6 +24,7 @@ from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
 from graphad.types import FLOATS
 
+Structure = Any  # a Variable, or lists, tuples and dicts of them
 LEAST = -1e9  # the logarithm of a probability that is never chosen
 
 # -- the loop --------------------------------------------------------------------------------------
@@ -35,15 +36,17 @@ class Decoder:
     ``tracks_own_finished`` says that ``step`` itself keeps finished sequences finished, as a beam has to, whose rows change places.
     """
 
-    def initialize(self, inits: Any) -> tuple[Any, Any, Any]:
+    def initialize(self, inits: Structure) -> tuple[Structure, Structure, Structure]:
         """The inputs of the first step, the first states, and which sequences are finished already."""
         raise InvalidType(f"{type(self).__name__} does not define initialize(inits)")
 
-    def step(self, time: Variable, inputs: Any, states: Any, **kwargs: object) -> tuple[Any, Any, Any, Any]:
+    def step(
+        self, time: Variable, inputs: Structure, states: Structure, **kwargs: object
+    ) -> tuple[Structure, Structure, Structure, Structure]:
         """The outputs of a step, the next states, the inputs of the next step, and which sequences are finished then."""
         raise InvalidType(f"{type(self).__name__} does not define step(time, inputs, states)")
 
-    def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Any) -> tuple[Any, Any]:
+    def finalize(self, outputs: Structure, final_states: Structure, sequence_lengths: Structure) -> tuple[Structure, Structure]:
         """The outputs of all steps, time first, and the last states as ``dynamic_decode`` returns them."""
         return outputs, final_states
 
@@ -63,7 +66,7 @@ def dynamic_decode(
     is_test: bool = False,
     return_length: bool = False,
     **kwargs: object,
-) -> Any:
+) -> Structure:
     """Run the steps of a decoder until all sequences are finished.
 
     Args:
@@ -87,11 +90,10 @@ def dynamic_decode(
     >>> import numpy as np
     >>> import graphad as ga
     >>> table = np.log([[0.1, 0.6, 0.3], [0.2, 0.1, 0.7], [0.3, 0.3, 0.4]])  # which token follows which; 2 is the end
-    >>> class Follows(ga.layers.RNNCell):
-    ...     def call(self, inputs, states):
-    ...         return ga.layers.gather(ga.layers.assign(table), inputs), states
+    >>> def follows(inputs, states):
+    ...     return ga.layers.gather(ga.layers.assign(table), inputs), states
     >>> with ga.program_guard(ga.Program()) as program:
-    ...     decoder = ga.layers.BeamSearchDecoder(Follows(), start_token=0, end_token=2, beam_size=2)
+    ...     decoder = ga.layers.BeamSearchDecoder(follows, start_token=0, end_token=2, beam_size=2)
     ...     outputs, _ = ga.layers.dynamic_decode(decoder, ga.layers.zeros([1, 1], "float64"), max_step_num=4)
     >>> ids = ga.Executor().run(program, fetch_list=[outputs])[0]
     >>> ids[0].T.tolist()  # the two best sequences of the one batch
@@ -103,9 +105,24 @@ def dynamic_decode(
         last = None if max_step_num is None else checked_int("max_step_num", max_step_num, 0)
         is_major, keeps = checked_flag("output_time_major", output_time_major), checked_flag("impute_finished", impute_finished)
         has_lengths = checked_flag("return_length", return_length)
-    first_inputs, first_states, first_finished = decoder.initialize(inits)
+    outputs, states, lengths = _decoded(decoder, decoder.initialize(inits), last, keeps, is_test, kwargs)
+    final_outputs, final_states = decoder.finalize(outputs, states, lengths)
+    if not is_major:
+        final_outputs = nest.pack(final_outputs, map(_batch_first, nest.flatten(final_outputs)))
+    return (final_outputs, final_states, lengths) if has_lengths else (final_outputs, final_states)
+
+
+def _decoded(
+    decoder: Decoder,
+    first: tuple[Structure, Structure, Structure],
+    last: int | None,
+    keeps: bool,
+    is_test: bool,
+    options: dict[str, object],
+) -> tuple[Structure, Structure, Variable]:
+    """The outputs of all steps, time first, the last states, and the lengths."""
     # What the loop overwrites are copies: what was passed in keeps its value.
-    inputs, states, finished = (nest.pack(item, map(assign, nest.flatten(item))) for item in (first_inputs, first_states, first_finished))
+    inputs, states, finished = (nest.pack(item, map(assign, nest.flatten(item))) for item in first)
     finished.stop_gradient = True
     time = fill_constant([1], "int64", 0)
     lengths = emitted("cast", [emitted("fill_zeros_like", [finished])], out_dtype="int64")
@@ -114,7 +131,7 @@ def dynamic_decode(
     helper = LayerHelper("dynamic_decode")
     arrays: list[Variable] = []
     with While(goes_on, is_test).block():
-        outputs, next_states, next_inputs, next_finished = decoder.step(time, inputs, states, **kwargs)
+        outputs, next_states, next_inputs, next_finished = decoder.step(time, inputs, states, **options)
         next_lengths = lengths
         if not decoder.tracks_own_finished:
             next_finished = next_finished | finished
@@ -124,6 +141,7 @@ def dynamic_decode(
         elif hasattr(next_states, "lengths"):
             next_lengths = next_states.lengths
         for output in nest.flatten(outputs):
+            # How many outputs there are, a step says: their arrays begin outside of the loop.
             arrays.append(fresh_array(around, f"{helper.name}.out", output))
             array_write(output, time, arrays[-1])
         _overwrite("inputs", inputs, next_inputs)
@@ -133,11 +151,8 @@ def dynamic_decode(
         default_main_program().current_block().append_op("increment", {"X": time}, {"Out": time}, {"step": 1.0})
         more = ~_all(finished)
         assign(more if last is None else more & (time <= last), goes_on)
-    stacked = nest.pack(outputs, [emitted("tensor_array_to_tensor", [array], axis=0, use_stack=True) for array in arrays])
-    final_outputs, final_states = decoder.finalize(stacked, states, lengths)
-    if not is_major:
-        final_outputs = nest.pack(final_outputs, map(_batch_first, nest.flatten(final_outputs)))
-    return (final_outputs, final_states, lengths) if has_lengths else (final_outputs, final_states)
+    stacked = [emitted("tensor_array_to_tensor", [array], axis=0, use_stack=True) for array in arrays]
+    return nest.pack(outputs, stacked), states, lengths
 
 
 def _all(flags: Variable) -> Variable:
@@ -145,7 +160,7 @@ def _all(flags: Variable) -> Variable:
     return emitted("reshape", [emitted("reduce_all", [flags], reduce_all=True)], shape=[1])  # type: ignore[no-any-return]
 
 
-def _mapped(function: Callable[..., object], structure: Any, *others: Any) -> Any:
+def _mapped(function: Callable[..., object], structure: Structure, *others: Structure) -> Structure:
     """A structure of what a function makes of its leaves, and of those of others like it."""
     return nest.pack(structure, map(function, *map(nest.flatten, (structure, *others))))
 
@@ -160,7 +175,7 @@ def _kept(old: Variable, new: Variable, flags: Variable) -> Variable:
     return emitted("where", [rows, old, new])  # type: ignore[no-any-return]
 
 
-def _overwrite(what: str, variables: Any, values: Any) -> None:
+def _overwrite(what: str, variables: Structure, values: Structure) -> None:
     difference = nest.difference(variables, values)
     if difference is not None:
         path, there, here = difference
@@ -195,26 +210,26 @@ class BeamSearchDecoder(Decoder):
     class OutputWrapper(NamedTuple):
         """What a step gives, ``[batch, beam]`` each."""
 
-        scores: Any
-        predicted_ids: Any
-        parent_ids: Any
+        scores: Structure
+        predicted_ids: Structure
+        parent_ids: Structure
 
     class StateWrapper(NamedTuple):
         """What goes from step to step: the cell's states, ``[batch, beam, ...]``; the others ``[batch, beam]``."""
 
-        cell_states: Any
-        log_probs: Any
-        finished: Any
-        lengths: Any
+        cell_states: Structure
+        log_probs: Structure
+        finished: Structure
+        lengths: Structure
 
     def __init__(
         self,
-        cell: Callable[..., Any],
+        cell: Callable[..., Structure],
         start_token: int,
         end_token: int,
         beam_size: int,
-        embedding_fn: Callable[..., Any] | None = None,
-        output_fn: Callable[..., Any] | None = None,
+        embedding_fn: Callable[..., Structure] | None = None,
+        output_fn: Callable[..., Structure] | None = None,
     ) -> None:
         with at_users_line("layers.BeamSearchDecoder"):
             for label, function in (("cell", cell), ("embedding_fn", embedding_fn), ("output_fn", output_fn)):
@@ -234,7 +249,7 @@ class BeamSearchDecoder(Decoder):
     def tracks_own_finished(self) -> bool:
         return True
 
-    def initialize(self, initial_cell_states: Any) -> tuple[Any, Any, Any]:
+    def initialize(self, initial_cell_states: Structure) -> tuple[Structure, Structure, Structure]:
         """Every sequence is the start token; all but the first of a beam are never chosen, since all of them are the same."""
         leaves = nest.flatten(initial_cell_states)
         if not leaves:
@@ -252,7 +267,9 @@ class BeamSearchDecoder(Decoder):
     def _filled(self, like: Variable, value: float, dtype: str) -> Variable:
         return emitted("fill_constant_batch_size_like", [like], shape=[-1, self.beam_size], value=float(value), dtype=dtype)  # type: ignore[no-any-return]
 
-    def step(self, time: Variable, inputs: Any, states: Any, **kwargs: object) -> tuple[Any, Any, Any, Any]:
+    def step(
+        self, time: Variable, inputs: Structure, states: Structure, **kwargs: object
+    ) -> tuple[Structure, Structure, Structure, Structure]:
         """Of all ways to go on, the ``beam_size`` likeliest of each batch element."""
         merged_inputs, merged_states = _mapped(_merged, inputs), _mapped(_merged, states.cell_states)
         cell_outputs, next_cell_states = self.cell(merged_inputs, merged_states, **kwargs)
@@ -266,7 +283,7 @@ class BeamSearchDecoder(Decoder):
     def _split(self, x: Variable) -> Variable:
         return emitted("reshape", [x], shape=[-1, self.beam_size, *x.shape[1:]])  # type: ignore[no-any-return]
 
-    def _searched(self, logits: Variable, cell_states: Any, before: StateWrapper) -> tuple[OutputWrapper, StateWrapper]:
+    def _searched(self, logits: Variable, cell_states: Structure, before: StateWrapper) -> tuple[OutputWrapper, StateWrapper]:
         vocabulary = logits.shape[-1]
         if logits.ndim != 3 or vocabulary < 1 or not self.end_token < vocabulary:
             raise ShapeError(
@@ -285,7 +302,7 @@ class BeamSearchDecoder(Decoder):
         states = self.StateWrapper(_mapped(rows.of, cell_states), scores, was_finished | (tokens == self.end_token), lengths)
         return self.OutputWrapper(scores, tokens, beams), states
 
-    def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Any) -> tuple[Any, Any]:
+    def finalize(self, outputs: Structure, final_states: Structure, sequence_lengths: Structure) -> tuple[Structure, Structure]:
         """The tokens of the sequences that are left at the end, ``[time, batch, beam]``, and the last states."""
         return emitted("gather_tree", [outputs.predicted_ids, outputs.parent_ids]), final_states
 
@@ -320,15 +337,17 @@ def _merged(x: Variable) -> Variable:
 class DecodeHelper:
     """Says what the steps of a ``BasicDecoder`` get; a class of one's own defines all three."""
 
-    def initialize(self) -> tuple[Any, Any]:
+    def initialize(self) -> tuple[Structure, Structure]:
         """The inputs of the first step, and which sequences are finished already."""
         raise InvalidType(f"{type(self).__name__} does not define initialize()")
 
-    def sample(self, time: Variable, outputs: Any, states: Any) -> Variable:
+    def sample(self, time: Variable, outputs: Structure, states: Structure) -> Variable:
         """A token for each sequence, of what the cell gives."""
         raise InvalidType(f"{type(self).__name__} does not define sample(time, outputs, states)")
 
-    def next_inputs(self, time: Variable, outputs: Any, states: Any, sample_ids: Variable) -> tuple[Any, Any, Any]:
+    def next_inputs(
+        self, time: Variable, outputs: Structure, states: Structure, sample_ids: Variable
+    ) -> tuple[Structure, Structure, Structure]:
         """Which sequences are finished, the inputs of the next step, and its states."""
         raise InvalidType(f"{type(self).__name__} does not define next_inputs(time, outputs, states, sample_ids)")
 
@@ -341,7 +360,7 @@ class TrainingHelper(DecodeHelper):
         sequence_length: how many steps each sequence has, ``[batch]``, integers.
     """
 
-    def __init__(self, inputs: Any, sequence_length: Variable, time_major: bool = False) -> None:
+    def __init__(self, inputs: Structure, sequence_length: Variable, time_major: bool = False) -> None:
         with at_users_line("layers.TrainingHelper"):
             is_major = checked_flag("time_major", time_major)
             leaves = [checked_input("TrainingHelper", item) for item in nest.flatten(inputs)]
@@ -350,13 +369,15 @@ class TrainingHelper(DecodeHelper):
         # After the end come zeros: the step that finishes the longest sequence still asks for the next one.
         self._padded = _mapped(lambda x: emitted("pad", [x], paddings=[0, 1, *[0, 0] * (x.ndim - 1)], pad_value=0.0), self.inputs)
 
-    def initialize(self) -> tuple[Any, Any]:
+    def initialize(self) -> tuple[Structure, Structure]:
         return _mapped(lambda x: x[0], self.inputs), self.sequence_length == 0
 
-    def sample(self, time: Variable, outputs: Any, states: Any) -> Variable:
+    def sample(self, time: Variable, outputs: Structure, states: Structure) -> Variable:
         return emitted("arg_max", [outputs], axis=-1)  # type: ignore[no-any-return]
 
-    def next_inputs(self, time: Variable, outputs: Any, states: Any, sample_ids: Variable) -> tuple[Any, Any, Any]:
+    def next_inputs(
+        self, time: Variable, outputs: Structure, states: Structure, sample_ids: Variable
+    ) -> tuple[Structure, Structure, Structure]:
         following = time + 1
         return self.sequence_length <= following, _mapped(lambda x: emitted("gather", [x, following])[0], self._padded), states
 
@@ -370,21 +391,23 @@ class GreedyEmbeddingHelper(DecodeHelper):
         end_token: the token that ends a sequence.
     """
 
-    def __init__(self, embedding_fn: Callable[..., Any], start_tokens: Variable, end_token: int) -> None:
+    def __init__(self, embedding_fn: Callable[..., Structure], start_tokens: Variable, end_token: int) -> None:
         with at_users_line(f"layers.{type(self).__name__}"):
             if not callable(embedding_fn):
                 raise InvalidType(f"embedding_fn is a function, not {embedding_fn!r}")
             self.embedding_fn, self.end_token = embedding_fn, checked_int("end_token", end_token, 0)
             self.start_tokens = checked_input(type(self).__name__, start_tokens)
 
-    def initialize(self) -> tuple[Any, Any]:
+    def initialize(self) -> tuple[Structure, Structure]:
         tokens = emitted("cast", [self.start_tokens], out_dtype="int64")
         return self.embedding_fn(tokens), tokens != tokens
 
-    def sample(self, time: Variable, outputs: Any, states: Any) -> Variable:
+    def sample(self, time: Variable, outputs: Structure, states: Structure) -> Variable:
         return emitted("arg_max", [outputs], axis=-1)  # type: ignore[no-any-return]
 
-    def next_inputs(self, time: Variable, outputs: Any, states: Any, sample_ids: Variable) -> tuple[Any, Any, Any]:
+    def next_inputs(
+        self, time: Variable, outputs: Structure, states: Structure, sample_ids: Variable
+    ) -> tuple[Structure, Structure, Structure]:
         return sample_ids == self.end_token, self.embedding_fn(sample_ids), states
 
 
@@ -398,7 +421,7 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
 
     def __init__(
         self,
-        embedding_fn: Callable[..., Any],
+        embedding_fn: Callable[..., Structure],
         start_tokens: Variable,
         end_token: int,
         softmax_temperature: float | None = None,
@@ -409,7 +432,7 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
             self.softmax_temperature = None if softmax_temperature is None else checked_float("softmax_temperature", softmax_temperature)
             self.seed = 0 if seed is None else checked_int("seed", seed, 0)
 
-    def sample(self, time: Variable, outputs: Any, states: Any) -> Variable:
+    def sample(self, time: Variable, outputs: Structure, states: Structure) -> Variable:
         logits = outputs if self.softmax_temperature is None else outputs / self.softmax_temperature
         return sampling_id(emitted("softmax", [logits], axis=-1), seed=self.seed)
 
@@ -426,10 +449,10 @@ class BasicDecoder(Decoder):
     class OutputWrapper(NamedTuple):
         """What a step gives: the cell's outputs, and the tokens ``[batch]``."""
 
-        cell_outputs: Any
-        sample_ids: Any
+        cell_outputs: Structure
+        sample_ids: Structure
 
-    def __init__(self, cell: Callable[..., Any], helper: DecodeHelper, output_fn: Callable[..., Any] | None = None) -> None:
+    def __init__(self, cell: Callable[..., Structure], helper: DecodeHelper, output_fn: Callable[..., Structure] | None = None) -> None:
         with at_users_line("layers.BasicDecoder"):
             if not callable(cell) or not isinstance(helper, DecodeHelper):
                 raise InvalidType(
@@ -437,11 +460,13 @@ class BasicDecoder(Decoder):
                 )
         self.cell, self.helper, self.output_fn = cell, helper, output_fn
 
-    def initialize(self, initial_cell_states: Any) -> tuple[Any, Any, Any]:
+    def initialize(self, initial_cell_states: Structure) -> tuple[Structure, Structure, Structure]:
         inputs, finished = self.helper.initialize()
         return inputs, initial_cell_states, finished
 
-    def step(self, time: Variable, inputs: Any, states: Any, **kwargs: object) -> tuple[Any, Any, Any, Any]:
+    def step(
+        self, time: Variable, inputs: Structure, states: Structure, **kwargs: object
+    ) -> tuple[Structure, Structure, Structure, Structure]:
         outputs, next_states = self.cell(inputs, states, **kwargs)
         if self.output_fn is not None:
             outputs = self.output_fn(outputs)
@@ -466,7 +491,7 @@ def beam_search(
     is_accumulated: bool = True,
     name: str | None = None,
     return_parent_idx: bool = False,
-) -> Any:
+) -> Structure:
     """A step of a beam search: of all candidates of the rows of a batch element, the ``beam_size`` best.
 
     Fluid has as many rows for a batch element as its sequences that go on (LoD). Here there are always ``beam_size``: a row that has ended
@@ -497,31 +522,31 @@ def beam_search(
     """
     with at_users_line("layers.beam_search"):
         tokens, before, candidates = (checked_input("beam_search", item) for item in (pre_ids, pre_scores, scores))
-        beam, end = checked_int("beam_size", beam_size, 1), checked_int("end_id", end_id)
-        checked_int("level", level)
+        beam, end, _ = checked_int("beam_size", beam_size, 1), checked_int("end_id", end_id), checked_int("level", level)
         is_sum, has_parents = checked_flag("is_accumulated", is_accumulated), checked_flag("return_parent_idx", return_parent_idx)
         count = candidates.shape[-1]
         if candidates.ndim != 2 or count < 1:
             raise ShapeError(f"scores are [batch * beam_size, candidates], not {scores!r}")
-        columns = tokens.shape[1:], before.shape[1:]
-        if columns != ((1,), (1,)):
+        if (tokens.shape[1:], before.shape[1:]) != ((1,), (1,)):
             raise ShapeError(f"pre_ids and pre_scores are [batch * beam_size, 1], not {pre_ids!r} and {pre_scores!r}")
         if ids is None:
             chosen_from = emitted("expand_as_v2", [assign(np.arange(count)[None]), candidates])
         else:
             chosen_from = emitted("cast", [checked_input("beam_search", ids)], out_dtype="int64")
     totals = candidates if is_sum else emitted("log", [candidates]) + before
-    # An ended row has one candidate, its end.
-    ended = tokens == end
-    first = np.where(np.arange(count) == 0, 0.0, LEAST).astype(totals.dtype)[None]
-    totals = emitted("where", [ended, before + assign(first), totals])
-    chosen_from = emitted("where", [ended, emitted("fill_any_like", [chosen_from], value=float(end)), chosen_from])
+    totals, chosen_from = _with_ended(tokens == end, end, before, totals, chosen_from)
     best, places = emitted("top_k_v2", [emitted("reshape", [totals], shape=[-1, beam * count])], k=beam, axis=-1)
     rows = _Rows(places // count)
-    at = emitted("reshape", [places % count], shape=[-1, 1])
-    selected = emitted("index_sample", [emitted("gather", [chosen_from, rows.places]), at])
+    selected = emitted("index_sample", [emitted("gather", [chosen_from, rows.places]), emitted("reshape", [places % count], shape=[-1, 1])])
     selected_scores = emitted("reshape", [best], name, shape=[-1, 1])
     return (selected, selected_scores, rows.places) if has_parents else (selected, selected_scores)
+
+
+def _with_ended(ended: Variable, end: int, before: Variable, totals: Variable, tokens: Variable) -> tuple[Variable, Variable]:
+    """The candidates' scores and tokens, where a row that has ended has one: its end."""
+    first = np.where(np.arange(totals.shape[1]) == 0, 0.0, LEAST).astype(totals.dtype)[None]
+    ends = emitted("fill_any_like", [tokens], value=float(end))
+    return emitted("where", [ended, before + assign(first), totals]), emitted("where", [ended, ends, tokens])
 
 
 @layer

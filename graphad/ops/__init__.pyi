@@ -4,7 +4,7 @@ from types import ModuleType
 
 from graphad.ops import activation as activation
 from graphad.ops import attention as attention
-from graphad.ops import boxes as boxes
+from graphad.ops import callbacks as callbacks
 from graphad.ops import casting as casting
 from graphad.ops import collective as collective
 from graphad.ops import comparison as comparison
@@ -28,7 +28,6 @@ from graphad.ops import normalization as normalization
 from graphad.ops import optimizer as optimizer
 from graphad.ops import padding as padding
 from graphad.ops import pooling as pooling
-from graphad.ops import python as python
 from graphad.ops import random as random
 from graphad.ops import reduction as reduction
 from graphad.ops import rnn as rnn
@@ -39,6 +38,7 @@ from graphad.ops import shapes as shapes
 from graphad.ops import slicing as slicing
 from graphad.ops import sort as sort
 from graphad.ops import special as special
+from graphad.ops import suppression as suppression
 from graphad.ops import tensor_array as tensor_array
 from graphad.ops import vision as vision
 from graphad.ops.control_flow import BranchDef as BranchDef

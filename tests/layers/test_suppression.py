@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import graphad as ga
 from graphad import layers as L
 from graphad.errors import InvalidValue, ShapeError
-from graphad.testing.samples.boxes import BOXES, SCORES
+from graphad.testing.samples.suppression import BOXES, SCORES
 
 Array = NDArray[Any]
 

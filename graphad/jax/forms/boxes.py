@@ -12,8 +12,7 @@ from graphad.errors import NotLowered
 from graphad.jax.bounded import LEAST, Bounded
 from graphad.jax.forms.indices import held
 from graphad.jax.registry import replaces, rounded
-from graphad.ops import boxes as suppression
-from graphad.ops import vision
+from graphad.ops import suppression, vision
 from graphad.types import Tensor
 
 

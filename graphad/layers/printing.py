@@ -8,7 +8,7 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.initializer import Constant
 from graphad.layers.checks import checked_flag, checked_int
 from graphad.layers.helper import LayerHelper, checked_input, layer
-from graphad.ops.python import registered, type_text
+from graphad.ops.callbacks import registered, type_text
 from graphad.program import Variable
 from graphad.program.source import at_users_line
 

@@ -1,14 +1,14 @@
-"""Samples of the operators in ``graphad.ops.python``.
+"""Samples of the operators in ``graphad.ops.callbacks``.
 
 Nothing is printed, since the counter is beyond the runs that print. Functions of Python get integers: the gradient of one is another,
-which has none, so that ``tests/layers/test_python.py`` holds the first derivatives alone.
+which has none, so that ``tests/layers/test_callbacks.py`` holds the first derivatives alone.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from graphad.ops.python import registered
+from graphad.ops.callbacks import registered
 from graphad.ops.sample import Sample, uniform
 from graphad.types import Array
 

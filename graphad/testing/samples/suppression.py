@@ -1,4 +1,4 @@
-"""Samples of the operators in ``graphad.ops.boxes``: boxes of which some overlap, and scores that are all different."""
+"""Samples of the operators in ``graphad.ops.suppression``: boxes of which some overlap, and scores that are all different."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from graphad.errors import ShapeError
 from graphad.layers.checks import checked_flag, checked_float, checked_int
 from graphad.layers.detection import box_coder
@@ -23,7 +21,7 @@ def _chosen(op: str, layer: str, boxes: object, scores: object, attrs: dict[str,
     return found
 
 
-def _asked(found: list[Variable], return_index: bool, return_rois_num: bool) -> Any:
+def _asked(found: list[Variable], return_index: bool, return_rois_num: bool) -> Variable | tuple[Variable, ...]:
     out, index, counts = found
     results = [out, *([index] if return_index else []), *([counts] if return_rois_num else [])]
     return results[0] if len(results) == 1 else tuple(results)
@@ -44,7 +42,7 @@ def multiclass_nms(
     *,
     return_index: bool = False,
     return_rois_num: bool = False,
-) -> Any:
+) -> Variable | tuple[Variable, ...]:
     """Of each class the boxes that overlap no better one by more than a share (non-maximum suppression).
 
     Args:
@@ -105,7 +103,7 @@ def matrix_nms(
     name: str | None = None,
     *,
     return_rois_num: bool = False,
-) -> Any:
+) -> Variable | tuple[Variable, ...]:
     """Boxes with scores that are less by how much better boxes of their class overlap them (X. Wang et al., SOLOv2, 2020).
 
     Args:
@@ -150,7 +148,7 @@ def detection_output(
     return_index: bool = False,
     *,
     return_rois_num: bool = False,
-) -> Any:
+) -> Variable | tuple[Variable, ...]:
     """SSD's boxes (W. Liu et al., 2016): shifts of prior boxes decoded, and of each class those that overlap no better one.
 
     Args:

@@ -11,7 +11,7 @@ import pytest
 import graphad as ga
 from graphad import layers as L
 from graphad.errors import GraphadError, InvalidType, InvalidValue
-from graphad.ops.python import FUNCTIONS
+from graphad.ops.callbacks import FUNCTIONS
 
 
 def printed(capsys: pytest.CaptureFixture[str], runs: int = 1, **options: Any) -> list[str]:
@@ -123,7 +123,7 @@ def test_without_a_gradient_nothing_flows() -> None:
 
 def test_the_program_is_text_that_another_process_cannot_run() -> None:
     text = str(call()[0])
-    name = "tests.layers.test_python.cubes"
+    name = "tests.layers.test_callbacks.cubes"
     assert f'function="{name}"' in text
     function = FUNCTIONS.pop(name)
     try:

@@ -10,11 +10,11 @@ import numpy as np
 
 from graphad.errors import NotLowered
 from graphad.jax.registry import replaces
-from graphad.ops import python
+from graphad.ops import callbacks
 from graphad.types import Tensor
 
 
-@replaces(python.print_.kernel)
+@replaces(callbacks.print_.kernel)
 def _print(In: Tensor, Counter: Tensor = None, **attrs: Any) -> Tensor:
     operands = [In] if Counter is None else [In, Counter]
     jax.debug.callback(partial(_printed, attrs), *operands, ordered=True)
@@ -22,9 +22,9 @@ def _print(In: Tensor, Counter: Tensor = None, **attrs: Any) -> Tensor:
 
 
 def _printed(attrs: dict[str, Any], *operands: Tensor) -> None:
-    python.print_.kernel(*map(np.asarray, operands), **attrs)
+    callbacks.print_.kernel(*map(np.asarray, operands), **attrs)
 
 
-@replaces(python.py_func.kernel)
+@replaces(callbacks.py_func.kernel)
 def _py_func(X: list[Tensor] | None = None, *, function: str, **_: object) -> list[Tensor]:
     raise NotLowered(f"it calls the function {function!r} of Python, which XLA cannot: run the program with Executor")
