@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 from graphad.errors import ShapeError
 from graphad.ops.attributes import applied, attributes
 from graphad.ops.definition import NO_INTS, OpDef, operator
-from graphad.ops.depthwise import CACHED_BYTES, depthwise, depthwise_cotangent, depthwise_spread, is_depthwise
+from graphad.ops.depthwise import CACHED_BYTES, Product, depthwise, depthwise_cotangent, depthwise_product, depthwise_spread, is_depthwise
 from graphad.ops.inference import matched, same_dtypes
 from graphad.ops.like import sum_like
 from graphad.ops.products import in_float32, times
@@ -211,8 +211,6 @@ KEPT_IMAGE = 1 << 18  # bytes of an image with its padding
 KEPT_IMAGES = 1 << 25  # bytes of all images that a thread keeps
 KEPT_SHAPES = 1024
 
-Product = Callable[[Array, Array], Array]
-
 
 class _Images(threading.local):
     """The convolutions that a thread keeps, by what they are made for, and the bytes of their images."""
@@ -241,8 +239,13 @@ def _product(spec: type[Convolution], image: Array, filter_: Array, attrs: Mappi
     wide = (*image.shape[:2], *(a.padded for a in window_axes))
     size, columns = prod(wide) * image.itemsize, prod((image.shape[1], *kernel_of(window_axes), *extents_of(window_axes))) * image.itemsize
     product: Product = lambda x, f: correlated(x, f, window_axes, groups)  # noqa: E731
-    most = CACHED_BYTES if is_depthwise(filter_.shape, groups) else COLUMN_BYTES
-    if size <= KEPT_IMAGE and columns * len(image) <= most and image.dtype == filter_.dtype and prod(wide):
+    apart = is_depthwise(filter_.shape, groups) and image.dtype == filter_.dtype
+    work = depthwise_product(image.shape, filter_.shape, window_axes, image.dtype) if apart else None
+    most = CACHED_BYTES if apart else COLUMN_BYTES
+    if work is not None:
+        _check_filter(filter_.shape, window_axes)
+        size, product = 0, work.product if work.lasting else product
+    elif size <= KEPT_IMAGE and columns * len(image) <= most and image.dtype == filter_.dtype and prod(wide):
         _check_filter(filter_.shape, window_axes)
         check_fit("X", image.shape, (len(image), groups * filter_.shape[1], *(a.size for a in window_axes)))
         product = _small(image.shape, filter_.shape, np.zeros(wide, image.dtype), window_axes, groups)

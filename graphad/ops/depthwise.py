@@ -13,14 +13,14 @@ copy the windows, in as long runs as there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import gcd, prod
 from typing import NamedTuple
 
 import numpy as np
 
-from graphad.ops.scratch import scratch
+from graphad.ops.scratch import KEPT_BYTES, scratch
 from graphad.ops.windows import Axes, Axis, Lines, element, extents_of, inside, kernel_of, last, lines_of, padded, spaced, windows
 from graphad.types import Array, Shape
 
@@ -28,6 +28,8 @@ LINE_BYTES = 1 << 19  # of the lines of some channels, which with their products
 CACHED_BYTES = 1 << 18
 SMALL = 1 << 8  # elements of an image of which a product takes longer to begin than to compute: those of all samples go into one
 LEAST = 1 << 6  # elements of an image from which on the lines pay for each row of the filter
+Product = Callable[[Array, Array], Array]
+
 _ALIGNED = 16  # elements that a line of float32 in the cache holds
 
 
@@ -38,19 +40,35 @@ def is_depthwise(filter_: Shape, groups: int) -> bool:
 
 def depthwise(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Array:
     """The products of each channel's filters with every window of x: ``[N, features, *counts]``."""
-    if len(filter_) == groups and (geometry := _geometry(window_axes)):
-        return _by_lines(x, filter_, window_axes, geometry)
-    return _by_windows(x, filter_, window_axes, groups)
+    work = depthwise_product(x.shape, filter_.shape, window_axes, x.dtype) if x.dtype == filter_.dtype else None
+    return _by_windows(x, filter_, window_axes, groups) if work is None else work.product(x, filter_)
+
+
+class Work(NamedTuple):
+    """A product of images and filters of some shapes, and whether it may be kept: it is made of views of memory that the thread keeps."""
+
+    product: Product
+    lasting: bool
+
+
+def depthwise_product(image: Shape, filter_: Shape, window_axes: Axes, dtype: np.dtype[np.generic]) -> Work | None:
+    """``depthwise`` for images of a shape and one filter for each channel; None for other geometries than those of lines."""
+    geometry = _geometry(window_axes)
+    if geometry is None or len(filter_) != 4 or filter_[0] != image[1] or 0 in image:
+        return None
+    lines = _ImageLines(image, geometry, window_axes[0].count, dtype)
+    if _taps_are_quicker(lines, image, window_axes):
+        return Work(_by_taps(image, window_axes, dtype), prod(image) * dtype.itemsize <= KEPT_BYTES)
+    return Work(_by_lines(lines, window_axes, dtype), lines.nbytes * lines.step <= LINE_BYTES)
 
 
 def depthwise_spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
     """The image whose windows receive y through the filters: the transpose of ``depthwise``."""
-    if len(filter_) == groups and (geometry := _geometry(window_axes)):
-        return _spread_by_lines(filter_, y, window_axes, geometry)
     turned_axes = tuple(around for axis in window_axes if (around := _turned(axis)) is not None)
     if len(filter_) == groups and len(turned_axes) == len(window_axes):
-        turned = np.ascontiguousarray(np.flip(filter_, tuple(range(2, filter_.ndim))))
-        return _by_windows(y, turned, turned_axes, groups)
+        return depthwise(y, np.ascontiguousarray(np.flip(filter_, tuple(range(2, filter_.ndim)))), turned_axes, groups)
+    if len(filter_) == groups and (geometry := _geometry(window_axes)):
+        return _spread_by_lines(filter_, y, window_axes, geometry)
     return _spread_by_weights(filter_, y, window_axes, groups)
 
 
@@ -162,9 +180,9 @@ def _view(memory: Array, start: int, shape: Shape, steps: Sequence[int]) -> Arra
     return np.ndarray(shape, memory.dtype, memory, start * memory.itemsize, tuple(step * memory.itemsize for step in steps))
 
 
-def _strip(x: Array, height: int, width: int, shifts: Sequence[int], outputs: int, columns: Sequence[int]) -> Strip:
-    """For samples of x a strip in which each of so many rows of an output finds the rows ``shifts`` below it, and columns beside it."""
-    samples = len(x) if prod(x.shape[2:]) < SMALL else 1
+def _strip(image: Shape, height: int, width: int, shifts: Sequence[int], outputs: int, columns: Sequence[int]) -> Strip:
+    """For images of a shape a strip in which each row of an output finds the rows ``shifts`` below it, and columns beside it."""
+    samples = image[0] if prod(image[2:]) < SMALL else 1
     top, lowest = max(0, -min(shifts)), max(height, outputs + max(shifts))
     pitch = max(height + max(top, lowest - height), outputs)
     rows = top + (samples - 1) * pitch + max(lowest, outputs)
@@ -178,71 +196,83 @@ def _parts(samples: int, channels: int, strip: Strip, nbytes: int) -> Iterator[t
     return ((slice(b, b + strip.samples), slice(c, min(c + step, channels))) for b, c in starts)
 
 
-def _image_lines(x: Array, geometry: tuple[Taps, Taps], strip: Strip) -> Iterator[tuple[slice, slice, Array]]:
-    """Samples and channels, and their lines ``[channels, phases of the rows, columns of the filter, room]``."""
-    down, across = geometry
-    phases = list(product(down.used, across.used))
-    nbytes = len(down.used) * len(across.phases) * strip.room * x.itemsize
-    step = 0
-    for samples, some in _parts(len(x), x.shape[1], strip, nbytes):
-        count = some.stop - some.start
-        if not step:  # the first ones are as many as any
-            step = count
-            memory = scratch("lines", (len(phases), step, strip.wide), x.dtype)
-            memory.fill(0)
-            columns = scratch("columns", (step, len(down.used), len(across.phases), strip.room), x.dtype)
-            columns[..., strip.length :] = 0
-            edges = [strip.wrapped(columns[:, :, k], shift) for k, shift in enumerate(across.shifts) if shift]
-            images = [strip.images(line) for line in memory]
-            moves = []
-            for line, (row, column) in zip(memory, phases, strict=True):
-                taps = across.of(column)
-                target = columns[:, down.used.index(row), taps.start :: taps.step, : strip.length]
-                moves.append((target, strip.moved(line, across.shifts[taps.start], across.step, len(taps))))
-        for image, (row, column) in zip(images, phases, strict=True):
-            part = x[samples, some, row :: down.stride, column :: across.stride].swapaxes(0, 1)
-            np.copyto(image[:count, :, : part.shape[2], : part.shape[3]], part)
-        for target, source in moves:
-            np.copyto(target[:count], source[:count])
-        for edge in edges:
-            edge[:count] = 0
-        yield samples, some, columns[:count]
+class _ImageLines:
+    """The lines of images of a shape, some channels at a time: ``[channels, phases of the rows, columns of the filter, room]``.
+
+    Attributes:
+        nbytes: of the lines of a channel.
+        step: how many channels there are at a time.
+    """
+
+    def __init__(self, image: Shape, geometry: tuple[Taps, Taps], outputs: int, dtype: np.dtype[np.generic]) -> None:
+        self.down, self.across = down, across = geometry
+        self.strip = strip = _strip(image, down.size, across.size, down.shifts, outputs, across.shifts)
+        self.nbytes = len(down.used) * len(across.phases) * strip.room * dtype.itemsize
+        self.parts = tuple(_parts(image[0], image[1], strip, self.nbytes))
+        self.step = min(image[1], max(1, LINE_BYTES // self.nbytes))
+        self.phases = tuple(product(down.used, across.used))
+        self.memory = scratch("lines", (len(self.phases), self.step, strip.wide), dtype)
+        self.columns = scratch("columns", (self.step, len(down.used), len(across.phases), strip.room), dtype)
+        self.edges = [strip.wrapped(self.columns[:, :, k], shift) for k, shift in enumerate(across.shifts) if shift]
+        self.images = [strip.images(line) for line in self.memory]
+        self.moves = [self._move(line, *phase) for line, phase in zip(self.memory, self.phases, strict=True)]
+
+    def _move(self, line: Array, row: int, column: int) -> tuple[Array, Array]:
+        """Of a phase the lines, and what is copied there."""
+        taps = self.across.of(column)
+        target = self.columns[:, self.down.used.index(row), taps.start :: taps.step, : self.strip.length]
+        return target, self.strip.moved(line, self.across.shifts[taps.start], self.across.step, len(taps))
+
+    def of(self, x: Array) -> Iterator[tuple[slice, slice, Array]]:
+        """Samples and channels, and their lines."""
+        self.memory.fill(0)  # others have written to it
+        self.columns[..., self.strip.length :] = 0
+        for samples, some in self.parts:
+            count = some.stop - some.start
+            for image, (row, column) in zip(self.images, self.phases, strict=True):
+                part = x[samples, some, row :: self.down.stride, column :: self.across.stride].swapaxes(0, 1)
+                np.copyto(image[:count, :, : part.shape[2], : part.shape[3]], part)
+            for target, source in self.moves:
+                np.copyto(target[:count], source[:count])
+            for edge in self.edges:
+                edge[:count] = 0
+            yield samples, some, self.columns[:count]
 
 
-def _by_lines(x: Array, filter_: Array, window_axes: Axes, geometry: tuple[Taps, Taps]) -> Array:
-    down, across = geometry
-    (n, channels), outputs, width = x.shape[:2], window_axes[0].count, across.size
-    strip = _strip(x, down.size, width, down.shifts, outputs, across.shifts)
-    weights = filter_.reshape(channels, len(down.phases), len(across.phases))
-    out = np.empty((n, channels, outputs * width), x.dtype)
+def _by_lines(lines: _ImageLines, window_axes: Axes, dtype: np.dtype[np.generic]) -> Product:
+    down, across, strip = lines.down, lines.across, lines.strip
+    outputs, width = window_axes[0].count, across.size
     # The products of each row of the filter have a place of their own, in which they lie so that the first ones that count are equally far
     # apart: one reduction adds them up.
     starts = [(strip.top + shift) * width for shift in down.shifts]
     slot = strip.room + _whole(max(starts) - min(starts))
-    results = np.empty(0, x.dtype)
-    for samples, some, lines in _image_lines(x, geometry, strip):
-        count = len(lines)
-        if not len(results):
-            results = scratch("product", (count, len(starts), slot), x.dtype)
-            places = []
-            for row in down.used:
-                taps = down.of(row)
-                pitches = (len(starts) * slot, taps.step * slot - down.step * width, 1)
-                first = taps.start * slot + max(starts) - starts[taps.start]
-                places.append((slice(taps.start, None, taps.step), _view(results, first, (count, len(taps), strip.room), pitches)))
-            shape = (count, len(starts), strip.samples, outputs * width)
-            terms = _view(results, max(starts), shape, (len(starts) * slot, slot, strip.pitch * width, 1))
-        for phase, (rows, place) in enumerate(places):
-            np.matmul(weights[some, rows], lines[:, phase], out=place[:count])
-        np.add.reduce(terms[:count], axis=1, out=out[samples, some].swapaxes(0, 1))
-    return out.reshape(n, channels, outputs, width)
+    results = scratch("product", (lines.step, len(starts), slot), dtype)
+    places = []
+    for taps in map(down.of, down.used):
+        pitches = (len(starts) * slot, taps.step * slot - down.step * width, 1)
+        first = taps.start * slot + max(starts) - starts[taps.start]
+        places.append((slice(taps.start, None, taps.step), _view(results, first, (lines.step, len(taps), strip.room), pitches)))
+    shape = (lines.step, len(starts), strip.samples, outputs * width)
+    terms = _view(results, max(starts), shape, (len(starts) * slot, slot, strip.pitch * width, 1))
+
+    def product(x: Array, filter_: Array) -> Array:
+        weights = filter_.reshape(x.shape[1], len(down.phases), len(across.phases))
+        out = np.empty((*x.shape[:2], outputs * width), dtype)
+        for samples, some, columns in lines.of(x):
+            count = len(columns)
+            for phase, (rows, place) in enumerate(places):
+                np.matmul(weights[some, rows], columns[:, phase], out=place[:count])
+            np.add.reduce(terms[:count], axis=1, out=out[samples, some].swapaxes(0, 1))
+        return out.reshape(*x.shape[:2], outputs, width)
+
+    return product
 
 
 def _spread_by_lines(filter_: Array, y: Array, window_axes: Axes, geometry: tuple[Taps, Taps]) -> Array:
     down, across = geometry
     n, channels, height, width = y.shape
     # An element of the image is in the windows before it: all is moved the other way.
-    strip = _strip(y, height, width, [-shift for shift in down.shifts], down.size, across.shifts)
+    strip = _strip(y.shape, height, width, [-shift for shift in down.shifts], down.size, across.shifts)
     weights = filter_.reshape(channels, len(down.phases), len(across.phases))
     out = np.empty((n, channels, *(a.size for a in window_axes)), y.dtype)
     memory = np.empty(0, y.dtype)
@@ -288,14 +318,73 @@ def _cotangent_by_lines(x: Array, y: Array, window_axes: Axes, geometry: tuple[T
     count = window_axes[0].count * across.size
     total = np.zeros((x.shape[1], len(down.phases), len(across.phases)), x.dtype)
     # A sample at a time: between images in one line a zero of y would meet elements of x, which may be infinite.
-    strip = _strip(x[:1], down.size, across.size, down.shifts, window_axes[0].count, across.shifts)
+    lines = _ImageLines((1, *x.shape[1:]), geometry, window_axes[0].count, x.dtype)
     for sample in range(len(x)):
-        for _, some, lines in _image_lines(x[sample : sample + 1], geometry, strip):
-            cotangents = y[sample, some].reshape(len(lines), count, 1)
+        for _, some, columns in lines.of(x[sample : sample + 1]):
+            cotangents = y[sample, some].reshape(len(columns), count, 1)
             for k, (phase, shift) in enumerate(zip(down.phases, down.shifts, strict=True)):
-                start = (strip.top + shift) * across.size
-                total[some, k] += np.matmul(lines[:, down.used.index(phase), :, start : start + count], cotangents)[..., 0]
+                start = (lines.strip.top + shift) * across.size
+                total[some, k] += np.matmul(columns[:, down.used.index(phase), :, start : start + count], cotangents)[..., 0]
     return total
+
+
+# -- elements of the window ------------------------------------------------------------------------
+# Of a small image lines are short and products small: with the channels last, one element of the window after the other is a product of
+# long rows. Where an element would meet padding alone, nothing is computed.
+
+
+def _met(axis: Axis, k: int) -> tuple[slice, slice]:
+    """The windows whose k-th element is in the image, and these elements."""
+    start = k * axis.dilation - axis.before
+    first = max(0, -(start // axis.stride))
+    count = min(axis.count, (axis.size - 1 - start) // axis.stride + 1) - first
+    if count <= 0:
+        return slice(0), slice(0)
+    begin = first * axis.stride + start
+    return slice(first, first + count), slice(begin, begin + (count - 1) * axis.stride + 1, axis.stride)
+
+
+def _meetings(window_axes: Axes) -> list[tuple[int, tuple[slice, slice], tuple[slice, slice]]]:
+    """For each element of the window that is in the image for some windows its number, these windows, and where it is for them."""
+    down, across = window_axes
+    pairs = product((_met(down, k) for k in range(down.kernel)), (_met(across, k) for k in range(across.kernel)))
+    met = ((number, (rows[0], columns[0]), (rows[1], columns[1])) for number, (rows, columns) in enumerate(pairs))
+    return [each for each in met if all(part.stop for part in each[1])]
+
+
+def _taps_are_quicker(lines: _ImageLines, image: Shape, window_axes: Axes) -> bool:
+    """By a model of their times in nanoseconds, fitted to 26 shapes of MobileNet and of RapidOCR's networks."""
+    n, channels = image[:2]
+    down, across = (a.kernel for a in window_axes)
+    met = [prod(part.stop - part.start for part in windows_met) for _, windows_met, _ in _meetings(window_axes)]
+    outputs = n * channels * prod(extents_of(window_axes))
+    by_taps = 2000 * len(met) + 0.33 * n * channels * sum(met) + outputs
+    moved = len(lines.down.used) * channels * lines.strip.room * n // lines.strip.samples
+    calls = channels * len(lines.down.used) * n // lines.strip.samples
+    by_lines = 250 * calls + (0.35 * across + 0.1) * moved + (0.15 * down + 0.2) * outputs
+    return bool(by_taps < by_lines)
+
+
+def _by_taps(shape: Shape, window_axes: Axes, dtype: np.dtype[np.generic]) -> Product:
+    (n, channels), extents = shape[:2], extents_of(window_axes)
+    image = scratch("lines", (n, *shape[2:], channels), dtype)
+    total = scratch("columns", (n, *extents, channels), dtype)
+    terms = scratch("product", (total.size,), dtype)
+    calls = []
+    for number, (rows, columns), (down, across) in _meetings(window_axes):
+        place = total[:, rows, columns]
+        calls.append((number, image[:, down, across], terms[: place.size].reshape(place.shape), place))
+
+    def product(x: Array, filter_: Array) -> Array:
+        weights = np.ascontiguousarray(filter_.reshape(channels, -1).T)
+        np.copyto(image, x.transpose(0, 2, 3, 1))
+        total.fill(0)
+        for number, part, term, place in calls:
+            np.multiply(part, weights[number], term)
+            np.add(place, term, place)
+        return np.array(total.transpose(0, 3, 1, 2), order="C")
+
+    return product
 
 
 # -- windows ---------------------------------------------------------------------------------------

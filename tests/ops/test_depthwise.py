@@ -42,8 +42,13 @@ def near(actual: Array, wanted: Array) -> None:
     np.testing.assert_allclose(actual, wanted, rtol=0, atol=1e-12 * max(1.0, float(np.abs(wanted).max(initial=0))))
 
 
-@pytest.mark.parametrize(("small", "line_bytes"), [(1 << 8, 1 << 19), (1, 1 << 11)], ids=["joined samples", "small parts"])
-def test_lines_compute_what_windows_do(monkeypatch: pytest.MonkeyPatch, small: int, line_bytes: int) -> None:
+WAYS = {"joined samples": (1 << 8, 1 << 19, False), "small parts": (1, 1 << 11, False), "taps": (1, 1 << 11, True)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_lines_and_taps_compute_what_windows_do(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    small, line_bytes, taps = WAYS[way]
+    monkeypatch.setattr(depthwise, "_taps_are_quicker", lambda *_: taps)
     monkeypatch.setattr(depthwise, "SMALL", small)
     monkeypatch.setattr(depthwise, "LINE_BYTES", line_bytes)
     monkeypatch.setattr(depthwise, "LEAST", 1)
