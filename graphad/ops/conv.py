@@ -15,6 +15,7 @@ from graphad.errors import ShapeError
 from graphad.ops.attributes import applied, attributes
 from graphad.ops.definition import NO_INTS, OpDef, operator
 from graphad.ops.depthwise import CACHED_BYTES, Product, depthwise, depthwise_cotangent, depthwise_product, depthwise_spread, is_depthwise
+from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, same_dtypes
 from graphad.ops.like import sum_like
 from graphad.ops.products import in_float32, times
@@ -120,14 +121,13 @@ def _check_filter(shape: Shape, window_axes: Axes) -> None:
 def correlated(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Array:
     """The products of the filter with every window of x: ``[N, features, *counts]``."""
     _check_filter(filter_.shape, window_axes)
-    check_fit("X", x.shape, (len(x), groups * filter_.shape[1], *(a.size for a in window_axes)))
+    check_fit("X", x.shape, (x.shape[0], groups * filter_.shape[1], *(a.size for a in window_axes)))
     # From special to general: a 1x1 filter is a product of matrices, one channel to each group is no product at all; the rest are columns
     # of windows times the filter (im2col; K. Chellapilla, S. Puri and P. Simard, "High performance convolutional neural networks for
     # document processing", 2006).
     extents, rows = extents_of(window_axes), _matrix(filter_, groups)
     if _is_pointwise(window_axes):
-        points = x[element(window_axes, (0,) * len(window_axes))].reshape(len(x), groups, rows.shape[2], prod(extents))
-        return np.asarray(np.matmul(rows, points)).reshape(len(x), len(filter_), *extents)
+        return _pointwise(x, filter_, window_axes, groups)
     if is_depthwise(filter_.shape, groups):
         return depthwise(x, filter_, window_axes, groups)
     if _adds_rows_up(filter_.shape, window_axes, groups):
@@ -141,6 +141,17 @@ def correlated(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Arra
         columns = _columns(wide[batch], window_axes, lines, is_folded)
         _multiply(rows, columns, lines, is_folded, out[batch])
     return out
+
+
+def _pointwise(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Array:
+    """A product of matrices for each sample; it can be traced, too."""
+    n, extents, (features, depth) = x.shape[0], extents_of(window_axes), filter_.shape[:2]
+    points = x if extents == x.shape[2:] else x[element(window_axes, (0,) * len(window_axes))]
+    if n == groups == 1:
+        out = times(filter_.reshape(features, depth), points.reshape(depth, prod(extents)))
+    else:
+        out = as_array(np.matmul(filter_.reshape(groups, features // groups, depth), points.reshape(n, groups, depth, prod(extents))))
+    return out.reshape(n, features, *extents)
 
 
 def _multiply(rows: Array, columns: Array, lines: Lines | None, folded: bool, out: Array) -> None:
@@ -262,7 +273,7 @@ def _product(spec: type[Convolution], image: Array, filter_: Array, attrs: Mappi
 def _small(shape: Shape, filter_: Shape, wide: Array, window_axes: Axes, groups: int) -> Product:
     """The product of small images of a shape and filters of a shape; ``wide`` is memory for an image with zeros around it."""
     if _is_pointwise(window_axes):
-        return _small_pointwise(shape, filter_, window_axes, groups)
+        return lambda x, f: _pointwise(x, f, window_axes, groups)
     n, extents = len(wide), extents_of(window_axes)
     count, depth = prod(extents), prod(filter_[1:])
     place, view = wide[inside(window_axes)], windows(wide, window_axes)
@@ -285,20 +296,6 @@ def _small(shape: Shape, filter_: Shape, wide: Array, window_axes: Axes, groups:
         else:
             out = np.matmul(rows, columns.reshape(n, groups, depth, count))
         return out.reshape(n, filter_[0], *extents)
-
-    return product
-
-
-def _small_pointwise(shape: Shape, filter_: Shape, window_axes: Axes, groups: int) -> Product:
-    n, extents, at = shape[0], extents_of(window_axes), element(window_axes, (0,) * len(window_axes))
-    is_whole = extents == shape[2:]
-
-    def product(x: Array, f: Array) -> Array:
-        points = (x if is_whole else x[at]).reshape(n, groups, filter_[1], prod(extents))
-        rows = f.reshape(groups, filter_[0] // groups, filter_[1])
-        out = times(rows[0], points[0, 0]) if n == groups == 1 else np.matmul(rows, points)
-        result: Array = out.reshape(n, filter_[0], *extents)
-        return result
 
     return product
 
@@ -329,7 +326,9 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
         if lines is None:
             columns = scratch("columns", (groups, rows.shape[1], n * prod(extents)), y.dtype)
             np.matmul(rows, _fold(spaced(y[batch], None), groups), out=columns)
-            _overlay(columns.reshape(channels, *kernel_of(window_axes), n, *extents), window_axes, out[batch])
+            (_lay if _are_apart(window_axes) else _overlay)(
+                columns.reshape(channels, *kernel_of(window_axes), n, *extents), window_axes, out[batch]
+            )
         else:
             columns = scratch("columns", (n, groups, rows.shape[1], lines.length), y.dtype)
             np.matmul(rows, spaced(y[batch], lines).reshape(n, groups, rows.shape[2], lines.length), out=columns)
@@ -379,6 +378,17 @@ def _rows_above(y: Array, down: Axis, pitch: int) -> Array:
     rows = scratch("columns", shape, y.dtype)
     np.copyto(rows, as_strided(tall[:, :, first:], shape, steps, writeable=False))
     return rows
+
+
+def _are_apart(window_axes: Axes) -> bool:
+    """Whether each element of an image is in one window."""
+    return all(a.stride == a.kernel and a.dilation == 1 and a.size == a.padded == a.count * a.stride for a in window_axes)
+
+
+def _lay(columns: Array, window_axes: Axes, out: Array) -> None:
+    """Columns ``[C, *kernel, samples, *counts]`` beside each other."""
+    for place in np.ndindex(*kernel_of(window_axes)):
+        np.copyto(out[element(window_axes, place)], columns[(slice(None), *place)].swapaxes(0, 1))
 
 
 def _overlay(columns: Array, window_axes: Axes, out: Array) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import product
 from operator import mul
 from typing import Any, NamedTuple
@@ -147,16 +147,6 @@ class Resampling:
     scale: list[float] = field(default_factory=lambda: NO_FLOATS)
     data_layout: str = "NCHW"
 
-    def positions(self, old: int, new: int, scale: float, shift: float) -> Array:
-        """Where ``k + shift`` of the new axis is in the old one; nothing is rounded before it is divided."""
-        k = np.arange(new) + shift
-        if new <= 1:
-            return k * 0.0
-        # Corners aligned: the first and last places of both axes coincide. Otherwise places are intervals of width old / new.
-        if self.align_corners:
-            return k * (old - 1) / (new - 1)
-        return k / scale if scale > 0 else k * old / new
-
     def matrix(self, old: int, new: int, scale: float, dtype: np.dtype[np.generic]) -> Array:
         """``[new, old]``."""
         index, weights = self.picked(old, new, scale)
@@ -168,19 +158,39 @@ class Resampling:
     def picked(self, old: int, new: int, scale: float) -> tuple[list[Array], list[Array]]:
         """The elements of the old axis that each of the new one is made of, and their weights."""
         if self.interp_method == "nearest":
-            at = np.floor(self.positions(old, new, scale, 0.0) + (0.5 if self.align_corners else 0.0)).astype(np.intp)
-            return [at], [np.ones(new)]
+            return [_nearest(old, new, scale, self.align_corners)[0]], [np.ones(new)]
         if self.interp_method == "bicubic":
-            return _cubic(self.positions(old, new, scale, 0.0) if self.align_corners else self._centered(old, new, scale))
+            return _cubic(_positions(old, new, scale, 0.0, self.align_corners) if self.align_corners else self._centered(old, new, scale))
         is_centered = self.align_mode == 0 and not self.align_corners
         # Paddle's align_mode 0 has the centers of pixels at halves, 1 their corners at whole numbers; with align_corners the ends of both
         # axes coincide.
-        at = np.maximum(self._centered(old, new, scale), 0.0) if is_centered else self.positions(old, new, scale, 0.0)
+        at = np.maximum(self._centered(old, new, scale), 0.0) if is_centered else _positions(old, new, scale, 0.0, self.align_corners)
         low = np.minimum(np.floor(at), old - 1)
         return [low.astype(np.intp), low.astype(np.intp) + 1], [1.0 - (at - low), at - low]
 
     def _centered(self, old: int, new: int, scale: float) -> Array:
-        return np.asarray(self.positions(old, new, scale, 0.5) - 0.5)
+        return np.asarray(_positions(old, new, scale, 0.5, self.align_corners) - 0.5)
+
+
+def _positions(old: int, new: int, scale: float, shift: float, align_corners: bool) -> Array:
+    """Where ``k + shift`` of the new axis is in the old one; nothing is rounded before it is divided."""
+    k = np.arange(new) + shift
+    if new <= 1:
+        return k * 0.0
+    # Corners aligned: the first and last places of both axes coincide. Otherwise places are intervals of width old / new.
+    if align_corners:
+        return k * (old - 1) / (new - 1)
+    return k / scale if scale > 0 else k * old / new
+
+
+@lru_cache(maxsize=256)
+def _nearest(old: int, new: int, scale: float, align_corners: bool) -> tuple[Array, int]:
+    """The element of the old axis that each of the new one is; how often each follows itself, 0 if that differs."""
+    at = np.floor(_positions(old, new, scale, 0.0, align_corners) + (0.5 if align_corners else 0.0)).astype(np.intp)
+    index = np.clip(at, 0, old - 1)
+    index.setflags(write=False)
+    times = max(new // max(old, 1), 1)
+    return index, times if old * times == new and (index == np.arange(new) // times).all() else 0
 
 
 def _cubic(at: Array) -> tuple[list[Array], list[Array]]:
@@ -217,6 +227,17 @@ def _scales(values: Sequence[float], rank: int) -> list[float]:
     return [0.0] * rank if not len(values) else [float(v) for v in values] * (rank if len(values) == 1 else 1)
 
 
+def _resampled(how: Resampling, x: Array, new: Shape, Scale: Array | None) -> Array:
+    """``[N, C, *old]`` resized: each element is one of x, or a sum of products along one axis after the other."""
+    if how.interp_method != "nearest":
+        return along_axes(_matrices(how, x.shape[2:], new, Scale, x.dtype), x)
+    scales = _scales(how.scale if Scale is None else Scale.reshape(-1).tolist(), len(new))
+    for axis, extent, scale in reversed(list(zip(range(2, x.ndim), new, scales, strict=True))):  # what is small is taken apart first
+        index, times = _nearest(x.shape[axis], extent, scale, how.align_corners)
+        x = np.repeat(x, times, axis) if times else np.take(x, index, axis)
+    return x
+
+
 def _matrices(how: Resampling, old: Shape, new: Shape, Scale: Array | None, dtype: np.dtype[np.generic]) -> list[Array]:
     scales = _scales(how.scale if Scale is None else Scale.reshape(-1).tolist(), len(old))
     return [how.matrix(*item, dtype) for item in zip(old, new, scales, strict=True)]
@@ -245,7 +266,7 @@ def resample(X: Array, Like: Array, Scale: Array | None = None, **attrs: Any) ->
     """X resized to the spatial extents of Like. Only Like's shape is read."""
     resampling = Resampling(**attrs)
     x, new = to_front(X, resampling.data_layout), channels_first(Like.shape, resampling.data_layout)[2:]
-    return from_front(along_axes(_matrices(resampling, x.shape[2:], new, Scale, X.dtype), x), resampling.data_layout)
+    return from_front(_resampled(resampling, x, new, Scale), resampling.data_layout)
 
 
 @operator(
@@ -362,7 +383,7 @@ def _kernel(method: str, spec: Spec) -> Callable[..., Array]:
         if len(new) != x.ndim - 2 or min(new) < 1:
             raise InvalidValue(f"X of the shape {list(X.shape)} cannot be resized to the extents {list(new)}")
         options = Resampling(**interpolation.resampling(scales if spec is Interpolation else ()))
-        return from_front(along_axes(_matrices(options, x.shape[2:], new, None, X.dtype), x), interpolation.data_layout)
+        return from_front(_resampled(options, x, new, None), interpolation.data_layout)
 
     return kernel
 
