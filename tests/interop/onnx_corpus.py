@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 import graphad as ga
 from graphad.errors import GraphadError
 from graphad.interop import onnx
+from graphad.interop.onnx.model import Undecided
 from tests.onnx_variants import VARIANTS
 
 Array = NDArray[Any]
@@ -297,9 +298,15 @@ class Double:
         values = {**self.fed, **self.parameters}
         self.ways = {name: _way(rng, values[name]) for name in self.names if values[name].size}
 
-    def is_movable(self, name: str) -> bool:
-        """Whether the model runs when one input or weight is moved: what is rounded to places of a table may lead out of it."""
-        ways, self.ways = self.ways, {name: self.ways[name]}
+    def movable(self, names: Sequence[str]) -> list[str]:
+        """The inputs and weights with which the model runs when they are moved: what is rounded to places of a table may lead out of it.
+
+        All are moved at once, and one at a time only where that fails: of hundreds of weights, each takes two runs.
+        """
+        return list(names) if self._runs_moved(names) else [name for name in names if self._runs_moved([name])]
+
+    def _runs_moved(self, names: Sequence[str]) -> bool:
+        ways, self.ways = self.ways, {name: self.ways[name] for name in names}
         try:
             for step in (STEPS[0], -STEPS[0]):
                 self.at(self.program, self.model.fetch_names, step)
@@ -391,7 +398,15 @@ def _differences(value: Callable[[float], float], slope: float) -> float:
 
 
 def _double(name: str, path: Path) -> Double:
-    return Double(onnx.load(path), feeds(name, session(path).get_inputs(), 0))
+    fed = feeds(name, session(path).get_inputs(), 0)
+    return Double(*_decided(onnx.load(path), fed))
+
+
+def _decided(loaded: onnx.OnnxModel, fed: dict[str, Array]) -> tuple[onnx.OnnxModel, dict[str, Array]]:
+    """The model with one program, where what is fed decides how that looks, and what it is fed."""
+    if isinstance(loaded, Undecided):
+        loaded = loaded.decided(fed)
+    return loaded, {name: array for name, array in fed.items() if name in loaded.feed_names}
 
 
 def with_slopes(double: Double, program: ga.Program, of: str, names: Sequence[str]) -> tuple[ga.Program, dict[str, str], str]:
@@ -423,7 +438,7 @@ def gradients(name: str, path: Path) -> str:
     loss, everything = double.loss.name, dict(double.ways)
     program, found, _ = with_slopes(double, double.program, loss, list(everything))
     arrays = dict(zip(found, double.at(program, list(found.values())), strict=True))
-    moving = {key: everything[key] for key, array in arrays.items() if array.any() and double.is_movable(key)}
+    moving = {key: everything[key] for key in double.movable([key for key, array in arrays.items() if array.any()])}
     slope = sum(float(np.sum(arrays[key] * way)) for key, way in moving.items())
     finite = all(np.isfinite(array).all() for array in arrays.values())
     double.ways = moving
@@ -457,7 +472,7 @@ def second(name: str, path: Path) -> str:
     loss, everything = double.loss.name, list(double.ways)
     program, found, _ = with_slopes(double, double.program, loss, everything)
     arrays = dict(zip(found, double.at(program, list(found.values())), strict=True))
-    double.ways = {key: double.ways[key] for key, array in arrays.items() if array.any() and double.is_movable(key)}
+    double.ways = {key: double.ways[key] for key in double.movable([key for key, array in arrays.items() if array.any()])}
     names = list(double.ways)
     once, _, slope = with_slopes(double, double.program, loss, names)
     twice, _, curvature = with_slopes(double, once, slope, names)
@@ -530,8 +545,7 @@ def written(name: str, path: Path) -> str:
     How far they are from graphad's, of the largest element of each gradient, or of a thousandth of the largest of all; and how far each
     is from graphad's in float64.
     """
-    reference, loaded = session(path), onnx.load(path)
-    fed = feeds(name, reference.get_inputs(), 0)
+    loaded, fed = _decided(onnx.load(path), feeds(name, session(path).get_inputs(), 0))
     made = onnx.gradients(_weighted(loaded, fed))
     with tempfile.TemporaryDirectory() as folder:
         onnx.save(made, Path(folder) / "gradients.onnx")

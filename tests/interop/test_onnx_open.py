@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphad.errors import InvalidValue
 from graphad.interop import onnx
 from graphad.interop.onnx.operands import UnsupportedModel
 from tests.onnx_models import graph, model, node
@@ -118,12 +119,16 @@ QUICK = ("half_pixel_symmetric, ceil", "nearest, half_pixel, round", "cubic, asy
     ],
 )
 def test_open_extents_change_nothing(name: str) -> None:
-    known, opened = (onnx.gradients(read(*CASES[name], is_open)) for is_open in (False, True))
-    inputs = CASES[name][1]
-    wanted, found = (dict(zip(each.fetch_names, each.run(inputs), strict=True)) for each in (known, opened))
-    for output in ("y", *(f"{source}@GRAD" for source in inputs)):
-        assert found[output].shape == wanted[output].shape
-        np.testing.assert_allclose(found[output], wanted[output], rtol=1e-4, atol=1e-5, err_msg=output)
+    check_open(*CASES[name])
+
+
+def check_open(nodes: list[Any], inputs: dict[str, Array], weights: dict[str, Array], opset: int) -> None:
+    """The model, and its gradients, where extents are known and where they are open."""
+    known, opened = (onnx.gradients(read(nodes, inputs, weights, opset, is_open)) for is_open in (False, True))
+    assert len(known.gradient_names) == len(opened.gradient_names)
+    for one, other in zip(opened.run(inputs), known.run(inputs), strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
@@ -134,17 +139,120 @@ def test_depth_and_space_of_open_images(mode: str) -> None:
     np.testing.assert_allclose(wide.run({"x": x})[0], onnx.load(model(nodes, {"x": ("float32", [1, 8, 2, 3])}, ["y"])).run({"x": x})[0])
 
 
-REFUSED = {
-    "Resize": [node("Resize", "x - - s", "y", mode="linear", antialias=1)],
-    "CenterCropPad": [node("CenterCropPad", "x s", "y")],
-    "with strides": [node("Conv", "x x", "y", auto_pad="SAME_LOWER", strides=[2, 2])],
+def of_extent(axis: int, *how: Any) -> list[Any]:
+    """Nodes that compute ``n`` of an extent of x."""
+    return [node("Shape", "x", "shape", start=axis, end=axis + 1), *how]
+
+
+HALF = of_extent(1, node("Div", "shape two", "n"))
+ODD = {"x": normal(3, 5)}
+NUMBERS = {"two": np.array([2]), "zero": np.array([0]), "one": np.array([1])}
+MARGINS = [*HALF, node("Concat", "zero n zero one", "p", axis=0)]
+# What operators need of extents, or as inputs, when the model runs.
+COMPUTED: dict[str, tuple[list[Any], dict[str, Array], dict[str, Array], int]] = {
+    "TopK": ([*HALF, node("TopK", "x n", "v i"), node("Sin", "v", "y")], ODD, NUMBERS, 11),
+    "TopK of the least": ([*HALF, node("TopK", "x n", "y i", axis=0, largest=0)], {"x": normal(5, 4)}, NUMBERS, 11),
+    "OneHot": (
+        [*of_extent(1), node("ArgMax", "x", "i", axis=1, keepdims=0), node("OneHot", "i shape v", "h"), node("Mul", "h x", "y")],
+        ODD,
+        {"v": np.array([0.5, 2.0], "float32")},
+        13,
+    ),
+    "Trilu": ([*HALF, node("Trilu", "x n", "u"), node("Sin", "u", "y")], ODD, NUMBERS, 14),
+    "Trilu, lower": ([*HALF, node("Neg", "n", "m"), node("Trilu", "x m", "y", upper=0)], {"x": normal(4, 2, 2)}, NUMBERS, 14),
+    "EyeLike": ([node("EyeLike", "x", "e", k=1), node("Mul", "x e", "y")], ODD, {}, 9),
+    "Split": (
+        [*HALF, node("Sub", "shape n", "m"), node("Concat", "n m", "s", axis=0), node("Split", "x s", "y z", axis=1)],
+        ODD,
+        NUMBERS,
+        13,
+    ),
+    "Split in parts": (
+        [node("Split", "x", "a b c", axis=1, num_outputs=3), node("Concat", "c a b", "y", axis=0)],
+        {"x": normal(2, 6)},
+        {},
+        18,
+    ),
+    **{
+        f"Pad, {mode}": ([*MARGINS, node("Pad", "x p", "y", mode=mode)], ODD, NUMBERS, 19)
+        for mode in ("constant", "reflect", "edge", "wrap")
+    },
+    "Pad that cuts": ([*MARGINS, node("Neg", "p", "q"), node("Pad", "x q", "y")], ODD, NUMBERS, 13),
+    "Pad with a number": ([node("ReduceMax", "x", "v", keepdims=0), node("Pad", "x p v", "y")], ODD, {"p": np.array([1, 0, 0, 2])}, 13),
+    "CenterCropPad": ([node("CenterCropPad", "x s", "y")], ODD, {"s": np.array([6, 2])}, 18),
+    "Unique": (
+        [node("ArgMax", "x", "i", axis=1, keepdims=0), node("Unique", "i", "u f j n", sorted=0), node("Gather", "x f", "y")],
+        ODD,
+        {},
+        11,
+    ),
+    "Unique of slices": ([node("Floor", "x", "i"), node("Unique", "i", "u f", axis=1), node("Gather", "x f", "y", axis=1)], ODD, {}, 11),
+    "Resize, to the shape of another": (
+        [
+            node("Shape", "x", "s", start=0, end=2),
+            node("Shape", "z", "t", start=2),
+            node("Concat", "s t", "e", axis=0),
+            node("Resize", "x - - e", "y", mode="linear"),
+        ],
+        {**IMAGE, "z": normal(1, 2, 7, 3)},
+        {},
+        19,
+    ),
+    # These have no operators for open extents: they are read again for each shape.
+    "Resize, antialias": ([node("Resize", "x - - s", "y", mode="linear", antialias=1)], IMAGE, {"s": np.array([1, 2, 3, 3])}, 18),
+    "windows with strides": ([node("Conv", "x w", "y", auto_pad="SAME_LOWER", strides=[2, 2])], IMAGE, {"w": normal(3, 2, 2, 2)}, 11),
+    "GridSample": ([node("GridSample", "x g", "y")], {**IMAGE, "g": RNG.uniform(-1, 1, (1, 3, 2, 2)).astype("float32")}, {}, 16),
+    "DFT": ([node("DFT", "x", "y", axis=1)], {"x": normal(2, 6, 1)}, {}, 17),
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_needs_extents_says_so(what: str) -> None:
-    with pytest.raises(UnsupportedModel, match=what):
-        onnx.load(model(REFUSED[what], {"x": ("float32", ["a", "b", "c", "d"])}, ["y"], {"s": np.array([1, 2, 7, 3])}))
+@pytest.mark.parametrize("name", COMPUTED)
+def test_what_operators_need_of_open_extents_changes_nothing(name: str) -> None:
+    check_open(*COMPUTED[name])
+
+
+ANTIALIASED = [node("Resize", "x - - s", "y", mode="linear", antialias=1)]
+
+
+def test_what_needs_extents_says_so_and_is_read_for_each() -> None:
+    data = model(ANTIALIASED, {"x": ("float32", [1, 2, "h", "w"])}, ["y"], {"s": np.array([1, 2, 3, 3])})
+    found = onnx.load(data)
+    assert repr(found) == "<OnnxModel x -> y: its operators depend on h, w>"
+    with pytest.raises(UnsupportedModel, match=r"node 0, Resize: .*antialias(.|\n)*with h, w decides"):
+        _ = found.program
+    bound = onnx.load(data, bind={"h": 4, "w": 5})
+    assert bound.program.global_block().var("x").shape == (1, 2, 4, 5)
+    np.testing.assert_array_equal(found.run(IMAGE)[0], bound.run(IMAGE)[0])
+    with pytest.raises(InvalidValue, match=r"feed 'x' has the shape \[1, 3, 4, 5\], the model declares \[1, 2, h, w\]"):
+        found.run({"x": normal(1, 3, 4, 5)})
+    with pytest.raises(InvalidValue, match="extent 'h' is a whole number from 0 on, not -1"):
+        onnx.load(data, bind={"h": -1})
+    with pytest.raises(InvalidValue, match=r"no input 'hh'; did you mean 'h'"):
+        onnx.load(data, bind={"hh": 1})
+    square = onnx.load(model(ANTIALIASED, {"x": ("float32", [1, 2, "h", "h"])}, ["y"], {"s": np.array([1, 2, 3, 3])}))
+    with pytest.raises(InvalidValue, match="extent 'h' is 4 in feed 'x' and 5 in feed 'x'"):
+        square.run(IMAGE)
+
+
+def test_gradients_of_what_is_read_for_each_shape() -> None:
+    data = model([*ANTIALIASED[:1], node("Mul", "y y", "z")], {"x": ("float32", ["n", 2, "h", "w"])}, ["z"], {"s": np.array([1, 2, 3, 3])})
+    opened, known = onnx.load(data), onnx.load(data, bind={"n": 1, "h": 4, "w": 5})
+    once, wanted = (onnx.gradients(each, wrt=["x"], of=["z"]) for each in (opened, known))
+    assert once.gradient_names == wanted.gradient_names == ["x@GRAD"]
+    twice, more = (onnx.gradients(each, wrt=["x"], of=["x@GRAD"]) for each in (once, wanted))
+    assert len(set(twice.fetch_names)) == 3
+    for one, other in zip(twice.run(IMAGE), more.run(IMAGE), strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(InvalidValue, match="'s' is no input or parameter with floats"):
+        onnx.gradients(opened, wrt=["s"])
+    with pytest.raises(InvalidValue, match="'v' is no output"):
+        onnx.gradients(opened, of=["v"])
+
+
+def test_operators_that_do_not_exist_are_refused_although_extents_decide() -> None:
+    nodes = [*ANTIALIASED[:1], node("Nothing", "y", "z", domain="nowhere")]
+    with pytest.raises(UnsupportedModel, match="node 1, Nothing: operators of 'nowhere' are not known"):
+        onnx.load(model(nodes, {"x": ("float32", [1, 2, "h", "w"])}, ["z"], {"s": np.array([1, 2, 3, 3])}))
 
 
 @pytest.mark.parametrize("nodes", [[node("ReduceL2", "x", "y", axes=[1])], [node("LpNormalization", "x", "y", axis=1)]])

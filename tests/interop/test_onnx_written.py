@@ -333,13 +333,11 @@ def _read_with(case: Any) -> tuple[onnx.OnnxModel, dict[str, Array]] | None:
     (inputs, _), *_ = case.data_sets
     names = [info.name for info in case.model.graph.input]
     feeds: dict[str, Array] = dict(zip(names, map(numbers, inputs), strict=False))
-    bound: dict[str, Array] = {}
     try:
-        for _ in range(len(names) + 1):
-            found = onnx.load(case.model.SerializeToString(), bind=bound)
-            if not isinstance(found, Undecided):
-                break
-            bound |= {name: feeds.pop(name) for name in found.__dict__["needed"]}
+        found = onnx.load(case.model.SerializeToString())
+        if isinstance(found, Undecided):
+            found = found.decided(feeds)
+        feeds = {name: array for name, array in feeds.items() if name in found.feed_names}
         found.run(feeds)
     except GraphadError:
         return None

@@ -34,9 +34,9 @@ def on_both(data: bytes, feeds: Mapping[str, Any]) -> tuple[list[Any], list[Any]
     model = ours.load(data)
     bound: dict[str, Any] = {}
     expected = list(model.run(dict(feeds)))
-    while isinstance(model, Undecided):
-        bound.update({name: feeds[name] for name in model.__dict__["needed"]})
-        model = ours.load(data, bind=bound)
+    if isinstance(model, Undecided):
+        model = model.decided(feeds)
+        bound.update({name: feeds[name] for name in feeds if name not in model.feed_names})
     try:
         return run(model, feeds, bound), expected, model.fetch_names
     except NotLowered:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +17,13 @@ from graphad.errors import InvalidValue, ParseError
 from graphad.execution import Scope
 from graphad.interop.files import PathLike, read_bytes
 from graphad.interop.onnx.operands import LEAST_ROOM, NotKnown, UnsupportedModel
-from graphad.interop.onnx.reader import Reader
+from graphad.interop.onnx.reader import Reader, extents_of
 from graphad.interop.onnx.running import Running, scope_of
 from graphad.interop.onnx.schema import message
 from graphad.interop.protobuf import Desc
 from graphad.ops.definition import did_you_mean
 from graphad.program import Program, Variable, program_guard
-from graphad.types import FLOATS, Array
-
-_DEFAULT = ""
+from graphad.types import FLOATS, Array, Extent, Shape
 
 
 @dataclass(frozen=True)
@@ -79,40 +79,128 @@ class OnnxModel:
 
 
 class Undecided(OnnxModel):
-    """A model whose program depends on the values of some inputs: it is read again for each of them.
+    """A model whose program depends on what it is fed: on extents, or on the elements of some inputs. It is read again for each of them.
 
-    ``run`` does that by itself; for its program and its gradients, ``load(path, bind={...})`` says what these inputs are.
+    ``run`` does that by itself, and so do its gradients; for its program, ``load(path, bind={...})`` says what they are.
     """
 
-    def __init__(self, names: Sequence[str], feeds: list[str], fetches: list[str], error: NotKnown, read: Callable[..., OnnxModel]) -> None:
+    def __init__(self, undecided: _Undecided, feeds: list[str], fetches: list[str], gradient_names: Sequence[str] = ()) -> None:
+        parameters = {name: array for name, array in undecided.floats.items() if name not in feeds}
         self.__dict__.update(
-            needed=list(names), feed_names=feeds, fetch_names=fetches, unknown_operators={}, gradient_names=[], parameters={}
+            feed_names=feeds, fetch_names=fetches, unknown_operators={}, gradient_names=list(gradient_names), parameters=parameters
         )
-        self.__dict__.update(_error=error, _read=read, _models={})
+        self.__dict__.update(_undecided=undecided, _models=OrderedDict(), needed=undecided.needed)
 
     def __getattribute__(self, name: str) -> Any:
         if name == "program":
-            raise UnsupportedModel(
-                f"{self.__dict__['_error']}\n  load(path, bind={{...}}) with {', '.join(self.__dict__['needed'])} decides"
-            )
+            undecided = self.__dict__["_undecided"]
+            raise UnsupportedModel(f"{undecided.error}\n  load(path, bind={{...}}) with {', '.join(undecided.deciding())} decides")
         return super().__getattribute__(name)
 
     def __repr__(self) -> str:
-        return f"<OnnxModel {self._ends()}: its operators depend on {', '.join(self.__dict__['needed'])}>"
+        """What goes in and out, and what decides."""
+        return f"<OnnxModel {self._ends()}: its operators depend on {', '.join(self.__dict__['_undecided'].deciding())}>"
 
     def run(self, feeds: Mapping[str, object]) -> list[Array]:
-        state = self.__dict__
-        check_names(feeds, state["feed_names"])
-        missing_names = [name for name in state["needed"] if name not in feeds]
+        """The outputs for inputs, as a model's that has one program."""
+        model = self.decided(feeds)
+        return model.run({name: array for name, array in feeds.items() if name in model.feed_names})
+
+    def decided(self, feeds: Mapping[str, object]) -> OnnxModel:
+        """The model that has a program: for the extents of what is fed, and for its elements where those decide.
+
+        Inputs whose elements decide are no inputs of it.
+        """
+        check_names(feeds, self.feed_names)
+        undecided: _Undecided = self.__dict__["_undecided"]
+        missing_names = [name for name in (*undecided.needed, *undecided.open) if name not in feeds]
         if missing_names:
             raise InvalidValue(f"feed {missing_names[0]!r} is missing")
-        bound = {name: np.asarray(feeds[name]) for name in state["needed"]}
+        bound = {name: np.asarray(feeds[name]) for name in undecided.needed}
+        shapes = _shapes_fed({name: np.shape(feeds[name]) for name in undecided.open}, undecided.open)  # type: ignore[arg-type]
         # By content: these inputs decide how the program looks, so another content is another model.
-        key = tuple((array.shape, array.dtype.str, array.tobytes()) for array in bound.values())
-        if key not in state["_models"]:
-            state["_models"][key] = state["_read"](bound)
-        model: OnnxModel = state["_models"][key]
-        return model.run({name: array for name, array in feeds.items() if name not in bound})
+        key = (*shapes.items(), *((array.shape, array.dtype.str, array.tobytes()) for array in bound.values()))
+        models: OrderedDict[object, OnnxModel] = self.__dict__["_models"]
+        if key not in models:
+            models[key] = undecided.read(bound, shapes)
+            if len(models) > _MOST_READ:
+                models.popitem(last=False)
+        models.move_to_end(key)
+        model = models[key]
+        if isinstance(model, Undecided):
+            return model.decided({name: array for name, array in feeds.items() if name not in bound})
+        return model
+
+    def differentiated(self, wrt: Sequence[str] | None, of: Sequence[str] | None) -> Undecided:
+        """The model that computes its outputs and their gradients, for whatever decides."""
+        undecided: _Undecided = self.__dict__["_undecided"]
+        candidates = [name for name in undecided.floats if name not in undecided.needed]
+        for name in candidates if wrt is None else wrt:
+            if name not in candidates:
+                raise InvalidValue(f"{name!r} is no input or parameter with floats of the model{did_you_mean(name, candidates)}")
+        for name in of or ():
+            if name not in self.fetch_names:
+                raise InvalidValue(f"{name!r} is no output of the model{did_you_mean(name, self.fetch_names)}")
+        sources = candidates if wrt is None else list(wrt)
+        targets = None if of is None else [self.fetch_names.index(name) for name in of]
+
+        def read(bound: Mapping[str, Array], shapes: Mapping[str, Shape]) -> OnnxModel:
+            model = undecided.read(bound, shapes)
+            # Its names may be others, its order is the same.
+            return gradients(model, sources, None if targets is None else [model.fetch_names[i] for i in targets])
+
+        names: list[str] = []
+        for name in sources:
+            names.append(next(each for each in _names_after(f"{name}@GRAD") if each not in (*self.fetch_names, *names)))
+        return Undecided(replace(undecided, read=read), list(self.feed_names), [*self.fetch_names, *names], [*self.gradient_names, *names])
+
+
+_MOST_READ = 16  # programs of one model that are kept, those that ran last
+
+
+@dataclass(frozen=True)
+class _Undecided:
+    """What has to be known of a model before it has a program.
+
+    Attributes:
+        error: why it has none.
+        needed: inputs whose elements decide.
+        open: inputs whose extents decide, and what they are declared with.
+        floats: inputs and initializers that hold floats; of initializers their values.
+        read: the model of elements and of shapes of inputs.
+    """
+
+    error: NotKnown
+    needed: Sequence[str]
+    open: Mapping[str, Sequence[int]]
+    floats: Mapping[str, Array]
+    read: Callable[[Mapping[str, Array], Mapping[str, Shape]], OnnxModel]
+
+    def deciding(self) -> list[str]:
+        """What decides, as ``bind`` takes it: extents by their names, and inputs."""
+        names = dict.fromkeys(extent.name for shape in self.open.values() for extent in shape if isinstance(extent, Extent))
+        nameless = [name for name, shape in self.open.items() if any(extent == -1 and not isinstance(extent, Extent) for extent in shape)]
+        return [*names, *(f"the shape of {name}" for name in nameless), *self.needed]
+
+
+def _names_after(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}_{i}" for i in itertools.count())
+
+
+def _shapes_fed(fed: Mapping[str, Shape], declared: Mapping[str, Sequence[int]]) -> dict[str, Shape]:
+    """The shapes of what is fed; InvalidValue where one is not as it is declared, or two extents of one name differ."""
+    extents: dict[str, tuple[int, str]] = {}
+    for name, shape in fed.items():
+        if len(shape) != len(declared[name]) or any(b != -1 and a != b for a, b in zip(shape, declared[name], strict=True)):
+            wanted = ", ".join(map(str, declared[name]))
+            raise InvalidValue(f"feed {name!r} has the shape {list(shape)}, the model declares [{wanted}]")
+        for size, extent in zip(shape, declared[name], strict=True):
+            if isinstance(extent, Extent):
+                known, first = extents.setdefault(extent.name, (size, name))
+                if known != size:
+                    raise InvalidValue(f"extent {extent.name!r} is {known} in feed {first!r} and {size} in feed {name!r}")
+    return dict(fed)
 
 
 def check_names(feeds: Mapping[str, object], known: Sequence[str]) -> None:
@@ -127,7 +215,8 @@ def load(path_or_bytes: PathLike | bytes, bind: Mapping[str, object] | None = No
 
     Args:
         path_or_bytes: the file, or its content; elements that lie in other files are found beside the file only.
-        bind: input name -> array that it has from now on: shapes, axes and the like that the model computes of it are known at load.
+        bind: input name -> array that it has from now on: shapes, axes and the like that the model computes of it are known at load;
+            name of an extent -> its size.
 
     Returns:
         The model. Float initializers are its parameters.
@@ -135,18 +224,35 @@ def load(path_or_bytes: PathLike | bytes, bind: Mapping[str, object] | None = No
     Raises:
         ParseError: the file is no ONNX model; the message names the node.
         UnsupportedModel: it uses what graphad cannot say; the message names the node.
-        InvalidValue: ``bind`` names no input.
+        InvalidValue: ``bind`` names no input and no extent of one.
         OSError: the file cannot be read.
     """
     data = path_or_bytes if isinstance(path_or_bytes, bytes) else read_bytes(path_or_bytes)
     path = None if isinstance(path_or_bytes, bytes) else Path(path_or_bytes)
     proto = parsed(data, "the model" if path is None else path.name)
-    bound = {name: np.asarray(array) for name, array in (bind or {}).items()}
+    declared = {item.name: extents_of(item) for item in proto.graph.input}
+    extents = {extent.name for shape in declared.values() for extent in shape if isinstance(extent, Extent)}
     names = [item.name for item in (*proto.graph.input, *proto.graph.initializer)]
-    unknown_names = [name for name in bound if name not in names]
-    if unknown_names:
-        raise InvalidValue(f"the model has no input {unknown_names[0]!r}{did_you_mean(unknown_names[0], names)}")
-    return read_model(proto, None if path is None else path.parent, "model" if path is None else path.name, bound)
+    bound, sizes = dict[str, Array](), dict[str, int]()
+    for name, value in (bind or {}).items():
+        if name in names:
+            bound[name] = np.asarray(value)
+        elif name in extents:
+            sizes[name] = _size(name, value)
+        else:
+            raise InvalidValue(f"the model has no input {name!r}{did_you_mean(name, [*names, *sorted(extents)])}")
+    shapes = {
+        name: tuple(sizes.get(extent.name, extent) if isinstance(extent, Extent) else extent for extent in shape)
+        for name, shape in declared.items()
+    }
+    return read_model(proto, None if path is None else path.parent, "model" if path is None else path.name, bound, shapes if sizes else {})
+
+
+def _size(name: str, value: object) -> int:
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "iu" or array.item() < 0:
+        raise InvalidValue(f"extent {name!r} is a whole number from 0 on, not {value!r}")
+    return int(array.item())
 
 
 def parsed(data: bytes, what: str) -> Any:
@@ -161,9 +267,17 @@ def parsed(data: bytes, what: str) -> Any:
     return proto
 
 
-def read_model(proto: Desc, folder: Path | None, file: str, bind: Mapping[str, Array]) -> OnnxModel:
-    """The model; one that is read when it runs where inputs that are fed decide how the program looks."""
-    reader = Reader(folder, file, proto.functions, bind)
+def read_model(
+    proto: Desc, folder: Path | None, file: str, bind: Mapping[str, Array], shapes: Mapping[str, Sequence[int]] | None = None
+) -> OnnxModel:
+    """The model; one that is read when it runs where extents, or inputs that are fed, decide how the program looks.
+
+    Args:
+        proto, folder, file: the model, where it lies, and what errors call it.
+        bind: inputs that are known.
+        shapes: those of inputs, in place of what is declared.
+    """
+    reader = Reader(folder, file, proto.functions, bind, shapes)
     elements = sum(math.prod(max(extent, 0) for extent in tensor.dims) for tensor in proto.graph.initializer)
     # A constant that is folded may be as large as the model's own weights, several times; more is a model made to fill the memory.
     reader.ops.largest = max(LEAST_ROOM, 8 * elements)
@@ -171,17 +285,39 @@ def read_model(proto: Desc, folder: Path | None, file: str, bind: Mapping[str, A
     try:
         feeds, fetches = reader.main(proto.graph)
     except NotKnown as error:
-        names = [name for name in reader.inputs_of(error.value) if name not in bind]
-        if not names:
+        sources, is_sized = reader.sources_of(error.value)
+        needed = [name for name in sources if name not in bind]
+        declared = {name: reader.program.global_block().var(name).declared[0] for name in reader.feeds}
+        # Extents come first: what is computed of them may be all that was missing. A value in a nested graph is not traced.
+        is_open = {name: list(shape) for name, shape in declared.items() if -1 in shape} if is_sized or not needed else {}
+        if not needed and not is_open:
             raise
-        return Undecided(
-            names,
-            list(reader.feeds),
-            [item.name for item in proto.graph.output],
-            error,
-            lambda more: read_model(proto, folder, file, {**bind, **more}),
-        )
+        reader.check_operators(proto.graph.node)
+        return _undecided(proto, folder, file, bind, reader, error, [] if is_open else needed, is_open)
     return OnnxModel(reader.program, feeds, fetches, reader.parameters, reader.unknown)
+
+
+def _undecided(
+    proto: Desc,
+    folder: Path | None,
+    file: str,
+    bind: Mapping[str, Array],
+    reader: Reader,
+    error: NotKnown,
+    needed: Sequence[str],
+    is_open: Mapping[str, Sequence[int]],
+) -> Undecided:
+    """The model, to be read when it is known what decides."""
+    block = reader.program.global_block()
+    inputs = {name: np.zeros(0, block.var(name).dtype) for name in reader.feeds if block.var(name).dtype in FLOATS}
+    names = [item.name for item in proto.graph.initializer]
+    weights = {name: array for name, array in reader.parameters.items() if name in names and not block.var(name).stop_gradient}
+
+    def read(bound: Mapping[str, Array], shapes: Mapping[str, Shape]) -> OnnxModel:
+        return read_model(proto, folder, file, {**bind, **bound}, {**reader.shapes, **shapes})
+
+    state = _Undecided(error, needed, is_open, {**inputs, **weights}, read)
+    return Undecided(state, list(reader.feeds), [item.name for item in proto.graph.output])
 
 
 def gradients(model: OnnxModel, wrt: Sequence[str] | None = None, of: Sequence[str] | None = None) -> OnnxModel:
@@ -199,6 +335,8 @@ def gradients(model: OnnxModel, wrt: Sequence[str] | None = None, of: Sequence[s
     Raises:
         ValueError: a name is no input, parameter or output with floats.
     """
+    if isinstance(model, Undecided):
+        return model.differentiated(wrt, of)
     # The model itself stays as it is.
     program = model.program.clone()
     block = program.global_block()

@@ -33,10 +33,10 @@ class NotKnown(UnsupportedModel):
     """What decides how the program looks is not known before the model runs.
 
     Attributes:
-        value: what is not known.
+        value: what is not known; None where it is an extent.
     """
 
-    def __init__(self, message: str, value: Value) -> None:
+    def __init__(self, message: str, value: Value | None = None) -> None:
         super().__init__(message)
         self.value = value
 

@@ -39,9 +39,16 @@ class Reader:
         splits: how many times the rest of a graph was read in both branches of an If.
     """
 
-    def __init__(self, folder: Path | None, file: str, functions: Iterable[Desc] = (), bind: Mapping[str, Array] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        file: str,
+        functions: Iterable[Desc] = (),
+        bind: Mapping[str, Array] | None = None,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
         self.program, self.parameters = Program(), dict[str, Array]()
-        self.folder, self.file, self.bind = folder, file, dict(bind or {})
+        self.folder, self.file, self.bind, self.shapes = folder, file, dict(bind or {}), dict(shapes or {})
         self.functions = {(item.domain, item.name, item.overload): item for item in functions}
         self.ops = Recorder(self.program, self.parameters)
         self.scopes: list[dict[str, Operand]] = []
@@ -51,17 +58,22 @@ class Reader:
         self.depth = self.splits = 0
         self.place: tuple[Sequence[Desc], int] = ((), 0)  # the nodes of the graph that is being read, and how many are done
 
-    def inputs_of(self, value: Value) -> list[str]:
-        """The inputs of the model that a value depends on."""
-        block = self.program.global_block()
+    def sources_of(self, value: Value | None) -> tuple[list[str], bool]:
+        """The inputs of the model on whose elements a value depends, and whether it depends on extents."""
+        block, is_sized = self.program.global_block(), value is None
         writers = {name: op for op in block.ops for name in op.output_names()}
-        names, ancestors = [] if value.variable is None else [value.variable.name], dict[str, None]()
+        names, ancestors = [] if value is None or value.variable is None else [value.variable.name], dict[str, None]()
         while names:
             name = names.pop()
-            if name not in ancestors:
-                ancestors[name] = None
-                names += writers[name].input_names() if name in writers else []
-        return [name for name in self.feeds if name in ancestors]
+            if name in ancestors:
+                continue
+            ancestors[name] = None
+            op = writers.get(name)
+            if op is not None and op.type == "shape":  # of whatever is in the tensor
+                is_sized = True
+            elif op is not None:
+                names += op.input_names()
+        return [name for name in self.feeds if name in ancestors], is_sized
 
     # -- graphs ----------------------------------------------------------------------------------
 
@@ -148,7 +160,7 @@ class Reader:
         if tensor.elem_type != BFLOAT16 and DTYPES.get(tensor.elem_type) not in OURS:
             raise UnsupportedModel(f"input {name!r} has elements of type {DTYPES.get(tensor.elem_type, tensor.elem_type)}")
         dtype = "float32" if tensor.elem_type == BFLOAT16 else DTYPES[tensor.elem_type]
-        shape = [_extent(item) for item in tensor.shape.dim]
+        shape = self.shapes.get(name) or extents_of(info)
         variable = self.program.global_block().create_var(name=name, shape=shape, dtype=dtype, stop_gradient=dtype not in FLOATS)
         scope[name] = Value(variable=variable)
         return True
@@ -165,6 +177,15 @@ class Reader:
         unique_name = name if not block.has_var(name) else self.program.names.generate(name)
         block.append_op("assign", {"X": variable}, {"Out": unique_name})
         return unique_name
+
+    def check_operators(self, nodes: Sequence[Desc]) -> None:
+        """UnsupportedModel for a node whose operator cannot be read, in nested graphs too: for models that are not read to their end."""
+        for i, node in enumerate(nodes):
+            domain = _DOMAINS.get(node.domain, node.domain)
+            if not self._function(node, domain) and handler_of(domain, node.op_type, self.versions.get(domain, 1)) is None:
+                raise _located(_no_operator(domain), label_of(node, i), self.file)
+            for graph in _graphs_of(node):
+                self.check_operators(graph.node)
 
     # -- nodes -----------------------------------------------------------------------------------
 
@@ -234,7 +255,7 @@ class Reader:
             if not errors:
                 text = f"{self.file}: {label_of(nodes[i], i)}: {split}"
                 # Extents are known where inputs are: the model can be read when it runs.
-                raise (UnsupportedModel(text) if split.value is None else NotKnown(text, split.value)) from None
+                raise (UnsupportedModel(text) if split.value is None else NotKnown(text)) from None
             return self._chosen(split.branches[0 if 1 in errors else 1], nodes, i, target)
         self.scopes[-1].update(zip(target, (Value(variable=item) for item in result), strict=True))
         return True
@@ -251,7 +272,7 @@ class Reader:
         domain = _DOMAINS.get(node.domain, node.domain)
         label = label_of(node, i)
         inputs = [self.found(name) if name else None for name in node.input]
-        function = self.functions.get((domain, node.op_type, node.overload)) or self.functions.get((node.domain, node.op_type, ""))
+        function = self._function(node, domain)
         try:
             if function is not None:
                 result: Any = self._called(function, node, inputs)
@@ -261,7 +282,8 @@ class Reader:
         except TwoRanks:
             raise
         except NotKnown as error:
-            raise NotKnown(f"{self.file}: {label}: {error}" if self.file not in str(error) else str(error), error.value) from None
+            text = str(error)
+            raise NotKnown(text if text.startswith(f"{self.file}: ") else f"{self.file}: {label}: {text}", error.value) from None
         except UnsupportedModel as error:
             raise _located(error, label, self.file) from None
         except GraphadError as error:
@@ -274,12 +296,16 @@ class Reader:
             if name and value is not None:
                 self.scopes[-1][name] = value
 
+    def _function(self, node: Desc, domain: str) -> Desc | None:
+        """The function of the model that a node calls, if it calls one."""
+        return self.functions.get((domain, node.op_type, node.overload)) or self.functions.get((node.domain, node.op_type, ""))
+
     def _handled(self, domain: str, node: Desc, label: str, inputs: Sequence[Operand]) -> Any:
         version = self.versions.get(domain, 1)
         handler = handler_of(domain, node.op_type, version)
         if handler is None:
             self.unknown[f"{domain}::{node.op_type}" if domain else node.op_type] = 1
-            raise UnsupportedModel("there is no such operator" if not domain else f"operators of {domain!r} are not known")
+            raise _no_operator(domain)
         attrs = {item.name: self._attribute(item) for item in node.attribute}
         outputs = len(self.program.current_block().ops)
         call = Node(node.op_type, label, inputs, attrs, version, self.ops, self, list(node.output))
@@ -344,6 +370,11 @@ class Reader:
 _NAMELESS = ("", "?", "-1", "None")  # what writers of files put in place of a name
 
 
+def extents_of(info: Desc) -> list[int]:
+    """The extents that an input is declared with: numbers, names, or -1."""
+    return [_extent(dim) for dim in info.type.tensor_type.shape.dim]
+
+
 def _extent(dim: Desc) -> int:
     """An extent of an input: a number, or a name, or -1."""
     if dim.HasField("dim_value") and dim.dim_value >= 0:
@@ -353,8 +384,15 @@ def _extent(dim: Desc) -> int:
 
 def _names_read(node: Desc) -> set[str]:
     """The names that a node reads, in graphs of its own too."""
-    graphs = [graph for attribute in node.attribute for graph in (*attribute.graphs, attribute.g)]
-    return set(node.input).union(*(_names_read(inner) for graph in graphs for inner in graph.node))
+    return set(node.input).union(*(_names_read(inner) for graph in _graphs_of(node) for inner in graph.node))
+
+
+def _graphs_of(node: Desc) -> list[Desc]:
+    return [graph for attribute in node.attribute for graph in (*attribute.graphs, attribute.g)]
+
+
+def _no_operator(domain: str) -> UnsupportedModel:
+    return UnsupportedModel("there is no such operator" if not domain else f"operators of {domain!r} are not known")
 
 
 def label_of(node: Desc, i: int) -> str:

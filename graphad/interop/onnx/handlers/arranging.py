@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,7 +11,17 @@ from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.handler import TO_THE_END, Node, handles
 from graphad.interop.onnx.handlers.pointwise import dtype_of
 from graphad.interop.onnx.handlers.reducing import extent, flattened
-from graphad.interop.onnx.operands import UNKNOWN, TwoRanks, UnsupportedModel, Value, integers, known_extents, known_integers
+from graphad.interop.onnx.operands import (
+    UNKNOWN,
+    NotKnown,
+    TwoRanks,
+    UnsupportedModel,
+    Value,
+    integers,
+    is_known,
+    known_extents,
+    known_integers,
+)
 from graphad.types import Extent, same_extent
 
 # -- constants -----------------------------------------------------------------------------------
@@ -49,11 +59,21 @@ def _constant_of_shape(node: Node) -> Value:
 @handles("EyeLike")
 def _eye_like(node: Node) -> Value:
     x = node[0]
-    if -1 in x.shape:
-        raise UnsupportedModel(f"the extents {list(x.shape)} are not known before the model runs")
     dtype = dtype_of(int(node.attrs["dtype"])) if "dtype" in node.attrs else x.dtype
+    diagonal = int(node.attr("k", 0))
+    if -1 in x.shape:
+        columns = node.ops.scale(_numbers(node, x, 0), scale=1.0, bias=float(diagonal))
+        return node.ops.cast(node.ops.equal(columns, _numbers(node, x, 1)), out_dtype=dtype)
     node.ops.room(x.shape, dtype)
-    return Value(np.eye(x.shape[0], x.shape[1], int(node.attr("k", 0)), dtype))
+    return Value(np.eye(x.shape[0], x.shape[1], diagonal, dtype))
+
+
+def _numbers(node: Node, x: Value, axis: int) -> Value:
+    """The places along one of the last two axes, as a matrix of one column, or of one row."""
+    ops = node.ops
+    zero, one = (Value(np.asarray([number], "int64")) for number in (0, 1))
+    numbers = ops.range(zero, ops.reshape(extent(node, x, x.rank - 2 + axis), shape=[1]), one)
+    return ops.reshape(numbers, shape=[-1, 1] if axis == 0 else [1, -1])
 
 
 @handles("Range")
@@ -222,17 +242,40 @@ def _concat(node: Node) -> Value:
 def _split(node: Node) -> list[Value]:
     x = node[0]
     axis, count = node.axis(x.rank, 0), len(node.outputs)
+    size = x.shape[axis]
+    if not node.is_decided(1, "split"):
+        return _split_at(node, x, axis, [_element(node, node[1], i) for i in range(count)])
     sizes = node.integers(1, "split")
-    if sizes is None:
-        size = x.shape[axis]
-        if size == -1 and count > 1:
-            raise UnsupportedModel(f"Split of an unknown extent into {count} equal parts")
+    if sizes is None and size == -1 and count > 1:
         # Since version 18 the last part is the smaller one where the extent is not divisible.
-        share = -(-size // count)
-        sizes = [share] * (count - 1) + [size - share * (count - 1)]
+        whole = node.ops.scale(extent(node, x, axis), scale=1.0, bias=float(count - 1))
+        share = node.ops.reshape(node.ops.elementwise_floordiv(whole, Value(np.asarray(count, "int64"))), shape=[1])
+        return _split_at(node, x, axis, [share] * count)
+    if sizes is None:
+        share_known = -(-size // count)
+        sizes = [share_known] * (count - 1) + [size - share_known * (count - 1)]
     if len(sizes) == 1:
         return [node.ops.assign(x)]
     return node.ops.several("split", x, sections=sizes, axis=axis)
+
+
+def _split_at(node: Node, x: Value, axis: int, sizes: Sequence[Value]) -> list[Value]:
+    """Parts of sizes that a run knows; of the last one what is left of it."""
+    ops, parts = node.ops, list[Value]()
+    start = Value(np.zeros(1, "int64"))
+    for size in sizes:
+        end = ops.elementwise_add(start, size)
+        parts.append(ops.slice(x, *(ops.cast(bound, out_dtype="int32") for bound in (start, end)), axes=[axis]))
+        start = end
+    return parts
+
+
+def _element(node: Node, x: Value, i: int) -> Value:
+    """An element of a vector, as a vector."""
+    elements = x.partly()
+    if elements is not None and is_known(elements[i]):
+        return Value(np.asarray([elements[i]], x.dtype))
+    return node.ops.slice(x, axes=[0], starts=[i], ends=[i + 1])
 
 
 # -- padding -------------------------------------------------------------------------------------
@@ -242,23 +285,60 @@ def _split(node: Node) -> list[Value]:
 def _pad(node: Node) -> Value:
     x = node[0]
     mode = str(node.attr("mode", "constant"))
+    argument, filler = node.get(3), node.get(2) if node.version >= 11 else None
+    axes = list(range(x.rank)) if argument is None else [axis % x.rank for axis in integers(node.known(3, "axes"))]  # type: ignore[arg-type]
+    if not node.is_decided(1, "pads") or (filler is not None and filler.content is None):
+        half = len(axes)
+        pairs_open = {axis: (_element(node, node[1], i), _element(node, node[1], i + half)) for i, axis in enumerate(axes)}
+        return padded_at_run_time(node, x, pairs_open, mode, filler)
     amounts = node.integers(1, "pads") if node.version >= 2 else [int(amount) for amount in node.required("paddings")]
     if amounts is None:
         raise ParseError("the amounts of padding are missing")
-    filler = node.get(2)
-    if filler is not None and node.version >= 11:
+    if filler is not None:
         content = node.known(2, "the number to pad with")
         number = content.ravel()[0].item() if content is not None and content.size else 0
     else:
         number = node.attr("value", 0.0)
-    argument = node.get(3)
-    axes = list(range(x.rank)) if argument is None else [axis % x.rank for axis in integers(node.known(3, "axes"))]  # type: ignore[arg-type]
     pairs = [(0, 0)] * x.rank
     half = len(amounts) // 2
     for i, axis in enumerate(axes):
         # ONNX lists all amounts before, then all amounts after.
         pairs[axis] = (amounts[i], amounts[i + half])
     return padded(node, x, pairs, mode, number)
+
+
+def padded_at_run_time(
+    node: Node, x: Value, pairs: Mapping[int, tuple[Value, Value]], mode: str = "constant", filler: Value | None = None
+) -> Value:
+    """A tensor with elements before and after along axes, as many as a run says; amounts below zero cut.
+
+    Each axis is taken by the places that its elements come from: range(-before, extent + after), brought into the extent.
+    """
+    ops, zero = node.ops, Value(np.asarray(0, "int64"))
+    outside: Value | None = None
+    for axis, (before, after) in pairs.items():
+        if all(amount.array is not None and not amount.array.any() for amount in (before, after)):
+            continue
+        count = extent(node, x, axis)
+        last = ops.scale(count, scale=1.0, bias=-1.0)
+        before, after = (ops.cast(amount, out_dtype="int64") for amount in (before, after))
+        end = ops.elementwise_add(ops.reshape(count, shape=[1]), after)
+        at = ops.range(ops.scale(before, scale=-1.0), end, Value(np.ones(1, "int64")))
+        inside = ops.elementwise_max(ops.elementwise_min(at, last), zero)
+        if mode == "wrap":
+            inside = ops.elementwise_mod(at, count)
+        elif mode == "reflect":
+            # There and back: of 4 elements 0 1 2 3 2 1, and so on.
+            period = ops.elementwise_max(ops.scale(last, scale=2.0), Value(np.asarray(1, "int64")))
+            inside = ops.elementwise_mod(at, period)
+            inside = ops.elementwise_min(inside, ops.elementwise_sub(period, inside))
+        elif mode == "constant":
+            is_new = ops.reshape(ops.not_equal(at, inside), shape=[-1, *[1] * (x.rank - 1 - axis)])
+            outside = is_new if outside is None else ops.logical_or(outside, is_new)
+        x = ops.gather(x, inside, axis=axis)
+    if outside is None:
+        return x
+    return ops.where(outside, ops.like(0, x) if filler is None else ops.reshape(filler, shape=[]), x)
 
 
 def padded(node: Node, x: Value, pairs: Sequence[tuple[int, int]], mode: str = "constant", number: float = 0.0) -> Value:
@@ -330,7 +410,7 @@ def _depth_to_space(node: Node) -> Value:
     y = x
     if node.attr("mode", "DCR") == "DCR":
         if x.shape[1] == -1:
-            raise UnsupportedModel("DepthToSpace of channels whose number is not known before the model runs")
+            raise NotKnown("DepthToSpace of channels whose number is not known before the model runs")
         channels = np.arange(x.shape[1]).reshape(size * size, -1).T.ravel()
         y = ops.gather(x, Value(channels), axis=1)
     return ops.pixel_shuffle(y, upscale_factor=size)
@@ -343,7 +423,7 @@ def _space_to_depth(node: Node) -> Value:
     if node.attr("mode", "DCR") != "DCR":
         return y
     if x.shape[1] == -1:
-        raise UnsupportedModel("SpaceToDepth of channels whose number is not known before the model runs")
+        raise NotKnown("SpaceToDepth of channels whose number is not known before the model runs")
     # DCR: the place in the block is the outer part of a channel's number; CRD: the inner one.
     channels = np.arange(x.shape[1] * size * size).reshape(-1, size * size).T.ravel()
     return ops.gather(y, Value(channels), axis=1)
@@ -351,21 +431,36 @@ def _space_to_depth(node: Node) -> Value:
 
 @handles("Trilu")
 def _trilu(node: Node) -> Value:
+    x, ops, is_upper = node[0], node.ops, bool(node.attr("upper", 1))
+    if not node.is_decided(1):
+        edge = ops.elementwise_add(_numbers(node, x, 0), ops.reshape(node[1], shape=[]))
+        columns = _numbers(node, x, 1)
+        stays = ops.greater_equal(columns, edge) if is_upper else ops.less_equal(columns, edge)
+        return ops.where(stays, x, ops.like(0, x))
     offsets = node.integers(1, "k")
-    return node.ops.tril_triu(node[0], diagonal=offsets[0] if offsets else 0, lower=not node.attr("upper", 1))
+    return ops.tril_triu(x, diagonal=offsets[0] if offsets else 0, lower=not is_upper)
 
 
 @handles("CenterCropPad")
 def _center_crop_pad(node: Node) -> Value:
     x = node[0]
-    sizes = node.integers(1, "shape") or []
     axes = [int(axis) % x.rank for axis in node.attr("axes", range(x.rank))]
+    if not node.is_decided(1) or any(x.shape[axis] == -1 for axis in axes):
+        return padded_at_run_time(node, x, {axis: _center(node, x, axis, _element(node, node[1], i)) for i, axis in enumerate(axes)})
+    sizes = node.integers(1, "shape") or []
     pairs = [(0, 0)] * x.rank
     for axis, size in zip(axes, sizes, strict=True):
-        if x.shape[axis] == -1:
-            raise UnsupportedModel("CenterCropPad of an extent that is not known before the model runs")
         difference = size - x.shape[axis]
         # Of an odd difference the larger half comes after, where it pads, and goes from the end, where it cuts.
         before = difference // 2 if difference >= 0 else -(-difference // 2)
         pairs[axis] = (before, difference - before)
     return padded(node, x, pairs)
+
+
+def _center(node: Node, x: Value, axis: int, size: Value) -> tuple[Value, Value]:
+    """What is added before and after an axis to have a size, as above; below zero what is cut."""
+    ops, two = node.ops, Value(np.asarray(2, "int64"))
+    difference = ops.elementwise_sub(ops.cast(size, out_dtype="int64"), extent(node, x, axis))
+    halves = ops.elementwise_floordiv(ops.abs(difference), two)
+    before = ops.elementwise_mul(halves, ops.sign(difference))
+    return before, ops.elementwise_sub(difference, before)

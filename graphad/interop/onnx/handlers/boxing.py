@@ -11,7 +11,7 @@ from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.convolving import spatial, with_bias
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.handlers.reducing import extent
-from graphad.interop.onnx.operands import UnsupportedModel, Value
+from graphad.interop.onnx.operands import NotKnown, UnsupportedModel, Value
 
 # -- boxes ---------------------------------------------------------------------------------------
 
@@ -55,8 +55,10 @@ def _largest_samples(node: Node, height: int, width: int, samples: int) -> Value
     That is what ONNX's reference and onnxruntime compute; the largest of interpolated values would be another number.
     """
     x, boxes, images, ops = node[0], node[1], node[2], node.ops
-    if samples < 1 or -1 in x.shape[1:]:
-        raise UnsupportedModel("RoiAlign with mode='max' of unknown extents, or of as many samples as a window has elements")
+    if samples < 1:
+        raise UnsupportedModel("RoiAlign with mode='max' of as many samples as a window has elements")
+    if -1 in x.shape[1:]:
+        raise NotKnown("RoiAlign with mode='max' of extents that are not known before the model runs")
     edges = ops.scale(boxes, scale=float(node.attr("spatial_scale", 1.0)), bias=-0.5 * _is_aligned(node))
     columns = ops.several("split", edges, num=4, axis=1)
     across = _along(node, columns[0], columns[2], width, samples, x.shape[3])

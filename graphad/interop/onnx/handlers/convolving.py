@@ -15,7 +15,8 @@ from graphad.interop.onnx.handlers.arranging import padded
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.handlers.reducing import extent
 from graphad.interop.onnx.interpolation import Axis, matrix, places
-from graphad.interop.onnx.operands import UnsupportedModel, Value
+from graphad.interop.onnx.operands import NotKnown, UnsupportedModel, Value, known_extents
+from graphad.types import same_extent
 
 Pads = list[tuple[int, int]]
 
@@ -38,7 +39,7 @@ def pads_of(node: Node, extents: Sequence[int], kernel: Sequence[int], strides: 
         if any(extent == -1 and stride > 1 for extent, stride in zip(extents, strides, strict=True)):
             if auto == "SAME_UPPER" and all(dilation == 1 for dilation in dilations):
                 return "SAME"
-            raise UnsupportedModel(f"{auto} with strides and extents that are not known before the model runs")
+            raise NotKnown(f"{auto} with strides and extents that are not known before the model runs")
         return [_same(*item, auto) for item in zip(extents, kernel, strides, dilations, strict=True)]
     amounts = spatial(node, "pads", 2 * count, 0)
     return list(zip(amounts[:count], amounts[count:], strict=True))
@@ -147,7 +148,7 @@ def _transposed_surplus(extent: int, size: int, stride: int, target: int | None)
     if target is None:
         return size - stride
     if extent == -1:
-        raise UnsupportedModel("ConvTranspose with output_shape, of extents that are not known before the model runs")
+        raise NotKnown("ConvTranspose with output_shape, of extents that are not known before the model runs")
     return stride * (extent - 1) + size - target
 
 
@@ -181,7 +182,7 @@ def _pool(node: Node) -> Value | list[Value]:
     if is_plain and not (ceil and (counts_padding or not isinstance(pads, str))):
         return _plain_pool(node, x, kernel, strides, pads, ceil, counts_padding)
     if isinstance(pads, str):
-        raise UnsupportedModel("pooling with dilations or SAME padding of extents that are not known before the model runs")
+        raise NotKnown("pooling with dilations or SAME padding of extents that are not known before the model runs")
     return _pool_by_slices(node, x, kernel, strides, dilations, pads, ceil, counts_padding)
 
 
@@ -203,7 +204,7 @@ def _pool_by_slices(
 ) -> Value:
     """One strided slice for each place in a window; they are joined element by element."""
     if -1 in x.shape[2:]:
-        raise UnsupportedModel("pooling with dilations of extents that are not known before the model runs")
+        raise NotKnown("pooling with dilations of extents that are not known before the model runs")
     ops, is_max = node.ops, node.type == "MaxPool"
     sizes = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
     outs = [_count_of(e, *p, size, s, ceil) for e, p, size, s in zip(x.shape[2:], pads, sizes, strides, strict=True)]
@@ -248,7 +249,7 @@ def _pool_with_places(
 ) -> list[Value]:
     """The largest of each window, and where it is in the whole tensor: the first of equal ones."""
     if isinstance(pads, str) or -1 in x.shape:
-        raise UnsupportedModel("MaxPool with Indices of extents that are not known before the model runs")
+        raise NotKnown("MaxPool with Indices of extents that are not known before the model runs")
     ops = node.ops
     # Indices count the elements of the whole tensor, batch and channels too; storage_order=1 counts the spatial axes column by column.
     order = range(x.rank) if not node.attr("storage_order", 0) else [0, 1, *reversed(range(2, x.rank))]
@@ -326,19 +327,35 @@ def _resize(node: Node) -> Value:
     argument = node.get(2)
     has_factors = argument is not None and argument.shape != (0,)
     factors = [float(item) for item in np.ravel(node.known(2, "scales"))] if has_factors else None  # type: ignore[arg-type]
+    policy = str(node.attr("keep_aspect_ratio_policy", "stretch"))
+    coordinates, rounding = (str(node.attr(*pair)) for pair in _RESIZING)
+    if node.get(3) is not None and not node.is_decided(3) and policy == "stretch" and coordinates != "tf_crop_and_resize":
+        return _resized_at_run_time(node, x, axes, mode, coordinates, rounding)
     sizes = None if node.get(3) is None else node.integers(3, "sizes")
     has_region = node.get(1) is not None and node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
     roi = node.known(1, "roi") if has_region else None
-    policy = str(node.attr("keep_aspect_ratio_policy", "stretch"))
     if sizes is not None and policy != "stretch" and any(x.shape[axis] == -1 for axis in axes):
-        raise UnsupportedModel(f"keep_aspect_ratio_policy={policy!r} with extents that are not known before the model runs")
+        raise NotKnown(f"keep_aspect_ratio_policy={policy!r} with extents that are not known before the model runs")
     if sizes is not None and policy != "stretch":
         ratios = [size / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)]
         # keep_aspect_ratio_policy: one factor for all axes, and sizes rounded half up from it, not those that were requested.
         ratio = min(ratios) if policy == "not_larger" else max(ratios)
         factors, sizes = [ratio] * len(axes), [math.floor(ratio * x.shape[axis] + 0.5) for axis in axes]
-    coordinates = str(node.attr("coordinate_transformation_mode", "half_pixel"))
-    return resized(node, x, axes, sizes, factors, mode, coordinates, str(node.attr("nearest_mode", "round_prefer_floor")), roi)
+    return resized(node, x, axes, sizes, factors, mode, coordinates, rounding, roi)
+
+
+_RESIZING = (("coordinate_transformation_mode", "half_pixel"), ("nearest_mode", "round_prefer_floor"))
+
+
+def _resized_at_run_time(node: Node, x: Value, axes: list[int], mode: str, coordinates: str, rounding: str) -> Value:
+    """To extents that a run knows; an axis that keeps its extent, by its number or its name, stays as it is."""
+    wanted = known_extents(node[3]) or [-1] * len(axes)
+    for i, (axis, size) in enumerate(zip(axes, wanted, strict=True)):
+        if same_extent(size, x.shape[axis]):
+            continue
+        new = Value(np.asarray(size, "int64")) if size != -1 else node.ops.slice(node[3], axes=[0], starts=[i], ends=[i + 1])
+        x = _resized_open(node, x, axis, node.ops.reshape(new, shape=[]), 1.0, mode, coordinates, rounding)
+    return x
 
 
 def resized(
@@ -364,7 +381,7 @@ def resized(
             continue
         if size == -1:
             if roi is not None:
-                raise UnsupportedModel("Resize of a region of extents that are not known before the model runs")
+                raise NotKnown("Resize of a region of extents that are not known before the model runs")
             new = None if sizes is None else sizes[i]
             out = _resized_open(node, out, axis, new, 1.0 if factors is None else factors[i], mode, coordinates, rounding)
             continue
@@ -474,10 +491,12 @@ class _OpenAxis(NamedTuple):
             is_long = ops.greater_than(longest, ops.like(0.0, longest))
             step = ops.elementwise_div(ops.scale(old, scale=1.0, bias=-1.0), ops.where(is_long, longest, ops.like(1.0, longest)))
             return ops.where(is_long, ops.elementwise_mul(k, step), ops.like(0.0, longest))
-        raise UnsupportedModel(f"Resize with {coordinates} of an extent that is not known before the model runs")
+        raise NotKnown(f"Resize with {coordinates} of an extent that is not known before the model runs")
 
 
-def _resized_open(node: Node, x: Value, axis: int, size: int | None, factor: float, mode: str, coordinates: str, rounding: str) -> Value:
+def _resized_open(
+    node: Node, x: Value, axis: int, size: int | Value | None, factor: float, mode: str, coordinates: str, rounding: str
+) -> Value:
     """An axis of an extent that a run knows: elements are taken by their places, and added with their weights."""
     ops = node.ops
     old = ops.cast(extent(node, x, axis), out_dtype="float64")
@@ -485,7 +504,7 @@ def _resized_open(node: Node, x: Value, axis: int, size: int | None, factor: flo
         scale = ops.like(factor, old)
         new = ops.floor(ops.elementwise_mul(old, scale))
     else:
-        new = ops.like(float(size), old)
+        new = ops.cast(size, out_dtype="float64") if isinstance(size, Value) else ops.like(float(size), old)
         scale = ops.elementwise_div(new, old)
     at = _OpenAxis(old, new, scale).sources(node, coordinates)
     last = ops.scale(old, scale=1.0, bias=-1.0)
@@ -519,7 +538,7 @@ def _taps(node: Node, at: Value, mode: str, last: Value) -> list[tuple[Value, Va
     """The old elements that a new one is made of, and their weights, which add up to 1."""
     ops, a = node.ops, float(node.attr("cubic_coeff_a", -0.75))
     if mode not in ("linear", "cubic") or node.attr("antialias", 0):
-        raise UnsupportedModel(f"Resize with mode={mode!r}, antialias, of an extent that is not known before the model runs")
+        raise NotKnown(f"Resize with mode={mode!r}, antialias, of an extent that is not known before the model runs")
     base = ops.floor(at)
     results = []
     for step in (0, 1) if mode == "linear" else (-1, 0, 1, 2):
@@ -560,14 +579,14 @@ def _grid_sample(node: Node) -> Value:
     if mode not in _MODES:
         raise ParseError(f"mode={mode!r} is none of {', '.join(_MODES)}")
     attrs = {"padding_mode": str(node.attr("padding_mode", "zeros")), "align_corners": bool(node.attr("align_corners", 0))}
+    if -1 in node[0].shape[1:]:
+        raise NotKnown("GridSample of an image whose extents are not known before the model runs")
     grid = _at_elements(node, node[1], node[0].shape[2:], attrs["align_corners"]) if mode == "nearest" else node[1]
     return node.ops.grid_sampler(node[0], grid, mode=_MODES[mode], **attrs)
 
 
 def _at_elements(node: Node, grid: Value, image: Sequence[int], align_corners: object) -> Value:
     """The points moved to the nearest elements, from halves to the even one: the operator itself rounds halves away from zero."""
-    if -1 in image:
-        raise UnsupportedModel(f"GridSample of an image of extents {list(image)}")
     ops, extents = node.ops, np.asarray(image[::-1], grid.dtype)
     half = np.maximum((extents - 1) / 2 if align_corners else extents / 2, 0.5).astype(grid.dtype)  # one element has no extent to move in
     middle = ((extents - 1) / 2).astype(grid.dtype)
@@ -600,7 +619,7 @@ def _col2im(node: Node) -> Value:
     indices = Value(np.concatenate(results).astype("int64"))
     batch = x.shape[0]
     if batch == -1:
-        raise UnsupportedModel("Col2Im of a batch that is not known before the model runs")
+        raise NotKnown("Col2Im of a batch that is not known before the model runs")
     flat = ops.reshape(x, shape=[batch * channels, math.prod(block) * math.prod(outs)])
     rows = ops.transpose(flat, axis=[1, 0])
     total = ops.index_add(Value(np.zeros((math.prod(padded_extents), batch * channels), x.dtype)), indices, rows, axis=0)

@@ -104,6 +104,14 @@ class Node:
         array = self.known(i, name)
         return None if array is None else integers(array)
 
+    def is_decided(self, i: int, name: str = "") -> bool:
+        """Whether the integers of an input, or of an attribute in its place, are known at load; also where it is left out."""
+        value = self.get(i)
+        if name in self.attrs or value is None or value.content is not None:
+            return True
+        elements = value.partly()
+        return elements is not None and all_known(elements)
+
     def axis(self, rank: int, default: int = -1, name: str = "axis") -> int:
         """An axis counted from the front."""
         axis = int(self.attr(name, default))

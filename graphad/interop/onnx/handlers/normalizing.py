@@ -14,7 +14,7 @@ from graphad.interop.onnx.handlers.handler import TO_THE_END, Handler, Node, han
 from graphad.interop.onnx.handlers.pointwise import cast, dtype_of
 from graphad.interop.onnx.handlers.reducing import extent, flattened, reshaped_like
 from graphad.interop.onnx.handlers.selecting import numbered, split_axis
-from graphad.interop.onnx.operands import UnsupportedModel, Value
+from graphad.interop.onnx.operands import NotKnown, Value
 from graphad.types import same_extent
 
 # -- products ------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def _random(node: Node) -> Value:
     template = node.get(0)
     shape = [int(item) for item in node.attr("shape", [])] if template is None else list(template.shape)
     if -1 in shape:
-        raise UnsupportedModel("random numbers of extents that are not known before the model runs")
+        raise NotKnown("random numbers of extents that are not known before the model runs")
     dtype = dtype_of(int(node.attrs["dtype"])) if "dtype" in node.attrs else "float32" if template is None else template.dtype
     # Drawn in a type that the generators have; others are rounded from that.
     wide = dtype if dtype in ("float32", "float64") else "float32"
@@ -280,7 +280,7 @@ def _rotary(node: Node) -> Value:
     # Half of the elements that are turned have an angle each.
     rotary_size = int(node.attr("rotary_embedding_dim", 0)) or (2 * cos.shape[-1] if size == -1 != cos.shape[-1] else size)
     if rotary_size == -1:
-        raise UnsupportedModel("RotaryEmbedding of heads whose extent is not known before the model runs")
+        raise NotKnown("RotaryEmbedding of heads whose extent is not known before the model runs")
     is_part = bool(node.attr("rotary_embedding_dim", 0)) and rotary_size != size
     if positions is not None:
         cos, sin = (_rows(node, table, positions) for table in (cos, sin))
@@ -461,7 +461,7 @@ def _linear_attention(node: Node) -> list[Value]:
     q, k, v = (_by_heads(node, node[i], count) for i, count in ((0, heads), (1, kv_heads), (2, kv_heads)))
     steps = q.shape[2]
     if steps == -1:
-        raise UnsupportedModel("LinearAttention over a length that is not known before the model runs")
+        raise NotKnown("LinearAttention over a length that is not known before the model runs")
     scale = float(node.attr("scale", 0.0)) or 1.0 / math.sqrt(q.shape[3])
     decay, beta = (None if node.get(i) is None else _by_heads(node, node[i], kv_heads if node[i].shape[2] != 1 else 1) for i in (4, 5))
     state = node.get(3)

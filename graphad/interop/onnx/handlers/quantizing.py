@@ -9,7 +9,7 @@ import numpy as np
 from graphad.interop.onnx.handlers.convolving import convolved
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.handlers.pointwise import cast, dtype_of
-from graphad.interop.onnx.operands import UnsupportedModel, Value, as_float
+from graphad.interop.onnx.operands import NotKnown, UnsupportedModel, Value, as_float
 
 _RANGES = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}
 
@@ -23,7 +23,7 @@ def _along(node: Node, part: Value, x: Value) -> Value:
         after = x.rank - axis - 1
         return node.ops.unsqueeze(part, axes=list(range(1, 1 + after))) if after else part
     if x.shape[axis] == -1:
-        raise UnsupportedModel("blocks of an axis whose extent is not known before the model runs")
+        raise NotKnown("blocks of an axis whose extent is not known before the model runs")
     size = int(node.attr("block_size", 0)) or -(-x.shape[axis] // part.shape[axis])
     # Each place of the axis has the scale of its block.
     wide = node.ops.gather(part, Value(np.arange(x.shape[axis], dtype="int64") // size), axis=axis)

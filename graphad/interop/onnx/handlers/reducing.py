@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from graphad import layers
 from graphad.interop.onnx.handlers.handler import Handler, Node, handles
 from graphad.interop.onnx.operands import Value
 
@@ -200,24 +201,43 @@ def _cumulative(node: Node) -> Value:
 @handles("TopK")
 def _top_k(node: Node) -> tuple[Value, Value]:
     x = node[0]
+    axis = node.axis(x.rank)
+    if not node.is_decided(1, "k"):
+        return _top_of_sorted(node, x, axis)
     counts = node.integers(1, "k")
     assert counts is not None
-    axis = node.axis(x.rank)
     values, places = node.ops.several("top_k_v2", x, k=counts[0], axis=axis, largest=bool(node.attr("largest", 1)), sorted=True)
     return values, node.ops.cast(places, out_dtype="int64")
 
 
+def _top_of_sorted(node: Node, x: Value, axis: int) -> tuple[Value, Value]:
+    """As many of the largest as a run says: all are sorted, and the first are taken."""
+    ops = node.ops
+    ends = ops.cast(ops.reshape(node[1], shape=[1]), out_dtype="int32")
+    pair = ops.several("argsort", x, axis=axis, descending=bool(node.attr("largest", 1)))
+    values, places = (ops.slice(each, Value(np.asarray([0], "int32")), ends, axes=[axis]) for each in pair)
+    return values, places
+
+
 @handles("Unique")
 def _unique(node: Node) -> list[Value]:
-    """Only of a tensor that is known at load."""
-    array = node.known(0, "the tensor")
-    assert array is not None
-    axis = None if "axis" not in node.attrs else int(node.attrs["axis"])
-    values, first, inverse, counts = np.unique(array, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    """Distinct elements, or slices along an axis; they are taken by the places where they come first, so that they have gradients."""
+    x, ops = node[0], node.ops
+    axis = int(node.attrs["axis"]) % x.rank if "axis" in node.attrs else None
+    flat = x if axis is not None else ops.reshape(x, shape=[-1])
+    first, inverse, counts = _distinct(node, flat, axis or 0)
     if not node.attr("sorted", 1):
-        # numpy sorts; unsorted means in the order of first occurrence, into which values, counts and inverse are brought.
-        order = np.argsort(first, kind="stable")
-        back = np.argsort(order, kind="stable")
-        values = np.take(values, order, axis=0 if axis is None else axis)
-        first, counts, inverse = first[order], counts[order], back[inverse]
-    return [Value(np.asarray(values)), *(Value(np.asarray(operand, "int64").ravel()) for operand in (first, inverse, counts))]
+        # The operator sorts; unsorted means in the order of first occurrence, into which counts and the inverse are brought.
+        first, order = ops.several("argsort", first)
+        counts = ops.gather(counts, order, axis=0)
+        inverse = ops.gather(ops.several("argsort", order)[1], inverse, axis=0)
+    return [ops.gather(flat, first, axis=axis or 0), first, inverse, counts]
+
+
+def _distinct(node: Node, x: Value, axis: int) -> list[Value]:
+    """Where each distinct slice comes first, in their order; which of them each slice is; and how often each is there."""
+    words = dict.fromkeys(("return_index", "return_inverse", "return_counts"), True)
+    if x.array is None:
+        return [Value(variable=variable) for variable in layers.unique(node.ops.variable(x), axis=axis, **words)[1:]]
+    # numpy says which each slice is in a shape of its own.
+    return [Value(np.asarray(array, "int64").ravel()) for array in np.unique(x.array, axis=axis, **words)[1:]]

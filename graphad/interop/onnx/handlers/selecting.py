@@ -9,7 +9,7 @@ import numpy as np
 from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.handler import TO_THE_END, Node, handles
 from graphad.interop.onnx.handlers.reducing import extent
-from graphad.interop.onnx.operands import UNKNOWN, UnsupportedModel, Value, integers, known_integers
+from graphad.interop.onnx.operands import UNKNOWN, NotKnown, Value, integers, known_integers
 
 # -- gather --------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ def _gather_nd(node: Node) -> Value:
     if batch == 1:
         return node.ops.gather_nd(x, _with_rows(node, _nd_from_front(node, places, x, 1)))
     if -1 in x.shape[:batch] or -1 in places.shape:
-        raise UnsupportedModel("GatherND with batch_dims of unknown extents")
+        raise NotKnown("GatherND with batch_dims of unknown extents")
     lead = math.prod(x.shape[:batch])
     flat = node.ops.reshape(x, shape=[lead, *x.shape[batch:]])
     inner = node.ops.reshape(_nd_from_front(node, places, x, batch), shape=[lead, *places.shape[batch:]])
@@ -302,21 +302,28 @@ def _tensor_scatter(node: Node) -> Value:
 @handles("OneHot")
 def _one_hot(node: Node) -> Value:
     places, values, ops = node[0], node[2], node.ops
-    sizes = node.integers(1, "depth")
-    assert sizes is not None
-    depth = sizes[0]
     axis = int(node.attr("axis", -1)) % (places.rank + 1)
     if not places.dtype.startswith("int"):
         places = ops.cast(places, out_dtype="int64")
+    depth, steps = _classes(node, places.dtype)
     # Places below zero count from the end.
-    indices = ops.where(ops.less_than(places, ops.like(0, places)), ops.scale(places, scale=1.0, bias=float(depth)), places)
+    indices = ops.where(ops.less_than(places, ops.like(0, places)), ops.elementwise_add(places, depth), places)
     shape = [1] * (places.rank + 1)
-    shape[axis] = depth
-    node.ops.room([depth], places.dtype)
-    steps = Value(np.arange(depth).reshape(shape).astype(places.dtype))
-    is_hot = ops.equal(ops.unsqueeze(indices, axes=[axis]), steps)
+    shape[axis] = -1
+    is_hot = ops.equal(ops.unsqueeze(indices, axes=[axis]), ops.reshape(steps, shape=shape))
     off, on = (sliced(node, values, [i], [i + 1], [0], [1]) for i in (0, 1))
     return ops.where(is_hot, on, off)
+
+
+def _classes(node: Node, dtype: str) -> tuple[Value, Value]:
+    """How many classes there are, and the numbers of all: those of a depth that may be known only when the model runs."""
+    ops = node.ops
+    if node.is_decided(1):
+        (depth,) = node.integers(1, "depth") or [0]
+        ops.room([depth], dtype)
+        return Value(np.asarray(depth, dtype)), Value(np.arange(depth, dtype=dtype))
+    count = ops.cast(ops.reshape(node[1], shape=[1]), out_dtype=dtype)
+    return ops.reshape(count, shape=[]), ops.range(Value(np.zeros(1, dtype)), count, Value(np.ones(1, dtype)))
 
 
 @handles("NonZero")

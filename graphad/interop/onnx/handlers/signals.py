@@ -10,7 +10,7 @@ from graphad.interop.onnx.handlers.arranging import padded
 from graphad.interop.onnx.handlers.convolving import along
 from graphad.interop.onnx.handlers.handler import Handler, Node, handles
 from graphad.interop.onnx.handlers.pointwise import dtype_of
-from graphad.interop.onnx.operands import UnsupportedModel, Value
+from graphad.interop.onnx.operands import NotKnown, Value
 
 # -- Fourier transforms --------------------------------------------------------------------------
 
@@ -31,11 +31,11 @@ def transformed(node: Node, x: Value, axis: int, length: int | None, inverse: bo
     """The discrete Fourier transform along an axis; the last axis has the real part, and the imaginary one if there is one.
 
     Raises:
-        UnsupportedModel: the extent of the axis is not known before the model runs.
+        NotKnown: the extent of the axis is not known before the model runs.
     """
     ops, size = node.ops, x.shape[axis]
     if size == -1:
-        raise UnsupportedModel("a Fourier transform along an extent that is not known before the model runs")
+        raise NotKnown("a Fourier transform along an extent that is not known before the model runs")
     if inverse and onesided:
         return _from_one_side(node, x, axis, 2 * (size - 1) if length is None else length)
     count = size if length is None else length
@@ -86,7 +86,7 @@ def _stft(node: Node) -> Value:
     lengths = None if node.get(3) is None else node.integers(3, "frame_length")
     length = lengths[0] if lengths else window.shape[0] if window is not None else x.shape[1]
     if x.shape[1] == -1:
-        raise UnsupportedModel("STFT of a length that is not known before the model runs")
+        raise NotKnown("STFT of a length that is not known before the model runs")
     frames = (x.shape[1] - length) // steps[0] + 1
     # Overlapping frames by one gather: the index of sample j of frame i is i * step + j.
     places = (np.arange(frames)[:, None] * steps[0] + np.arange(length)[None]).ravel().astype("int64")

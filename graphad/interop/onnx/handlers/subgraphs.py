@@ -11,7 +11,7 @@ from graphad import layers
 from graphad.errors import GraphadError, ShapeError
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.handlers.pointwise import cast
-from graphad.interop.onnx.operands import Recorder, TwoRanks, UnsupportedModel, Value
+from graphad.interop.onnx.operands import NotKnown, Recorder, TwoRanks, UnsupportedModel, Value
 from graphad.interop.protobuf import Desc
 from graphad.program import Variable
 
@@ -317,7 +317,7 @@ def _split_to(node: Node) -> Value:
     argument = node.get(1)
     drop = argument is None and not node.attr("keepdims", 1)
     if size == -1:
-        raise UnsupportedModel("SplitToSequence of an extent that is not known before the model runs")
+        raise NotKnown("SplitToSequence of an extent that is not known before the model runs")
     if argument is None:
         sizes = [1] * size
     elif argument.rank == 0:
