@@ -22,7 +22,7 @@ from graphad.interop.onnx.running import Running, scope_of
 from graphad.interop.onnx.schema import message
 from graphad.interop.protobuf import Desc
 from graphad.ops.definition import did_you_mean
-from graphad.program import Program, Variable, program_guard
+from graphad.program import TENSOR, Program, Variable, program_guard
 from graphad.types import FLOATS, Array, Extent, Shape
 
 
@@ -117,7 +117,7 @@ class Undecided(OnnxModel):
         if missing_names:
             raise InvalidValue(f"feed {missing_names[0]!r} is missing")
         bound = {name: np.asarray(feeds[name]) for name in undecided.needed}
-        shapes = _shapes_fed({name: np.shape(feeds[name]) for name in undecided.open}, undecided.open)  # type: ignore[arg-type]
+        shapes = _shapes_fed({name: np.asarray(feeds[name]).shape for name in undecided.open}, undecided.open)
         # By content: these inputs decide how the program looks, so another content is another model.
         key = (*shapes.items(), *((array.shape, array.dtype.str, array.tobytes()) for array in bound.values()))
         models: OrderedDict[object, OnnxModel] = self.__dict__["_models"]
@@ -230,7 +230,7 @@ def load(path_or_bytes: PathLike | bytes, bind: Mapping[str, object] | None = No
     data = path_or_bytes if isinstance(path_or_bytes, bytes) else read_bytes(path_or_bytes)
     path = None if isinstance(path_or_bytes, bytes) else Path(path_or_bytes)
     proto = parsed(data, "the model" if path is None else path.name)
-    declared = {item.name: extents_of(item) for item in proto.graph.input}
+    declared = {item.name: extents_of(item.type) for item in proto.graph.input}
     extents = {extent.name for shape in declared.values() for extent in shape if isinstance(extent, Extent)}
     names = [item.name for item in (*proto.graph.input, *proto.graph.initializer)]
     bound, sizes = dict[str, Array](), dict[str, int]()
@@ -287,7 +287,7 @@ def read_model(
     except NotKnown as error:
         sources, is_sized = reader.sources_of(error.value)
         needed = [name for name in sources if name not in bind]
-        declared = {name: reader.program.global_block().var(name).declared[0] for name in reader.feeds}
+        declared = {name: reader.program.global_block().var(name).shape for name in reader.feeds}
         # Extents come first: what is computed of them may be all that was missing. A value in a nested graph is not traced.
         is_open = {name: list(shape) for name, shape in declared.items() if -1 in shape} if is_sized or not needed else {}
         if not needed and not is_open:
@@ -340,7 +340,7 @@ def gradients(model: OnnxModel, wrt: Sequence[str] | None = None, of: Sequence[s
     # The model itself stays as it is.
     program = model.program.clone()
     block = program.global_block()
-    floats = [name for name in model.fetch_names if block.var(name).dtype in FLOATS]
+    floats = [name for name in model.fetch_names if block.var(name).dtype in FLOATS and block.var(name).type == TENSOR]
     targets = [_named(block.vars, name, floats, "output with floats") for name in (floats if of is None else of)]
     sources = [*model.feed_names, *model.parameters]
     candidates = [name for name in sources if block.var(name).dtype in FLOATS]

@@ -22,6 +22,7 @@ from graphad.types import DTYPES, FLOATS, Array, Extent, Shape, TensorType
 UNKNOWN = None  # an element of ``Value.elements`` that is not known
 _FEW = 8  # elements: longer constants are variables that keep their values beside the program
 _SMALL = 64  # elements of a shape
+_NO_TENSOR = "a sequence, where a tensor is expected"
 LEAST_ROOM = 1 << 27  # bytes of an array that is computed while a small file is read
 
 
@@ -66,16 +67,18 @@ class Value:
         given: its value at load where it is a parameter, which may be trained: known, but not folded.
         elements: of a small tensor of integers the elements, ``UNKNOWN`` where they are not known, or the name that they have as
             an extent.
-        items: of a sequence its tensors.
+        items: of a sequence of known length its tensors.
+        item_dtype: of a sequence without tensors the dtype that they would have.
         real: of integers that floats were rounded to, the whole numbers as floats, which have gradients.
     """
 
-    __slots__ = ("array", "elements", "given", "items", "real", "variable")
+    __slots__ = ("array", "elements", "given", "item_dtype", "items", "real", "variable")
 
     def __init__(self, array: Array | None = None, variable: Variable | None = None, given: Array | None = None) -> None:
         self.array, self.variable, self.given = array, variable, given
         self.elements: Array | None = None
         self.items: list[Value] | None = None
+        self.item_dtype = "float32"
         self.real: Value | None = None
 
     @property
@@ -83,8 +86,7 @@ class Value:
         """Its extents, -1 where one is not known."""
         if self.array is not None:
             return self.array.shape
-        assert self.variable is not None
-        return self.variable.shape
+        return self._checked_variable().shape
 
     @property
     def rank(self) -> int:
@@ -94,8 +96,14 @@ class Value:
     def dtype(self) -> str:
         if self.array is not None:
             return str(self.array.dtype)
-        assert self.variable is not None
-        return self.variable.dtype
+        if self.items is not None:
+            return self.items[0].dtype if self.items else self.item_dtype
+        return self._checked_variable().dtype
+
+    def _checked_variable(self) -> Variable:
+        if self.variable is None or self.items is not None:
+            raise ParseError(_NO_TENSOR)
+        return self.variable
 
     @property
     def is_float(self) -> bool:
@@ -195,7 +203,8 @@ class Recorder:
     def variable(self, value: Value) -> Variable:
         """The variable that has a value; constants are made in the outermost block, so that all blocks see them."""
         if value.variable is None:
-            assert value.array is not None
+            if value.array is None:
+                raise ParseError(_NO_TENSOR)
             value.variable = self.constant(value.array)
             self.made.append(value)
         return value.variable

@@ -15,6 +15,7 @@ from graphad.interop.onnx import composites
 from graphad.interop.onnx.arrays import BFLOAT16, DTYPES, to_array
 from graphad.interop.onnx.dead import drop_dead
 from graphad.interop.onnx.handlers import Handler, Node, attempt, handler_of
+from graphad.interop.onnx.handlers.sequences import ElementType, as_array, element_type, is_sequence
 from graphad.interop.onnx.operands import NotKnown, Operand, Recorder, TwoRanks, UnsupportedModel, Value, all_known
 from graphad.interop.onnx.schema import FIELD_OF_KIND
 from graphad.interop.protobuf import Desc
@@ -109,15 +110,18 @@ class Reader:
             finally:
                 self.scopes.pop()
 
-    def types_of(self, graph: Desc, inputs: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
-        """The shapes and dtypes of the results of a nested graph; what reading it makes is taken back."""
+    def types_of(self, graph: Desc, inputs: Sequence[Value]) -> list[ElementType]:
+        """The shapes and dtypes of the results of a nested graph, of a sequence those of its tensors; what reading makes is taken back."""
+        return self.types_taken_back(lambda: self.nested(graph, inputs))
+
+    def types_taken_back(self, read: Callable[[], Sequence[Value]]) -> list[ElementType]:
+        """The same of whatever is read."""
         block, count, parameters = self.program.current_block(), len(self.ops.made), dict(self.parameters)
         roots = {item: (len(item.ops), dict(item.vars)) for item in {block, self.program.global_block()}}
         blocks, unknown = len(self.program.blocks), dict(self.unknown)
         try:
             # Types alone are wanted; there is no inference but reading.
-            results = self.nested(graph, inputs)
-            return [(value.shape, value.dtype) for value in results]
+            return [element_type(value) for value in read()]
         # Reading writes operators, parameters and blocks; everything is put back as it was.
         finally:
             self.unknown = unknown
@@ -154,13 +158,15 @@ class Reader:
         if name in self.bind:
             scope[name] = Value(np.asarray(self.bind[name]))
             return False
-        tensor = info.type.tensor_type
-        if not info.type.HasField("tensor_type"):
-            raise UnsupportedModel(f"input {name!r} is a sequence or an optional; load(path, bind={{...}}) takes tensors only")
+        # An optional that is fed has a tensor.
+        type = info.type.optional_type.elem_type if info.type.HasField("optional_type") else info.type
+        tensor = type.tensor_type
+        if not type.HasField("tensor_type"):
+            raise UnsupportedModel(f"input {name!r} is a sequence or a map; inputs are tensors")
         if tensor.elem_type != BFLOAT16 and DTYPES.get(tensor.elem_type) not in OURS:
             raise UnsupportedModel(f"input {name!r} has elements of type {DTYPES.get(tensor.elem_type, tensor.elem_type)}")
         dtype = "float32" if tensor.elem_type == BFLOAT16 else DTYPES[tensor.elem_type]
-        shape = self.shapes.get(name) or extents_of(info)
+        shape = self.shapes.get(name) or extents_of(type)
         variable = self.program.global_block().create_var(name=name, shape=shape, dtype=dtype, stop_gradient=dtype not in FLOATS)
         scope[name] = Value(variable=variable)
         return True
@@ -168,9 +174,7 @@ class Reader:
     def _fetched(self, name: str) -> str:
         """A variable that has the output's name and value."""
         value = self._result(name)
-        if value.items is not None:
-            raise UnsupportedModel(f"output {name!r} is a sequence")
-        variable = self.ops.variable(value)
+        variable = self.ops.variable(value) if not is_sequence(value) else as_array(self.ops, value)
         if variable.name == name:
             return name
         block = self.program.global_block()
@@ -370,9 +374,9 @@ class Reader:
 _NAMELESS = ("", "?", "-1", "None")  # what writers of files put in place of a name
 
 
-def extents_of(info: Desc) -> list[int]:
-    """The extents that an input is declared with: numbers, names, or -1."""
-    return [_extent(dim) for dim in info.type.tensor_type.shape.dim]
+def extents_of(type: Desc) -> list[int]:
+    """The extents of a tensor's type: numbers, names, or -1."""
+    return [_extent(dim) for dim in type.tensor_type.shape.dim]
 
 
 def _extent(dim: Desc) -> int:

@@ -14,6 +14,7 @@ from graphad.interop.onnx.emitting import Nodes
 from graphad.interop.onnx.encoding import IR_VERSIONS, Encoder, Names, encoded, live
 from graphad.interop.onnx.model import OnnxModel
 from graphad.interop.onnx.peepholes import join
+from graphad.interop.onnx.stacks import Stack
 from graphad.interop.onnx.terms import Axis, Term
 from graphad.interop.onnx.writers import CannotWrite
 from graphad.interop.onnx.writing import Again, GraphWriter, Guesses, refuse
@@ -203,14 +204,25 @@ def _bind_parameter(writer: GraphWriter, value: Value, array: Array) -> None:
 
 def _output(writer: GraphWriter, graph: Graph, name: str, inputs: Mapping[str, Value]) -> Term:
     """What has the value of an output under its name; one that is an input too gets another."""
-    term = writer.bound[next(value for value in graph.targets if value.name == name)]
-    if not isinstance(term, Term):
-        raise CannotWrite(f"the output {name!r} is an array of tensors")
+    bound = writer.bound[next(value for value in graph.targets if value.name == name)]
+    term = bound if isinstance(bound, Term) else _as_sequence(writer.nodes, bound, name)
     if term.name or term.array is not None:
         # One tensor has one name in ONNX.
         term = writer.nodes.copied(term)
     term.name = name if name not in inputs else f"{name}@NEW"
     return term
+
+
+def _as_sequence(nodes: Nodes, array: Stack, name: str) -> Term:
+    """An array of tensors as a sequence: one that is laid out as rows of one tensor is taken apart."""
+    if len(array.parts) != 1 or array.collected is not None:
+        raise CannotWrite(f"the output {name!r} is an array of tensors that an operator of ONNX does not make at once")
+    (part,) = array.parts
+    if not array.layout.is_rows:
+        return part
+    sequence = nodes.one("SplitToSequence", [part], part.kind, [], axis=0, keepdims=0)
+    sequence.is_sequence = True
+    return sequence
 
 
 def _name_values(writer: GraphWriter, names: Names) -> None:

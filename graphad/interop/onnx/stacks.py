@@ -384,6 +384,9 @@ def write(nodes: Nodes, array: Stack, index: Term, tensor: Term) -> Stack:
         return push_row(nodes, array, 0, [tensor])
     (items,) = array.parts
     count = length(nodes, items)
+    elements = nodes.elements(index)
+    if elements is not None and elements[0] is count:
+        return Stack(array.layout, (inserted(nodes, items, tensor),))
     # Writing beyond the end leaves holes between.
     empties = on.maximum(index - count, 0)
 

@@ -18,6 +18,7 @@ from graphad.interop.onnx.handlers import (
     recurring,
     reducing,
     selecting,
+    sequences,
     signals,
     subgraphs,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "recurring",
     "reducing",
     "selecting",
+    "sequences",
     "signals",
     "subgraphs",
 ]

@@ -236,8 +236,10 @@ def _unique(node: Node) -> list[Value]:
 
 def _distinct(node: Node, x: Value, axis: int) -> list[Value]:
     """Where each distinct slice comes first, in their order; which of them each slice is; and how often each is there."""
-    words = dict.fromkeys(("return_index", "return_inverse", "return_counts"), True)
     if x.array is None:
-        return [Value(variable=variable) for variable in layers.unique(node.ops.variable(x), axis=axis, **words)[1:]]
+        x_var = node.ops.variable(x)
+        found = layers.unique(x_var, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+        return [Value(variable=variable) for variable in found[1:]]
+    arrays = np.unique(x.array, return_index=True, return_inverse=True, return_counts=True, axis=axis)
     # numpy says which each slice is in a shape of its own.
-    return [Value(np.asarray(array, "int64").ravel()) for array in np.unique(x.array, axis=axis, **words)[1:]]
+    return [Value(np.asarray(array, "int64").ravel()) for array in arrays[1:]]

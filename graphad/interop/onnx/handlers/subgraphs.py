@@ -1,4 +1,4 @@
-"""Operators with nested graphs: If, Loop, Scan; sequences of tensors."""
+"""Operators with nested graphs: If, Loop, Scan, SequenceMap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from graphad import layers
 from graphad.errors import GraphadError, ShapeError
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.handlers.pointwise import cast
-from graphad.interop.onnx.operands import NotKnown, Recorder, TwoRanks, UnsupportedModel, Value
+from graphad.interop.onnx.handlers.sequences import ElementType, as_array, element, is_array, is_sequence, length, sequence
+from graphad.interop.onnx.operands import Recorder, TwoRanks, UnsupportedModel, Value
 from graphad.interop.protobuf import Desc
 from graphad.program import Variable
 
@@ -32,14 +33,14 @@ def _if(node: Node) -> list[Value]:
         return lambda: node.reader.nested(graph, [])
 
     def variables(read: Callable[[], list[Value]]) -> Callable[[], Any]:
-        return lambda: [ops.variable(value) for value in read()]
+        return lambda: [ops.variable(value) if not is_sequence(value) else as_array(node.ops, value) for value in read()]
 
     then, other = branches = [branch(graph) for graph in graphs]
     choice = ops.variable(condition if condition.rank == 0 else ops.reshape(condition, shape=[]))
     try:
         outputs = attempt(ops, lambda: layers.cond(choice, variables(then), variables(other)))
     except ShapeError:
-        if len({tuple(len(shape) for shape, _ in node.reader.types_of(graph, [])) for graph in graphs}) == 1:
+        if len({tuple(len(shape or ()) for shape, _ in node.reader.types_of(graph, [])) for graph in graphs}) == 1:
             raise
         # Results of two ranks are no value here. The reader may still decide for each use of them.
         raise TwoRanks("the branches of an If give results of different ranks", choice, branches) from None
@@ -67,8 +68,11 @@ def attempt(ops: Recorder, build: Callable[[], Any]) -> Any:
 def _loop(node: Node) -> list[Value]:
     count, keep = node.get(0), node.get(1)
     body, first = node.required("body"), [node[i] for i in range(2, len(node.inputs))]
-    if any(value.items is not None for value in first):
-        return _unrolled(node, body, count, keep, first)
+    if any(map(is_sequence, first)):
+        found = _unrolled(node, body, count, keep, first)
+        if found is not None:
+            return found
+        first = _arrays_of_the_body(node, body, first)
     # A Loop does not declare the types of what it carries. First they are taken as they come in, which keeps extents known; if an
     # iteration changes an extent the loop is built again, of carried values of which only the rank is known.
     exact = _loop_with(node, body, count, keep, first, exact=True)
@@ -100,7 +104,8 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
         goes_on = ops.variable(ops.reshape(result[0], shape=[]))
         # A value that a loop carries keeps its dtype.
         kept_values = [
-            ops.variable(cast(node, value, variable.dtype)) for value, variable in zip(result[1 : len(first) + 1], state_vars, strict=True)
+            as_array(node.ops, value) if is_sequence(value) else ops.variable(cast(node, value, variable.dtype))
+            for value, variable in zip(result[1 : len(first) + 1], state_vars, strict=True)
         ]
         elements = [ops.variable(value) for value in result[len(first) + 1 :]]
         element_types[:] = [(variable.shape, variable.dtype) for variable in elements]
@@ -110,7 +115,7 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
     start = [ops.variable(value) for value in first]
     types = _scanned_types(node, body, first) if scan_count else []
     arrays = [layers.create_array(dtype) for _, dtype in types]
-    shapes = [[], [], *([-1] * value.rank if not exact else list(value.shape) for value in first)]
+    shapes = [[], [], *(_invariant(value, exact) for value in first)]
     invariants = None if exact else [*shapes, *([None] * scan_count)]
     try:
         outputs = attempt(
@@ -131,36 +136,49 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
     return [*results, *rows]
 
 
+def _invariant(value: Value, exact: bool) -> list[int] | None:
+    """The shape that a value keeps in all iterations; of an array, whose elements may differ, None."""
+    return None if is_array(value) else list(value.shape) if exact else [-1] * value.rank
+
+
 def _stacked(node: Node, array: Variable, shape: Sequence[int], dtype: str) -> Value:
     """What iterations gave as one tensor; of no iteration it has no elements, and extents that are not known are 0."""
     empty = [max(extent, 0) for extent in shape]
     return node.ops.tensor_array_to_tensor(Value(variable=array), axis=0, use_stack=True, empty_shape=empty, empty_dtype=dtype)
 
 
-def _scanned_types(node: Node, body: object, first: Sequence[Value]) -> list[tuple[tuple[int, ...], str]]:
+def _scanned_types(node: Node, body: object, first: Sequence[Value]) -> list[ElementType]:
     """Shapes and dtypes of what iterations give: the body is read once into a program that is thrown away."""
-    types: list[tuple[tuple[int, ...], str]] = node.reader.types_of(body, [Value(np.asarray(0, "int64")), Value(np.asarray(True)), *first])
+    types: list[ElementType] = node.reader.types_of(body, [Value(np.asarray(0, "int64")), Value(np.asarray(True)), *first])
     return types[len(first) + 1 :]
 
 
-def _unrolled(node: Node, body: Desc, count: Value | None, keep: Value | None, first: Sequence[Value]) -> list[Value]:
-    """A loop that carries sequences, with a number of iterations that is known."""
-    if count is None or count.array is None:
-        if count is not None:
-            node.known(0, "the number of iterations of a loop that carries sequences")
-        raise UnsupportedModel("a loop that carries sequences, without a number of iterations")
+def _unrolled(node: Node, body: Desc, count: Value | None, keep: Value | None, first: Sequence[Value]) -> list[Value] | None:
+    """A loop that carries sequences, with a number of iterations that is known; None where it is not."""
+    if count is None or count.array is None or (keep is not None and keep.array is None) or any(map(is_array, first)):
+        return None
     states, scans, goes_on = list(first), list[list[Value]](), True if keep is None else bool(keep.array)
-    # Programs have no variable that holds a sequence: the list exists while the model is read, and each iteration is read once.
+    # The list exists while the model is read, and each iteration is read once.
     for step in range(int(count.array)):
         if not goes_on:
             break
         result = node.reader.nested(body, [Value(np.asarray(step, "int64")), Value(np.asarray(True)), *states])
         if result[0].array is None:
-            raise UnsupportedModel("a loop that carries sequences, with a condition that is not known before the model runs")
+            return None
         goes_on, states = bool(result[0].array), result[1 : len(first) + 1]
         scans.append(result[len(first) + 1 :])
     rows = [node.ops.stack([row[i] for row in scans], axis=0) for i in range(len(body.output) - 1 - len(first))]
     return [*states, *rows]
+
+
+def _arrays_of_the_body(node: Node, body: Desc, first: Sequence[Value]) -> list[Value]:
+    """Sequences that a loop carries as arrays, of elements with the shape that they have before the loop and after each iteration."""
+    states = [Value(variable=as_array(node.ops, value)) if is_sequence(value) else value for value in first]
+    step = Value(variable=node.ops.variable(Value(np.asarray(0, "int64"))))
+    types = node.reader.types_of(body, [step, Value(np.asarray(True)), *states])[1:]
+    return [
+        Value(variable=as_array(node.ops, value, type)) if is_sequence(value) else value for value, type in zip(first, types, strict=False)
+    ]
 
 
 # -- Scan ----------------------------------------------------------------------------------------
@@ -235,116 +253,39 @@ def _row(node: Node, x: Value, step: Value) -> Value:
     return ops.squeeze(ops.gather(x, ops.reshape(step, shape=[1]), axis=0), axes=[0])
 
 
-# -- sequences of a length that is known ---------------------------------------------------------
-
-
-def sequence(items: Sequence[Value]) -> Value:
-    value = Value()
-    value.items = list(items)
-    return value
-
-
-def _items(node: Node, i: int) -> list[Value]:
-    items = node[i].items
-    if items is None:
-        raise UnsupportedModel("a sequence that is not made in the model")
-    return items
-
-
-@handles("SequenceConstruct")
-def _construct(node: Node) -> Value:
-    return sequence([node[i] for i in range(len(node.inputs))])
-
-
-@handles("SequenceEmpty")
-def _empty(node: Node) -> Value:
-    return sequence([])
+# -- SequenceMap ---------------------------------------------------------------------------------
 
 
 @handles("SequenceMap", since=17)
 def _map(node: Node) -> list[Value]:
     """The graph for each tensor of the first sequence, and for those at its place in others."""
-    body, others = node.required("body"), [node[i] for i in range(1, len(node.inputs))]
+    body, first, others = node.required("body"), node[0], [node[i] for i in range(1, len(node.inputs))]
+    if first.items is None:
+        return _mapped_array(node, body, first, others)
     results: list[list[Value]] = []
-    for i, item in enumerate(_items(node, 0)):
-        rest = [other if other.items is None else other.items[i] for other in others]
+    for i, item in enumerate(first.items):
+        rest = [other if not is_sequence(other) else element(node, other, Value(np.asarray(i, "int64"))) for other in others]
         results.append(node.reader.nested(body, [item, *rest]))
     return [sequence([outputs[j] for outputs in results]) for j in range(len(body.output))]
 
 
-@handles("SequenceAt")
-def _at(node: Node) -> Value:
-    place = node.integers(1, "position") or [0]
-    return _items(node, 0)[place[0]]
+def _mapped_array(node: Node, body: Desc, first: Value, others: Sequence[Value]) -> list[Value]:
+    """The same by a loop over an array."""
+    ops = node.ops
+    others = [Value(variable=as_array(node.ops, other)) if is_sequence(other) else other for other in others]
 
+    def results(step: Value) -> list[Value]:
+        inputs = [element(node, value, step) if is_array(value) else value for value in (first, *others)]
+        outputs: list[Value] = node.reader.nested(body, inputs)
+        return outputs
 
-@handles("SequenceInsert")
-def _insert(node: Node) -> Value:
-    items = list(_items(node, 0))
-    place = node.integers(2, "position") if node.get(2) is not None else [len(items)]
-    assert place is not None
-    items.insert(place[0] if place[0] >= 0 else place[0] + len(items), node[1])
-    return sequence(items)
+    def iteration(step: Variable, *arrays: Variable) -> list[Variable]:
+        elements = [ops.variable(value) for value in results(Value(variable=step))]
+        return [layers.scale(step, scale=1.0, bias=1.0), *map(layers.array_write, elements, [step] * len(elements), arrays)]
 
-
-@handles("SequenceErase")
-def _erase(node: Node) -> Value:
-    items = list(_items(node, 0))
-    place = node.integers(1, "position") if node.get(1) is not None else [-1]
-    assert place is not None
-    del items[place[0]]
-    return sequence(items)
-
-
-@handles("SequenceLength")
-def _sequence_length(node: Node) -> Value:
-    return Value(np.asarray(len(_items(node, 0)), "int64"))
-
-
-@handles("ConcatFromSequence")
-def _concat_from(node: Node) -> Value:
-    items, axis = _items(node, 0), int(node.required("axis"))
-    if node.attr("new_axis", 0):
-        return node.ops.stack(items, axis=axis)
-    return node.ops.concat(items, axis=axis % items[0].rank) if len(items) > 1 else items[0]
-
-
-@handles("SplitToSequence")
-def _split_to(node: Node) -> Value:
-    x = node[0]
-    axis = node.axis(x.rank, 0)
-    size = x.shape[axis]
-    argument = node.get(1)
-    drop = argument is None and not node.attr("keepdims", 1)
-    if size == -1:
-        raise NotKnown("SplitToSequence of an extent that is not known before the model runs")
-    if argument is None:
-        sizes = [1] * size
-    elif argument.rank == 0:
-        number = (node.integers(1, "split") or [1])[0]
-        # The last part has what is left.
-        sizes = [number] * (size // number) + ([size % number] if size % number else [])
-    else:
-        sizes = node.integers(1, "split") or []
-    parts = node.ops.several("split", x, sections=sizes, axis=axis) if len(sizes) > 1 else [x]
-    return sequence([node.ops.squeeze(part, axes=[axis]) if drop else part for part in parts])
-
-
-# -- optionals -----------------------------------------------------------------------------------
-
-
-@handles("Optional")
-def _optional(node: Node) -> Value:
-    if node.get(0) is None:
-        raise UnsupportedModel("an optional without a value")
-    return node[0]
-
-
-@handles("OptionalGetElement")
-def _element(node: Node) -> Value:
-    return node[0]
-
-
-@handles("OptionalHasElement")
-def _has_element(node: Node) -> Value:
-    return Value(np.asarray(node.get(0) is not None))
+    start = ops.variable(Value(np.asarray(0, "int64")))
+    types = node.reader.types_taken_back(lambda: results(Value(variable=start)))
+    arrays = [as_array(node.ops, sequence([]), type) for type in types]
+    count = ops.variable(length(node, first))
+    outputs = layers.while_loop(lambda step, *_: layers.less_than(step, count), iteration, [start, *arrays])
+    return [Value(variable=output) for output in outputs[1:]]

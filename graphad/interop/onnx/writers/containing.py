@@ -78,7 +78,10 @@ def _length(call: Call) -> Result:
     array = call.stack("X")
     if array.layout.is_rows:
         return call.nodes.vector([call.nodes.extent(array.parts[0], 0) if array.parts else 0])
-    return call.nodes.as_vector(stacks.length(call.nodes, array.parts[0]))
+    count = stacks.length(call.nodes, array.parts[0])
+    vector = call.nodes.as_vector(count)
+    vector.elements = (count,)
+    return vector
 
 
 @writes("tensor_array_to_tensor")
