@@ -329,7 +329,8 @@ def _resize(node: Node) -> Value:
     factors = [float(item) for item in np.ravel(node.known(2, "scales"))] if has_factors else None  # type: ignore[arg-type]
     policy = str(node.attr("keep_aspect_ratio_policy", "stretch"))
     coordinates, rounding = (str(node.attr(*pair)) for pair in _RESIZING)
-    if node.get(3) is not None and not node.is_decided(3) and policy == "stretch" and coordinates != "tf_crop_and_resize":
+    is_plain = policy == "stretch" and coordinates != "tf_crop_and_resize" and not node.attr("antialias", 0)
+    if is_plain and node.get(3) is not None and not node.is_decided(3):
         return _resized_at_run_time(node, x, axes, mode, coordinates, rounding)
     sizes = None if node.get(3) is None else node.integers(3, "sizes")
     has_region = node.get(1) is not None and node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
