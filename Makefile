@@ -60,7 +60,7 @@ pictures: $(VENV)/dev ## Draw the pictures in docs/images anew
 stubs: $(VENV)/dev ## Write the stubs of layers and operators (.pyi) anew
 	$(BIN)/python -m tests.stubs
 
-proofs: $(VENV)/dev ## Prove the rules of simplify anew with z3, and write docs/proofs.json: a quarter of an hour
+proofs: $(VENV)/dev ## Prove the rules of simplify anew with z3, and write graphad/rewriting/proofs.json: a quarter of an hour
 	$(BIN)/python -m tests.proofs
 
 mutants: $(VENV)/dev ## Measure how many planted mistakes check_pass catches; takes hours (ONLY="rules cse" tries these alone)

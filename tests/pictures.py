@@ -21,7 +21,8 @@ from typing import Any
 from graphad import draw_rule
 from graphad.passes.cleanup.rules import TOPICS
 from graphad.rewriting import PatternRule
-from tests import operators_page, pages, passes_page, proofs
+from graphad.rewriting.proofs import recorded
+from tests import operators_page, pages, passes_page
 from tests.conformance import fluid_layers, parity_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,11 +59,12 @@ HEAD = """\
 gradients. With `simplify{fast=true}` it applies the others as well, after which results may differ by rounding, or where something is not
 finite or out of range.
 
-Each rule, with its gradients, is *tested* on a fixed set of hard inputs; `rule.evidence` says on which a rule of yours was. *Proved* are
-the values, for all elements of these dtypes, or for all dtypes and extents where elements are only moved: by the solver z3, with integers
-as bit-vectors and floating-point numbers as IEEE 754 has them. What operators mean there, `graphad/rewriting/smt_operators.py` and
-`moving.py` say, and the tests compare that with the kernels. A number refers to what is assumed besides, listed at the end.
-`graphad.rewriting.prove(rule)` does the same for other rules (`pip install 'graphad[proof]'`).
+Each rule, with its gradients, is *tested* on a fixed set of hard inputs; `rule.evidence` says on which a rule of yours was, `rule.tested`
+for which dtypes. *Proved* are the values, for all elements of these dtypes, or for all dtypes and extents where elements are only moved: by
+the solver z3, with integers as bit-vectors and floating-point numbers as IEEE 754 has them. What operators mean there,
+`graphad/rewriting/smt_operators.py` and `moving.py` say, and the tests compare that with the kernels. A number refers to what is assumed
+besides, listed at the end.
+`rule.proved` says so too, and `graphad.rewriting.prove(rule)` proves other rules (`pip install 'graphad[proof]'`).
 
 This page is made by `make pictures`, what it says of proofs by `make proofs`; `graphad passes simplify` lists the rules, too.
 """
@@ -70,7 +72,7 @@ This page is made by `make pictures`, what it says of proofs by `make proofs`; `
 
 def rules_page() -> str:
     """The text of docs/rules.md."""
-    results = proofs.stored()
+    results = recorded()
     assumed = list(dict.fromkeys(text for result in results.values() for text in result["assumptions"]))
     parts = [part for topic, drawn in zip(TOPICS, DRAWN_RULES, strict=True) for part in _section(topic, drawn, results, assumed)]
     ends = ["## What the proofs assume\n", *(f"{i}. {text}" for i, text in enumerate(assumed, 1)), ""]

@@ -1,4 +1,4 @@
-"""What is proved of the rules of ``simplify``, by name: docs/proofs.json.
+"""What is proved of the rules of ``simplify``, by name: ``graphad/rewriting/proofs.json``.
 
 python -m tests.proofs [NAME...]        (or ``make proofs``) proves the exact rules anew, or some of them, and writes the file
 """
@@ -7,20 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from graphad.passes.cleanup.rules import claims
 from graphad.rewriting import PatternRule, Proof, prove
+from graphad.rewriting.proofs import FILE, recorded
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/proofs.json"
 TIMEOUT = 30.0  # seconds for each dtype
-
-
-def stored() -> dict[str, Any]:
-    """The results in the file."""
-    results: dict[str, Any] = json.loads(PAGE.read_text(encoding="utf-8")) if PAGE.exists() else {}
-    return results
 
 
 def entry(rule: PatternRule, proof: Proof) -> dict[str, Any]:
@@ -36,14 +29,14 @@ def entry(rule: PatternRule, proof: Proof) -> dict[str, Any]:
 
 def main(names: list[str]) -> None:
     """Prove the rules, and store each result at once."""
-    results = stored()
+    results: dict[str, Any] = dict(recorded())
     for claim in claims():
         if claim.exact and (not names or claim.rule.name in names):
             proof = prove(claim.rule, timeout=TIMEOUT)
             print(f"{claim.rule.name}: {proof}", flush=True)
             results[claim.rule.name] = entry(claim.rule, proof)
             known = {c.rule.name: results[c.rule.name] for c in claims() if c.rule.name in results}
-            PAGE.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            FILE.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ class Proof:
 
 
 def prove(rule: PatternRule, timeout: float = 20.0) -> Proof:
-    """Try to prove that both sides of a rule compute the same, to the last bit.
+    """Try to prove that both sides of a rule compute the same, to the last bit; ``rule.proved`` says for which dtypes from then on.
 
     Args:
         rule: one made with ``@rewrite``.
@@ -83,6 +83,12 @@ def prove(rule: PatternRule, timeout: float = 20.0) -> Proof:
     """
     if not hasattr(rule, "before"):
         raise InvalidType(f"a rule made with @rewrite is proved: it has two sides, unlike {rule!r}")
+    proof = _proof(rule, timeout)
+    rule.proved = proof.dtypes
+    return proof
+
+
+def _proof(rule: PatternRule, timeout: float) -> Proof:
     start = perf_counter()
     assumptions = keeps_elements(rule)
     if assumptions is not None:

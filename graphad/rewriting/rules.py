@@ -6,6 +6,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from typing import Any, overload
 
@@ -30,6 +31,7 @@ from graphad.rewriting.pattern import (
     leaves,
     parts_of,
 )
+from graphad.rewriting.proofs import recorded_dtypes
 from graphad.rewriting.rewriter import Place, Root, Rule, erase_if_dead
 from graphad.rewriting.rule_check import Evidence, Kinks, check_rule
 from graphad.rewriting.rule_inputs import Example
@@ -47,6 +49,9 @@ class Variant:
     is_simple: bool = True  # one operator to start at, and no list to be split
 
 
+LIBRARY = "graphad."  # how the modules of the library are called
+
+
 class PatternRule(Rule):
     """A rule made of terms: see ``rewrite``.
 
@@ -58,20 +63,44 @@ class PatternRule(Rule):
         evidence: the inputs that the rule was tested on when it was defined; None if it was not tested.
         source: the file and line of the function that the rule was made of.
         exact: whether the rule claims to keep every bit.
+        gradients: whether gradients are compared at kinks and ties too, "all", or only away from them, "smooth".
         module: that of the function that the rule was made of.
+        proved: the dtypes of the first tensor for which the values are proved, by ``make proofs`` for the library's rules, by ``prove`` for
+            others; "all" where elements are only moved, and none where nothing was proved.
+        tested: the other dtypes for which both sides were compared on hard inputs; of a rule that was not tested when it was defined, they
+            are compared when this is first read.
+
+    >>> from graphad import ops
+    >>> @rewrite
+    ... def relu_twice(x):
+    ...     return ops.relu(ops.relu(x)), ops.relu(x)
+    >>> relu_twice.proved, relu_twice.tested
+    ((), ('float64', 'float32', 'int64', 'int32', 'bool'))
     """
 
     example: Example | None = None
     evidence: Evidence | None = None
     source: SourceLine | None = None
     exact: bool = False
+    gradients: Kinks = "all"
     module: str = ""
+
+    @cached_property
+    def proved(self) -> tuple[str, ...]:
+        # Names and texts are the users' to choose: only the library's own are those that proofs are recorded for.
+        return recorded_dtypes(self.name, self.text) if self.module.startswith(LIBRARY) else ()
+
+    @cached_property
+    def tested(self) -> tuple[str, ...]:
+        evidence = self.evidence or check_rule(self, self.exact, self.example, self.gradients)
+        return tuple(dtype for dtype in evidence.dtypes if not {dtype, "all"} & {*self.proved})
 
     def __repr__(self) -> str:
         return f"<rule {self.name}: {self.text}>"
 
     def _repr_html_(self) -> str:
         suffix = "" if self.evidence is None else f"<br>tested on {self.evidence.compared} inputs"
+        suffix += f"<br>proved for {', '.join(self.proved)}" if self.proved else ""
         return f"<div><b>{escape(self.name)}</b> <code>{escape(self.text)}</code><br>{escape(self.__doc__ or '')}{suffix}</div>"
 
     def __init__(self, name: str, doc: str, before: Sequence[Result], after: Sequence[Term], conditions: Sequence[Scalar]) -> None:
@@ -258,6 +287,7 @@ def rewrite_with(function: Callable[..., object], fast: bool, verify: bool, exam
     check_terms(name, before, after, result[2:])
     rule = PatternRule(name, inspect.getdoc(function) or "", before, after, result[2:])  # type: ignore[arg-type]
     rule.source, rule.exact, rule.example, rule.module = _source(function), not fast, example, function.__module__
+    rule.gradients = gradients
     if verify:
         rule.evidence = check_rule(rule, exact=not fast, example=example, gradients=gradients)
     return rule

@@ -14,6 +14,7 @@ from graphad import ops
 from graphad.errors import InvalidType
 from graphad.passes.cleanup.rules import claims
 from graphad.rewriting import PatternRule, compute, constant, is_float, prove, rewrite
+from graphad.rewriting.proofs import recorded
 from graphad.rewriting.proving import Proof
 from tests import proofs
 from tests.rewriting.samples import Counting
@@ -139,13 +140,13 @@ def test_without_z3_the_error_says_what_to_install(tmp_path: Path) -> None:
 
 
 def test_what_is_stored_is_of_the_rules_as_they_are() -> None:
-    stored = proofs.stored()
+    stored = recorded()
     exact = {claim.rule.name: claim.rule.text for claim in claims() if claim.exact}
     assert {name: result["rule"] for name, result in stored.items()} == exact, "make proofs"
 
 
 def test_at_least_ninety_rules_are_proved_and_none_is_refuted() -> None:
-    results = proofs.stored().values()
+    results = recorded().values()
     useful = [result for result in results if {"float32", "int64", "all", "bool"} & set(result["dtypes"])]
     assert len(useful) >= 90
     assert not [result for result in results if result["status"] == "refuted"]
@@ -154,4 +155,22 @@ def test_at_least_ninety_rules_are_proved_and_none_is_refuted() -> None:
 @pytest.mark.parametrize("name", list(QUICK)[:3])
 def test_what_is_stored_is_what_is_proved(name: str) -> None:
     proof: Proof = prove(RULES[name], timeout=60)
-    assert proofs.stored()[name] == proofs.entry(RULES[name], proof)
+    assert recorded()[name] == proofs.entry(RULES[name], proof)
+
+
+def test_every_rule_says_what_it_is_proved_for_and_what_it_is_tested_for() -> None:
+    assert all(rule.proved == tuple(recorded()[name]["dtypes"]) for name, rule in RULES.items() if name in recorded())
+    only_in_part = RULES["cast-of-widened"]
+    assert only_in_part.proved == ("int64",)
+    assert {*only_in_part.tested} == {"float64", "float32", "int32", "bool"}
+    assert RULES["assign-away"].tested == ()
+
+
+def test_a_rule_of_the_same_name_and_text_is_not_taken_for_the_librarys() -> None:
+    @rewrite(fast=False)
+    def relu_of_relu(x: Any) -> Any:
+        return ops.relu(ops.relu(x)), ops.relu(x)
+
+    assert (relu_of_relu.name, relu_of_relu.text) == ("relu-of-relu", RULES["relu-of-relu"].text)
+    assert relu_of_relu.proved == ()
+    assert "float32" in relu_of_relu.tested
