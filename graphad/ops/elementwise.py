@@ -154,6 +154,7 @@ elementwise_div: OpDef = binary(
     shapes="X",
     safe_dtypes="floats",
     uniform=True,
+    steep=True,
 )
 elementwise_max = binary(
     "elementwise_max",
@@ -206,6 +207,7 @@ elementwise_mod = binary(
     },
     arithmetic,
     safe_dtypes="floats",
+    steep=True,
 )
 
 
@@ -225,16 +227,16 @@ def _away_from_zero(X: Array) -> Tensor:
 
 # -- powers, exponentials, logarithms ------------------------------------------------------------
 
-exp = unary("exp", np.exp, lambda Out, dOut: dOut * Out)
-expm1 = unary("expm1", np.expm1, lambda Out, dOut: dOut * (Out + 1.0))
-log = unary("log", np.log, lambda X, dOut: dOut / X)
-log2 = unary("log2", np.log2, lambda X, dOut: dOut / (X * math.log(2.0)))
-log10 = unary("log10", np.log10, lambda X, dOut: dOut / (X * math.log(10.0)))
-log1p = unary("log1p", np.log1p, lambda X, dOut: dOut / (X + 1.0))
+exp = unary("exp", np.exp, lambda Out, dOut: dOut * Out, steep=True)
+expm1 = unary("expm1", np.expm1, lambda Out, dOut: dOut * (Out + 1.0), steep=True)
+log = unary("log", np.log, lambda X, dOut: dOut / X, steep=True)
+log2 = unary("log2", np.log2, lambda X, dOut: dOut / (X * math.log(2.0)), steep=True)
+log10 = unary("log10", np.log10, lambda X, dOut: dOut / (X * math.log(10.0)), steep=True)
+log1p = unary("log1p", np.log1p, lambda X, dOut: dOut / (X + 1.0), steep=True)
 square = unary("square", np.square, lambda X, dOut: dOut * X * 2.0, infer=same_number, uniform=True)
-sqrt = unary("sqrt", np.sqrt, lambda Out, dOut: dOut * 0.5 / Out, uniform=True)
-rsqrt = unary("rsqrt", lambda X: 1.0 / np.sqrt(X), lambda Out, dOut: dOut * (Out * Out * Out) * -0.5, flops=2)
-reciprocal = unary("reciprocal", lambda X: 1.0 / X, lambda Out, dOut: -(dOut * Out * Out), safe_dtypes="floats")
+sqrt = unary("sqrt", np.sqrt, lambda Out, dOut: dOut * 0.5 / Out, uniform=True, steep=True)
+rsqrt = unary("rsqrt", lambda X: 1.0 / np.sqrt(X), lambda Out, dOut: dOut * (Out * Out * Out) * -0.5, flops=2, steep=True)
+reciprocal = unary("reciprocal", lambda X: 1.0 / X, lambda Out, dOut: -(dOut * Out * Out), safe_dtypes="floats", steep=True)
 erf = unary("erf", error_function, lambda X, dOut: dOut * exp(-(X * X)) * (2.0 / math.sqrt(math.pi)), own=True)
 
 
@@ -255,7 +257,7 @@ def _pow_grad(X: Tensor, dOut: Tensor, *, factor: float) -> Tensor:
     return dOut * (X if factor == 2.0 else pow_(X, factor=factor - 1.0)) * factor
 
 
-@operator("X -> Out", name="pow", infer=same_number, grad={"X": _pow_grad}, safe_dtypes="floats", **FUNCTION, own=True)
+@operator("X -> Out", name="pow", infer=same_number, grad={"X": _pow_grad}, safe_dtypes="floats", **FUNCTION, own=True, steep=True)
 def pow_(X: Array, *, factor: float = 1.0) -> Tensor:
     """X to the power of a number; of integers the power is cut to a whole number where the exponent is none, or below zero."""
     # Two multiplications instead of a call of the C library's power for each element.
@@ -273,15 +275,15 @@ def pow_(X: Array, *, factor: float = 1.0) -> Tensor:
 sin = unary("sin", np.sin, lambda X, dOut: dOut * cos(X))
 cos: OpDef = unary("cos", np.cos, lambda X, dOut: -(dOut * sin(X)))
 tan = unary("tan", np.tan, lambda Out, dOut: dOut * (Out * Out + 1.0))
-asin = unary("asin", np.arcsin, lambda X, dOut: dOut / sqrt(1.0 - X * X))
-acos = unary("acos", np.arccos, lambda X, dOut: -(dOut / sqrt(1.0 - X * X)))
+asin = unary("asin", np.arcsin, lambda X, dOut: dOut / sqrt(1.0 - X * X), steep=True)
+acos = unary("acos", np.arccos, lambda X, dOut: -(dOut / sqrt(1.0 - X * X)), steep=True)
 atan = unary("atan", np.arctan, lambda X, dOut: dOut / (X * X + 1.0))
-sinh = unary("sinh", np.sinh, lambda X, dOut: dOut * cosh(X))
-cosh: OpDef = unary("cosh", np.cosh, lambda X, dOut: dOut * sinh(X))
+sinh = unary("sinh", np.sinh, lambda X, dOut: dOut * cosh(X), steep=True)
+cosh: OpDef = unary("cosh", np.cosh, lambda X, dOut: dOut * sinh(X), steep=True)
 tanh = unary("tanh", np.tanh, lambda Out, dOut: dOut * (1.0 - Out * Out), narrow="follows")
 asinh = unary("asinh", np.arcsinh, lambda X, dOut: dOut / sqrt(X * X + 1.0))
-acosh = unary("acosh", np.arccosh, lambda X, dOut: dOut / sqrt((X - 1.0) * (X + 1.0)))
-atanh = unary("atanh", np.arctanh, lambda X, dOut: dOut / (1.0 - X * X))
+acosh = unary("acosh", np.arccosh, lambda X, dOut: dOut / sqrt((X - 1.0) * (X + 1.0)), steep=True)
+atanh = unary("atanh", np.arctanh, lambda X, dOut: dOut / (1.0 - X * X), steep=True)
 
 # -- kinks and steps -----------------------------------------------------------------------------
 
@@ -427,6 +429,7 @@ elementwise_heaviside = _plain_binary(
         "X2": lambda X1, X2, dOut: unbroadcast(-(dOut * X1 / (X1 * X1 + X2 * X2)), X2),
     },
     **ELEMENTWISE,
+    steep=True,
 )
 def atan2(X1: Array, X2: Array) -> Tensor:
     """The angle of the point (X2, X1)."""
@@ -481,6 +484,7 @@ def _exponent_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor, *, axis: int
     grad={"X": _base_grad, "Y": _exponent_grad},
     safe_dtypes="floats",
     **ELEMENTWISE,
+    steep=True,
 )
 def elementwise_pow(X: Array, Y: Array, *, axis: int = -1) -> Tensor:
     """X to the power of Y, Y broadcast from ``axis`` on; of integers the power is rounded to a whole number where Y is below zero."""

@@ -599,6 +599,7 @@ def kldiv_loss(X: Array, Target: Array, *, reduction: str = "mean") -> Array:
         "Label": lambda X, dOut: dOut * (clip(log1p(-X), min=-100.0, max=0.0) - clip(log(X), min=-100.0, max=0.0)),
     },
     **ELEMENTWISE,
+    steep=True,
 )
 def bce_loss(X: Array, Label: Array) -> Tensor:
     """``-Label log X - (1 - Label) log(1 - X)`` for X in [0, 1]; the logarithms are kept from falling below -100."""
@@ -619,6 +620,7 @@ def _log_loss_grad(Predicted: Tensor, Labels: Tensor, dLoss: Tensor, *, epsilon:
         "Labels": lambda Predicted, dLoss, *, epsilon: dLoss * (log1p(epsilon - Predicted) - log(Predicted + epsilon)),
     },
     **ELEMENTWISE,
+    steep=True,
 )
 def log_loss(Predicted: Array, Labels: Array, *, epsilon: float = 1e-4) -> Tensor:
     """``-Labels log(Predicted + epsilon) - (1 - Labels) log(1 - Predicted + epsilon)``."""

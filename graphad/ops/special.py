@@ -187,13 +187,13 @@ def _as(X: Array, value: Array) -> Array:
     return as_array(value, X.dtype)
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * digamma(X)}, **FUNCTION)
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * digamma(X)}, **FUNCTION, steep=True)
 def lgamma(X: Array) -> Array:
     """The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, …"""
     return _as(X, _log_gamma_anywhere(X.astype("float64")))
 
 
-@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * polygamma(X, n=1)}, **FUNCTION)
+@operator("X -> Out", infer=same_float, grad={"X": lambda X, dOut: dOut * polygamma(X, n=1)}, **FUNCTION, steep=True)
 def digamma(X: Array) -> Array:
     """The derivative of ``lgamma``; not a number at 0, -1, -2, …"""
     return _as(X, _poly_gamma_anywhere(0, X.astype("float64")))

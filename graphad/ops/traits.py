@@ -53,6 +53,7 @@ class Declared(TypedDict, total=False):
     elementwise: bool
     speculatable: Speculatable
     safe_dtypes: SafeDtypes
+    steep: bool
     extents: str
     linear: str
     offset: str
@@ -150,6 +151,8 @@ class Traits:
             types, whatever the unknown extents are; ``extents``: where it accepts them and all extents are known. Gradients of the
             last two may where all extents are known. That a result may be nan is not a failure. It is not said of calls with
             inputs in the slots ``extents``.
+        steep: whether its slope may be infinite, or none, where its inputs are finite, as that of sqrt at 0. Where such an operator runs
+            although the program would not have run it, a gradient of 0 through it becomes ``0 * inf``, which is nan.
         linear: slots of floats in which the outputs are linear, all together: ``f(a x + b y) = a f(x) + b f(y)``, where ``offset`` is 0.
             They are all slots that have gradients.
         offset: an attribute with the number that is added to what is linear.
@@ -193,6 +196,7 @@ class Traits:
     elementwise: bool = False
     speculatable: Speculatable = ""
     safe_dtypes: SafeDtypes = "numbers"
+    steep: bool = False
     extents: frozenset[str] = _NONE
     linear: frozenset[str] = _NONE
     offset: str = ""

@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 
 from graphad.ops import GRAD, REGISTRY, GradOpDef, OpDef, lookup
+from graphad.ops.aggregates import TensorArray
 from graphad.ops.double_gradients import DoubleGradOpDef, LinearDoubleGradOpDef
 from graphad.ops.sample import Value
 from graphad.testing.calls import Call, Interest, checked
@@ -75,7 +76,7 @@ def _differentiated(op: GradOpDef) -> OpDef:
 
 @cache
 def gradient_call(op_type: str, dtype: str, turn: int) -> Call | None:
-    """A call of a gradient operator, None if none is found.
+    """A call of a gradient operator, None if none is found. Those of tapes are left to loops: a tape cannot be requested.
 
     Args:
         op_type: its type.
@@ -87,7 +88,7 @@ def gradient_call(op_type: str, dtype: str, turn: int) -> Call | None:
     for known in itertools.islice(known_calls(_differentiated(op)), MOST_TRIED):
         inputs = _inputs(op, converted(known, dtype), turn)
         call = inputs and checked(op, inputs, {name: value for name, value in known.attrs.items() if name in op.attrs}, known.number)
-        if call and call.finite and not any(value is None for values in call.outputs.values() for value in values):
+        if call and call.finite and all(isinstance(v, np.ndarray | TensorArray) for values in call.outputs.values() for v in values):
             return call
     return None
 

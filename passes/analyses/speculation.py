@@ -66,6 +66,21 @@ def may_run_early(op: Op) -> bool:
     return types is not None and (isinstance(definition, GradOpDef) or _fits(op, definition, types))
 
 
+def keeps_gradients_finite(op: Op) -> bool:
+    """Whether a gradient of 0 through an operator is 0, whatever finite numbers it reads: that of sqrt at 0 is ``0 * inf``.
+
+    >>> import graphad as ga
+    >>> program = ga.Program.parse("program { block 0 { var x: float32[2] sqrt(X=x) -> (Out=y) tanh(X=x) -> (Out=z) } }")
+    >>> [keeps_gradients_finite(op) for op in ga.lower(program).ops]
+    [False, True]
+    """
+    return op.definition is not None and not (op.definition.steep and any(map(_passes_gradient, op.reads())))
+
+
+def _passes_gradient(value: Value) -> bool:
+    return value.dtype in FLOATS and not value.stop_gradient
+
+
 def _types(op: Op, definition: OpDef, forward: OpDef) -> dict[Value, TensorType] | None:
     """The types of what the operator reads, with a number for each unknown extent; None if it may fail for some."""
     reads = list(dict.fromkeys(op.reads()))

@@ -6,21 +6,25 @@
 
 The innermost loops come first, so that operators invariant in several are hoisted in front of the outermost. Since the loop may run
 zero times, and a branch may not be taken, only operators move that cannot fail (``analyses.speculation``) on values that are there for
-certain (``analyses.certain``). Constants stay in the loop unless something that moves reads them; branches and nets themselves stay.
+certain (``analyses.certain``). While there is no backward yet, those of infinite slopes leave a loop only if that runs, and no branch:
+``if x > 0: y = sqrt(x)`` would get a gradient of ``0 * inf`` at 0. Constants stay in the loop unless something that moves reads them;
+branches and nets themselves stay.
 What a gradient reads of each iteration it reads as before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from graphad.ir import Graph, Op, Value
 from graphad.ir.clone import ValueMap
 from graphad.ir.edits import add_operands, clone_ops
 from graphad.ir.regions import BranchLike, CallLike, LoopLike, is_grad_op, is_loop, operands
-from graphad.passes.analyses.speculation import may_run_early
+from graphad.passes.analyses.speculation import keeps_gradients_finite, may_run_early
+from graphad.passes.analyses.trip_counts import TripCounts
 from graphad.passes.analyses.uninitialized import Certain
+from graphad.program import FORWARD
 from graphad.rewriting import OnTrial, Pass, erase_if_dead
 
 
@@ -36,23 +40,38 @@ class HoistInvariants(Pass):
         loops = [op for subgraph in graph.tree(sealed=False) for op in subgraph.controls if is_loop(op)]
         if not loops:
             return False
+        has_backward = any(op.role != FORWARD for subgraph in graph.tree() for op in subgraph.ops)
+        facts = _Facts(set(Certain.of(graph).values), TripCounts.of(graph).counts, has_backward)
         # Innermost first (``reversed``): what leaves the inner loop can leave the outer one in the same run.
-        certain = set(Certain.of(graph).values)
-        return any([_emptied(op, body, certain) for op in reversed(loops) for body in op.graphs.values()])
+        return any([_emptied(op, body, facts) for op in reversed(loops) for body in op.graphs.values()])
 
 
-def _emptied(op: Op, body: Graph, certain: set[Value]) -> bool:
+@dataclass(frozen=True)
+class _Facts:
+    """What is known of a graph: the values that are there for certain, to which those are added that move in front of loops; how often
+    loops run; and whether gradients have been made already."""
+
+    certain: set[Value]
+    trips: Mapping[Op, int]
+    has_backward: bool
+
+    def may_leave(self, op: Op, region: Op) -> bool:
+        """Whether an operator may run in front of the loop or branch that it is in."""
+        return may_run_early(op) and (self.has_backward or self.trips.get(region, 0) > 0 or keeps_gradients_finite(op))
+
+
+def _emptied(op: Op, body: Graph, facts: _Facts) -> bool:
     """Move what is invariant in front of a loop: first what is in its body itself, then what that leaves in branches."""
     has_changed = False
     while True:
         invariants = _unchanging(op, body)
-        has_changed |= _Hoist(op, body, certain, invariants).run()
-        if not _out_of_branches(body, set(_unchanging(op, body)), certain):
+        has_changed |= _Hoist(op, body, facts, invariants).run()
+        if not _out_of_branches(body, set(_unchanging(op, body)), facts):
             return has_changed
         has_changed = True
 
 
-def _out_of_branches(graph: Graph, invariant: set[Value], certain: set[Value]) -> bool:
+def _out_of_branches(graph: Graph, invariant: set[Value], facts: _Facts) -> bool:
     """Move what is invariant out of the branches and nets of a loop's body, in front of them."""
     has_changed = False
     for op in list(graph.controls):
@@ -63,8 +82,8 @@ def _out_of_branches(graph: Graph, invariant: set[Value], certain: set[Value]) -
             invariants = {inner: value for inner, value in zip(region.inputs, operands(op), strict=False) if value in invariant}
             if invariants:
                 # From the inside out: what leaves an inner branch may leave this one next.
-                has_changed |= _out_of_branches(region, set(invariants), certain)
-                has_changed |= _Hoist(op, region, certain, invariants).run()
+                has_changed |= _out_of_branches(region, set(invariants), facts)
+                has_changed |= _Hoist(op, region, facts, invariants).run()
     return has_changed
 
 
@@ -75,7 +94,7 @@ class _Hoist:
 
     op: Op
     body: Graph
-    certain: set[Value]
+    facts: _Facts
     known: dict[Value, Value]
     mapping: ValueMap = field(default_factory=ValueMap)
     constants: dict[Value, Op] = field(default_factory=dict)
@@ -103,9 +122,9 @@ class _Hoist:
         mapping, constants = self.mapping.values, self.constants
         for value in op.reads():
             copy = mapping.get(value)
-            if value not in constants if copy is None else copy not in self.certain:
+            if value not in constants if copy is None else copy not in self.facts.certain:
                 return False
-        return bool(op.inputs) and may_run_early(op)
+        return bool(op.inputs) and self.facts.may_leave(op, self.op)
 
     def _constants_of(self, op: Op) -> Iterator[Op]:
         constants = (self.constants[value] for value in op.reads() if value not in self.mapping.values)
@@ -114,7 +133,7 @@ class _Hoist:
     def _move(self, op: Op) -> None:
         """Put a copy of an operator in front of the loop."""
         clone_ops([op], self.op.graph, self.mapping, before=self.op)
-        self.certain.update(self.mapping.ops[op].writes())
+        self.facts.certain.update(self.mapping.ops[op].writes())
 
     def _pass_in(self, hoisted: list[Op]) -> None:
         """Let the operators left in the loop read the hoisted values, and remove the moved operators."""
@@ -128,8 +147,8 @@ class _Hoist:
             for value, inner in zip(live, inner_values, strict=True):
                 if region is self.body:
                     region.replace(value, inner)
-                if self.mapping.values[value] in self.certain:
-                    self.certain.add(inner)
+                if self.mapping.values[value] in self.facts.certain:
+                    self.facts.certain.add(inner)
         for op in reversed(hoisted):
             erase_if_dead(op)
 

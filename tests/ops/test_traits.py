@@ -172,6 +172,37 @@ def test_what_is_speculatable_does_not_fail(type: str) -> None:
     assert tried or not definition.inputs
 
 
+FINITE = (0.0, -0.0, -1.0, 1.0, 2.5, 1e100, -1e-320, 710.0, -1e5, 0.5)
+
+
+def has_infinite_slope(type: str) -> bool:
+    """Whether cotangents of 0 come back as something else where the inputs are finite."""
+    definition = REGISTRY[type]
+    if definition.grad is None or isinstance(definition, ControlDef):
+        return False
+    for (slots, attrs), shift in itertools.product(calls(type, optional=True), range(len(FINITE))):
+        numbers = np.roll(np.array(FINITE), shift)
+        given = each(slots, lambda v: np.resize(numbers, v.shape) if v.dtype.kind == "f" else v)  # noqa: B023
+        with np.errstate(all="ignore"):
+            outputs = definition.run(given, attrs, [*definition.outputs])
+            if not all(outputs.values()):
+                continue
+            known = {**given, **outputs, **{f"{slot}{GRAD}": [np.zeros_like(v) for v in values] for slot, values in outputs.items()}}
+            cotangents = definition.grad.run(
+                {slot: known[slot] for slot in definition.grad.inputs if known.get(slot)},
+                attrs,
+                [f"{slot}{GRAD}" for slot in given if f"{slot}{GRAD}" in definition.grad.outputs],
+            )
+        if not all(np.isfinite(v).all() for values in cotangents.values() for v in values if v is not None):
+            return True
+    return False
+
+
+def test_steep() -> None:
+    """Of those that are speculatable, those whose slope is infinite somewhere say so."""
+    assert {type for type in having("speculatable") if has_infinite_slope(type)} == having("steep")
+
+
 # -- linear --------------------------------------------------------------------------------------
 
 

@@ -242,3 +242,24 @@ def test_branches_outside_of_loops_stay() -> None:
         y = layers.cond(c, lambda: layers.tanh(x), lambda: layers.exp(x))
     graph = ga.lower(program, [y.name])
     assert not HoistInvariants().run(graph)
+
+
+SQRT_W = "sqrt(X=w) -> (Out=t)\n elementwise_mul(X=h, Y=t) -> (Out=h)"
+
+
+def test_an_infinite_slope_stays_in_a_loop_that_may_not_run_until_its_gradient_is_there() -> None:
+    """The gradient of a loop without iterations is 0; in front of the loop it would be 0 * inf."""
+    program = counted(SQRT_W, inside="var t: float64[2]")
+    assert body(rewritten(program, HOIST))[0] == "sqrt"
+    twin = program.clone()
+    with_gradients(["h"], twin)
+    assert "sqrt" in types(rewritten(twin, HOIST))
+
+
+def test_an_infinite_slope_leaves_a_loop_that_runs() -> None:
+    two = 'fill_constant() -> (Out=two) {shape=[1], value=2.0, dtype="int64"}'
+    counting = str(counted(SQRT_W, n="two", inside="var t: float64[2]"))
+    program = counting.replace("var n: int64[1] stop_gradient", "var two: int64[1] stop_gradient").replace(
+        "less_than", f"{two}\n less_than", 1
+    )
+    assert "sqrt" in types(rewritten(ga.Program.parse(program), HOIST))
