@@ -183,10 +183,11 @@ class _Shrinking:
         self.deadline = time.process_time() + SECONDS
 
     def smallest(self) -> WrongFact:
-        """Make the program smaller, then the arrays simpler."""
+        """Make the program smaller, then the arrays simpler; then the program once more: of equal elements any part is as wrong."""
         self.take(replace(self.case, forward=None, requested=()))
-        reduce_program(self.case.program, lambda program: self.take(fitted(self.case, program)))
-        simplify_arrays(self.case, self.take)
+        for _ in range(2):
+            reduce_program(self.case.program, lambda program: self.take(fitted(self.case, program)))
+            simplify_arrays(self.case, self.take)
         return WrongFact(self.analysis, self.case, self.wrong)
 
     def take(self, smaller: Case) -> bool:
