@@ -185,10 +185,14 @@ class _Shrinking:
     def smallest(self) -> WrongFact:
         """Make the program smaller, then the arrays simpler; then the program once more: of equal elements any part is as wrong."""
         self.take(replace(self.case, forward=None, requested=()))
-        for _ in range(2):
-            reduce_program(self.case.program, lambda program: self.take(fitted(self.case, program)))
-            simplify_arrays(self.case, self.take)
+        self.reduce()
+        simplify_arrays(self.case, self.take)
+        self.reduce()
         return WrongFact(self.analysis, self.case, self.wrong)
+
+    def reduce(self) -> None:
+        """Make the program smaller."""
+        reduce_program(self.case.program, lambda program: self.take(fitted(self.case, program)))
 
     def take(self, smaller: Case) -> bool:
         """Whether the same is wrong with another case; it is then the one to go on from."""
