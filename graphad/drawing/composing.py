@@ -25,7 +25,7 @@ from graphad.drawing.legend import (
     header,
     plus,
 )
-from graphad.drawing.lines import LOOKUP, Line, holds_of, lines_of, way_of
+from graphad.drawing.lines import LOOKUP, TURN, Line, holds_of, lines_of, way_of
 from graphad.drawing.metrics import text_width
 from graphad.drawing.nesting import Arrow, does_something
 from graphad.drawing.options import Options
@@ -44,6 +44,7 @@ PALE = 0.35
 # with these values, if there is another one with fewer; up to how many nodes it is laid out as a whole to know.
 SCREEN = 1600 * 10 / 9, 1000 * 10 / 9
 SCREENS = {"all": 1, "shared": 2}
+WIDEST = 2  # screens beside one another: a wider drawing has nested graphs closed
 FEW = 60
 
 
@@ -71,10 +72,11 @@ class Marks:
 
 
 def _legible(graph: Graph, options: Options) -> Composer:
-    """The drawing of a graph: of those with all values, with fewer and with none the first that is legible."""
+    """The drawing of a graph: of those with all values, with fewer and with none the first that is legible; then nested graphs close."""
     for picture in plans(graph, options):
         composer = Composer(graph, picture, options, Marks())
-        if options.values != "auto" or picture.values not in SCREENS or composer.is_legible(SCREENS[picture.values]):
+        is_least = picture.values not in SCREENS and not picture.nesting.opened
+        if options.values != "auto" or is_least or composer.is_legible():
             break
     return composer
 
@@ -133,7 +135,11 @@ class Composer:
         self.lines: list[Line] = list(lines_of(drawn, options))
         self.holds = list(holds_of(drawn, self.frames))
         self.boxes = boxes_of(
-            drawn, lambda op: is_closed(op, drawn), lambda arrow: way_of(arrow, drawn) == LOOKUP, options.rankdir, options.attributes
+            drawn,
+            lambda op: is_closed(op, drawn),
+            lambda arrow: way_of(arrow, drawn) in (LOOKUP, TURN),
+            options.rankdir,
+            options.attributes,
         )
 
     @cached_property
@@ -141,12 +147,15 @@ class Composer:
         """Where everything is."""
         return laid_out(self.drawn, self.boxes, self.frames, self.lines, self.holds, self.options)
 
-    def is_legible(self, screens: int) -> bool:
-        """Whether the drawing is no wider than a screen, and no larger than so many of them."""
+    def is_legible(self) -> bool:
+        """Whether it is no wider than a screen, and no larger than as many as it may take; without values, whether it is not too wide."""
         if len(self.drawn.nodes) <= FEW:
             places = self.places
         else:  # lines take longest to lay out, and add little to the size
             places = laid_out(self.drawn, self.boxes, self.frames, self.lines, self.holds, self.options, with_lines=False)
+        screens = SCREENS.get(self.drawn.values)
+        if screens is None:
+            return places.width <= WIDEST * SCREEN[0]
         return places.width <= SCREEN[0] and places.width * places.height <= screens * SCREEN[0] * SCREEN[1]
 
     def scene(self, places: Geometry | None = None) -> Scene:

@@ -13,7 +13,7 @@ import pydot
 from graphad.drawing.composing import Marks, is_closed, kind_of, with_marks
 from graphad.drawing.frames import SEVERAL, Frame, Frames
 from graphad.drawing.legend import DASHES, WEIGHTS
-from graphad.drawing.lines import ALONG, BESIDE, LOOKUP, Hold, Line, holds_of, lines_of
+from graphad.drawing.lines import ALONG, BESIDE, LOOKUP, TURN, Hold, Line, holds_of, lines_of
 from graphad.drawing.options import Options
 from graphad.drawing.plan import Plan, plan
 from graphad.drawing.texts import op_lines, op_tooltip, reference_text, shown, value_lines, value_tooltip
@@ -23,7 +23,7 @@ from graphad.ir.nodes import Slots
 
 Attributes = dict[str, Any]
 LARGE, MOST_SLOTS = 400, 3
-WAYS: dict[str, Attributes] = {ALONG: {"weight": "8"}, BESIDE: {}, LOOKUP: {"constraint": "false"}}
+WAYS: dict[str, Attributes] = {ALONG: {"weight": "8"}, BESIDE: {}, LOOKUP: {"constraint": "false"}, TURN: {"constraint": "false"}}
 
 
 def quoted(*lines: str) -> str:
@@ -216,5 +216,5 @@ class _Writer:
 
 def _slot_place(way: str, half: float) -> Attributes:
     """Graphviz wants the middle of the name by angle and distance (in 10 points) from where the arrow ends."""
-    along, beside = {ALONG: (8.0, half + 3.0), BESIDE: (12.0, 8.0), LOOKUP: (half + 8.0, 5.0)}[way]
+    along, beside = {ALONG: (8.0, half + 3.0), BESIDE: (12.0, 8.0), LOOKUP: (half + 8.0, 5.0), TURN: (half + 8.0, 5.0)}[way]
     return {"labelangle": f"{degrees(atan2(beside, along)):.1f}", "labeldistance": f"{hypot(along, beside) / 10:.2f}"}

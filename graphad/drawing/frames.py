@@ -31,6 +31,7 @@ class Frame:
     tooltip: list[str] = field(default_factory=list)
     items: list[Node | Frame] = field(default_factory=list)
     repeated: bool = False
+    column: int | None = None  # the place from left to right of one around all of an order
 
     @property
     def inner(self) -> list[Frame]:
@@ -49,6 +50,10 @@ class Frames:
         self._graphs: dict[Graph, Frame] = {drawn.nesting.root: self.whole}
         self._several: dict[Op, Frame] = {}
         self._groups: dict[Group, Frame] = {}
+        # Columns first: Graphviz mostly keeps the order in which they are written.
+        places = {group: group.column for group in drawn.groups.values() if group.column is not None}
+        for group in sorted(places, key=places.__getitem__):
+            self._group(group)
         for node in drawn.nodes:
             self._of(node).items.append(node)
 
@@ -99,7 +104,9 @@ class Frames:
                     f" (differ: {', '.join(repeat.differing[:3])}{', …' if len(repeat.differing) > 3 else ''})" if repeat.differing else ""
                 )
                 tooltip += [f"drawn once, there {repeat.count} times", *repeat.differs[:30]]
-            self._groups[group] = self._added(around, Frame(0, GROUP, group.role, label, tooltip, repeated=repeat is not None))
+            self._groups[group] = self._added(
+                around, Frame(0, GROUP, group.role, label, tooltip, repeated=repeat is not None, column=group.column)
+            )
         return self._groups[group]
 
     def _added(self, around: Frame, frame: Frame) -> Frame:

@@ -17,12 +17,13 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from graphad.drawing.boxes import BOTTOM, LEFT, RIGHT, SLOT, TOP, Box
 from graphad.drawing.columns import columns_of
 from graphad.drawing.detours import around_its_head
 from graphad.drawing.frames import Frame, Frames
-from graphad.drawing.lines import ALONG, LOOKUP, Hold, Line
+from graphad.drawing.lines import ALONG, LOOKUP, TURN, Hold, Line
 from graphad.drawing.metrics import text_width
 from graphad.drawing.options import Options
 from graphad.drawing.plan import Plan
@@ -169,6 +170,11 @@ class _Sketch:
             return 0
         places, nesting = geometry.nodes, self.drawn.nesting
         pairs = [(a, b) for a, b in self.drawn.levels if isinstance(a, Op) and a in places and b in places]
+        # Several orders have a column each, from left to right: none of them may be in the wrong place.
+        columns = {frame.column: places for frame, places in geometry.frames.items() if frame.column is not None}
+        if columns:
+            lefts = [columns[column][0][0] for column in sorted(columns)]
+            return sum(left > right for left, right in pairwise(lefts))
         # Loops decide where there are any: there the two sides are next to each other.
         pairs = [(a, b) for a, b in pairs if nesting.home(a) is not nesting.root] or pairs
         return sum(1 if places[a][0] < places[b][0] else -1 for a, b in pairs)
@@ -258,7 +264,7 @@ class _Sketch:
             yield "weight=1"
         elif line.level:
             yield "weight=0"
-        elif line.way == LOOKUP:
+        elif line.way in (LOOKUP, TURN):
             yield "constraint=false"
         elif line.way == ALONG:
             yield "weight=8"

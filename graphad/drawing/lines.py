@@ -17,7 +17,7 @@ from graphad.ir import Node, Op, Value
 from graphad.program import BACKWARD, OPTIMIZE
 
 MOST_LINKS = 200
-ALONG, BESIDE, LOOKUP = "along", "beside", "lookup"
+ALONG, BESIDE, LOOKUP, TURN = "along", "beside", "lookup", "turn"
 NEXT_COPY = "next"
 
 # The mark and the tooltip of arrows of a sort.
@@ -74,6 +74,8 @@ def way_of(arrow: Arrow, drawn: Plan) -> str:
     role = drawn.nesting.role(arrow.op)
     if arrow.sort == BEFORE:  # the layout is that of what there is
         return LOOKUP
+    if arrow.turns:  # neither below the one nor above the other
+        return TURN
     # What the backward reads of the forward must not pull the two apart: such lines do not bear on ranks.
     if reads and role == BACKWARD and (not arrow.backward or arrow.sort in (SAVED, KEPT)) and not _is_copied_for_backward(arrow, drawn):
         return LOOKUP

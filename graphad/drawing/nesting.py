@@ -184,7 +184,8 @@ class Arrow(NamedTuple):
     A folded value has no node: its arrow goes past it. ``op`` is the operator it belongs to, of two the reader; the slots are empty
     where there is no choice. ``backward`` says that it lies within the backward, ``up`` that it is drawn upwards: there, and back in
     a loop of the forward. ``level`` says that it joins two heights known to be one above the other,
-    ``next`` that it leads from one copy of what is drawn once to another.
+    ``next`` that it leads from one copy of what is drawn once to another, ``turns`` that it leads from what goes down to what goes up,
+    or the other way.
     """
 
     tail: Node
@@ -198,6 +199,7 @@ class Arrow(NamedTuple):
     up: bool = False
     level: bool = False
     next: bool = False
+    turns: bool = False
 
     @property
     def folded(self) -> bool:

@@ -42,18 +42,20 @@ class Options:
             by which alone DOT is written, for which nothing is laid out. Unless it is ``"all"``, what an optimizer operator alone keeps
             between runs (moments) is named inside the operator.
         parameters: ``"nodes"`` of their own, or ``"inside"`` the operators that read them; ``"auto"``: inside, where values are
-            ``"shared"``.
+            ``"shared"``, and by their names alone where they are ``"none"``.
         links: dashed lines from gradients to what they are gradients of: ``"all"``, ``"none"``, or ``"auto"``: up to 200.
         nested: ``"all"`` draws the graphs nested in loops, branches and nets; ``"none"`` draws only their operators, marked with
             ``[+]``; ``"auto"`` leaves out the deepest ones until at most 600 nodes are in frames,
-            and 1500 in all, and draws at most 16 frames in one another unless a part is drawn.
+            and 1500 in all, and, without values, the drawing is no wider than two screens; and draws at most 16 frames in one another
+            unless a part is drawn.
         fold: ``"repeats"`` draws layers that follow upon one another once, with their gradients and updates, and says how often
             they are there and in what they differ, and 12 or more equal inputs of an operator as one; ``"parts"`` draws besides,
             of what does not repeat, parts of 25 to 80 operators as one box each, for an overview; ``"none"`` draws each; ``"auto"``
             folds repeats above 60 operators, and up to 300 only if that spares a third of them, folds equal inputs always, and draws parts
             where more than 300 operators are left.
-        scopes: frames around the groups of ``ga.name_scope``: ``"open"``, ``"closed"`` (each of the outermost is one box), ``"none"``,
-            or ``"auto"``: open, and the deepest are closed where more than 150 operators would be drawn.
+        scopes: frames around the groups of ``ga.name_scope``, and around all of an order of gradients: ``"open"``, ``"closed"``
+            (each of the outermost is one box), ``"none"``, or ``"auto"``: open, and the deepest are closed where more than 150
+            operators would be drawn.
         closed: names of scopes to close (``["encoder/layer_0"]``).
         focus: a node, or a node and a radius: draw only what is so many operators away (1 unless given). A node is an
             operator or value of the graph or of the program, the name of a value, or a type of operators.

@@ -44,13 +44,13 @@ class Pairs:
     """The gradients of a drawing.
 
     Attributes:
-        ops: for each operator the first one of the backward that turns a gradient of its outputs into one of its inputs.
+        forwards: for operators of the backward that turn a gradient of an operator's outputs into one of its inputs that operator.
     """
 
     def __init__(self, nesting: Nesting) -> None:
         self._nesting = nesting
         self._passed_in: dict[Value, Value] = {}
-        self.ops: dict[Op, Op] = {}
+        self.forwards: dict[Op, Op] = {}
         for graph in nesting.graphs():
             for op in graph.controls:
                 self._note_passed_in(op)
@@ -58,8 +58,7 @@ class Pairs:
             for op in graph.ops:
                 forward = self.forward(op)
                 if forward is not None and forward is not op:
-                    # The first that belongs to it: an operator may have several gradients, of different orders.
-                    self.ops.setdefault(forward, op)
+                    self.forwards[op] = forward
 
     def gradient_of(self, value: Value) -> Value | None:
         """The value this is the gradient of, in the forward graph."""

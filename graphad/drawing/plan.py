@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from graphad.drawing.bundles import bundle_inputs
 from graphad.drawing.folding import LEAST_SAVED, Folding, fold_repeats
-from graphad.drawing.nesting import ADDED, CARRIED, KEPT, SAVED, Arrow, Ends, Nesting, contracted, is_absent
+from graphad.drawing.nesting import ADDED, CARRIED, FLOW, KEPT, SAVED, Arrow, Ends, Nesting, contracted, is_absent
 from graphad.drawing.options import Options, keys_of
 from graphad.drawing.pairs import Pairs, is_part
 from graphad.drawing.parts import LEAST, closed_parts
 from graphad.drawing.scopes import Group, Groups, closed_ops, scope_of
 from graphad.drawing.subset import MUCH_READ, Ways, chosen_part, ends_of
+from graphad.drawing.sweeps import Sweeps
 from graphad.errors import RenderError
 from graphad.ir import Graph, Node, Op, Value
 from graphad.ir.regions import control_definition, is_forward_loop, results_of
@@ -95,7 +96,7 @@ def plan(graph: Graph, options: Options) -> Plan:
 
 
 def plans(graph: Graph, options: Options) -> Iterator[Plan]:
-    """The plan for a graph, then those at the same depth of nested graphs that show less: without values of one reader, without values.
+    """The plan for a graph, then those that show less: without values of one reader, without values, and then with fewer nested graphs.
 
     Of a part that was chosen, and where the operators would not be the same, there is none that shows less.
 
@@ -121,6 +122,8 @@ def plans(graph: Graph, options: Options) -> Iterator[Plan]:
         lesser = _Planner(graph, depth, options, less, folding.copy()).plan()
         if lesser.folding.closed.keys() <= result.folding.closed.keys():  # scopes that are closed would hide operators, too
             yield lesser
+    for shallower in range(depth - 1, -1, -1) if options.nested == "auto" else ():
+        yield from (_Planner(graph, shallower, options, mode, folding.copy()).plan() for mode in modes)
 
 
 def _is_long(graph: Graph, folding: Folding, options: Options) -> bool:
@@ -221,9 +224,15 @@ class _Planner:
         self.highlighted = self.result.highlighted
         self.ends = Ends(self.nesting)
         self.pairs = Pairs(self.nesting)
+        self.sweeps = Sweeps(self.nesting, self.pairs)
+        # The operator beside another one, in each sweep the first: there may be more, as where a gradient was expanded.
+        self.beside: dict[tuple[Op, int], Op] = {}
+        for op, forward in self.pairs.forwards.items():
+            self.beside.setdefault((forward, self.sweeps.order(op)), op)
         self.boxes = self._close(graph)
         self._hide_shapes()
         self._count(self._chosen(self.folding.arrows(self.ends.arrows())))
+        self.looked_up = self._looked_up()
 
     def plan(self) -> Plan:
         values = [value for graph in self.nesting.graphs() for value in graph.values if self._has_node(value)]
@@ -239,12 +248,16 @@ class _Planner:
         if self.options.fold == "parts":
             # Several arrows between two parts are one.
             self.result.arrows = list({self._between_parts(arrow): arrow for arrow in self.result.arrows}.values())
+        if self.sweeps.deepest > 1:
+            self.result.arrows = [self._turned(arrow) for arrow in self.result.arrows]
         self._gradients(self.pairs)
-        if self.nesting.opened:
-            self.result.arrows = [self._levelled(arrow, self.pairs) for arrow in self.result.arrows]
+        if self.nesting.opened or self.sweeps.deepest > 1:
+            self.result.arrows = [self._levelled(arrow) for arrow in self.result.arrows]
         # A sum of gradients belongs where its terms do.
         terms = {total: term for total, term in self.result.sums.items() if total in self.result.nodes}
-        groups = Groups(self.nesting, self.folding, self.options.scopes != "none").of([*self.result.nodes, *terms.values()])
+        groups = Groups(self.nesting, self.folding, self.options.scopes != "none", self.sweeps.column).of(
+            [*self.result.nodes, *terms.values()]
+        )
         self.result.groups = {**groups, **{total: groups[term] for total, term in terms.items() if term in groups}}
         self._tops()
         self._orders()
@@ -384,6 +397,8 @@ class _Planner:
             return True
         if _is_scopes(value):
             return value in self.out_of
+        if value in self.looked_up:
+            return self.mode == "none" and not value.writers
         if self.mode == "all" or self._is_much_read(value):
             return self.mode == "none" and not value.writers
         # A value with one writer and one reader is a plain arrow between them.
@@ -409,7 +424,10 @@ class _Planner:
         """Whether a parameter is shown in its operators instead of beside them."""
         if self.options.parameters == "nodes" or value in self.highlighted or value in self.result.faded:
             return False
-        if (self.options.parameters == "auto" and self.mode != "shared") or self.options.values == "all":
+        if (self.options.parameters == "auto" and self.mode == "all") or self.options.values == "all":
+            return False
+        # Where no values are drawn, operators still say which parameters they are of.
+        if self.options.parameters == "auto" and self.mode == "none" and not isinstance(value.var, Parameter):
             return False
         if value.writers:
             op = value.writers[0]
@@ -426,6 +444,14 @@ class _Planner:
             return True
         return len(readers) > (MUCH_WRITTEN if value.writers else MUCH_READ)
 
+    def _looked_up(self) -> set[Value]:
+        """Values that several operators of later sweeps read: lines to all of them would hide the rest."""
+        if self.sweeps.deepest < 2 or self.options.values == "all":
+            return set()
+        lookups = {(arrow.tail, arrow.head) for arrow in self.arrows if self.sweeps.is_lookup(arrow.tail, arrow.head)}
+        counts = _counted(tail for tail, _ in lookups)
+        return {value for value, count in counts.items() if isinstance(value, Value) and count >= REPEATED_FROM}
+
     def _by_name(self, inside: set[Value], folded: Collection[Value]) -> list[Arrow]:
         """The arrows, without those to operators that read a value by name."""
         named_values = inside | {
@@ -435,7 +461,8 @@ class _Planner:
         for arrow in self.arrows:
             if arrow.head in inside:
                 continue
-            if arrow.tail not in named_values or not isinstance(arrow.head, Op):
+            is_named = arrow.tail in named_values or (arrow.tail in self.looked_up and self.sweeps.is_lookup(arrow.tail, arrow.head))
+            if not is_named or not isinstance(arrow.head, Op):
                 left.append(arrow)
             elif arrow.value not in inside or self.nesting.role(arrow.head) != BACKWARD:
                 self.result.references.setdefault(arrow.head, []).append(Reference(arrow.head_slot, arrow.value))
@@ -454,20 +481,33 @@ class _Planner:
             if of in self.result.nodes and not is_part(gradient) and _is_beside(gradient.graph, of.graph):
                 self.result.levels.append((gradient, of))
         nodes = self.result.nodes
-        self.result.levels += [(op, forward) for forward, op in pairs.ops.items() if forward in nodes and op in nodes]
+        self.result.levels += [(op, forward) for (forward, _), op in self.beside.items() if forward in nodes and op in nodes]
         for parts in self.boxes.values():
             if FORWARD in parts and BACKWARD in parts:
                 self.result.levels.append((parts[BACKWARD], parts[FORWARD]))
 
-    def _levelled(self, arrow: Arrow, pairs: Pairs) -> Arrow:
-        """A grad operator is at the height of its operator: its operands are above it, its results below."""
-        forward = pairs.forward(arrow.op) if arrow.head is arrow.op and not arrow.backward else None
-        if forward is None or pairs.ops.get(forward) is not arrow.op or arrow.sort == KEPT:
+    def _turned(self, arrow: Arrow) -> Arrow:
+        """An arrow as its sweep goes: down or up, from an earlier sweep as from the forward, or from one that goes the other way."""
+        sweeps = self.sweeps
+        if sweeps.is_lookup(arrow.tail, arrow.head):
+            return arrow._replace(backward=False, up=False)
+        if not arrow.backward:
             return arrow
+        up = not sweeps.goes_down(arrow.tail)
+        turns = sweeps.goes_down(arrow.tail) != sweeps.goes_down(arrow.head) and arrow.sort == FLOW
+        return arrow._replace(up=up != (arrow.sort == CARRIED), turns=turns)
+
+    def _levelled(self, arrow: Arrow) -> Arrow:
+        """A grad operator is as high as its operator: its operands are above it, its results below; the reverse where that goes up."""
+        op = arrow.op
+        forward = self.pairs.forwards.get(op) if arrow.head is op and not arrow.backward else None
+        if forward is None or self.beside.get((forward, self.sweeps.order(op))) is not op or arrow.sort == KEPT:
+            return arrow
+        down = self.sweeps.goes_down(forward)
         if arrow.value in map(self.nesting.outer, forward.reads()):
-            return arrow._replace(level=True)
+            return arrow._replace(level=True, up=not down)
         # A result of the forward operator lies below it, and so below the gradient operator that reads it: the arrow goes up.
-        return arrow._replace(level=True, up=True) if arrow.value in forward.writes() else arrow
+        return arrow._replace(level=True, up=down) if arrow.value in forward.writes() else arrow
 
     def _tops(self) -> None:
         nodes_below: dict[Graph, set[Node]] = {graph: set() for graph in self.nesting.regions}
@@ -485,28 +525,11 @@ class _Planner:
                     self.result.tops.setdefault(graph, []).append(node)
 
     def _orders(self) -> None:
-        """The orders of gradients, and of the operators of the backward: those of what they read and write, whichever is the greatest."""
-        orders = self.result.orders
-        for node in self.nesting.in_order():
-            if isinstance(node, Value):
-                order = self._order(node)
-                if order:
-                    orders[node] = max(order, orders.get(node, 0))
-            elif self.nesting.role(node) == BACKWARD:
-                operand_orders = (orders.get(self.nesting.outer(value), 0) for value in node.reads())
-                # The gradient of a gradient is of an order higher than what it reads.
-                orders[node] = max(1, *operand_orders, *map(self._order, node.writes()))
-                for value in node.writes():
-                    orders[value] = max(orders[node], orders.get(value, 0))
+        """The orders of gradients, and of the operators of the backward."""
+        self.result.orders = dict(self.sweeps.orders)
         for parts in self.boxes.values():
             if BACKWARD in parts:
-                orders[parts[BACKWARD]] = 1
-
-    def _order(self, value: Value) -> int:
-        order, forward = 0, self.pairs.gradient_of(value)
-        while forward is not None and order < DEEPEST:
-            order, forward = order + 1, self.pairs.gradient_of(forward)
-        return order
+                self.result.orders[parts[BACKWARD]] = 1
 
 
 def _marked(graph: Graph, hidden_by: Op | None, nesting: Nesting, options: Options) -> Iterator[Node]:

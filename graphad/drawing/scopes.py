@@ -7,7 +7,7 @@ with ga.name_scope("encoder"): ...      ⇒      ┌ encoder ──────�
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from graphad.drawing.folding import Folding, Repeat
@@ -30,6 +30,7 @@ class Group:
         label: what is above it.
         around: the group it is in.
         repeat: the repetition that it is the drawn copy of.
+        column: the place from left to right of a group that is all of a role and order.
     """
 
     graph: Graph
@@ -37,6 +38,7 @@ class Group:
     label: str
     around: Group | None = None
     repeat: Repeat | None = None
+    column: int | None = None
 
 
 def scope_of(op: Op) -> tuple[str, ...]:
@@ -98,10 +100,11 @@ def _shared_scope(scopes: Iterable[tuple[str, ...]]) -> int:
 class Groups:
     """The groups of some nodes, each made when the first node in it is found."""
 
-    def __init__(self, nesting: Nesting, folding: Folding, scopes: bool) -> None:
+    def __init__(self, nesting: Nesting, folding: Folding, scopes: bool, column: Callable[[Op], int | None]) -> None:
         self.nesting = nesting
         self.folding = folding
         self.scopes = scopes
+        self.column = column
         self._made: dict[tuple[object, ...], Group] = {}
 
     def of(self, nodes: Iterable[Node]) -> dict[Node, Group]:
@@ -132,6 +135,13 @@ class Groups:
         role = self.nesting.role(op)
         # The backward of a scope is a group of its own.
         key: tuple[object, ...] = (op.graph, role)
+        column = self.column(op) if self.scopes and op.graph is self.nesting.root else None
+        if column is not None:
+            key = (*key, column)
+            if key not in self._made:
+                look = f"{role}{min(column, 3)}" if column > 1 else role
+                self._made[key] = Group(op.graph, look, f"{role} of order {column}" if column else role, column=column)
+            group = self._made[key]
         for name, label, repeat in self._parts(op):
             key = (*key, name)
             if key not in self._made:

@@ -65,6 +65,8 @@ def reference_text(reference: Reference, drawn: Plan) -> str:
     if reference.value in drawn.shapes:
         of = "" if reference.value.shape is None else f" {list(reference.value.shape)}"
         return f"{shown(reference.slot) + ': ' if reference.slot else ''}shape{of}"
+    if inside and drawn.values == "none":  # the rest is in the tooltip
+        return shortened(shown(drawn.names.get(reference.value) or reference.value.name))
     slot = f"{shown(reference.slot)} = " if reference.slot else ""
     extents = "" if reference.value.shape is None or not inside else f" {list(reference.value.shape)}"
     return f"{slot}{shortened(name_of(reference.value, drawn))}{extents}"

@@ -44,10 +44,11 @@
     return { left, top, width: right - left, height: bottom - top, labels: boxes.length, size: sizes[Math.floor(sizes.length / 2)], bad: boxes.filter((each) => each.bad).length };
 },
 
-  // How many labels there are, and where the last ones are; nothing as long as they lie upon one another.
+  // How many labels there are, and where the first, the middle and the last one are; nothing as long as two of these lie upon one another.
   progress: (selector) => {
-    const all = [...document.querySelectorAll(selector)], last = all.slice(-2).map((e) => e.getBoundingClientRect());
-    return all.length < 2 || (last[0].left === last[1].left && last[0].top === last[1].top) ? "" : `${all.length} ${last[0].left} ${last[0].top}`;
+    const all = [...document.querySelectorAll(selector)];
+    const some = [0, all.length >> 1, all.length - 1].map((i) => all[i]?.getBoundingClientRect()).map((box) => `${box?.left} ${box?.top}`);
+    return all.length < 3 || new Set(some).size < 3 ? "" : `${all.length} ${some.join()}`;
 },
 
   // The drawing alone as an SVG: the style of the page written into its elements.

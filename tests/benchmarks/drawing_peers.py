@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SIZES = (3, 33, 333, 1666)  # layers: 20, 200, 2,000 and 10,000 operators with the backward
 WIDE, HIGH, READABLE = 1600, 1000, 9.0
 LIMIT = 60.0  # seconds of processor time that a drawing may take
-WALL = 900.0
+WALL = 180.0  # and that a page may take until it is drawn
 PORT = 18734
 
 
@@ -242,7 +242,7 @@ def rows(browser: Browser, sizes: Sequence[int], setup: Setup, absent: dict[str,
             if name in absent or name in failed:
                 continue
             try:
-                yield 6 * layers + 2, name, measured(browser, drawer, layers, setup, layers <= SIZES[1])
+                yield 6 * layers + 2, name, measured(browser, drawer, layers, setup, layers <= SIZES[2])
             except Exception as error:  # of whatever kind: a peer's page may fail in any way
                 failed.add(name)  # and is not tried with more
                 yield 6 * layers + 2, name, str(error).splitlines()[0] or type(error).__name__
@@ -271,7 +271,7 @@ def line(count: int, name: str, found: Drawing | str) -> str:
 
 # -- pictures --------------------------------------------------------------------------------------
 
-PAGE = """<style>body {{ margin: 0; font: 13px Helvetica, Arial, sans-serif; display: flex; gap: 8px; background: white; width: 1216px }}
+PAGE = """<style>body {{ margin: 0; font: 13px Helvetica, Arial, sans-serif; display: flex; gap: 8px; background: white; width: {width}px }}
 figure {{ margin: 0; width: 196px }} figcaption {{ margin: 0 0 4px; color: #333 }}
 div {{ height: {height}px; border: 1px solid #ccc; display: flex; align-items: center; justify-content: center; overflow: hidden }}
 img {{ max-width: 100%; max-height: 100%; }}</style>{figures}"""
@@ -285,8 +285,9 @@ def pictured(browser: Browser, drawings: dict[str, Drawing], path: Path, height:
         file.write_bytes(drawing.picture)
         figures.append(f'<figure><figcaption>{name}</figcaption><div><img src="{file.name}"></div></figure>')
     page_path = path.with_suffix(".html")
-    page_path.write_text(PAGE.format(height=height, figures="".join(figures)), encoding="utf-8")
-    context = browser.new_context(viewport={"width": 1216, "height": height + 24}, device_scale_factor=1)
+    width = 204 * len(figures) - 8
+    page_path.write_text(PAGE.format(width=width, height=height, figures="".join(figures)), encoding="utf-8")
+    context = browser.new_context(viewport={"width": width, "height": height + 24}, device_scale_factor=1)
     page = context.new_page()
     page.goto(page_path.resolve().as_uri())
     page.wait_for_timeout(500)

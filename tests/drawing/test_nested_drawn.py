@@ -409,7 +409,7 @@ def test_drawing_left_to_right() -> None:
 
 def check(graph: ga.Graph) -> None:
     """Every operator but those for shapes is drawn once, in a frame of its own graph; nested graphs that do something have a frame."""
-    found = drawn(graph, links="none", fold="none")
+    found = drawn(graph, links="none", fold="none", scopes="none")
     shown = [graph, *(g for g in graph.tree() if g is not graph and does_something(g))]
     ops = [op for g in shown for op in g.ops if op.type != "stand_in"]
     assert len(found.titles) == len(shown) - 1

@@ -15,9 +15,12 @@ import pytest
 import graphad as ga
 from graphad.drawing import DARK, LIGHT, Groups, Options, Theme, to_svg
 from graphad.drawing import plan as planning
+from graphad.drawing.nesting import Nesting
 from graphad.drawing.options import checked_options
+from graphad.drawing.pairs import Pairs
 from graphad.drawing.plan import Plan, plan
 from graphad.drawing.scene import mixed
+from graphad.drawing.sweeps import Sweeps
 from graphad.drawing.theme import group_color, scale_color
 from graphad.errors import InvalidType, InvalidValue, RenderError
 from graphad.ir import Op, Value
@@ -544,6 +547,65 @@ def test_gradients_of_gradients_are_told_apart() -> None:
     assert "x@GRAD@GRAD" in second
     assert "x@GRAD" not in second
     assert labels(svg, "backward2") & {"tanh_grad", "elementwise_mul_grad"}
+
+
+def third_derivative() -> ga.Program:
+    """x -> tanh(x), its first derivative, and the sums that are differentiated again."""
+    main = ga.Program()
+    with ga.program_guard(main):
+        x = ga.layers.data("x", [3], append_batch_size=False, stop_gradient=False)
+        y: ga.Variable | None = ga.layers.tanh(x)
+        for _ in range(3):
+            assert y is not None
+            (y,) = ga.gradients(ga.layers.reduce_sum(y), [x])
+    return main
+
+
+def place(group: ET.Element) -> tuple[float, float, float, float]:
+    """The box of a node or frame: left, top, right, bottom."""
+    box = next(group.iter(f"{SVG}rect"))
+    left, top, wide, high = (float(box.get(name) or 0) for name in ("x", "y", "width", "height"))
+    return left, top, left + wide, top + high
+
+
+def test_each_order_has_a_column_from_left_to_right_beside_the_forward() -> None:
+    svg = to_svg(third_derivative())
+    frames = {label_of(frame): place(frame) for frame in groups(svg, "frame")}
+    columns = {"forward": "forward", **{f"backward of order {i}": f"backward{i if i > 1 else ''}" for i in (1, 2, 3)}}
+    lefts = [frames[name][0] for name in columns]
+    assert lefts == sorted(lefts)
+    for op in groups(svg, "op"):
+        left, top, right, bottom = place(op)
+        around = [name for name, (x, y, x2, y2) in frames.items() if x < left < right < x2 and y < top < bottom < y2]
+        kind = (op.get("class") or "").split()[-1]
+        # Sums of gradients, which are differentiated again, are of the forward, and beside the columns.
+        assert [columns[name] for name in around] == [kind] or (not around and label_of(op) == "reduce_sum"), label_of(op)
+
+
+def test_a_sweep_goes_against_what_it_differentiates() -> None:
+    graph = ga.lower(third_derivative())
+    nesting = Nesting(graph, 0)
+    pairs = Pairs(nesting)
+    sweeps = Sweeps(nesting, pairs)
+    assert sweeps.deepest == 3
+    against = {(sweeps.order(forward), sweeps.order(op)) for op, forward in pairs.forwards.items()}
+    assert {(0, 1), (0, 2), (1, 2), (1, 3), (2, 3)} <= against, "a sweep goes through the forward and the sweeps before it"
+    for op, forward in pairs.forwards.items():
+        assert sweeps.goes_down(op) != sweeps.goes_down(forward)
+
+
+def test_what_later_orders_read_often_is_named_in_them() -> None:
+    program = third_derivative()
+    named, lines = to_svg(program), to_svg(program, values="all")
+    assert named.count("tanh_0.tmp_0</text>") > 4
+    assert lines.count("tanh_0.tmp_0</text>") == 1
+    assert len(re.findall('class="edge', named)) < len(re.findall('class="edge', lines)) / 2
+
+
+def test_operators_without_values_name_their_parameters() -> None:
+    svg = to_svg(layers(2, scopes=True), values="none")
+    for name in ("fc_0.w_0", "fc_0.b_0", "fc_1.w_0", "fc_1.b_0"):
+        assert svg.count(f">{name}</text>") == 2, "in the operator that reads it, and in its update"
 
 
 # -- PDF and other scripts ---------------------------------------------------------------------------
