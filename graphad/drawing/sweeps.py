@@ -35,7 +35,8 @@ class Sweeps:
         for node in reversed(nodes):
             if isinstance(node, Op) and nesting.role(node) == BACKWARD:
                 self._lift(node)
-        self.orders = {node: level for node, level in self._levels.items() if level and self._is_backward(node)}
+        # What the backward computes of the forward alone is of order 1, unless a later sweep alone needs it.
+        self.orders = {node: max(level, 1) for node, level in self._levels.items() if self._is_backward(node)}
         self.deepest = max(self.orders.values(), default=0)
         self._down: dict[Op, bool] = {}
 
@@ -52,8 +53,10 @@ class Sweeps:
 
         None of updates, and of what the forward computes of gradients, as a penalty.
         """
-        role, level = self._nesting.role(op), self._levels.get(op, 0)
-        return None if self.deepest < 2 or role == OPTIMIZE or (level and role != BACKWARD) else level
+        role = self._nesting.role(op)
+        if self.deepest < 2 or role == OPTIMIZE:
+            return None
+        return self.order(op) if role == BACKWARD else None if self._levels.get(op) else 0
 
     def is_lookup(self, tail: Node, head: Node) -> bool:
         """Whether an operator of the backward reads what a sweep before its own, or the forward, computed."""
@@ -70,11 +73,9 @@ class Sweeps:
                 self._levels[node] = around or max(self._levels.get(node, 0), self._above(node))
             return
         role = self._nesting.role(node)
-        level = around or max(
-            (self._levels.get(self._nesting.outer(value), 0) for value in node.reads() if not _is_constant(value)), default=0
-        )
+        level = around or max((self._levels.get(self._nesting.outer(value), 0) for value in node.reads()), default=0)
         if role == BACKWARD and not around:
-            level = max(1, level, *map(self._above, node.writes()))
+            level = max(level, *map(self._above, node.writes()), 0)
         # The parameters of the next step are no function of gradients that is differentiated, unless it is written as one.
         self._levels[node] = 0 if role == OPTIMIZE else level
         for value in node.writes():
@@ -129,8 +130,3 @@ class Sweeps:
         if partner is not None:
             return not self._of_value(partner)
         return value.writer is None or self._of_op(value.writer)
-
-
-def _is_constant(value: Value) -> bool:
-    """Whether a value is computed from nothing, as the empty tape is that a loop of the forward writes for its gradient."""
-    return value.writer is not None and next(iter(value.writer.reads()), None) is None
