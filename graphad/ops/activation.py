@@ -43,11 +43,13 @@ relu = unary(
 @operator("X -> Out", infer=same_float, grad={"X": lambda Out, dOut: dOut * (Out * (1.0 - Out))}, **FUNCTION, narrow="follows", flops=4)
 def sigmoid(X: Array) -> Tensor:
     """``1 / (1 + exp(-X))``."""
+    # exp overflows to infinity far below 0, and 1 / infinity is the 0 that is meant.
     with np.errstate(over="ignore"):
         return 1.0 / (1.0 + np.exp(-X))
 
 
 def _soft_plus(x: Array) -> Tensor:
+    # ``log(1 + exp(x))`` without an exponential that overflows.
     return np.maximum(x, like(0, x)) + np.log1p(np.exp(-np.abs(x)))
 
 
@@ -59,6 +61,7 @@ def logsigmoid(X: Array) -> Tensor:
 
 def _silu_slope(X: Tensor, beta: float = 1.0) -> Tensor:
     s = sigmoid(X * beta)
+    # (x s)' = s + x s', with s' = beta s (1 - s).
     return s * (X * (1.0 - s) * beta + 1.0)
 
 
@@ -146,6 +149,7 @@ def leaky_relu(X: Array, *, alpha: float = 0.02) -> Tensor:
 @operator(
     "X -> Out",
     infer=same_float,
+    # alpha exp(X), written with the result that is there.
     grad={"X": lambda X, Out, dOut, *, alpha: where(X > 0.0, dOut, dOut * (Out + alpha))},
     **FUNCTION,
     own=True,
@@ -153,6 +157,7 @@ def leaky_relu(X: Array, *, alpha: float = 0.02) -> Tensor:
 )
 def elu(X: Array, *, alpha: float = 1.0) -> Tensor:
     """X where it is positive, else ``alpha * (exp(X) - 1)``."""
+    # The branch that is not chosen is computed as well: without the minimum it would overflow.
     return np.where(X > 0, X, np.expm1(np.minimum(X, 0.0)) * like(alpha, X))
 
 
@@ -164,6 +169,8 @@ def elu(X: Array, *, alpha: float = 1.0) -> Tensor:
     own=True,
     flops=5,
 )
+# G. Klambauer et al., "Self-normalizing neural networks", 2017: with these two numbers mean 0 and variance 1 are a fixed
+# point.
 def selu(X: Array, *, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772) -> Tensor:
     """``scale`` times the elu of X."""
     return elu.function(X, alpha=alpha) * scale
@@ -422,5 +429,6 @@ def maxout(X: Array, *, groups: int, axis: int = 1) -> Array:
 def maxout_index(X: Array, *, groups: int, axis: int = 1) -> Array:
     """The places along ``axis`` of the elements that ``maxout`` chooses."""
     at, parts = _split_groups(X, groups, axis)
+    # Places are numbered through the groups; group i begins at i * groups.
     starts = np.arange(parts.shape[at]).reshape(-1, *(1,) * (X.ndim - at - 1))
     return as_array(np.argmax(parts, axis=at + 1) + starts * groups, "int64")

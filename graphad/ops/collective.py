@@ -65,6 +65,7 @@ def _extremum_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, ring_id: int, use_mo
 
 def _prod_grad(X: Tensor, dOut: Tensor, *, ring_id: int, use_model_parallel: bool) -> Tensor:
     """The product of the other ranks' elements, without a division by zero where one of all is zero."""
+    # How many ranks have a zero at each place decides: if another rank has one, the product of the others is 0.
     is_zero = as_mask(X == 0.0, X)
     zeros = c_allreduce_sum(is_zero, ring_id=ring_id)
     rest = X + is_zero
@@ -98,6 +99,7 @@ def c_reduce_sum(X: Array, *, ring_id: int = 0, root_id: int = 0, use_calc_strea
 @operator(
     "X -> Out",
     infer=same,
+    # As model parallel, so that the derivative of this sum is the identity again.
     grad={"X": lambda dOut, *, ring_id: c_allreduce_sum(dOut, ring_id=ring_id, use_model_parallel=True)},
     ordered=True,
     linear="X",
@@ -211,6 +213,7 @@ def c_split(
 ) -> Array:
     """This rank's part of X, which all ranks have, along the last axis, or along ``axis``; that of ``rank`` if it is not -1."""
     size = check_size("c_split", ring_id, nranks)
+    # Parts are views, and results own their memory.
     return np.array(np.split(X, size, axis)[current().rank(ring_id) if rank < 0 else rank], order="C")
 
 
@@ -236,6 +239,7 @@ def c_shard(X: Array, *, ring_id: int = 0, nranks: int = 1, reduce: bool = False
     """This rank's elements of X, which all ranks have; or, with ``reduce``, of the sum of what the ranks have."""
     size, rank = check_size("c_shard", ring_id, nranks), current().rank(ring_id)
     count = shard_size(X.size, size)
+    # Padded at the end to equal parts.
     flat = np.zeros(count * size, X.dtype)
     flat[: X.size] = X.reshape(-1)
     parts = np.split(flat, size)
@@ -353,6 +357,7 @@ def _with_axis(X: TensorType, **_: object) -> TensorType:
 
 
 def _exchanged_grad(dOut: Tensor, *, ring_id: int) -> Tensor:
+    # An exchange is its own transpose: what came from rank i goes back to it.
     return c_alltoall(dOut, ring_id=ring_id)
 
 

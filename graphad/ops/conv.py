@@ -107,6 +107,7 @@ def _by_rows(wide: Array, window_axes: Axes) -> Array:
 def _fold(y: Array, groups: int) -> Array:
     """``[samples, features, windows]`` as ``[groups, features / groups, samples * windows]``."""
     n, features, count = y.shape
+    # One sample only loses its axis; several have to be copied.
     rows = y.reshape(n, groups, features // groups, count)
     return rows[0] if n == 1 else rows.transpose(1, 2, 0, 3).reshape(groups, features // groups, n * count)
 
@@ -161,6 +162,7 @@ def _multiply(rows: Array, columns: Array, lines: Lines | None, folded: bool, ou
     count = prod(extents)
     place = out.reshape(n, groups, features, count)
     if folded:
+        # One matrix for all samples. What BLAS writes has the samples last, and goes back in front of the features.
         product = scratch("product", (groups, features, n * count), out.dtype)
         np.matmul(rows, columns.reshape(groups, depth, n * count), out=product)
         place[...] = product.reshape(groups, features, n, count).transpose(2, 0, 1, 3)
@@ -209,6 +211,7 @@ def _correlated_rows(x: Array, filter_: Array, window_axes: Axes) -> Array:
 def _add_rows(product: Array, start: int, down: Axis, out: Array) -> None:
     """Add the products of the rows from ``start`` on with each row of a filter to the outputs whose windows have them there."""
     for k in range(down.kernel):
+        # Row r of the padded image is row k of the windows that begin at r - k * dilation.
         first = start - k * down.dilation
         low, high = max(first, 0), min(first + product.shape[2], down.count)
         if low < high:
@@ -262,6 +265,7 @@ def _product(spec: type[Convolution], image: Array, filter_: Array, attrs: Mappi
         product = _small(image.shape, filter_.shape, np.zeros(wide, image.dtype), window_axes, groups)
     else:
         size = 0
+    # When memory is full all are forgotten: that is cheaper than to know which were used last.
     if len(_IMAGES_KEPT.products) >= KEPT_SHAPES or _IMAGES_KEPT.size + size > KEPT_IMAGES:
         _IMAGES_KEPT.products.clear()
         _IMAGES_KEPT.size = 0
@@ -356,6 +360,7 @@ def _spread_rows(filter_: Array, y: Array, window_axes: Axes, groups: int, out: 
         columns = _rows_above(y[batch], down, across.padded).reshape(-1, groups, depth, length)
         product = scratch("product", (len(columns), groups, matrix.shape[1], length), y.dtype)
         np.matmul(matrix, columns, out=product)
+        # Shifted by up to reach - 1 places, the last line ends so much later.
         image = scratch("image", (len(columns), groups, filter_.shape[1], length + across.reach - 1), y.dtype)
         image[...] = 0
         parts = product.reshape(len(columns), groups, across.kernel, filter_.shape[1], length)
@@ -374,6 +379,7 @@ def _rows_above(y: Array, down: Axis, pitch: int) -> Array:
     tall[...] = 0
     tall[:, :, first : first + height, :width] = y
     sample, feature, row, column = tall.strides
+    # A negative step: row k of the filter meets the output k dilations further up.
     shape, steps = (n, features, down.kernel, down.padded, pitch), (sample, feature, -down.dilation * row, row, column)
     rows = scratch("columns", shape, y.dtype)
     np.copyto(rows, as_strided(tall[:, :, first:], shape, steps, writeable=False))
@@ -709,6 +715,7 @@ class TransposedConvolution(Convolution):
             if len(values) not in (0, rank):
                 raise ShapeError(f"{name}={values}; {rank} ints are expected, or none")
         # Several extents of Output have as many windows as Input has elements; the smallest one is meant, unless the attributes say more.
+        # The extents are not known yet; what is read of these axes are kernels, strides and paddings.
         window_axes = self.axes((-1,) * len(image), kernel)
         sizes = self.output_size or list(map(_smallest, image[2:], window_axes, self.output_padding or [0] * rank))
         result = self.axes((*image[:2], *sizes), kernel)
@@ -787,6 +794,7 @@ conv3d_transpose = _define("conv3d_transpose", TransposedConvolution3d, 5)
 def _windows(image: Shape, kernel_sizes: Sequence[int], strides: Sequence[int], paddings: Sequence[int], dilations: Sequence[int]) -> Axes:
     """The windows; the paddings are one, two (height, width) or four (top, left, bottom, right) ints."""
     kernel = numbers("kernel_sizes", kernel_sizes, 2)
+    # Paddle has top, left, bottom, right; ``axes`` takes the two sides of each axis together.
     around = [paddings[i] for i in (0, 2, 1, 3)] if len(paddings) == 4 else paddings
     return axes(image[2:], kernel, strides=strides, paddings=around, dilations=dilations)
 

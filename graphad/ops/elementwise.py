@@ -138,6 +138,7 @@ def _quotient(X: Array, Y: Array) -> Tensor:
     """X / Y; the quotient of integers is cut to a whole number, as in C, and 0 where Y is 0, as numpy's floor_divide gives."""
     if X.dtype.kind == "f":
         return X / Y
+    # Rounding down and cutting differ by one where the quotient is negative and not whole.
     with np.errstate(divide="ignore"):
         down: Array = np.floor_divide(X, Y)
         inexact = (np.mod(X, Y) != 0) & ((X < 0) != (Y < 0))
@@ -149,6 +150,7 @@ elementwise_div: OpDef = binary(
     _quotient,
     {
         "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(elementwise_div(dOut, Y, axis=axis), X),
+        # d(X / Y) / dY = -X / Y^2, which is -Out / Y.
         "Y": lambda Y, Out, dOut, *, axis=-1: unbroadcast(-elementwise_div(dOut * Out, Y, axis=axis), Y, axis),
     },
     shapes="X",
@@ -160,6 +162,7 @@ elementwise_max = binary(
     "elementwise_max",
     np.maximum,
     {
+        # Of equal elements Y gets the cotangent, as in Paddle; so below for the minimum.
         "X": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(greater_than(X, Y, axis=axis), dOut), X),
         "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(dOut * as_mask(less_equal(X, Y, axis=axis), dOut), Y, axis),
     },
@@ -203,6 +206,7 @@ elementwise_mod = binary(
     np.mod,
     {
         "X": lambda X, dOut: unbroadcast(dOut, X),
+        # The remainder is X - floor(X / Y) Y, and the quotient is a step function.
         "Y": lambda X, Y, dOut, *, axis=-1: unbroadcast(-(dOut * elementwise_floordiv(X, Y, axis=axis)), Y, axis),
     },
     arithmetic,
@@ -282,6 +286,7 @@ sinh = unary("sinh", np.sinh, lambda X, dOut: dOut * cosh(X), steep=True)
 cosh: OpDef = unary("cosh", np.cosh, lambda X, dOut: dOut * sinh(X), steep=True)
 tanh = unary("tanh", np.tanh, lambda Out, dOut: dOut * (1.0 - Out * Out), narrow="follows")
 asinh = unary("asinh", np.arcsinh, lambda X, dOut: dOut / sqrt(X * X + 1.0))
+# (X - 1)(X + 1) keeps the digits near 1 that X * X - 1 would lose.
 acosh = unary("acosh", np.arccosh, lambda X, dOut: dOut / sqrt((X - 1.0) * (X + 1.0)), steep=True)
 atanh = unary("atanh", np.arctanh, lambda X, dOut: dOut / (1.0 - X * X), steep=True)
 
@@ -362,6 +367,7 @@ def clip(X: Array, Min: Array | None = None, Max: Array | None = None, *, min: f
     """X, but not below ``min`` and not above ``max``; Min and Max take their place where given. At a bound the cotangent is the bound's."""
     low = like(min, X) if Min is None else Min.reshape(())
     high = like(max, X) if Max is None else Max.reshape(())
+    # Where min is above max, the result is max, as in numpy.
     return np.minimum(np.maximum(X, low), high)
 
 
@@ -412,6 +418,7 @@ elementwise_heaviside = _plain_binary(
     np.heaviside,
     {
         "X": lambda X, dOut: fill_zeros_like(X),
+        # Y is the value at the step, and is read nowhere else.
         "Y": lambda X, Y, dOut, *, axis: unbroadcast(dOut * as_mask(equal(X, fill_zeros_like(X)), dOut), Y, axis),
     },
     _float_broadcast,

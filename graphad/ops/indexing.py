@@ -36,6 +36,7 @@ def added_rows(rows: Array, ids: Array, count: int) -> Array:
 
 def _sums(rows: Array, ids: Array) -> tuple[Array, Array]:
     """The different ones of some ids, in order, and of each the sum of its rows."""
+    # Sorted, equal ids are neighbors, a run each. The sort is stable, so that rows are added in the order they came in.
     order = np.argsort(ids, kind="stable")
     sorted_ids = ids[order]
     starts = np.flatnonzero(np.concatenate(([True], sorted_ids[1:] != sorted_ids[:-1])))
@@ -56,6 +57,7 @@ def _picked(X: TensorType, Index: TensorType, axis: int) -> Shape:
 
 def _gathered(X: TensorType, Index: TensorType, Axis: TensorType | None = None, *, axis: int = 0, **_: object) -> TensorType:
     shape = _picked(X, Index, axis)
+    # Which axis changes its extent is known only when the program runs.
     return TensorType(shape if how_many("Axis", [], Axis, None) == 0 else (-1,) * len(shape), X.dtype)
 
 
@@ -130,6 +132,7 @@ def _index_added(X: TensorType, Index: TensorType, AddValue: TensorType, *, axis
 def index_add(X: Array, Index: Array, AddValue: Array, *, axis: int = 0) -> Array:
     """X with the slices of AddValue added at Index along ``axis``: with X zero, the transpose of ``gather``."""
     at = axis % X.ndim
+    # A scalar Index takes one slice, without the axis.
     value = np.moveaxis(np.expand_dims(AddValue, at) if Index.ndim == 0 else AddValue, at, 0)
     ids = from_either_end("Index", Index, X.shape[at]).reshape(-1)
     # Where extents are known only here, numpy would leave out slices, or repeat one.
@@ -158,6 +161,7 @@ def _nd_gathered(X: TensorType, Index: TensorType) -> TensorType:
 )
 def gather_nd(X: Array, Index: Array) -> Array:
     """The parts of X at the coordinates in the last axis of Index."""
+    # Coordinates of no axis name all of X.
     if not Index.shape[-1]:
         return np.broadcast_to(X, Index.shape[:-1] + X.shape).copy()
     return np.asarray(X[_coordinates(X, Index)])
@@ -244,6 +248,7 @@ def _put_into_grad(Input: Tensor, Index: Tensor, Value: Tensor, dResult: Tensor,
     if Reduce in _PRODUCTS:
         return dResult * put_along_axis(fill_any_like(dResult, value=1.0), Index, Value, Axis=Axis, Reduce=Reduce)
     if Reduce == "mean":
+        # A mean has as many terms as values were put there, and Input's own unless that does not count.
         hits = _hits(dResult, Index, Axis)
         return dResult / (hits + 1.0) if Include_self else dResult * as_mask(hits == 0.0, dResult)
     share, of_input, _ = _shares(Input, Index, Value, dResult, Axis, Reduce, Include_self)
@@ -261,6 +266,7 @@ def _value_grad(Input: Tensor, Index: Tensor, Value: Tensor, dResult: Tensor, *,
         hits = _hits(dResult, Index, Axis)
         return take_along_axis(dResult / (hits + 1.0 if Include_self else hits + as_mask(hits == 0.0, hits)), Index, Axis=Axis)
     if Reduce in _PRODUCTS:
+        # The cotangent of a factor is the product of all others: of Input and of the other values at its place.
         return take_along_axis(dResult * Input if Include_self else dResult, Index, Axis=Axis) * _others(Index, Value, Axis)
     share, _, of_value = _shares(Input, Index, Value, dResult, Axis, Reduce, Include_self)
     return take_along_axis(share, Index, Axis=Axis) * of_value
@@ -278,6 +284,7 @@ def _shares(
     """The cotangent of an extremum divided among all that attain it, as in Paddle; masks of the inputs and of the values that do."""
     result = put_along_axis(Input, Index, Value, Axis=Axis, Reduce=Reduce, Include_self=Include_self)
     of_input = as_mask(equal(Input, result), dResult)
+    # Without Include_self Input is the result only where no value was put.
     if not Include_self:
         of_input = of_input * as_mask(_hits(dResult, Index, Axis) == 0.0, dResult)
     of_value = as_mask(equal(Value, take_along_axis(result, Index, Axis=Axis)), dResult)
@@ -290,8 +297,10 @@ def _others(Index: Tensor, Value: Tensor, Axis: int) -> Tensor:
     order = [*(i for i in range(Index.ndim) if i != Axis % Index.ndim), Axis % Index.ndim]
     index, value = transpose(Index, axis=order), transpose(Value, axis=order)
     rank = len(order)
+    # [..., n, n]: which places of a line are the same. Off the diagonal are the pairs of different values.
     equality = as_mask(equal(unsqueeze(index, axes=[rank]), unsqueeze(index, axes=[rank - 1])), Value)
     off_diagonal = tril_triu(equality, diagonal=-1, lower=True) + tril_triu(equality, diagonal=1)
+    # A factor is the other value where the places agree, else 1.
     factors = off_diagonal * (unsqueeze(value, axes=[rank - 1]) - 1.0) + 1.0
     return transpose(reduce_prod(factors, dim=[rank]), axis=inverse_order(order))
 
@@ -348,6 +357,7 @@ def _neutral(Reduce: str, dtype: np.dtype[Any]) -> float:
         return 1 if Reduce in _PRODUCTS else 0
     if dtype.kind == "f":
         return np.inf if Reduce == "amin" else -np.inf
+    # bool has no iinfo: its extremes are False and True.
     limits = np.iinfo(dtype) if dtype.kind in "iu" else None
     most, least = (True, False) if limits is None else (limits.max, limits.min)
     return most if Reduce == "amin" else least
@@ -369,6 +379,7 @@ def _lines(X: TensorType, *, axis: int) -> TensorType:
 @operator("X -> Out", infer=_lines, grad={})
 def last_of_each(X: Array, *, axis: int) -> Array:
     """Whether no later element along ``axis`` equals an element."""
+    # After a stable sort equal elements are neighbors in their order: the last of each run is the last of all.
     rows = np.moveaxis(X, axis, -1)
     order = np.argsort(rows, -1, kind="stable")
     sorted_rows = np.take_along_axis(rows, order, -1)
@@ -408,6 +419,7 @@ def _masked_type(X: TensorType, Mask: TensorType) -> TensorType:
 
 
 def _masked_grad(X: Tensor, Mask: Tensor, dY: Tensor) -> Tensor:
+    # Zeros in the shape that X and Mask broadcast to.
     blank = fill_zeros_like(X)
     zeros = where(Mask, blank, blank)
     return unbroadcast(scatter_nd_add(zeros, where_index(expand_like(Mask, zeros)), dY), X)
@@ -488,6 +500,7 @@ def _scatter_updates_grad(Ids: Tensor, dOut: Tensor, *, overwrite: bool) -> Tens
     rows = gather(dOut, Ids)
     if not overwrite:
         return rows
+    # Of the rows for one id the last one stayed; the others have no gradient.
     last = as_mask(last_of_each(Ids, axis=0), dOut)
     return rows * (unsqueeze(last, axes=list(range(Ids.ndim, dOut.ndim))) if dOut.ndim > Ids.ndim else last)
 

@@ -47,6 +47,7 @@ def _linalg_turned(t: Tensor, columns: int) -> Tensor:
 
 def _mul_x_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, x_num_col_dims: int, y_num_col_dims: int) -> Tensor:
     m, n = x_num_col_dims, y_num_col_dims
+    # As matrices Out = X Y, so dX = dOut Y^T and dY = X^T dOut; each is brought back to its tensor's shape.
     return reshape_like(mul(dOut, _linalg_turned(Y, n), x_num_col_dims=m, y_num_col_dims=Y.ndim - n), X)
 
 
@@ -91,6 +92,7 @@ def _seen(shape: Shape, transposed: bool) -> Shape:
 
 def _matmul_type(X: TensorType, Y: TensorType, *, trans_x: bool = False, trans_y: bool = False) -> TensorType:
     x, y = _seen(X.shape, trans_x), _seen(Y.shape, trans_y)
+    # ``y[-2:][0]`` are the rows of a matrix Y, or the extent of a vector.
     if not x or not y or not matched(x[-1], y[-2:][0]):
         raise ShapeError(f"X is {X}, Y is {Y}: the columns of X must match the rows of Y (trans_x={trans_x}, trans_y={trans_y})")
     try:
@@ -103,6 +105,7 @@ def _matmul_type(X: TensorType, Y: TensorType, *, trans_x: bool = False, trans_y
 def _as_matrices(X: Tensor, Y: Tensor, dOut: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """A vector X as one row, a vector Y as one column, and the cotangent of their product to fit."""
     if X.ndim == 1:
+        # The product lost the axis of this one row: it was before the columns of Y, or last if Y is a vector.
         dOut = unsqueeze(dOut, axes=[dOut.ndim - (Y.ndim > 1)])
         X = unsqueeze(X, axes=[0])
     if Y.ndim == 1:
@@ -207,6 +210,7 @@ def _old_matmul_type(X: TensorType, Y: TensorType, *, transpose_X: bool = False,
 
 
 def _old_cotangent(X: Tensor, Y: Tensor, dOut: Tensor, alpha: float) -> Tensor:
+    # Two vectors give [1] here, and a scalar in matmul_v2.
     d = reshape(dOut, shape=[]) if X.ndim == 1 and Y.ndim == 1 else dOut
     return d * alpha
 
@@ -294,6 +298,7 @@ def _addmm_type(Input: TensorType, X: TensorType, Y: TensorType, **_: object) ->
 
 def _addmm_flops(shapes: Shapes, attrs: Mapping[str, object]) -> int:
     (out,) = shapes["Out"]
+    # Two scalings and one sum for each element of the result.
     return _matmul_flops()(shapes, attrs) + 3 * math.prod(out)
 
 
@@ -331,6 +336,7 @@ def _two_axes(rank: int, axis1: int, axis2: int) -> tuple[int, int]:
 def _length(rows: int, columns: int, offset: int) -> int:
     if -1 in (rows, columns):
         return -1
+    # An offset to the right leaves fewer columns, one downwards (negative) fewer rows.
     return max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
 
 
@@ -374,6 +380,7 @@ def undiagonal(X: Array, Like: Array, *, offset: int = 0, axis1: int = 0, axis2:
     """Zeros in the shape of Like with X on a diagonal: the transpose of ``diagonal``."""
     out = np.zeros(Like.shape, X.dtype)
     view = np.moveaxis(out, _two_axes(out.ndim, axis1, axis2), (-2, -1))
+    # A positive offset moves columns, a negative one rows; ``view`` writes to ``out``.
     at = np.arange(X.shape[-1])
     view[..., at + max(-offset, 0), at + max(offset, 0)] = X
     return out
@@ -384,6 +391,7 @@ def _embedded_type(Input: TensorType, *, offset: int = 0, dim1: int = -2, dim2: 
         raise ShapeError(f"Input is {Input}; at least one axis is expected")
     extent = -1 if Input.shape[-1] == -1 else Input.shape[-1] + abs(offset)
     shape = list(Input.shape[:-1])
+    # In ascending order, so that each new axis gets its own number.
     for axis in sorted(_two_axes(len(shape) + 2, dim1, dim2)):
         shape.insert(axis, extent)
     return TensorType(tuple(shape), Input.dtype)
@@ -399,6 +407,7 @@ def _embedded_type(Input: TensorType, *, offset: int = 0, dim1: int = -2, dim2: 
 def diag_embed(Input: Array, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
     """Square matrices with the last axis of Input on a diagonal, along two new axes."""
     shape = _embedded_type(TensorType(Input.shape, Input.dtype.name), offset=offset, dim1=dim1, dim2=dim2).shape
+    # Only the shape is read: one zero, broadcast, takes no memory.
     out: Array = undiagonal.kernel(Input, np.broadcast_to(Input.dtype.type(0), shape), offset=offset, axis1=dim1, axis2=dim2)
     return out
 
@@ -458,6 +467,7 @@ def _trace_grad(Input: Tensor, dOut: Tensor, *, offset: int, axis1: int, axis2: 
 )
 def trace(Input: Array, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The sums of diagonals."""
+    # ``np.trace`` would widen small integers.
     return as_array(np.add.reduce(np.diagonal(Input, offset, axis1, axis2), axis=-1, dtype=Input.dtype))
 
 
@@ -478,6 +488,7 @@ def _interleaved(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
 
 def _kron_x_grad(X: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
     x, y = _interleaved(X, Y)
+    # ``x * y`` is read for its shape alone.
     return reshape_like(sum_like(reshape_like(dOut, x * y) * y, x), X)
 
 
@@ -526,6 +537,7 @@ def _terms(equation: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]
     subscripts = left.split(",")
     if len(subscripts) != len(ranks) or any(c not in string.ascii_letters for t in (*subscripts, right) for c in t.replace("...", "", 1)):
         raise ShapeError(f"equation {equation!r} does not fit {len(ranks)} operands: letters, '...' and ',' are expected, and '->' once")
+    # Letters for the axes of an ellipsis: none that the equation uses.
     spare = [c for c in string.ascii_letters if c not in equation]
     counts = [rank - len(t.replace("...", "")) for t, rank in zip(subscripts, ranks, strict=True)]
     if any(n < 0 or (n and "..." not in t) for t, n in zip(subscripts, counts, strict=True)):
@@ -600,6 +612,8 @@ def _pair(term: str, array: Array, other_term: str, other: Array, names: set[str
     """Two operands as one: a product of matrices over what both have and nothing else needs."""
     # Labels are in one of four groups: batch (both have them and they stay), inner (both have them and they are summed), left and right.
     # That is a stack of products of matrices [batch, left, inner] @ [batch, inner, right], which BLAS computes.
+    # An axis of one element beside a wide one with its label is broadcast. It is dropped, since the wide one has the
+    # extent.
     wide, other_wide = _wide(term, array), _wide(other_term, other)
     term, array = _dropped(term, array, other_wide - wide)
     other_term, other = _dropped(other_term, other, wide - other_wide)
@@ -609,6 +623,7 @@ def _pair(term: str, array: Array, other_term: str, other: Array, names: set[str
     batch, inner = [c for c in common if c in names], [c for c in common if c not in names]
     left, right = [c for c in term if c not in common], [c for c in other_term if c not in common]
     x, y = _arranged(term, array, batch, left, inner), _arranged(other_term, other, batch, inner, right)
+    # Without inner labels these are [batch, left, 1] and [batch, 1, right]: a plain product, broadcast.
     product = x @ y if inner else x * y
     extents = {**dict(zip(other_term, other.shape, strict=True)), **dict(zip(term, array.shape, strict=True))}
     labels = [*batch, *left, *right]
@@ -731,6 +746,7 @@ def _computed(function: Callable[..., object], *arrays: Array) -> Array:
 
 def _inverse_grad(Output: Tensor, dOutput: Tensor) -> Tensor:
     adjoint = _decompositions_turned(Output)
+    # d(X^-1) = -X^-1 dX X^-1, transposed.
     return -matmul_v2(matmul_v2(adjoint, dOutput), adjoint)
 
 
@@ -772,6 +788,7 @@ def _power_grad(X: Tensor, dOut: Tensor, *, n: int) -> Tensor:
 @operator("X -> Out", infer=_square, grad={"X": _power_grad})
 def matrix_power(X: Array, *, n: int) -> Array:
     """The n-th power of each matrix, that of the inverse where ``n`` is negative."""
+    # numpy returns X itself for n = 1; results own their memory.
     return np.array(_computed(lambda x: np.linalg.matrix_power(x, n), X))
 
 
@@ -790,13 +807,16 @@ def _solved_type(X: TensorType, Y: TensorType, matrix: str = "X", right: str = "
 
 
 def _triangular_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, upper: bool, transpose: bool, unitriangular: bool) -> Tensor:
+    # T(X) A = Y: the cotangent of Y solves the transposed system.
     grad = triangular_solve(X, dOut, upper=upper, transpose=not transpose, unitriangular=unitriangular)
     return unbroadcast(grad, Y)
 
 
 def _triangular_x_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, upper: bool, transpose: bool, unitriangular: bool) -> Tensor:
     back = triangular_solve(X, dOut, upper=upper, transpose=not transpose, unitriangular=unitriangular)
+    # dT = -S A^T, with S that solution; for T(X) = X^T its transpose.
     gradient = matmul_v2(Out, back, trans_y=True) if transpose else matmul_v2(back, Out, trans_y=True)
+    # The diagonal of a unitriangular matrix is not read.
     off = (1 if upper else -1) if unitriangular else 0
     return unbroadcast(-tril_triu(gradient, diagonal=off, lower=not upper), X)
 
@@ -812,6 +832,8 @@ def triangular_solve(X: Array, Y: Array, *, upper: bool = True, transpose: bool 
 
 
 def _cholesky_grad(Out: Tensor, dOut: Tensor, *, upper: bool) -> Tensor:
+    # I. Murray, "Differentiation of the Cholesky decomposition" (2016): S = L^-T Phi(L^T dL) L^-1, symmetrized, where Phi
+    # is the lower triangle with half the diagonal.
     lower, d = (_decompositions_turned(Out), _decompositions_turned(dOut)) if upper else (Out, dOut)
     product = matmul_v2(lower, tril_triu(d, lower=True), trans_x=True)
     half = (tril_triu(product, lower=True) + tril_triu(product, diagonal=-1, lower=True)) * 0.5
@@ -847,6 +869,7 @@ def _system_y_grad(X: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
 
 def _system_x_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor) -> Tensor:
     out, d = (unsqueeze(t, axes=[t.ndim]) if Y.ndim == 1 else t for t in (Out, dOut))
+    # X A = Y: dX = -S A^T, where S solves X^T S = dA.
     return unbroadcast(-matmul_v2(solve(_decompositions_turned(X), d), out, trans_y=True), X)
 
 
@@ -874,5 +897,6 @@ def _factor_grad(Y: Tensor, Out: Tensor, dOut: Tensor, *, upper: bool) -> Tensor
 )
 def cholesky_solve(X: Array, Y: Array, *, upper: bool = False) -> Array:
     """The solution of ``A Out = X`` where Y is the Cholesky factor of A: ``Y Yᵀ``, or ``Yᵀ Y`` if ``upper``."""
+    # A = L L^T: forward with L, then backward with its transpose.
     first = triangular_solve.kernel(Y, X, upper=upper, transpose=upper)
     return as_array(triangular_solve.kernel(Y, first, upper=upper, transpose=not upper))

@@ -32,6 +32,8 @@ from graphad.types import INTS, Array, Tensor, TensorType, dtype_name, element_c
 
 def _counted(Label: Tensor, ignore_index: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Ones where a label counts, zeros where it is ignored; and the labels with the ignored ones set to zero."""
+    # An ignored label may be any number, outside of the classes too. With 0 in its place every look-up is in range, and
+    # the mask takes its share away.
     counts = Label != ignore_index
     return as_mask(counts, like), Label * cast(counts, out_dtype=dtype_name(Label.dtype))
 
@@ -58,6 +60,7 @@ def _nll_type(
     check_index("Label", Label)
     if reduction not in ("none", "mean", "sum"):
         raise ShapeError(f"reduction={reduction!r} is not 'none', 'mean' or 'sum'")
+    # Classes are axis 1, as in torch; all other axes are samples.
     samples = (*X.shape[:1], *X.shape[2:])
     if len(X.shape) < 2 or len(Label.shape) != len(samples) or not all(map(matched, Label.shape, samples)):
         raise ShapeError(f"X is {X} but Label is {Label}: [N, C, ...] and [N, ...] are expected")
@@ -76,6 +79,7 @@ def _nll_weights(X: Tensor, Label: Tensor, Weight: Tensor, ignore_index: int) ->
 
 
 def _nll_share(dOut: Tensor, like: Tensor, Total_weight: Tensor, reduction: str) -> Tensor:
+    # "none" has a cotangent for each sample, "mean" and "sum" have one number for all of them.
     """The cotangent of the weighted loss of each sample."""
     if reduction == "none":
         return reshape_like(dOut, like)
@@ -91,6 +95,7 @@ def _nll_x_grad(
     X: Tensor, Label: Tensor, Weight: Tensor, Total_weight: Tensor, dOut: Tensor, *, ignore_index: int, reduction: str
 ) -> Tensor:
     classes, _, weights = _nll_weights(X, Label, Weight, ignore_index)
+    # Of each sample only the element of its label has a slope.
     return put_along_axis(fill_zeros_like(X), classes, -(weights * _nll_share(dOut, classes, Total_weight, reduction)), Axis=1)
 
 
@@ -170,12 +175,15 @@ def cross_entropy2(X: Array, Label: Array, *, ignore_index: int = -100) -> tuple
 
 def _bpr_type(X: TensorType, Label: TensorType) -> TensorType:
     _check_column(X, Label)
+    # An unknown extent is -1, so it is refused here as well.
     if X.shape[-1] < 2:
         raise ShapeError(f"X is {X}: two classes or more are expected, and their number must be known")
     return TensorType(one_of(X.shape, -1), X.dtype)
 
 
 def _bpr_grad(X: Tensor, Label: Tensor, dY: Tensor) -> Tensor:
+    # Each term depends on the difference ``X[j] - X[label]`` alone. The slope of class j is its sigmoid, and that of the
+    # label minus the sum of all others.
     slopes = sigmoid(X - take_along_axis(X, Label, Axis=-1)) * (dY * (1.0 / (X.shape[-1] - 1)))
     slopes = put_along_axis(slopes, Label, fill_zeros_like(dY), Axis=-1)
     return put_along_axis(slopes, Label, -reduce_sum(slopes, dim=[-1], keep_dim=True), Axis=-1)
@@ -185,6 +193,7 @@ def _bpr_grad(X: Tensor, Label: Tensor, dY: Tensor) -> Tensor:
 def bpr_loss(X: Array, Label: Array) -> Array:
     """The average over all other classes j of ``-log sigmoid(X[label] - X[j])``, ``[..., 1]`` (Hidasi et al. 2016)."""
     above = X - np.take_along_axis(X, _known(Label, X.shape[-1]), axis=-1)
+    # ``-log sigmoid(-a)`` is ``log(1 + exp(a))``, written so that no exponential overflows.
     costs = np.maximum(above, X.dtype.type(0)) + np.log1p(np.exp(-np.abs(above)))
     np.put_along_axis(costs, Label, X.dtype.type(0), axis=-1)
     return as_array(costs.sum(axis=-1, keepdims=True) / X.dtype.type(X.shape[-1] - 1))
@@ -203,8 +212,10 @@ def _focal_type(X: TensorType, Label: TensorType, FgNum: TensorType, *, gamma: f
 
 def _focal_masks(X: Tensor, Label: Tensor, FgNum: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
     """The weights of being the class and of not being it; classes count from 1, 0 is the background, -1 is ignored."""
+    # 1, 2, … along the classes: labels count from 1.
     number = REGISTRY["cumsum"](fill_any_like(X, value=1.0), axis=1)
     label = cast(Label, out_dtype=dtype_name(X.dtype))
+    # Without foreground FgNum is 0, and Paddle divides by 1.
     share = 1.0 / elementwise_max(cast(reshape(FgNum, shape=[1]), out_dtype=dtype_name(X.dtype)), fill_any_like(number, value=1.0))
     positive = as_mask(number == label, X)
     return positive * share * alpha, (1.0 - positive) * as_mask(label != -1.0, X) * share * (1.0 - alpha)
@@ -213,6 +224,7 @@ def _focal_masks(X: Tensor, Label: Tensor, FgNum: Tensor, alpha: float) -> tuple
 def _focal_grad(X: Tensor, Label: Tensor, FgNum: Tensor, dOut: Tensor, *, gamma: float, alpha: float) -> Tensor:
     positive, negative = _focal_masks(X, Label, FgNum, alpha)
     p, q = sigmoid(X), sigmoid(-X)
+    # With p' = p q: ``(-q^g log p)' = q^g (g p log p - q)``. The other term is the mirror image, x -> -x.
     of_class = pow_(q, factor=gamma) * (p * logsigmoid(X) * gamma - q)
     of_others = pow_(p, factor=gamma) * (p - q * logsigmoid(-X) * gamma)
     return dOut * (positive * of_class + negative * of_others)
@@ -284,6 +296,7 @@ def _through_logarithm(P: Tensor, Label: Tensor, dLoss: Tensor, soft_label: bool
     if soft_label:
         return -(dLoss * Label / P)
     counts, label = _counted(Label, ignore_index, P)
+    # Where the label is ignored the divisor is 1: the probability there may be 0.
     value = take_along_axis(P, label, Axis=axis) * counts + (1.0 - counts)
     return put_along_axis(fill_zeros_like(P), label, -(dLoss * counts / value), Axis=axis)
 
@@ -291,6 +304,7 @@ def _through_logarithm(P: Tensor, Label: Tensor, dLoss: Tensor, soft_label: bool
 def _through_softmax(P: Tensor, Label: Tensor, dLoss: Tensor, soft_label: bool, ignore_index: int, axis: int) -> Tensor:
     """The cotangent of logits with the softmax P whose weighted logarithm is the loss."""
     if soft_label:
+        # Soft labels need not add up to 1: the softmax counts as often as they add up to.
         return dLoss * (P * reduce_sum(Label, dim=[axis], keep_dim=True) - Label)
     counts, label = _counted(Label, ignore_index, P)
     weight = dLoss * counts
@@ -309,6 +323,7 @@ def _logits_grad(
     use_softmax: bool,
 ) -> Tensor:
     if not use_softmax:
+        # Without softmax the output "Softmax" is the input itself, so its cotangent passes as it is.
         cotangent = _through_logarithm(Softmax, Label, dLoss, soft_label, ignore_index, axis)
         return cotangent if dSoftmax is None else cotangent + dSoftmax
     cotangent = _through_softmax(Softmax, Label, dLoss, soft_label, ignore_index, axis)
@@ -392,6 +407,7 @@ def softmax_with_cross_entropy(
     softmax /= total
     if soft_label:
         return softmax, _chosen(differences - np.log(total), Label, True, ignore_index, axis)
+    # One element of each sample is needed: the logarithm of the total is added there, not everywhere.
     loss = _chosen(differences, Label, False, ignore_index, axis)
     return softmax, np.where(Label == ignore_index, loss, loss + np.log(total))
 
@@ -457,11 +473,13 @@ def square_error_cost(X: Array, Y: Array) -> Tensor:
 
 
 def _slope(Residual: Tensor, dOut: Tensor, dResidual: Tensor, delta: float) -> Tensor:
+    # r near 0, and delta times its sign elsewhere: the residual, clipped.
     along = dOut * clip(Residual, min=-delta, max=delta)
     return along if dResidual is None else along + dResidual
 
 
 def _huber_type(X: TensorType, Y: TensorType, *, delta: float) -> tuple[TensorType, TensorType]:
+    # ``not >=`` refuses nan as well.
     if not delta >= 0:
         raise ShapeError(f"huber_loss is quadratic where the residual is at most delta, which is no less than 0, not {delta}")
     return _alike(X, Y), _alike(X, Y)
@@ -480,6 +498,7 @@ def _huber_type(X: TensorType, Y: TensorType, *, delta: float) -> tuple[TensorTy
 def huber_loss(X: Array, Y: Array, *, delta: float) -> tuple[Array, Array]:
     """``r^2 / 2`` where the residual ``r = Y - X`` is at most delta, else ``delta (|r| - delta / 2)``."""
     residual = as_array(Y - X)
+    # One formula for both pieces: with near = |r| it is r^2 / 2, with near = delta the line.
     near = np.minimum(np.abs(residual), X.dtype.type(delta))
     return residual, as_array(near * (np.abs(residual) - 0.5 * near))
 
@@ -541,6 +560,7 @@ def smooth_l1_loss(
     ``d`` is ``X - Y``, times InsideWeight if it is there; OutsideWeight multiplies the terms of the sum.
     """
     diff = as_array(X - Y) if InsideWeight is None else (X - Y) * InsideWeight
+    # Both pieces meet at 1 / sigma^2, with one slope.
     size_, bend = np.abs(diff), 1.0 / sigma**2
     cost = np.where(size_ < bend, 0.5 / bend * np.square(diff), size_ - 0.5 * bend)
     cost = cost if OutsideWeight is None else cost * OutsideWeight
@@ -566,6 +586,7 @@ def _kl_share(X: Tensor, dLoss: Tensor, reduction: str) -> Tensor:
 
 def _kl_target_grad(X: Tensor, Target: Tensor, dLoss: Tensor, *, reduction: str) -> Tensor:
     positive = as_mask(Target > 0.0, X)
+    # 1 in place of what is not positive: no logarithm of 0, and the mask drops the term.
     safe_target = Target * positive + (1.0 - positive)
     return _kl_share(X, dLoss, reduction) * positive * (log(safe_target) + 1.0 - X)
 
@@ -595,6 +616,7 @@ def kldiv_loss(X: Array, Target: Array, *, reduction: str = "mean") -> Array:
     "X Label -> Out",
     infer=_alike,
     grad={
+        # 1e-12 is the floor of ``X (1 - X)`` in Paddle and torch.
         "X": lambda X, Label, dOut: dOut * (X - Label) / at_least(X * (1.0 - X), 1e-12),
         "Label": lambda X, dOut: dOut * (clip(log1p(-X), min=-100.0, max=0.0) - clip(log(X), min=-100.0, max=0.0)),
     },
@@ -636,6 +658,7 @@ def _loss_counted(Label: Tensor, dOut: Tensor, ignore_index: int, normalize: boo
     if not normalize:
         return dOut * mask
     count = reduce_sum(mask, reduce_all=True)
+    # Paddle's smallest divisor, in the kernel below as well.
     return dOut * mask / at_least(count, 1e-5)
 
 
@@ -655,6 +678,7 @@ def _logits_x_grad(X: Tensor, Label: Tensor, dOut: Tensor, *, ignore_index: int,
 def sigmoid_cross_entropy_with_logits(X: Array, Label: Array, *, ignore_index: int = -100, normalize: bool = False) -> Array:
     """``log(1 + exp(X)) - X Label``; zero where Label is ``ignore_index``, divided by the number of the others if ``normalize``."""
     is_counted = Label != ignore_index
+    # ``log(1 + exp(x))`` is ``max(x, 0) + log1p(exp(-|x|))``: no exponential overflows.
     loss = np.where(is_counted, np.maximum(X, 0) - X * Label + np.log1p(np.exp(-np.abs(X))), X.dtype.type(0))
     return as_array(loss / X.dtype.type(max(is_counted.sum(), 1e-5)) if normalize else loss)
 
@@ -701,6 +725,7 @@ def _modified_label_grad(X: Tensor, IntermediateVal: Tensor, dOut: Tensor = None
 def _modified_slope(value: Tensor, dOut: Tensor) -> Tensor:
     if dOut is None:
         return None
+    # The three pieces as masks: -4 below -1, 2 (z - 1) up to 1, and 0 from there on.
     linear, square = as_mask(value < -1.0, value), as_mask(value < 1.0, value)
     return dOut * (linear * -4.0 + (square - linear) * (value - 1.0) * 2.0)
 
@@ -794,6 +819,7 @@ def _cosine_y_grad(X: Tensor, Y: Tensor, Out: Tensor, XNorm: Tensor, YNorm: Tens
     if dOut is None:
         return fill_zeros_like(Y) if of_norm is None else of_norm
     along = (X / _rows(XNorm, X) - unit * _rows(Out, X)) / _rows(YNorm, Y)
+    # Y may be one row for all of X.
     return total(unbroadcast(along * _rows(dOut, X), Y), of_norm)
 
 

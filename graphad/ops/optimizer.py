@@ -114,6 +114,7 @@ def momentum(
     multi_precision: bool = False,
 ) -> tuple[Array, ...]:
     """``v = mu v + g``, ``p - lr v``; with Nesterov's step ``p - lr (g + mu v)``. "l2_decay" adds ``coeff p`` to g."""
+    # Without rescaling the gradient is taken as it is, to the last bit.
     lr, g = number(LearningRate, Param), Grad if rescale_grad == 1.0 else Grad * rescale_grad
     if regularization_method == "l2_decay":
         g = g + regularization_coeff * Param
@@ -150,6 +151,8 @@ def adam(
     ``use_global_beta_pow`` leaves the powers for another operator to advance.
     """
     power1, power2 = number(Beta1Pow, Param), number(Beta2Pow, Param)
+    # The paper's ``m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)`` in Paddle's form: with both corrections moved to the
+    # step and to epsilon.
     correction = np.sqrt(1 - power2)
     m1 = _running_mean(Moment1, Grad, beta1)
     m2 = _running_mean(Moment2, np.square(Grad), beta2)
@@ -180,6 +183,7 @@ def adamax(
     """Adam by the largest gradient (Kingma and Ba, 2015): ``p - lr / (1 - beta1^t) m / u``, ``u = max(|g|, beta2 u + epsilon)``."""
     m = _running_mean(Moment, Grad, beta1)
     largest = np.maximum(np.abs(Grad), beta2 * InfNorm + epsilon)
+    # An operator after it advances Beta1Pow, as in Paddle's programs.
     return Param - number(LearningRate, Param) / (1 - number(Beta1Pow, Param)) * m / largest, m, largest
 
 
@@ -217,6 +221,8 @@ def adadelta(
 ) -> tuple[Array, ...]:
     """Steps as large as the last ones were (Zeiler, 2012), times lr if it is there."""
     squared_grad = _running_mean(AvgSquaredGrad, np.square(Grad), rho)
+    # The ratio of two root mean squares: of the last steps and of the gradients. Both start from epsilon, without which
+    # no step would ever be made.
     step = -np.sqrt((AvgSquaredUpdate + epsilon) / (squared_grad + epsilon)) * Grad
     squared_update = _running_mean(AvgSquaredUpdate, np.square(step), rho)
     return Param + (step if LearningRate is None else number(LearningRate, Param) * step), squared_grad, squared_update
@@ -251,6 +257,7 @@ def rmsprop(
         mean = _running_mean(mean, Grad, decay)
     # A. Graves, 2013, eq. 38-41: the second moment about the mean.
     variance = square - np.square(mean) if centered else square
+    # Epsilon is under the root, as in Paddle; in Adam it is beside it.
     moment = momentum * Moment + number(LearningRate, Param) * Grad / np.sqrt(variance + epsilon)
     return Param - moment, moment, square, mean
 
@@ -259,6 +266,8 @@ def rmsprop(
 
 
 def _clipped_grad(X: Tensor, dOut: Tensor, *, max_norm: float) -> Tensor:
+    # Clipped, X becomes max_norm times its direction: what of the cotangent is along X has no effect. One formula does
+    # for both cases, with the larger of norm and limit as the divisor.
     norm = frobenius_norm(X, reduce_all=True)
     limit = fill_any_like(norm, value=max_norm)
     larger = elementwise_max(norm, limit)
@@ -380,6 +389,7 @@ def ftrl(
 
 
 def _power(x: Array, exponent: float) -> Array:
+    # The default of 1/2 by a root, which is exact and fast.
     return np.sqrt(x) if exponent == 0.5 else np.power(x, exponent)
 
 

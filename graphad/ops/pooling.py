@@ -108,6 +108,7 @@ class Pooling:
 
 def _even_bounds(size: int, count: int) -> Bounds:
     """The windows of an adaptive pooling."""
+    # From floor(i size / count) to ceil((i + 1) size / count), as in Paddle and torch.
     return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
 
 
@@ -131,6 +132,7 @@ def averaging(pooling: Pooling, image: Shape, dtype: np.dtype[np.generic]) -> li
 
 def _padded_extents(axis: Axis) -> list[int]:
     """The extents of the windows, the padding counted but nothing beyond it."""
+    # With ceil_mode the last window may reach beyond the padding; what is there does not count.
     last = axis.before + axis.size + axis.after
     return [min(k * axis.stride + axis.kernel, last) - k * axis.stride for k in range(axis.count)]
 
@@ -152,6 +154,7 @@ def along_axes(matrices: Sequence[Array], x: Array) -> Array:
 def _along(matrix: Array, x: Array, axis: int) -> Array:
     before, (size, *after) = x.shape[:axis], x.shape[axis:]
     new = len(matrix)
+    # Along the last axis one product does for all rows.
     if not after:
         return np.asarray(x.reshape(prod(before), size) @ matrix.T).reshape(*before, new)
     return np.asarray(matrix @ x.reshape(*before, size, prod(after))).reshape(*before, new, *after)
@@ -167,6 +170,7 @@ def _places(window_axes: Axes) -> Iterator[tuple[slice, ...]]:
 
 def _lowest(X: Array, window_axes: Axes) -> Array:
     """X with the lowest value around it."""
+    # Padding is never the largest: it is the lowest number of the dtype.
     return padded(X, window_axes, -np.inf if X.dtype.kind == "f" else np.iinfo(X.dtype).min)
 
 
@@ -210,6 +214,7 @@ def _scatter(x: Array, peaks: Array, pooled: Array, window_axes: Axes, apart: bo
     for place in _places(window_axes):
         mask, target = x[last(place)] == peaks, image[last(place)]
         mask = mask if todo is None else mask & todo
+        # Where windows overlap, a place may be the peak of several: it gets the sum.
         np.multiply(pooled, mask, out=target) if apart else np.add(target, pooled * mask, out=target)
         todo = np.logical_not(mask) if todo is None else todo ^ mask
 
@@ -218,6 +223,7 @@ def gathered(X: Array, image: Array, window_axes: Axes) -> Array:
     """From every window, the image at the first place where X is the largest."""
     x, values, peaks = _lowest(X, window_axes), padded(image, window_axes), largest(X, window_axes)
     out = np.zeros(peaks.shape, image.dtype)
+    # Backwards, so that the first place with the peak is written last, and stays.
     for place in reversed(list(_places(window_axes))):
         out = np.where(x[last(place)] == peaks, values[last(place)], out)
     return out
@@ -228,6 +234,7 @@ def numbered(X: Array, peaks: Array, window_axes: Axes) -> Array:
     x, out, todo = _lowest(X, window_axes), np.zeros(peaks.shape, np.intp), np.ones(peaks.shape, bool)
     for place in np.ndindex(*(axis.kernel for axis in window_axes)):
         mask = (x[element(window_axes, place)] == peaks) & todo
+        # The places along each axis of this element of every window, as an open grid.
         at = np.ix_(*(np.arange(axis.count) * axis.stride + k - axis.before for axis, k in zip(window_axes, place, strict=True)))
         number = sum(along * prod(X.shape[axis + 1 :]) for axis, along in enumerate(at, 2))
         np.copyto(out, number, where=mask)
@@ -262,6 +269,7 @@ def put(values: Array, index: Array, shape: Shape) -> Array:
     """Zeros with the values added at their numbers in every channel."""
     n, c = shape[:2]
     size = prod(shape[2:])
+    # Numbers count within a channel; each channel begins so many elements later.
     channel = np.arange(n * c).reshape(n, c, *(1 for _ in index.shape[2:])) * size
     flat = np.zeros(n * c * size, values.dtype)
     np.add.at(flat, (index + channel).reshape(-1), values.reshape(-1))

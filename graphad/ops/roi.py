@@ -81,8 +81,11 @@ class Aligning:
 
     def _along(self, low: Array, high: Array, count: int, extent: int) -> Array:
         """``[boxes, count, extent]``: the mean of the samples in each window, each interpolated between two elements."""
+        # Without ``aligned`` a box is at least one element wide, as in Paddle.
         side = high - low if self.aligned else np.maximum(high - low, 1.0)
         sample_counts = np.full(len(low), self.sampling_ratio) if self.sampling_ratio > 0 else np.ceil(side / count)
+        # Each box may have another number of samples. All get as many as the one that has most, and ``counts`` leaves out
+        # those beyond their own.
         most = max(int(sample_counts.max(initial=1)), 1)
         sample, window = np.arange(most), np.arange(count)
         steps = np.maximum(sample_counts, 1)[:, None, None]
@@ -127,6 +130,7 @@ def roi_align(X: Array, ROIs: Array, RoisNum: Array | None = None, **attrs: Any)
     """
     aligning, image = Aligning(**attrs), X.shape[2:]
     down, across = aligning.matrices(ROIs, image)
+    # [N, H, C, W]: one product with the matrix of a box's rows serves all channels.
     rows, shape = X.transpose(0, 2, 1, 3), (X.shape[1], aligning.pooled_height, aligning.pooled_width)
     out = np.empty((len(ROIs), *shape), X.dtype)
     for i, number in enumerate(_images_of(ROIs, RoisNum, len(X))):
@@ -178,12 +182,14 @@ class RoiPooling:
         corners = boxes * boxes.dtype.type(self.spatial_scale)
         # numpy's round takes halves to even; C's, which Paddle uses, away from zero.
         for x1, y1, x2, y2 in (np.sign(corners) * np.floor(np.abs(corners) + 0.5)).astype(int).tolist():
+            # The last row and column belong to the box (+ 1), and it has one of each at least.
             sides = ((y1, y2, self.pooled_height, image[0]), (x1, x2, self.pooled_width, image[1]))
             yield [_parts(low, max(high - low + 1, 1), count, extent, boxes.dtype) for low, high, count, extent in sides]
 
 
 def _parts(low: int, size: int, count: int, extent: int, dtype: np.dtype[np.generic]) -> list[slice]:
     """A side in so many parts, which may overlap, kept within the image."""
+    # In the dtype of the boxes, as Paddle: which elements a part has depends on how its ends are rounded.
     part = np.asarray(size, dtype) / np.asarray(count, dtype)
     ends = np.arange(count + 1).astype(dtype) * part
     starts, stops = np.floor(ends[:-1]).astype(int) + low, np.ceil(ends[1:]).astype(int) + low
@@ -299,6 +305,7 @@ class Deforming:
     dilations: list[int] = field(default_factory=lambda: [1, 1])
     groups: int = 1
     deformable_groups: int = 1
+    # How many images Paddle lays out as columns at a time. Nothing depends on it here.
     im2col_step: int = 64
 
     def plain(self) -> dict[str, Any]:
@@ -388,8 +395,10 @@ def _around(conv: Deformed) -> list[Neighbor]:
     places = window_places(
         conv.Offset, image=list(image), kernel=list(kernel), strides=options.strides, paddings=options.paddings, dilations=options.dilations
     )
+    # [N * parts, elements, 2, windows]: the offsets alternate between y and x.
     pairs = reshape(conv.Offset + places, shape=[-1, conv.elements, 2, conv.windows])
     along = (slice_(pairs, axes=[2], starts=[i], ends=[i + 1]) for i in range(2))
+    # A point moves as its offset does: the slope is 1.
     points = [(reshape(coordinate, shape=[-1, 1, conv.elements * conv.windows]), 1.0) for coordinate in along]
     return list(neighbors(points, image, "bilinear", "zeros", True))
 
@@ -446,6 +455,7 @@ def _input_grad(conv: Deformed, dOutput: Tensor) -> Tensor:
 def _offset_grad(conv: Deformed, dOutput: Tensor) -> Tensor:
     columns = _masked(conv, _column_cotangents(conv, dOutput))
     along = moved(_by_parts(conv), columns, _around(conv))
+    # y and x alternate again.
     pairs = concat([reshape(cotangent, shape=[-1, conv.elements, 1, conv.windows]) for cotangent in along], axis=2)
     return reshape_like(pairs, conv.Offset)
 

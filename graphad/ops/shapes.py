@@ -44,6 +44,7 @@ NewShape = Callable[..., Shape]
 
 
 def _back(dOut: Tensor, X: Tensor = None, XShape: Tensor = None) -> Tensor:
+    # XShape is (0, *X.shape): its first axis does not count.
     return reshape_like(dOut, X) if XShape is None else reshape_like(dOut, XShape, skip=1)
 
 
@@ -87,6 +88,7 @@ def _reshaped(old: Shape, *, shape: list[int], allow_zero: bool = False) -> Shap
     copied_axes = {i for i, e in enumerate(shape) if e == 0}
     count = element_count(e for i, e in enumerate(old) if i not in copied_axes)
     target_count = element_count(e for e in shape if e > 0)
+    # One -1 takes any number that divides; without it the counts are equal.
     is_fitting = count == -1 or (count % target_count == 0 if -1 in shape else count == target_count)
     if not is_fitting:
         raise ShapeError(f"X has the shape {list(old)}: its elements do not fill shape={shape}")
@@ -200,6 +202,7 @@ def _transposed(old: Shape, *, axis: list[int], data_format: str = "AnyLayout") 
 def inverse_order(axis: list[int]) -> list[int]:
     """The order of axes that undoes ``axis``."""
     order = [a % len(axis) for a in axis]
+    # order[k] is the old axis at place k, so axis i of X is at the place where i is.
     return [order.index(i) for i in range(len(order))]
 
 
@@ -232,6 +235,7 @@ def transpose(X: Array, *, axis: list[int], data_format: str = "AnyLayout") -> A
 def _squeezed(old: Shape, *, axes: list[int] = NO_INTS) -> Shape:
     if not axes:
         return tuple(e for e in old if e != 1)
+    # A scalar has no axis to leave out, and 0 and -1 are accepted for it, as in torch.
     dropped_axes = {normal_axis(a, len(old), "axes") for a in axes if old or a not in (0, -1)}
     # An unknown extent that is to go is taken for 1; a known one that is not 1 stays, as in Paddle.
     return tuple(e for i, e in enumerate(old) if i not in dropped_axes or e not in (1, -1))
@@ -272,6 +276,7 @@ def unsqueeze(X: Array, *, axes: list[int]) -> Array:
 
 
 def _flat_range(old: Shape, *, start_axis: int = 1, stop_axis: int = 1) -> Shape:
+    # A scalar becomes a vector of one element, as in Paddle.
     if not old:
         return (1,)
     start, stop = normal_axis(start_axis, len(old), "start_axis"), normal_axis(stop_axis, len(old), "stop_axis")
@@ -357,6 +362,7 @@ def expand_v2(
 def _expanded_as(X: TensorType, Y: TensorType | None = None, *, target_shape: list[int] = NO_INTS) -> TensorType:
     target = tuple(target_shape) if Y is None else Y.shape
     try:
+        # The target decides: where X is wider, the joined shape is not the target's, or there is none.
         shape = joined_shape(broadcast_shapes(X.shape, target), target)
     except ShapeError:
         shape = None
@@ -403,6 +409,7 @@ def flip(X: Array, *, axis: list[int]) -> Array:
 )
 def roll(X: Array, *, shifts: list[int], axis: list[int] = NO_INTS) -> Array:
     """X moved along each of ``axis``, what leaves at the end coming back at the front; all of X as one row without ``axis``."""
+    # Without axes all shifts are along the one flat axis, so they add up.
     return np.roll(X, tuple(shifts), tuple(axis)) if axis else np.roll(X, sum(shifts))
 
 
@@ -440,6 +447,7 @@ def _tiled(old: Shape, repeats: list[int] | None, tensor: TensorType | None, par
     elif any(r < 0 for r in repeats):
         raise ShapeError(f"repeat_times={repeats} must not be negative")
     times, extents = _tiling(old, repeats)
+    # A negative number stands for one that only the run knows, and makes the extent unknown; 1 keeps it.
     return tuple(e if r == 1 else -1 if e == -1 or r < 0 else r * e for r, e in zip(times, extents, strict=True))
 
 

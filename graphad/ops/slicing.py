@@ -119,6 +119,7 @@ def sliced_shape(shape: Shape, by: Bounds, cut: StridedCut) -> Shape:
 def index_of(rank: int, cut: StridedCut) -> tuple[Any, ...]:
     """The slice as numpy's index."""
     parts = _slices(rank, cut)
+    # ``...`` makes numpy give an array, where the plain index of a scalar would give a number.
     return (*(parts.get(i, builtins.slice(None)) for i in range(rank)), ...)
 
 
@@ -134,6 +135,7 @@ def _part_type(Input: TensorType, *tensors: object, **attrs: Any) -> TensorType:
 
 
 def _decreased(shape: Shape, decrease_axis: list[int]) -> Shape:
+    # Inference let these axes pass if their extent was unknown; here it is known.
     dropped_axes = {a % len(shape) for a in decrease_axis}
     if any(shape[a] != 1 for a in dropped_axes):
         raise InvalidValue(f"the slice has the shape {list(shape)}, so decrease_axis={decrease_axis} cannot be left out")
@@ -260,6 +262,7 @@ def unslice(X: Array, Like: Array, *tensors: object, **attrs: object) -> Array:
     place = out[index_of(Like.ndim, _resolved(tensors, attrs))]
     if X.size != place.size:
         raise InvalidValue(f"X has the shape {list(X.shape)}, but the slice of Like has {list(place.shape)}")
+    # X may lack the axes of decrease_axis, which have one element in ``place``.
     place[...] = X.reshape(place.shape)
     return out
 
@@ -346,6 +349,7 @@ def _set_type(Input: TensorType, ValueTensor: TensorType | None = None, *lists: 
 def _input_grad(
     dOut: Tensor, StartsTensorList: list[Tensor], EndsTensorList: list[Tensor], StepsTensorList: list[Tensor], **attrs: object
 ) -> Tensor:
+    # What was overwritten has no influence: the cotangent, with zeros written to the slice.
     zero = {"fp32_values": [0.0], "shape": [], "dtype": ""}
     none: dict[str, list[float]] = {name: [] for name in attrs if name.endswith("values")}
     return set_value(dOut, None, StartsTensorList, EndsTensorList, StepsTensorList, **{**attrs, **none, **zero})
@@ -366,6 +370,7 @@ def _value_grad(
     part = strided_slice(
         dOut, *bounds, axes=cut.axes, starts=cut.starts, ends=cut.ends, strides=cut.strides, decrease_axis=cut.decrease_axis
     )
+    # Axes that only the value has come back first; then the sum over what was broadcast is as usual.
     new = [i for i, axis in enumerate(_places(dOut.ndim, setting.decrease_axes, setting.none_axes)) if axis is None]
     return unbroadcast(unsqueeze(part, axes=new) if new else part, ValueTensor)
 
@@ -406,6 +411,7 @@ def _unbound(X: TensorType, *, axis: int = 0) -> list[TensorType]:
 @operator("X -> Out*", infer=_unbound, grad={"X": lambda dOut, *, axis: stack(dOut, axis=axis)}, linear="X", narrow="follows", flops=0)
 def unbind(X: Array, *, axis: int = 0) -> list[Array]:
     """The slices of X along ``axis``, without that axis."""
+    # Slices are views of X; results own their memory.
     return [part.copy() for part in np.moveaxis(X, axis, 0)]
 
 
@@ -483,6 +489,7 @@ def _crop_type(
     shape: list[int] = NO_INTS,
 ) -> TensorType:
     target = list(shape if Y is None else Y.shape)
+    # Extents of Y that are not known before the run: a crop by a tensor of them.
     if Y is not None and -1 in target:
         return _crop_tensor_type(X, TensorType((len(target),), "int64"), Offsets, offsets=offsets, shape=target)
     return _crop_tensor_type(X, None, Offsets, offsets=offsets, shape=target)

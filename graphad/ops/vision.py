@@ -50,6 +50,8 @@ def pixel_shuffle(X: Array, *, upscale_factor: int = 1, data_format: str = "NCHW
     """``[N, C r^2, H, W]`` as ``[N, C, H r, W r]``: each group of r^2 channels becomes a square of r by r elements (Shi et al. 2016)."""
     x, r = to_front(X, data_format), upscale_factor
     n, c, h, w = x.shape
+    # [n, c, i, j, h, w] -> [n, c, h, i, w, j]: the row i and the column j within a square come right after those of the
+    # element.
     squares = x.reshape(n, c // r**2, r, r, h, w).transpose(0, 1, 4, 2, 5, 3)
     return from_front(squares.reshape(n, c // r**2, h * r, w * r), data_format)
 
@@ -85,6 +87,7 @@ def _channels_shuffled(X: TensorType, *, group: int = 1) -> TensorType:
 @operator(
     "X -> Out",
     infer=_channels_shuffled,
+    # Channels are a grid of [group, c / group], transposed. What undoes it is the same with c / group groups.
     grad={"X": lambda dOut, *, group: shuffle_channel(dOut, group=max(dOut.shape[1] // group, 1))},
     linear="X",
     rows="X",
@@ -133,6 +136,7 @@ def affine_channel(X: Array, Scale: Array, Bias: Array, *, data_layout: str = "A
 # the operators named ``..._interp`` and ``..._interp_v2`` are made of these two.
 
 METHODS = {"linear": 3, "bilinear": 4, "nearest": 4, "bicubic": 4, "trilinear": 5}
+# Keys' parameter a, -0.75 as in OpenCV, torch and Paddle.
 CUBIC = -0.75
 NO_FLOATS: list[float] = []
 
@@ -152,6 +156,8 @@ class Resampling:
         index, weights = self.picked(old, new, scale)
         matrix = np.zeros((new, old), dtype)
         for at, weight in zip(index, weights, strict=True):
+            # Neighbors beyond an edge count for the element at the edge. ``add.at`` adds their weights, where an
+            # assignment would keep one of them.
             np.add.at(matrix, (np.arange(new), np.clip(at, 0, old - 1)), weight.astype(dtype))
         return matrix
 
@@ -199,6 +205,7 @@ def _cubic(at: Array) -> tuple[list[Array], list[Array]]:
     t = at - base
 
     first = base.astype(np.intp)
+    # Four neighbors, at the distances 1 + t, t, 1 - t and 2 - t.
     return [first - 1, first, first + 1, first + 2], [_far(t + 1), _near(t), _near(1 - t), _far(2 - t)]
 
 
@@ -313,8 +320,10 @@ class Interpolation:
     def extents(self, old: Shape, scales: Sequence[float]) -> Shape:
         """The new spatial extents, by scales or as they are named; -1 where not known."""
         if len(scales):
+            # Rounded down, as in Paddle.
             shape = tuple(-1 if e == -1 else int(e * s) for e, s in zip(old, _scales(scales, len(old)), strict=True))
         else:
+            # One spatial axis has out_w, two have out_h and out_w.
             shape = (self.out_d, self.out_h, self.out_w)[-len(old) :]
         if any(e == 0 or e < -1 for e in shape):
             raise ShapeError(f"the extents {list(old)} cannot be resized to {list(shape)}: give out_h and out_w, or a scale above 0")
@@ -392,6 +401,7 @@ def _rule(method: str, spec: Spec) -> Callable[..., Tensor]:
     @attributes(spec, interp_method=method)
     def rule(X: Tensor, SizeTensor: list[Tensor] | None, Scale: Tensor, dOut: Tensor, **attrs: Any) -> Tensor:
         interpolation = spec(**{"interp_method": method, **attrs})
+        # The kernel looks at the scale for its positions in the second version only, and so does its transpose.
         is_scaled = spec is Interpolation and SizeTensor is None
         options = interpolation.resampling(interpolation.scales if is_scaled and Scale is None else ())
         return resample_spread(dOut, X, *([Scale] if is_scaled and Scale is not None else []), **options)
@@ -474,6 +484,8 @@ def _coordinates(Grid: Tensor, image: Shape, align_corners: bool) -> Iterator[tu
         place = len(image) - 1 - axis  # x, along the last axis, comes first
         half = (extent - 1) / 2 if align_corners else extent / 2
         part = slice_(Grid, axes=[last], starts=[place], ends=[place + 1])
+        # -1 and 1 are the centers of the corner elements, ``(x + 1) (e - 1) / 2``, or their outer edges, ``((x + 1) e -
+        # 1) / 2``. In both the middle of the image, x = 0, is at (e - 1) / 2.
         yield reshape(part, shape=[0, 1, -1]) * half + (extent - 1) / 2, half
 
 
@@ -482,6 +494,7 @@ def _bounded(at: Tensor, extent: int, padding_mode: str, align_corners: bool) ->
     if padding_mode == "zeros":
         return at, 1.0
     if padding_mode == "border":
+        # What is moved to an edge no longer depends on where it was.
         inside = as_mask(at > 0.0, at) * as_mask(at < float(extent - 1), at)
         return clip(at, min=0.0, max=float(extent - 1)), inside
     reflection, direction = _reflected(at, extent, align_corners)
@@ -490,6 +503,7 @@ def _bounded(at: Tensor, extent: int, padding_mode: str, align_corners: bool) ->
 
 def _reflected(at: Tensor, extent: int, align_corners: bool) -> tuple[Tensor, Tensor]:
     """A coordinate reflected at the edge, or at the centers of its elements (``align_corners``); and 1, or -1 where it runs back."""
+    # The image and its mirror image repeat with this period, and the coordinate runs back in the second half of one.
     shift, period = (0.0, 2.0 * max(extent - 1, 1)) if align_corners else (0.5, 2.0 * extent)
     distance = abs_(at + shift)
     extra = distance - floor(distance * (1.0 / period)) * period
@@ -505,6 +519,7 @@ def _steps_along(at: Tensor, slope: Tensor, extent: int, mode: str, padding_mode
         return
     at, inner_slope = _bounded(at, extent, padding_mode, align_corners)
     if mode == "nearest":
+        # The nearest element does not change as the point moves: no slope.
         number = round_(at)
         yield Step(number, 1.0, 0.0, _within(number, extent))
         return
@@ -549,6 +564,7 @@ def _number(places: Sequence[Tensor], image: Shape) -> Tensor:
     """The number of an element in the image; outside, that of an element at the edge."""
     number = None
     for place, extent in zip(places, image, strict=True):
+        # Outside of the image the number of any element does, because the weight there is 0.
         inner = clip(place, min=0.0, max=extent - 1.0)
         number = inner if number is None else number * float(extent) + inner
     return cast(number, out_dtype="int64")
@@ -602,6 +618,7 @@ def _grid_grad(X: Tensor, Grid: Tensor, dOutput: Tensor, *, mode: str, padding_m
     if mode == "nearest":
         return fill_zeros_like(Grid)
     along = moved(X, _points(dOutput), _around(X, Grid, mode, padding_mode, align_corners))
+    # A point is (x, y): the last axis comes first.
     return reshape_like(REGISTRY["stack"]([reshape(cotangent, shape=[0, -1]) for cotangent in reversed(along)], axis=2), Grid)
 
 
@@ -638,6 +655,8 @@ def homogeneous(output_shape: list[int], align_corners: bool, dtype: np.dtype[np
 
 
 def _steps(extent: int, align_corners: bool) -> Array:
+    # Without aligned corners the centers of the first and last elements are half an element from the edges, which are at
+    # -1 and 1.
     edge = 1.0 if align_corners else 1.0 - 1.0 / extent
     return np.linspace(-edge, edge, extent) if extent > 1 else np.array([-1.0 if align_corners else 0.0])
 
@@ -652,6 +671,7 @@ def affine_grid(Theta: Array, *, output_shape: list[int], align_corners: bool = 
 
     Maps ``[N, 3, 4]`` take those of a volume ``[N, C, D, H, W]`` to ``[N, D, H, W, 3]``.
     """
+    # [points, 3] @ [N, 3, 2], broadcast over the maps.
     points = homogeneous(output_shape, align_corners, Theta.dtype) @ Theta.swapaxes(1, 2)
     return np.asarray(points).reshape(len(Theta), *output_shape[2:], Theta.shape[1])
 
@@ -711,6 +731,7 @@ def _low_and_high(boxes: Array, center: bool) -> Array:
 
 def _suppressed(boxes: Array, scores: Array, most: int, iou_threshold: float, score_threshold: float) -> list[int]:
     """The places of the boxes of one class that remain: greedily, the best score first."""
+    # Stable: of equal scores the earlier box is first.
     order = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] > score_threshold]
     survivors: list[int] = []
     while order and len(survivors) < most:
@@ -723,4 +744,5 @@ def _suppressed(boxes: Array, scores: Array, most: int, iou_threshold: float, sc
 def _overlap(a: Array, b: Array) -> float:
     inner = np.prod(np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0))
     union = np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2]) - inner
+    # Boxes without area overlap nothing.
     return float(inner / union) if union > 0 else 0.0
