@@ -107,6 +107,7 @@ class TensorArray(Aggregate):
     def __add__(self, other: TensorArray) -> TensorArray:
         if not isinstance(other, TensorArray):
             return NotImplemented  # an engine may have arrays of its own
+        # The larger one is extended by what the smaller one has: fewer writes.
         few, many = sorted((other, self), key=lambda array: len(array._entries()))
         total = many
         for index, item in few.items():
@@ -115,6 +116,7 @@ class TensorArray(Aggregate):
         return total._resized(max(self.length, other.length))
 
     def _resized(self, length: int) -> TensorArray:
+        # A write of what is there already makes a version with another length.
         return self if length == self.length else self._changed(0, self._entries().get(0), length)
 
     def __len__(self) -> int:
@@ -161,6 +163,7 @@ class Tape(Aggregate):
     def __add__(self, other: Tape) -> Tape:
         if not isinstance(other, Tape):
             return NotImplemented
+        # Strict: two gradients of one loop have as many entries as it ran iterations.
         pairs = zip(self.entries(), other.entries(), strict=True)
         return _tape([tuple(map(_added, x, y)) for x, y in pairs])
 

@@ -21,6 +21,7 @@ from graphad.ops.selection import where
 from graphad.ops.shapes import transpose, unsqueeze
 from graphad.types import Array, Tensor, TensorType, broadcast_shapes
 
+# Not -inf: a row of which all is forbidden would be nan, and so would 0 * -inf in a gradient.
 FORBIDDEN = -1e30
 
 
@@ -92,6 +93,7 @@ def _score_grad(weights: Tensor, v: Tensor, dout: Tensor, dsoftmax: Tensor, dsof
     if d is not None:
         # The softmax's own: its Jacobian is diag(w) - w w^T.
         d = weights * (d - reduce_sum(d * weights, dim=[3], keep_dim=True))
+    # The derivative of the logarithm of a sum of exponentials is the softmax.
     through_lse = None if dsoftmax_lse is None else weights * unsqueeze(dsoftmax_lse, axes=[3])
     return total(d, through_lse)
 
@@ -181,9 +183,11 @@ def flash_attn(
     """
     scores = _scores(q, k, attn_mask, causal)
     weights = softmax(scores)
+    # The largest score is taken out before the exponentials, and added to the logarithm.
     top = np.max(scores, axis=3, initial=FORBIDDEN)
     logarithms = np.log(np.sum(np.exp(scores - top[..., None]), axis=3)) + top
     out = np.ascontiguousarray(_heads(weights @ _heads(v)))
+    # Paddle also gives a seed and an offset of its generator; without dropout nothing is drawn.
     return out, weights if return_softmax else np.zeros(0, q.dtype), logarithms.astype(q.dtype), np.zeros(2, np.int64)
 
 

@@ -61,6 +61,7 @@ class ControlDef(OpDef):
     def infer_types(self, inputs: Mapping[str, Sequence[TensorType]], attrs: Mapping[str, object]) -> dict[str, list[TensorType]]:
         """Nothing is inferred: the blocks say it; a condition that is not one boolean is a ``ShapeError``."""
         for type_ in inputs.get(self.condition, ()):
+            # A condition that is not scalar asks whether tensors are empty, so that any tensor will do.
             if attrs.get("is_scalar_condition", True) and (type_.dtype != "bool" or any(e not in (1, -1) for e in type_.shape)):
                 raise ShapeError(f"{self.condition} is {type_}; a condition is one boolean")
         return {}
@@ -129,6 +130,7 @@ def region_operator(signature: str, kind: type[C], name: str, **fields: object) 
     def add(function: Callable[..., object]) -> C:
         if name in REGISTRY:
             raise InvalidValue(f"operator {name!r} is defined twice")
+        # ``operator`` reads slots and attributes from the signature; of what it makes only the fields are kept.
         row = operator(signature, name=name, infer=_nothing, grad=None)(function)
         control = kind(**{**vars(row), "kinds": {fields["scopes"]: STEP_SCOPES}, **fields})
         del REGISTRY[name]

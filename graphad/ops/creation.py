@@ -112,6 +112,7 @@ def assign_value(
     values: list[float] = NO_FLOATS,
 ) -> Array:
     """A constant given element by element, in whichever list is not empty; InvalidValue if the count does not fit the shape."""
+    # The list that is not empty says the values; Paddle stores a list for each kind of dtype.
     values_ = next((v for v in (bool_values, fp32_values, fp64_values, int32_values, int64_values, values) if len(v)), NO_FLOATS)
     if len(values_) != element_count(shape):
         raise InvalidValue(f"{len(values_)} values do not fill the shape {shape}")
@@ -182,6 +183,7 @@ def batch_type(
     extents = list(checked_shape(shape))
     place = normal_axis(output_dim_idx, len(extents), "output_dim_idx")
     extents[place] = Input.shape[normal_axis(input_dim_idx, len(Input.shape), "input_dim_idx")] if Input.shape else 1
+    # The extent that the batch gives may be open, no other.
     if -1 in extents[:place] + extents[place + 1 :]:
         raise ShapeError(f"shape={shape} may leave out the extent at output_dim_idx={output_dim_idx} only")
     return TensorType(tuple(extents), dtype)
@@ -208,6 +210,7 @@ def _spaced_type(Start: TensorType, Stop: TensorType, Num: TensorType, *, dtype:
     return TensorType((-1,), dtype)
 
 
+# The share of Stop in each number: 0 at the first, 1 at the last.
 def _shares(Start: Tensor, Num: Tensor, dtype: str) -> Tensor:
     return linspace(fill_zeros_like(Start), fill_any_like(Start, value=1.0), Num, dtype=dtype)
 
@@ -245,6 +248,7 @@ def _grid_types(X: list[TensorType]) -> list[TensorType]:
 
 
 def _grid_grad(X: list[Tensor], dOut: list[Tensor]) -> list[Tensor]:
+    # Grid i varies along axis i alone, so the cotangents along all others add up.
     return [reshape_like(reduce_sum(d, dim=[k for k in range(len(X)) if k != i]) if len(X) > 1 else d, X[i]) for i, d in enumerate(dOut)]
 
 

@@ -203,6 +203,7 @@ class OpDef(Traits):
         """The outputs that are not optional: what a call returns, on arrays as on symbols."""
         if len(self.outputs) == 1 or not any(s.optional for s in self.outputs.values()):
             return result
+        # On arrays a call gives what it gives on symbols, so optional outputs are dropped here too.
         values = tuple(v for v, slot in zip(result, self.outputs.values(), strict=True) if not slot.optional)
         return values[0] if len(values) == 1 else values
 
@@ -272,6 +273,7 @@ class GradOpDef(OpDef):
     def given(self) -> tuple[tuple[str, str], ...]:
         """The forward slots it reads, each with "inputs" or "outputs" for the side it is on there."""
         assert self.forward is not None
+        # A slot of both sides (an output that is an input) counts as an input.
         sides = {**dict.fromkeys(self.forward.outputs, "outputs"), **dict.fromkeys(self.forward.inputs, "inputs")}
         return tuple((slot, sides[slot]) for slot in self.inputs if slot in sides)
 
@@ -372,6 +374,7 @@ def register(definition: OpDef) -> OpDef:
     # A cell of a notebook that is run again defines its operator anew; the same name from elsewhere is a mistake.
     old = REGISTRY.get(definition.type)
     if old is not None and _is_rerun(old.kernel, definition.kernel):
+        # Both go, since the new definition may have no gradient.
         for name in (old.type, f"{old.type}{GRAD_SUFFIX}"):
             REGISTRY.pop(name, None)
     definitions = [definition, _grad_operator(definition)] if definition.grads else [definition]
@@ -557,6 +560,7 @@ def checked_attr(attr: Attr, value: object) -> Any:
 def _scalar(attr: Attr, value: object, kind: type) -> Any:
     # The common case first; an int has its range checked.
     if type(value) is kind and kind is not int:
+        # A bool is an int in Python, and is refused where a number is meant: True as an extent would be a mistake.
         return value
     if kind is int and type(value) is int and fits_64_bits(value):
         return value
@@ -568,6 +572,7 @@ def _scalar(attr: Attr, value: object, kind: type) -> Any:
     if kind is int and isinstance(value, int | np.integer) and not isinstance(value, bool):
         if not fits_64_bits(int(value)):
             raise InvalidValue(f"attribute {attr.name!r} is {attr.kind}, of 64 bits at most, got {shortened(value)}")
+        # An extent keeps its name.
         return value if isinstance(value, Extent) else int(value)
     if kind is bool and isinstance(value, bool | np.bool_):
         return bool(value)

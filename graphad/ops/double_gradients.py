@@ -199,6 +199,8 @@ class DoubleGradOpDef(GradOpDef):
         attrs: Mapping[str, object],
     ) -> Tensor:
         """The cotangent of the result: as given; or found from the one of X, which is a multiple of it, element by element."""
+        # If the result's cotangent is not among the inputs, DX says it: the rule is linear in the cotangent, and
+        # elementwise.
         if f"D{self._result}" in tensors or "DX" not in tensors:
             return like
         # The rule applied to ones is the factor between the two.
@@ -358,6 +360,7 @@ def _named(text: str) -> dict[str, str]:
 
 
 def _signatures() -> dict[str, tuple[OpDef, list[str]]]:
+    # Paddle before 2.4 and after: one type may have a signature of each.
     by_type = {f"{of.type}_grad_grad": (of, [signature]) for of, signature in _SIGNATURES.items()}
     for of, (op_type, signature) in _LATER.items():
         by_type.setdefault(op_type, (of, []))[1].append(signature)

@@ -37,6 +37,7 @@ def lookup_table_v2(
     """The rows of W at Ids; zeros where the id is ``padding_idx`` (-1: no id is padding). InvalidValue for another id that is not a row."""
     if padding_idx == -1:
         return np.asarray(np.take(W, from_front("Ids", Ids, len(W)), axis=0))
+    # The rows of padding ids are looked up as if they were row 0, and overwritten.
     rows = np.take(W, from_front("Ids", Ids, len(W), but=padding_idx), axis=0)
     rows[Ids == padding_idx] = 0
     return rows

@@ -53,6 +53,8 @@ class Tracer(NDArrayOperatorsMixin):
         return self if is_same else self.apply(converted, (self, np.dtype(dtype).name))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Tracer:
+        # Ufuncs of one result, elementwise: what matmul's signature or a reduction says cannot be written down as a call
+        # of elements.
         if method != "__call__" or options or ufunc.nout != 1 or ufunc.signature is not None:
             raise Untraceable(f"{ufunc.__name__} with {method} or options")
         return self.apply(ufunc, inputs)
@@ -198,11 +200,13 @@ class _Recorded(Tracer):
 
     def apply(self, function: Function, args: Sequence[object]) -> Tracer:
         for item in args:
+            # An array in a formula, or a tracer of another one, would be a value of this call frozen into all later ones.
             if isinstance(item, np.ndarray) or (isinstance(item, _Recorded) and item.trace is not self.trace):
                 raise Untraceable(f"{function} of {item!r}")
         if isinstance(function, np.ufunc):
             kinds: list[object] = [element.dtype if isinstance(element, _Recorded | np.generic) else type(element) for element in args]
             dtype = _result_dtype(function, *kinds)
+            # Of a number beside arrays numpy takes the dtype of the arrays.
             beside = {element.dtype for element in args if isinstance(element, _Recorded)}
         else:
             # numpy says the dtype: on arrays without elements that costs nothing.
@@ -232,6 +236,7 @@ def _constant(value: object, beside: Collection[np.dtype[np.generic]]) -> Consta
     if len(beside) != 1:
         return Constant(value, text)
     (dtype,) = beside
+    # numpy 2 (NEP 50) takes Python's numbers in the dtype of the array beside them.
     if dtype.kind != "f" or type(value) not in (dtype.type, float, int):
         return Constant(value, text)
     array = np.asarray(value, dtype)
@@ -249,6 +254,7 @@ def formula(
         variadic: whether the inputs are one list.
     """
     try:
+        # 0.0 and -0.0, 1 and True are equal as keys: the text tells them apart.
         return _formula(function, tuple(dtypes), tuple((name, _Exact(value, repr(value))) for name, value in attrs.items()), variadic)
     except TypeError:  # an attribute that cannot be hashed
         return None
@@ -266,10 +272,12 @@ def _formula(
     trace: list[_Note] = []
     inputs = [_Recorded(trace, dtype, Input(i)) for i, dtype in enumerate(dtypes)]
     try:
+        # Traced on no numbers: what a division by zero would warn of is not seen.
         with np.errstate(all="ignore"):
             result = function(*([inputs] if variadic else inputs), **{name: exact.value for name, exact in attrs})
     except Exception:  # whatever a function of arrays does with what is none
         return None
+    # A function that returns an array or a number did not compute with its input.
     if not isinstance(result, _Recorded) or result.trace is not trace:
         return None
     return _ordered(_simplified(trace, result.place), result.place)
@@ -277,6 +285,7 @@ def _formula(
 
 def _simplified(trace: Sequence[_Note], result: Input | int) -> list[_Note]:
     """The calls without factors 1, and with ``b - x`` for ``x * -1 + b``: the same to the last bit by IEEE 754."""
+    # The usual trace has no such number, and is returned as it is.
     if not any(_is_number(arg) and abs(float(arg.value)) == 1.0 for note in trace for arg in note.args):  # type: ignore[union-attr]
         return [*trace]
     replacements: dict[int, Input | int] = {}
@@ -335,6 +344,7 @@ def _ordered(trace: Sequence[_Note], result: Input | int) -> Formula:
 
 @lru_cache(maxsize=1024)
 def _plan(trace: tuple[_Note, ...], result: Input | int) -> _Plan:
+    # The last reader of each result, found from the end; what has none is not needed.
     last: dict[Input | int | Constant, int] = {result: len(trace)}
     order: list[int] = []
     for i in reversed(range(len(trace))):
@@ -351,8 +361,12 @@ def _plan(trace: tuple[_Note, ...], result: Input | int) -> _Plan:
             *({arg.number} if isinstance(arg, Input) else reads[arg] for arg in args if isinstance(arg, Input | int))
         )
         reads.append(inputs_read)
+        # Reading one array only (or the same one twice), a result is laid out as that array, so memory of an earlier
+        # result fits.
         alike = len(inputs_read) == 1 or len({arg for arg in args if arg is not _ANY}) == 1  # laid out in one way
         free = (a for o, a in zip(trace[old].args, args, strict=True) if isinstance(a, int) and last[o] == old)
+        # Its memory is free after its last reader, if it has the shape and the dtype, and if it is memory at all and not
+        # a view.
         candidates = (
             a for a in free if reads[a] == inputs_read and dtypes[a] == dtypes[len(calls)] and isinstance(calls[a].function, np.ufunc)
         )

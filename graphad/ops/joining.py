@@ -55,6 +55,7 @@ def _with(shape: Shape, axis: int, extent: int) -> Shape:
 def _concatenated(X: list[TensorType], *, axis: int = 0, **_: object) -> TensorType:
     at = normal_axis(axis, len(X[0].shape))
     extents = [x.shape[at] for x in X if at < len(x.shape)]
+    # One tensor alone keeps its extent, be it a named one.
     return TensorType(_with(_alike(X, at), at, extents[0] if len(extents) == 1 else -1 if -1 in extents else sum(extents)), X[0].dtype)
 
 
@@ -162,4 +163,5 @@ def _unstacked(X: TensorType, *, axis: int = 0, num: int = 0) -> list[TensorType
 @operator("X -> Y*", infer=_unstacked, grad={"X": lambda dY, *, axis: stack(dY, axis=axis)}, speculatable="extents", **PART_OF_X)
 def unstack(X: Array, *, axis: int = 0, num: int = 0) -> list[Array]:
     """The slices of X along ``axis``, without that axis."""
+    # Copies: results own their memory, and slices of one axis lie apart.
     return [as_array(part) for part in np.moveaxis(X, axis, 0)]

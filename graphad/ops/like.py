@@ -77,6 +77,7 @@ def stand_in(X: Array | None = None, *, shape: list[int] | None = None, dtype: D
 
 @lru_cache(maxsize=4096)
 def _without_memory(shape: Shape, dtype: str) -> Array:
+    # One element with strides of zero: it has a shape and a dtype, and no memory of that size.
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
@@ -98,6 +99,7 @@ def _summing_like(X: Typed, Like: Typed, *, axis: int = -1) -> Callable[[Array, 
     if -1 in X.shape or -1 in Like.shape or dtype_name(X.dtype) not in FLOATS:  # numpy adds narrow integers up in a wider type
         return None
     axes, rest = _summed_axes(X.shape, Like.shape, axis)
+    # Only sums that leave the very shape of Like need no reshape, and so no kernel of their own.
     return (lambda X, Like: summed(X, axes)) if axes and rest == tuple(Like.shape) else None
 
 
@@ -124,6 +126,7 @@ def sum_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
     ``axis`` is where Like's first axis is in X (-1: the last axes are aligned). Only Like's shape is read.
     """
     axes, _ = _summed_axes(X.shape, Like.shape, axis)
+    # Where no axis is summed, Like may still have axes of one element more or fewer.
     return as_array(summed(X, axes), X.dtype).reshape(Like.shape) if axes else X.reshape(Like.shape)
 
 

@@ -47,6 +47,7 @@ def _checked_types(X: Sequence[TensorType], Scale: TensorType) -> tuple[list[Ten
 @operator("X* Scale -> Out* FoundInfinite", infer=_checked_types, grad=None, own=True, flops=2)
 def check_finite_and_unscale(X: Sequence[Array], Scale: Array) -> tuple[list[Array], Array]:
     """Each X times ``1 / Scale``, and whether an element of one of them is infinite or nan then: one boolean, ``[1]``."""
+    # One division and then products: Paddle multiplies by the inverse too.
     inverse = 1 / Scale.reshape(())
     unscaled = [x * inverse.astype(x.dtype) for x in X]
     is_infinite = np.zeros((1,), "bool")

@@ -82,6 +82,7 @@ class ProcessMesh:
     def part(self, rank: int, axes: Sequence[str]) -> int:
         """Which of the parts that some axes make is a rank's."""
         place, number = self.coordinates(rank), 0
+        # The first axis cuts first: its place counts most.
         for axis in axes:
             number = number * self.parts([axis]) + place[axis]
         return number
@@ -97,6 +98,7 @@ class ProcessMesh:
 
     def ring(self, axes: Sequence[str]) -> int:
         """The number of the ring whose groups differ along some axes alone: 0 for all of them, else a bit for each axis."""
+        # A bit for each axis makes the numbers of rings independent of the order in which they are needed.
         bits = sum(1 << self.names.index(axis) for axis in axes)
         return 0 if bits == (1 << len(self.axes)) - 1 else bits
 
@@ -148,6 +150,7 @@ def used_axes(spec: Spec) -> set[str]:
 
 def local_extent(extent: int, parts: int) -> int:
     """The places of a dimension that every rank has; an unknown extent stays unknown."""
+    # Rounded up: all ranks have places for as many.
     return extent if extent == -1 else -(-extent // parts)
 
 

@@ -33,6 +33,7 @@ def formula_of(definition: OpDef, dtypes: Sequence[Any], attrs: Mapping[str, obj
         attrs: the operator's; what its definition does not have, and ``axis``, are not read.
     """
     required_slots = [slot for slot in definition.inputs.values() if not slot.optional]
+    # A variadic slot takes any number of inputs.
     variadic = len(required_slots) == 1 and required_slots[0].variadic
     if not definition.elementwise or not dtypes or (len(required_slots) != len(dtypes) and not variadic):
         return None
@@ -66,6 +67,7 @@ def filling(definition: OpDef, dtypes: Sequence[object], attrs: Mapping[str, obj
     if expression is None or len(expression.calls) != 1 or expression.calls[0].function not in (filled, np.zeros_like):
         return None
     number = expression.calls[0].args[1] if expression.calls[0].function is filled else None
+    # zeros_like has no number.
     return Filling(number.value if isinstance(number, Constant) else 0.0, expression.dtypes[0].name)
 
 
@@ -85,6 +87,7 @@ def writer(definition: OpDef, attrs: Mapping[str, object], dtypes: Sequence[Any]
     if expression is None:
         return None
     function = _written(expression, np.dtype(out), len(dtypes), aliased)
+    # Only two inputs are aligned by an axis.
     axis = definition.attr(_AXIS, attrs) if _AXIS in definition.attrs and len(dtypes) == 2 else -1
     return _aligning(function, axis) if axis != -1 else lambda arrays, out: function(*arrays, out)
 
@@ -104,6 +107,7 @@ _INTO: Mapping[Function, str] = {converted: "copyto(o, {0}, casting='unsafe')", 
 
 def _can_write(expression: Formula | None, dtype: np.dtype[np.generic]) -> bool:
     """Whether a formula's result of a dtype can be put into an array that is there, rather than copied to it."""
+    # A result that is an input, or of another dtype, would have to be copied.
     if expression is None or isinstance(expression.result, Input) or expression.dtypes[expression.result] != dtype:
         return False
     function = expression.calls[expression.result].function

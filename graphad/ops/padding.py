@@ -34,6 +34,7 @@ def _longer(extent: int, by: tuple[int, int]) -> int:
 
 
 def _pad_grad(dOut: Tensor, *, paddings: list[int]) -> Tensor:
+    # A slice to -0 would be empty, so no padding at the end is a bound beyond it.
     ends = [-after if after else TO_THE_END for after in paddings[1::2]]
     return slice_(dOut, axes=list(range(len(ends))), starts=paddings[::2], ends=ends)
 
@@ -76,6 +77,7 @@ class _Kind:
     def amounts(self, paddings: list[int], data_format: str) -> Amounts:
         """How much before and after, axis by axis."""
         pairs = list(zip(paddings[::2], paddings[1::2], strict=True))
+        # pad3d has the last axis first, as torch's F.pad; pad2d has top, bottom, left, right.
         pairs = pairs[::-1] if self.last_first else pairs
         return [(0, 0), *pairs, (0, 0)] if data_format.endswith("C") else [(0, 0), (0, 0), *pairs]
 
@@ -96,6 +98,7 @@ class _Kind:
             raise ShapeError(f"X is {X}: {self.formats} are padded, in the modes {self.modes}, not {data_format!r} in mode={mode!r}")
         if how_many("Paddings", paddings, Paddings, None) != self.count:
             raise ShapeError(f"X is {X}: {self.count} paddings are expected, not {paddings if Paddings is None else Paddings}")
+        # Values of tensors are known at run time only: of the padded axes the extents are open.
         if Paddings is not None:
             return TensorType(tuple(e if data_format[i] in "NC" else -1 for i, e in enumerate(X.shape)), X.dtype)
         pairs = zip(X.shape, self.checked(X.shape, paddings, mode, data_format), strict=True)

@@ -63,8 +63,10 @@ def uniform_random(
 ) -> Array:
     """Numbers spread evenly over [min, max); ``diag_num`` elements, ``diag_step`` apart from a row's diagonal, are ``diag_val``."""
     kind = _drawn(dtype)
+    # Whether float64 or float32 is drawn decides which numbers of the stream are used.
     out = scaled(generator(seed, rng).random(tuple(shape), kind), kind(max - min), kind(min)).astype(dtype, copy=False)
     if diag_num:
+        # The diagonal of a matrix in flat memory, where ``diag_step`` is the length of a row.
         out.reshape(-1)[np.arange(diag_num) * (diag_step + 1)] = diag_val
     return np.asarray(out)
 
@@ -85,6 +87,7 @@ def truncated_gaussian_random(
     """Normally distributed numbers; those more than two standard deviations from the mean are drawn again."""
     source = generator(seed, rng)
     numbers = np.asarray(source.standard_normal(tuple(shape), _drawn(dtype)))
+    # Drawn again rather than cut off, so that the density within the limits keeps its form.
     while (far := np.abs(numbers) > 2.0).any():
         numbers[far] = source.standard_normal(int(far.sum()), _drawn(dtype))
     return scaled(numbers, _drawn(dtype)(std), _drawn(dtype)(mean)).astype(dtype, copy=False)
@@ -99,6 +102,7 @@ def randint(*, shape: list[int], low: int, high: int, seed: int = 0, dtype: DTyp
 @operator("X -> Out", infer=same_float, grad={}, random=True)
 def bernoulli(X: Array, *, seed: int = 0, rng: np.random.Generator) -> Array:
     """One with the probability X, else zero, in X's dtype."""
+    # In float64, which random() draws: a probability such as 1e-9 is not rounded away.
     return np.asarray(generator(seed, rng).random(X.shape) < X).astype(X.dtype)
 
 
@@ -174,6 +178,7 @@ def _dropout_type(
 def _kept_scale(dropout_prob: float, is_test: bool, dropout_implementation: str) -> float:
     """What is kept is multiplied by this, so that its mean stays (or, in a test, becomes) that of training."""
     if dropout_implementation == "upscale_in_train":
+        # Paddle's two ways: the mean of training is either kept in training, or imitated in a test.
         return 1.0 if is_test or dropout_prob == 1.0 else 1.0 / (1.0 - dropout_prob)
     return 1.0 - dropout_prob if is_test else 1.0
 
@@ -202,6 +207,7 @@ def dropout(
     scale = X.dtype.type(_kept_scale(dropout_prob, is_test, dropout_implementation))
     if is_test:
         return np.asarray(X * scale), np.ones(X.shape, np.uint8)
+    # A seed in a tensor comes first, then the attribute, if it is to be used.
     seed_value = int(Seed.reshape(-1)[0]) if Seed is not None else seed if fix_seed else 0
     # In float32 whatever X is of, so that the same elements are dropped in every dtype.
     mask = np.asarray(generator(seed_value, rng).random(X.shape, np.float32) >= dropout_prob)

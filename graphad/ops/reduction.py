@@ -77,6 +77,8 @@ def _sum_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce
 def _share(cotangent: Tensor, X: Tensor) -> Tensor:
     """The cotangent of a mean divided by the number of elements of X it is the mean of."""
     dtype = dtype_name(cotangent.dtype)
+    # The quotient is taken at run time: an extent of X may be unknown before. It is how many results share how many
+    # elements.
     return cotangent * (cast(size(cotangent), out_dtype=dtype) / cast(size(X), out_dtype=dtype))
 
 
@@ -86,6 +88,7 @@ def _mean_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduc
 
 def _mean(X: Array, axis: Axes, keepdims: bool) -> Array:
     total, count = summed(X, axis, keepdims), math.prod(X.shape[a] for a in axis)
+    # The mean of nothing is not a number, as numpy has it.
     return total / count if count else np.full_like(total, np.nan, X.dtype)
 
 
@@ -140,6 +143,7 @@ def _tie_rule(op_type: str, split: bool) -> Callable[..., Tensor]:
     """The rule that gives the cotangent to every element that is the extremum, or splits it among them."""
 
     def rule(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+        # Paddle's maximum gives the whole cotangent to each of equal elements, its amax splits it.
         cotangent = in_dtype_of(dOut, X)
         mask = _ties(lookup(op_type), X, Out, cotangent, dim, keep_dim, reduce_all)
         share = cotangent / reduce_sum(mask, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all) if split else cotangent
@@ -199,12 +203,15 @@ arg_min = _define_arg("arg_min", np.argmin, own=True, flops=1)
 
 def _prod_grad(X: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
     """Axis by axis, the product of all the others: exact where elements are zero."""
+    # factors[k] is the product over the first k axes: the chain rule goes through them from the last one back.
     axes = reduced_axes(X.ndim, dim, reduce_all)
     factors = [X]
     for axis in axes[:-1]:
         factors.append(reduce_prod(factors[-1], dim=[axis], keep_dim=True))
     cotangent = kept(in_dtype_of(dOut, X), X, dim, keep_dim, reduce_all)
     for factor, axis in zip(reversed(factors), reversed(axes), strict=False):
+        # Exclusive products from both ends: what is before an element times what is after it, without a division by the
+        # element.
         before = cumprod(factor, dim=axis, exclusive=True)
         cotangent = cotangent * (before * cumprod(factor, dim=axis, exclusive=True, reverse=True))
     return cotangent
@@ -220,6 +227,7 @@ def _log_sum_type(X: TensorType, *, axis: list[int] = ALL, keepdim: bool = False
 
 
 def _log_sum_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, axis: list[int], keepdim: bool, reduce_all: bool) -> Tensor:
+    # The derivative of log(sum(exp(x))) is the softmax, exp(x - out).
     return kept(dOut, X, axis, keepdim, reduce_all) * exp(X - kept(Out, X, axis, keepdim, reduce_all))
 
 
@@ -228,6 +236,7 @@ def logsumexp(X: Array, *, axis: list[int] = ALL, keepdim: bool = False, reduce_
     """The logarithm of the sum of exponentials over ``axis`` (all axes if none is named), without overflow."""
     axes = reduced_axes(X.ndim, axis, reduce_all)
     top = np.max(X, axis=axes, keepdims=True)
+    # An infinite maximum would make inf - inf; where all elements are -inf the logarithm of 0 is right again.
     top = np.where(np.isfinite(top), top, X.dtype.type(0))
     value = np.log(summed(np.exp(X - top), axes, True)) + top
     return as_array(value if keepdim else np.squeeze(value, axes), X.dtype)
@@ -244,9 +253,11 @@ def _norm_type(X: TensorType, *, axis: int = -1, keepdim: bool = False, asvector
 
 def _p_norm_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, porder: float, axis: int, keepdim: bool, asvector: bool) -> Tensor:
     out, d = (kept(t, X, [axis], keepdim, asvector) for t in (Out, dOut))
+    # The number of elements that are not zero is a step function.
     if porder == 0.0:
         return fill_zeros_like(X)
     if math.isinf(porder):
+        # At the infinite norm each element that attains it counts, as in Paddle.
         return d * sign(X) * as_mask(abs_(X) == out, dOut)
     if porder == 2.0:
         return X * (d / _or_one(out))
@@ -285,6 +296,7 @@ frobenius_norm = _define("frobenius_norm", lambda X, axis, keepdims: power_norm(
 def squared_l2_norm(X: Array) -> Array:
     """The sum of the squares of all elements, of shape [1]."""
     flat = X.reshape(-1)
+    # In float64 BLAS is as exact as can be; integers must not go through floats.
     if X.dtype.kind != "f" or X.dtype.itemsize >= 8:
         return as_array(flat @ flat, X.dtype).reshape(1)
     with np.errstate(over="ignore"):

@@ -51,6 +51,7 @@ def _lstm_gates(X: Tensor, forget_bias: float) -> tuple[Tensor, Tensor, Tensor, 
 
 def _cell_cotangent(C: Tensor, o: Tensor, dC: Tensor, dH: Tensor) -> Tensor:
     t = tanh(C)
+    # H = o tanh(C): the cell gets the cotangent of H through tanh, besides its own.
     return total(dC, times(dH, o * (1.0 - t * t)))
 
 
@@ -152,6 +153,7 @@ def _back(HiddenPrev: Tensor, Weight: Tensor, Gate: Tensor, dGate: Tensor, dRese
     cotangents = [None] * 3 if dGate is None else _parts(dGate, 3)
     of_gates, of_candidate = _weights(Weight)
     # The two conventions for the update gate: of the old state (K. Cho et al., 2014) or of the candidate.
+    # Paddle's default takes the update gate for the share of the candidate; ``origin_mode`` is the paper's form.
     carry, new = (u, 1.0 - u) if cell.origin_mode else (1.0 - u, u)
     toward = HiddenPrev - c if cell.origin_mode else c - HiddenPrev
     zero = fill_zeros_like(u)
@@ -208,6 +210,7 @@ def _gru_weight_grad(
     **attrs: Any,
 ) -> Tensor:
     back = _back(HiddenPrev, Weight, Gate, dGate, dResetHiddenPrev, dHidden, GruUnit(**attrs))
+    # The gates read the state before, the candidate the state after the reset gate.
     products = matmul_v2(HiddenPrev, back.gates, trans_x=True), matmul_v2(ResetHiddenPrev, back.candidate, trans_x=True)
     return reshape_like(REGISTRY["concat"]([reshape(p, shape=[-1]) for p in products], axis=0), Weight)
 

@@ -22,6 +22,7 @@ def _accumulated(accumulate: Callable[..., object], X: Array, axis: int, exclusi
 
     Floats are accumulated in float64: the error does not grow with the place, and an intermediate result may be large.
     """
+    # Always along the first axis from the front, whatever axis and direction are meant.
     x = np.moveaxis(X, axis, 0)[:: -1 if reverse else 1]
     # Rounding errors of a running sum grow with its length: it is kept in float64 and rounded once.
     wide = "float64" if X.dtype.kind == "f" else X.dtype
@@ -40,6 +41,7 @@ def _cumsum_type(X: TensorType, *, axis: int = -1, flatten: bool = False, **_: o
 
 
 def _cumsum_grad(X: Tensor, dOut: Tensor, *, axis: int, flatten: bool, exclusive: bool, reverse: bool) -> Tensor:
+    # Element i reaches all that follow it, so its cotangent is the sum from the other end.
     grad = cumsum(dOut, axis=0 if flatten else axis, exclusive=exclusive, reverse=not reverse)
     return reshape_like(grad, X) if flatten else grad
 
@@ -116,6 +118,7 @@ def _running_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, axis: int, flatten: b
     share = exp(x - Out)
     if not Out.ndim:
         return dOut * share
+    # complement is what goes on to the element before.
     complement = 1.0 - share
     # Out[i] = log(exp(Out[i-1]) + exp(X[i])): a share exp(X - Out) goes to X[i], the complement on to Out[i-1].
     later = linear_recurrence(complement, complement * dOut, axis=0 if flatten else axis, reverse=not reverse)

@@ -33,6 +33,7 @@ def _where_type(Condition: TensorType, X: TensorType, Y: TensorType) -> TensorTy
     "Condition X Y -> Out",
     infer=_where_type,
     grad={
+        # A condition has no cotangent: its gradients are the two ways.
         "X": lambda Condition, X, dOut: unbroadcast(where(Condition, dOut, fill_zeros_like(dOut)), X),
         "Y": lambda Condition, Y, dOut: unbroadcast(where(Condition, fill_zeros_like(dOut), dOut), Y),
     },

@@ -24,11 +24,13 @@ def _order(X: Array, axis: int, largest: bool) -> Array:
     """The indices along the axis in order, ties from the first to the last."""
     if not largest:
         return np.asarray(np.argsort(X, axis=axis, kind="stable"))
+    # A stable sort of the reversed elements, reversed: largest first, and of equal ones still the first.
     return np.asarray(X.shape[axis] - 1 - np.flip(np.argsort(np.flip(X, axis), axis=axis, kind="stable"), axis))
 
 
 def _top(X: Array, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
     if k == 1:
+        # One element is found in linear time.
         indices = np.argmax(X, axis, keepdims=True) if largest else np.argmin(X, axis, keepdims=True)
     else:
         indices = np.take(_order(X, axis, largest), range(k), axis)
@@ -114,6 +116,7 @@ def unique(
     along = axis[0] if axis else None
     out, first, inverse, counts = np.unique(X, return_index=True, return_inverse=True, return_counts=True, axis=along)
     if not is_sorted and not axis:
+        # numpy sorts what is distinct; the order of first occurrence is that of the indices.
         order = np.argsort(first, kind="stable")
         out, first, inverse, counts = out[order], first[order], np.argsort(order)[inverse], counts[order]
     kind = dtype or "int64"

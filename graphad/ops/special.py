@@ -63,6 +63,7 @@ def error_function(x: Array) -> Array:
     """erf(x) elementwise, to the precision of x's dtype."""
     flat = x.astype("float64" if x.dtype.itemsize > 4 else "float32", copy=False).reshape(-1)
     out = np.empty_like(flat)
+    # In float32 one approximation serves for all sizes.
     reach = _chunk if flat.dtype == "float64" else _single
     for start in range(0, flat.size, CHUNK):
         out[start : start + CHUNK] = reach(flat[start : start + CHUNK])
@@ -77,6 +78,7 @@ def _chunk(x: Array) -> Array:
     # W. Cody, 1969: three rational approximations, for |x| up to 0.46875, up to 4, and beyond; the last two are of erfc.
     out = _near(np.clip(x, -0.46875, 0.46875))
     for reach, low, high in ((_middle, 0.46875, 4.0), (_far, 4.0, np.inf)):
+        # ``not <=`` keeps nan: it takes the last branch, and stays nan.
         if not top <= low:
             at = np.flatnonzero((size > low) & (size <= high))
             out[at] = np.copysign(1.0 - reach(size[at]), x[at])
@@ -84,6 +86,7 @@ def _chunk(x: Array) -> Array:
 
 
 def _single(x: Array) -> Array:
+    # At 3.95 erf is 1 to the precision of float32.
     wide = np.clip(x, -3.95, 3.95).astype("float64")
     return as_array(wide * _ratio(SINGLE, wide * wide))
 
@@ -97,6 +100,7 @@ def _middle(x: Array) -> Array:
 
 
 def _far(x: Array) -> Array:
+    # Beyond 8 erfc is below what a float64 near 1 can show.
     x = np.minimum(x, 8.0)
     z = 1.0 / (x * x)
     return as_array((1.0 / math.sqrt(math.pi) - z * _ratio(FAR, z)) / x * np.exp(-x * x))
@@ -104,10 +108,12 @@ def _far(x: Array) -> Array:
 
 def _ratio(coefficients: tuple[Sequence[float], Sequence[float]], x: Array) -> Array:
     above, below = (_polynomial(c, x) for c in coefficients)
+    # Into the numerator, which is nowhere else.
     return np.divide(above, below, out=above)
 
 
 def _polynomial(coefficients: Sequence[float], x: Array) -> Array:
+    # Horner's scheme, in place.
     total: Array = x * coefficients[0]
     for c in coefficients[1:-1]:
         total += c
@@ -129,6 +135,7 @@ def _shifted(x: Array, order: int) -> tuple[Array, Array]:
     """A large argument, and what the terms on the way there add up to: logarithms for order -1, else ``1 / x ** (order + 1)``."""
     steps = np.zeros_like(x)
     x = x.copy()
+    # gamma(x + 1) = x gamma(x): each step up takes one term off.
     while np.any(small := x < _LARGE + max(order, 0)):
         steps[small] += np.log(x[small]) if order < 0 else x[small] ** -(order + 1.0)
         x[small] += 1.0
@@ -138,6 +145,7 @@ def _shifted(x: Array, order: int) -> tuple[Array, Array]:
 def _log_gamma(x: Array) -> Array:
     """For positive numbers."""
     y, steps = _shifted(x, -1)
+    # Stirling's series; with arguments from 16 on eight terms reach the last digit.
     series = sum(b / (2 * k * (2 * k - 1)) * y ** (1.0 - 2 * k) for k, b in enumerate(_BERNOULLI, 1))
     return as_array((y - 0.5) * np.log(y) - y + 0.5 * math.log(2 * math.pi) + series - steps)
 
@@ -161,13 +169,16 @@ def _cotangent(n: int, x: Array) -> Array:
     derivative, inner = polynomial([0.0, math.pi]), polynomial([-math.pi, 0.0, -math.pi])
     for _ in range(n):
         derivative = derivative.deriv() * inner
+    # cot(pi x) has the period 1: less its nearest integer, a large argument keeps its digits.
     return as_array(derivative(1.0 / np.tan(math.pi * (x - np.round(x)))))
 
 
 def _log_gamma_anywhere(x: Array) -> Array:
+    # Anything finite in the place of infinity and nan, which are set at the end.
     positive = np.where(x > 0, x, 1.0 - x)
     array = _log_gamma(np.where(np.isfinite(positive), positive, 1.0))
     with np.errstate(all="ignore"):
+        # gamma(x) gamma(1 - x) = pi / sin(pi x).
         reflection = math.log(math.pi) - np.log(np.abs(np.sin(math.pi * (x - np.round(x))))) - array
     result = np.where(x > 0, array, reflection)
     return as_array(np.where(np.isinf(x), np.inf, np.where(np.isnan(x), np.nan, result)))
@@ -177,7 +188,9 @@ def _poly_gamma_anywhere(n: int, x: Array) -> Array:
     positive = np.where(x > 0, x, 1.0 - x)
     array = _poly_gamma(n, np.where(np.isfinite(positive), positive, 1.0))
     with np.errstate(all="ignore"):
+        # The same reflection, differentiated n + 1 times: the sign alternates.
         reflection = (array if n % 2 == 0 else -array) - _cotangent(n, x)
+    # At 0, -1, -2, … there are poles.
     result = np.where(x > 0, array, np.where(x == np.floor(x), np.nan, reflection))
     limit = np.inf if n == 0 else 0.0
     return as_array(np.where(x == np.inf, limit, np.where(np.isnan(x) | (x == -np.inf), np.nan, result)))

@@ -66,6 +66,7 @@ def subscripted(x: Indexed, key: object, is_symbol: Callable[[object], bool]) ->
 
 
 def _items(x: Indexed, key: object, is_symbol: Callable[[object], bool]) -> list[_Item]:
+    # Numbers and lists become what the steps below take: ints, slices, None, tensors.
     parts = [_tensor_of(x, part, is_symbol) for part in (key if isinstance(key, tuple) else (key,))]
     width = sum(_width(part) for part in parts)
     rank = len(x.shape)
@@ -96,6 +97,7 @@ def _placed(x: Indexed, parts: Sequence[Tensor]) -> list[_Item]:
             axis += len(part.shape)
             continue
         items.append(_Item(axis, _checked_number(x, axis, part) if isinstance(part, int) else part))
+        # None is about no axis.
         axis += part is not None
     return items
 
@@ -110,6 +112,7 @@ def _tensor_of(x: Indexed, part: Tensor, is_symbol: Callable[[object], bool]) ->
     if isinstance(part, np.ndarray | np.bool_) and part.dtype.kind == "b":
         return array_constant(x, np.asarray(part), "bool")
     if isinstance(part, bool):
+        # numpy takes x[True] for a new axis of one element; that would surprise whoever has tensors in mind.
         raise InvalidType(f"{x!r} is not indexed by {part}; use x[mask] with a tensor of booleans, or layers.cond")
     if is_literal(part) and np.asarray(part).dtype.kind in "iu":
         return array_constant(x, part, "int64") if np.ndim(part) else int(part)
@@ -174,6 +177,8 @@ def _cut_between_tensors(x: Tensor, items: Sequence[_Item]) -> tuple[Tensor, lis
     slice_items = [item for item in items if isinstance(item.value, builtins.slice) and not _is_static(item.value)]
     if not slice_items:
         return x, list(items)
+    # One operator for all slices with a tensor for a bound, before everything else: after it they are whole, and axes
+    # keep their numbers.
     bounds = [_bounds(item.value) for item in slice_items]
     starts = [_bound_tensor(x, start) for start, _, _ in bounds]
     ends = [_bound_tensor(x, stop) for _, stop, _ in bounds]
@@ -244,6 +249,7 @@ def _with_new_axes(x: Tensor, items: Sequence[_Item]) -> Tensor:
 def _with_tensors(x: Tensor, items: Sequence[_Item]) -> Tensor:
     x = _cut(x, [item for item in items if isinstance(item.value, builtins.slice)])
     picks = [item for item in items if isinstance(item.value, int) or _is_index(item.value)]
+    # Positions in the subscript, not axes, decide what is next to each other.
     # numpy's rule for advanced indices: next to each other they leave their axes where they are, apart from each other at the front.
     at = [i for i, item in enumerate(items) if item in picks]
     together = at == list(range(at[0], at[0] + len(at)))
@@ -258,6 +264,7 @@ def _with_tensors(x: Tensor, items: Sequence[_Item]) -> Tensor:
 def _place(items: Sequence[_Item], at: int, picks: Sequence[int], width: int, together: bool) -> int:
     """Where in the result the new axis of a None is: after the axes of what comes before it."""
     before = sum(i not in picks for i in range(at))
+    # Advanced indices that come before it, or that went to the front, have put their axes before it.
     return before + (width if not together or picks[0] < at else 0)
 
 
@@ -276,6 +283,7 @@ def _picked(x: Tensor, axes: list[int], picks: Sequence[_Item]) -> tuple[int, Te
 def _coordinates(picks: Sequence[_Item]) -> Tensor:
     """Index tensors, broadcast together, as the coordinates that ``gather_nd`` takes."""
     places = picks[0].places
+    # All columns of one mask, in order: where_index has them side by side already.
     if places is not None and len(picks) == places.shape[1] and all(item.places is places for item in picks):
         return places
     like = next(item.value for item in picks if _is_index(item.value))

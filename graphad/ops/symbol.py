@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from graphad.ops.subscripts import subscripted
 from graphad.ops.tensor_literals import check_number, is_list_of_numbers, is_literal, is_number
 from graphad.ops.tensor_methods import TensorMethods
 from graphad.types import FLOATS, Shape, Tensor, TensorType, as_float
-
-if TYPE_CHECKING:
-    pass
 
 S = TypeVar("S", bound="Symbol")
 _NO_VALUE = "has no value before the program runs"
@@ -167,6 +164,7 @@ class Symbol(TensorMethods):
     def __xor__(self, other: object) -> Self:
         return _logic("xor", self, other)
 
+    # Bitwise and logical operators commute, so the reflected forms are the same.
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     def __invert__(self) -> Self:
@@ -229,6 +227,7 @@ class Symbol(TensorMethods):
         if names is None or method != "__call__" or options or len(inputs) != 2:
             self.refuse(f"np.{ufunc.__name__} computes on arrays, and {self!r} {_NO_VALUE}; use {instead_of(ufunc.__name__, REGISTRY)}")
         first, second = inputs
+        # numpy calls this also for ``symbol + array``: the first symbol's method decides, its own or the reflected one.
         return getattr(first, names[0])(second) if isinstance(first, Symbol) else getattr(second, names[1])(first)
 
     def __array_function__(self, function: Callable[..., object], types: object, args: object, options: object) -> NoReturn:
@@ -262,6 +261,7 @@ def _is_operand(value: object) -> bool:
 
 
 def _affine(x: S, scale: float = 1, bias: float = 0) -> S:
+    # First in the dtype in which it meets both numbers, so that 0.5 beside integers makes floats.
     x = x._beside(scale)._beside(bias)
     check_number(x, scale)
     check_number(x, bias)

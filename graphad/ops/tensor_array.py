@@ -23,6 +23,7 @@ _NO_INTS: list[int] = []
 
 
 def _index(I: Array) -> int:
+    # The usual case first: loops index at every iteration.
     if type(I) is np.ndarray and I.size == 1:
         return int(I.item())
     if np.size(I) != 1:
@@ -78,6 +79,7 @@ def _element(X: TensorType, I: TensorType, Like: TensorType | None = None) -> Te
 def read_from_array(X: TensorArray, I: Array, Like: Array | None = None) -> Array:
     """The tensor at index I; where nothing is there, or beyond the end, zeros in the shape of Like if that is given."""
     index = _index(I)
+    # A gradient reads where nothing was written: the cotangent there is zero.
     if Like is not None and not 0 <= index < len(X):
         return np.zeros_like(Like)
     element = X.read(index)
@@ -99,6 +101,7 @@ def _stacked(
     X: TensorType, *, axis: int = 0, use_stack: bool = False, empty_shape: list[int] = _NO_INTS, empty_dtype: str = ""
 ) -> TensorType:
     rank = len(X.shape) + use_stack
+    # The axis of the elements: new with use_stack, else as long as all of them together.
     at = normal_axis(axis, rank)
     shape = (*X.shape[:at], -1, *X.shape[at + (not use_stack) :])
     return TensorType(shape, X.dtype)

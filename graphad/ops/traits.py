@@ -88,6 +88,7 @@ _NAMING = frozenset((*_SLOTS, "view", *_ATTRIBUTES))
 
 def read(traits: Declared) -> dict[str, Any]:
     """The traits as they are kept: with sets of the slots that texts name."""
+    # Several slots in one text become a set; every other value is kept as it is written.
     fields = {name: frozenset(value.split()) if name in _SLOTS else value for name, value in traits.items()}  # type: ignore[attr-defined]
     return {**fields, "state": tuple(map(_state, traits["state"].split()))} if "state" in traits else fields
 
@@ -95,6 +96,7 @@ def read(traits: Declared) -> dict[str, Any]:
 def _state(text: str) -> State:
     slot, name, *new = text.split(":")
     output = new[0] if new else f"{slot}Out"
+    # A factor has no output: ``slot:name:*beta1`` is multiplied by the attribute after the step.
     return State(slot, name, "", output[1:]) if output.startswith("*") else State(slot, name, output)
 
 
@@ -108,6 +110,7 @@ def check(type: str, traits: Declared, inputs: Collection[str], attrs: Collectio
             continue
         candidates, kind = (attrs, "attribute") if name in _ATTRIBUTES else (inputs, "input slot")
         for word in str(value).split():
+            # fills="0" is the one word that names nothing.
             if word not in candidates and (name, word) != ("fills", ZEROS):
                 raise InvalidValue(f"operator {type!r} says {name}={word!r}, which is no {kind} of it; it has {', '.join(candidates)}")
 

@@ -91,6 +91,7 @@ def axes(
 
 
 def _axis(size: int, kernel: int, stride: int, dilation: int, pad: tuple[int, int], algorithm: str, ceil_mode: bool) -> Axis:
+    # Paddle's SAME sets the dilations to 1.
     if algorithm == "SAME":
         dilation = 1
     reach = (kernel - 1) * dilation + 1
@@ -102,6 +103,7 @@ def _axis(size: int, kernel: int, stride: int, dilation: int, pad: tuple[int, in
     room = before + size + after - reach
     if room < 0:
         raise ShapeError(f"a window of extent {reach} does not fit into extent {size} with padding {before} + {after}")
+    # floor(room / stride) + 1 windows; with ceil_mode a last one that is not filled counts as well.
     return Axis(size, kernel, stride, dilation, before, after, (room + (stride - 1 if ceil_mode else 0)) // stride + 1)
 
 
@@ -112,6 +114,7 @@ def _padding(size: int, reach: int, stride: int, pad: tuple[int, int], algorithm
         return 0, 0
     if algorithm != "SAME":
         raise ShapeError(f"padding_algorithm={algorithm!r} is not EXPLICIT, SAME or VALID")
+    # As TensorFlow: ceil(size / stride) windows, and of an odd padding the larger part comes last.
     total = max((-(-size // stride) - 1) * stride + reach - size, 0)
     return total // 2, total - total // 2
 
@@ -195,6 +198,7 @@ def padded(x: Array, window_axes: Axes, value: object = 0) -> Array:
     extents = tuple(a.padded for a in window_axes)
     if extents == tuple(a.size for a in window_axes):
         return x
+    # zeros come from memory that the system has cleared already; any other value has to be written.
     wide = np.full((*x.shape[:2], *extents), value, x.dtype) if value else np.zeros((*x.shape[:2], *extents), x.dtype)
     wide[inside(window_axes)] = x
     return wide
@@ -205,6 +209,7 @@ def windows(x: Array, window_axes: Axes) -> Array:
     check_fit("padded X", x.shape[2:], tuple(a.padded for a in window_axes))
     n, c, *steps = x.strides
     shape = (*x.shape[:2], *(a.kernel for a in window_axes), *(a.count for a in window_axes))
+    # Within a window a step is a dilation, from window to window a stride.
     inner = (step * a.dilation for step, a in zip(steps, window_axes, strict=True))
     outer = (step * a.stride for step, a in zip(steps, window_axes, strict=True))
     return as_strided(x, shape, (n, c, *inner, *outer), writeable=False)
