@@ -6,6 +6,8 @@ Both have ordered effects: each run prints and calls as the program says, in its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,24 @@ from graphad.types import DTYPES, Array, Tensor, TensorType, dtype_name, element
 NO_INTS: list[int] = []
 
 # -- printing --------------------------------------------------------------------------------------
+
+_is_silent: ContextVar[bool] = ContextVar("whether print is silent", default=False)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Within it programs print nothing: tools that run programs of their own have nothing to say to the user.
+
+    >>> from graphad import ops
+    >>> with silent():
+    ...     ops.lookup("print").kernel(np.ones(2))
+    array([1., 1.])
+    """
+    token = _is_silent.set(True)
+    try:
+        yield
+    finally:
+        _is_silent.reset(token)
 
 
 def _is_printed(Counter: Any, first_n: int, print_phase: str, is_forward: bool) -> bool:
@@ -95,7 +115,7 @@ def print_(
     The gradient is printed too, unless ``print_phase`` is "FORWARD"; with "BACKWARD" it alone is. With ``first_n`` above 0 and a
     ``Counter`` of the runs it is printed in the first runs only.
     """
-    if _is_printed(Counter, first_n, print_phase, is_forward):
+    if not _is_silent.get() and _is_printed(Counter, first_n, print_phase, is_forward):
         name = f"{tensor_name}{'' if is_forward else '@GRAD'}" if print_tensor_name else ""
         parts = (message, name, print_tensor_shape, print_tensor_type, summarize)
         print("\n".join(_lines(In, *parts)), flush=True)
@@ -216,4 +236,4 @@ def _settled(function: str, at: int, value: object, expected: TensorType) -> Arr
     return array.astype(expected.dtype, copy=False)
 
 
-__all__ = ["FUNCTIONS", "declared_type", "print_", "py_func", "registered", "type_text"]
+__all__ = ["FUNCTIONS", "declared_type", "print_", "py_func", "registered", "silent", "type_text"]

@@ -12,6 +12,7 @@ import numpy as np
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue
 from graphad.ir import Value, lower
+from graphad.ops.callbacks import silent
 from graphad.program import Program
 from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.testing.calls import Interest
@@ -104,8 +105,13 @@ def check_analysis(
     """
     if not isinstance(analysis, Dataflow) or analysis.backward:
         raise InvalidType(f"check_analysis takes a forward Dataflow, not {analysis!r}")
+    with silent():
+        return _checked(analysis, examples, _cases(programs, seed))
+
+
+def _checked(analysis: Dataflow[Any], examples: int, cases: Iterator[Case]) -> AnalysisChecked:
     report = AnalysisChecked()
-    for case in _cases(programs, seed):
+    for case in cases:
         try:
             wrong = _first_wrong(analysis, case, report)
         except _Unfit:

@@ -15,6 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from graphad.errors import InvalidType, InvalidValue
+from graphad.ops.callbacks import silent
 from graphad.program import Program
 from graphad.program.gc_pause import young_only
 from graphad.rewriting import Pass, PatternRule, claims_checked, rules_of, verification
@@ -292,7 +293,7 @@ class _Search:
         for number in itertools.count():
             choices, keeps_program = self._choices(number)
             try:
-                with verification(False), claims_checked(False):
+                with verification(False), claims_checked(False), silent():
                     case = self.source(choices)
                     case = renumbered_case(choices, case, _numbers(self.subject)) if keeps_program else case
             except Exception as error:  # a program that could not be drawn, whatever the reason, says nothing about the pass

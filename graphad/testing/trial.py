@@ -18,6 +18,7 @@ from graphad.errors import GraphadError, InvalidValue, NoGradient, PassError, Re
 from graphad.ir import SINGLE_WRITER, Graph, Value, lower, schedule
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, OpDef, lookup
+from graphad.ops.callbacks import silent
 from graphad.ops.definition import GRAD
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, FindOpPath, PruneNoGrad
 from graphad.passes.backward import GradOps
@@ -865,6 +866,6 @@ def _fetched(program: Program) -> list[str]:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Within it, everything a pass claims is checked, and a pass that fails leaves no files."""
-    with changed_settings(verify=True, check_claims=True, reproducers=""):
+    """Within it, everything a pass claims is checked, a pass that fails leaves no files, and programs print nothing."""
+    with changed_settings(verify=True, check_claims=True, reproducers=""), silent():
         yield
