@@ -308,7 +308,9 @@ def test_passes_that_expand_gradients_round_where_there_are_gradients_alone() ->
 
 
 def test_programs_that_print_are_silent_while_they_are_tried(capfd: pytest.CaptureFixture[str]) -> None:
-    program = ga.Program.parse("program { block 0 { var x: float64[2] print(In=x) -> (Out=y) tanh(X=y) -> (Out=z) tanh(X=y) -> (Out=w) } }")
+    program = ga.Program.parse(
+        "program { block 0 { var x: float64[2] var z: float64[2] print(In=x) -> (Out=y) tanh(X=y) -> (Out=z) tanh(X=y) -> (Out=w) } }"
+    )
     assert check_pass("cse", programs=[program], examples=4).changed == 4
     assert capfd.readouterr().out == ""
     ga.Executor().run(program, feed={"x": np.ones(2)}, fetch_list=["z"])
