@@ -34,6 +34,13 @@ TILE_BYTES = 1 << 20  # of all arrays of a tile together
 MANY_PLACES = 1 << 10  # from which on places are not compared with each other
 _LEAST, _MOST = 1 << 12, 1 << 16  # elements of a tile
 
+# What tiles cost and save, in seconds: a call more, a part of an array more, and a byte that comes from a cache which is near instead of
+# one far away; how many bytes the near one keeps. What pays by less than the margin is lost on other days.
+# ``python -m tests.benchmarks.fusion --fit`` measures the first three.
+CALL, PART, BYTE = 0.7e-6, 0.2e-6, 0.02e-9
+NEAR = 3 << 19
+MARGIN = 2.0
+
 
 @dataclass(eq=False)
 class Place:
@@ -205,7 +212,8 @@ def _group(body: Body, made: Callable[[list[Call]], Group], least: int) -> None:
 
     def close() -> None:
         for calls in [run] if not run or run[0].results[0].example.size >= LARGE else _native_parts(run):
-            nodes.extend([made(list(calls))] if len(calls) > 1 else calls)
+            group = made(list(calls)) if len(calls) > 1 else None
+            nodes.extend(calls if group is None or not pays(group) else [group])
         run.clear()
 
     for node in body:
@@ -263,6 +271,43 @@ def tile_of(group: Group) -> int:
     arrays = [v for v in (*group.reads, *group.made) if not _is_number(v)]
     element_bytes = int(sum(v.example.itemsize for v in arrays)) + 2 * 8
     return max(_LEAST, min(_MOST, 1 << ((TILE_BYTES // element_bytes).bit_length() - 1)))
+
+
+def pays(group: Group) -> bool:
+    """Whether tiles save more than their calls cost; a compiled loop, which has none, always does."""
+    if group.native:
+        return True
+    arrays = [value for value in (*group.reads, *group.made) if not _is_number(value)]
+    needed = sum(value.nbytes for value in arrays)
+    saved = _far_bytes(group) - needed
+    tiles = -(-int(group.calls[0].results[0].example.size) // tile_of(group))
+    cost = (tiles - 1) * (len(group.calls) * CALL + len(arrays) * PART)
+    # Where less than half is saved, tiles gain nothing that can be measured: a processor fetches what a long call will read in time.
+    return saved > needed and saved * BYTE > MARGIN * cost
+
+
+def _far_bytes(group: Group) -> int:
+    """How many bytes calls one after the other would take from far away: of arrays that the near cache has lost since their last use."""
+    # The distance between two uses is what is touched between them (R. L. Mattson et al., "Evaluation techniques for storage
+    # hierarchies", 1970), of whole arrays at a time. A result is put where an argument was that nothing reads any more.
+    last = {arg: i for i, call in enumerate(group.calls) for arg in call.args}
+    array_of: dict[Value, Value] = {}
+    recent: list[Value] = []  # arrays, the last one touched at the end
+    found = 0
+    inside = set(group.inside)
+    for i, call in enumerate(group.calls):
+        (result,) = call.results
+        args = [array_of.get(arg, arg) for arg in call.args if not _is_number(arg)]
+        free = [arg for arg in call.args if arg in inside and last[arg] == i and call.in_place and arg.nbytes == result.nbytes]
+        array_of[result] = array_of.get(free[0], free[0]) if free else result
+        for array in dict.fromkeys((*args, array_of[result])):
+            since = recent[recent.index(array) :] if array in recent else None
+            if since is None or sum(other.nbytes for other in since) > NEAR:
+                found += array.nbytes
+            if since is not None:
+                recent.remove(array)
+            recent.append(array)
+    return found
 
 
 # -- liveness ------------------------------------------------------------------------------------
