@@ -8,7 +8,7 @@ from html import escape
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from rich.console import Console
@@ -22,6 +22,19 @@ from graphad.types import Array, element_count
 
 Batch = Mapping[str, Any] | Sequence[Any]
 Reader = Callable[[], Iterable[Batch]] | Iterable[Batch]
+
+
+class Runs(Protocol):
+    """What runs programs: ``Executor``, ``JaxExecutor``, ``MpiExecutor``."""
+
+    def run(
+        self,
+        program: Program | None = None,
+        feed: Mapping[str, object] | None = None,
+        fetch_list: object = None,
+        scope: Scope | None = None,
+    ) -> list[Array]:
+        """Run block 0 of a program once, and return what is fetched."""
 
 
 @dataclass(repr=False)
@@ -97,7 +110,7 @@ def train(
     metrics: Mapping[str, Variable] | None = None,
     feed_list: Sequence[object] | None = None,
     scope: Scope | None = None,
-    executor: Executor | None = None,
+    executor: Runs | None = None,
     progress: bool = True,
 ) -> History:
     """Run the startup program, then the program of ``cost`` once for every minibatch.
@@ -110,6 +123,7 @@ def train(
         metrics: variables to show and keep besides the cost, by label.
         feed_list: names or variables that a minibatch gives, in order; the program's data variables if None.
         scope: where parameters live; the global scope if None.
+        executor: what runs the programs, as a ``JaxExecutor``; an ``Executor`` if None.
         progress: whether to show a progress bar.
 
     Raises:

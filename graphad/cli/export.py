@@ -14,6 +14,7 @@ from graphad.errors import InvalidValue
 from graphad.execution import Scope
 from graphad.interop.files import write_bytes
 from graphad.ir import lower
+from graphad.types import TENSOR
 
 TEXT = ".mlir"
 
@@ -39,16 +40,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     program, parameters, fetch = source(args)
-    names = fetch or [value.name for value in lower(program).targets]
-    scope = Scope()
+    graph, scope = lower(program), Scope()
+    names = fetch or [value.name for value in graph.targets]
     for name, array in {**parameters, **arrays(args.params)}.items():
         scope.set(name, array)
-    unset = [var.name for var in program.all_parameters() if var.name not in scope.names()]
-    for name in unset:  # the function takes them; only their types count
-        var = program.global_block().var(name)
-        if var.shape is None or var.dtype is None or -1 in var.shape:
-            raise InvalidValue(f"parameter {name!r} has no known shape: give it with --params")
-        scope.set(name, np.zeros(var.shape, var.dtype))
+    for value in graph.inputs:
+        if not value.persistable or value.kind != TENSOR or value.name in scope.names():
+            continue
+        if value.shape is None or value.dtype is None or -1 in value.shape:
+            raise InvalidValue(f"{value.name!r}, which persists, has no known shape: give it with --params")
+        scope.set(value.name, np.zeros(value.shape, value.dtype))  # the function takes it; only its type counts
     function = graphad.jax.exported(program, names, scope=scope, feeds=arrays(args.feed), batch=args.batch)
     write_bytes(args.output, function.mlir_module().encode() if args.output.suffix == TEXT else function.serialize())
     print(f"{args.output}: {', '.join(names)}", file=sys.stderr)

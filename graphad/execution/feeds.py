@@ -46,9 +46,14 @@ def _check_extents(block: Block, env: Mapping[str, Any]) -> None:
 
 
 def _fed_array(block: Block, name: str, value: object) -> Array:
+    return fed_array(name, value, *fed_type(block, name))
+
+
+def fed_type(block: Block, name: str) -> tuple[Shape | None, str | None]:
+    """The declared shape and dtype of what is fed; ValueError for a name that a block does not declare."""
     if name not in block.vars:
         raise InvalidValue(f"feed has {name!r}, which the program does not declare{did_you_mean(str(name), block.vars)}")
-    return fed_array(name, value, *block.vars[name].declared)
+    return block.vars[name].declared
 
 
 def fed_array(name: str, value: object, shape: Shape | None, dtype: str | None) -> Array:
@@ -66,14 +71,24 @@ def fed_array(name: str, value: object, shape: Shape | None, dtype: str | None) 
         raise InvalidType(f"feed {name!r} cannot become an array of {dtype}: {error}") from None
     if array.dtype.kind in "USMmcV":
         raise InvalidType(f"feed {name!r} cannot become an array of {dtype or 'numbers'}: it holds {array.dtype}, like {_first(array)!r}")
-    if shape is not None and (len(shape) != array.ndim or any(e not in (-1, a) for e, a in zip(shape, array.shape, strict=True))):
-        raise InvalidValue(f"feed {name!r} has shape {list(array.shape)}, but the variable is declared {list(shape)}")
+    check_fed_shape(name, array.shape, shape)
     # An array has a dtype on purpose: it is refused, not converted, where a list of the same numbers would be.
     if isinstance(value, np.ndarray | np.generic):
         if dtype is not None and array.dtype != dtype:
-            raise InvalidValue(f"feed {name!r} is {array.dtype}, but the variable is declared {dtype}; convert it with .astype({dtype!r})")
+            raise another_dtype(name, array.dtype, dtype)
         return array
     return array if dtype is None and array.dtype.kind != "O" else _converted(name, array, dtype or "numbers")
+
+
+def check_fed_shape(name: str, found: Shape, shape: Shape | None) -> None:
+    """ValueError unless an array of a shape may be fed where another one is declared (None: none is)."""
+    if shape is not None and (len(shape) != len(found) or any(e not in (-1, a) for e, a in zip(shape, found, strict=True))):
+        raise InvalidValue(f"feed {name!r} has shape {list(found)}, but the variable is declared {list(shape)}")
+
+
+def another_dtype(name: str, found: object, dtype: str) -> InvalidValue:
+    """The error for an array that is fed in another dtype than declared."""
+    return InvalidValue(f"feed {name!r} is {found}, but the variable is declared {dtype}; convert it with .astype({dtype!r})")
 
 
 def _has_mask(value: object) -> bool:

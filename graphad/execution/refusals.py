@@ -121,4 +121,5 @@ def _inputs_text(op: Operator, inputs: Mapping[str, object]) -> str:
 
 
 def _described(value: object) -> str:
-    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else repr(value)
+    is_array = isinstance(value, np.ndarray) or hasattr(value, "__jax_array__")  # or what JAX traces
+    return f"{value.dtype}{list(value.shape)}" if is_array else repr(value)

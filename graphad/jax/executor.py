@@ -12,8 +12,9 @@ import numpy as np
 
 from graphad.errors import ExecutionError, GraphadError, InvalidType, InvalidValue
 from graphad.execution import Scope, global_scope
-from graphad.execution.feeds import as_declared, fed_values, fetch_names
+from graphad.execution.feeds import another_dtype, as_declared, check_fed_shape, fed_array, fed_type, fed_values, fetch_names
 from graphad.execution.interpreter import SEED
+from graphad.execution.places import CPUPlace
 from graphad.jax.bounded import Bounded
 from graphad.jax.device import OnDevice, on_device
 from graphad.jax.lowering import Lowering, Options
@@ -26,6 +27,7 @@ from graphad.program.snapshot import Snapshot
 from graphad.types import Array, Tensor
 
 RANDOM = "@random"  # of a state: the seed and the number of the run, from which all streams are made
+NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32"}
 KEPT = 8  # programs that an executor keeps compiled
 
 State = dict[str, Tensor]
@@ -59,10 +61,12 @@ class JaxFunction:
 
     def checked(self, feeds: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[list[Tensor], State, Tensor]:
         """The same, and the number of the first of ``failures`` that happened, 0 if none did."""
+        is_wide = jax.config.jax_enable_x64
         with jax.enable_x64(True):
             key = state.get(RANDOM)
             lowering = Lowering(self.program, self.options, key)
-            frame = {**{name: value for name, value in state.items() if name != RANDOM}, **feeds}
+            frame = {name: value for name, value in state.items() if name != RANDOM}
+            frame.update((name, self._fed(name, value, is_wide)) for name, value in feeds.items())
             frame = lowering.run(frame)
             fetches = [_fetched(name, frame) for name in self.fetched]
             new = {name: frame[name] for name in self.persistable if name in frame}
@@ -72,6 +76,21 @@ class JaxFunction:
                 new[RANDOM] = jax.numpy.asarray(key).at[-1].add(1)
             self.failures = lowering.failures
             return fetches, new, lowering.failed
+
+    def _fed(self, name: str, value: Tensor, is_wide: bool) -> Tensor:
+        """A feed in the declared dtype; InvalidValue or InvalidType for one of another shape, or another kind of numbers."""
+        shape, dtype = fed_type(self.program.global_block(), name)
+        if isinstance(value, Aggregate):
+            return value
+        if not hasattr(value, "dtype"):
+            return fed_array(name, value, shape, dtype)
+        check_fed_shape(name, np.shape(value), shape)
+        # JAX narrows numbers of 64 bits unless it is told otherwise; then they stay so.
+        if dtype is None or value.dtype == dtype or (not is_wide and value.dtype == NARROW.get(dtype)):
+            return value
+        if np.dtype(value.dtype).kind != np.dtype(dtype).kind:
+            raise another_dtype(name, value.dtype, dtype)
+        return value.astype(dtype)
 
     def state(self, scope: Scope | None = None) -> State:
         """The state that a scope has: a copy of its variables that the program declares, and the random streams' numbers."""
@@ -141,11 +160,13 @@ class JaxExecutor:
     What it keeps in the scope stays on the device, and is donated to the next run.
 
     Args:
+        place: one of ``jax.devices()``, or ``CPUPlace()``; JAX's default device, a GPU where there is one, if None.
         max_trips: see ``to_jax``.
         donate: let a run reuse the memory of the variables that it writes.
+        check_finite: raise after a run in which an operator made a nan or an infinity; the first one is named.
 
     Raises:
-        TypeError, ValueError: as ``to_jax``.
+        TypeError, ValueError: as ``to_jax``; the place is none.
 
     >>> import graphad as ga
     >>> program = ga.Program()
@@ -156,9 +177,21 @@ class JaxExecutor:
     [array([[2., 4.]])]
     """
 
-    def __init__(self, max_trips: int | None = None, donate: bool = True) -> None:
+    def __init__(
+        self,
+        place: CPUPlace | jax.Device | None = None,
+        *,
+        max_trips: int | None = None,
+        donate: bool = True,
+        check_finite: bool = False,
+    ) -> None:
+        if not isinstance(place, CPUPlace | jax.Device | None):
+            raise InvalidType(
+                f"place is one of jax.devices(), CPUPlace() or None, not {place!r}; max_trips and others are given by keyword"
+            )
+        self.device = jax.devices("cpu")[0] if isinstance(place, CPUPlace) else place
         to_jax(Program(), max_trips=max_trips)
-        self.max_trips, self.donate = max_trips, donate
+        self.max_trips, self.donate, self.check_finite = max_trips, donate, check_finite
         self._compiled: dict[tuple[object, ...], tuple[Snapshot, JaxFunction, Tensor]] = {}
 
     def run(
@@ -168,6 +201,10 @@ class JaxExecutor:
         fetch_list: object = None,
         scope: Scope | None = None,
         reinitialize: bool = False,
+        *,
+        return_numpy: bool = True,
+        use_program_cache: bool = True,
+        use_prune: bool = False,
     ) -> list[Array]:
         """Run block 0 of a program once.
 
@@ -177,6 +214,8 @@ class JaxExecutor:
             fetch_list: variables or names whose values to return, in this order; one alone need not be a list.
             scope: where persistable variables are read and kept; the global scope if None.
             reinitialize: run initialization operators although they have run in this scope before.
+            return_numpy: False to have jax's arrays, which stay on the device.
+            use_program_cache, use_prune: as ``Executor.run``.
 
         Returns:
             The fetched arrays, as numpy's.
@@ -186,13 +225,15 @@ class JaxExecutor:
             ExecutionError: an operator failed, or refuses a value; the scope is then as it was before the run.
             NotLowered: the program cannot become an XLA program; the message names the operator and the user's line.
         """
+        if use_prune:
+            raise InvalidValue("use_prune=True would prune at each run: run program.prune(fetch_list), made once")
         program = default_main_program() if program is None else program
         scope = global_scope() if scope is None else scope
         if not isinstance(program, Program) or not isinstance(scope, Scope):
             raise InvalidType(f"run takes a Program and a Scope, not {program!r} and {scope!r}")
         feeds = fed_values(program.global_block(), feed or {})
         function, step = self._function(program, fetch_list, reinitialize)
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), jax.default_device(self.device):
             state, arrays = function.state(scope), on_device(scope)
             donated_state = {name: array for name in state if (array := arrays.device(name)) is not None} if self.donate else {}
             other_state = {name: value for name, value in state.items() if name not in donated_state}
@@ -207,14 +248,22 @@ class JaxExecutor:
         new.pop(RANDOM, None)
         arrays.put(new)
         scope.runs += 1
-        return [_own(value) for value in fetches]
+        return [_own(value) for value in fetches] if return_numpy else fetches
+
+    def close(self) -> None:
+        """Forget the compiled programs; the executor can still run programs."""
+        self._compiled.clear()
+
+    def __repr__(self) -> str:
+        options = {"place": self.device, "max_trips": self.max_trips, "check_finite": self.check_finite}
+        return ", ".join(["<JaxExecutor", *(f"{name}={value}" for name, value in options.items() if value)]) + ">"
 
     def _function(self, program: Program, fetch_list: object, reinitialize: bool) -> tuple[JaxFunction, Tensor]:
         names = fetch_names(program.global_block(), fetch_list)
         key = (id(program), tuple(names), reinitialize)
         entry = self._compiled.pop(key, None)
         if entry is None or entry[1].program is not program or not entry[0].is_current():
-            function = to_jax(program, names, max_trips=self.max_trips, reinitialize=reinitialize)
+            function = JaxFunction(program, names, Options(self.max_trips, reinitialize, self.check_finite))
             entry = (Snapshot(program), function, jax.jit(_stepped(function), donate_argnums=1))
         self._compiled[key] = entry  # least recently used first: that one is dropped
         if len(self._compiled) > KEPT:

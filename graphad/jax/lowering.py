@@ -22,7 +22,7 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
 from graphad.contexts import binding
-from graphad.errors import ExecutionError, GraphadError, InvalidValue, NotLowered
+from graphad.errors import ExecutionError, GraphadError, NotLowered
 from graphad.execution.names import (
     Frame,
     Frames,
@@ -36,7 +36,7 @@ from graphad.execution.names import (
     writes_old_array,
     written,
 )
-from graphad.execution.refusals import failure, why_not
+from graphad.execution.refusals import failure, missing_value, why_not
 from graphad.jax.bounded import Bounded, as_bounded
 from graphad.jax.forecast import UNKNOWN, Forecast, TooLong, outlines
 from graphad.jax.operators import LOWERED, run
@@ -48,7 +48,7 @@ from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
 from graphad.ops.aggregates import Aggregate, StepScopes, Tape, TensorArray
 from graphad.program import EMPTY, Block, Operator, Program, in_own_form, located, random_streams
 from graphad.program.block import check_runnable
-from graphad.types import TENSOR_ARRAY, Tensor
+from graphad.types import TENSOR_ARRAY, Tensor, TensorType
 
 UNROLLED = 1  # iterations of a loop that is written out
 MOST_UNROLLED = 256  # iterations of a loop whose values change their types, so that it has to be written out
@@ -67,10 +67,12 @@ class Options:
     Attributes:
         max_trips: iterations that a loop may take whose trip count is not known and whose gradient, or whose arrays, need one.
         reinitialize: run initialization operators although what they write has a value.
+        check_finite: fail at the first operator that makes a nan or an infinity.
     """
 
     max_trips: int | None = None
     reinitialize: bool = False
+    check_finite: bool = False
 
 
 class Lowering:
@@ -114,11 +116,16 @@ class Lowering:
         """If ``wrong`` holds when the program runs, the operator that is being lowered fails with the message."""
         op = self.op
         assert op is not None
-        text = located(f"operator {op.type!r} failed: {message}", op.source)
+        self.fail_if(wrong, located(f"operator {op.type!r} failed: {message}", op.source))
+
+    def fail_if(self, wrong: Tensor, text: str) -> None:
+        """If ``wrong`` holds when the program runs, the run fails with the text."""
         if not is_traced(wrong):
-            if bool(np.asarray(wrong).any()):
+            if not np.asarray(wrong).any():
+                return
+            # In a branch or a loop it may be that this never runs.
+            if not self.sides and not self.around:
                 raise ExecutionError(text)
-            return
         # A compiled program cannot raise. It carries the number of the first refusal through all loops and branches, and the executor
         # raises after the run.
         self.failures.append(text)
@@ -182,23 +189,61 @@ class Lowering:
         except ExecutionError:
             raise
         except GraphadError as error:
-            raise failure(op, _named(op, inputs), error) from error
+            results = self.failed_results(definition, inputs, attrs, slots, failure(op, _named(op, inputs), error))
         except Known as error:
             # A kernel needed a number that is known only when the program runs, such as an extent.
             raise NotLowered(_why(op, inputs, f"{error}; XLA compiles for shapes that are known", op.source)) from error
         except Exception as error:
+            if misfit := _misfit(definition, inputs, attrs):  # numpy would not compute it either
+                raise failure(op, _named(op, inputs), misfit) from None
             raise NotLowered(_why(op, inputs, f"{type(error).__name__}: {error}", op.source)) from error
         finally:
             self.op = before
-        for slot in slots:
-            for name, value in zip(op.outputs[slot], results[slot], strict=True):
+        if self.options.check_finite:
+            self.check_finite(op, results)
+        self.bind(op, results, frames, layout)
+
+    def failed_results(
+        self,
+        definition: OpDef,
+        inputs: Mapping[str, Sequence[Tensor]],
+        attrs: Mapping[str, Tensor],
+        slots: Sequence[str],
+        error: ExecutionError,
+    ) -> dict[str, list[Tensor]]:
+        """Zeros, as results of an operator that is sure to fail in a branch or a loop, which perhaps never runs; elsewhere the error."""
+        try:
+            types = _result_types(definition, inputs, attrs)
+        except GraphadError:
+            raise error from None
+        is_known = all(slot in types and all(-1 not in type.shape for type in types[slot]) for slot in slots)
+        if not is_known or not (self.sides or self.around):
+            raise error from None
+        self.fail_if(True, str(error))
+        return {slot: [jnp.zeros(type.shape, type.dtype) for type in types[slot]] for slot in slots}
+
+    def bind(self, op: Operator, results: Mapping[str, Sequence[Tensor]], frames: Frames, layout: Layout) -> None:
+        """The outputs of an operator get values."""
+        for slot, values in results.items():
+            for name, value in zip(op.outputs[slot], values, strict=True):
                 if name == EMPTY:
                     continue
                 place = frames[home(layout, name) if len(layout) > 1 else 0]
                 if value is None:
                     place.pop(name, None)
-                else:
-                    place[name] = value
+                    continue
+                place[name] = value
+                # Its cotangent, which may begin at an index that is not known, needs the same room.
+                if isinstance(value, TensorArray | Buffer):
+                    self.capacity = max(self.capacity, _length(value))
+
+    def check_finite(self, op: Operator, results: Mapping[str, Sequence[Tensor]]) -> None:
+        """An operator that makes a nan or an infinity fails."""
+        for slot, values in results.items():
+            for name, value in zip(op.outputs[slot], values, strict=True):
+                if isinstance(value, jax.Array | np.ndarray) and np.dtype(value.dtype).kind == "f":
+                    text = located(f"operator {op.type!r} made a nan or an infinity in {name!r}", op.source)
+                    self.fail_if(~(jnp if is_traced(value) else np).isfinite(value).all(), text)
 
     def made(self, op: Operator, definition: OpDef, inputs: Tensor, attrs: Mapping[str, Tensor], wanted: Sequence[str]) -> Tensor:
         """What an operator computes, by slot."""
@@ -222,13 +267,13 @@ class Lowering:
         """The value of a name.
 
         Raises:
-            InvalidValue: it has none.
+            InvalidValue, NoValue: it has none.
         """
         result = frames[depth(layout, name)].get(name)
         if result is None and name in frames[-1]:
             result = frames[-1][name]
         if result is None and not partial:
-            raise InvalidValue(located(f"operator {op.type!r} reads {name!r}, which has no value", op.source))
+            raise missing_value(self.block, name, op)
         return result
 
     # -- operators with blocks -------------------------------------------------------------------
@@ -932,6 +977,23 @@ class Inside:
 
 def _named(op: Operator, inputs: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
     return {n: a for slot, values in inputs.items() for n, a in zip(op.inputs.get(slot, op.outputs.get("Out", ())), values, strict=False)}
+
+
+def _result_types(definition: OpDef, inputs: Mapping[str, Sequence[Tensor]], attrs: Mapping[str, Tensor]) -> dict[str, list[TensorType]]:
+    """The types of the results by slot, none where something is no tensor; ShapeError where the inputs do not fit."""
+    if any(value is None or isinstance(value, Aggregate) for group in inputs.values() for value in group):
+        return {}
+    types = {slot: [TensorType(tuple(value.shape), np.dtype(value.dtype).name) for value in group] for slot, group in inputs.items()}
+    return definition.infer_types(types, attrs)
+
+
+def _misfit(definition: OpDef, inputs: Mapping[str, Sequence[Tensor]], attrs: Mapping[str, Tensor]) -> GraphadError | None:
+    """Why types do not fit an operator, wherever it would run; None if they do."""
+    try:
+        _result_types(definition, inputs, attrs)
+    except GraphadError as error:
+        return error
+    return None
 
 
 def _why(op: Operator, inputs: Mapping[str, Sequence[Tensor]], reason: str, line: Tensor) -> str:

@@ -618,6 +618,12 @@ def _take(x: Tensor, index: Tensor, axis: Tensor = None, **options: Tensor) -> T
     return wrapped(jnp.take(x, index, axis=axis))
 
 
+def _einsum(equation: str, *operands: Tensor, dtype: Tensor = None) -> Tensor:
+    """In a dtype, if one is named: the operands become that, and so do sums of their products."""
+    values = [value if dtype is None else _as(value, np.dtype(dtype)) for value in map(_plain, operands)]
+    return wrapped((jnp if any(isinstance(value, jax.Array) for value in values) else np).einsum(equation, *values))
+
+
 def _ravel_multi_index(places: Tensor, shape: Tensor) -> Tensor:
     return sum(place * int(np.prod(shape[i + 1 :])) for i, place in enumerate(places))
 
@@ -652,6 +658,7 @@ def _never_shared(*_: object) -> bool:
 _OWN: dict[str, Function] = {
     "isin": _isin,
     "take": _take,
+    "einsum": _einsum,
     "ravel_multi_index": _ravel_multi_index,
     "put_along_axis": _put_along_axis,
     "may_share_memory": _never_shared,

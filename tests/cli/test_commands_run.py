@@ -387,6 +387,23 @@ def test_export_is_read_back_with_equal_numbers(tmp_path: Path, capsys: pytest.C
     np.testing.assert_allclose(found[0][0], expected, rtol=1e-6)
 
 
+def test_a_training_step_is_exported_without_its_state(tmp_path: Path) -> None:
+    """Only the types of what persists count."""
+    jax = pytest.importorskip("jax", reason="jax is missing: pip install 'graphad[jax]'")
+    step, startup = ga.Program(), ga.Program()
+    with ga.program_guard(step, startup):
+        loss = ga.layers.mean(ga.layers.fc(ga.layers.data("x", shape=[3]), size=1))
+        ga.optimizer.Momentum(0.1, 0.9).minimize(loss)
+    (tmp_path / "step.txt").write_text(str(step))
+    command = ["export", str(tmp_path / "step.txt"), "--to", "stablehlo", "--batch", "2", "--fetch", loss.name]
+    assert main([*command, "-o", str(tmp_path / "step.bin")]) == 0
+    scope, x = ga.Scope(), np.ones((2, 3), "float32")
+    ga.Executor().run(startup, scope=scope)
+    state = ga.to_jax(step, [loss]).state(scope)
+    (found,), _ = jax.export.deserialize(bytearray((tmp_path / "step.bin").read_bytes())).call({"x": x}, state)
+    np.testing.assert_allclose(found, ga.Executor().run(step, {"x": x}, [loss], scope)[0], rtol=1e-6)
+
+
 def test_export_without_a_shape_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("jax", reason="jax is missing: pip install 'graphad[jax]'")
     (tmp_path / "net.txt").write_text(str(program()))

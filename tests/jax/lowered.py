@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -47,15 +47,16 @@ def operators() -> list[OpDef]:
     return [d for _, d in sorted(REGISTRY.items()) if not isinstance(d, GradOpDef | ControlDef) and not d.random]
 
 
-def checked(definitions: Sequence[OpDef], most: int | None = None, quick: bool = False) -> list[Row]:
+def checked(definitions: Sequence[OpDef], most: int | None = None, quick: bool = False, dtype: str = "float64") -> list[Row]:
     """Run samples of operators on numpy and under jit, all in one compiled function, and compare; AssertionError if they differ.
 
     Args:
         most: how many samples of each operator.
         quick: compile for speed of compilation.
+        dtype: what numbers of float64 become in the samples.
     """
     rows = [Row(d.type, d.kernel in FORMS or d.function in FORMS) for d in definitions]
-    work = [part for definition, row in zip(definitions, rows, strict=True) for part in _work(definition, row, most)]
+    work = [part for definition, row in zip(definitions, rows, strict=True) for part in _work(definition, row, most, dtype)]
     compiled = jax.jit(
         lambda all_: [part.job.outputs(_joined(part.hole, given)) for part, given in zip(work, all_, strict=True)],
         compiler_options=QUICK if quick else None,
@@ -78,9 +79,10 @@ class Part(NamedTuple):
     hole: Any
 
 
-def _work(definition: OpDef, row: Row, most: int | None) -> list[Part]:
+def _work(definition: OpDef, row: Row, most: int | None, dtype: str) -> list[Part]:
     parts = []
     for sample in samples_of(definition.type)[:most]:
+        sample = replace(sample, inputs={slot: jax.tree.map(lambda x: _in_dtype(x, dtype), value) for slot, value in sample.inputs.items()})
         for job in _jobs(definition, sample):
             try:
                 parts.append(Part(row, job, *_split(job, row)))
@@ -88,6 +90,10 @@ def _work(definition: OpDef, row: Row, most: int | None) -> list[Part]:
                 row.why = f"{type(error).__name__}: {str(error).splitlines()[0]}"
                 return []
     return parts
+
+
+def _in_dtype(value: Any, dtype: str) -> Any:
+    return value.astype(dtype) if isinstance(value, np.ndarray) and value.dtype == np.float64 else value
 
 
 @dataclass

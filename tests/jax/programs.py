@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 import graphad as ga
+from graphad.errors import ExecutionError
 from graphad.execution.compiled import FIRST
 from graphad.jax import to_jax
 from graphad.jax.executor import RANDOM, JaxFunction
@@ -25,11 +26,17 @@ def on_xla(
     max_trips: int | None = None,
     quick: bool = True,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The fetched values and the new state, compiled for speed of compilation."""
+    """The fetched values and the new state, compiled for speed of compilation.
+
+    Raises:
+        ExecutionError: an operator refused a value.
+    """
     function = to_jax(program, fetch, max_trips=max_trips)
     with jax.enable_x64(True):
-        compiled = jax.jit(function, compiler_options=QUICK if quick else None)
-        values, state = compiled(*_arguments(function, feeds, params))
+        compiled = jax.jit(function.checked, compiler_options=QUICK if quick else None)
+        values, state, failed = compiled(*_arguments(function, feeds, params))
+        if int(failed):
+            raise ExecutionError(function.failures[int(failed) - 1])
         state.pop(RANDOM, None)
         return jax.tree.map(np.asarray, values), jax.tree.map(np.asarray, state)
 

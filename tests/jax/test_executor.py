@@ -23,7 +23,7 @@ FEED = {"x": RNG.normal(size=(6, 1, 8, 8)).astype("float32"), "y": RNG.integers(
 
 
 def network() -> tuple[ga.Program, ga.Program, ga.Variable]:
-    """A small convolutional network with dropout, trained by Adam."""
+    """A small convolutional network with dropout, trained by Adam with clipped gradients."""
     main, startup = ga.Program(), ga.Program()
     main.random_seed = startup.random_seed = 3
     with ga.program_guard(main, startup), ga.unique_name.guard():
@@ -31,7 +31,7 @@ def network() -> tuple[ga.Program, ga.Program, ga.Variable]:
         h = ga.layers.pool2d(ga.layers.conv2d(x, num_filters=4, filter_size=3, act="relu"), pool_size=2, pool_stride=2)
         p = ga.layers.fc(ga.layers.dropout(h, 0.3), size=5, act="softmax")
         loss = ga.layers.mean(ga.layers.cross_entropy(p, y))
-        ga.optimizer.Adam(0.01).minimize(loss)
+        ga.optimizer.Adam(0.01, grad_clip=ga.optimizer.ClipByGlobalNorm(0.5)).minimize(loss)
     return main, startup, loss
 
 
@@ -103,6 +103,34 @@ def test_what_does_not_fit_is_refused_as_by_the_numpy_executor() -> None:
         ga.to_jax(program, [y], max_trips=0)
 
 
+def test_types_that_do_not_fit_an_operator_are_an_error_of_the_program_as_on_numpy() -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        z = ga.layers.data("x", shape=[2]) + ga.layers.data("y", shape=[2])
+    feed = {"x": np.zeros((2, 2), "float32"), "y": np.zeros((3, 2), "float32")}
+    for executor in (ga.Executor(), ga.JaxExecutor()):
+        with pytest.raises(
+            ExecutionError, match=r"operator 'elementwise_add' failed: .*\n  X = x: float32\[2, 2\]\n[\s\S]*test_executor.py"
+        ):
+            executor.run(program, feed, [z], ga.Scope())
+
+
+def test_options_of_the_executor() -> None:
+    program, y = doubled()
+    feed = {"x": [[1.0, np.inf]]}
+    executor = ga.JaxExecutor(jax.devices()[0], check_finite=True)
+    assert repr(executor) == f"<JaxExecutor, place={jax.devices()[0]}, check_finite=True>"
+    with pytest.raises(ExecutionError, match=rf"operator 'scale' made a nan or an infinity in '{y.name}'\n.*test_executor.py"):
+        executor.run(program, feed, [y], ga.Scope())
+    executor.close()
+    (on_device,) = ga.JaxExecutor(ga.CPUPlace()).run(program, feed, [y], ga.Scope(), return_numpy=False)
+    assert isinstance(on_device, jax.Array)
+    with pytest.raises(InvalidType, match=r"place is one of jax.devices\(\), CPUPlace\(\) or None, not 8"):
+        ga.JaxExecutor(8)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="prune"):
+        executor.run(program, feed, [y], use_prune=True)
+
+
 def looked_up() -> tuple[ga.Program, ga.Variable]:
     program = ga.Program()
     with ga.program_guard(program):
@@ -117,6 +145,21 @@ def test_an_index_out_of_range_is_an_error_at_the_users_line() -> None:
     with pytest.raises(ExecutionError, match=r"operator 'gather' failed: Index has an index outside of \[-4, 4\)\n.*test_executor.py"):
         ga.JaxExecutor().run(program, feed, [y], scope)
     assert not scope.runs
+
+
+@pytest.mark.parametrize(("choice", "is_refused"), [(1.0, False), (-1.0, True)])
+def test_what_a_branch_refuses_that_does_not_run_is_no_error(choice: float, is_refused: bool) -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        w, c = ga.layers.data("w", shape=[2, 3], append_batch_size=False), ga.layers.data("c", shape=[1], append_batch_size=False)
+        beyond = ga.layers.fill_constant([1], "int64", 5)
+        y = ga.layers.cond(ga.layers.reduce_sum(c) > 0.0, lambda: w * 2.0, lambda: ga.layers.scatter(w, beyond, w[:1]))
+    feed = {"w": np.ones((2, 3), "float32"), "c": np.array([choice], "float32")}
+    if is_refused:
+        with pytest.raises(ExecutionError, match="operator 'scatter' failed"):
+            ga.JaxExecutor().run(program, feed, [y], ga.Scope())
+    else:
+        assert (ga.JaxExecutor().run(program, feed, [y], ga.Scope())[0] == 2.0).all()
 
 
 def test_what_has_a_shape_by_values_is_refused_at_the_users_line() -> None:
@@ -145,6 +188,20 @@ def test_the_function_is_pure_and_jitted() -> None:
     for name, value in before.items():
         np.testing.assert_array_equal(scope.get(name), value)
     np.testing.assert_allclose(got, [float(ga.Executor().run(main, FEED, [loss], scope)[0]) for _ in range(3)], rtol=1e-5)
+
+
+def test_feeds_of_the_function_are_as_declared() -> None:
+    program, y = doubled()
+    function = ga.to_jax(program, [y])
+    (narrow,), _ = jax.jit(function)({"x": np.ones((1, 2), "float32")}, {})  # as JAX makes of float64 where nothing says otherwise
+    (listed,), _ = function({"x": [[1.0, 1.0]]}, {})
+    assert narrow.tolist() == np.asarray(listed).tolist() == [[2.0, 2.0]]
+    with pytest.raises(InvalidValue, match=r"feed 'x' has shape \[1, 3\], but the variable is declared \[-1, 2\]"):
+        jax.jit(function)({"x": np.ones((1, 3))}, {})
+    with pytest.raises(InvalidValue, match="feed has 'z', which the program does not declare"):
+        function({"x": np.ones((1, 2)), "z": np.ones(1)}, {})
+    with pytest.raises(InvalidValue, match="feed 'x' is int32, but the variable is declared float64"):
+        function({"x": np.ones((1, 2), "int32")}, {})
 
 
 def test_the_function_is_mapped() -> None:

@@ -43,6 +43,15 @@ def test_all_samples(definition: OpDef) -> None:
     assert not row.why
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_sample_of_each_operator_in_float32(part: int) -> None:
+    """Some kernels add up in another dtype than they are given."""
+    with jax.enable_x64(True):
+        rows = checked(LOWERED[part::PARTS], most=1, quick=True, dtype="float32")
+    assert not [(row.op, row.why) for row in rows if row.why]
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64"])
 @pytest.mark.parametrize("source", ["float32", "float64"])
 def test_numbers_too_large_for_a_type_become_what_numpy_makes_of_them(source: str, dtype: str) -> None:

@@ -95,6 +95,32 @@ def test_an_array_that_a_loop_in_a_loop_of_unknown_trips_extends() -> None:
     assert_close(got, on_numpy(program, feeds, {}, [last])[0], "last")
 
 
+def test_an_array_that_is_longer_in_an_iteration_than_around_the_loop() -> None:
+    """Its cotangent, in which a place is written whose number only the run knows, has room for all of it."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", [2, 3], dtype="float64", append_batch_size=False, stop_gradient=False)
+        i, three, one = (ga.layers.fill_constant([1], "int64", n) for n in (0, 3, 1))
+        around = ga.layers.array_write(x, ga.layers.fill_constant([1], "int64", 0))
+
+        def body(i: ga.Variable, h: ga.Variable) -> list[ga.Variable]:
+            block = program.current_block()
+            longer = block.create_var("longer", type="LOD_TENSOR_ARRAY", dtype="float64")
+            block.append_op(type="write_to_array", inputs={"X": [h], "I": [one], "Array": [around]}, outputs={"Out": [longer]})
+            return [i + 1, ga.layers.tanh(ga.layers.array_read(longer, one)) + ga.layers.array_read(longer, one - 1)]
+
+        _, h = ga.layers.while_loop(lambda i, h: i < three, body, [i, x])
+        (g,) = ga.gradients(ga.layers.reduce_sum(h * h), [x])
+    (got,), _ = on_xla(program, {"x": X}, {}, [g])
+    assert_close(got, on_numpy(program, {"x": X}, {}, [g])[0], "dx")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [731628])
+def test_random_programs_that_were_wrong(seed: int) -> None:
+    assert outcome(seed).kind == "agrees"
+
+
 def test_a_loop_whose_counter_says_the_place_of_a_slice() -> None:
     """Written out, with its gradient: XLA knows a counter in a loop by its type alone."""
     program = ga.Program()
