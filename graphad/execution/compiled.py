@@ -74,6 +74,9 @@ class CompiledFunction:
         self.seen: list[object] = [MISSING] * len(self.states)  # the variables that it read last, whose types are therefore known
         self.places = {name: at for at, (name, _) in enumerate(self.states)}
         self.get = operator.itemgetter(*self.places) if len(self.places) > 1 else None
+        # Initializations that had run, which it leaves out, and those that had not, which it makes.
+        initial = [] if run.reinitialize else [op.output_names() for op in run.block.ops if op.attrs.get("run_once")]
+        self.initial = [(names, run.stored.keys() >= set(names)) for names in initial]
         self.kept = list(compiled.kept)
         self.spare: dict[str, Array | None] = dict.fromkeys(self.source.spare)
         self.kinds = [(name, (compiled.kept[name].example.shape, compiled.kept[name].example.dtype)) for name in self.spare]
@@ -125,6 +128,8 @@ class CompiledFunction:
 
     def variables(self, stored: Mapping[str, Tensor]) -> list[Tensor] | None:
         """The variables that it reads, if they are of the types that it was compiled for."""
+        if any(all(name in stored for name in names) is not has_run for names, has_run in self.initial):
+            return None
         try:  # in one step: another thread may be changing the scope
             arrays = [*self.get(stored)] if self.get is not None else [stored[name] for name in self.places]
         except KeyError:

@@ -121,5 +121,7 @@ def _inputs_text(op: Operator, inputs: Mapping[str, object]) -> str:
 
 
 def _described(value: object) -> str:
-    is_array = isinstance(value, np.ndarray) or hasattr(value, "__jax_array__")  # or what JAX traces
-    return f"{value.dtype}{list(value.shape)}" if is_array else repr(value)
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}"
+    # Of what JAX traces the repr says how.
+    return f"{getattr(value, 'dtype', '')}{list(getattr(value, 'shape', ()))}" if hasattr(value, "__jax_array__") else repr(value)

@@ -68,7 +68,8 @@ class DataParallel(Pass):
     def apply(self, graph: Graph) -> bool:
         data = data_of(graph, self.inputs)
         if not data:
-            raise Refused("nothing is given that could be shared out to ranks: every input is persistable")
+            why = "every input is persistable, or cut into parts already: gradient-accumulation runs after data-parallel"
+            raise Refused(f"nothing is given that could be shared out to ranks: {why}")
         batch = Batch.of(graph, data, self.loss)
         starts, parameter_gradients = batch.seeds, batch.gradients
         if not parameter_gradients:

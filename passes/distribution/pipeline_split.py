@@ -12,13 +12,13 @@ keeps the activations of no more parts than there are stages from it on (Narayan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Builder, Graph, Op, Value
-from graphad.ops import lookup
+from graphad.ops import GradOpDef, lookup
 from graphad.passes.analyses import estimated
 from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, TOTAL, WHOLE, data_of
 from graphad.passes.analyses.traffic import MICRO
@@ -168,13 +168,22 @@ class _Step:
         """The stage of each parameter, or other value that is given and persists."""
         homes = {}
         for value in self.graph.inputs:
-            user_stages = {self.stage[op] for op in value.readers if op in self.stage}
+            user_stages = set(self._using(value))
             # A parameter of two stages would need its gradients added up between them.
             if len(user_stages) > 1 and value.persistable:
                 raise Refused(f"{value.name!r} is used in the stages {sorted(user_stages)}, each of which would have to update it")
             if user_stages and value.persistable:
                 homes[value] = user_stages.pop()
         return homes
+
+    def _using(self, value: Value) -> Iterator[int]:
+        """The stages that use a value, or what every stage makes of it, as a parameter in a narrower type."""
+        for op in value.readers:
+            if op in self.stage:
+                yield self.stage[op]
+            elif op.role == FORWARD:
+                for result in op.writes():
+                    yield from self._using(result)
 
     def _backward_stage(self, op: Op) -> int:
         """Where the forward operator is whose gradient it computes: the writer of what it reads, or begins with, the gradient of."""
@@ -188,6 +197,10 @@ class _Step:
                 first = self.graph.versions(forward.name)[0]
                 if first in self.homes:
                     return self.homes[first]
+        # Passes may have given other names to what it is the gradient of: its operands say which operator that is.
+        for forward_op in self.forward:
+            if _is_gradient_of(op, forward_op):
+                return self.stage[forward_op]
         return max((self.stage[w] for value in op.reads() for w in value.writers if w in self.stage), default=0)
 
     def _check_flow(self) -> None:
@@ -218,7 +231,15 @@ class _Step:
                 raise Refused(located(f"{op!r} needs gradients of the stages {sorted(stages)}", op.source))
             if stages:
                 stage_of[op] = stages.pop()
+                self._check_home(op, stage_of[op])
         return stage_of
+
+    def _check_home(self, op: Op, stage: int) -> None:
+        """A parameter is updated where it is used: the other stages keep what it began with."""
+        for value in op.writes():
+            home = self.homes.get(self.graph.versions(value.name)[0], stage)
+            if home != stage:
+                raise Refused(located(f"{value.name!r} is used in stage {home}, but its gradient is computed in stage {stage}", op.source))
 
     # -- the program of one stage ----------------------------------------------------------------
 
@@ -300,6 +321,15 @@ class _Step:
         total = lookup("sum")([build.symbol(part) for part in parts])
         scale = 1.0 / len(parts) if is_mean else 1.0
         written_as(lookup("scale")(total, scale=scale).value, value)
+
+
+def _is_gradient_of(op: Op, forward: Op) -> bool:
+    """Whether an operator is the gradient of another one, as the values say of that one which it reads."""
+    definition = op.definition
+    if not isinstance(definition, GradOpDef) or definition.forward is None or definition.forward.type != forward.type:
+        return False
+    read = [(slot, side) for slot, side in definition.given if op.inputs.get(slot)]
+    return bool(read) and all(op.inputs[slot] == (forward.inputs if side == "inputs" else forward.outputs).get(slot) for slot, side in read)
 
 
 def _check(op: Op) -> None:

@@ -7,7 +7,8 @@
            total / k ─▶ w@GRAD ─▶ sgd ─▶ w
 
 The peak memory is that of one part. The loss has to be a mean over the batch, or a sum: then its gradients are the mean,
-or the sum, of those of the parts. The data are cut along axis 0 without copies.
+or the sum, of those of the parts. The data are cut along axis 0 without copies. After ``data-parallel`` each rank's part of the batch is
+cut, and what ranks send to each other they send once, around the loop.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from graphad.errors import InvalidValue, Refused
 from graphad.ir import Graph, Op, Value
 from graphad.ir.edits import LOOP, add_region_op, outline
-from graphad.ir.regions import operands, results_of
+from graphad.ir.regions import is_grad_op, operands, results_of
 from graphad.ir.residuals import residual_inputs
 from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, MIXED, ROWS, TOTAL, WHOLE, BatchDependence, data_of
 from graphad.passes.backward.prune_no_grad import STANDS_IN
@@ -38,7 +39,7 @@ class Training:
         data: the values whose axis 0 is the batch.
 
     Attributes:
-        inside: the operators that depend on the batch, and the backward part, in order.
+        inside: the operators that depend on the batch, and the backward part, in order; without what ranks send to each other.
         in_rows: those among them, and in their nested graphs, whose attribute says the shape of rows of the batch.
 
     Raises:
@@ -54,6 +55,8 @@ class Training:
         self.inside = [
             op for op in ops if op.role == BACKWARD or (op.role == FORWARD and any(self.kinds[value] != WHOLE for value in op.writes()))
         ]
+        self.sent = _sent(self.inside)
+        self.inside = [op for op in self.inside if op not in self.sent]
         if not data:
             raise Refused("nothing is given that could be cut into parts: every input is persistable")
         if not any(op.role == BACKWARD for op in self.inside):
@@ -113,16 +116,23 @@ class Training:
         return kinds.pop() if kinds else MEAN
 
     def _losses(self) -> Iterator[Value]:
-        for op in self.inside:
-            definition = op.definition
-            if op.role != BACKWARD or definition is None or definition.fills != "value" or not op.attrs.get("value"):
+        for op in (*self.inside, *self.sent):
+            if not _is_seed(op):
                 continue
             # A loss of known shape starts from a constant, which only its name relates to the loss.
             match = GRADIENT_NAME.match(op.output("Out").name)
             if "X" in op.inputs:
                 yield op.input("X")
             elif match and match[1] in self.graph.values.by_name:
-                yield self.graph.versions(match[1])[-1]
+                yield from self._of_rank(self.graph.versions(match[1])[-1])
+
+    def _of_rank(self, value: Value) -> Iterator[Value]:
+        """Of a value of all ranks those of this one that it is made of; else the value itself."""
+        if not any(writer in self.sent for writer in value.writers):
+            yield value
+            return
+        for read in dict.fromkeys(v for writer in value.writers for v in writer.reads()):
+            yield from (v for v in self._of_rank(read) if any(writer.role == FORWARD for writer in v.writers))
 
     def _why(self, value: Value) -> str:
         """The first operator on the way to a value that does more than the rows allow."""
@@ -154,6 +164,66 @@ class Training:
         if of is None or of.writers or self.kinds.get(of, WHOLE) != WHOLE:
             raise Refused(f"{value.name!r} is requested, which is not the gradient of a parameter")
         return self.loss
+
+
+def _sent(ops: Sequence[Op]) -> dict[Op, None]:
+    """What ranks send to each other once for all parts of their batches, as ``data-parallel`` puts it in.
+
+    x ─▶ shape ─▶ c_allgather ─▶ share of the rows        before the loop: what no part of the batch is needed for
+    w@GRAD@PART ─▶ c_allreduce_sum ─▶ w@GRAD              after it: what depends on results of the loop
+    """
+    collectives = [op for op in ops if op.definition is not None and op.definition.ordered]
+    if not collectives:
+        return {}
+    of_forward, of_gradients, complete = set[Value](), set[Value](), set[Value]()
+    for op in ops:
+        reads = list(op.reads())
+        if op.role == FORWARD or not of_forward.isdisjoint(reads):
+            of_forward.update(op.writes())
+        # Complete: gradients of parameters, and what is made of them alone, as a bucket.
+        if op.role == BACKWARD and reads and not is_grad_op(op) and all(v in complete or _is_of_parameter(v) for v in reads):
+            complete.update(op.writes())
+        elif op.role == BACKWARD and (_is_seed(op) or is_grad_op(op) or not of_gradients.isdisjoint(reads)):
+            of_gradients.update(op.writes())
+    # Before the loop: collectives that need nothing of the forward part, what leads to them, and what follows from both alone.
+    early = {op for op in ops if of_forward.isdisjoint(op.writes())}
+    sent = dict.fromkeys(op for op in collectives if op in early)
+    _spread(sent, early)
+    # After it: the other ones, and what follows from them; before them what is made of complete gradients or of no gradient.
+    sent.update(dict.fromkeys(op for op in collectives if op not in early))
+    late = {value for op in collectives if op not in early for value in op.writes()}
+    for op in ops:
+        if op.role == BACKWARD and not late.isdisjoint(op.reads()):
+            sent[op] = None
+            late.update(op.writes())
+    for op in reversed(ops):
+        readers = {reader for value in op.writes() for reader in value.readers}
+        if op.role == BACKWARD and op not in early and of_gradients.isdisjoint(op.writes()) and readers and readers <= sent.keys():
+            sent[op] = None
+    return sent
+
+
+def _is_of_parameter(value: Value) -> bool:
+    """Whether a value is the gradient of a parameter, by its name."""
+    name = GRADIENT_NAME.match(value.name)
+    of = value.graph.versions(name[1]) if name else ()
+    return bool(of) and of[0].persistable and not of[0].writers
+
+
+def _is_seed(op: Op) -> bool:
+    """Whether a backward may begin with what an operator makes."""
+    return op.role == BACKWARD and op.definition is not None and op.definition.fills == "value" and bool(op.attrs.get("value"))
+
+
+def _spread(sent: dict[Op, None], among: set[Op]) -> None:
+    """Add what operators need, and what follows from them, of those that are named."""
+    pending = list(sent)
+    while pending:
+        op = pending.pop()
+        near = [*(w for value in op.reads() for w in value.writers), *(r for value in op.writes() for r in value.readers)]
+        new = [other for other in near if other in among and other not in sent]
+        sent.update(dict.fromkeys(new))
+        pending += new
 
 
 def _with_nested(ops: Iterable[Op]) -> Iterator[Op]:

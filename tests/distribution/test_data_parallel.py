@@ -113,6 +113,50 @@ def test_a_declared_number_of_rows_is_that_of_a_part(ranks: int, rows: int) -> N
 # -- bytes and counts ----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("ranks", "passes"),
+    [
+        (5, "gradient-accumulation{micro_batches=2}"),
+        pytest.param(
+            5,
+            "bucket-all-reduce, shard-optimizer{ranks=5, stage=2}, gradient-accumulation{micro_batches=2}",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(3, "recompute", marks=pytest.mark.long),
+        pytest.param(3, "bucket-all-reduce{bytes=200}, shard-optimizer{ranks=3, stage=1}", marks=pytest.mark.long),
+    ],
+)
+def test_passes_after_it(ranks: int, passes: str) -> None:
+    """The collectives of a step stay around a loop over parts of a rank's rows; momentum, clipped and decayed."""
+    made, group = network(OPTIMIZERS["momentum, clipped and decayed"]), LocalGroup(ranks)
+    found = together(made, f"data-parallel{{ranks={ranks}}}, {passes}", group)
+    losses, scope = alone(made)
+    for expected, each in zip(losses, found, strict=True):
+        assert each == pytest.approx([expected] * ranks, abs=1e-6)
+    for parameter in made[0].all_parameters():
+        np.testing.assert_allclose(group.scopes[0].get(parameter.name), scope.get(parameter.name), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [(4, 2), (2, 4)])
+def test_accumulated_sums_over_unequal_parts_are_not_scaled(rows: tuple[int, int]) -> None:
+    main, startup = ga.Program(), ga.Program()
+    main.random_seed = startup.random_seed = 3
+    with ga.program_guard(main, startup):
+        x = ga.layers.data("x", shape=[6])
+        loss = ga.layers.reduce_sum(ga.layers.square(ga.layers.fc(x, size=1)))
+        ga.optimizer.SGD(0.01).minimize(loss)
+    graph = ga.lower(main, [loss.name])
+    Pipeline.parse("data-parallel{ranks=2}, gradient-accumulation{micro_batches=2}").run(graph)
+    program, group, scope = ga.schedule(graph), LocalGroup(2), ga.Scope()
+    ga.Executor().run(startup, scope=scope)
+    group.run(startup)
+    x_all = np.random.default_rng(0).normal(size=(6, 6)).astype("float32")
+    for _ in range(3):
+        (expected,) = ga.Executor().run(main, {"x": x_all}, [loss], scope)
+        for (got,) in group.run(program, [{"x": x_all[: rows[0]]}, {"x": x_all[rows[0] :]}], [loss.name]):
+            np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize(("most", "count"), [(1 << 20, 1), (550, 3), (1, 6)])
 def test_bytes_and_counts_are_those_of_the_closed_form(most: int, count: int) -> None:
     """A step all-reduces the bytes of the parameters, in as many calls as there are buckets; besides, the rows and the loss of each rank.

@@ -17,11 +17,11 @@ from tests.distribution.test_data_parallel import OPTIMIZERS, ROWS, alone, batch
 HOW = [(2, 1, "1f1b"), (2, 5, "1f1b"), (3, 5, "fthenb"), (4, 5, "1f1b")]
 
 
-def stages_of(main: ga.Program, loss: str, stages: int, parts: int, schedule: str) -> list[ga.Program]:
+def stages_of(main: ga.Program, loss: str, stages: int, parts: int, schedule: str, before: str = "") -> list[ga.Program]:
     found = []
     for stage in range(stages):
         graph = ga.lower(main, [loss])
-        Pipeline.parse(f"pipeline-split{{stages={stages}, stage={stage}, micro_batches={parts}, schedule={schedule}}}").run(graph)
+        Pipeline.parse(f"{before}pipeline-split{{stages={stages}, stage={stage}, micro_batches={parts}, schedule={schedule}}}").run(graph)
         found.append(ga.schedule(graph))
     return found
 
@@ -50,6 +50,23 @@ def test_losses_and_parameters_are_those_of_one_process(stages: int, parts: int,
     assert updated == {name for name in scope.names() if not name.startswith("learning_rate")}
     for name, array in whole_state(programs, group.scopes).items():
         np.testing.assert_allclose(array, scope.get(name), rtol=0, atol=1e-6, err_msg=name)
+
+
+def test_in_mixed_precision_each_stage_updates_the_parameters_that_it_uses() -> None:
+    """What a stage reads there is a parameter in a narrower type, and gradients have names of their own."""
+    main, startup, loss = network()
+    graph, scope = ga.lower(main, [loss.name]), ga.Scope()
+    Pipeline.parse("mixed-precision").run(graph)
+    alone_program = ga.schedule(graph)
+    programs, group = stages_of(main, loss.name, 2, 5, "1f1b", "mixed-precision, "), LocalGroup(2)
+    ga.Executor().run(startup, scope=scope)
+    group.run(startup)
+    for feed in batches():
+        (expected,) = ga.Executor().run(alone_program, feed, [loss.name], scope)
+        _, (got,) = group.run(programs, fed(programs, feed), [[], [loss.name]])
+        assert float(got) == pytest.approx(float(expected), abs=2e-3)  # rounding of float16
+    for program in programs:
+        assert any(op.type == "adam" for op in program.global_block().ops)
 
 
 @pytest.mark.parametrize(("stages", "parts", "schedule"), HOW)

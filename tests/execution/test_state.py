@@ -209,3 +209,29 @@ def test_a_scope_stores_arrays_of_numbers_only(array: Any, error: str) -> None:
     with pytest.raises(getattr(ga.errors, error), match="'w'"):
         scope.set("w", array)
     assert not scope.has("w")
+
+
+@pytest.mark.parametrize("mode", ["interpreted", "compiled"])
+def test_an_initialization_beside_a_loop_runs_once(mode: str) -> None:
+    """A program with loops is compiled at its first run, with the initialization in it, and again for the runs after that."""
+    program = ga.Program.parse(
+        """program {
+          block 0 {
+            var x: float32[2]  var w: float32[2] persistable  var i: int64[1]  var n: int64[1]  var c: bool[1]  var s: ?[?] STEP_SCOPES
+            assign(X=x) -> (Out=w) {run_once=true}
+            scale(X=w) -> (Out=w) {scale=2.0}
+            fill_constant() -> (Out=i) {shape=[1], value=0.0, dtype="int64"}
+            fill_constant() -> (Out=n) {shape=[1], value=2.0, dtype="int64"}
+            less_than(X=i, Y=n) -> (Out=c)
+            while(Condition=c, X=[i, n]) -> (Out=[i, c], StepScopes=s) {sub_block=block(1)}
+          }
+          block 1 in 0 {
+            increment(X=i) -> (Out=i)
+            less_than(X=i, Y=n) -> (Out=c)
+          }
+        }"""
+    )
+    executor, feed = ga.Executor(mode=mode), {"x": np.ones(2, "float32")}
+    for _ in range(2):  # the second time in a scope in which nothing has run
+        scope = ga.Scope()
+        assert [executor.run(program, feed, ["w"], scope)[0][0] for _ in range(3)] == [2.0, 4.0, 8.0]

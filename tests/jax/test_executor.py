@@ -126,7 +126,7 @@ def test_options_of_the_executor() -> None:
     (on_device,) = ga.JaxExecutor(ga.CPUPlace()).run(program, feed, [y], ga.Scope(), return_numpy=False)
     assert isinstance(on_device, jax.Array)
     with pytest.raises(InvalidType, match=r"place is one of jax.devices\(\), CPUPlace\(\) or None, not 8"):
-        ga.JaxExecutor(8)  # type: ignore[arg-type]
+        ga.JaxExecutor(8)
     with pytest.raises(InvalidValue, match="prune"):
         executor.run(program, feed, [y], use_prune=True)
 
