@@ -39,6 +39,7 @@ from graphad.execution.names import (
 from graphad.execution.refusals import failure, missing_value, why_not
 from graphad.jax.bounded import Bounded, as_bounded
 from graphad.jax.forecast import UNKNOWN, Forecast, TooLong, outlines
+from graphad.jax.misfits import described, misfit, named, result_types, why_not_lowered
 from graphad.jax.operators import LOWERED, run
 from graphad.jax.randoms import draw
 from graphad.jax.registry import WATCHER, is_traced
@@ -48,7 +49,7 @@ from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
 from graphad.ops.aggregates import Aggregate, StepScopes, Tape, TensorArray
 from graphad.program import EMPTY, Block, Operator, Program, in_own_form, located, random_streams
 from graphad.program.block import check_runnable
-from graphad.types import TENSOR_ARRAY, Tensor, TensorType
+from graphad.types import TENSOR_ARRAY, Tensor
 
 UNROLLED = 1  # iterations of a loop that is written out
 MOST_UNROLLED = 256  # iterations of a loop whose values change their types, so that it has to be written out
@@ -189,14 +190,14 @@ class Lowering:
         except ExecutionError:
             raise
         except GraphadError as error:
-            results = self.failed_results(definition, inputs, attrs, slots, failure(op, _named(op, inputs), error))
+            results = self.failed_results(definition, inputs, attrs, slots, failure(op, named(op, inputs), error))
         except Known as error:
             # A kernel needed a number that is known only when the program runs, such as an extent.
-            raise NotLowered(_why(op, inputs, f"{error}; XLA compiles for shapes that are known", op.source)) from error
+            raise NotLowered(why_not_lowered(op, inputs, f"{error}; XLA compiles for shapes that are known", op.source)) from error
         except Exception as error:
-            if misfit := _misfit(definition, inputs, attrs):  # numpy would not compute it either
-                raise failure(op, _named(op, inputs), misfit) from None
-            raise NotLowered(_why(op, inputs, f"{type(error).__name__}: {error}", op.source)) from error
+            if found := misfit(definition, inputs, attrs):  # numpy would not compute it either
+                raise failure(op, named(op, inputs), found) from None
+            raise NotLowered(why_not_lowered(op, inputs, f"{type(error).__name__}: {error}", op.source)) from error
         finally:
             self.op = before
         if self.options.check_finite:
@@ -213,7 +214,7 @@ class Lowering:
     ) -> dict[str, list[Tensor]]:
         """Zeros, as results of an operator that is sure to fail in a branch or a loop, which perhaps never runs; elsewhere the error."""
         try:
-            types = _result_types(definition, inputs, attrs)
+            types = result_types(definition, inputs, attrs)
         except GraphadError:
             raise error from None
         is_known = all(slot in types and all(-1 not in type.shape for type in types[slot]) for slot in slots)
@@ -496,7 +497,7 @@ def _unified(op: Operator, name: str, values: Sequence[Tensor], capacity: int) -
         return next(v for v in variants if isinstance(v, TapeBuffer))
     if all(isinstance(value, Tape | TapeBuffer | Either) for value in variants):
         return Either([_tape_of(i, value) for i, value in enumerate(variants)])
-    descriptions = " and ".join(_described(value) for value in variants)
+    descriptions = " and ".join(described(value) for value in variants)
     raise NotLowered(located(f"operator {op.type!r}: the branches leave {name!r} as {descriptions}; XLA needs one type", op.source))
 
 
@@ -550,12 +551,6 @@ def _on_side(i: int, value: Tensor, like: Tensor) -> Tensor:
 def _tape_like(tape: TapeBuffer, like: TapeBuffer) -> TapeBuffer:
     entries = jax.tree.map(_zeros, _spec(like.entries)) if tape.entries is None else tape.entries
     return TapeBuffer(entries, jnp.asarray(tape.length, np.dtype(like.length.dtype)), tape.capacity)
-
-
-def _described(value: Tensor) -> str:
-    if isinstance(value, TensorArray):  # which would show its tensors
-        return f"<TensorArray of {len(value)}>"
-    return repr(value) if isinstance(value, Aggregate) else f"{value.dtype}{list(value.shape)}"
 
 
 # -- loops ---------------------------------------------------------------------------------------
@@ -805,7 +800,7 @@ class Loop:
             value = _as_type(start, end)
             if _same(value, end):
                 return value
-        raise Untyped(f"{name!r} is {_described(start)} before an iteration and {_described(end)} after it; XLA's loops keep types")
+        raise Untyped(f"{name!r} is {described(start)} before an iteration and {described(end)} after it; XLA's loops keep types")
 
     def settle(self, ends: Frames) -> None:
         """What is known after the loop is known: counters, how long arrays and tapes are."""
@@ -970,32 +965,3 @@ class Inside:
         for name, value in zip(self.targets, results, strict=True):
             if name != EMPTY and value is not None:
                 (self.frames if frames is None else frames)[depth(self.layout, name)][name] = value
-
-
-# -- errors --------------------------------------------------------------------------------------
-
-
-def _named(op: Operator, inputs: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
-    return {n: a for slot, values in inputs.items() for n, a in zip(op.inputs.get(slot, op.outputs.get("Out", ())), values, strict=False)}
-
-
-def _result_types(definition: OpDef, inputs: Mapping[str, Sequence[Tensor]], attrs: Mapping[str, Tensor]) -> dict[str, list[TensorType]]:
-    """The types of the results by slot, none where something is no tensor; ShapeError where the inputs do not fit."""
-    if any(value is None or isinstance(value, Aggregate) for group in inputs.values() for value in group):
-        return {}
-    types = {slot: [TensorType(tuple(value.shape), np.dtype(value.dtype).name) for value in group] for slot, group in inputs.items()}
-    return definition.infer_types(types, attrs)
-
-
-def _misfit(definition: OpDef, inputs: Mapping[str, Sequence[Tensor]], attrs: Mapping[str, Tensor]) -> GraphadError | None:
-    """Why types do not fit an operator, wherever it would run; None if they do."""
-    try:
-        _result_types(definition, inputs, attrs)
-    except GraphadError as error:
-        return error
-    return None
-
-
-def _why(op: Operator, inputs: Mapping[str, Sequence[Tensor]], reason: str, line: Tensor) -> str:
-    values = "\n".join(f"  {name}: {_described(value) if value is not None else 'no value'}" for name, value in _named(op, inputs).items())
-    return located(f"operator {op.type!r} cannot be lowered to XLA: {reason}\n{values}", line)
