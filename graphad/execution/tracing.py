@@ -19,6 +19,7 @@ from graphad.ops.formulas import Tracer, Untraceable, converted, filled
 from graphad.program import Operator
 from graphad.types import Array, Function, Tensor
 
+CHOSEN = 1024  # elements from which on a choice between two arrays is made of their bits
 SMALL = 4096  # bytes of a result that is not worth computing again: others may be computed twice to save memory
 
 
@@ -516,16 +517,28 @@ def _reduced_extreme(ufunc: np.ufunc) -> Function:
     return lambda tracer, a, axis=None, out=None, **options: inner(tracer, a, axis, None, out, **options)
 
 
+def _choice(example: Array, chosen: Sequence[Tensor]) -> str:
+    """How ``np.where``, which has no ``out=``, is written into an array: one of two operands {1} and {2}, by the mask {0}."""
+    # Of bits, y ^ (x ^ y) * mask is x or y. A copy with a mask goes one of two ways for each element: random ones are guessed wrong.
+    if example.size < CHOSEN or any(not isinstance(part, np.ndarray) or part.dtype != example.dtype for part in chosen):
+        return "np.copyto({out}, {2}); np.copyto({out}, {1}, where={0})"
+    if example.dtype.kind != "f" or example.itemsize not in (4, 8):
+        return "np.copyto({out}, {2}); np.copyto({out}, {1}, where={0})"
+    bits = f".view('i{example.itemsize}')"
+    both = f"np.bitwise_xor({{1}}{bits}, {{2}}{bits}, out={{out}}{bits})"
+    masked = f"np.multiply({{out}}{bits}, {{0}}, out={{out}}{bits})"
+    return f"{both}; {masked}; np.bitwise_xor({{out}}{bits}, {{2}}{bits}, out={{out}}{bits})"
+
+
 def _where(tracer: Traced, condition: Tensor, *others: Tensor) -> Tensor:
     if len(others) != 2:
         raise Untraceable("where of a condition alone")
     values = [tracer.operand(part) for part in (condition, *others)]
     numbers = [part.value.example if isinstance(part, Traced) else part for part in (condition, *others)]
     example = np.where(*numbers)
-    # Two copies with a mask write into the output; ``np.where`` has no ``out=``.
     shapes = {value.example.shape for value in values if isinstance(value.example, np.ndarray) and value.example.ndim}
     plain = len(shapes) == 1 and example.flags.c_contiguous and values[0].example.dtype == bool
-    into = "np.copyto({out}, {2}); np.copyto({out}, {1}, where={0})" if plain else ""
+    into = _choice(example, [value.example for value in values[1:]]) if plain else ""
     return tracer.made("np.where({0}, {1}, {2})", values, example, into=into, elementwise=plain)
 
 

@@ -53,6 +53,24 @@ def test_narrow_integers_stay_narrow_where_they_are_added_up() -> None:
     assert (z.dtype, z.tolist()) == (np.dtype("int32"), [2, 2, 2])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_a_choice_between_arrays_keeps_every_bit(dtype: str) -> None:
+    """Of floats it is made of their bits: nan, infinities and the sign of zero included."""
+    operators = "where(Condition=c, X=x, Y=y) -> (Out=z) scale(X=z) -> (Out=w) {scale=1.5}"
+    kinds = f"var c: bool[50, 40] var x: {dtype}[50, 40] var y: {dtype}[50, 40] var z: {dtype}[50, 40] var w: {dtype}[50, 40]"
+    program = ga.Program.parse(f"program {{ block 0 {{ {kinds} {operators} }} }}")
+    rng = np.random.default_rng(3)
+    x, y = (rng.integers(-9, 9, (50, 40)).astype(dtype) for _ in range(2))
+    if x.dtype.kind == "f":
+        x.flat[::7], y.flat[::5], x.flat[1::11], y.flat[2::13] = np.nan, np.inf, -0.0, -np.inf
+    feeds = {"c": rng.random((50, 40)) > 0.5, "x": x, "y": y}
+    executor = ga.Executor()
+    results = [executor.run(program, feeds, ["w"])[0] for _ in range(2)]
+    assert ("bitwise_xor" in functions(executor)[0].source.text) == (dtype != "int32")
+    (wanted,) = ga.Executor(mode="interpreted").run(program, feeds, ["w"])
+    assert [each.tobytes() for each in results] == [wanted.tobytes()] * 2
+
+
 def test_a_shape_that_is_computed_is_read_in_every_run() -> None:
     """A view is made once, with the memory that it lies in; not where the numbers of another array say what it shows."""
     operators = (
