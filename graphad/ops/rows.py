@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ from graphad.types import Array
 
 TILE = 1 << 19  # bytes of a tile
 LEAST = 1 << 12  # elements from which on tiles pay, where the alternative is compiled
+ONE_TILE = 1 << 15  # elements up to which a softmax is one tile, and to set numpy's buffer takes longer than it saves
+FEW = 32  # numbers that Python compares more quickly than numpy
 SHORT, DOT = 16, 64  # elements: shorter rows are quicker as they are, for longer ones an inner product of BLAS pays
 LONG, UNBUFFERED, BUFFERED = 256, 64, 1 << 10  # elements: rows so long need no buffer, others one that stays in the nearest cache
 SAFE = 2.0**-10, 2.0**100  # between these sums of exponentials no digit of a quotient is lost
@@ -78,9 +81,9 @@ def _summed(x: Array, y: Array) -> Array:
 
 def softmax_rows(x: Array) -> Array:
     """The exponentials of each row of ``[rows, n]``, scaled to the sum 1."""
-    out, ones = np.empty_like(x), np.ones(x.shape[1], x.dtype)
+    out, ones = np.empty_like(x), _ones(x.shape[1], x.dtype)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        if x.size < LEAST:
+        if x.size < ONE_TILE:
             _softmax_tile(x, out, ones)
             return out
         with row_buffers(x[None]):
@@ -89,12 +92,26 @@ def softmax_rows(x: Array) -> Array:
     return out
 
 
+def _all_safe(sums: Array) -> bool:
+    """Whether all sums are between the bounds, which nan is not."""
+    if sums.size <= FEW:
+        return all(SAFE[0] <= number <= SAFE[1] for number in sums.tolist())
+    return bool(sums.min() >= SAFE[0] and sums.max() <= SAFE[1])
+
+
+@lru_cache(maxsize=64)
+def _ones(count: int, dtype: np.dtype[np.generic]) -> Array:
+    ones = np.ones(count, dtype)
+    ones.flags.writeable = False
+    return ones
+
+
 def _softmax_tile(x: Array, out: Array, ones: Array) -> None:
     # Without the greatest of each row, which takes as long as all the rest: it is for rows whose exponentials are too large or too small.
     np.exp(x, out=out)
     sums = _summed(out, ones)
-    safe = (sums >= SAFE[0]) & (sums <= SAFE[1])
-    if not safe.all():
+    if not _all_safe(sums):
+        safe = (sums >= SAFE[0]) & (sums <= SAFE[1])
         rows = x[~safe]
         rows -= np.maximum.reduce(rows, axis=1, keepdims=True)
         np.exp(rows, out=rows)
