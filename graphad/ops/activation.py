@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask
-from graphad.ops.definition import Attr, operator
+from graphad.ops.definition import GRAD, Attr, GradOpDef, Inputs, Outputs, grad_kernel, lookup, operator
 from graphad.ops.elementwise import abs_, between, erf, exp, square, tanh
 from graphad.ops.formulas import as_array, like
 from graphad.ops.indexing import put_along_axis
@@ -17,7 +19,7 @@ from graphad.ops.like import fill_zeros_like, unbroadcast
 from graphad.ops.makers import unary
 from graphad.ops.parameters import Parameter, declare
 from graphad.ops.reduction import reduce_sum
-from graphad.ops.rows import as_rows, in_tiles, softmax_rows
+from graphad.ops.rows import as_rows, in_tiles, many_short, softmax_rows, softmax_rows_grad
 from graphad.ops.selection import where
 from graphad.ops.shapes import wide
 from graphad.ops.summation import summed
@@ -336,6 +338,18 @@ def softmax(X: Array, *, axis: int = -1, data_format: str = "AnyLayout") -> Arra
         np.exp(out, out=out)
         out /= summed(out, axis, True)
     return out
+
+
+@grad_kernel("softmax")
+def _fast_softmax_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str]) -> Outputs:
+    """Many rows in tiles."""
+    definition = lookup("softmax_grad")
+    assert isinstance(definition, GradOpDef)
+    (out,), (d,) = inputs["Out"], inputs["Out" + GRAD]
+    if not out.ndim or definition.attr("axis", attrs) % out.ndim != out.ndim - 1 or not many_short(out, out.shape[-1]):
+        return definition.meaning(inputs, attrs, slots)
+    rows = softmax_rows_grad(as_rows(out, -1, out.shape[-1]), as_rows(d, -1, out.shape[-1]))
+    return {"X" + GRAD: [rows.reshape(out.shape)]}
 
 
 @operator(

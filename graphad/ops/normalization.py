@@ -20,7 +20,7 @@ from graphad.ops.formulas import Tracer, as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
 from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
 from graphad.ops.reduction import reduce_mean, reduce_sum
-from graphad.ops.rows import as_rows, centered_tiles, inverse_root, many, row_buffers, spread
+from graphad.ops.rows import as_rows, centered_tiles, inverse_root, many, many_short, row_buffers, spread, through_rows
 from graphad.ops.scratch import aligned
 from graphad.ops.shapes import reshape, size
 from graphad.ops.summation import power_norm, summed
@@ -514,11 +514,23 @@ def _fast_layer_grad(inputs: Inputs, attrs: Mapping[str, object], slots: Sequenc
     if inputs.get("Mean" + GRAD) or inputs.get("Variance" + GRAD) or not (inputs.get("Mean") and inputs.get("Variance")):
         return definition.meaning(inputs, attrs, slots)
     X, begin = inputs["X"][0], definition.attr("begin_norm_axis", attrs)
+    length = math.prod(X.shape[begin:])
+    if many_short(X, length):
+        return _layer_grad_in_tiles(inputs, length, definition.attr("epsilon", attrs), slots)
     rows = X.shape[:begin] + (1,) * (X.ndim - begin)
     inverse = 1 / np.sqrt(inputs["Variance"][0].reshape(rows) + definition.attr("epsilon", attrs))
     hat = recentered(X - inputs["Mean"][0].reshape(rows), tuple(range(begin, X.ndim)))
     hat *= inverse
     return {slot: [_fast_layer_cotangent(slot, hat, inverse, inputs, begin)] for slot in slots}
+
+
+def _layer_grad_in_tiles(inputs: Inputs, length: int, epsilon: float, slots: Sequence[str]) -> Outputs:
+    X, scale = inputs["X"][0], inputs.get("Scale")
+    x, d = as_rows(X, -1, length), as_rows(inputs["Y" + GRAD][0], -1, length)
+    mean, variance = (inputs[slot][0].reshape(-1) for slot in ("Mean", "Variance"))
+    grad = through_rows(x, d, mean, inverse_root(variance, epsilon, X.dtype), scale[0] if scale else None)
+    results = {"X" + GRAD: grad.x.reshape(X.shape), "Scale" + GRAD: grad.scale, "Bias" + GRAD: grad.bias}
+    return {slot: [results[slot]] for slot in slots}
 
 
 def _fast_layer_cotangent(slot: str, hat: Array, inverse: Array, inputs: Inputs, begin: int) -> Array:

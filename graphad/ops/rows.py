@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphad.ops.formulas import Tracer, Untraceable, as_array
-from graphad.ops.scratch import scratch
+from graphad.ops.scratch import aligned, scratch
 from graphad.types import Array
 
 TILE = 1 << 19  # bytes of a tile
@@ -26,6 +26,7 @@ LEAST = 1 << 12  # elements from which on tiles pay, where the alternative is co
 ONE_TILE = 1 << 15  # elements up to which a softmax is one tile, and to set numpy's buffer takes longer than it saves
 FEW = 32  # numbers that Python compares more quickly than numpy
 SHORT, DOT = 16, 64  # elements: shorter rows are quicker as they are, for longer ones an inner product of BLAS pays
+DIGITS = 1 << 13  # elements of a row up to which BLAS adds products as exactly as numpy, which adds pairwise
 LONG, UNBUFFERED, BUFFERED = 256, 64, 1 << 10  # elements: rows so long need no buffer, others one that stays in the nearest cache
 SAFE = 2.0**-10, 2.0**100  # between these sums of exponentials no digit of a quotient is lost
 NEGLIGIBLE = 2.0**-21  # what a mean may be off by, in standard deviations
@@ -39,6 +40,11 @@ def in_tiles(X: Array, length: int) -> bool:
 def many(X: Array, length: int) -> bool:
     """Whether that is quicker than the calls which a compiled program would make."""
     return in_tiles(X, length) and X.size >= LEAST
+
+
+def many_short(X: Array, length: int) -> bool:
+    """The same for gradients, whose sums of products lose digits where rows are so long."""
+    return many(X, length) and length <= DIGITS
 
 
 def as_rows(X: Array, *shape: int) -> Array:
@@ -119,6 +125,17 @@ def _softmax_tile(x: Array, out: Array, ones: Array) -> None:
     np.divide(out, sums[:, None], out=out)
 
 
+def softmax_rows_grad(out: Array, d: Array) -> Array:
+    """The cotangent of the argument of ``softmax_rows``, from the result and its cotangent: ``out (d - sum(out d))`` for each row."""
+    grad = aligned(out.shape, out.dtype)
+    with row_buffers(out[None]):
+        for tile in _tiles(len(out), out.shape[1] * out.itemsize):
+            part, into = out[tile], grad[tile]
+            np.subtract(d[tile], _summed(part, d[tile])[:, None], out=into)
+            np.multiply(into, part, out=into)
+    return grad
+
+
 # -- moments -------------------------------------------------------------------------------------
 
 
@@ -166,3 +183,42 @@ def _added(sums: Array) -> Array:
 def inverse_root(variance: Array, epsilon: float, dtype: np.dtype[np.generic]) -> Array:
     """``1 / sqrt(variance + epsilon)``, rounded to a dtype."""
     return (1.0 / np.sqrt(variance + epsilon)).astype(dtype)
+
+
+class RowGrad(NamedTuple):
+    """What a normalization of rows ``[rows, n]``, scaled and shifted element by element, sends back to each of its inputs."""
+
+    x: Array
+    scale: Array
+    bias: Array
+
+
+def through_rows(x: Array, d: Array, mean: Array, inverse: Array, scale: Array | None) -> RowGrad:
+    """The cotangents for that of the result, d; ``mean`` and ``inverse``, of the standard deviation, are those of each row.
+
+    With hat = (x - mean) inverse and g = d scale, that of x is ``(g - mean(g) - hat mean(g hat)) inverse``: it is projected away from the
+    two directions that the normalization takes away (J. L. Ba, J. R. Kiros and G. E. Hinton, "Layer normalization", 2016).
+    """
+    rows, length = x.shape
+    out, ones = aligned(x.shape, x.dtype), _ones(length, x.dtype)
+    scale_grad, bias_grad = np.zeros(length, x.dtype), np.zeros(length, x.dtype)
+    with row_buffers(x[None]):
+        for place in _tiles(rows, ones.nbytes):
+            part, cotangent, factor = x[place], d[place], inverse[place, None]
+            hat = np.subtract(part, mean[place, None], out=scratch("deviations", part.shape, x.dtype))
+            rest = _summed(hat, ones) / length
+            if not (np.abs(rest) * inverse[place]).max() <= NEGLIGIBLE:  # nan is not
+                hat -= rest.astype(x.dtype)[:, None]
+            hat *= factor
+            terms = np.multiply(cotangent, hat, out=scratch("terms", part.shape, x.dtype))
+            scale_grad += np.matmul(_ones(len(part), x.dtype), terms)
+            bias_grad += np.matmul(_ones(len(part), x.dtype), cotangent)
+            if scale is not None:
+                cotangent = np.multiply(cotangent, scale, out=terms)
+            along = (_summed(cotangent, hat) / length).astype(x.dtype)
+            constant = (_summed(cotangent, ones) / length).astype(x.dtype)
+            hat *= along[:, None]
+            hat += constant[:, None]
+            np.subtract(cotangent, hat, out=hat)
+            np.multiply(hat, factor, out=out[place])
+    return RowGrad(out, scale_grad, bias_grad)

@@ -135,6 +135,8 @@ def works(case: Case) -> dict[str, Work]:
         operands += [np.ones(case.shapes[0][-1], np.float32), np.zeros(case.shapes[0][-1], np.float32)]
     definition = lookup(case.kind)
     found: dict[str, Work] = {"forward": lambda: definition(*operands, **case.attrs)}
+    if case.kind in ("softmax", "batch_norm", "layer_norm", "pool2d"):
+        return {**found, "backward": backward(case, operands)}
     if case.kind != "conv2d":
         return found
     x, w = operands
@@ -145,6 +147,19 @@ def works(case: Case) -> dict[str, Work]:
         "dInput": lambda: to_input(w, d, x, **case.attrs),
         "dFilter": lambda: to_filter(x, d, w, **case.attrs),
     }
+
+
+def backward(case: Case, operands: list[Array]) -> Work:
+    """The cotangents of all inputs, from that of the first output."""
+    definition = lookup(case.kind)
+    assert definition.grad is not None
+    outputs = definition.run(dict(zip(definition.inputs, ([each] for each in operands), strict=False)), case.attrs, ())
+    first, *_ = definition.outputs
+    inputs = {**dict(zip(definition.inputs, ([each] for each in operands), strict=False)), **outputs}
+    inputs[f"{first}@GRAD"] = [drawn(list(outputs[first][0].shape))]
+    wanted = [f"{slot}@GRAD" for slot in ("X", "Scale", "Bias") if slot in definition.inputs]
+    read = {slot: value for slot, value in inputs.items() if slot in definition.grad.inputs}
+    return lambda: definition.grad.run(read, case.attrs, wanted)  # type: ignore[union-attr]
 
 
 # -- straightforward numpy -----------------------------------------------------------------------

@@ -21,21 +21,34 @@ def works(torch: Any, case: dict[str, Any]) -> dict[str, Work]:
     x = torch.randn(shapes[0])
     if case["kind"] == "conv2d":
         return convolutions(torch, x, torch.randn(shapes[1]), case["attrs"])
+    forward: Callable[..., Any] | None = None
     if case["kind"] == "pool2d":
         attrs = case["attrs"]
         pool = functional.max_pool2d if attrs["pooling_type"] == "max" else functional.avg_pool2d
-        return {"forward": lambda: pool(x, attrs["ksize"], attrs["strides"], attrs["paddings"])}
+        forward, inputs = lambda x: pool(x, attrs["ksize"], attrs["strides"], attrs["paddings"]), [x]
     if case["kind"] == "batch_norm":
         c = shapes[0][1]
-        vectors = [torch.zeros(c), torch.ones(c), torch.ones(c), torch.zeros(c)]
-        return {"forward": lambda: functional.batch_norm(x, *vectors, training=True)}
+        mean, variance = torch.zeros(c), torch.ones(c)
+        forward = lambda x, scale, bias: functional.batch_norm(x, mean, variance, scale, bias, training=True)  # noqa: E731
+        inputs = [x, torch.ones(c), torch.zeros(c)]
     if case["kind"] == "layer_norm":
         width = shapes[0][-1]
-        return {"forward": lambda: functional.layer_norm(x, [width], torch.ones(width), torch.zeros(width))}
+        forward, inputs = lambda x, *vectors: functional.layer_norm(x, [width], *vectors), [x, torch.ones(width), torch.zeros(width)]
     if case["kind"] == "softmax":
-        return {"forward": lambda: torch.softmax(x, -1)}
+        forward, inputs = lambda x: torch.softmax(x, -1), [x]
+    if forward is not None:
+        return {"forward": lambda: forward(*inputs), "backward": backward(torch, forward, inputs)}
     y = torch.randn(shapes[1])
     return {"forward": lambda: x @ y}
+
+
+def backward(torch: Any, forward: Callable[..., Any], inputs: list[Any]) -> Work:
+    """The gradients of all inputs, the forward part not timed."""
+    leaves = [each.clone().requires_grad_() for each in inputs]
+    with torch.enable_grad():
+        result = forward(*leaves)
+    cotangent = torch.randn(result.shape)
+    return lambda: torch.autograd.grad(result, leaves, cotangent, retain_graph=True)
 
 
 def convolutions(torch: Any, x: Any, w: Any, attrs: dict[str, Any]) -> dict[str, Work]:

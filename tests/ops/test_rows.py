@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import graphad as ga
 from graphad import layers
-from graphad.ops import lookup, rows
+from graphad.ops import GradOpDef, lookup, rows
 
 Array = NDArray[Any]
 
@@ -130,3 +130,43 @@ def test_compiled_is_interpreted() -> None:
         results.append([executor.run(program, {"x": drawn((6, 30, 40))}, fetched, scope=scope) for _ in range(3)][-1])
     for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+# -- backward ------------------------------------------------------------------------------------
+
+
+def errors(op_type: str, inputs: dict[str, Array], attrs: dict[str, Any], wanted: list[str]) -> dict[str, tuple[float, float]]:
+    """How far the kernel and the rule, both in float32, are from the rule in float64, of its largest number."""
+    definition = lookup(f"{op_type}_grad")
+    assert isinstance(definition, GradOpDef)
+    given = {slot: [array] for slot, array in inputs.items()}
+    exact = definition.meaning({slot: [array.astype("float64")] for slot, array in inputs.items()}, attrs, wanted)
+    fast, meant = definition.run(given, attrs, wanted), definition.meaning(given, attrs, wanted)
+    result = {}
+    for slot in wanted:
+        assert fast[slot][0].shape == meant[slot][0].shape
+        assert fast[slot][0].dtype == "float32"
+        scale = np.abs(exact[slot][0]).max()
+        far, near = (float(np.abs(each[slot][0] - exact[slot][0]).max() / scale) for each in (fast, meant))
+        result[slot] = far, near
+    return result
+
+
+@pytest.mark.parametrize("shape", SHAPES[:4])
+def test_softmax_backward_is_as_exact_as_the_rule(shape: tuple[int, ...]) -> None:
+    out = softmax_of(drawn(shape, 2.0)).astype("float32")
+    ((fast, meant),) = errors("softmax", {"Out": out, "Out@GRAD": drawn((*shape,), offset=1.0)}, {"axis": -1}, ["X@GRAD"]).values()
+    assert fast <= 3 * meant + 1e-7  # one sum of products of float32 numbers, where the rule rounds the products first
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize("shape", SHAPES[:4])
+def test_layer_norm_backward_is_as_exact_as_the_rule(shape: tuple[int, ...], offset: float, scaled: bool) -> None:
+    x, begin = drawn(shape, 1.5, offset), len(shape) - 1
+    vectors = {name: drawn((shape[-1],), 1.0, each) for name, each in (("Scale", 1.0), ("Bias", 0.0))} if scaled else {}
+    _, mean, variance = lookup("layer_norm")(x, *vectors.values(), begin_norm_axis=begin)
+    inputs = {"X": x, **vectors, "Mean": mean, "Variance": variance, "Y@GRAD": drawn((*shape[::-1],)).T.copy()}
+    wanted = [f"{slot}@GRAD" for slot in ("X", *vectors)]
+    for fast, meant in errors("layer_norm", inputs, {"begin_norm_axis": begin}, wanted).values():
+        assert fast <= 2 * meant + 3e-7
