@@ -86,6 +86,13 @@ def test_a_graph_is_applied_to_each_row_of_an_open_extent(keepdims: int, tmp_pat
     check(found, np.exp(X), np.exp(X), {"x": X}, tmp_path)
 
 
+def test_a_carried_tensor_whose_open_extent_grows_keeps_no_name(tmp_path: Path) -> None:
+    body = [node("Mul", "s s", "q"), node("Concat", "s q", "t", axis=0)]
+    found = read([loop(*body, inputs="x", outputs="y")])
+    assert [str(extent) for extent in found.program.global_block().var("y").shape] == ["-1", "3"]
+    check(found, np.concatenate([X, X**2, X**2, X**4]), 1 + 4 * X + 4 * X**3, {"x": X, "n": np.array(2)}, tmp_path)
+
+
 @pytest.mark.parametrize("choice", [True, False])
 def test_branches_give_sequences_of_different_lengths(choice: bool, tmp_path: Path) -> None:
     three, one = [node("SequenceConstruct", "x x x", "r")], [node("Neg", "x", "m"), node("SequenceConstruct", "m", "r")]

@@ -15,6 +15,7 @@ from graphad.interop.onnx.handlers.sequences import ElementType, as_array, eleme
 from graphad.interop.onnx.operands import Recorder, TwoRanks, UnsupportedModel, Value
 from graphad.interop.protobuf import Desc
 from graphad.program import Variable
+from graphad.types import Extent, same_extent
 
 # -- If ------------------------------------------------------------------------------------------
 
@@ -74,19 +75,36 @@ def _loop(node: Node) -> list[Value]:
             return found
         first = _arrays_of_the_body(node, body, first)
     # A Loop does not declare the types of what it carries. First they are taken as they come in, which keeps extents known; if an
-    # iteration changes an extent the loop is built again, of carried values of which only the rank is known.
-    exact = _loop_with(node, body, count, keep, first, exact=True)
-    return exact if exact is not None else _checked(_loop_with(node, body, count, keep, first, exact=False))
+    # iteration may change an extent that has a name, the loop is built again without the name; if it changes a number, of carried
+    # values of which only the rank is known.
+    shapes = [None if is_array(value) else list(value.shape) for value in first]
+    while True:
+        kept = [None if shape is None else list(shape) for shape in shapes]
+        found = _loop_with(node, body, count, keep, first, kept)
+        if found is not None:
+            return found
+        unknown = [None if shape is None else [-1] * len(shape) for shape in shapes]
+        if shapes == unknown and not any(type(extent) is Extent for shape in shapes for extent in shape or ()):
+            raise UnsupportedModel("the loop's carried values change their types")
+        shapes = kept if _differ(kept, shapes) else unknown
 
 
-def _checked(results: list[Value] | None) -> list[Value]:
-    if results is None:
-        raise UnsupportedModel("the loop's carried values change their types")
-    return results
+Shapes = list[list[int] | None]
 
 
-def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, first: Sequence[Value], exact: bool) -> list[Value] | None:
-    """The loop; None where carried values change an extent, and ``exact`` says that they do not."""
+def _differ(a: Shapes, b: Shapes) -> bool:
+    """Whether an extent that has a name in one of them has none in the other."""
+    pairs = ((one, other) for x, y in zip(a, b, strict=True) for one, other in zip(x or (), y or (), strict=True))
+    return any(one is not other and type(other) is Extent for one, other in pairs)
+
+
+def _loop_with(
+    node: Node, body: Desc, count: Value | None, keep: Value | None, first: Sequence[Value], shapes: Shapes
+) -> list[Value] | None:
+    """The loop, whose carried values have some shapes in all iterations; None where an iteration changes one of them.
+
+    Names of extents that may change are taken out of ``shapes``.
+    """
     ops = node.ops
     scan_count = len(body.output) - 1 - len(first)
     most = Value(np.asarray(np.iinfo("int64").max)) if count is None else ops.reshape(count, shape=[])
@@ -107,6 +125,7 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
             as_array(node.ops, value) if is_sequence(value) else ops.variable(cast(node, value, variable.dtype))
             for value, variable in zip(result[1 : len(first) + 1], state_vars, strict=True)
         ]
+        _keep_names(shapes, kept_values)
         elements = [ops.variable(value) for value in result[len(first) + 1 :]]
         element_types[:] = [(variable.shape, variable.dtype) for variable in elements]
         next_arrays = [layers.array_write(variable, step, array) for variable, array in zip(elements, arrays, strict=True)]
@@ -115,8 +134,9 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
     start = [ops.variable(value) for value in first]
     types = _scanned_types(node, body, first) if scan_count else []
     arrays = [layers.create_array(dtype) for _, dtype in types]
-    shapes = [[], [], *(_invariant(value, exact) for value in first)]
-    invariants = None if exact else [*shapes, *([None] * scan_count)]
+    start_shapes = [None if is_array(value) else list(value.shape) for value in first]
+    is_exact = shapes == start_shapes and not _differ(shapes, start_shapes)
+    invariants = None if is_exact else [[], [], *(shape and list(shape) for shape in shapes), *([None] * scan_count)]
     try:
         outputs = attempt(
             ops,
@@ -128,7 +148,7 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
             ),
         )
     except ShapeError:
-        if exact and first:
+        if first:
             return None
         raise
     results = [Value(variable=item) for item in outputs[2 : 2 + len(first)]]
@@ -136,9 +156,15 @@ def _loop_with(node: Node, body: Desc, count: Value | None, keep: Value | None, 
     return [*results, *rows]
 
 
-def _invariant(value: Value, exact: bool) -> list[int] | None:
-    """The shape that a value keeps in all iterations; of an array, whose elements may differ, None."""
-    return None if is_array(value) else list(value.shape) if exact else [-1] * value.rank
+def _keep_names(shapes: Shapes, values: Sequence[Variable]) -> None:
+    """ShapeError where a value of an iteration may differ from an extent that has a name, which is one number in a run."""
+    changed = False
+    for shape, value in zip(shapes, values, strict=True):
+        for i, (extent, found) in enumerate(zip(shape or (), value.shape if shape else (), strict=False)):
+            if shape is not None and type(extent) is Extent and not same_extent(extent, found):
+                shape[i], changed = -1, True
+    if changed:
+        raise ShapeError("an iteration may change an extent")
 
 
 def _stacked(node: Node, array: Variable, shape: Sequence[int], dtype: str) -> Value:
