@@ -26,6 +26,7 @@ DTYPES = {
     12: "uint32",
     13: "uint64",
 }
+PACKED = {21: "uint8", 22: "int8"}  # integers of 4 bits, two in a byte: they are read as those of 8 bits
 NUMBER_OF_DTYPE = {name: number for number, name in DTYPES.items()}
 # The field of elements that are not in raw_data; the others are in int32_data, float16 as its bits.
 _FIELDS = {"float32": "float_data", "float64": "double_data", "int64": "int64_data", "uint32": "uint64_data", "uint64": "uint64_data"}
@@ -41,7 +42,7 @@ def to_array(tensor: Desc, folder: Path | None) -> Array:
         folder: where files with elements are; None: there are none.
 
     Returns:
-        The array; bfloat16 as float32, strings as objects.
+        The array; bfloat16 as float32, integers of 4 bits as those of 8, strings as objects.
 
     Raises:
         ParseError: an element type that is not known, a number of elements that is not that of the extents, a file outside of the folder.
@@ -53,8 +54,11 @@ def to_array(tensor: Desc, folder: Path | None) -> Array:
         raise ParseError(f"{label} has the extents {list(shape)}; an extent is not negative")
     if tensor.data_type == STRING:
         return _strings(tensor, label, shape, count)
+    if tensor.data_type in PACKED:
+        return _unpacked(tensor, label, count, folder).reshape(shape)
     if tensor.data_type != BFLOAT16 and tensor.data_type not in DTYPES:
-        raise ParseError(f"{label} has elements of type {tensor.data_type}; known are {', '.join(map(str, sorted(DTYPES)))} and {BFLOAT16}")
+        known = ", ".join(map(str, sorted((*DTYPES, *PACKED))))
+        raise ParseError(f"{label} has elements of type {tensor.data_type}; known are {known} and {BFLOAT16}")
     # numpy has no bfloat16: its bits are read as uint16, and are the upper half of a float32.
     dtype = np.dtype("uint16" if tensor.data_type == BFLOAT16 else DTYPES[tensor.data_type]).newbyteorder("<")
     # Before anything is allocated: extents come from the file.
@@ -65,6 +69,18 @@ def to_array(tensor: Desc, folder: Path | None) -> Array:
         raise ParseError(f"{label} has {elements.size} elements; its extents {list(shape)} are {count}")
     array = elements.reshape(shape)
     return _from_bfloat16(array) if tensor.data_type == BFLOAT16 else array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def _unpacked(tensor: Desc, label: str, count: int, folder: Path | None) -> Array:
+    """Integers of 4 bits: of each byte the lower half comes first, and the last byte may be half full."""
+    size = -(-count // 2)
+    if size > _LARGEST:
+        raise ParseError(f"{label} has {count} elements, {size} bytes; a tensor has at most {_LARGEST}")
+    packed = _elements(tensor, label, np.dtype("uint8"), size, folder)
+    if packed.size != size:
+        raise ParseError(f"{label} has {packed.size} bytes; its {count} elements are {size}")
+    halves = np.stack([packed & 15, packed >> 4], -1).ravel()[:count].astype(PACKED[tensor.data_type])
+    return halves if tensor.data_type == 21 else (halves ^ 8) - np.int8(8)  # the sign is the highest of the four bits
 
 
 def _elements(tensor: Desc, what: str, dtype: np.dtype[np.generic], count: int, folder: Path | None) -> Array:

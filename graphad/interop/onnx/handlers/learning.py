@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.handler import ML, Node, handles
 from graphad.interop.onnx.operands import UnsupportedModel, Value
 
@@ -62,6 +64,39 @@ def _encoder(node: Node) -> Value:
     return ops.cast(ops.equal(ops.unsqueeze(x, axes=[x.rank]), categories), out_dtype="float32")
 
 
+@handles("LabelEncoder", domain=ML, since=2)
+def _label_encoder(node: Node) -> Value:
+    """The value of the key that each element is; a default where it is none."""
+    x, ops = node[0], node.ops
+    if node.attr("keys_strings") or node.attr("values_strings"):
+        raise UnsupportedModel("labels that are strings")
+    keys, values = _table(node, "keys"), _table(node, "values")
+    default = np.asarray(node.attrs["default_tensor"]).ravel() if "default_tensor" in node.attrs else _default(node, values)
+    if keys.dtype.kind not in "iuf" or values.dtype.kind not in "iuf":
+        raise UnsupportedModel("labels that are strings")
+    is_key = ops.equal(ops.unsqueeze(x, axes=[x.rank]), Value(keys.astype(x.dtype)))
+    # NaN is a key like any other, and equals nothing.
+    if keys.dtype.kind == "f" and np.isnan(keys).any():
+        is_key = ops.logical_or(is_key, ops.logical_and(ops.unsqueeze(ops.isnan_v2(x), axes=[x.rank]), Value(np.isnan(keys))))
+    place = ops.arg_max(ops.cast(is_key, out_dtype="int32"), axis=x.rank)
+    found = ops.reshape_like(ops.gather(Value(values), ops.reshape(place, shape=[-1]), axis=0), place)
+    return ops.where(ops.reduce_any(is_key, dim=[x.rank], keep_dim=False), found, Value(default.astype(values.dtype).reshape(())))
+
+
+def _table(node: Node, name: str) -> Numbers:
+    """Keys or values: an attribute for each type, or a tensor."""
+    kinds = {"int64s": "int64", "floats": "float32", "tensor": None}
+    found = next((np.asarray(node.attrs[f"{name}_{kind}"], dtype) for kind, dtype in kinds.items() if f"{name}_{kind}" in node.attrs), None)
+    if found is None:
+        raise ParseError(f"{name} are missing")
+    return found.ravel()
+
+
+def _default(node: Node, values: Numbers) -> Numbers:
+    kind, default = ("float", -0.0) if values.dtype.kind == "f" else ("int64", -1)
+    return np.asarray([node.attr(f"default_{kind}", default)], values.dtype)
+
+
 @handles("Binarizer", domain=ML)
 def _binarizer(node: Node) -> Value:
     x = node[0]
@@ -96,6 +131,48 @@ def _support_vector_regressor(node: Node) -> Value:
     if node.attr("one_class", 0):
         out = ops.where(ops.greater_than(out, ops.like(0.0, out)), ops.like(1.0, out), ops.like(-1.0, out))
     return _transformed(node, out)
+
+
+@handles("SVMClassifier", domain=ML)
+def _support_vector_classifier(node: Node) -> list[Value]:
+    """The class with most votes of the machines for each pair of classes; without support vectors a linear model."""
+    x, ops, labels = _single(node, node[0]), node.ops, _labels(node)
+    rho, counts = np.asarray(node.attr("rho", [0.0]), "float32"), [int(count) for count in node.attr("vectors_per_class", [])]
+    if node.attr("prob_a"):
+        raise UnsupportedModel("probabilities of support vectors, which libsvm estimates by an iteration")
+    coefficients, classes = np.asarray(node.required("coefficients"), "float32"), max(len(labels), 1)
+    if not sum(counts):
+        scores = ops.matmul_v2(x, Value(coefficients.reshape(classes, -1)), trans_y=True)
+        scores = ops.elementwise_add(scores, Value(rho[:1]))
+        return _classified(node, scores, labels)
+    vectors = np.asarray(node.required("support_vectors"), "float32").reshape(sum(counts), -1)
+    similar = _kernel(node, x, vectors)
+    machines, voting = _pairs_of_classes(coefficients.reshape(-1, sum(counts)), counts)
+    scores = ops.elementwise_add(ops.matmul_v2(similar, Value(machines), trans_y=True), Value(rho))
+    # A machine's vote goes to the first of its classes where its score is above 0, else to the second.
+    wins = ops.cast(ops.greater_than(scores, ops.like(0.0, scores)), out_dtype="float32")
+    votes = ops.elementwise_add(ops.matmul_v2(wins, Value(voting[0] - voting[1])), Value(voting[1].sum(0)))
+    label = ops.gather(Value(labels), ops.arg_max(votes, axis=1), axis=0)
+    # Of two classes there is one machine: its score is above 0 for the first, and is given as that of the second.
+    if classes == 2:
+        scores = ops.concat([ops.scale(scores, scale=-1.0), scores], axis=1)
+    return [label, _transformed(node, scores)]
+
+
+def _pairs_of_classes(coefficients: Numbers, counts: Sequence[int]) -> tuple[Numbers, Numbers]:
+    """For each pair i < j the weights of all support vectors; and 1 at i, then 1 at j.
+
+    A vector of class i has one coefficient for each other class: in row j - 1 for a class j after it, in row j for one before it.
+    """
+    ends = np.cumsum(counts)
+    places = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+    pairs = [(i, j) for i in range(len(counts)) for j in range(i + 1, len(counts))]
+    machines, voting = np.zeros((len(pairs), ends[-1]), "float32"), np.zeros((2, len(pairs), len(counts)), "float32")
+    for row, (i, j) in enumerate(pairs):
+        machines[row, places[i]] = coefficients[j - 1, places[i]]
+        machines[row, places[j]] = coefficients[i, places[j]]
+        voting[0, row, i] = voting[1, row, j] = 1.0
+    return machines, voting
 
 
 def _kernel(node: Node, x: Value, vectors: Numbers) -> Value:
@@ -140,8 +217,8 @@ def _classified(node: Node, scores: Value, labels: Numbers) -> list[Value]:
     return [label, _transformed(node, scores)]
 
 
-def _transformed(node: Node, x: Value) -> Value:
-    transform, ops = str(node.attr("post_transform", "NONE")), node.ops
+def _transformed(node: Node, x: Value, transform: str = "") -> Value:
+    transform, ops = transform or str(node.attr("post_transform", "NONE")), node.ops
     if transform == "NONE":
         return x
     if transform == "LOGISTIC":
@@ -222,8 +299,8 @@ def _depth(yes: Numbers, no: Numbers, roots: Numbers) -> int:
             raise UnsupportedModel("a tree with a cycle")
 
 
-def _leaves(node: Node, x: Value, trees: _Trees) -> Value:
-    """The sum over the trees of the weights of the leaf that each row of x ends in: as many steps as the trees are deep."""
+def _leaves(node: Node, x: Value, trees: _Trees, aggregate: str = "SUM") -> Value:
+    """The weights of the leaves that each row of x ends in, of all trees: as many steps as the trees are deep."""
     ops = node.ops
     count = len(trees.roots)
     # Zeros for each row: 0 times the feature would be NaN where that is missing or infinite.
@@ -244,19 +321,62 @@ def _leaves(node: Node, x: Value, trees: _Trees) -> Value:
             goes = ops.logical_or(goes, ops.logical_and(ops.isnan_v2(value), looked_up(trees.missing, at)))
         at = ops.where(goes, looked_up(trees.yes.astype("int64"), at), looked_up(trees.no.astype("int64"), at))
     result = ops.gather(Value(trees.weights), ops.reshape(at, shape=[-1]), axis=0)
-    return ops.reduce_sum(ops.reshape(result, shape=[-1, count, trees.weights.shape[1]]), dim=[1], keep_dim=False)
+    result = ops.reshape(result, shape=[-1, count, trees.weights.shape[1]])
+    if aggregate in ("MIN", "MAX"):
+        if trees.weights.shape[1] != 1:
+            raise UnsupportedModel(f"aggregate_function {aggregate!r} of several targets")
+        return (ops.reduce_min if aggregate == "MIN" else ops.reduce_max)(result, dim=[1], keep_dim=False)
+    total = ops.reduce_sum(result, dim=[1], keep_dim=False)
+    if aggregate not in ("SUM", "AVERAGE"):
+        raise UnsupportedModel(f"aggregate_function {aggregate!r}")
+    return total if aggregate == "SUM" else ops.scale(total, scale=1.0 / count)
+
+
+_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")  # numbers 0 to 5 of TreeEnsemble
+
+
+@handles("TreeEnsemble", domain=ML, since=5)
+def _tree_ensemble(node: Node) -> Value:
+    """Nodes and leaves have numbers of their own; here leaves come after the nodes, in one table."""
+    x, ops = node[0], node.ops
+    numbers = np.asarray(node.required("nodes_modes")).ravel()
+    if numbers.max(initial=0) >= len(_MODES):
+        raise UnsupportedModel("trees with BRANCH_MEMBER")
+    count, values = len(numbers), np.asarray(node.required("leaf_weights")).ravel()
+    targets, leaves = np.asarray(node.required("leaf_targetids")), count + np.arange(len(values))
+    weights = np.zeros((count + len(values), int(node.attr("n_targets", 1))), values.dtype)
+    weights[leaves, targets] = values
+    yes, no = (
+        np.concatenate(
+            [np.asarray(node.required(f"nodes_{which}nodeids")) + count * np.asarray(node.required(f"nodes_{which}leafs")), leaves]
+        )
+        for which in ("true", "false")
+    )
+    rest = np.zeros(len(values))
+    modes = np.asarray([*(_MODES[number] for number in numbers), *["LEAF"] * len(values)])
+    missing = np.asarray(node.attr("nodes_missing_value_tracks_true") or [0] * count, bool)
+    roots = np.asarray(node.required("tree_roots"), "int64")
+    trees = _Trees(
+        np.concatenate([node.required("nodes_featureids"), rest]).astype("int64"),
+        np.concatenate([np.asarray(node.required("nodes_splits")).ravel(), rest]).astype(x.dtype),
+        np.concatenate([missing, rest]).astype(bool),
+        yes,
+        no,
+        weights,
+        roots,
+        _depth(yes, no, roots),
+        modes,
+    )
+    transforms = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+    out = _leaves(node, x, trees, ("AVERAGE", "SUM", "MIN", "MAX")[int(node.attr("aggregate_function", 1))])
+    return _transformed(node, ops.cast(out, out_dtype=x.dtype), transforms[int(node.attr("post_transform", 0))])
 
 
 @handles("TreeEnsembleRegressor", domain=ML)
 def _tree_regressor(node: Node) -> Value:
     x = _single(node, node[0])
     trees = _trees(node, "target", int(node.attr("n_targets", 1)))
-    out = _leaves(node, x, trees)
-    aggregate = str(node.attr("aggregate_function", "SUM"))
-    if aggregate == "AVERAGE":
-        out = node.ops.scale(out, scale=1.0 / len(trees.roots))
-    elif aggregate != "SUM":
-        raise UnsupportedModel(f"aggregate_function {aggregate!r}")
+    out = _leaves(node, x, trees, str(node.attr("aggregate_function", "SUM")))
     if "base_values" in node.attrs:
         out = node.ops.elementwise_add(out, Value(np.asarray(node.attrs["base_values"], "float32")))
     return _transformed(node, out)

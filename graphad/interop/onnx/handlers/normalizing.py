@@ -242,6 +242,19 @@ def _bernoulli(node: Node) -> Value:
     return cast(node, result, dtype_of(int(node.attrs["dtype"]))) if "dtype" in node.attrs else result
 
 
+@handles("Multinomial")
+def _multinomial(node: Node) -> Value:
+    """Places drawn by the logarithms of their probabilities: the largest where each has noise of Gumbel's distribution (1954) added."""
+    x, ops = node[0], node.ops
+    if -1 in x.shape:
+        raise NotKnown("Multinomial of extents that are not known before the model runs")
+    shape = [x.shape[0], int(node.attr("sample_size", 1)), x.shape[1]]
+    drawn = {"min": 1e-7, "max": 1.0 - 1e-7, "shape": shape, "dtype": "float32", "seed": int(node.attr("seed", 0))}
+    noise = ops.scale(ops.log(ops.scale(ops.log(ops.recorded("uniform_random", drawn)), scale=-1.0)), scale=-1.0)
+    places = ops.arg_max(ops.elementwise_add(ops.unsqueeze(cast(node, x, "float32"), axes=[1]), noise), axis=2)
+    return cast(node, places, dtype_of(int(node.attr("dtype", 6))))
+
+
 @handles("RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike")
 def _random(node: Node) -> Value:
     """Numbers that are drawn again in each run."""

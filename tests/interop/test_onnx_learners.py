@@ -1,0 +1,91 @@
+"""Classical learners of ai.onnx.ml, integers of 4 bits and draws: against numbers that were worked out by hand or by another way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphad.interop import onnx
+from graphad.interop.onnx.arrays import to_array
+from graphad.interop.onnx.schema import message
+from tests.onnx_models import model, node
+
+Array = np.ndarray[Any, Any]
+RNG = np.random.default_rng(3)
+
+
+def run(type: str, x: Array, outputs: str = "y", version: int = 3, **attrs: Any) -> list[Array]:
+    data = model([node(type, "x", outputs, "ai.onnx.ml", **attrs)], {"x": (x.dtype.name, x.shape)}, outputs.split(), ai_onnx_ml=version)
+    return onnx.load(data).run({"x": x})
+
+
+def test_labels_are_values_of_keys_and_a_default() -> None:
+    (y,) = run("LabelEncoder", np.array([[3, 4], [7, 5]]), keys_int64s=[3, 5, 7], values_floats=[0.5, 1.5, 2.5], default_float=9.0)
+    assert (y.dtype, y.tolist()) == ("float32", [[0.5, 9.0], [2.5, 1.5]])
+    keys: dict[str, Any] = {"keys_tensor": np.array([1.0, np.nan], "float32"), "values_tensor": np.array([10, 20]), "default_tensor": np.array([-5])}
+    (y,) = run("LabelEncoder", np.array([np.nan, 1.0, 2.0], "float32"), version=4, **keys)
+    assert (y.dtype, y.tolist()) == ("int64", [20, 10, -5])
+
+
+def test_trees_whose_leaves_have_numbers_of_their_own() -> None:
+    # x0 <= 1: (x1 < 2: 10 to target 0, else 20 to target 1), else x1 > 3: 20 to target 1, else 40 to target 0.
+    attrs: dict[str, Any] = {
+        "tree_roots": [0],
+        "nodes_modes": np.array([0, 1, 3], "uint8"),
+        "nodes_featureids": [0, 1, 1],
+        "nodes_splits": np.array([1.0, 2.0, 3.0], "float32"),
+        "nodes_truenodeids": [1, 0, 1],
+        "nodes_trueleafs": [0, 1, 1],
+        "nodes_falsenodeids": [2, 1, 2],
+        "nodes_falseleafs": [0, 1, 1],
+        "leaf_targetids": [0, 1, 0],
+        "leaf_weights": np.array([10.0, 20.0, 40.0], "float32"),
+        "n_targets": 2,
+    }
+    x = np.array([[1, 1.5], [0, 2], [1.5, 3.5], [2, 3]], "float32")
+    (y,) = run("TreeEnsemble", x, version=5, aggregate_function=1, **attrs)
+    assert y.tolist() == [[10, 0], [0, 20], [0, 20], [40, 0]]
+
+
+@pytest.mark.parametrize("counts", [[2, 1], [2, 1, 2]])
+def test_machines_of_pairs_of_classes_vote(counts: list[int]) -> None:
+    total, pairs = sum(counts), [(i, j) for i in range(len(counts)) for j in range(i + 1, len(counts))]
+    x, vectors = RNG.normal(size=(4, 3)).astype("float32"), RNG.normal(size=(total, 3)).astype("float32")
+    weights, rho = RNG.normal(size=(len(counts) - 1, total)).astype("float32"), RNG.normal(size=len(pairs)).astype("float32")
+    attrs: dict[str, Any] = {
+        "coefficients": weights.ravel().tolist(),
+        "support_vectors": vectors.ravel().tolist(),
+        "rho": rho.tolist(),
+        "vectors_per_class": counts,
+        "kernel_type": "RBF",
+        "kernel_params": [0.5, 0.0, 0.0],
+        "classlabels_ints": [5 + i for i in range(len(counts))],
+    }
+    label, scores = run("SVMClassifier", x, "label scores", 1, **attrs)
+    kernel = np.exp(-0.5 * ((x[:, None] - vectors) ** 2).sum(-1))
+    ends = np.cumsum(counts)
+    votes, wanted = np.zeros((len(x), len(counts))), np.zeros((len(x), len(pairs)))
+    for row, (i, j) in enumerate(pairs):
+        parts = [(i, weights[j - 1]), (j, weights[i])]
+        wanted[:, row] = rho[row] + sum(kernel[:, ends[c] - counts[c] : ends[c]] @ w[ends[c] - counts[c] : ends[c]] for c, w in parts)
+        votes[np.arange(len(x)), np.where(wanted[:, row] > 0, i, j)] += 1
+    np.testing.assert_array_equal(label, 5 + votes.argmax(1))
+    np.testing.assert_allclose(scores, np.hstack([-wanted, wanted]) if len(counts) == 2 else wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [(21, [1, 15, 8]), (22, [1, -1, -8])])
+@pytest.mark.parametrize("field", ["raw_data", "int32_data"])
+def test_integers_of_four_bits_lie_two_in_a_byte(kind: int, wanted: list[int], field: str) -> None:
+    data = {"raw_data": b"\xf1\x08"} if field == "raw_data" else {"int32_data": [0xF1, 0x08]}
+    array = to_array(message("TensorProto")(name="w", data_type=kind, dims=[3], **data), None)
+    assert (array.dtype.name, array.tolist()) == ({21: "uint8", 22: "int8"}[kind], wanted)
+
+
+def test_draws_have_the_probabilities_of_their_logits() -> None:
+    shares = np.array([[0.1, 0.6, 0.3]], "float32")
+    data = model([node("Multinomial", "x", "y", sample_size=4000, dtype=7, seed=1.0)], {"x": ("float32", [1, 3])}, ["y"])
+    (y,) = onnx.load(data).run({"x": np.log(shares)})
+    assert (y.shape, y.dtype.name) == ((1, 4000), "int64")
+    np.testing.assert_allclose(np.bincount(y[0], minlength=3) / 4000, shares[0], atol=0.04)  # five standard deviations
