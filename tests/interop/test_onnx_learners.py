@@ -24,7 +24,11 @@ def run(type: str, x: Array, outputs: str = "y", version: int = 3, **attrs: Any)
 def test_labels_are_values_of_keys_and_a_default() -> None:
     (y,) = run("LabelEncoder", np.array([[3, 4], [7, 5]]), keys_int64s=[3, 5, 7], values_floats=[0.5, 1.5, 2.5], default_float=9.0)
     assert (y.dtype, y.tolist()) == ("float32", [[0.5, 9.0], [2.5, 1.5]])
-    keys: dict[str, Any] = {"keys_tensor": np.array([1.0, np.nan], "float32"), "values_tensor": np.array([10, 20]), "default_tensor": np.array([-5])}
+    keys: dict[str, Any] = {
+        "keys_tensor": np.array([1.0, np.nan], "float32"),
+        "values_tensor": np.array([10, 20]),
+        "default_tensor": np.array([-5]),
+    }
     (y,) = run("LabelEncoder", np.array([np.nan, 1.0, 2.0], "float32"), version=4, **keys)
     assert (y.dtype, y.tolist()) == ("int64", [20, 10, -5])
 

@@ -20,6 +20,7 @@ from graphad.interop.onnx.operands import LEAST_ROOM, NotKnown, UnsupportedModel
 from graphad.interop.onnx.reader import Reader, extents_of
 from graphad.interop.onnx.running import Running, scope_of
 from graphad.interop.onnx.schema import message
+from graphad.interop.onnx.strings import Ends
 from graphad.interop.protobuf import Desc
 from graphad.ops.definition import did_you_mean
 from graphad.program import TENSOR, Program, Variable, program_guard
@@ -36,6 +37,7 @@ class OnnxModel:
         parameters: name -> array of the variables that keep their values: initializers and longer constants.
         unknown_operators: operators that cannot be read, with how often each occurs; empty for a model that was loaded.
         gradient_names: the outputs among ``fetch_names`` that are gradients.
+        ends: what goes in and out of ``run`` as strings or maps, which the program has numbers for.
     """
 
     program: Program
@@ -44,6 +46,7 @@ class OnnxModel:
     parameters: dict[str, Array]
     unknown_operators: dict[str, int] = field(default_factory=dict)
     gradient_names: list[str] = field(default_factory=list)
+    ends: Ends | None = None
 
     def __repr__(self) -> str:
         """What goes in and out, and how large it is: not the arrays."""
@@ -61,7 +64,7 @@ class OnnxModel:
             feeds: an array for each name in ``feed_names``, of its shape and dtype.
 
         Returns:
-            An array for each name in ``fetch_names``.
+            An array for each name in ``fetch_names``; a list of arrays for a sequence, a list of dicts for a sequence of maps.
 
         Raises:
             ValueError: an input is missing, or is of another shape or dtype.
@@ -70,8 +73,11 @@ class OnnxModel:
         runner = self.__dict__.get("_running")
         if runner is None or not runner.snapshot.is_current(watching=True):
             runner = self.__dict__["_running"] = Running(self.program, self.feed_names, self.fetch_names, self.parameters)
-        results: list[Array] = runner.run(feeds)
-        return results
+        ends = self.ends
+        if ends is None:
+            results: list[Array] = runner.run(feeds)
+            return results
+        return ends.fetched(self.fetch_names, runner.run(ends.fed(feeds)))
 
     def scope(self) -> Scope:
         """A new scope with the values of the parameters."""
@@ -294,7 +300,7 @@ def read_model(
             raise
         reader.check_operators(proto.graph.node)
         return _undecided(proto, folder, file, bind, reader, error, [] if is_open else needed, is_open)
-    return OnnxModel(reader.program, feeds, fetches, reader.parameters, reader.unknown)
+    return OnnxModel(reader.program, feeds, fetches, reader.parameters, reader.unknown, ends=reader.ends if reader.ends.names() else None)
 
 
 def _undecided(
@@ -354,9 +360,8 @@ def gradients(model: OnnxModel, wrt: Sequence[str] | None = None, of: Sequence[s
     with program_guard(program, Program()):
         derivatives = program_gradients(targets, inputs)
         names = [_gradient(source, gradient) for source, gradient in zip(inputs, derivatives, strict=True)]
-    return OnnxModel(
-        program, list(model.feed_names), [*model.fetch_names, *names], dict(model.parameters), {}, [*model.gradient_names, *names]
-    )
+    fetches = [*model.fetch_names, *names]
+    return OnnxModel(program, list(model.feed_names), fetches, dict(model.parameters), {}, [*model.gradient_names, *names], model.ends)
 
 
 def _named(variables: Mapping[str, Variable], name: str, known: Sequence[str], what: str) -> Variable:

@@ -69,16 +69,20 @@ class Value:
             an extent.
         items: of a sequence of known length its tensors.
         item_dtype: of a sequence without tensors the dtype that they would have.
+        is_text: whether it holds the numbers of strings.
+        keys: what ZipMap makes maps of: the keys of the columns.
         real: of integers that floats were rounded to, the whole numbers as floats, which have gradients.
     """
 
-    __slots__ = ("array", "elements", "given", "item_dtype", "items", "real", "variable")
+    __slots__ = ("array", "elements", "given", "is_text", "item_dtype", "items", "keys", "real", "variable")
 
     def __init__(self, array: Array | None = None, variable: Variable | None = None, given: Array | None = None) -> None:
         self.array, self.variable, self.given = array, variable, given
         self.elements: Array | None = None
         self.items: list[Value] | None = None
         self.item_dtype = "float32"
+        self.is_text = False
+        self.keys: Sequence[int | str] | None = None
         self.real: Value | None = None
 
     @property
@@ -123,6 +127,12 @@ class Value:
 
 
 Operand = Value | None
+
+
+def text_of(numbers: Value) -> Value:
+    """The value, marked as numbers of strings."""
+    numbers.is_text = True
+    return numbers
 
 
 def is_known(element: object) -> bool:

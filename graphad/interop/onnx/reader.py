@@ -12,12 +12,13 @@ import numpy as np
 from graphad import layers
 from graphad.errors import GraphadError, ParseError
 from graphad.interop.onnx import composites
-from graphad.interop.onnx.arrays import BFLOAT16, DTYPES, to_array
+from graphad.interop.onnx.arrays import BFLOAT16, DTYPES, STRING, to_array
 from graphad.interop.onnx.dead import drop_dead
 from graphad.interop.onnx.handlers import Handler, Node, attempt, handler_of
 from graphad.interop.onnx.handlers.sequences import ElementType, as_array, element_type, is_sequence
-from graphad.interop.onnx.operands import NotKnown, Operand, Recorder, TwoRanks, UnsupportedModel, Value, all_known
+from graphad.interop.onnx.operands import NotKnown, Operand, Recorder, TwoRanks, UnsupportedModel, Value, all_known, text_of
 from graphad.interop.onnx.schema import FIELD_OF_KIND
+from graphad.interop.onnx.strings import Ends
 from graphad.interop.protobuf import Desc
 from graphad.program import Program, SourceLine, Variable, program_guard
 from graphad.types import DTYPES as OURS
@@ -36,6 +37,7 @@ class Reader:
     Attributes:
         program: what it has read so far.
         parameters: the values of its variables that have any: initializers, and longer constants.
+        ends: what goes in and out as strings or maps.
         unknown: operators without a handler, with how often each occurs.
         splits: how many times the rest of a graph was read in both branches of an If.
     """
@@ -52,6 +54,7 @@ class Reader:
         self.folder, self.file, self.bind, self.shapes = folder, file, dict(bind or {}), dict(shapes or {})
         self.functions = {(item.domain, item.name, item.overload): item for item in functions}
         self.ops = Recorder(self.program, self.parameters)
+        self.ends = Ends()
         self.scopes: list[dict[str, Operand]] = []
         self.versions: dict[str, int] = {}
         self.unknown: dict[str, int] = {}
@@ -106,7 +109,10 @@ class Reader:
                 self._initialize(graph, scope)
                 target = [item.name for item in graph.output]
                 self._nodes(graph.node, target)
-                return [self._result(name) for name in target]
+                results = [self._result(name) for name in target]
+                if any(value.is_text for value in results):
+                    raise UnsupportedModel(f"strings that graph {graph.name!r} gives")
+                return results
             finally:
                 self.scopes.pop()
 
@@ -138,48 +144,60 @@ class Reader:
             raise UnsupportedModel("sparse initializers are not supported")
         for tensor in graph.initializer:
             if tensor.name in self.bind:
-                scope[tensor.name] = Value(np.asarray(self.bind[tensor.name]))
+                scope[tensor.name] = self._constant(np.asarray(self.bind[tensor.name]))
                 continue
             scope[tensor.name] = self._parameter(tensor.name, to_array(tensor, self.folder))
 
     def _parameter(self, name: str, array: Array) -> Value:
         """Floats may be trained; anything else is a constant."""
         if array.dtype.name not in FLOATS:
-            return Value(array)
+            return self._constant(array)
         block = self.program.global_block()
         unique_name = name if name and not block.has_var(name) else self.program.names.generate(name or "parameter")
         variable = block.create_parameter(name=unique_name, shape=array.shape, dtype=array.dtype.name)
         self.parameters[unique_name] = array
         return Value(variable=variable, given=array)
 
+    def _constant(self, array: Array) -> Value:
+        """An array; strings as their numbers."""
+        return Value(array) if array.dtype.kind not in "OU" else text_of(Value(self.ends.text.encode(array)))
+
     def _declared(self, info: Desc, scope: dict[str, Operand]) -> bool:
         """Declare an input; whether it is fed."""
         name = info.name
         if name in self.bind:
-            scope[name] = Value(np.asarray(self.bind[name]))
+            scope[name] = self._constant(np.asarray(self.bind[name]))
             return False
         # An optional that is fed has a tensor.
         type = info.type.optional_type.elem_type if info.type.HasField("optional_type") else info.type
         tensor = type.tensor_type
         if not type.HasField("tensor_type"):
             raise UnsupportedModel(f"input {name!r} is a sequence or a map; inputs are tensors")
-        if tensor.elem_type != BFLOAT16 and DTYPES.get(tensor.elem_type) not in OURS:
+        is_text = tensor.elem_type == STRING
+        if not is_text and tensor.elem_type != BFLOAT16 and DTYPES.get(tensor.elem_type) not in OURS:
             raise UnsupportedModel(f"input {name!r} has elements of type {DTYPES.get(tensor.elem_type, tensor.elem_type)}")
-        dtype = "float32" if tensor.elem_type == BFLOAT16 else DTYPES[tensor.elem_type]
+        dtype = {BFLOAT16: "float32", STRING: "int64"}.get(tensor.elem_type) or DTYPES[tensor.elem_type]
         shape = self.shapes.get(name) or extents_of(type)
         variable = self.program.global_block().create_var(name=name, shape=shape, dtype=dtype, stop_gradient=dtype not in FLOATS)
-        scope[name] = Value(variable=variable)
+        scope[name] = value = Value(variable=variable)
+        if is_text:
+            self.ends.inputs.add(name)
+            value.is_text = True
         return True
 
     def _fetched(self, name: str) -> str:
         """A variable that has the output's name and value."""
         value = self._result(name)
         variable = self.ops.variable(value) if not is_sequence(value) else as_array(self.ops, value)
-        if variable.name == name:
-            return name
-        block = self.program.global_block()
-        unique_name = name if not block.has_var(name) else self.program.names.generate(name)
-        block.append_op("assign", {"X": variable}, {"Out": unique_name})
+        unique_name = name
+        if variable.name != name:
+            block = self.program.global_block()
+            unique_name = name if not block.has_var(name) else self.program.names.generate(name)
+            block.append_op("assign", {"X": variable}, {"Out": unique_name})
+        if value.is_text:
+            self.ends.outputs.add(unique_name)
+        if value.keys is not None:
+            self.ends.maps[unique_name] = value.keys
         return unique_name
 
     def check_operators(self, nodes: Sequence[Desc]) -> None:
@@ -312,12 +330,25 @@ class Reader:
             raise _no_operator(domain)
         attrs = {item.name: self._attribute(item) for item in node.attribute}
         outputs = len(self.program.current_block().ops)
+        if node.op_type not in _TAKING_TEXT and any(value is not None and value.is_text for value in inputs):
+            raise UnsupportedModel("of strings, which are only moved, compared and looked up")
         call = Node(node.op_type, label, inputs, attrs, version, self.ops, self, list(node.output))
         result = composites.handled(call, domain, handler)
         if not domain and node.op_type in _MOVING:
             _move_elements(handler, call, [result] if isinstance(result, Value) else result)
+        if isinstance(result, Value) and result.array is not None and result.array.dtype.kind == "O":
+            result = self._constant(result.array)
+        place = _MOVING_TEXT.get(node.op_type, len(inputs))
+        if place < len(inputs) and (moved := inputs[place]) is not None and moved.is_text:
+            result = [text_of(value) for value in ([result] if isinstance(result, Value) else result) if value is not None]
         # Larger constants are parameters that do not change: as an attribute each element would be a number of the program's text.
-        if node.op_type == "Constant" and isinstance(result, Value) and result.array is not None and result.array.size > 1:
+        if (
+            node.op_type == "Constant"
+            and isinstance(result, Value)
+            and result.array is not None
+            and result.array.size > 1
+            and not result.is_text
+        ):
             result = self._parameter(node.output[0], result.array)
         source = SourceLine(f"{self.file}, {node.name or node.op_type}", len(self.scopes))
         for op in self.program.current_block().ops[outputs:]:
@@ -430,6 +461,14 @@ def _move_elements(handler: Handler, node: Node, results: Sequence[Operand]) -> 
             if all_known(result.elements):
                 result.array = result.elements.astype(result.dtype)
 
+
+# Operators that move strings, and the input that holds them; and those that compare them, or look them up.
+_MOVING_TEXT: dict[str, int] = {
+    **dict.fromkeys(("Compress", "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice"), 0),
+    **dict.fromkeys(("Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "ArrayFeatureExtractor"), 0),
+    "Where": 1,
+}
+_TAKING_TEXT = {*_MOVING_TEXT, "CategoryMapper", "Equal", "LabelEncoder", "OneHotEncoder", "Shape", "Size", "TfIdfVectorizer"}
 
 _ONE = ("f", "i", "s", "t", "g")
 _MANY = ("floats", "ints", "strings", "tensors", "graphs")

@@ -142,6 +142,8 @@ def as_message(model: OnnxModel, opset: int) -> Desc:
     """The ModelProto of a model."""
     if opset not in IR_VERSIONS:
         raise InvalidValue(f"opset={opset}: versions {min(IR_VERSIONS)} to {max(IR_VERSIONS)} are written")
+    if model.ends is not None:
+        raise CannotWrite(f"strings and maps are not written: {', '.join(map(repr, model.ends.names()))}")
     graph, guesses = _prepared(model), Guesses()
     # In each round a guess was wrong that is not made again, so that there are no more rounds than guesses.
     while True:

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.handler import TO_THE_END, Node, handles
-from graphad.interop.onnx.operands import UnsupportedModel, Value
+from graphad.interop.onnx.operands import Value
 from graphad.types import Array
 
 
@@ -26,8 +26,6 @@ class _Grams:
 @handles("TfIdfVectorizer")
 def _tf_idf(node: Node) -> Value:
     x, ops, mode = node[0], node.ops, str(node.required("mode"))
-    if "pool_int64s" not in node.attrs:
-        raise UnsupportedModel("TfIdfVectorizer of strings")
     if mode not in ("TF", "IDF", "TFIDF"):
         raise ParseError(f"mode={mode!r} is none of TF, IDF, TFIDF")
     rows = ops.unsqueeze(x, axes=[0]) if x.rank == 1 else x
@@ -55,7 +53,9 @@ def _counted(node: Node, rows: Value, width: int) -> Iterator[Value]:
 
 
 def _pool(node: Node) -> Iterator[_Grams]:
-    tokens, columns = np.asarray(node.attrs["pool_int64s"], "int64"), np.asarray(node.required("ngram_indexes"), "int64")
+    strings = node.attr("pool_strings")
+    pool = node.reader.ends.text.encode(strings) if strings else np.asarray(node.required("pool_int64s"), "int64")
+    tokens, columns = pool, np.asarray(node.required("ngram_indexes"), "int64")
     shortest, longest, first = int(node.required("min_gram_length")), int(node.required("max_gram_length")), 0
     bounds = [*(int(item) for item in node.required("ngram_counts")), len(tokens)]
     # The pool has all 1-grams, then all 2-grams ...; ``ngram_counts`` says where each length begins. Columns are numbered through over all

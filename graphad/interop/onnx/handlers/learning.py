@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -57,42 +58,71 @@ def _vectorizer(node: Node) -> Value:
 @handles("OneHotEncoder", domain=ML)
 def _encoder(node: Node) -> Value:
     """A category that is not listed has zeros."""
-    if "cats_int64s" not in node.attrs:
-        raise UnsupportedModel("categories that are strings")
     x, ops = node.ops.cast(node[0], out_dtype="int64"), node.ops
-    categories = Value(np.asarray(node.attrs["cats_int64s"], "int64"))
+    categories = Value(_numbers(node, "cats_strings") if node[0].is_text else np.asarray(node.required("cats_int64s"), "int64"))
     return ops.cast(ops.equal(ops.unsqueeze(x, axes=[x.rank]), categories), out_dtype="float32")
 
 
 @handles("LabelEncoder", domain=ML, since=2)
 def _label_encoder(node: Node) -> Value:
     """The value of the key that each element is; a default where it is none."""
-    x, ops = node[0], node.ops
-    if node.attr("keys_strings") or node.attr("values_strings"):
-        raise UnsupportedModel("labels that are strings")
     keys, values = _table(node, "keys"), _table(node, "values")
     default = np.asarray(node.attrs["default_tensor"]).ravel() if "default_tensor" in node.attrs else _default(node, values)
-    if keys.dtype.kind not in "iuf" or values.dtype.kind not in "iuf":
-        raise UnsupportedModel("labels that are strings")
+    return _looked_up(node, keys, values, default)
+
+
+def _looked_up(node: Node, keys: Numbers, values: Numbers, default: Numbers) -> Value:
+    x, ops, text = node[0], node.ops, node.reader.ends.text
+    if (keys.dtype.kind == "O") != x.is_text:
+        raise ParseError(f"keys of {'strings' if keys.dtype.kind == 'O' else keys.dtype}, and an input of another type")
+    gives_text = values.dtype.kind == "O"
+    keys, values, default = (text.encode(array) if array.dtype.kind == "O" else array for array in (keys, values, default))
     is_key = ops.equal(ops.unsqueeze(x, axes=[x.rank]), Value(keys.astype(x.dtype)))
     # NaN is a key like any other, and equals nothing.
     if keys.dtype.kind == "f" and np.isnan(keys).any():
         is_key = ops.logical_or(is_key, ops.logical_and(ops.unsqueeze(ops.isnan_v2(x), axes=[x.rank]), Value(np.isnan(keys))))
     place = ops.arg_max(ops.cast(is_key, out_dtype="int32"), axis=x.rank)
     found = ops.reshape_like(ops.gather(Value(values), ops.reshape(place, shape=[-1]), axis=0), place)
-    return ops.where(ops.reduce_any(is_key, dim=[x.rank], keep_dim=False), found, Value(default.astype(values.dtype).reshape(())))
+    out = ops.where(ops.reduce_any(is_key, dim=[x.rank], keep_dim=False), found, Value(default.astype(values.dtype).reshape(())))
+    out.is_text = gives_text
+    return out
+
+
+@handles("CategoryMapper", domain=ML)
+def _category_mapper(node: Node) -> Value:
+    """From strings to integers, or back."""
+    words, numbers = np.asarray(node.required("cats_strings"), object), np.asarray(node.required("cats_int64s"), "int64")
+    if node[0].is_text:
+        return _looked_up(node, words, numbers, np.asarray([node.attr("default_int64", -1)], "int64"))
+    return _looked_up(node, numbers, words, np.asarray([node.attr("default_string", "_Unused")], object))
+
+
+@handles("ZipMap", domain=ML)
+def _zip_map(node: Node) -> Value:
+    """A map for each row: from labels to the elements of the row. Inside of the program it is the tensor."""
+    out = node.ops.assign(node[0])
+    out.keys = list(node.attr("classlabels_strings") or node.required("classlabels_int64s"))
+    return out
 
 
 def _table(node: Node, name: str) -> Numbers:
     """Keys or values: an attribute for each type, or a tensor."""
-    kinds = {"int64s": "int64", "floats": "float32", "tensor": None}
-    found = next((np.asarray(node.attrs[f"{name}_{kind}"], dtype) for kind, dtype in kinds.items() if f"{name}_{kind}" in node.attrs), None)
-    if found is None:
-        raise ParseError(f"{name} are missing")
-    return found.ravel()
+    kinds: dict[str, np.dtype[Any] | None] = {
+        "int64s": np.dtype("int64"),
+        "floats": np.dtype("float32"),
+        "strings": np.dtype(object),
+        "tensor": None,
+    }
+    for kind, dtype in kinds.items():
+        if f"{name}_{kind}" in node.attrs:
+            table: Numbers = np.asarray(node.attrs[f"{name}_{kind}"], dtype).ravel()
+            return table
+    raise ParseError(f"{name} are missing")
 
 
 def _default(node: Node, values: Numbers) -> Numbers:
+    if values.dtype.kind == "O":
+        return np.asarray([node.attr("default_string", "_Unused")], object)
     kind, default = ("float", -0.0) if values.dtype.kind == "f" else ("int64", -1)
     return np.asarray([node.attr(f"default_{kind}", default)], values.dtype)
 
@@ -152,7 +182,7 @@ def _support_vector_classifier(node: Node) -> list[Value]:
     # A machine's vote goes to the first of its classes where its score is above 0, else to the second.
     wins = ops.cast(ops.greater_than(scores, ops.like(0.0, scores)), out_dtype="float32")
     votes = ops.elementwise_add(ops.matmul_v2(wins, Value(voting[0] - voting[1])), Value(voting[1].sum(0)))
-    label = ops.gather(Value(labels), ops.arg_max(votes, axis=1), axis=0)
+    label = _label(node, labels, ops.arg_max(votes, axis=1))
     # Of two classes there is one machine: its score is above 0 for the first, and is given as that of the second.
     if classes == 2:
         scores = ops.concat([ops.scale(scores, scale=-1.0), scores], axis=1)
@@ -201,9 +231,22 @@ def _linear_classifier(node: Node) -> list[Value]:
     return _classified(node, scores, labels)
 
 
+def _numbers(node: Node, name: str) -> Numbers:
+    """The numbers of strings in an attribute."""
+    found: Numbers = node.reader.ends.text.encode(node.required(name))
+    return found
+
+
+def _label(node: Node, labels: Numbers, place: Value) -> Value:
+    """The labels at places."""
+    label = node.ops.gather(Value(labels), place, axis=0)
+    label.is_text = bool(node.attr("classlabels_strings"))
+    return label
+
+
 def _labels(node: Node) -> Numbers:
     if node.attr("classlabels_strings"):
-        raise UnsupportedModel("labels that are strings")
+        return _numbers(node, "classlabels_strings")
     result = node.attr("classlabels_int64s") or node.attr("classlabels_ints") or []
     return np.asarray(result, "int64")
 
@@ -213,7 +256,7 @@ def _classified(node: Node, scores: Value, labels: Numbers) -> list[Value]:
     ops = node.ops
     if scores.shape[-1] == 1 and len(labels) == 2:
         scores = ops.concat([ops.scale(scores, scale=-1.0), scores], axis=1)
-    label = ops.gather(Value(labels), ops.arg_max(scores, axis=1), axis=0)
+    label = _label(node, labels, ops.arg_max(scores, axis=1))
     return [label, _transformed(node, scores)]
 
 
@@ -399,5 +442,5 @@ def _tree_classifier(node: Node) -> list[Value]:
         is_plain = str(node.attr("post_transform", "NONE")) == "NONE"
         first = ops.scale(p, scale=-1.0, bias=1.0) if is_plain else ops.scale(p, scale=-1.0)
         scores = ops.concat([first, p], axis=1)
-    label = node.ops.gather(Value(labels), node.ops.arg_max(scores, axis=1), axis=0)
+    label = _label(node, labels, node.ops.arg_max(scores, axis=1))
     return [label, _transformed(node, scores)]
