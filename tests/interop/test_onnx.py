@@ -409,10 +409,10 @@ def test_an_input_that_is_no_tensor_is_refused() -> None:
 
 @pytest.mark.parametrize("name", made_up())
 def test_files_that_ask_for_too_much_are_refused_or_read_in_no_time(name: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()  # other processes may take long
     answer = refusal(made_up()[name])
     assert answer == ("read" if name in ("no outputs", "deep", "huge product", "endless") else "ParseError")
-    assert time.perf_counter() - start < SECONDS
+    assert time.process_time() - start < SECONDS
 
 
 def test_a_few_mutations_are_read_or_refused() -> None:
