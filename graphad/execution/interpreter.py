@@ -238,10 +238,11 @@ def _plain_step(run: Interpreter, op: Operator, definition: OpDef, layout: Layou
     A partial one gets None for names without a value, and a result that is None is not written.
     """
     attrs, adds = definition.own_attrs(op.attrs), writes_old_array(op)
-    reads = {slot: _places(layout, [n for n in names if n != EMPTY]) for slot, names in op.inputs.items()}
+    reads = {slot: _places(layout, [n for n in names if n != EMPTY] if EMPTY in names else names) for slot, names in op.inputs.items()}
     if adds:
         reads["Array"] = _places(layout, op.output("Out"))
-    writes = {slot: [(home(layout, n), n) for n in names] for slot, names in op.outputs.items() if any(n != EMPTY for n in names)}
+    homes = {slot: _homes(layout, names) for slot, names in op.outputs.items()}
+    writes = {slot: places for slot, places in homes.items() if any([name != EMPTY for _, name in places])}
     slots, compute, random, partial = list(writes), definition.run, definition.random, definition.partial or adds
 
     def elsewhere(frames: Frames, place: Place) -> Tensor:
@@ -280,6 +281,10 @@ def _write(run: Interpreter, op: Operator, frame: Frame, name: str, result: obje
 def _places(layout: Layout, names: Sequence[str]) -> list[Place]:
     # Block 0 has one frame, so nothing has to be looked up there.
     return [(0, name) for name in names] if len(layout) == 1 else [(depth(layout, name), name) for name in names]
+
+
+def _homes(layout: Layout, names: Sequence[str]) -> list[Place]:
+    return [(0, name) for name in names] if len(layout) == 1 else [(home(layout, name), name) for name in names]
 
 
 # -- loops and branches --------------------------------------------------------------------------

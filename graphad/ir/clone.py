@@ -22,7 +22,8 @@ class ValueMap:
 
     def slots(self, slots: Slots) -> Slots:
         """The slots with the copies of their values."""
-        return {slot: tuple(self.values[v] for v in values) for slot, values in slots.items()}
+        copies = self.values
+        return {slot: tuple([copies[v] for v in values]) for slot, values in slots.items()}
 
 
 def cloned(graph: Graph, copy: Graph, mapping: ValueMap | None = None) -> Graph:

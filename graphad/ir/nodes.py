@@ -181,7 +181,7 @@ def frozen_slots(slots: Mapping[str, Sequence[Value]]) -> Slots:
     """Slots as an operator keeps them; TypeError if one does not hold a list of values."""
     frozen: Slots = {}
     for slot, values in slots.items():
-        if not isinstance(values, tuple | list) or not all(isinstance(v, Value) for v in values):
+        if not isinstance(values, (tuple, list)) or not all([isinstance(v, Value) for v in values]):
             raise InvalidType(f"slot {slot} takes a list of values of the graph, not {values!r}")
         frozen[slot] = tuple(values)
     return frozen

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -48,16 +49,17 @@ PLANTED = 2  # rules of which a program contains what they look for
 ANY = "any"  # among the kinds of programs that a pass names: all kinds
 PATIENCE = 10  # times as many programs as requested are tried until the pass changes one
 UNFIT = 20  # programs that may be unfit for each one that is not, before the check gives up
+# Checks that are made on one program in so many: of those on which the pass did something new, and of the others.
 SELDOM = {
-    "changed": 2,
-    "text": 8,
-    "types": 4,
-    "idempotent": 3,
-    "deterministic": 7,
-    "compiled": 3,
-    "gradients": 3,
-    "standard": 8,
-}  # checks that are made on every so many programs only
+    "text": (8, 24),
+    "types": (4, 12),
+    "idempotent": (3, 6),
+    "deterministic": (7, 21),
+    "compiled": (3, 9),
+    "gradients": (3, 4),
+    "standard": (8, 12),
+}
+CHANGED = 4  # and on one in so many the pass is watched while it runs: whether it changes what it says it does not
 COARSE = 1e-3  # a pass with this tolerance may compute in float16, to which large and tiny numbers are infinite and zero
 MUTATED, CHANGES = 4, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ
 RENUMBERED = 3  # of so many mutated programs one has the same operators, on other numbers
@@ -179,6 +181,9 @@ def _suitable(subject: Subject) -> Callable[[Choices], Case]:
     any_kind, kinds_by_pass = _every_kind(subject), [pass_.on_trial.programs for pass_ in inner_passes(as_pass(subject.what, "loss"))]
     # A pipeline is tried on what all its passes have something to do on.
     common = [name for name in kinds_by_pass[0] if all(name in names for names in kinds_by_pass)] if kinds_by_pass else []
+    if not common and all(kinds_by_pass):
+        # What the later ones need is made by those before them.
+        common = list(kinds_by_pass[0])
     kinds = [KINDS[name][1] for name in common if name != ANY]
     if not kinds:
         return any_kind
@@ -259,6 +264,7 @@ class _Search:
     corpus: list[tuple[int, list[int]]] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     reach: Reach = field(default_factory=Reach)
+    counts: Counter[bool] = field(default_factory=Counter)  # of programs on which the pass did something new, and of others
 
     def run(self, examples: int | None, seconds: float | None) -> tuple[Case, Finding] | None:
         """Draw programs until something is found, or as many were tried, or so much time was spent, as there should."""
@@ -323,22 +329,33 @@ class _Search:
 
     def _try(self, choices: RandomChoices, case: Case) -> Finding | None:
         arcs: set[Arc] = set()
+        is_new = False
+
+        def seldom(trial: Trial) -> set[str]:
+            nonlocal is_new
+            is_new = self._is_new(trial) or bool(arcs)
+            return self._seldom(case, is_new)
+
+        always = {kind for kind in ALL if kind not in SELDOM and (kind != "changed" or self.checked.examples % CHANGED == 0)}
         try:
-            trial, finding = tried(self.subject, case, self._checks(case), self.reach, arcs)
+            trial, finding = tried(self.subject, case, always, self.reach, arcs, seldom)
         except Unfit as error:
             self._unfit(error)
             return None
         self.checked.count(trial)
-        if finding is None and (self._is_new(trial) or arcs) and choices.numbers:
+        if finding is None and is_new and choices.numbers:
             size = sum(len(block.ops) for block in case.program.blocks)
             self.corpus.append((size, choices.numbers))
         return finding
 
-    def _checks(self, case: Case) -> set[str]:
-        """The checks to make on a program: the expensive ones rarely; gradients where it stops some, which shows in them alone."""
-        count = self.checked.examples
+    def _seldom(self, case: Case, is_new: bool) -> set[str]:
+        """The expensive checks to make on a program; gradients wherever it stops some, which shows in them alone."""
+        count = self.counts[is_new]
+        self.counts[is_new] += 1
         has_to = self.subject.is_backward or _stops_gradients(case)
-        return {kind for kind in ALL if count % SELDOM.get(kind, 1) == 0 or (kind == "gradients" and has_to)}
+        return {
+            kind for kind, (new, known) in SELDOM.items() if count % (new if is_new else known) == 0 or (kind == "gradients" and has_to)
+        }
 
     def _is_new(self, trial: Trial) -> bool:
         count = len(self.seen)

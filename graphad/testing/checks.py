@@ -7,10 +7,12 @@ import itertools
 import linecache
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import inf
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -125,6 +127,9 @@ def _renamed_names(values: list[object], known: set[str], rename: Callable[[str]
 # The own code of a pass are the methods of its class and the functions of the same file that those call, found through the names
 # they use. Lines are traced with ``sys.settrace``, which costs nothing where tracing is off.
 
+KNOWN = 16  # a function that ran on so many programs in no new way, and all of whose lines have run, is traced on a few programs only:
+AGAIN = 8  # one in so many
+CALLS = 16  # and so many of its calls, where all of its lines have run
 Arc = tuple[int, int, int]  # the id of a function's code, and from one of its lines to the next; 0 before the first
 TOLD_APART = 16  # so many operators at most that have the same text in a field of their definitions
 OF_BLOCKS = {"is_loop", "carried_count"}  # names by which code speaks of operators with blocks, and by which of one kind of them
@@ -202,7 +207,7 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
     ensure_plugins()
     rules = list(rules)
     words: dict[str, None] = dict.fromkeys(op_type for rule in rules for op_type in sorted(rule.types or ()))
-    names, fields = set[str](), _types_by_field()
+    names, fields = set[str](), _types_by_field(len(REGISTRY))
     numbers = dict.fromkeys(number for pass_ in passes for number in _numbers(_options(pass_)))
     for owner in (*passes, *rules):
         for function in own_functions(type(owner)):
@@ -236,21 +241,27 @@ def _forward_type(op_type: str) -> str:
     return definition.type
 
 
-def _types_by_field() -> dict[tuple[str, str], list[str]]:
-    """The types of operators by the fields of their definitions that are texts, and these texts; only where few have the same."""
-    types_by_field = defaultdict[tuple[str, str], list[str]](list)
+@lru_cache(maxsize=1)
+def _types_by_field(known: int) -> dict[str, dict[str, list[str]]]:
+    """The types of operators by the fields of their definitions that are texts, and by these texts; only where few have the same.
+
+    There are so many operators, to which others may be added.
+    """
+    types_by_field = defaultdict[str, dict[str, list[str]]](lambda: defaultdict(list))
     for definition in REGISTRY.values():
         for field_name, value in vars(definition).items():
             if isinstance(value, str) and value:
-                types_by_field[field_name, value].append(definition.type)
-    return {key: types for key, types in types_by_field.items() if len(types) <= TOLD_APART}
+                types_by_field[field_name][value].append(definition.type)
+    few = {name: {text: types for text, types in by_text.items() if len(types) <= TOLD_APART} for name, by_text in types_by_field.items()}
+    return {name: by_text for name, by_text in few.items() if by_text}
 
 
-def _told_apart(code: CodeType, types: dict[tuple[str, str], list[str]]) -> Iterator[str]:
+def _told_apart(code: CodeType, types: dict[str, dict[str, list[str]]]) -> Iterator[str]:
     """The operators that code tells from others by a field of their definitions."""
-    for (name, value), op_types in types.items():
-        if name in code.co_names and value in code.co_consts:
-            yield from op_types
+    for name in code.co_names:
+        for text, op_types in types[name].items() if name in types else ():
+            if text in code.co_consts:
+                yield from op_types
 
 
 def _words(values: Iterable[object], depth: int = 3) -> Iterator[str]:
@@ -310,13 +321,17 @@ class Reach:
     arcs: set[Arc] = field(default_factory=set)
     passes: frozenset[type[Pass]] = frozenset()
     modules: frozenset[str] = frozenset()
+    programs: int = 0
+    unrun: dict[int, set[int]] = field(default_factory=dict)  # the lines of each function that have not run
+    known: Counter[int] = field(default_factory=Counter)  # on how many programs since it last ran a new way each function ran
 
     @classmethod
     def of(cls, passes: Iterable[Pass]) -> Reach:
         kinds = dict.fromkeys(type(pass_) for pass_ in passes)
         functions = [function for kind in kinds for function in own_functions(kind)]
         codes = {id(code): (code, f.__qualname__) for f in functions for code in _codes(f.__code__)}
-        return cls(codes, passes=frozenset(kinds), modules=frozenset(function.__module__ for function in functions))
+        unrun = {number: set(_lines(code)) for number, (code, _) in codes.items()}
+        return cls(codes, passes=frozenset(kinds), modules=frozenset(function.__module__ for function in functions), unrun=unrun)
 
     @contextmanager
     def traced(self) -> Iterator[set[Arc]]:
@@ -325,13 +340,36 @@ class Reach:
         if sys.gettrace() is not None or not self.codes:  # a debugger, or a coverage tool, is at work
             yield new
             return
-        with applying(self._tracing(new)):
+        calls = self._calls_to_trace()
+        if calls:
+            with applying(self._tracing(new, calls)):
+                yield new
+        else:
             yield new
+        self._note(new)
+
+    def _calls_to_trace(self) -> dict[int, float]:
+        """How many calls of each function are traced on the next program.
+
+        Of a function all of whose lines have run, a few, and none where it ran in no new way for long, but on a program now and then: what
+        has never run is known all the same.
+        """
+        self.programs += 1
+        is_due = self.programs % AGAIN == 0
+        return {code: inf if lines else CALLS for code, lines in self.unrun.items() if lines or is_due or self.known[code] < KNOWN}
+
+    def _note(self, new: set[Arc]) -> None:
+        """Add the arcs of a program to those that ran before, and leave in the set what they did not have."""
+        ran = {code for code, _, _ in new}
         new -= self.arcs
         self.arcs |= new
+        self.known.update(ran)
+        for code, _, line in new:
+            self.known[code] = 0
+            self.unrun[code].discard(line)
 
-    def _tracing(self, arcs: set[Arc]) -> Applier:
-        tracer, watched_types = self._tracer(arcs), self.passes
+    def _tracing(self, arcs: set[Arc], calls: dict[int, float]) -> Applier:
+        tracer, watched_types = self._tracer(arcs, calls), self.passes
         setattr(tracer, MODULES, self.modules)
 
         def apply(pass_: Pass, graph: Graph) -> bool:
@@ -349,12 +387,16 @@ class Reach:
 
         return apply
 
-    def _tracer(self, arcs: set[Arc]) -> Any:
-        codes = self.codes
+    def _tracer(self, arcs: set[Arc], calls: dict[int, float]) -> Any:
+        calls_left = calls.get
 
         def trace_call(frame: FrameType, event: str, argument: object) -> Any:
             code = id(frame.f_code)
-            return trace_lines(code) if code in codes else None
+            left = calls_left(code)
+            if not left:
+                return None
+            calls[code] = left - 1
+            return trace_lines(code)
 
         def trace_lines(code: int) -> Any:
             last = 0
@@ -376,12 +418,16 @@ class Reach:
         lines_run = {(self.codes[code][0].co_filename, line) for code, _, line in self.arcs}
         unreached_lines: dict[tuple[str, int], Unreached] = {}
         for code, name in self.codes.values():
-            # The line of ``def`` runs at import, before anything is traced.
-            for line in sorted({line for _, _, line in code.co_lines() if line and line != code.co_firstlineno}):
+            for line in _lines(code):
                 place = (code.co_filename, line)
                 if place not in lines_run:
                     unreached_lines.setdefault(place, Unreached(name, line, linecache.getline(*place).strip()))
         return [unreached_lines[place] for place in sorted(unreached_lines)]
+
+
+def _lines(code: CodeType) -> list[int]:
+    """The numbers of the lines of a function, but for that of ``def``, which runs at import, before anything is traced."""
+    return sorted({line for _, _, line in code.co_lines() if line and line != code.co_firstlineno})
 
 
 # -- checks ----------------------------------------------------------------------------------------
@@ -434,7 +480,7 @@ def _values(trial: Trial, compiled: bool = False) -> Finding | None:
         return None
     kind, expected, tolerance = "compiled" if compiled else "values", trial.expected.without(trial.intended), trial.allowed
     try:
-        results = trial.observed_after(compiled=True) if compiled else trial.got
+        results = trial.got_compiled if compiled else trial.got
     except Exception as error:
         return _not_running(kind, "the program after the pass does not run", error)
     text = observed_difference(expected, results, tolerance, least=OF_TERMS if roundings(trial.before) else LEAST)
@@ -534,10 +580,10 @@ def _compiled_after(trial: Trial) -> bool:
     What it gave is then taken for what it gives, so that it does not run step by step as well.
     """
     try:
-        results = trial.observed_after(list(trial.made.values()), compiled=True)
+        results = trial.got_compiled
     except Exception:
         return False
-    if trial.intended.values or trial.intended.scope or observed_difference(trial.expected, results, trial.allowed):
+    if observed_difference(trial.expected.without(trial.intended), results, trial.allowed) or _intended_difference(trial, results):
         return False
     trial.got, trial.ran_compiled = results, True
     return True
@@ -833,7 +879,12 @@ def examine(
 
 
 def tried(
-    subject: Subject, case: Case, checks: Collection[str] = ALL, reach: Reach | None = None, arcs: set[Arc] | None = None
+    subject: Subject,
+    case: Case,
+    checks: Collection[str] = ALL,
+    reach: Reach | None = None,
+    arcs: set[Arc] | None = None,
+    more: Callable[[Trial], Collection[str]] = lambda trial: (),
 ) -> tuple[Trial, Finding | None]:
     """Try a pass on a case: the trial, and the first thing that is wrong.
 
@@ -843,40 +894,59 @@ def tried(
         checks: the names of the checks to make, of those in ``CHECKS``; that the pass runs and leaves a valid graph is always checked.
         reach: notes which lines of the pass run.
         arcs: gets what is new to ``reach``.
+        more: further checks to make; it is called once the pass has run.
 
     Raises:
         Unfit: the case itself does not run, or what prepares it refuses it.
     """
-    trial = Trial(subject, case, is_thorough="standard" in checks)
+    trial = Trial(subject, case)
     with quietly():
-        try:
-            subject.check_fits(case)
-            trial.graph = subject.prepared(case)
-            if subject.reference is None:
-                trial.before = subject.before(case, trial.graph)
-                trial.is_prepared = trial.before is not case.program or not trial.graph.journal.rewrites
-                if subject.is_after_standard_backward and trial.before is not case.program:
-                    trial.prepared = request_gradients(trial.graph, case)
-            else:
-                reference_graph = subject.referred(case)
-                trial.before, trial.referred = program_of(reference_graph, case), [value.name for value in reference_graph.targets]
-                trial.is_prepared = trial.before is not case.program
-        except (GraphadError, ArithmeticError) as error:
-            raise Unfit(str(error)) from error
-        finding = _applied(trial, checks, Reach() if reach is None else reach, set() if arcs is None else arcs)
-        if finding is not None or trial.after is None:
-            return trial, finding
-        trial.check_rows()
-        trial.runs_compiled = "compiled" in checks
-        # What has not changed computes what it did.
-        is_unchanged = not trial.changed and str(trial.after) == str(trial.before)
-        # Gradients that the passes made are on trial also then; those that were prepared are what they were, as any other result.
-        of_results = OF_RESULTS if trial.made and (trial.prepared is None or trial.is_thorough) else (*OF_RESULTS, "gradients")
-        for kind, check in CHECKS.items():
-            skips = kind not in checks or (is_unchanged and kind in of_results)
-            if not skips and (finding := _checked(check, trial)) is not None:
-                return trial, finding
-    return trial, None
+        _give_program(trial)
+        finding = _first_finding(trial, checks, Reach() if reach is None else reach, set() if arcs is None else arcs, more)
+        # Verified only now: what is wrong with the graph before is rare, and no fault of the pass.
+        if finding is not None and (subject.prepare or finding.kind == "verifier"):
+            _verify_given(trial)
+    return trial, finding
+
+
+def _give_program(trial: Trial) -> None:
+    """Make the graph that the pass gets, and the program that what it makes is compared with; Unfit where that is refused."""
+    subject, case = trial.subject, trial.case
+    try:
+        subject.check_fits(case)
+        trial.graph = subject.prepared(case)
+        if subject.reference is None:
+            trial.before = subject.before(case, trial.graph)
+            trial.is_prepared = trial.before is not case.program or not trial.graph.journal.rewrites
+            if subject.is_after_standard_backward and trial.before is not case.program:
+                trial.prepared = request_gradients(trial.graph, case)
+        else:
+            reference_graph = subject.referred(case)
+            trial.before, trial.referred = program_of(reference_graph, case), [value.name for value in reference_graph.targets]
+            trial.is_prepared = trial.before is not case.program
+    except (GraphadError, ArithmeticError) as error:
+        raise Unfit(str(error)) from error
+
+
+def _first_finding(
+    trial: Trial, checks: Collection[str], reach: Reach, arcs: set[Arc], more: Callable[[Trial], Collection[str]]
+) -> Finding | None:
+    """The first thing that is wrong, in the order of ``CHECKS``; see ``tried``."""
+    finding = _applied(trial, checks, reach, arcs)
+    if finding is not None or trial.after is None:
+        return finding
+    trial.check_rows()
+    checks = {*checks, *more(trial)}
+    trial.is_thorough, trial.runs_compiled = "standard" in checks, "compiled" in checks
+    # What has not changed computes what it did.
+    is_unchanged = not trial.changed and (trial.after is trial.before or str(trial.after) == str(trial.before))
+    # Gradients that the passes made are on trial also then; those that were prepared are what they were, as any other result.
+    of_results = OF_RESULTS if trial.made and (trial.prepared is None or trial.is_thorough) else (*OF_RESULTS, "gradients")
+    for kind, check in CHECKS.items():
+        skips = kind not in checks or (is_unchanged and kind in of_results)
+        if not skips and (finding := _checked(check, trial)) is not None:
+            return finding
+    return None
 
 
 def _checked(check: Check, trial: Trial) -> Finding | None:
@@ -908,6 +978,7 @@ def _applied(trial: Trial, checks: Collection[str], reach: Reach, arcs: set[Arc]
     """Run the pass, and make the program after it; None there if it cannot be one yet."""
     case, graph = trial.case, trial.graph
     take_as_verified(graph)  # one that is not valid is looked for when something is wrong
+    state = graph.journal.edits, graph.journal.typings, frozenset(graph.properties)
     try:
         with reach.traced() as new:
             trial.changed = run_requesting_gradients(trial.passes, graph, case, watched="changed" in checks)
@@ -919,7 +990,6 @@ def _applied(trial: Trial, checks: Collection[str], reach: Reach, arcs: set[Arc]
     except HiddenChange as error:
         return Finding("changed", str(error))
     except InvalidGraph as error:
-        _verify_given(trial)
         return Finding("verifier", str(error), _mark(error))
     except PassError as error:
         return Finding("claims", str(error), _mark(error))
@@ -929,7 +999,10 @@ def _applied(trial: Trial, checks: Collection[str], reach: Reach, arcs: set[Arc]
         if not finished(graph):
             return None
         trial.made = request_gradients(graph, case)
-        trial.after = schedule(graph)
+        is_as_prepared = not trial.changed and state == (graph.journal.edits, graph.journal.typings, frozenset(graph.properties))
+        # The graph before was scheduled; the program as it was written has to come out of its graph once more.
+        is_known = is_as_prepared and trial.subject.reference is None and trial.before is not case.program
+        trial.after = trial.before if is_known else schedule(graph)
     except Exception as error:
         return Finding("schedule", f"{type(error).__name__}: {error}", _mark(error))
     return None

@@ -364,16 +364,11 @@ class Subject:
         return as_pass(self.what, case.loss_name)
 
     def prepared(self, case: Case) -> Graph:
-        """The graph of a case that the pass gets; gradients that the preparation makes are among its targets.
-
-        Raises:
-            InvalidGraph: the preparation leaves a graph that breaks a rule.
-        """
+        """The graph of a case that the pass gets, not verified; gradients that the preparation makes are among its targets."""
         graph = lower(case.program, case.targets)
         if self.prepare:
             with verification(False), claims_checked(False):
                 _prepare(as_pass(self.prepare, case.loss_name), graph)
-            verify(graph)
             request_gradients(graph, case)
         return graph
 
@@ -710,6 +705,7 @@ class Trial:
     slope_agrees: bool = False
     runs_compiled: bool = False
     ran_compiled: bool = False
+    _failure: Exception | None = field(default=None, init=False)
 
     @cached_property
     def random(self) -> np.random.Generator:
@@ -744,7 +740,7 @@ class Trial:
 
     @cached_property
     def _names_before(self) -> list[str]:
-        effects = _fetched(self.before) if self.subject.reference is None else []  # a reference may have others
+        effects = self._fetched_before if self.subject.reference is None else []  # a reference may have others
         return [*self.case.targets, *effects, *self._requested_by_both()]
 
     @cached_property
@@ -771,6 +767,20 @@ class Trial:
         """What ``after`` gives, the gradients that passes made included; see ``observed_after``."""
         return self.observed_after(list(self.made.values()))
 
+    @cached_property
+    def got_compiled(self) -> Observed:
+        """The same where blocks run as functions over numpy.
+
+        Raises:
+            GraphadError, or whatever else a kernel raises: it does not run; it is not tried again.
+        """
+        if self._failure is None:
+            try:
+                return self.observed_after(list(self.made.values()), compiled=True)
+            except Exception as error:
+                self._failure = error
+        raise self._failure
+
     def observed_after(self, names: Sequence[str] = (), compiled: bool = False) -> Observed:
         """What ``after`` gives: what is expected, and ``names``. What operators with effects write may have got other names.
 
@@ -778,7 +788,7 @@ class Trial:
             GraphadError, or whatever else a kernel raises: it does not run.
         """
         assert self.after is not None
-        new, ranks = self._renamed(), self.ranks
+        new, ranks = self._new_names, self.ranks
         names_to_read = list(dict.fromkeys([*(new.get(n, n) for n in self.expected.values), *names]))
         if ranks > 1 and self.changed:
             results = observe_on_ranks(self.after, self.case, names_to_read, self._whole, ranks, compiled)
@@ -815,11 +825,18 @@ class Trial:
         parts = {} if self.after is None else declared_parts(self.after)
         return max(self.passes.group, *(part.mesh.size for part in parts.values()), 1)
 
-    def _renamed(self) -> dict[str, str]:
+    @cached_property
+    def _fetched_before(self) -> list[str]:
+        return _fetched(self.before)
+
+    @cached_property
+    def _new_names(self) -> dict[str, str]:
         """The new names of what operators with effects write, by the old ones, where these are not requested, nor on both sides."""
         assert self.after is not None
+        if not self._fetched_before:
+            return {}
         before, after = ({n for b in p.blocks for op in b.ops for n in op.output_names()} for p in (self.before, self.after))
-        old = [name for name in _fetched(self.before) if name not in after]
+        old = [name for name in self._fetched_before if name not in after]
         new = [name for name in _fetched(self.after) if name not in before]
         pairs = zip(old, new, strict=True) if len(old) == len(new) else ()
         return {old_name: new_name for old_name, new_name in pairs if old_name not in self.case.targets}
@@ -859,8 +876,11 @@ class Trial:
 
 def _fetched(program: Program) -> list[str]:
     """What operators with effects write that no other operator writes: it is requested as well, whatever the targets are."""
+    ops = program.global_block().ops
+    effects = [op for op in ops if (definition := REGISTRY.get(op.type)) is not None and definition.side_effect]
+    if not effects:
+        return []
     writers = Counter(name for block in program.blocks for op in block.ops for name in op.output_names())
-    effects = (op for op in program.global_block().ops if (definition := REGISTRY.get(op.type)) is not None and definition.side_effect)
     return [name for op in effects for name in op.output_names() if writers[name] == 1]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,13 @@ from graphad.rewriting import OnTrial, Pass
 
 def optimizers() -> list[str]:
     """The types of the operators that update parameters: their definitions say what they keep (``Traits.state``)."""
-    return [type for type, definition in REGISTRY.items() if definition.state is not None]
+    return list(_optimizers(len(REGISTRY)))
+
+
+@lru_cache(maxsize=1)
+def _optimizers(known: int) -> tuple[str, ...]:
+    """The same; there are so many operators, to which others may be added."""
+    return tuple(type for type, definition in REGISTRY.items() if definition.state is not None)
 
 
 def accumulators(type: str) -> dict[str, str]:
