@@ -23,9 +23,10 @@ from graphad.rewriting import Pass, PatternRule, claims_checked, rules_of, verif
 from graphad.testing.calls import Interest
 from graphad.testing.cases import KINDS as NUMBERS
 from graphad.testing.cases import MIXED, NON_FINITE, SHORT, Case, Choices, RandomChoices, random_case, renumbered_case, requested_names
-from graphad.testing.checks import ALL, Arc, Reach, after_pass, interest_of, tried
+from graphad.testing.checks import ALL, after_pass, tried
 from graphad.testing.planted import TURNS, planted_with_all
 from graphad.testing.programs import KINDS, differentiated
+from graphad.testing.reach import Arc, Reach, interest_of
 from graphad.testing.report import Checked, Counterexample
 from graphad.testing.shrinking import smallest
 from graphad.testing.sweeps import drawn

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
-import linecache
 import re
-import sys
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from math import inf
-from types import CodeType, FrameType, FunctionType
-from typing import Any
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
 from graphad.errors import GraphadError, InvalidGraph, NoGradient, ParseError, PassError, Refused
 from graphad.ir import Graph, schedule
-from graphad.ir.regions import BranchLike, CallLike, LoopLike, RegionOp, types_of
-from graphad.ir.untraced import MODULES, untraced
 from graphad.ir.verify import verify
-from graphad.ops import REGISTRY, ControlDef, GradOpDef
+from graphad.ops import REGISTRY
 from graphad.ops.linalg import NoSolution
-from graphad.plugins import ensure_plugins
 from graphad.program import EMPTY, RANDOM_STREAM, Program
-from graphad.rewriting import Pass, Rule
-from graphad.rewriting.passes import Applier, applying, take_as_verified
-from graphad.testing.calls import Constants, Interest, attribute_words
+from graphad.rewriting import Pass
+from graphad.rewriting.passes import take_as_verified
 from graphad.testing.cases import NARROW, WIDE, Case, completed
 from graphad.testing.equivalence import (
     LEAST,
@@ -41,6 +29,7 @@ from graphad.testing.equivalence import (
     observed_difference,
     seeded,
 )
+from graphad.testing.reach import Arc, Reach
 from graphad.testing.trial import (
     ROUNDED,
     ROUNDED_UNITS,
@@ -119,315 +108,6 @@ def _rename(program: Program, known: set[str], rename: Callable[[str], str]) -> 
 def _renamed_names(values: list[object], known: set[str], rename: Callable[[str], str]) -> list[object]:
     """The elements of an attribute, those that are names of variables renamed as well."""
     return [rename(value) if isinstance(value, str) and value in known else value for value in values]
-
-
-# -- reach -----------------------------------------------------------------------------------------
-# What of a pass's own code has run, and which names of operators, attributes and slots that code mentions.
-#
-# The own code of a pass are the methods of its class and the functions of the same file that those call, found through the names
-# they use. Lines are traced with ``sys.settrace``, which costs nothing where tracing is off.
-
-KNOWN = 16  # a function that ran on so many programs in no new way, and all of whose lines have run, is traced on a few programs only:
-AGAIN = 8  # one in so many
-CALLS = 16  # and so many of its calls, where all of its lines have run
-Arc = tuple[int, int, int]  # the id of a function's code, and from one of its lines to the next; 0 before the first
-TOLD_APART = 16  # so many operators at most that have the same text in a field of their definitions
-OF_BLOCKS = {"is_loop", "carried_count"}  # names by which code speaks of operators with blocks, and by which of one kind of them
-SPEAKS_OF_GRADIENTS = {"backward", "@GRAD", "grad_of"}  # words and names by which code does so without naming an operator
-INTERFACES: dict[str, type[RegionOp]] = {
-    **dict.fromkeys(("LoopLike", "is_forward_loop", "loops", "peel", "unroll", "split_loop", "run_once"), LoopLike),
-    **dict.fromkeys(("BranchLike", "add_branch"), BranchLike),
-    **dict.fromkeys(("CallLike", "split_call"), CallLike),
-}
-USUAL = (0, 1, -1, 2)  # numbers that code has for other reasons than to compare something with them; of floats the first two
-LARGEST_CONSTANT, MOST_CONSTANTS = 64.0, 8  # of the numbers in a pass's code, those up to this size, and so many
-
-
-def own_functions(kind: type) -> list[FunctionType]:
-    """The methods that a class and its bases outside graphad's framework define, and the functions of their files they use."""
-    # The framework's own lines run for every pass: only the author's say what is not reached.
-    bases = [base for base in kind.__mro__ if base not in (*Pass.__mro__, *Rule.__mro__)]
-    stack = [f for base in bases for value in vars(base).values() if (f := _function(value)) is not None and _is_in_file_of(f, base)]
-    functions: dict[FunctionType, None] = {}
-    while stack:
-        function = stack.pop()
-        if function not in functions and not function.__name__.startswith("__"):
-            functions[function] = None
-            stack += _mentioned(function)
-    return sorted(functions, key=lambda f: (f.__code__.co_filename, f.__code__.co_firstlineno))
-
-
-def _function(value: object) -> FunctionType | None:
-    value = getattr(value, "fget", None) or getattr(value, "func", None) or getattr(value, "__func__", None) or value
-    value = inspect.unwrap(value) if callable(value) else value
-    return value if isinstance(value, FunctionType) else None
-
-
-def _is_in_file_of(function: FunctionType, kind: type) -> bool:
-    """Whether a method was written by hand; what dataclasses make has another file name."""
-    return not function.__code__.co_filename.startswith("<string>") and function.__module__ == kind.__module__
-
-
-def _mentioned(function: FunctionType) -> Iterator[FunctionType]:
-    """The functions, and methods of classes, of the same file that a function's code mentions."""
-    names = {name for code in _codes(function.__code__) for name in code.co_names}
-    values = [function.__globals__[name] for name in names if name in function.__globals__]
-    values += [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
-    for value in values:
-        members = vars(value).values() if isinstance(value, type) else (value,)
-        for member in members:
-            inner = _function(member)
-            if inner is not None and inner.__code__.co_filename == function.__code__.co_filename:
-                yield inner
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A code object and those of the functions, lambdas and comprehensions inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
-def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
-    """The operators, attributes, slots and numbers that the code of some passes and rules mentions, in its constants and its module's.
-
-    Code also speaks of operators by a field of their definitions: ``row.narrow == "gains"`` mentions all that gain by narrow types.
-    And whether it looks at loops and branches: at operators' graphs, or the blocks that they are written in. Code that mentions a gradient
-    operator is about the operator that this is the gradient of, in programs that have been differentiated.
-    """
-    ensure_plugins()
-    rules = list(rules)
-    words: dict[str, None] = dict.fromkeys(op_type for rule in rules for op_type in sorted(rule.types or ()))
-    names, fields = set[str](), _types_by_field(len(REGISTRY))
-    numbers = dict.fromkeys(number for pass_ in passes for number in _numbers(_options(pass_)))
-    for owner in (*passes, *rules):
-        for function in own_functions(type(owner)):
-            # What a pass looks at is read off its code: names of operators and attributes, numbers it compares with.
-            for code in _codes(function.__code__):
-                mentions = [*code.co_consts, *(function.__globals__.get(name) for name in code.co_names)]
-                names.update(code.co_names)
-                words.update(dict.fromkeys([*_words(mentions), *_told_apart(code, fields)]))
-                numbers.update(dict.fromkeys(_numbers(mentions)))
-    interfaces = dict.fromkeys(interface for name, interface in INTERFACES.items() if name in names)
-    words.update(dict.fromkeys(op_type for interface in interfaces for op_type in sorted(types_of(interface))))
-    op_types = [word for word in words if word in REGISTRY]
-    types = tuple(sorted({_forward_type(word) for word in op_types}))
-    attributes = {name for definition in REGISTRY.values() for name in definition.attrs}
-    of_gradients = any(isinstance(REGISTRY[word], GradOpDef) for word in op_types)
-    return Interest(
-        types,
-        tuple(sorted(word for word in words if word in attributes)),
-        blocks=bool(names & OF_BLOCKS) or any(isinstance(REGISTRY[op_type], ControlDef) for op_type in types),
-        gradients=of_gradients,
-        backward=of_gradients or bool(SPEAKS_OF_GRADIENTS & (words.keys() | names)),
-        constants=Constants(tuple(numbers)[:MOST_CONSTANTS], tuple(sorted(set(words) & attribute_words()))),
-    )
-
-
-def _forward_type(op_type: str) -> str:
-    """The operator whose gradient this is, of whichever order; itself if it is no gradient."""
-    definition = REGISTRY[op_type]
-    while isinstance(definition, GradOpDef) and definition.forward is not None:
-        definition = definition.forward
-    return definition.type
-
-
-@lru_cache(maxsize=1)
-def _types_by_field(known: int) -> dict[str, dict[str, list[str]]]:
-    """The types of operators by the fields of their definitions that are texts, and by these texts; only where few have the same.
-
-    There are so many operators, to which others may be added.
-    """
-    types_by_field = defaultdict[str, dict[str, list[str]]](lambda: defaultdict(list))
-    for definition in REGISTRY.values():
-        for field_name, value in vars(definition).items():
-            if isinstance(value, str) and value:
-                types_by_field[field_name][value].append(definition.type)
-    few = {name: {text: types for text, types in by_text.items() if len(types) <= TOLD_APART} for name, by_text in types_by_field.items()}
-    return {name: by_text for name, by_text in few.items() if by_text}
-
-
-def _told_apart(code: CodeType, types: dict[str, dict[str, list[str]]]) -> Iterator[str]:
-    """The operators that code tells from others by a field of their definitions."""
-    for name in code.co_names:
-        for text, op_types in types[name].items() if name in types else ():
-            if text in code.co_consts:
-                yield from op_types
-
-
-def _words(values: Iterable[object], depth: int = 3) -> Iterator[str]:
-    """The words in texts, and in collections of texts."""
-    for value in values:
-        if isinstance(value, str):
-            yield from value.split()
-        elif isinstance(value, dict) and depth:
-            yield from _words([*value.keys(), *value.values()], depth - 1)
-        elif isinstance(value, tuple | list | set | frozenset) and depth:
-            yield from _words(sorted(value, key=repr) if isinstance(value, set | frozenset) else value, depth - 1)
-
-
-def _numbers(values: Iterable[object], depth: int = 2) -> Iterator[float]:
-    """The numbers of moderate size in numbers, and in collections of them; 0 and 1, which are everywhere, say nothing."""
-    for value in values:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            # 0 and 1 are indices and counts nearly everywhere, and say nothing of the pass.
-            usual_numbers = USUAL if isinstance(value, int) else USUAL[:2]
-            yield from [float(value)] if abs(value) <= LARGEST_CONSTANT and value not in usual_numbers else []
-        elif isinstance(value, tuple | list) and depth:
-            yield from _numbers(value, depth - 1)
-
-
-def _options(pass_: Pass) -> list[object]:
-    """The values of a pass's own options."""
-    return [getattr(pass_, name, None) for name in getattr(pass_, "__dataclass_fields__", ())]
-
-
-# -- lines that ran ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Unreached:
-    """A line of a pass that never ran: its function, number and text."""
-
-    function: str
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.function}, line {self.line}: {self.text}"
-
-
-@dataclass
-class Reach:
-    """The lines and arcs of some passes' own code that ran while they were traced.
-
-    >>> from graphad.passes import InlineNet
-    >>> reach = Reach.of([InlineNet()])
-    >>> reach.unreached()[0].function
-    'InlineNet.apply'
-    """
-
-    # By id: to compute the hash of a code object, Python goes through all its names and constants, at every call that is traced.
-    codes: dict[int, tuple[CodeType, str]] = field(default_factory=dict)
-    arcs: set[Arc] = field(default_factory=set)
-    passes: frozenset[type[Pass]] = frozenset()
-    modules: frozenset[str] = frozenset()
-    programs: int = 0
-    unrun: dict[int, set[int]] = field(default_factory=dict)  # the lines of each function that have not run
-    known: Counter[int] = field(default_factory=Counter)  # on how many programs since it last ran a new way each function ran
-
-    @classmethod
-    def of(cls, passes: Iterable[Pass]) -> Reach:
-        kinds = dict.fromkeys(type(pass_) for pass_ in passes)
-        functions = [function for kind in kinds for function in own_functions(kind)]
-        codes = {id(code): (code, f.__qualname__) for f in functions for code in _codes(f.__code__)}
-        unrun = {number: set(_lines(code)) for number, (code, _) in codes.items()}
-        return cls(codes, passes=frozenset(kinds), modules=frozenset(function.__module__ for function in functions), unrun=unrun)
-
-    @contextmanager
-    def traced(self) -> Iterator[set[Arc]]:
-        """Within it, arcs are noted while passes are applied; those that are new are in the set afterwards."""
-        new = set[Arc]()
-        if sys.gettrace() is not None or not self.codes:  # a debugger, or a coverage tool, is at work
-            yield new
-            return
-        calls = self._calls_to_trace()
-        if calls:
-            with applying(self._tracing(new, calls)):
-                yield new
-        else:
-            yield new
-        self._note(new)
-
-    def _calls_to_trace(self) -> dict[int, float]:
-        """How many calls of each function are traced on the next program.
-
-        Of a function all of whose lines have run, a few, and none where it ran in no new way for long, but on a program now and then: what
-        has never run is known all the same.
-        """
-        self.programs += 1
-        is_due = self.programs % AGAIN == 0
-        return {code: inf if lines else CALLS for code, lines in self.unrun.items() if lines or is_due or self.known[code] < KNOWN}
-
-    def _note(self, new: set[Arc]) -> None:
-        """Add the arcs of a program to those that ran before, and leave in the set what they did not have."""
-        ran = {code for code, _, _ in new}
-        new -= self.arcs
-        self.arcs |= new
-        self.known.update(ran)
-        for code, _, line in new:
-            self.known[code] = 0
-            self.unrun[code].discard(line)
-
-    def _tracing(self, arcs: set[Arc], calls: dict[int, float]) -> Applier:
-        tracer, watched_types = self._tracer(arcs, calls), self.passes
-        setattr(tracer, MODULES, self.modules)
-
-        def apply(pass_: Pass, graph: Graph) -> bool:
-            # Only passes on trial are traced, since tracing makes Python many times slower.
-            if type(pass_) not in watched_types:
-                with untraced({type(pass_).__module__}) if not pass_.combines else nullcontext():
-                    return pass_.apply(graph)
-            # A debugger, or what measures coverage, may trace already.
-            before = sys.gettrace()
-            sys.settrace(tracer)
-            try:
-                return pass_.apply(graph)
-            finally:
-                sys.settrace(before)
-
-        return apply
-
-    def _tracer(self, arcs: set[Arc], calls: dict[int, float]) -> Any:
-        calls_left = calls.get
-
-        def trace_call(frame: FrameType, event: str, argument: object) -> Any:
-            code = id(frame.f_code)
-            left = calls_left(code)
-            if not left:
-                return None
-            calls[code] = left - 1
-            return trace_lines(code)
-
-        def trace_lines(code: int) -> Any:
-            last = 0
-
-            def trace_line(frame: FrameType, event: str, argument: object) -> Any:
-                nonlocal last
-                # An arc is a line and the one before it in the same call, as branch coverage has it.
-                if event == "line":
-                    arcs.add((code, last, frame.f_lineno))
-                    last = frame.f_lineno
-                return trace_line
-
-            return trace_line
-
-        return trace_call
-
-    def unreached(self) -> list[Unreached]:
-        """The lines that never ran, in order."""
-        lines_run = {(self.codes[code][0].co_filename, line) for code, _, line in self.arcs}
-        unreached_lines: dict[tuple[str, int], Unreached] = {}
-        for code, name in self.codes.values():
-            for line in _lines(code):
-                place = (code.co_filename, line)
-                if place not in lines_run:
-                    unreached_lines.setdefault(place, Unreached(name, line, linecache.getline(*place).strip()))
-        return [unreached_lines[place] for place in sorted(unreached_lines)]
-
-
-def _lines(code: CodeType) -> list[int]:
-    """The numbers of the lines of a function, but for that of ``def``, which runs at import, before anything is traced."""
-    return sorted({line for _, _, line in code.co_lines() if line and line != code.co_firstlineno})
 
 
 # -- checks ----------------------------------------------------------------------------------------

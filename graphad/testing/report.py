@@ -18,7 +18,7 @@ from graphad.ir import SINGLE_WRITER, Graph, Op, lower, schedule
 from graphad.ops import REGISTRY
 from graphad.program import Program
 from graphad.testing.cases import Case
-from graphad.testing.checks import Unreached
+from graphad.testing.reach import Unreached
 from graphad.testing.snippet import snippet
 from graphad.testing.trial import Finding, Subject, Trial, quietly
 from graphad.testing.values import short_text

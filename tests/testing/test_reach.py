@@ -13,8 +13,9 @@ from graphad.ir import Graph, Op
 from graphad.rewriting import Analysis, Pass, Rule, RuleSet, rewrite_greedily
 from graphad.testing import checks
 from graphad.testing.cases import RandomChoices
-from graphad.testing.checks import Arc, Reach, examine
+from graphad.testing.checks import examine
 from graphad.testing.programs import any_program
+from graphad.testing.reach import Arc, Reach
 from graphad.testing.trial import Subject, Unfit, as_pass, inner_passes, standard_preparation
 from tests.scratch import passes
 

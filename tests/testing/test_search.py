@@ -21,8 +21,9 @@ from graphad.program import BACKWARD
 from graphad.rewriting import Pass
 from graphad.testing import Case, Choices, Counterexample, Vacuous, check_pass
 from graphad.testing.cases import RandomChoices, random_case
-from graphad.testing.checks import Reach, after_pass, examine, interest_of
+from graphad.testing.checks import after_pass, examine
 from graphad.testing.programs import any_program
+from graphad.testing.reach import Reach, interest_of
 from graphad.testing.training import trainable_program
 from graphad.testing.trial import BACKWARD as STANDARD
 from graphad.testing.trial import Subject, Trial, Unfit, standard_preparation
