@@ -11,7 +11,7 @@ import pytest
 
 from graphad.ir import Graph, Op
 from graphad.rewriting import Analysis, Pass, Rule, RuleSet, rewrite_greedily
-from graphad.testing import checks
+from graphad.testing import reach
 from graphad.testing.cases import RandomChoices
 from graphad.testing.checks import examine
 from graphad.testing.programs import any_program
@@ -68,7 +68,7 @@ def arcs_of(what: Pass | str, count: int = 8) -> set[Arc]:
 def test_the_same_lines_run_where_the_tracer_is_never_off(what: Pass | str, monkeypatch: pytest.MonkeyPatch) -> None:
     arcs_of(what, count=1)  # what is made once is made
     arcs = arcs_of(what)
-    monkeypatch.setattr(checks, "MODULES", "what nothing looks for")
+    monkeypatch.setattr(reach, "MODULES", "what nothing looks for")
     assert arcs
     assert arcs == arcs_of(what)
 
