@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from graphad.drawing.pairs import gradient_of
 from graphad.drawing.scopes import scope_of
 from graphad.ir import Graph, Op, Value
 from graphad.ir.nodes import Slots
@@ -202,7 +203,7 @@ class States:
         graph = value.graph
         number = graph.values.number(value)
         marks = GIVEN * value.given + PERSISTABLE * value.persistable + STOPPED * value.stop_gradient + TARGET * (value in graph.targets)
-        of = value.grad_of if value.grad_of is not None else self._differentiated(value)
+        of = gradient_of(value)
         return (
             self.tables.text(value.name),
             NOTHING if number is None else number,
@@ -237,6 +238,11 @@ class States:
         definition = op.definition
         if not isinstance(definition, GradOpDef) or definition.forward is None:
             return find_forward_op(op) if op.graphs else None
+        # The gradient of a gradient belongs to an operator of the backward.
+        partners = (gradient_of(value) for value in op.reads())
+        writer = next((of.writer for of in partners if of is not None and of.writer and of.writer.type == definition.forward.type), None)
+        if writer is not None:
+            return writer
         writers = self._written(op.graph)
         for value in op.reads():
             # In a program as written a gradient knows its forward operator by names alone.
@@ -252,11 +258,6 @@ class States:
             forward = (op for op in graph.ops if op.role == ROLES[0])
             self._by_name[graph] = {(op.type, value.name): op for op in forward for value in op.writes()}
         return self._by_name[graph]
-
-    def _differentiated(self, value: Value) -> Value | None:
-        """What a gradient of a program as written is the gradient of, by its name."""
-        stem, mark, _ = value.name.partition(GRAD)
-        return value.graph.values.last(stem) if mark and stem else None
 
 
 def runs(numbers: Sequence[int]) -> list[int]:

@@ -374,6 +374,26 @@ def test_partners_are_highlighted_together(page: Page) -> None:
     assert "partner" in (shape(page, "tanh").get_attribute("class") or "")
 
 
+def test_derivatives_of_derivatives_are_told_apart_and_have_partners(window: Window, tmp_path: Path) -> None:
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", [3], append_batch_size=False, stop_gradient=False)
+        y: ga.Variable | None = ga.layers.tanh(x)
+        for _ in range(3):
+            assert y is not None
+            (y,) = ga.gradients(ga.layers.reduce_sum(y), [x])
+    page = window.open(Path(ga.view(program, path=tmp_path / "page.html").path or ""))
+    for order in (2, 3):
+        boxes = graph(page).locator(f"g.shape.order-{order}")
+        assert boxes.count() > 4
+        assert f"backward, of order {order}" in (boxes.first.get_attribute("aria-label") or "")
+    page.locator(".line", has_text="scale_grad(").first.click()
+    said = details(page).inner_text()
+    assert re.search(r"operator of the backward, of order [23]", said)
+    assert "gradient of scale" in said
+    assert graph(page).locator("g.partner").count() >= 1
+
+
 def test_hovering_shows_producers_and_consumers(page: Page) -> None:
     shape(page, "tanh").hover()
     assert "producer" in (shape(page, "elementwise_add").get_attribute("class") or "")

@@ -6,7 +6,7 @@ import { html, svg } from "./elements";
 import type { Point } from "./layout";
 import { type Overlay, quantity, Scale } from "./overlay";
 import { type Arrow, changesIn, type Scene, type Shape, SMALL, stackOf, TITLE } from "./scene";
-import { push } from "./state";
+import { ofOrder, push } from "./state";
 import { isGroup, type Item, type Tree } from "./tree";
 
 export interface Viewport {
@@ -29,6 +29,7 @@ const [LEAST, MOST] = [0.02, 4];
 const [ALL, LABELS] = [500, 500]; // shapes, and labels in them, up to which all are in the document
 const AFAR = 0.2; // scale below which the boxes of large drawings are plain, a few paths in all
 const STEP = 1.25;
+const EDGE = 40; // pixels of the pane that may stay empty around a drawing that is larger
 const MAPPED = 60; // shapes from which on there is a map, where not all are in sight
 
 export interface Listener {
@@ -164,7 +165,9 @@ export class Canvas {
     if (shape === undefined || (this.sees(key) && this.view.scale >= READABLE / 2)) return;
     const { w, h } = this.size;
     const scale = Math.max(this.view.scale, READABLE);
-    this.move({ x: w / 2 - (shape.x + shape.w / 2) * scale, y: h / 2 - (shape.y + Math.min(shape.h, h / 2) / 2) * scale, scale });
+    const x = w / 2 - (shape.x + shape.w / 2) * scale;
+    const y = h / 2 - (shape.y + Math.min(shape.h, h / 2) / 2) * scale;
+    this.move({ x: within(x, w, this.scene.width * scale), y: within(y, h, this.scene.height * scale), scale });
   }
 
   /** Whether all of a box is in sight. */
@@ -254,9 +257,10 @@ export class Canvas {
     const role = tree.roleOfBox(item);
     const kind = isGroup(item) ? `group ${item.kind}` : item.kind;
     const whole = mark ?? wholeMark(item, counts);
-    const classes = ["shape", kind, ROLES[role], whole ?? "", isFrame ? "open" : "", whole === null && counts.size > 0 && !isFrame ? "touched" : ""].filter(Boolean);
+    const derivative = item.op === null || isGroup(item) ? 0 : tree.stateOf(item.op).derivative(item.op);
+    const classes = ["shape", kind, ROLES[role], derivative > 1 ? `order-${Math.min(derivative, 3)}` : "", whole ?? "", isFrame ? "open" : "", whole === null && counts.size > 0 && !isFrame ? "touched" : ""].filter(Boolean);
     const group = svg("g", { class: classes.join(" "), "data-key": key, transform: `translate(${shape.x.toFixed(1)} ${shape.y.toFixed(1)})`, role: isGroup(item) ? "group" : "img" });
-    group.setAttribute("aria-label", described(shape, ROLES[role]!, mark, counts));
+    group.setAttribute("aria-label", described(shape, ROLES[role]! + ofOrder(derivative), mark, counts));
     const radius = !isGroup(item) && item.op === null ? Math.min(shape.h / 2, 14) : 6;
     const stack = stackOf(item);
     const [width, height] = [shape.w - stack, shape.h - stack];
@@ -448,6 +452,11 @@ function wholeMark(item: Item, counts: Map<string, number>): Mark | null {
 function badgeOf(mark: Mark | null, counts: Map<string, number>, isFrame: boolean): string {
   if (mark !== null) return { added: "+ added", removed: "− removed", changed: "~ changed" }[mark];
   return isFrame ? "" : [...counts].map(([each, count]) => `${SIGNS[each as Mark]}${count}`).join(" ");
+}
+
+/** Where a drawing begins that is larger than the pane, so that no more of the pane than an edge stays empty. */
+function within(start: number, pane: number, drawing: number): number {
+  return drawing + 2 * EDGE <= pane ? start : Math.min(Math.max(start, pane - drawing - EDGE), EDGE);
 }
 
 function described(shape: Shape, role: string, mark: Mark | null, counts: Map<string, number>): string {

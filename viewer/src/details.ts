@@ -5,7 +5,7 @@ import { type Frame, GIVEN, NOTHING, PERSISTABLE, ROLES, STOPPED, type Summary, 
 import { html, svg } from "./elements";
 import { milliseconds, placeOf } from "./passes";
 import { quantity } from "./overlay";
-import { type History, type Op, reads, shown, type Slot, type State, type Value, writes } from "./state";
+import { type History, type Op, ofOrder, reads, shown, type Slot, type State, type Value, writes } from "./state";
 import { type Group, mostUsual, type Tree } from "./tree";
 
 export interface Context {
@@ -71,8 +71,8 @@ export class DetailsPane {
     this.fill(
       heading(this.context.history.text(rule), `rewrite ${context.rewrite + 1} of ${frame.count}, ${frame.text}`),
       seen.length ? this.section("It saw", ...seen.map((id) => this.opLine(before.ops.has(id) ? before : after, id))) : null,
-      counts.removed + counts.changed ? this.section("Before", ...ops("removed", before), ...ops("changed", before)) : null,
-      counts.added + counts.changed ? this.section("After", ...ops("added", after), ...ops("changed", after)) : null,
+      this.section("Before", ...ops("removed", before), ...ops("changed", before), counts.removed + counts.changed ? null : html("p", { class: "note" }, "nothing of it")),
+      this.section("After", ...ops("added", after), ...ops("changed", after), counts.added + counts.changed ? null : html("p", { class: "note" }, "nothing is left of it")),
       this.code("The line that wrote it", line),
     );
   }
@@ -97,10 +97,10 @@ export class DetailsPane {
     const forward = state.ops.get(op.forward);
     const group = tree.groups.get(`o${op.id}`);
     this.fill(
-      heading(op.type, [`operator of the ${ROLES[state.role(op)]}`, mark].filter(Boolean).join(", ")),
+      heading(op.type, [`operator of the ${ROLES[state.role(op)]}${ofOrder(state.derivative(op))}`, mark].filter(Boolean).join(", ")),
       group === undefined ? null : this.button(group.isOpen ? "Close its nested graph" : "Open its nested graph", () => this.onToggle(group.key)),
       mark === "changed" && tree.before.ops.has(op.id) ? this.section("Before", this.opLine(tree.before, op.id)) : null,
-      attributes.length ? this.section("Attributes", table(attributes)) : null,
+      this.section("Attributes", attributes.length ? table(attributes) : html("p", { class: "note" }, "none")),
       op.inputs.length ? this.section("Inputs", this.slots(state, op.inputs)) : null,
       op.outputs.length ? this.section("Outputs", this.slots(state, op.outputs)) : null,
       forward || gradients.length ? this.section("Partners", forward ? html("p", {}, "gradient of ", this.opLink(state, forward)) : null, ...gradients.map((id) => html("p", {}, "its gradient is ", this.opLink(state, state.ops.get(id)!)))) : null,

@@ -9,6 +9,8 @@ export interface Key {
   run: () => void;
 }
 
+const LEGEND: Record<string, string> = { "order-2": "backward of order 2", "order-3": "of order 3 or more" };
+
 export class Help {
   readonly dialog = html("dialog", { class: "help", "aria-label": "keys" });
 
@@ -24,7 +26,7 @@ export class Help {
     const legend = html(
       "p",
       { class: "legend" },
-      ...["forward", "backward", "optimize", "added", "removed", "changed"].map((name) => html("span", { class: `swatch ${name}` }, name)),
+      ...["forward", "backward", "order-2", "order-3", "optimize", "added", "removed", "changed"].map((name) => html("span", { class: `swatch ${name}` }, LEGEND[name] ?? name)),
     );
     const close = html("button", { type: "button", class: "plain", click: () => this.dialog.close() }, "Close");
     this.dialog.append(html("h2", {}, "Keys"), html("table", {}, html("tbody", {}, ...rows, ...mouse)), html("h2", {}, "Colors"), legend, close);

@@ -1,6 +1,6 @@
 // The state of a graph after any pass or rewrite, made from the first one and what each step changed.
 
-import { BACKWARD, type Data, type Delta, FORWARD, type GraphRecord, NOTHING, type OpRecord, type ValueRecord } from "./data";
+import { BACKWARD, type Data, type Delta, FORWARD, type GraphRecord, NOTHING, OPTIMIZE, type OpRecord, type ValueRecord } from "./data";
 
 export interface Slot {
   name: string;
@@ -55,6 +55,7 @@ export const shown = (value: Value | undefined): string =>
 export class State {
   private users: { writers: Map<number, number[]>; readers: Map<number, number[]> } | undefined;
   private partners: Map<number, number[]> | undefined;
+  private derivatives: Derivatives | undefined;
 
   constructor(
     readonly ops: Map<number, Op> = new Map(),
@@ -92,6 +93,12 @@ export class State {
     return each?.role ?? FORWARD;
   }
 
+  /** How often what an operator of the backward computes was differentiated: 1 in a gradient, 2 in the gradient of a gradient; 0 in the forward. */
+  derivative(op: Op): number {
+    this.derivatives ??= new Derivatives(this);
+    return this.role(op) === BACKWARD ? Math.max(this.derivatives.ops.get(op.id) ?? 0, 1) : 0;
+  }
+
   private uses(): { writers: Map<number, number[]>; readers: Map<number, number[]> } {
     if (this.users === undefined) {
       this.users = { writers: new Map(), readers: new Map() };
@@ -101,6 +108,53 @@ export class State {
       }
     }
     return this.users;
+  }
+}
+
+/** What is said of a derivative of a derivative. */
+export const ofOrder = (derivative: number): string => (derivative > 1 ? `, of order ${derivative}` : "");
+
+/** The orders of derivatives, as drawings have them: one above that of what a value is the gradient of, and no less than that of any operand. */
+class Derivatives {
+  readonly ops = new Map<number, number>();
+  private readonly values = new Map<number, number>();
+
+  constructor(private readonly state: State) {
+    this.visit(state.root, 0);
+    this.lift(state.root);
+  }
+
+  /** ``around`` is the order of the loop or branch of the backward that a graph belongs to: whatever it runs is of that. */
+  private visit(graph: number, around: number): void {
+    for (const value of this.state.graphs.get(graph)?.inputs ?? []) this.values.set(value, around || this.above(value));
+    for (const op of this.inOrder(graph)) {
+      const isBackward = this.state.role(op) === BACKWARD;
+      const operands = reads(op).map((value) => this.values.get(value) ?? 0);
+      const results = isBackward ? writes(op).map((value) => this.above(value)) : [];
+      const order = around || (op.role === OPTIMIZE ? 0 : Math.max(0, ...operands, ...results));
+      this.ops.set(op.id, order);
+      for (const value of writes(op)) this.values.set(value, around || Math.max(order, this.above(value)));
+      for (const nested of op.graphs) this.visit(nested.graph, isBackward ? order : 0);
+    }
+  }
+
+  /** What one order alone needs belongs to it, whatever it is computed from. */
+  private lift(graph: number): void {
+    for (const op of this.inOrder(graph).reverse()) {
+      for (const nested of op.graphs) this.lift(nested.graph);
+      const readers = writes(op).flatMap((value) => this.state.readers(value));
+      if (this.state.role(op) !== BACKWARD || readers.length === 0 || writes(op).some((value) => this.above(value) > 0)) continue;
+      this.ops.set(op.id, Math.max(this.ops.get(op.id) ?? 0, Math.min(...readers.map((reader) => this.ops.get(reader) ?? 0))));
+    }
+  }
+
+  private inOrder(graph: number): Op[] {
+    return this.state.order(graph).flatMap((id) => this.state.ops.get(id) ?? []);
+  }
+
+  private above(value: number): number {
+    const of = this.state.values.get(value)?.gradientOf ?? NOTHING;
+    return of === NOTHING ? 0 : 1 + (this.values.get(of) ?? 0);
   }
 }
 
