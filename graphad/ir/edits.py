@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from graphad.errors import InvalidGraph
 from graphad.ir.clone import ValueMap, clone_regions, input_like
@@ -23,6 +23,7 @@ from graphad.ir.regions import (
     scopes_of,
 )
 from graphad.ir.residuals import as_read_in, drop_unread_residuals, find_forward_op, gradient_ops, readings, residual_inputs
+from graphad.ir.tables import WIDE
 from graphad.ops import REGISTRY, ControlDef, LoopDef
 from graphad.program import EMPTY, Variable
 from graphad.types import FLOATS
@@ -902,26 +903,44 @@ def split_writers(graph: Graph, shared: Sequence[Value], part: Callable[[Value],
     All values and all writers are taken at once: one by one, an operator that writes very many of them would be looked through for each.
     """
     writers = {value: dict.fromkeys(value.writers) for value in shared}
-    # An operator may write one value several times, in several slots: each is a part. Those of an operator wait here, the last one first.
-    waiting: dict[Op, dict[Value, list[Value]]] = {op: {} for ops in writers.values() for op in ops}
-    for op, own in waiting.items():
-        for value in (value for values in op.outputs.values() for value in values if value in writers):
-            own.setdefault(value, []).append(value)
+    all_ops = dict.fromkeys(op for ops in writers.values() for op in ops)
+    places = {op: _places_written(op, writers) for op in all_ops if any(len(values) > WIDE for values in op.outputs.values())}
+    outputs = {op: {slot: list(values) for slot, values in op.outputs.items()} for op in places}
     parts: dict[Value, list[Value]] = {}
     for value, ops in writers.items():
-        parts[value], value.writers = [], []
+        new, value.writers = list[Value](), []
         for op in ops:
-            own = waiting[op]
-            own[value] = [part(value) for _ in own[value]]
-            parts[value] += own[value]
-            own[value].reverse()
-    for op, own in waiting.items():
-        for slot, values in op.outputs.items():
-            # Set at once, past ``set_outputs``: that would take the value out of its lists of writers, which are empty already.
-            new = op.outputs[slot] = tuple([own[value].pop() if value in own else value for value in values])
-            for value in new:
-                if not value.writers:
-                    value.writers.append(op)
+            # An operator may write one value several times, in several slots: each is a part. They are set at once, past ``set_outputs``:
+            # that would take the value out of its lists of writers, which are empty already.
+            if op in places:
+                for slot, i in places[op][value]:
+                    new.append(_part_written(value, op, part))
+                    outputs[op][slot][i] = new[-1]
+                continue
+            for slot, values in op.outputs.items():
+                if value in values:
+                    own = [_part_written(value, op, part) if each is value else each for each in values]
+                    op.outputs[slot] = tuple(own)
+                    new += own if len(own) == 1 else [a for a, b in zip(own, values, strict=True) if b is value]
+        parts[value] = new
+    for op, slots in outputs.items():
+        op.outputs.update((slot, tuple(values)) for slot, values in slots.items())
     graph.journal.edits += 1
-    graph.journal.touch(*waiting)
+    graph.journal.touch(*all_ops)
     return parts
+
+
+def _places_written(op: Op, among: Container[Value]) -> dict[Value, list[tuple[str, int]]]:
+    """Where an operator writes some values: the slots and the places there."""
+    places: dict[Value, list[tuple[str, int]]] = {}
+    for slot, values in op.outputs.items():
+        for i, value in enumerate(values):
+            if value in among:
+                places.setdefault(value, []).append((slot, i))
+    return places
+
+
+def _part_written(value: Value, op: Op, part: Callable[[Value], Value]) -> Value:
+    new = part(value)
+    new.writers.append(op)
+    return new

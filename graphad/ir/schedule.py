@@ -452,11 +452,17 @@ class _Writer:
     def plain_operators(self, ops: list[Op]) -> list[Operator]:
         """The operators where every value keeps its own name, which is nearly always."""
         block, reuse, result = self.block, self.schedule.reuse, []
+        variables, declared_around = block.vars, bool(self.around)
         for op in ops:
             for values in op.outputs.values():
                 for value in values:
-                    if value.name not in block.vars:
-                        self.declare(value.name, value)
+                    name = value.name
+                    if name in variables:
+                        continue
+                    if value.var is None and not declared_around and name != EMPTY:  # made by a pass
+                        variables[name] = Variable.trusted(block, name, value.shape, value.dtype, False, value.kind)
+                    else:
+                        self.declare(name, value)
             old, definition = op.operator, REGISTRY.get(op.type)
             is_plain = definition is None or not definition.random
             # The two ordinary cases of ``_operator`` first: nothing has changed, and then nothing is written; or a pass has made it.

@@ -193,9 +193,13 @@ class _Solver(ABC, Generic[F]):
             return self.settled()
         facts, analysis = self.facts, self.analysis
         found = analysis.transfer if analysis.backward or analysis.sparse else self.completed
+        bottom = analysis.bottom
         for op in self.ops:
-            if new_facts := found(op, facts):
-                self.put(new_facts)
+            for value, fact in found(op, facts).items():  # as ``put``, without a call for each operator
+                if value in facts:
+                    self.raise_to(value, fact)
+                elif fact != bottom:
+                    facts[value] = fact
         return facts
 
     def settled(self) -> Facts[F]:
