@@ -24,11 +24,11 @@ _ELEMENTWISE = (
     _rule(
         "log1p-forgets-the-one",
         "elementwise",
-        "lambda X, dOut: dOut / (X + 1.0))",
-        "lambda X, dOut: dOut / X)",
+        "lambda X, dOut: dOut / (X + 1.0), ",
+        "lambda X, dOut: dOut / X, ",
         _loss("log1p(X=x) -> (Out=y)"),
     ),
-    _rule("rsqrt-has-the-wrong-sign", "elementwise", "* -0.5, flops=2)", "* 0.5, flops=2)", _loss("rsqrt(X=x) -> (Out=y)")),
+    _rule("rsqrt-has-the-wrong-sign", "elementwise", "* -0.5, flops=2,", "* 0.5, flops=2,", _loss("rsqrt(X=x) -> (Out=y)")),
     _rule("log2-forgets-the-base", "elementwise", "dOut / (X * math.log(2.0))", "dOut / X", _loss("log2(X=x) -> (Out=y)")),
     _rule(
         "pow-forgets-the-factor",
