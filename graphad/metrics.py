@@ -38,6 +38,7 @@ class MetricBase:
     def reset(self) -> None:
         """Set the sums to zero, for the next epoch."""
         for name, value in self.get_config().items():
+            # Any number becomes 0 of its type, any array zeros of its shape.
             setattr(self, name, np.zeros_like(value) if isinstance(value, np.ndarray) else type(value)())
 
     def update(self, *args: Any, **kwargs: Any) -> None:
@@ -269,6 +270,7 @@ class Auc(MetricBase):
 
     def eval(self) -> float:
         """The area, 0 if one of the classes has no sample."""
+        # From the highest probability down: how many of each class are above each threshold.
         positives, negatives = (np.concatenate([[0], np.cumsum(counts[::-1])]) for counts in (self.positives, self.negatives))
         if not positives[-1] or not negatives[-1]:
             return 0.0

@@ -49,6 +49,7 @@ class History:
         return len(self.cost)
 
     def __bool__(self) -> bool:
+        # A history without steps is one, too: ``if history`` asks whether there is any.
         return True  # of no step, too
 
     def recent(self, values: Sequence[float], steps: int = 20) -> float:
@@ -149,6 +150,7 @@ def train(
     start = perf_counter()
     with _progress(progress) as bar:
         for epoch in range(epochs):
+            # An iterator has no length: the bar then counts without an end.
             task = bar.add_task(f"epoch {epoch + 1}/{epochs}", total=len(reader) if isinstance(reader, Sized) else None, status="")
             steps = len(history.cost)
             for feed in _feeds(reader, names):
@@ -190,6 +192,7 @@ def data_variables(program: Program) -> list[Variable]:
 
 
 def _feeds(reader: Reader, names: Sequence[str]) -> Iterator[Mapping[str, object]]:
+    # A function gives new minibatches in each epoch.
     batches = reader() if callable(reader) else reader
     if not isinstance(batches, Iterable):
         raise InvalidType(f"the reader is a function that returns minibatches, or a list of them, not {reader!r}")

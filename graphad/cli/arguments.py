@@ -71,6 +71,7 @@ def count(text: str) -> int:
     """A number from 0 on."""
     if not text.lstrip("-").isdecimal():
         raise argparse.ArgumentTypeError(f"invalid int value: {text!r}")
+    # argparse would take -1 for an option.
     if int(text) < 0:
         raise argparse.ArgumentTypeError(f"it is 0 or more, not {text}")
     return int(text)
@@ -83,6 +84,7 @@ def sizes(text: str) -> Sizes:
     """A number for all unknown extents, or numbers by their names: ``32`` or ``batch=32,sequence=128``."""
     if "=" not in text:
         return count(text)
+    # The last "=" separates: names of extents may have any character.
     pairs = [item.rpartition("=") for item in text.split(",")]
     return {name.strip(): count(size.strip()) for name, _, size in pairs}
 
@@ -92,6 +94,7 @@ def number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
+        # Ranges are checked by the caller, where nan fails as well.
         return math.nan
 
 
@@ -141,6 +144,7 @@ def source(args: argparse.Namespace) -> Source:
     fetch = getattr(args, "fetch", None)
     if args.program.endswith(ONNX):
         model = onnx.load(args.program)
+        # An ONNX model says itself which values are its outputs.
         return Source(model.program, model.parameters, fetch or model.fetch_names)
     return Source(read_program(args.program, getattr(args, "source_format", None), allow_unknown=args.allow_unknown), {}, fetch)
 

@@ -53,6 +53,7 @@ class Digits:
     def batches(self, seed: int) -> Iterator[dict[str, Array]]:
         """Minibatches of the training images in a new order."""
         order = np.random.default_rng(seed).permutation(len(self.labels))
+        # The last few images that fill no minibatch are left out.
         for start in range(0, len(order) - BATCH + 1, BATCH):
             indices = order[start : start + BATCH]
             yield {"image": self.images[indices], "label": self.labels[indices]}
@@ -102,6 +103,7 @@ class Gallery:
         new = set(graph.analyses[OpPath].ops) if not self.known else nodes - self.known
         means = "new in this pass" if self.known else "on the way to the cost"
         self.known = nodes
+        # Updates of parameters would only repeat one picture.
         if "optimize" not in step.name:
             self._draw(graph, step.name, new, means)
 
@@ -117,6 +119,7 @@ def run_demo(folder: Path, epochs: int = 15) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     model, gallery = build_model(), Gallery(folder)
     gallery.forward(model.program)
+    # Before the backward: the test program has neither gradients nor updates.
     test_program = model.program.clone(for_test=True)
     with observing(gallery):
         Adam(learning_rate=0.003).minimize(model.cost, model.startup)

@@ -69,6 +69,7 @@ def fed_array(name: str, value: object, shape: Shape | None, dtype: str | None) 
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise InvalidType(f"feed {name!r} cannot become an array of {dtype}: {error}") from None
+    # Text, dates, complex numbers and records: numpy would make arrays of them.
     if array.dtype.kind in "USMmcV":
         raise InvalidType(f"feed {name!r} cannot become an array of {dtype or 'numbers'}: it holds {array.dtype}, like {_first(array)!r}")
     check_fed_shape(name, array.shape, shape)
@@ -77,6 +78,7 @@ def fed_array(name: str, value: object, shape: Shape | None, dtype: str | None) 
         if dtype is not None and array.dtype != dtype:
             raise another_dtype(name, array.dtype, dtype)
         return array
+    # Python's numbers beyond 64 bits make an array of objects, which is looked at number by number.
     return array if dtype is None and array.dtype.kind != "O" else _converted(name, array, dtype or "numbers")
 
 
@@ -100,12 +102,14 @@ def _has_mask(value: object) -> bool:
 
 def _converted(name: str, array: Array, dtype: str) -> Array:
     """Numbers of a list in the declared dtype; an error for the first one that it does not hold."""
+    # True beside such large numbers is an object as well, and is no number here.
     if array.dtype.kind == "O" and (dtype == "numbers" or any(isinstance(x, bool) or not isinstance(x, int | float) for x in array.flat)):
         strange = next((x for x in array.flat if isinstance(x, bool) or not isinstance(x, int | float)), _first(array))
         raise InvalidType(f"feed {name!r} cannot become an array of {dtype}: it holds {shortened(strange)}")
     if dtype in FLOATS:
         wrong = _too_large(array, dtype)
     elif dtype == "bool":
+        # A truth value of a list of numbers is exactly 0 or 1.
         wrong = ~np.isin(array, (0, 1)) if array.dtype.kind != "b" else np.zeros(array.shape, bool)
     else:
         wrong = _no_integer(array, int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
@@ -119,6 +123,7 @@ def _too_large(array: Array, dtype: str) -> NDArray[np.bool_]:
     """Which finite numbers are beyond the range of a floating-point dtype."""
     most = float(np.finfo(dtype).max)
     if array.dtype.kind == "O":
+        # Without numpy, whose conversion to float64 would overflow.
         return np.asarray([abs(x) > most and abs(x) != np.inf for x in array.flat], bool).reshape(array.shape)
     return np.asarray(np.isfinite(array) & (np.abs(array.astype("float64")) > most))
 
@@ -127,6 +132,7 @@ def _no_integer(array: Array, low: int, high: int) -> NDArray[np.bool_]:
     """Which numbers are not whole, or outside of a range."""
     if array.dtype.kind in "biu":
         return np.asarray((array < low) | (array > high))
+    # nan and infinity are in no range, and fail the first comparison.
     return np.asarray([not (low <= x <= high and x == int(x)) for x in array.ravel().tolist()], bool).reshape(array.shape)
 
 
@@ -145,6 +151,7 @@ def as_declared(block: Block, name: str, array: Tensor, op: Operator | None) -> 
     var = block.var_recursive(name) if block.has_var_recursive(name) else None
     shape, dtype = (None, None) if var is None else var.declared
     has_shape = shape is None or (len(shape) == array.ndim and all(e in (-1, a) for e, a in zip(shape, array.shape, strict=True)))
+    # Parameters may be stored in another width of floats; integers for floats would hide a mistake.
     kind = dtype is None or array.dtype == dtype or (array.dtype.kind == "f" and dtype in FLOATS)
     if not has_shape or not kind:
         type_text = f"{array.dtype}{list(array.shape)}"

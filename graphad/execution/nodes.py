@@ -48,6 +48,7 @@ class While:
 
     @property
     def count(self) -> Value | None:
+        # Only a loop that runs its iterations again has to know how many there were.
         return None if self.again is None else self.again.count
 
 
@@ -216,6 +217,7 @@ def writes_of(node: Node) -> tuple[Value, ...]:
 def bodies_of(node: Node) -> tuple[Body, ...]:
     """The nested bodies of a node."""
     match node:
+        # What is run again writes its block arguments each time.
         case While():
             return (node.body,) if node.again is None else (node.again.body, node.body)
         case If():
@@ -228,6 +230,7 @@ def bodies_of(node: Node) -> tuple[Body, ...]:
 def kept_by(node: Node) -> tuple[Value, ...]:
     """The values that something has after a node, under another name: their memory is not written to again."""
     if isinstance(node, Assign):
+        # An assignment gives a value a second name: the memory lives as long as either.
         return node.sources
     return node.values if isinstance(node, Append | Keep | Return) else ()
 

@@ -21,6 +21,7 @@ _PADDLES = " (graphad makes gradients of its own: read the program without its b
 
 def unregistered(op: Operator) -> str:
     """That there is no such operator."""
+    # A gradient of Paddle's may have no counterpart here: its name says so.
     hint = _PADDLES if op.type.endswith(GRAD_SUFFIX) else did_you_mean(op.type, REGISTRY)
     return located(f"operator {op.type!r} is not registered, so it cannot run{hint}: {op!r}", op.source)
 
@@ -63,6 +64,7 @@ def _misfit(op: Operator, definition: OpDef) -> str:
                     return f"has an {side} slot {slot}, which its definition does not have"
             elif len(names) > 1 and not slot_definition.variadic:
                 return f"has {len(names)} names in its {side} slot {slot}, which takes one"
+    # An empty slot that has to be filled would fail in the kernel, far from the cause.
     for slot in definition.single:
         if not op.inputs.get(slot):
             return f"has nothing in its input slot {slot}"
@@ -83,6 +85,7 @@ def missing_value(block: Block, name: str, op: Operator | None) -> InvalidValue 
         return InvalidValue(located(f"{reader} {name!r}, which has no value in this scope: run the startup program, or set it", source))
     # Looked up only for the message: which of the reasons for a missing value it is.
     writers = [writer for inner in block.program.blocks for writer in inner.ops if name in writer.output_names()]
+    # Written in a block that did not run, or by an operator that may write nothing: known in the run alone.
     if any(control(writer) or writer.block.idx or _may_write_nothing(writer) for writer in writers):
         return NoValue(located(f"{reader} {name!r} before any operator wrote it: no block that writes it has run", source))
     if writers:
@@ -92,6 +95,7 @@ def missing_value(block: Block, name: str, op: Operator | None) -> InvalidValue 
 
 def _narrowed(block: Block, name: str) -> str:
     """A hint, if ``mixed-precision`` has left a variable in another type only."""
+    # mixed-precision names narrow copies so.
     narrow_name = next((variant for dtype in FLOATS if (variant := f"{name}@{dtype.upper()}") in block.vars), None)
     return "" if narrow_name is None else f"; in mixed precision there is {narrow_name!r}, and keep=[{name!r}] leaves it as wide as it was"
 

@@ -42,6 +42,7 @@ class Stored:
         return list(self._scope.get(self.name).shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        # A copy, so that whoever changes it does not change the parameter.
         return np.array(self._scope.get(self.name), dtype=dtype)
 
     def __repr__(self) -> str:
@@ -88,6 +89,7 @@ class Scope:
         """The array of a name, read-only (change it with ``set``); ValueError if there is none."""
         if name not in self.arrays:
             raise InvalidValue(f"the scope has no value for {name!r}; has the startup program been run in it?")
+        # A view: reading a parameter must not take its memory a second time.
         view = self.arrays[name].view()
         view.flags.writeable = False
         return view
@@ -114,6 +116,7 @@ class Scope:
             self.arrays.pop(name, None)
 
 
+# The default for all threads; guards are per context, since a ContextVar is.
 _of_process = Scope()
 _guarded: ContextVar[Scope | None] = ContextVar("scope", default=None)
 

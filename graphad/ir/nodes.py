@@ -40,6 +40,7 @@ class Value:
         self.given = False
         self.grad_of: Value | None = None
         self.writers: list[Op] = []
+        # As keys of a dict: readers have an order, that in which they came, on every run.
         self.readers: dict[Op, None] = {}
 
     @property
@@ -128,6 +129,7 @@ class Op:
         self.forward: Op | None = None
         self.operator: Operator | None = None
         self.stream: str | None = None
+        # A doubly linked list and numbers along it: an operator is put between two others without moving any.
         self.previous: Op | None = None
         self.next: Op | None = None
         self.order = 0
@@ -137,6 +139,7 @@ class Op:
         """The operator's definition, None for a type that is not registered."""
         return REGISTRY.get(self.type)
 
+    # Sealed operators stand for an operator of another system, which would be lost if anything inside changed.
     @property
     def is_sealed(self) -> bool:
         """Whether passes do not look into its nested graph (``CallDef.sealed``)."""
@@ -155,6 +158,7 @@ class Op:
 
     def input(self, slot: str) -> Value:
         """The one value in an input slot."""
+        # Unpacking fails unless there is exactly one.
         (value,) = self.inputs[slot]
         return value
 

@@ -51,10 +51,12 @@ def lstm_unit(
     With two tensors it is the operator ``lstm_unit``: the sums before the gates and the cell before, to the next cell and hidden state.
     """
     if cell_t_prev is None:
+        # The operator of the same name, called with its own operands.
         return emitted("lstm_unit", [x_t, hidden_t_prev], name, forget_bias=float(forget_bias))  # type: ignore[no-any-return]
     features = emitted("concat", [[checked_input("lstm_unit", x_t), checked_input("lstm_unit", hidden_t_prev)]], axis=1)
     size = checked_input("lstm_unit", cell_t_prev).shape[1]
     sums = fc(features, 4 * size, param_attr=param_attr, bias_attr=bias_attr)
+    # The operator has the cell first, Fluid's layer the hidden state.
     cell, hidden = emitted("lstm_unit", [sums, cell_t_prev], name, forget_bias=checked_float("forget_bias", forget_bias))
     return hidden, cell
 
@@ -98,6 +100,7 @@ def gru_unit(
     bias = helper.bias(bias_attr, [1, size], x.dtype)
     inputs = [x, checked_input("gru_unit", hidden), weight, *([] if bias is None else [bias])]
     gate, reset, after = emitted("gru_unit", inputs, **kinds, origin_mode=origin_mode)
+    # The operator gives gate, reset and hidden state; Fluid's layer the other way round.
     return after, reset, gate
 
 
@@ -136,6 +139,7 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
     """
     probabilities = checked_input("dice_loss", input)
     truth: Variable = emitted("one_hot", [checked_input("dice_loss", label)], depth=probabilities.shape[-1], dtype=probabilities.dtype)
+    # Over everything but the samples.
     axes = list(range(1, probabilities.ndim))
     intersection = (probabilities * truth).sum(axes)
     either = probabilities.sum(axes) + truth.sum(axes)
@@ -145,6 +149,7 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
 
 @layer
 def soft_relu(x: Variable, threshold: float = 40.0, name: str | None = None) -> Variable:
+    # Within the threshold exp does not overflow.
     """``log(1 + exp(x))``, x kept within ``threshold`` of zero."""
     limit = checked_float("threshold", threshold)
     return emitted("log1p", [checked_input("soft_relu", x).clip(-limit, limit).exp()], name)  # type: ignore[no-any-return]
@@ -254,6 +259,7 @@ def arange(
     """The numbers from ``start`` up to ``end`` (left out) in steps; from 0 if only one bound is given. int64 unless a bound is a float."""
     first, last = (0, start) if end is None else (start, end)
     has_floats = any(isinstance(variable, float) for variable in (first, last, step))
+    # numpy and Paddle 2 count in int64; one float makes it float32, Paddle's default dtype.
     return range_(first, last, step, dtype or ("float32" if has_floats else "int64"))
 
 
@@ -476,6 +482,7 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
     x = checked_input("shard_index", input)
     with at_users_line("layers.shard_index"):
         shards = checked_int("nshards", nshards, 1)
+        # Rounded up, so that the last part may have fewer.
         size = -(-checked_int("index_num", index_num, 1) // shards)
         if not 0 <= checked_int("shard_id", shard_id) < shards:
             raise InvalidValue(f"shard_id={shard_id} is not below nshards={shards}")

@@ -46,10 +46,12 @@ def iou_similarity(x: Variable, y: Variable, box_normalized: bool = True, name: 
     first, second = _boxes("iou_similarity", x), _boxes("iou_similarity", y)
     # Corners that are pixels belong to the box: it is one pixel wider and higher than their difference.
     pixel = 0.0 if checked_flag("layers.iou_similarity: box_normalized", box_normalized) else 1.0
+    # The second boxes as rows: columns and rows broadcast to all pairs.
     first_corners, second_corners = _corners(first), [emitted("transpose", [variable], axis=[1, 0]) for variable in _corners(second)]
     sides = []
     for low, high in ((0, 2), (1, 3)):
         start = emitted("elementwise_max", [first_corners[low], second_corners[low]])
+        # Boxes that do not meet have no side in common: 0, and not a negative number.
         sides.append(emitted("relu", [emitted("elementwise_min", [first_corners[high], second_corners[high]]) - start + pixel]))
     intersections = sides[0] * sides[1]
     areas = [(box[2] - box[0] + pixel) * (box[3] - box[1] + pixel) for box in (first_corners, second_corners)]
@@ -88,6 +90,7 @@ def box_coder(
     # Encoding pairs every target with every prior: [targets, priors, 4]. Decoding has codes for each pair already, and priors along an
     # axis.
     along = 0 if kinds[code_type] else axis
+    # A prior's columns get an axis for the targets.
     x1, y1, x2, y2 = (emitted("unsqueeze", [variable], axes=[along]) for variable in _corners(_boxes("box_coder", prior_box)))
     priors = _sized(x1, y1, x2, y2, pixel)
     factors = _variances(prior_box_var, along)
@@ -178,6 +181,7 @@ def box_decoder_and_assign(
     boxes = emitted("reshape", [decoded], name, shape=[-1, 4 * classes])
     if classes == 1:
         return boxes, emitted("assign", [priors])
+    # Class 0 is the background, which is never chosen.
     best = scores[:, 1:].argmax(-1) + 1
     # A product with one-hot rows picks one class of each row.
     hot = emitted("one_hot_v2", [best], depth=classes, dtype="float32").astype(codes.dtype).unsqueeze(-1)
@@ -274,6 +278,7 @@ def prior_box(
         ratios = _ratios(_numbers("aspect_ratios", aspect_ratios), checked_flag("flip", flip))
         shares = _numbers("variance", variance, 4)
         across, down = (
+            # 0 divides the image into as many steps as the map has places.
             item or extent / places
             for item, extent, places in zip(_numbers("steps", steps, 2), (image_width, image_height), (width, height), strict=True)
         )
@@ -281,6 +286,7 @@ def prior_box(
     sizes = np.array(
         [size for at, least in enumerate(small_sizes) for size in _sizes(least, large_sizes[at] if large_sizes else None, ratios, order)]
     )
+    # The center of a place is at its offset, 0.5 by default.
     x, y = np.meshgrid((np.arange(width) + offset) * across, (np.arange(height) + offset) * down)
     centers = np.stack([x, y], -1)[:, :, None]
     # Priors depend on extents alone, so they are numbers of the program, computed here.
@@ -301,6 +307,7 @@ def _ratios(ratios_: list[float], flip: bool) -> list[float]:
 def _sizes(least: float, largest: float | None, ratios: list[float], order: bool) -> list[tuple[float, float]]:
     """Widths and heights of the boxes of one size."""
     by_ratio = [(least * math.sqrt(ratio), least / math.sqrt(ratio)) for ratio in ratios]
+    # The box between two sizes is a square with their geometric mean.
     between = [] if largest is None else [(math.sqrt(least * largest),) * 2]
     return [by_ratio[0], *between, *by_ratio[1:]] if order else [*by_ratio, *between]
 
@@ -360,6 +367,7 @@ def multi_box_head(
         order = (variance, flip, clip, [across[i], down[i]], offset, None, min_max_aspect_ratios_order)
         boxes, variances = prior_box(x, image, _several(least[i]), _several(largest[i]), _several(aspect_ratios[i]), *order)
         for at, width in enumerate((4, num_classes)):
+            # A convolution gives all boxes of a place as channels; the places come before them in the result.
             part = conv2d(x, boxes.shape[2] * width, kernel_size, stride, pad)
             outputs[at].append(part.transpose(0, 2, 3, 1).reshape(0, -1, width))
         outputs[2].append(boxes.reshape(-1, 4))
@@ -380,6 +388,7 @@ def _head_sizes(
         return min_sizes, max_sizes
     if count < 3 or min_ratio is None or max_ratio is None:
         raise InvalidType("min_sizes and max_sizes are given, or min_ratio and max_ratio for three feature maps or more")
+    # SSD's rule: from the second map on the sizes rise by one step.
     step = (max_ratio - min_ratio) // (count - 2)
     if step < 1:
         raise InvalidValue(f"max_ratio - min_ratio is {count - 2} or more, not {max_ratio} - {min_ratio}")
@@ -422,6 +431,7 @@ def density_prior_box(
     shifts = np.array([*_dense(int((across + down) * 0.5), counts, sizes, ratios)])
     x, y = np.meshgrid((np.arange(width) + offset) * across, (np.arange(height) + offset) * down)
     boxes = (np.stack([x, y, x, y], -1)[:, :, None] + shifts) / [image_width, image_height, image_width, image_height]
+    # Boxes are cut at the image's edges whatever ``clip`` says, as in Paddle.
     boxes = np.concatenate([boxes[..., :2].clip(0.0), boxes[..., 2:].clip(None, 1.0)], -1)
     if checked_flag("layers.density_prior_box: clip", clip):
         boxes = boxes.clip(0.0, 1.0)
@@ -511,6 +521,7 @@ def yolo_box(
     parts = emitted("reshape", [head], shape=[-1, len(sizes), 5 + classes, height, width])
     confidence = emitted("sigmoid", [parts[:, :, 4]])
     sure_mask = (confidence >= threshold).astype(head.dtype)
+    # Width first, as the anchors have it.
     extents = [emitted("reshape", [images[:, at]], shape=[-1, 1, 1, 1]).astype(head.dtype) for at in (1, 0)]
     sides: list[list[Variable]] = []
     for at, (extent, places) in enumerate(zip(extents, (width, height), strict=True)):
@@ -519,6 +530,7 @@ def yolo_box(
         # The sigmoid keeps a center within its place; ``scale_x_y`` lets it reach the edges, beyond which it is scaled around the middle.
         center = (emitted("sigmoid", [parts[:, :, at]]) * factor + (0.5 - 0.5 * factor) + grid) * extent * (1.0 / places)
         anchor = assign((sizes[:, at] / (places * pixels)).astype(head.dtype).reshape(1, -1, 1, 1))
+        # The head predicts logarithms of how much larger than the anchor a box is.
         half = parts[:, :, 2 + at].exp() * anchor * extent * 0.5
         sides.append(_within([center - half, center + half], extent, checked_flag("layers.yolo_box: clip_bbox", clip_bbox)))
     # Boxes below the threshold are zeros, not left out: how many there are does not depend on values.

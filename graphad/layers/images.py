@@ -45,6 +45,7 @@ def _finished(helper: LayerHelper, out: Variable, filters: int, bias_attr: AttrL
     bias = helper.bias(bias_attr, [filters], out.dtype)
     if bias is not None:
         out = helper.append("elementwise_add", {"X": out, "Y": bias}, {"axis": len(out.shape) - 1 if last else 1})
+    # Paddle's bias of channels: aligned with axis 1, or the last one where the channels are last.
     return helper.activate(out, act)
 
 
@@ -219,6 +220,7 @@ def _window(x: Variable, filter_size: object, output: list[int] | None, attrs: d
         raise InvalidValue(f"filter_size does not follow from output_size: {x!r} has unknown extents")
     pads = attrs["paddings"] if len(attrs["paddings"]) == 2 * axes else [item for item in attrs["paddings"] for _ in (0, 1)]
     return [
+        # Padding at both ends of each axis.
         # The extent of a transposed convolution, solved for the extent of its filter.
         (output[i] - (extents[i] - 1) * attrs["strides"][i] + pads[2 * i] + pads[2 * i + 1] - 1) // attrs["dilations"][i] + 1
         for i in range(axes)
@@ -307,6 +309,7 @@ def _pooled(
     return LayerHelper(kind, name).append(kind, {"X": x}, attrs)
 
 
+# Only NHWC is written down: texts of programs are the same however the layer was called.
 @layer
 def pool2d(
     input: Variable,
@@ -450,6 +453,7 @@ def batch_norm(
         written={"MeanOut": mean, "VarianceOut": variance},
         stopped=("SavedMean", "SavedVariance"),
     )
+    # Of the statistics of a batch the operator keeps what its gradient reads; they are no results.
     return helper.activate(out, act)
 
 

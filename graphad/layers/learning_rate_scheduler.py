@@ -42,6 +42,7 @@ def _schedule(function: Callable[P, Variable]) -> Callable[P, Variable]:
         block = default_main_program().current_block()
         start = len(block.ops)
         with at_users_line(f"layers.{function.__name__}"):
+            # In a loop the counter would count iterations.
             if block.idx:
                 raise InvalidValue(f"a learning rate is computed once a run, in block 0, not in block {block.idx}")
             rate = function(*args, **kwargs)
@@ -118,6 +119,7 @@ def _rate(value: object) -> float | Variable:
         return _number("learning_rate", value)
     if element_count(value.shape) != 1:
         raise ShapeError(f"learning_rate is a number or a Variable of one element, not {value!r}")
+    # In float64 until the end: step counts of 2^24 and more are no float32.
     rate = _cast(value, _EXACT)
     return rate if rate.shape == (1,) else lookup("reshape2")(rate, shape=[1])
 
@@ -132,6 +134,7 @@ def _cast(value: Variable, dtype: str) -> Variable:
 def _step(begin: int = 0) -> Variable:
     """How many runs there were before this one, and ``begin`` more; the first schedule of a program says where its counter begins."""
     step = _cast(_counter(COUNTER, begin, 1), _EXACT)
+    # A schedule may begin at another step than the counter does, which the first schedule of the program has chosen.
     ahead = begin - _begin_of(COUNTER)
     return step + float(ahead) if ahead else step
 
@@ -193,6 +196,7 @@ def exponential_decay(
     [1.0, 0.5, 0.25, 0.125]
     """
     base = _number("decay_rate", decay_rate, above=0)
+    # A power of a number: its exponent is the tensor.
     return _result(base ** _progress(decay_steps, staircase) * _rate(learning_rate), dtype)
 
 
@@ -277,6 +281,7 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: object = 1.0,
     A. Vaswani et al., "Attention is all you need", 2017. Errors as ``exponential_decay``.
     """
     step, width, warmup = _step(begin=1), _number("d_model", d_model, above=0), _number("warmup_steps", warmup_steps, above=0)
+    # The two curves meet at the end of the warm-up, and the lower one counts.
     shape = lookup("elementwise_min")(step**-0.5, step * warmup**-1.5)
     return _result(shape * width**-0.5 * _rate(learning_rate), dtype)
 

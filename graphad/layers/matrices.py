@@ -94,6 +94,7 @@ def block_diag(inputs: Sequence[Variable], name: str | None = None) -> Variable:
     if -1 in widths:
         raise ShapeError(f"layers.block_diag takes matrices of known widths, not {blocks!r}")
     starts = np.cumsum([0, *widths]).tolist()
+    # So many columns of zeros before a block and after it.
     sides = [[0, 0, start, starts[-1] - start - width] for start, width in zip(starts, widths, strict=False)]
     rows = [emitted("pad", [block], paddings=side, pad_value=0.0) for block, side in zip(blocks, sides, strict=True)]
     return emitted("concat", [rows], name, axis=0)  # type: ignore[no-any-return]
@@ -113,6 +114,7 @@ def vander(x: Variable, n: int | None = None, increasing: bool = False, name: st
     if count < 0:
         raise ShapeError(f"layers.vander: the extent of {x!r} is not known; give n")
     powers = range(count) if increasing else range(count - 1, -1, -1)
+    # Powers 0 and 1 need no pow, whose gradient at 0 is then no question.
     ones = column._on("fill_any_like", value=1.0)
     columns = [ones if not power else column if power == 1 else column**power for power in powers]
     return emitted("concat", [columns], name, axis=1)  # type: ignore[no-any-return]
@@ -169,6 +171,7 @@ def pdist(x: Variable, p: float = 2.0, compute_mode: str | None = None, name: st
     matrix = checked_input("pdist", x)
     if matrix.ndim != 2 or matrix.shape[0] < 0:
         raise ShapeError(f"layers.pdist takes a matrix with a known number of rows, not {matrix!r}")
+    # The pairs of a triangle without its diagonal, in scipy's order.
     rows, others = np.triu_indices(matrix.shape[0], 1)
     return vector_norm(matrix.gather(assign(rows)) - matrix.gather(assign(others)), p, -1, name=name)
 
@@ -177,8 +180,10 @@ def pdist(x: Variable, p: float = 2.0, compute_mode: str | None = None, name: st
 def renorm(x: Variable, p: float, axis: int, max_norm: float, name: str | None = None) -> Variable:
     """The parts of a tensor at each place along an axis, scaled down to a norm where theirs is larger."""
     tensor, along = checked_input("renorm", x), checked_int("layers.renorm: axis", axis)
+    # The norm of a part goes over all axes but its own.
     rest = [other for other in range(tensor.ndim) if other != along % tensor.ndim]
     norms, limit = vector_norm(tensor, p, rest, keepdim=True), checked_float("layers.renorm: max_norm", max_norm)
+    # A factor of 1 where the norm is below the limit: limit / max(norm, limit).
     return named(tensor * (limit / norms.maximum(limit)), name)
 
 
@@ -189,6 +194,7 @@ def renorm(x: Variable, p: float, axis: int, max_norm: float, name: str | None =
 def hypot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``sqrt(x * x + y * y)``, without overflow in between."""
     first, second = checked_input("hypot", x).abs(), checked_input("hypot", y).abs()
+    # The larger one is taken out, so that no square overflows.
     long, short = first.maximum(second), first.minimum(second)
     # Where both are zero the quotient is of zero by one.
     safe = long + (long == 0.0).astype(long.dtype)
@@ -220,6 +226,7 @@ def ldexp(x: Variable, y: Variable, name: str | None = None) -> Variable:
 def sinc(x: Variable, name: str | None = None) -> Variable:
     """``sin(pi * x) / (pi * x)``, 1 at zero."""
     angle = checked_input("sinc", x)._floating() * math.pi
+    # At zero 0 / 1 + 1.
     is_zero = (angle == 0.0).astype(angle.dtype)
     return named(angle.sin() / (angle + is_zero) + is_zero, name)
 
@@ -235,6 +242,7 @@ def _trapezoids(what: str, y: object, x: object, dx: float | None, axis: int) ->
     count = values.shape[along]
     if count < 1:
         raise ShapeError(f"layers.{what}: the extent of {values!r} along the axis is known")
+    # The mean of neighbors, times their distance.
     pairs = _part(values, along, 1, count) + _part(values, along, 0, count - 1)
     if x is None:
         return pairs * (0.5 * (1.0 if dx is None else checked_float(f"layers.{what}: dx", dx)))

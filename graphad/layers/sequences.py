@@ -45,6 +45,7 @@ def _lengths(what: str, length: object) -> Variable | None:
     if length is None:
         return None
     flat = checked_input(what, length).reshape(-1)
+    # One dtype for all lengths, so that they can be compared with the numbers of steps.
     return flat if flat.dtype == "int64" else flat.astype("int64")
 
 
@@ -58,6 +59,7 @@ def _inside(x: Variable, lengths: Variable | None) -> Variable | None:
     if lengths is None:
         return None
     mask: Variable = sequence_mask(lengths, _time(x), "bool")
+    # [batch, time], which gets an axis for each of x's own.
     return mask.unsqueeze([*range(2, x.ndim)]) if x.ndim > 2 else mask
 
 
@@ -76,7 +78,9 @@ def _gathered(x: Variable, places: Variable) -> Variable:
 def _pairs(x: Variable, places: Variable) -> Variable:
     """Places ``[batch, n]`` along the second axis with the numbers of their rows: ``[batch, n, 2]``."""
     ones: Variable = emitted("fill_constant_batch_size_like", [x], shape=[-1, 1], dtype="int64", value=1.0)
+    # The numbers of rows 0, 1, ...: sums of ones, since the number of samples is known only in the run.
     rows = ones.cumsum(0) - 1
+    # Rows broadcast to as many columns as there are places.
     return emitted("stack", [[rows + places * 0, places]], axis=2)  # type: ignore[no-any-return]
 
 
@@ -84,6 +88,7 @@ def _steps(x: Variable) -> Variable:
     """The numbers of steps ``[1, time]``, int64."""
     count = _time(x)
     if isinstance(count, int):
+        # One row for all sequences.
         return assign(np.arange(count, dtype="int64").reshape(1, -1))
     zero, unit = assign(np.array([0])), assign(np.array([1]))
     return emitted("range", [zero, count.reshape(1), unit]).unsqueeze(0)  # type: ignore[no-any-return]
@@ -172,6 +177,7 @@ def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None 
     x = _sequences("sequence_softmax", input)
     checked_flag("layers.sequence_softmax: use_cudnn", use_cudnn)
     inside = _inside(x, _lengths("sequence_softmax", length))
+    # Half of the least number: nothing overflows when the maximum is subtracted. Its exponential is 0.
     shares = _chosen(inside, x, float(np.finfo(x.dtype).min) / 2).softmax(1)
     return named(_chosen(inside, shares, 0.0), name)
 
@@ -182,6 +188,7 @@ def sequence_reverse(x: Variable, name: str | None = None, *, length: Variable |
     sequences, lengths = _sequences("sequence_reverse", x), _lengths("sequence_reverse", length)
     if lengths is None:
         return emitted("flip", [sequences], name, axis=[1])  # type: ignore[no-any-return]
+    # Within a sequence the mirrored place, beyond it the step itself.
     column, steps = lengths.unsqueeze(1), _steps(sequences)
     places = emitted("where", [steps < column, column - 1 - steps, steps + column * 0])
     return named(_gathered(sequences, places), name)
@@ -194,8 +201,10 @@ def sequence_enumerate(
     """Each step with the ``win_size - 1`` after it, of ids ``[batch, time]``: ``[batch, time, win_size]``; ``pad_value`` beyond the end."""
     ids, lengths = _sequences("sequence_enumerate", input), _lengths("sequence_enumerate", length)
     flat = ids.squeeze(-1) if ids.ndim == 3 else ids
+    # Windows that reach over the end see the fill.
     count, fill = checked_int("layers.sequence_enumerate: win_size", win_size, 1), checked_int("pad_value", pad_value)
     flat = _chosen(_inside(flat, lengths), flat, fill)
+    # So much more at the end that each step has a whole window.
     longer = emitted("pad", [flat], paddings=[0, 0, 0, count - 1], pad_value=float(fill))
     windows = [longer[:, step : step + 1 - count] if step + 1 < count else longer[:, step:] for step in range(count)]
     return emitted("stack", [windows], name, axis=2)  # type: ignore[no-any-return]
@@ -273,6 +282,7 @@ def sequence_pad(
     if maxlen is not None:
         sequences = _resized(sequences, checked_int("layers.sequence_pad: maxlen", maxlen, 1))
     inside = _inside(sequences, lengths)
+    # One element for all, or a step of its own shape.
     fill = value.reshape([]) if value.size == 1 else value
     return named(emitted("where", [inside, sequences, fill]), name), lengths
 
@@ -314,8 +324,10 @@ def sequence_concat(input: Sequence[Variable], name: str | None = None, *, lengt
         count = checked_input("sequence_concat", lengths).reshape(-1, 1).astype("int64")
         begins = (steps >= filled + count).astype("int64")
         places = places + begins * (_time(part) - count)
+        # The next part begins after the steps of this one that count.
         filled, padded = filled + count, padded + _time(part)
     inside = steps < filled
+    # Beyond the last step the places mean nothing, but they have to exist.
     rows = _gathered(concatenation, places.minimum(padded - 1))
     return named(_chosen(inside.unsqueeze([*range(2, rows.ndim)]) if rows.ndim > 2 else inside, rows, 0.0), name)
 
@@ -325,6 +337,7 @@ def sequence_slice(input: Variable, offset: Variable, length: Variable, name: st
     """So many steps of each sequence from an offset on, ``[batch]`` or ``[batch, 1]`` each; zeros after them."""
     x, lengths = _sequences("sequence_slice", input), _lengths("sequence_slice", length)
     starts = checked_input("sequence_slice", offset).reshape(-1, 1).astype("int64")
+    # Kept within the tensor; what is beyond the length is zero afterwards.
     places = (_steps(x) + starts).minimum(_time(x) - 1)
     return named(_chosen(_inside(x, lengths), _gathered(x, places), 0.0), name)
 
@@ -334,6 +347,7 @@ def sequence_expand_as(x: Variable, y: Variable, name: str | None = None, *, len
     """A row of each sample at all steps of its sequence in y: ``[batch, time, ...]`` of ``[batch, ...]``; zeros beyond the length."""
     rows, sequences = checked_input("sequence_expand_as", x), _sequences("sequence_expand_as", y)
     lengths = _lengths("sequence_expand_as", length)
+    # A one for each step, to multiply rows by: time may be unknown.
     mask: Variable = emitted(
         "fill_any_like", [sequences if sequences.ndim == 2 else sequences.flatten(2)[:, :, 0]], value=1.0, dtype=rows.dtype
     )
@@ -367,6 +381,7 @@ def sequence_scatter(
     numbers, lengths = _sequences("sequence_scatter", updates), _lengths("sequence_scatter", length)
     flat, at = (item.squeeze(-1) if item.ndim == 3 else item for item in (numbers, places))
     inside = _inside(flat, lengths)
+    # Steps beyond a length add 0 to element 0.
     pairs = _pairs(x, _chosen(inside, at.astype("int64"), 0.0))
     return emitted("scatter_nd_add", [x, pairs, _chosen(inside, flat, 0.0)], name)  # type: ignore[no-any-return]
 
@@ -375,6 +390,7 @@ def sequence_scatter(
 
 
 def _function(what: str, activation: object) -> Any:
+    # "identity" is no operator.
     if activation == "identity":
         return lambda x: x
     op = checked_activation(activation)
@@ -432,6 +448,7 @@ def _lstm(
     length: Variable | None,
 ) -> tuple[Variable, Variable]:
     """Both recurrences of Fluid's LSTMs over padded sequences."""
+    # The sums of all four gates come as the input; the layer adds the share of the state alone.
     if x.ndim != 3 or x.shape[2] != 4 * width:
         raise ShapeError(f"layers.{what} takes sums [batch, time, size] of a known size that 4 divides, not {x!r}")
     helper = LayerHelper(what, name)
@@ -449,6 +466,7 @@ def _lstm(
             return out if bound is None else out.clip(-float(bound), float(bound))
 
     bias = helper.bias(attrs[1], [1, (7 if use_peepholes else 4) * width], x.dtype)
+    # Paddle's bias: four gates, and then the three peepholes.
     peepholes = [] if bias is None or not use_peepholes else [bias[:, k * width : (k + 1) * width] for k in (4, 5, 6)]
     sums = x if bias is None else x + bias[:, : 4 * width]
     kinds = [_function(what, options[kind]) for kind in ("gate_activation", "cell_activation", "candidate_activation")]

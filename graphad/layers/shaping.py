@@ -32,6 +32,7 @@ def softmax(input: Variable, use_cudnn: object = False, name: str | None = None,
     ...     ga.layers.softmax(ga.layers.data("x", shape=[4]), -1)
     Variable softmax_0.tmp_0: float32[-1, 4]
     """
+    # bool is an int in Python, and is Fluid's hint here.
     if isinstance(use_cudnn, int) and not isinstance(use_cudnn, bool):
         axis = use_cudnn
     elif not isinstance(use_cudnn, bool):
@@ -66,6 +67,7 @@ def split(
         if dim is not None and axis is not None:
             raise InvalidType("dim and axis are the same: give one of them")
         along = dim if dim is not None else axis
+        # A size that a constant of the program says counts as the number.
         num_or_sections = known(num_or_sections)
         if num_or_sections is None:
             if not num and not sections:
@@ -75,6 +77,7 @@ def split(
         if not by_count and not isinstance(num_or_sections, list | tuple):
             raise InvalidType(f"num_or_sections is an int or a list of ints, not {num_or_sections!r}")
         parts: dict[str, object] = {"num": num_or_sections} if by_count else {"sections": list(num_or_sections)}  # type: ignore[arg-type]
+    # Fluid splits along the last axis by default, the operator along the first.
     return emitted("split", [x], name, **parts, axis=-1 if along is None else checked_int("layers.split: dim", along))  # type: ignore[no-any-return]
 
 
@@ -89,6 +92,7 @@ def where(condition: Variable, x: object = None, y: object = None, name: str | N
         return emitted("where_index", [condition], name)  # type: ignore[no-any-return]
     block = default_main_program().current_block()
     if is_literal(x) and is_literal(y):
+        # Both are literals: one of them becomes a constant, in the dtype that numpy would give the two together.
         x = constant(block, "number", np.asarray(x, dtype_name(np.result_type(literal_type(x).dtype, literal_type(y).dtype))))
     like = x if isinstance(x, Variable) else y
     if not isinstance(like, Variable):
@@ -100,6 +104,7 @@ def where(condition: Variable, x: object = None, y: object = None, name: str | N
 def _filled_like(kind: str, x: Variable, out: Variable | None, value: float) -> Variable:
     x = checked_input(kind, x)
     if out is None:
+        # fill_zeros_like takes other kinds of variables too, and needs no attribute.
         return emitted("fill_any_like", [x], value=value) if value else emitted("fill_zeros_like", [x])  # type: ignore[no-any-return]
     default_main_program().current_block().append_op("fill_any_like", {"X": x}, {"Out": out}, {"value": value})
     return out
@@ -148,6 +153,7 @@ def sequence_mask(x: Variable, maxlen: object = None, dtype: object = "int64", n
     """
     lengths = checked_input("sequence_mask", x)
     if maxlen is None:
+        # The longest length is known only when the program runs; so is the extent of the mask.
         maxlen = lengths.max()
     places = _places(maxlen, lengths.dtype)
     mask = emitted("less_than", [places, lengths.unsqueeze(-1)])
@@ -155,6 +161,7 @@ def sequence_mask(x: Variable, maxlen: object = None, dtype: object = "int64", n
 
 
 def _places(end: object, dtype: str) -> Variable:
+    # Places 0, 1, ... before the end, in the dtype of the lengths, so that the two can be compared.
     block = default_main_program().current_block()
     if not isinstance(end, Variable):
         return constant(block, "number", np.arange(checked_int("layers.sequence_mask: maxlen", end, 0), dtype=dtype))
@@ -176,6 +183,7 @@ def one_hot(
     labels = checked_input("one_hot", input)
     with at_users_line("layers.one_hot"):
         attrs = {"depth": checked_int("depth", depth, 1), "allow_out_of_range": checked_flag("allow_out_of_range", allow_out_of_range)}
+        # Fluid's labels are [..., 1], and the axis of codes takes the place of that 1; Paddle 2's keep their shape.
         op = "one_hot" if has_last_one(labels) else "one_hot_v2"
     return emitted(op, [labels], name, dtype=dtype_name(dtype), **attrs)  # type: ignore[no-any-return]
 
@@ -183,6 +191,7 @@ def one_hot(
 @layer
 def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | None = None) -> Variable:
     """``x / sqrt(sum(x * x) + epsilon)`` along an axis."""
+    # Fluid normalizes along axis 1 where None is passed.
     attrs = {"axis": 1 if axis is None else checked_int("layers.l2_normalize: axis", axis), "epsilon": checked_float("epsilon", epsilon)}
     return emitted("norm", [checked_input("l2_normalize", x)], name, **attrs)  # type: ignore[no-any-return]
 
@@ -286,6 +295,7 @@ def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None,
     if min is None and max is None:
         raise InvalidType("layers.clip needs 'min' or 'max'")
     if min is not None and max is not None:
+        # With both bounds it is one operator; one side alone is a maximum or a minimum.
         clip_layer = operator_layer("clip")
         assert clip_layer is not None
         return clip_layer(x, min=min, max=max, name=name, act=act)  # type: ignore[no-any-return]
@@ -413,6 +423,7 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
         shape, target = checked_input("expand_as", x).shape, checked_input("expand_as", target_tensor).shape
         if len(shape) != len(target):
             raise ShapeError(f"x is {x!r} and target_tensor {target_tensor!r}; they have different numbers of axes")
+        # What agrees needs no repeating; an unknown extent leaves it to the operator that reads the target's shape.
         pairs = [(a, b) for a, b in zip(shape, target, strict=True) if a != b or a == -1]
         if any(-1 in pair for pair in pairs):
             return emitted("expand_as_v2", [x, target_tensor], name)  # type: ignore[no-any-return]
@@ -470,18 +481,22 @@ def image_resize(
     attrs: dict[str, object] = {
         "align_corners": align_corners,
         "align_mode": align_mode,
+        # The operators tell layouts apart by where the channels are, whatever the number of axes.
         "data_layout": "NHWC" if data_format.endswith("C") else "NCHW",
     }
     inputs: list[object] = [x]
     size = known(out_shape if actual_shape is None else actual_shape)
+    # A list with tensors becomes one tensor of extents.
     if isinstance(size, list) and any(isinstance(item, Variable) for item in size):
         block = default_main_program().current_block()
         items = [item.reshape(1) if isinstance(item, Variable) else constant(block, "number", np.array([item], "int32")) for item in size]
         size = emitted("concat", [[item.astype("int32") for item in items]], axis=0)
+    # Extents in a tensor go before the attributes.
     if isinstance(size, Variable):
         inputs.append(size)
     elif size is not None:
         extents = [checked_int("layers.image_resize: out_shape", item, 1) for item in size]
+        # One extent is the width, two are height and width.
         attrs |= dict(zip(("out_d", "out_h", "out_w")[-len(extents) :], extents, strict=True))
     else:
         attrs["scale"] = checked_float("layers.image_resize: scale", scale)

@@ -75,6 +75,7 @@ class Adagrad(Optimizer):
     """``m += gradient**2; w -= learning_rate * gradient / (sqrt(m) + epsilon)`` (J. Duchi, E. Hazan and Y. Singer, 2011)."""
 
     type = "adagrad"
+    # The accumulator starts from an argument, as in Paddle; by default from 0.
     starts: ClassVar = {"Moment": "initial_accumulator_value"}
 
     def __init__(
@@ -201,6 +202,7 @@ class Adam(_WithMoments):
     """
 
     type = "adam"
+    # The powers start as beta^1: the operator reads them before it multiplies them.
     starts: ClassVar = {"Beta1Pow": "beta1", "Beta2Pow": "beta2"}
 
     def __init__(
@@ -214,6 +216,7 @@ class Adam(_WithMoments):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, **options)
+        # Checked, so that a mistaken argument in this place is not lost.
         flag("lazy_mode", lazy_mode)
 
 
@@ -259,6 +262,7 @@ class AdamW(_WithMoments):
         return {**super().attrs(), "coeff": self.weight_decay, "with_decay": True}
 
     def own_attrs(self, param: Parameter) -> dict[str, object]:
+        # What differs from parameter to parameter; the rest is the same attribute of every update.
         attrs: dict[str, object] = {}
         if self.apply_decay_param_fun is not None and not self.apply_decay_param_fun(param.name):
             attrs["with_decay"] = False

@@ -75,6 +75,7 @@ class Block:
     def find_var(self, name: str) -> Variable | None:
         """The variable of that name in this block or the nearest one around it, None if there is none."""
         var = self.vars.get(name)
+        # The block itself first: most names are found there.
         if var is not None or self.parent_idx < 0:
             return var
         return next((block.vars[name] for block in self.chain() if name in block.vars), None)
@@ -119,6 +120,7 @@ class Block:
         """
         name = self.program.names.generate("tmp") if name is None else name
         with at_users_line(f"variable {name!r}"):
+            # Layers declare by name, so that a second call with the same name shares the variable.
             if isinstance(name, str) and name in self.vars:
                 return self._redeclared(self.vars[name], shape, dtype, persistable, type)
             var = Variable(self, name, shape, dtype, bool(persistable), stop_gradient, type)
@@ -140,6 +142,7 @@ class Block:
         Raises:
             ValueError: the name exists with another shape or dtype; a new parameter has no shape, or an extent of -1.
         """
+        # Parameters live in block 0, wherever the layer that makes them is called: each run has one of each.
         home = self.program.global_block()
         name = self.program.names.generate("param") if name is None else name
         with at_users_line(f"parameter {name!r}"):
@@ -167,6 +170,7 @@ class Block:
         for property_name, old, new in declaration:
             if old is not None and old != new:
                 raise InvalidValue(f"variable {var.name!r} is declared with {property_name} {_plain(old)}, now with {_plain(new)}")
+        # All was compared before anything is set: an error leaves the old declaration.
         var.declare(declaration[0][2], declaration[1][2])
         return var
 
@@ -205,6 +209,7 @@ class Block:
         role: str = FORWARD,
     ) -> Operator:
         """Insert an operator before position ``index``; otherwise as ``append_op``."""
+        # Found before anything can fail, so that each message has it.
         source = user_line()
         if not isinstance(type, str):
             raise InvalidType(located(f"an operator's type is a string, not {type!r}", source))

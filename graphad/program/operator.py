@@ -84,6 +84,7 @@ class Operator:
 
     def input(self, slot: str) -> list[str]:
         """The names in an input slot, empty if it is absent."""
+        # Absent and empty slots are the same.
         return self.inputs.get(slot, [])
 
     def output(self, slot: str) -> list[str]:
@@ -156,6 +157,7 @@ def copied(op: Operator, block: Block) -> Operator:
 def _copied_attr(value: Any, program: Program) -> Any:
     if isinstance(value, list):
         return [_copied_attr(item, program) for item in value]
+    # A block, known by its attribute, so that this module need not import blocks.
     return value if isinstance(value, bool | int | float | str) or not hasattr(value, "parent_idx") else program.blocks[value.idx]
 
 
@@ -212,6 +214,8 @@ def check(op: Operator, definition: OpDef) -> None:
     """
     try:
         signature = signature_of(op)
+        # Programs repeat the same operator on the same types thousands of times, as layers do: what one has passed holds
+        # for the others.
         checked = None if signature is None else known(definition).get(signature)
         if checked is None:
             checked = _checked(op, definition)
@@ -221,8 +225,10 @@ def check(op: Operator, definition: OpDef) -> None:
             if checked.several:
                 check_distinct(op)
             if checked.converted:
+                # A value in another form than it is stored in is converted each time: it may be an array.
                 op.attrs = op.attrs | {name: _checked_value(op, definition, name, op.attrs[name]) for name in checked.converted}
             if checked.copied:
+                # Lists are the operator's own.
                 op.attrs = op.attrs | {name: op.attrs[name].copy() for name in checked.copied}
         _declare(op, definition, checked.types)
     except GraphadError as error:
@@ -240,6 +246,7 @@ def _checked(op: Operator, definition: OpDef) -> Checked:
         if name != EMPTY and not op.block.has_var_recursive(name):
             raise InvalidValue(f"operator {op.type!r} reads {name!r}, which no block here declares")
     check_distinct(op)
+    # Which values were replaced by checked ones, so that the next operator of this signature does as much and no more.
     new = [name for name, value in op.attrs.items() if value is not written[name]]
     copied = tuple(name for name in new if _is_copy(op.attrs[name], written[name]))
     converted = tuple(name for name in new if name not in copied)
@@ -262,6 +269,7 @@ def check_known(op: Operator) -> None:
 
 def check_slots_and_attributes(op: Operator) -> None:
     """Refuse slots and attributes that the definition does not have; Paddle's grad operators may have more inputs than needed."""
+    # A type that is not registered cannot be checked; it may be read, drawn and written back.
     definition = REGISTRY.get(op.type)
     if definition is None or isinstance(definition, GradOpDef):
         return
@@ -282,6 +290,7 @@ def check_slots_and_attributes(op: Operator) -> None:
 
 def check_distinct(op: Operator) -> None:
     """Refuse an operator that writes one name twice: it would not say which of the two values the name is."""
+    # The usual operator writes one name.
     if len(op.outputs) == 1 and len(next(iter(op.outputs.values()))) == 1:
         return
     names: set[str] = {EMPTY}
@@ -364,6 +373,7 @@ def _block(op: Operator, definition: ControlDef, name: str, value: object) -> Bl
     # It would run itself without end.
     if value in op.block.chain():
         raise InvalidValue(f"operator {op.type!r}: block {value.idx} cannot hold an operator that runs it")
+    # A gradient's block belongs to the forward block; a forward one to the block it is in.
     if not definition.is_grad and value.parent is not op.block:
         raise InvalidValue(f"operator {op.type!r} is in block {op.block.idx}, but block {value.idx} has the parent {value.parent_idx}")
     return value
@@ -389,6 +399,7 @@ def _declare(op: Operator, definition: OpDef, types: Mapping[str, Sequence[Tenso
                 var = block.find_var(name)
                 new = inferred[i] if inferred else None
                 declarations.append((slot, name, var, new or _UNKNOWN if var is None else _joined(op, slot, name, var, new)))
+    # Two passes over the outputs, so that an output that does not fit leaves none declared.
     for slot, name, var, (shape, dtype) in declarations:
         kind = TENSOR if not definition.kinds else _kind(op, definition, slot)
         if var is None:

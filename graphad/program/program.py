@@ -322,7 +322,7 @@ class Program:
         for old, new in zip(self.blocks, copy.blocks, strict=True):
             memo[id(old)] = new
             memo.update((id(var), new.vars[name]) for name, var in old.vars.items())
-            memo.update((id(op), twin) for op, twin in zip(old.ops, new.ops, strict=True))
+            memo.update((id(op), op_copy) for op, op_copy in zip(old.ops, new.ops, strict=True))
         copy.startup, copy._current = deepcopy(self.startup, memo), self._current
         return copy
 

@@ -154,6 +154,7 @@ class Variable(Symbol):
 
     def declare(self, shape: Shape | None, dtype: str | None) -> None:
         """Set the shape and dtype; used by inference."""
+        # An operator that is refused later must leave declarations as they were: a journal of what they were before.
         undo = self.block.program.declarations
         if undo is not None:
             undo.append((self, self._shape, self._dtype))
@@ -168,6 +169,7 @@ class Variable(Symbol):
         program = self.block.program
         current = MAIN.get() or program
         if current.identity.family is not program.identity.family:
+            # Operators go to the current program, which may be a clone of the variable's.
             raise InvalidValue(located(f"operator {op.type!r}: {foreign(current, self)}", user_line()))
         return current.current_block().emit(op, inputs, attrs)
 
@@ -177,6 +179,7 @@ class Variable(Symbol):
     def how_to_fetch(self) -> str:
         return f"executor.run(program, feed, fetch_list=[{self.name!r}]) returns its value as an array"
 
+    # Only for names that are nowhere else: the message says what does it here.
     if not TYPE_CHECKING:  # a type checker would take any name for an attribute
 
         def __getattr__(self, name: str) -> NoReturn:
@@ -266,6 +269,7 @@ class Variable(Symbol):
         return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # Copying the block copies its variables, this one among them; else it is a variable without a block.
         block = deepcopy(self.block, memo)
         return memo[id(self)] if id(self) in memo else self.copy_to(block)
 
@@ -298,6 +302,7 @@ class Parameter(Variable):
         if shape is None or dtype is None:
             raise InvalidValue(f"parameter {name!r} needs a shape and a dtype")
         super().__init__(block, name, shape, dtype, persistable=True, stop_gradient=not trainable)
+        # A parameter is initialized before any data says an extent.
         if -1 in self.shape:
             raise InvalidValue(f"parameter {name!r} has shape {list(self.shape)}; the extents of a parameter are known, none is -1")
         if not isinstance(trainable, bool) or not isinstance(need_clip, bool):
@@ -346,6 +351,7 @@ def _instead_of(name: str) -> str:
 
 def _is_counter(part: object) -> TypeGuard[Variable]:
     """Whether a part of a subscript is one integer in a vector, as Fluid's loops count: it indexes as a number does, as in Fluid."""
+    # A vector of one integer, which is what Fluid's fill_constant([1], "int64", i) makes.
     return isinstance(part, Variable) and part.declared[0] == (1,) and part.dtype in INTS and part.dtype != "bool"
 
 
@@ -356,6 +362,7 @@ def _kind(var: Variable) -> str:
 
 def _width(var: Variable) -> int:
     """How much a dtype holds: booleans less than integers, and these less than floats."""
+    # All widths of floats are alike: they are never cast to each other.
     return _WIDTHS.index(var.dtype) if var.dtype in _WIDTHS else len(_WIDTHS)
 
 
@@ -367,6 +374,7 @@ def stands_for(block: Block, var: Variable) -> bool:
     # Clones are of one family: a variable of a program names the same one in its clone.
     if var_program.identity.family is not program.identity.family:
         return False
+    # In a copy the name may have been declared otherwise since.
     return not block.has_var_recursive(var.name) or block.var_recursive(var.name).declared == var.declared
 
 

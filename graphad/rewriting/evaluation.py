@@ -58,6 +58,7 @@ class Evaluation(ABC, Generic[T]):
         """The value of a term."""
         if not isinstance(term, Result):
             return self.leaf(term)
+        # Kept by call: an operator whose result is read twice is evaluated once.
         outputs = self.done.get(term.call)
         if outputs is None:
             outputs = self.done[term.call] = self._call(term.call)
@@ -109,6 +110,7 @@ class TypeEvaluation(Evaluation[TensorType]):
         return definition.infer_types(inputs, attrs)
 
     def filled(self, number: float, like: TensorType) -> TensorType:
+        # A number is a scalar in the dtype of its neighbor, as in numpy.
         return TensorType((), like.dtype)
 
 
@@ -147,6 +149,7 @@ class Arrays(Bound[Array]):
     """Terms as arrays: ``found.values`` holds those of the leaves. What inference refuses is not computed."""
 
     def apply(self, definition: OpDef, inputs: Slots[Array], attrs: Mapping[str, object]) -> Slots[Array]:
+        # Kernels assume what inference has checked.
         definition.infer_types({slot: [TensorType(a.shape, a.dtype.name) for a in arrays] for slot, arrays in inputs.items()}, attrs)
         return definition.run(inputs, attrs, tuple(definition.outputs))
 
@@ -175,6 +178,7 @@ class Instance(Bound[Value]):
         return self.of(term)
 
     def of(self, term: Term) -> Value:
+        # What was matched is not built again: the replacement may use it.
         if isinstance(term, Result) and term.call.key in self.found.ops:
             return self.found.value_of(term)
         return super().of(term)
@@ -183,6 +187,7 @@ class Instance(Bound[Value]):
         return self.builder.add(definition, inputs, attrs)
 
     def filled(self, number: float, like: Value) -> Value:
+        # Added in the dtype of the neighbor; numbers are attributes, stored as floats.
         attrs = {"shape": [], "value": float(number), "dtype": like.dtype}
         return self.builder.add(lookup("fill_constant"), {}, attrs)["Out"][0]
 

@@ -34,6 +34,7 @@ class Scalar:
         return self.text
 
     def __bool__(self) -> bool:
+        # Else ``if x.ndim == 2`` in a rule would take one branch, whatever a match has.
         raise InvalidType(f"{self.text} is not known before the rule matches: return it as a condition of the rule")
 
     __hash__ = object.__hash__
@@ -82,6 +83,7 @@ def _infix(name: str, mark: str, function: Callable[[object, object], object], m
 for _name, _mark in {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}.items():
     _infix(_name, _mark, getattr(python, _name), mirrored=True)
 for _name, _mark in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items():
+    # Comparisons have no reflected form: Python turns a < b into b > a itself.
     _infix(_name, _mark, getattr(python, _name))
 
 
@@ -95,6 +97,7 @@ def either(a: object, b: object) -> bool:
     return bool(a) or bool(b)
 
 
+# ``and`` and ``or`` cannot be overloaded, so conditions are joined by & and |, as in numpy.
 _infix("and", "and", both)
 _infix("or", "or", either)
 
@@ -109,6 +112,7 @@ def compute(function: Callable[..., object], *parts: object) -> Any:
 def is_float(*terms: Term) -> Any:
     """A condition: the tensors are of a floating-point dtype."""
     text = f"is_float({', '.join(map(repr, terms))})"
+    # The match comes first: a condition is a function of it, and of its terms.
     return Scalar(text, lambda match, *terms: all(match.type_of(term).dtype in FLOATS for term in terms), (FOUND, *terms))
 
 
@@ -141,6 +145,7 @@ class Term(Symbol):
         return called(op, inputs, attrs)
 
     def __add__(self, other: object) -> Term:
+        # A scalar of the rule is an attribute of ``scale``, as a number is; ``Symbol`` knows numbers only.
         return REGISTRY["scale"](self, bias=other) if _is_scalar(other) else super().__add__(other)
 
     def __sub__(self, other: Any) -> Term:
@@ -196,6 +201,7 @@ class Several(Unknown):
 
     __slots__ = ()
 
+    # So that ``[*before, x, *after]`` has the list itself as one item, which the matcher spreads out.
     def __iter__(self) -> Iterator[Several]:
         yield self
 
@@ -253,6 +259,7 @@ class Call:
     def is_swappable(self) -> bool:
         """Whether its two inputs may change places."""
         terms = [t for slot in self.inputs.values() for t in slot]
+        # Two equal terms may change places without a difference, and would be tried twice.
         return self.definition.commutative and len(terms) == 2 and not self.attrs and not same_term(*terms)
 
 
@@ -277,6 +284,7 @@ def called(definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, obje
     """The results of an operator over terms: one, or a tuple; a slot that takes a list gives as many results as are taken from it."""
     slots = {}
     for slot, argument in zip(definition.inputs, inputs, strict=False):
+        # Absent optional slots are no part of the pattern: they have to be absent in the graph.
         if argument is not None:
             items = tuple(argument) if isinstance(argument, list | tuple | Several) else (argument,)
             slots[slot] = tuple(_term(definition, item) for item in items)
@@ -303,6 +311,7 @@ class _Results(Sequence[Result]):
         raise InvalidType(f"how many results {self.call!r} has is not known: take them by index")
 
     def __iter__(self) -> Iterator[Result]:
+        # Without it Python would take results by index for ever.
         len(self)
         return iter(())
 
@@ -314,6 +323,7 @@ class _Results(Sequence[Result]):
 
     def __getitem__(self, index: int | slice) -> Result | list[Result]:
         if isinstance(index, slice):
+            # Without an end there is no number of results to take.
             if index.stop is None:
                 len(self)
             return [Result(self.call, self.slot, i) for i in range(index.stop)[index]]
@@ -341,6 +351,7 @@ def same_term(a: Term, b: Term) -> bool:
 def _same_call(a: Call, b: Call) -> bool:
     if a is b:
         return True
+    # Attributes are compared by identity: two computed ones may differ at a match.
     if a.definition is not b.definition or a.attrs.keys() != b.attrs.keys() or any(a.attrs[k] is not b.attrs[k] for k in a.attrs):
         return False
     # Recursive, which patterns of a handful of operators allow.
@@ -375,6 +386,7 @@ def check_terms(name: str, before: Sequence[Term], after: Sequence[Term], condit
 
 
 def _check_after(name: str, term: Term, known: set[Term]) -> None:
+    # A number has no shape of its own; beside an operand it would have the operand's.
     if isinstance(term, Constant) and term not in known:
         raise InvalidValue(f"rule {name} makes {term!r}, which does not say its shape: ops.fill_any_like(x, value=...) does")
     for leaf in leaves(term):

@@ -168,11 +168,11 @@ def _colors(given: Program | Graph, graph: Graph, overlay: Mapping[Any, Any]) ->
     """The numbers of an overlay by the nodes of the graph that is shown, which is a copy if a graph was given."""
     if not isinstance(given, Graph):
         return numbers_by_node(graph, overlay)
-    twins: dict[Node, Node] = {}
+    copies: dict[Node, Node] = {}
     # A clone has its nodes in the same order.
     for old, new in zip(given.tree(), graph.tree(), strict=True):
-        twins |= dict(zip((*old.ops, *old.values), (*new.ops, *new.values), strict=True))
-    return {twins[node]: number for node, number in numbers_by_node(given, overlay).items()}
+        copies |= dict(zip((*old.ops, *old.values), (*new.ops, *new.values), strict=True))
+    return {copies[node]: number for node, number in numbers_by_node(given, overlay).items()}
 
 
 def _finite(number: float) -> float | None:

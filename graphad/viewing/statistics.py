@@ -80,10 +80,10 @@ def _marked(graph: Graph, copy: Graph) -> dict[int, Op]:
     """The operators of a graph by the source of their copies, of which each gets one of its own: ``schedule`` passes it on."""
     ops: dict[int, Op] = {}
     for old, new in zip(graph.tree(), copy.tree(), strict=True):
-        for op, twin in zip(old.ops, new.ops, strict=True):
+        for op, op_copy in zip(old.ops, new.ops, strict=True):
             # A copy, even of an equal line: operators are told apart by its identity.
-            twin.source = SourceLine(*op.source) if op.source else SourceLine("an operator without a line", 0)
-            ops[id(twin.source)] = op
+            op_copy.source = SourceLine(*op.source) if op.source else SourceLine("an operator without a line", 0)
+            ops[id(op_copy.source)] = op
     return ops
 
 

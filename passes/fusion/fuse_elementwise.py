@@ -198,8 +198,8 @@ class _Fusion:
     def copy(self, op: Op) -> None:
         """The operator in the inner graph."""
         for value in op.writes():
-            twin = self.inside[value] = self.inner.add_version(value.name, value.shape, value.dtype, value.var)
-            twin.kind = value.kind
+            inner_value = self.inside[value] = self.inner.add_version(value.name, value.shape, value.dtype, value.var)
+            inner_value.kind = value.kind
         inputs, outputs = (dict(self.slots(side)) for side in (op.inputs, op.outputs))
         self.inner.add_op(op.type, inputs, outputs, dict(op.attrs), role=op.role, forward=op.forward).source = op.source
 

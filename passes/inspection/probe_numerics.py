@@ -70,9 +70,11 @@ def probe(value: Value, kind: str, before: Op | None) -> Probe:
     """Add the operators that find out a fact about a value, before an operator."""
     graph, name = value.graph, probe_name(value, kind)
     add = _Adding(graph, name, before, value.writers[0])
+    # Within a loop the name is that of the total which the loop carries out.
     result_name = name if graph.parent is None else f"{name}@NOW"
     if kind in _QUESTIONS:
         flags = add.op(_QUESTIONS[kind], [value], value.shape, "bool", name + "@ELEMENTS")
+        # The number of nans fits int64 whatever the dtype of the value is.
         numbers = add.op("cast", [flags], value.shape, "int64", name + "@ELEMENTS", {"out_dtype": "int64"})
         return Probe(name, kind, add.op("reduce_sum", [numbers], (), "int64", result_name, {"reduce_all": True}))
     # A minimum of no elements is an error in numpy: where there may be none, one number is added that is neutral for the minimum.
@@ -210,6 +212,7 @@ class _Watch:
         candidates = [value for value in op.writes() if self._is_chosen(value, value in sure)]
         if candidates:
             self.values[op] = candidates
+        # A gradient's graph is run as its forward graph was: it has no results of its own to add.
         if not op.graphs or definition_of(op).is_grad or _stays_whole(op):
             return bool(candidates)
         for graph in op.graphs.values():
@@ -225,6 +228,7 @@ class _Watch:
 
     def left(self, value: Value) -> list[str]:
         """The kinds of probes that a value does not have yet."""
+        # An extremum over no element is an error, so what is surely empty is not asked for its range.
         possible = [kind for kind in self.kinds if kind in ("NAN", "INF") or 0 not in (value.shape or ())]
         return [kind for kind in possible if probe_name(value, kind) not in self.there]
 
@@ -232,6 +236,7 @@ class _Watch:
 
     def insert_probes(self, op: Op) -> list[Probe]:
         """Insert the probes after an operator, those of its nested graphs included."""
+        # Right after the operator: a later write to the same name is another value.
         before = op.next
         probes = [probe(value, kind, before) for value in self.values.get(op, ()) for kind in self.left(value)]
         inner = {graph: list(self._inner(graph)) for graph in op.graphs.values() if graph in self.inside}

@@ -71,6 +71,7 @@ class Reorder(Pass):
 def _reordered(graph: Graph, cost: Cost) -> tuple[int, int]:
     """Reorder a graph, those nested in it first; return how many operators have other places, and the peak."""
     nested_peaks, move_count = dict[Op, int](), 0
+    # Inner graphs first: how much an operator needs besides its results depends on their order.
     for op in graph.controls:
         nested = {inner: _reordered(inner, cost.nested[inner]) for inner in op.graphs.values()}
         nested_peaks[op] = max((peak - cost.nested[inner].given for inner, (_, peak) in nested.items()), default=0)
@@ -83,6 +84,7 @@ def _reordered(graph: Graph, cost: Cost) -> tuple[int, int]:
             peak = memory.peak(order)
             if peak < lowest_peak:
                 lowest_peak, best_order = peak, order
+        # Two orders that differ nowhere are one.
         changed_ops = [op for op, other in zip(best_order, memory.live.order, strict=True) if op is not other]
         if not changed_ops or not graph.allows("reorder", *changed_ops):
             final_order = graph.ordered_ops()
@@ -127,6 +129,7 @@ class _Memory:
         counts, size = self.touch_counts(), self.given_bytes
         highest = size
         for op in order:
+            # What an operator writes is there while what it reads is: inputs are freed after it.
             size += self.bytes_written(op)
             highest = max(highest, size + self.nested_peaks.get(op, 0))
             for value in self.roots[op]:
@@ -147,10 +150,12 @@ def _successors(graph: Graph, order: Sequence[Op]) -> dict[Op, list[Op]]:
     for value in graph.values:
         for writer in value.writers:
             successors[writer].update((reader, None) for reader in value.readers if reader is not writer)
+    # A name is one memory in the schedule: whoever reads the old value goes before what writes the new one.
     for name in graph.values.by_name:
         for old, new in pairwise(graph.versions(name)):
             pairs = ((toucher, writer) for writer in new.writers for toucher in _touchers(old))
             for toucher, writer in pairs:
+                # In the order as it was: only that direction is a constraint.
                 if toucher.order < writer.order:
                     successors[toucher][writer] = None
     return {op: list(others) for op, others in successors.items()}
@@ -170,6 +175,7 @@ class _ForwardSchedule:
     def growth(self, op: Op) -> int:
         """How many bytes more are alive after an operator than before it."""
         memory = self.memory
+        # This operator is the last that touches it.
         dead_values = (v for v in memory.roots[op] if self.touches_left[v] == 1 and v not in memory.permanent)
         return memory.bytes_written(op) - sum(memory.sizes[v] for v in dead_values)
 
@@ -228,6 +234,7 @@ def _list_schedule(schedule: _ForwardSchedule) -> list[Op]:
             continue
         ready_ops.remove(op)
         order.append(op)
+        # Whose growth may have changed: operators that touch what this one touched last, and those that are ready now.
         touchers = dict.fromkeys(t for v in schedule.place(op) for t in _touchers(v) if t in ready_ops)
         for other in schedule.successors[op]:
             waiting[other] -= 1

@@ -97,18 +97,18 @@ def _unscale(graph: Graph, value: Value, factor: float, keeping: Sequence[Op]) -
     """Let the writer of a gradient write a scaled one, which ``keeping`` read, and make the gradient of that."""
     writer = value.writers[0]
     # The gradient keeps its name, for those that read it as it was; the scaled one is new.
-    twin = _scaled_twin(value, keeping)
-    graph.add_op("scale", {"X": [twin]}, {"Out": [value]}, {"scale": factor}, before=writer.next, role=BACKWARD, forward=writer)
-    graph.replace_output(writer, value, twin)
+    scaled_value = _add_scaled(value, keeping)
+    graph.add_op("scale", {"X": [scaled_value]}, {"Out": [value]}, {"scale": factor}, before=writer.next, role=BACKWARD, forward=writer)
+    graph.replace_output(writer, value, scaled_value)
 
 
-def _scaled_twin(value: Value, readers: Sequence[Op]) -> Value:
+def _add_scaled(value: Value, readers: Sequence[Op]) -> Value:
     """A new value for a gradient times the scale, which these operators read instead."""
-    twin = value.graph.add_value(f"{value.name}@SCALED", value.shape, value.dtype)
-    twin.grad_of = value.grad_of
+    scaled_value = value.graph.add_value(f"{value.name}@SCALED", value.shape, value.dtype)
+    scaled_value.grad_of = value.grad_of
     for reader in readers:
-        value.graph.replace_input(reader, value, twin)
-    return twin
+        value.graph.replace_input(reader, value, scaled_value)
+    return scaled_value
 
 
 # -- a scale that follows overflow -----------------------------------------------------------------
@@ -154,44 +154,44 @@ class _Dynamic:
             return False
         for value, start in seeds.items():
             self._scale(value, start, [op for op in readers_by_value(value) if keeps(op, scaled_values)])
-        twins = {value: _scaled_twin(value, leaving[value]) for value in leaving if value not in seeds}
-        writers = {value: value.writers[0] for value in twins}
-        for value, twin in twins.items():
+        scaled_by_value = {value: _add_scaled(value, leaving[value]) for value in leaving if value not in seeds}
+        writers = {value: value.writers[0] for value in scaled_by_value}
+        for value, scaled_value in scaled_by_value.items():
             if inner[value]:
-                self._divide(value, twin, writers[value], inner[value])
-        self._check({value: twins[value] for value in checked_values}, after)
+                self._divide(value, scaled_value, writers[value], inner[value])
+        self._check({value: scaled_by_value[value] for value in checked_values}, after)
         for value, writer in writers.items():
-            self.graph.replace_output(writer, value, twins[value])
+            self.graph.replace_output(writer, value, scaled_by_value[value])
         return True
 
     def _scale(self, seed: Value, start: Op, readers: Sequence[Op]) -> None:
         build = Builder(self.graph, seed.name, start.next, BACKWARD, start)
         scale = self._in(build, seed.dtype)
         factor = scale if seed.shape else lookup("squeeze")(scale, axes=[0])
-        twin = _scaled_twin(seed, readers)
+        scaled_value = _add_scaled(seed, readers)
         inputs = {"X": [seed], "Y": [factor.value]}
-        self.graph.add_op("elementwise_mul", inputs, {"Out": [twin]}, before=start.next, role=BACKWARD, forward=start)
+        self.graph.add_op("elementwise_mul", inputs, {"Out": [scaled_value]}, before=start.next, role=BACKWARD, forward=start)
 
     def _in(self, build: Builder, dtype: str | None) -> GraphSymbol:
         scale = build.symbol(self.scale)
         result: GraphSymbol = scale if self.scale.dtype == dtype else lookup("cast")(scale, out_dtype=dtype)
         return result
 
-    def _divide(self, value: Value, twin: Value, writer: Op, readers: Sequence[Op]) -> None:
+    def _divide(self, value: Value, scaled_value: Value, writer: Op, readers: Sequence[Op]) -> None:
         build = Builder(self.graph, value.name, writer.next, BACKWARD, writer)
         factor = self._in(build, value.dtype)
-        unscaled = (build.symbol(twin) / (factor if value.shape else lookup("squeeze")(factor, axes=[0]))).value
+        unscaled = (build.symbol(scaled_value) / (factor if value.shape else lookup("squeeze")(factor, axes=[0]))).value
         for reader in readers:
             self.graph.replace_input(reader, value, unscaled)
 
-    def _check(self, twins: Mapping[Value, Value], after: Collection[Op]) -> None:
+    def _check(self, scaled_by_value: Mapping[Value, Value], after: Collection[Op]) -> None:
         """Check the scaled gradients, and let what is ``after`` that, as far as it updates parameters, skip the step of an overflow."""
         graph, options = self.graph, self.options
         # After the last scaled gradient: one overflow in any of them skips the step of all.
-        last = [op for op in graph.ordered_ops() if any(v in op.writes() for v in twins)][-1]
-        unscaled = [graph.add_value(f"{value.name}@UNSCALED", value.shape, value.dtype) for value in twins]
+        last = [op for op in graph.ordered_ops() if any(v in op.writes() for v in scaled_by_value)][-1]
+        unscaled = [graph.add_value(f"{value.name}@UNSCALED", value.shape, value.dtype) for value in scaled_by_value]
         flag = graph.add_value(f"{self.scale.name}@FOUND_INFINITE", (1,), "bool")
-        inputs = {"X": [*twins.values()], "Scale": [self.scale]}
+        inputs = {"X": [*scaled_by_value.values()], "Scale": [self.scale]}
         placement: Any = {"before": last.next, "role": BACKWARD, "forward": last}
         graph.add_op("check_finite_and_unscale", inputs, {"Out": unscaled, "FoundInfinite": [flag]}, **placement)
         counts = {"PrevLossScaling": [self.scale], "InGoodSteps": [self.good], "InBadSteps": [self.bad]}
@@ -199,7 +199,7 @@ class _Dynamic:
         outputs = dict(zip(("LossScaling", "OutGoodSteps", "OutBadSteps"), ([v] for v in next_ones), strict=True))
         attrs = {name: getattr(options, name) for name in GROWTH}
         inputs = {"X": unscaled, "FoundInfinite": [flag], **counts}
-        graph.add_op("update_loss_scaling", inputs, {"Out": [*twins], **outputs}, attrs, **placement)
+        graph.add_op("update_loss_scaling", inputs, {"Out": [*scaled_by_value], **outputs}, attrs, **placement)
         for op in after:
             if op.definition is not None and SKIP in op.definition.inputs and not op.inputs.get(SKIP):
                 graph.set_inputs(op, SKIP, [flag])

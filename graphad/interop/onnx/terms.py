@@ -27,6 +27,7 @@ class _OnTerms:
     """numpy's functions, as they are of terms: ``on.tanh(x)``."""
 
     def __getattr__(self, name: str) -> Callable[..., Term]:
+        # A term is a Tracer: numpy's functions of it become nodes by ``__array_ufunc__``.
         function: Callable[..., Term] = getattr(np, name)
         return function
 
@@ -62,6 +63,7 @@ class Term(Tracer):
 
     def __init__(self, nodes: Nodes, dtype: str, sizes: Sequence[Size], array: Array | None = None, is_sequence: bool = False) -> None:
         self.nodes, self.array, self.is_sequence = nodes, array, is_sequence
+        # Constants are made once, in the outermost graph, where all nested ones see them.
         self.frame = nodes.frames[-1 if array is None else 0]
         self.dtype = np.dtype(dtype)
         self.name = ""
@@ -118,6 +120,7 @@ class Term(Tracer):
         """As numpy's; the extents have to be known."""
         dims = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
         if tuple(dims) == (-1,):
+            # One axis with all elements is right whatever the extents are.
             return self.nodes.flatten(self)
         if not all(isinstance(dim, int | np.integer) for dim in dims) or list(dims).count(-1) > 1:
             raise Untraceable(f"a reshape to {dims}")
@@ -132,6 +135,7 @@ class Term(Tracer):
     def apply(self, function: Function, args: Sequence[object]) -> Term:
         writer = _FUNCTIONS.get(function)
         if writer is None:
+            # The caller falls back on another way to write the operator, or says that there is none.
             raise Untraceable(f"{getattr(function, '__name__', function)} has no operator in ONNX")
         return writer(self.nodes, *args)
 
@@ -153,6 +157,7 @@ def terms(nodes: Nodes, *args: object) -> list[Term]:
 
 
 def _number(value: Tensor, dtype: np.dtype[np.generic]) -> Array:
+    # A number beyond the range of a narrow dtype is an infinity, as numpy makes it, without a warning.
     with np.errstate(over="ignore"):
         return np.asarray(value).astype(dtype)
 
@@ -212,6 +217,7 @@ def _floor_divided(nodes: Nodes, x: object, y: object) -> Term:
     a, b = terms(nodes, x, y)
     if a.is_float:
         return on.floor(a / b)
+    # ONNX's Div of integers cuts towards zero; a less its remainder divides without one, so both agree.
     a, b = (nodes.cast(term, "int64") for term in (a, b))
     zero = on.equal(b, 0)
     safe = on.where(zero, 1, b)
@@ -231,6 +237,7 @@ def _remainder(nodes: Nodes, x: object, y: object) -> Term:
 
 
 def _not_equal(nodes: Nodes, x: object, y: object) -> Term:
+    # ONNX has no operator for it.
     return nodes.elementwise("Not", _compared("Equal")(nodes, x, y))
 
 
@@ -244,6 +251,7 @@ def _log1p(nodes: Nodes, x: Term) -> Term:
     """Without the loss of digits near 0 (W. Kahan's, in N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 1.14.1)."""
     x = _floats(nodes, x)
     u = x + 1.0
+    # u = 1 + x rounds: log(u) (x / (u - 1)) takes the rounding back. At u = 1 the result is x itself.
     exact = on.logical_or(on.equal(u, 1.0), on.isinf(u))
     divisor = on.where(exact, 1.0, u - 1.0)
     return on.where(on.equal(u, 1.0), x, on.where(on.isinf(u), u, on.log(u) * (x / divisor)))
@@ -252,6 +260,7 @@ def _log1p(nodes: Nodes, x: Term) -> Term:
 def _expm1(nodes: Nodes, x: Term) -> Term:
     """By a half of the hyperbolic tangent where the difference would lose digits."""
     x = _floats(nodes, x)
+    # 2 t / (1 - t), with t = tanh(x / 2), is exp(x) - 1; t is kept away from 1.
     t = on.tanh(on.clip(x, -1.0, 1.0) * 0.5)
     return on.where(on.less(on.abs(x), 1.0), t * 2.0 / (1.0 - t), on.exp(x) - 1.0)
 
@@ -273,6 +282,7 @@ def _arctan2(nodes: Nodes, y: object, x: object) -> Term:
     a, b = terms(nodes, y, x)
     are_zero = on.logical_and(on.equal(a, 0.0), on.equal(b, 0.0))
     turn = on.where(on.less(b, 0.0), on.where(on.less(a, 0.0), -math.pi, math.pi), 0.0)
+    # At infinity the quotient is no number: directions of the diagonals come from the signs.
     infinite = on.logical_and(on.isinf(a), on.isinf(b))
     # arctan(y / x) is off by a half turn for x < 0; inf / inf would be NaN, where the direction is that of the signs.
     ratio = on.where(infinite, on.sign(a) * on.sign(b), a / on.where(are_zero, 1.0, b))
@@ -281,12 +291,14 @@ def _arctan2(nodes: Nodes, y: object, x: object) -> Term:
 
 def _copysign(nodes: Nodes, x: object, y: object) -> Term:
     a, b = terms(nodes, x, y)
+    # The sign of -0.0 is not seen: ONNX compares it equal to 0.
     return on.where(on.less(b, 0.0), -on.abs(a), on.abs(a))
 
 
 def _heaviside(nodes: Nodes, x: object, y: object) -> Term:
     a, b = terms(nodes, x, y)
     step = on.where(on.equal(a, 0.0), b, nodes.cast(on.greater(a, 0.0), a.kind))
+    # numpy's step of nan is nan.
     return on.where(on.isnan(a), a, step)
 
 
@@ -338,6 +350,7 @@ def _powered(nodes: Nodes, x: object, y: object) -> Term:
 def _log_added(nodes: Nodes, x: object, y: object) -> Term:
     a, b = terms(nodes, x, y)
     top = on.maximum(a, b)
+    # -|a - b| never overflows exp; of two infinities of one sign the difference would be nan.
     gap = on.where(on.isinf(top), 0.0, -on.abs(a - b))
     return on.where(on.isinf(top), top, top + on.log1p(on.exp(gap)))
 

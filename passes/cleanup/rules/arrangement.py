@@ -16,6 +16,7 @@ exact = library.exact
 
 def with_attributes(shape, **attrs):
     """An example: x of a shape, and attributes."""
+    # Random examples seldom have shapes that fit together; the rule's test on random inputs starts from this one.
     return lambda rng: {"x": rng.normal(size=shape), **attrs}
 
 
@@ -41,6 +42,7 @@ def holds(wide, narrow):
 @exact
 def cast_of_widened(x, *, a, b, c, d):
     wide = ops.cast(x, out_dtype=a, in_dtype=b)
+    # One cast instead of two; what the first one widened had no more digits than x.
     return ops.cast(wide, out_dtype=c, in_dtype=d), ops.cast(x, out_dtype=c, in_dtype=b), compute(holds, a, x.dtype)
 
 
@@ -75,11 +77,13 @@ def reshape_to_own_shape(x, *, s):
 
 @exact(example=with_attributes((2, 3), s=[2, 3]))
 def reshape2_to_own_shape(x, *, s):
+    # The shape of x has to be known and the same: rules keep types.
     return ops.reshape2(x, shape=s), x
 
 
 def says_all(shape):
     """Whether a new shape does not depend on where extents stood before."""
+    # A 0 copies the extent at its place in what is reshaped, which is another shape then.
     return 0 not in shape
 
 
@@ -140,6 +144,7 @@ def squeeze2_nothing(x, *, a):
 
 @exact(example=with_attributes((2, 3), a=[1], b=[1]))
 def squeeze_of_unsqueeze(x, *, a, b):
+    # Whether axes fit is no condition here: a rule that would change a type does not apply.
     return ops.squeeze(ops.unsqueeze(x, axes=a), axes=b), x
 
 
@@ -179,6 +184,7 @@ def expand_to_own_shape(x, *, s):
 
 
 @exact(example=with_attributes((1, 3), s=[2, 3], t=[4, 2, 3]))
+# A -1 in the second shape would keep an extent that only the first has.
 def expand_of_expand(x, *, s, t):
     return ops.expand_v2(ops.expand_v2(x, shape=s), shape=t), ops.expand_v2(x, shape=t), compute(min, t) >= 0
 
@@ -213,6 +219,7 @@ def tile_once(x, *, r):
 
 def is_in_order(axis):
     """Whether an order of axes changes nothing."""
+    # From the end or from the front: axis -1 may be the last one.
     return [a % len(axis) for a in axis] == list(range(len(axis)))
 
 
@@ -243,6 +250,7 @@ def transpose2_of_transpose2(x, *, a, b):
 
 @exact(example=with_attributes((2, 3), a=[1]))
 def flip_of_flip(x, *, a):
+    # Reversing the same axes twice.
     return ops.flip(ops.flip(x, axis=a), axis=a), x
 
 
@@ -259,4 +267,5 @@ def added(first, second):
 @exact(example=with_attributes((2, 3), s=[1], t=[1], a=[1]))
 def roll_of_roll(x, *, s, t, a):
     roll = ops.roll(x, shifts=compute(added, s, t), axis=a)
+    # Without axes a roll is of the flat tensor, by the sum of its shifts: two lists need not have one length.
     return ops.roll(ops.roll(x, shifts=s, axis=a), shifts=t, axis=a), roll, compute(len, a) > 0

@@ -83,6 +83,7 @@ def relu6_of_relu(x, *, t):
 @exact
 def relu_of_relu6(x, *, t):
     inner = ops.relu6(x, threshold=t)
+    # With a negative threshold the minimum is negative, and the relu has something to do.
     return ops.relu(inner), inner, compute(float, t) >= 0
 
 
@@ -96,6 +97,7 @@ def clip_of_clip(x, *, a, b, c, d):
 
 @exact
 def relu_of_clip(x, *, a, b):
+    # Where the interval is below 0 the result is 0 and not b.
     return ops.relu(ops.clip(x, min=a, max=b)), ops.clip(x, min=compute(max, a, 0.0), max=b), is_float(x) & (a < b) & (b > 0)
 
 
@@ -184,6 +186,7 @@ def cos_of_negated(x):
 
 @exact
 def pow_two(x):
+    # A scalar's power is computed by another function of numpy than an array's.
     return ops.pow(x, factor=2.0), ops.square(x), is_float(x) & (x.ndim > 0)
 
 
@@ -242,6 +245,7 @@ def sqrt_of_square(x):
 @fast
 def reciprocal_of_quotient(x, y):
     quotient = ops.elementwise_div(x, y)
+    # Where the quotient has other readers it has to be computed anyway.
     return ops.reciprocal(quotient), ops.elementwise_div(y, x), quotient.uses == 1
 
 
@@ -261,6 +265,7 @@ def exp_of_log(x):
 @fast
 def product_of_exp(x, y):
     left, right = ops.exp(x), ops.exp(y)
+    # Fewer exponentials only if nothing else reads them.
     conditions = (left.uses == 1) & (right.uses == 1)
     return ops.elementwise_mul(left, right), ops.exp(ops.elementwise_add(x, y)), conditions
 

@@ -41,6 +41,7 @@ def sum_over_one_element(x, *, d, k, r):
 
 @exact(example=single_axis)
 def mean_over_one_element(x, *, d, k, r):
+    # The mean of integers would be of another dtype.
     return ops.reduce_mean(x, dim=d, keep_dim=k, reduce_all=r), x, is_float(x)
 
 
@@ -76,6 +77,7 @@ def mean_of_reshaped(x, *, s):
 
 @fast(example=whole_tensor)
 def mean_of_transposed(x, *, a):
+    # The same elements in another order: only rounding differs.
     return ops.mean(ops.transpose2(x, axis=a)), ops.mean(x), is_float(x)
 
 
@@ -88,11 +90,13 @@ def mean_of_scaled(x, *, a, b):
 def sum_of_scaled_elements(x, *, a, d, k, r):
     product = ops.scale(x, scale=a)
     total = ops.scale(ops.reduce_sum(x, dim=d, keep_dim=k, reduce_all=r), scale=a)
+    # Of integers the product may wrap round at another place.
     return ops.reduce_sum(product, dim=d, keep_dim=k, reduce_all=r), total, is_float(x) & (product.uses == 1)
 
 
 def joined(first, second):
     """The axes of two lists, each once, counted from the front."""
+    # Axes count in the same tensor, since the inner sum keeps them.
     return sorted({*first, *second})
 
 
@@ -114,6 +118,7 @@ def sum_of_sums(x, *, d, e):
 
 def identity(**attrs):
     """The operator ``eye`` in a pattern: one without inputs has no tensor of the pattern to say that it is in one."""
+    # Built without an operand, so nothing says which pattern it belongs to: ``called`` makes the term.
     return called(ops.lookup("eye"), (), attrs)
 
 
@@ -126,6 +131,7 @@ def turned(axis):
 @exact(example=two_matrices)
 def matmul_of_transposed(x, y, *, a, s, t):
     product = ops.matmul_v2(ops.transpose2(x, axis=a), y, trans_x=s, trans_y=t)
+    # For matrices alone: of more axes an order may move others than the last two.
     return product, ops.matmul_v2(x, y, trans_x=~s, trans_y=t), compute(turned, a) & (x.ndim == 2) & (y.ndim == 2)
 
 

@@ -75,6 +75,7 @@ def _silu(call: Call) -> Result:
 
 @writes("hard_swish")
 def _hard_swish(call: Call) -> Result:
+    # ONNX's operator has fixed numbers.
     if any(call.attr(name) != value for name, value in (("threshold", 6.0), ("scale", 6.0), ("offset", 3.0))):
         return by_formula(call)
     return call.nodes.elementwise("HardSwish", call["X"])
@@ -126,11 +127,14 @@ def _scale(call: Call) -> Result:
     """Without the factor or the summand that changes nothing."""
     x, scale, bias = call["X"], float(call.attr("scale")), float(call.attr("bias"))
     if scale == -1.0 and not bias and x.kind not in ("uint8", "bool"):
+        # Shorter, and exact: a sign.
         return call.nodes.elementwise("Neg", x)
     steps = [("Mul", scale, 1.0), ("Add", bias, 0.0)]
+    # The order of the two is an attribute of Paddle's.
     for type, number, neutral in steps if call.attr("bias_after_scale") else steps[::-1]:
         if number != neutral:
             x = call.nodes.elementwise(type, x, call.nodes.like(number, x))
+    # A node is needed: an output of a file is not its input.
     return call.nodes.one("Identity", [x], x.kind, x.sizes) if x is call["X"] else x
 
 
@@ -182,6 +186,7 @@ _BINARY = {
 
 def aligned(call: Call, x: Term, y: Term, axis: int) -> Term:
     """The second operand with the axes after its own that it lacks."""
+    # As in Fluid: aligned from an axis on, so that it lacks the last axes.
     if axis == -1 or y.ndim > x.ndim:
         return y
     return call.nodes.unsqueeze(y, list(range(y.ndim, x.ndim - axis)))
@@ -203,6 +208,7 @@ def _quotient(x: Term, y: Term) -> Term:
     """Of integers it is cut towards zero, and 0 where the divisor is."""
     if x.is_float:
         return x / y
+    # ONNX's Div is not defined for a divisor of 0, which graphad's is.
     down = on.floor_divide(x, y)
     inexact = on.logical_and(on.not_equal(on.remainder(x, y), 0), on.not_equal(on.less(x, 0), on.less(y, 0)))
     return down + x.nodes.cast(inexact, x.kind)
