@@ -17,8 +17,8 @@ from graphad.passes.differentiation import Jvp
 from graphad.passes.distribution import BucketAllReduce, DataParallel, Partition, PipelineSplit, Shard, ShardOptimizer
 from graphad.passes.fusion import FoldBatchNorm, FuseElementwise
 from graphad.passes.inspection import AnnotateCost, ProbeNumerics
-from graphad.passes.memory import GradientAccumulation, InPlace, Recompute, Reorder
-from graphad.passes.optimization import CheckpointWhile, ClipGradients, DecayWeights, OptimizeParameters
+from graphad.passes.memory import CheckpointWhile, GradientAccumulation, InPlace, Recompute, Reorder
+from graphad.passes.optimization import ClipGradients, DecayWeights, OptimizeParameters
 from graphad.passes.precision import MixedPrecision
 
 __all__ = [

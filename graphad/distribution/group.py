@@ -47,6 +47,7 @@ def checked_rings(rings: Rings | None, size: int) -> dict[int, tuple[tuple[int, 
     result: dict[int, tuple[tuple[int, ...], ...]] = {0: (tuple(range(size)),)}
     for number, groups in (rings or {}).items():
         result[number] = tuple(map(tuple, groups))
+        # Every rank in one group of every ring: a collective then has one group for whoever calls it.
         if sorted(rank for group in groups for rank in group) != list(range(size)):
             raise InvalidValue(f"ring {number} is {[*map(list, groups)]}: each of the ranks 0 to {size - 1} has to be in one of its groups")
     return result
@@ -141,6 +142,7 @@ def kept_names(program: Program, scope: Scope) -> Kept:
 def keepers_of(ranks: Sequence[Kept]) -> dict[str, int]:
     """Which rank has what a variable is after a step: the first that updates it, as of one that no rank updates the first that has it."""
     keepers: dict[str, int] = {}
+    # First whoever has it, then, over that, whoever updates it: only that one's value is current.
     for names in ([kept.names for kept in ranks], [kept.updated for kept in ranks]):
         first: dict[str, int] = {}
         for number, each in enumerate(names):
@@ -152,6 +154,7 @@ def keepers_of(ranks: Sequence[Kept]) -> dict[str, int]:
 
 def put_together(program: Program, names: Iterable[str], parts_of: Callable[[str], list[Array]]) -> dict[str, Array]:
     """What is cut, of which each rank has a part; ``parts_of`` gives the parts of a variable, and is called in one order on all ranks."""
+    # Sorted, since ranks may have stored their names in different orders, and every call is a collective.
     kept = sorted(names)
     arrays: dict[str, Array] = {}
     for name, part in declared_parts(program).items():
@@ -247,5 +250,6 @@ def split_feed(feed: Mapping[str, object], ranks: int, whole: Iterable[str] = ()
         raise InvalidValue(f"what is fed has different numbers of rows, {rows}; say with whole=... what each rank gets whole")
     if any(count < ranks for count in rows.values()):
         raise InvalidValue(f"{rows} rows cannot be shared out to {ranks} ranks")
+    # The first parts are one row longer where rows do not divide.
     parts = {name: np.array_split(array, ranks) for name, array in arrays.items()}
     return [{name: feed[name] if name in whole_names else parts[name][rank] for name in feed} for rank in range(ranks)]

@@ -28,6 +28,7 @@ WAYS: dict[str, Attributes] = {ALONG: {"weight": "8"}, BESIDE: {}, LOOKUP: {"con
 
 def quoted(*lines: str) -> str:
     """Lines as one quoted DOT string, nothing in them read as an escape or an entity."""
+    # The backslash first: those that escape quotes come after.
     text = "\n".join(lines).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
     return '"' + text.replace("\n", "\\n") + '"'
 

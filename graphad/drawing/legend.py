@@ -52,6 +52,7 @@ class _Entry:
 
 def header(options: Options, kinds: Collection[str], overlay: Overlay | Groups | None, wide: float) -> Header:
     """The title and the legend of some kinds of nodes and lines, in rows of at most a width; nothing if there is neither."""
+    # Each entry begins at the origin, and is moved to its place when its row is known.
     theme = options.look
     item = Item("legend", "legend")
     width = y = 0.0
@@ -104,6 +105,7 @@ def _chip(
 ) -> _Entry:
     width = text_width(text, SIZE) + 14
     shapes: list[Shape] = [Rect(0, 0, width, HEIGHT, 5, fill, line, weight, dash)]
+    # Two rings are a parameter's double line.
     shapes += [Rect(2, 2, width - 4, HEIGHT - 4, 3.5, "none", line)] if rings > 1 else []
     return _Entry(width, [*shapes, Text(width / 2, 11, text, SIZE, ink or theme.ink)])
 
@@ -114,6 +116,7 @@ def _note(theme: Theme, mark: str, text: str) -> _Entry:
     if mark != "link":
         shapes.append(Polygon(arrow_head((24, 8), (30, 8)), color))
     shapes += plus((13, 8), color, theme.background) if mark == "added" else []
+    # A line without an arrow head is shorter.
     at = 28 if mark == "link" else 34
     return _Entry(text_width(text, SIZE) + at + 4, [*shapes, Text(at, 11, text, SIZE, theme.ink, START)])
 
@@ -132,6 +135,7 @@ def _bar(theme: Theme, overlay: Overlay) -> _Entry:
     at = text_width(overlay.title, SIZE) + 8
     shapes: list[Shape] = [Text(0, 11, overlay.title, SIZE, theme.ink, START), Text(at, 11, low, SIZE, theme.ink, START)]
     at += text_width(low, SIZE) + 4
+    # 24 pieces, each a little wider than its place, so that no gap shows between them.
     shapes += [Rect(at + 4 * i, 2, 4.3, HEIGHT - 4, 0, scale_color((i + 0.5) / 24)) for i in range(24)]
     at += 4 * 24 + 4
     return _Entry(at + text_width(high, SIZE), [*shapes, Text(at, 11, high, SIZE, theme.ink, START)])

@@ -70,6 +70,7 @@ class Overlay:
             # On a logarithmic scale zero and below are at the lower end.
             least = min(x for x in self.numbers.values() if isfinite(x) and x > 0)
             return log10(max(number, least) / least) / log10(high / least)
+        # Numbers that are all equal are in the middle of the scale.
         return (number - low) / (high - low) if high > low else 0.5
 
     def color(self, node: Node) -> tuple[str, str] | None:
@@ -134,6 +135,7 @@ def _folded_groups(groups: Groups, folding: Folding) -> Groups:
 
 def _between(graph: Graph, groups: Groups, batch: Sizes) -> Groups:
     """Groups by nodes: a value is in that of its writer, unless it has one; and what goes from one to another."""
+    # Names stay names; other keys are told apart by identity, since variables compare elementwise.
     keys = {key if isinstance(key, str) else id(key): str(name) for key, name in groups.names.items()}
     names: dict[Node, str] = {}
     for node in (node for subgraph in graph.tree() for node in (*subgraph.ops, *subgraph.values)):
@@ -158,10 +160,12 @@ def _between(graph: Graph, groups: Groups, batch: Sizes) -> Groups:
 
 def _crossing(graph: Graph, names: Mapping[Node, str], batch: Sizes) -> dict[tuple[Value, Op], str]:
     """The bytes that go from one group to another: a value goes there once, to the first of its readers."""
+    # The batch says what unknown extents count as.
     shapes, first = extents(graph, batch), dict[tuple[Value, str], Op]()
     for op in (op for subgraph in graph.tree() for op in subgraph.ordered_ops() if op in names):
         for value in op.reads():
             if names.get(value, names[op]) != names[op]:
+                # Each group gets a value once, however many of its operators read it.
                 first.setdefault((value, names[op]), op)
     return {(value, op): _size(value, shapes) for (value, _), op in first.items()}
 
@@ -179,6 +183,7 @@ def _ranks(graph: Graph, batch: Sizes) -> Groups:
     for op in ops:
         axes = [names[value] for value in op.writes() if value in specs]
         if axes:
+            # An operator cuts as its most cut result.
             names[op] = max(axes, key=len)
         if op.definition is not None and op.definition.ordered and _sends(op):
             names[op] = COMMUNICATES
@@ -214,6 +219,7 @@ def _size(value: Value, shapes: Mapping[Value, Shape]) -> str:
 
 def _along(op: Op, mesh: ProcessMesh | None) -> str:
     """The axes of a mesh that a collective goes along."""
+    # A ring has a bit for each axis; ring 0 is all of them.
     ring = op.attrs.get("ring_id", 0)
     axes = () if mesh is None or "peer" in op.attrs else [name for i, name in enumerate(mesh.names) if not ring or ring >> i & 1]
     return f" along {', '.join(axes)}" if axes else ""
@@ -246,6 +252,7 @@ def _named(graph: Graph, name: str, options: Options) -> dict[Node, float]:
         raise InvalidType(f"overlay={name!r} shows what was measured: give it as measured=, {expected_values}")
     if name == "time":
         return numbers_by_node(graph, options.measured, "measured")
+    # Arrays become one number each before nodes are looked up.
     look = _greatest if name == "range" else _share_not_finite
     return numbers_by_node(graph, {key: look(array) for key, array in options.measured.items()}, "measured")
 
@@ -336,6 +343,7 @@ def _number(value: object, what: str) -> float:
 
 
 def _greatest(array: object) -> float:
+    # With a 0, so that no elements have a greatest magnitude too.
     numbers = np.append(np.abs(np.asarray(array, np.float64)), 0.0)
     finite = numbers[np.isfinite(numbers)]
     return float(finite.max()) if finite.size == numbers.size else float("nan")
@@ -343,6 +351,7 @@ def _greatest(array: object) -> float:
 
 def _share_not_finite(array: object) -> float:
     numbers = np.asarray(array)
+    # Integers are always finite.
     if not np.issubdtype(numbers.dtype, np.inexact) or not numbers.size:
         return 0.0
     return float(np.mean(~np.isfinite(numbers)))

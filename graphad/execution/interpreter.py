@@ -103,7 +103,9 @@ class Interpreter:
         self.env, self.scope = env, scope
         self.stored = scope.arrays.copy()  # one step: another thread may be changing the scope
         self.number = scope.runs
+        # Fed and stored values as they came, by which new ones are told apart.
         self.given = dict(env)
+        # What is fed belongs to the caller, who may change it after the run.
         self.fed = [value for value in env.values() if isinstance(value, np.ndarray)]
         self.entropy: int | None = None
         self.restart()
@@ -152,6 +154,7 @@ class Interpreter:
 
     def body(self, block: Block, layout: Layout) -> Step:
         """How a block is run: its operators in order, each value freed after its last use."""
+        # The same block runs on other frames when it is run again for a gradient.
         key = (block.idx, *map(id, layout))  # of objects that are kept beside, so that no others get their ids
         if key not in self.bodies:
             nothing = frozenset[str]()
@@ -200,6 +203,7 @@ class Interpreter:
         seed = self.written.random_seed or SEED.get()
         if seed:
             return np.random.default_rng([seed, self.number, *stream])
+        # One number for the whole run: each random operator makes its stream from it.
         if self.entropy is None:
             self.entropy = int(np.random.default_rng().integers(1 << 62))
         return np.random.default_rng([self.entropy, *stream])
@@ -208,6 +212,7 @@ class Interpreter:
         """The number of the stream that a random operator draws from."""
         if self.streams is None:
             self.streams = random_streams(self.block.program)
+        # By a hash of the name that is the same in each process.
         return zlib.crc32(self.streams[op].encode(errors="surrogatepass"))
 
 
@@ -240,6 +245,7 @@ def _plain_step(run: Interpreter, op: Operator, definition: OpDef, layout: Layou
     attrs, adds = definition.own_attrs(op.attrs), writes_old_array(op)
     reads = {slot: _places(layout, [n for n in names if n != EMPTY] if EMPTY in names else names) for slot, names in op.inputs.items()}
     if adds:
+        # An array that is written at an index is read under the name of the result.
         reads["Array"] = _places(layout, op.output("Out"))
     homes = {slot: _homes(layout, names) for slot, names in op.outputs.items()}
     writes = {slot: places for slot, places in homes.items() if any([name != EMPTY for _, name in places])}
@@ -270,6 +276,7 @@ def _plain_step(run: Interpreter, op: Operator, definition: OpDef, layout: Layou
 
 def _write(run: Interpreter, op: Operator, frame: Frame, name: str, result: object, inputs: Mapping[str, Sequence[object]]) -> None:
     if result is None:
+        # No value: the name is as if it had never been written.
         frame.pop(name, None)
         return
     result = frame[name] = result if type(result) is np.ndarray else settled(result)
@@ -306,6 +313,7 @@ class _Block:
 
     def keep(self, frames: Frames) -> Frame:
         """The residuals of a run that the gradient of the block reads."""
+        # The usual case; values that a branch left out are missing.
         try:
             return {name: frames[at][name] for at, name in self.saved}
         except KeyError:
@@ -331,6 +339,7 @@ def _loop(run: Interpreter, op: Operator, definition: LoopDef, layout: Layout) -
     """
     block: Block = op.attrs[definition.blocks[0]]
     body, condition = _Block(run, block, layout), op.input(definition.condition)[0]
+    # Found before the run, and raised only if the loop runs.
     endless = not any(condition in written(inner) for inner in block.ops)
     test, is_bounded = (depth(layout, condition), condition), run.max_iterations is not None
     scopes = _places(layout, op.output(definition.scopes))
@@ -348,6 +357,7 @@ def _loop(run: Interpreter, op: Operator, definition: LoopDef, layout: Layout) -
                 raise ExecutionError(located(message, op.source))
             if is_bounded:
                 run.count_iteration(op)
+            # A frame for each iteration, so that residuals of one are not overwritten by the next.
             inner: Frames = ({}, *frames)
             # ``interval`` 0 keeps the start alone: no other iteration is a multiple of the largest integer.
             if interval is not None and run.iterations[-1] % (interval or sys.maxsize) == 0:
@@ -362,6 +372,7 @@ def _loop(run: Interpreter, op: Operator, definition: LoopDef, layout: Layout) -
             if interval is None:
                 frames[at][name] = StepScopes(residual_frames, count)
             else:
+                # Where iterations are run again, the numbers of the loops around say what they draw.
                 frames[at][name] = Checkpoints(residual_frames, count, interval, context, tuple(run.iterations))
 
     return step
@@ -420,6 +431,7 @@ def _loop_gradient(run: Interpreter, op: Operator, definition: LoopDef, layout: 
         if is_last_use:
             frames[at].pop(name, None)
         sums, operands = Sums(body.count), body.operands(outer)
+        # Residuals are dropped as they are used, if nothing reads them later.
         for residuals in _replayed(run, body.forward, scopes) if isinstance(scopes, Checkpoints) else backwards(scopes, is_last_use):
             results = body.results(residuals, operands, cotangents)
             cotangents = results[: len(cotangents)]
@@ -474,6 +486,7 @@ class _GradientBlock:
         block: Block = op.attrs[definition.blocks[which]]
         self.forward = block.parent
         self.inputs = argument_names(op, which)
+        # An argument of the gradient hides the forward value of the same name.
         residual_names = run.saved.get(block.parent_idx, frozenset()) - {*block.vars, *self.inputs}
         self.body = run.body(block, (block.vars, residual_names))
         self.fetch, self.op = run.fetch, op
@@ -506,6 +519,7 @@ class _GradientBlock:
 
     def operands(self, outer: Sequence[object]) -> Frame:
         """The operands X that are passed in, by their names inside."""
+        # What has no value is missing inside, too.
         return {name: value for name, value in zip(self.inputs, outer, strict=False) if value is not None}
 
     def results(self, residuals: Frame, operands: Frame, cotangents: Sequence[Tensor]) -> list[Tensor]:

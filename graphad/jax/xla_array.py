@@ -145,6 +145,7 @@ class XlaArray(Tracer):
     def __index__(self) -> int:
         return int(self.known().__index__())
 
+    # An array of numpy's needs the numbers, which a traced value has not: ``known`` says so.
     def __array__(self, dtype: Tensor = None, copy: object = None) -> Array:
         return np.asarray(self.known(), dtype)
 
@@ -155,6 +156,7 @@ class XlaArray(Tracer):
         return self.known().tolist()
 
     def __pow__(self, other: object) -> Tensor:
+        # Through the ufunc, so that the dtype is numpy's.
         return self.__array_ufunc__(np.power, "__call__", self, other)
 
     def __rpow__(self, other: object) -> Tensor:
@@ -167,6 +169,7 @@ class XlaArray(Tracer):
 
     def reshape(self, *shape: Tensor, order: str = "C") -> XlaArray:
         new_shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int | np.integer) else shape
+        # An extent may be a numpy integer; jit wants Python's.
         new_shape = tuple(int(e) for e in new_shape)
         old_shape = self.shape
         # numpy's reshape is a view where it can be: what is written into it is written into the array, so the way back is kept.
@@ -191,6 +194,7 @@ class XlaArray(Tracer):
         return self._view(lambda v: v.squeeze(axis), lambda _, part: part.reshape(old_shape))
 
     def view(self, dtype: Tensor = None) -> XlaArray:
+        # The bits of another dtype are no view here: XLA has no aliases.
         if dtype is not None and np.dtype(dtype) != self.dtype:
             return XlaArray(_bits(self.value, np.dtype(dtype)))
         return self._view(lambda v: v, lambda _, part: part)
@@ -200,6 +204,7 @@ class XlaArray(Tracer):
 
     def copy(self, order: str = "C") -> XlaArray:
         value = self.value
+        # jax's arrays never change, so the value itself is a copy.
         return XlaArray(value.copy() if isinstance(value, np.ndarray) else value)
 
     def flatten(self, order: str = "C") -> XlaArray:
@@ -221,6 +226,7 @@ class XlaArray(Tracer):
         if all(isinstance(part, _BASIC) for part in parts):
             # Basic indices give a view, as in numpy: an assignment to it has to reach the array that it is of.
             plain = tuple(int(p) if isinstance(p, np.integer) else p for p in parts)
+            # A scalar of numpy's would lose the way back.
             return self._view(
                 lambda v: np.asarray(v[plain]) if isinstance(v, np.ndarray) else v[plain], lambda v, part: _put(v, plain, part)
             )
@@ -229,6 +235,7 @@ class XlaArray(Tracer):
         if all(isinstance(part, np.ndarray | _BASIC) for part in index):
             if isinstance(value, np.ndarray):
                 return XlaArray(np.asarray(value[index]))
+        # Its elements would have an extent that only the run knows.
         elif any(not isinstance(part, _BASIC) and part.dtype == bool for part in index):
             raise Known("the number of elements that a mask takes depends on its values")
         return XlaArray(jnp.asarray(value)[index])
@@ -302,17 +309,20 @@ class XlaArray(Tracer):
         if function is converted:
             return self.astype(args[1])
         if function is filled:
+            # Filled from a shape alone: numpy's array is a constant of the program.
             return XlaArray(np.full(self.shape, args[1], args[2]))
         if function is raised:
             return wrapped(jnp.power(self.value, jnp.asarray(args[1], self.dtype)))
         if function in (np.where, np.clip, np.zeros_like):
             return self.__array_function__(function, (), args, {})
         if hasattr(function, "__wrapped__"):  # a primitive, over this numpy
+            # A primitive's function, which calls numpy's functions on this array in turn.
             return function.__wrapped__(*args)
         raise Untraceable(f"{function.__name__} has no form over jax.numpy")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Tensor, out: Tensor = None, **options: Tensor) -> Tensor:
         values = [_plain(operand) for operand in inputs]
+        # ``where`` of a call chooses what is written into ``out``; of a reduction it is an option.
         mask = options.pop("where", True) if method == "__call__" else True
         options = {name: _plain(option) for name, option in options.items() if option is not np._NoValue}
         # add.at is a scatter in XLA.
@@ -321,6 +331,7 @@ class XlaArray(Tracer):
         if any(isinstance(value, jax.Array) for value in (*values, *options.values())):
             result = _on_jax(ufunc, method, values, options)
         else:
+            # No traced value among them: numpy computes now, and the program has a constant.
             result = getattr(ufunc, method)(*values, **options)
         if out is None or (isinstance(out, tuple) and out[0] is None):
             return wrapped(result)
@@ -347,6 +358,7 @@ class XlaArray(Tracer):
         if form is not None and module != "linalg":
             return form(*args, **options)
         operands, keywords = _plain(list(args)), {name: _plain(option) for name, option in options.items()}
+        # The same for functions: what is known stays numpy's, to the last bit.
         if not any(isinstance(leaf, jax.Array) for leaf in jax.tree_util.tree_leaves((operands, keywords))):
             return wrapped(function(*operands, **keywords))
         if function is np.where:
@@ -359,6 +371,7 @@ class XlaArray(Tracer):
         keywords.pop("kind", None)
         out = keywords.pop("out", None)
         if keywords.get("order") in ("C", "K", "A", None):
+            # All orders but Fortran's are the one that jax has.
             keywords.pop("order", None)
         keywords = {name: option for name, option in keywords.items() if option is not np._NoValue}
         result = counterpart(*operands, **keywords)
@@ -376,6 +389,7 @@ def wrapped(result: Tensor) -> Tensor:
     if isinstance(result, tuple | list):
         return type(result)(wrapped(item) for item in result) if type(result) in (tuple, list) else tuple(map(wrapped, result))
     if isinstance(result, np.ndarray | np.generic):
+        # Known numbers stay numpy's, so that shapes can be made of them.
         return XlaArray(np.asarray(result))
     return XlaArray(result) if isinstance(result, jax.Array) else result
 
@@ -398,6 +412,7 @@ def _index(part: Tensor) -> Tensor:
 
 def _put(value: Value, key: Tensor, part: Value) -> Value:
     """A value with another one in some of its elements."""
+    # Arrays of numpy's are written into while all is known.
     if isinstance(value, np.ndarray) and not any(isinstance(index, jax.Array) for index in (*key, part)):
         result = value.copy()
         result[key] = part
@@ -428,6 +443,7 @@ def _put_slice(value: jax.Array, key: Tensor, part: jax.Array) -> jax.Array:
     for index, extent in zip(parts, value.shape, strict=True):
         places = range(extent)[index] if isinstance(index, slice) else range(extent)[index : index + 1 or None]
         starts.append(places.start)
+        # One axis at a time: where the slice begins, its step, and how many places it has.
         steps.append(places.step)
         extents.append(len(places))
     if 0 in extents:
@@ -463,6 +479,7 @@ def _put_in_order(value: jax.Array, key: Tensor, part: jax.Array) -> jax.Array:
 
 
 def _as(value: Value, dtype: np.dtype[Tensor]) -> Value:
+    # The usual case, and the only one without an operation.
     if value is not None and hasattr(value, "dtype") and value.dtype == dtype:
         return value
     if not isinstance(value, jax.Array):
@@ -512,8 +529,10 @@ def _on_jax(ufunc: np.ufunc, method: str, values: Sequence[Tensor], options: Map
         axis = values[1] if len(values) > 1 else options.get("axis", 0)
         rest = {name: options[name] for name in ("keepdims", "initial", "where") if options.get(name) is not None}
         x = values[0] if options.get("dtype") is None else values[0].astype(options["dtype"])
+        # A scalar has no axis to reduce.
         axis = None if not x.ndim else axis
         if x.dtype == bool and ufunc.__name__ in ("maximum", "minimum"):
+            # jax has no maximum of booleans.
             return getattr(jnp, {"maximum": "any", "minimum": "all"}[ufunc.__name__])(x, axis=axis, keepdims=bool(rest.get("keepdims")))
         result = getattr(jnp, _REDUCED[ufunc.__name__])(x, axis=axis, **rest)
         # numpy itself says of which dtype a reduction is: it widens narrow integers.
@@ -528,6 +547,7 @@ def _on_jax(ufunc: np.ufunc, method: str, values: Sequence[Tensor], options: Map
             return along(values[0], axis=axis % values[0].ndim)
     if method == "outer":
         x, y = (jnp.asarray(value) for value in values)
+        # An outer product is a plain one with the axes of the second after those of the first.
         return _called(ufunc, [x.reshape(x.shape + (1,) * y.ndim), y], options)
     raise Untraceable(f"np.{ufunc.__name__}.{method}")
 
@@ -544,6 +564,7 @@ def _called(ufunc: np.ufunc, values: Sequence[Tensor], options: Mapping[str, Ten
     dtypes = _dtypes(ufunc, kinds)
     if dtype is not None:
         dtypes = (np.dtype(dtype),) * len(dtypes)
+    # How numbers are cast follows from the dtypes; a word for it changes nothing more.
     del casting
     args = [jnp.asarray(v, d) for v, d in zip(values, dtypes, strict=False)]
     result = function(*args)

@@ -367,7 +367,6 @@ def multi_box_head(
         order = (variance, flip, clip, [across[i], down[i]], offset, None, min_max_aspect_ratios_order)
         boxes, variances = prior_box(x, image, _several(least[i]), _several(largest[i]), _several(aspect_ratios[i]), *order)
         for at, width in enumerate((4, num_classes)):
-            # A convolution gives all boxes of a place as channels; the places come before them in the result.
             part = conv2d(x, boxes.shape[2] * width, kernel_size, stride, pad)
             outputs[at].append(part.transpose(0, 2, 3, 1).reshape(0, -1, width))
         outputs[2].append(boxes.reshape(-1, 4))

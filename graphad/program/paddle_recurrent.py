@@ -44,6 +44,7 @@ def rewrite_recurrent(program: Program) -> None:
         ValueError: an operator does not fit its block, or a gradient reads what is not kept; the message says what to do.
     """
     ops = [op for block in program.blocks for op in block.ops if op.type in (RECURRENT, RECURRENT_GRAD)]
+    # A gradient belongs to the operator that writes the scopes which it reads.
     forward = {op: _forward_of(op, ops) for op in ops if op.type == RECURRENT_GRAD}
     for op in ops:
         _check(op)
@@ -133,6 +134,7 @@ class _Writer:
     def array(self, shape: Shape | None, dtype: str | None, name: str = "") -> str:
         """An array without elements, in a new variable or one that is declared."""
         out = name or self.declare("array", shape, dtype, TENSOR_ARRAY)
+        # An extent that is a name cannot be an attribute.
         attrs = {} if shape is None or any(not isinstance(extent, int) for extent in shape) else {"shape": list(shape)}
         return self.add("create_array", {}, out, dtype=dtype or "float32", **attrs)
 
@@ -148,6 +150,7 @@ class _Writer:
         shape, _ = _declared(self.around, sequence)
         if shape and isinstance(shape[0], int) and shape[0] >= 0:
             return self.counted("length", shape[0])
+        # The number of steps is known in the run alone.
         array = steps[0] if steps else self.steps(sequence)
         return self.add("lod_array_length", {"X": [array]}, self.declare("length", (1,), "int64"))
 
@@ -159,6 +162,7 @@ class _Writer:
         # The counter and the test come last: everything before them is about the step that the counter names.
         block.ops = [*before, *block.ops, *after, count, test]
         block.parent_idx = self.around.idx
+        # Names of the step are the block's own; everything else that it reads first is the loop's input.
         own = [*carried, index]
         reads = [name for name in read_first(block) if name not in block.vars and name not in own and name != condition]
         inputs = {"X": [*own, *reads], "Condition": [condition]}
@@ -203,6 +207,8 @@ def _forward_loop(op: Operator, kept: Mapping[str, str]) -> list[Operator]:
     write, block = _Writer(op), _block(op)
     block.ops = [_copied_on(inner) for inner in block.ops]
     states, outputs = _names(op, "ex_states"), op.output("outputs")
+    # In Paddle a name of a step is that of the sequence around; here it gets a variable in the block, which hides that
+    # one.
     _own(block, [*op.input("inputs"), *states, *outputs], block)
     steps = [write.steps(name) for name in op.input("inputs")]
     index, length = write.counted("step", 0), write.length(op.input("inputs")[0], steps)

@@ -55,6 +55,7 @@ class Reader:
         match = _TOKEN.match(self.text, self.place)
         if match is None:
             # No token: past white space is the end, or a character that begins none.
+            # ``start`` is where an error points.
             self.start = self.place = len(self.text) - len(self.text[self.place :].lstrip())
             if self.place < len(self.text):
                 self.fail(f"unexpected character {self.text[self.place]!r}")
@@ -90,6 +91,7 @@ class Reader:
         return str(json.loads(token)) if kind == "string" else token
 
     def number(self) -> int | float:
+        # As in Python, which refuses to convert longer ones: the work would be quadratic.
         """A whole number as int, another one as float."""
         token = self.peek()[1]
         if len(token) > LONGEST:
@@ -116,6 +118,7 @@ class Reader:
         word = self.take_word(("true", "false"))
         if word is None:
             self.fail(f"expected true or false, found {self.peek()[1] or 'the end of the text'!r}")
+        # Only words are left that are no booleans.
         return word == "true"
 
     def table(self, close: str, value: Callable[[Reader], T]) -> dict[str, T]:
@@ -142,6 +145,7 @@ class Reader:
         return items
 
     def line(self) -> int:
+        # Counted from the last place that was asked for: all lines of a text take one pass.
         """The line of the token read last, counted from 1."""
         place, line = self._counted
         line += self.text.count("\n", place, self.start)
@@ -202,6 +206,7 @@ def _block_head(reader: Reader, program: Program, block_count: int) -> Block:
     reader.expect("block")
     idx = reader.integer()
     parent = reader.integer() if reader.take("in") else -1
+    # Blocks in order, parents first: an index is known when it is met.
     if idx != block_count or (parent < 0) != (idx == 0) or parent >= max(idx, 1):
         reader.fail(f"block {idx} in {parent} is out of place: blocks count up from 0, each inside an earlier one")
     if idx:
@@ -214,6 +219,7 @@ def _block(reader: Reader, block: Block) -> Iterator[int]:
     """Read a block to its end; the places in the text of its operators."""
     while not reader.take("}"):
         word = reader.word()
+        # An operator may be called ``var``: it is followed by its slots.
         if word in ("var", "param") and not reader.at("("):
             _variable(reader, block, word)
         else:
@@ -250,6 +256,7 @@ def _shape(reader: Reader) -> list[int | str] | None:
 def _extent(reader: Reader) -> int | str:
     """A number, or a name, bare or quoted."""
     kind, token = reader.peek()
+    # ``inf`` and such are words as well, and no extent.
     return reader.word() if kind == "string" or (kind == "word" and token not in NOT_NAMES) else reader.integer()
 
 
@@ -316,12 +323,14 @@ class _BlockRef(NamedTuple):
 
 
 def _operator(reader: Reader, block: Block, op_type: str) -> None:
+    # A text that was typed has no lines that would mean something later.
     source = None if reader.file is None else SourceLine(reader.file, reader.line())
     inputs = _slots(reader)
     reader.expect("->")
     op = Operator(block, op_type, inputs, _slots(reader), {}, source=source)
     check_distinct(op)
     if reader.take("{"):
+        # ``op_namescope`` is stored with the source line, not as an attribute.
         op.attrs, op.source = without_scope(reader.table("}", _value), source)
     op.role = reader.take_word(ROLES) or FORWARD
     block.ops.append(op)

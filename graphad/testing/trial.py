@@ -121,6 +121,7 @@ def rounding_noise(program: Program, case: Case, source: str, unit: float = 0.0)
     if source not in with_gradients.names:
         yield 0.0
         return
+    # The gradient where the arrays are: a change is measured from it.
     base = with_gradients.on(case.feeds, case.params).get(source)
     # Both ways: a gradient may be steady on one side of a kink.
     for way in (1, -1):
@@ -139,6 +140,7 @@ def rounding_noise(program: Program, case: Case, source: str, unit: float = 0.0)
                 and moved_gradient.shape == base.shape
                 and bool(np.isfinite(moved_gradient).all())
             )
+            # An error, another shape or an infinity is more than any noise.
             noise = max(noise, float(np.abs(moved_gradient - base).max(initial=0.0)) if finite else np.inf)  # type: ignore[operator]
         yield noise
 
@@ -148,6 +150,7 @@ def _scaled(array: Array, units: int, least: float) -> Array:
     if array.dtype.kind != "f":
         return array
     with np.errstate(all="ignore"):
+        # Relative: each number moves by as many units of its own last place.
         return np.asarray(array * array.dtype.type(1 + units * max(np.finfo(array.dtype).eps, least)))
 
 
@@ -184,10 +187,12 @@ def can_difference(program: Program) -> bool:
 
 def _can_difference(block: Block, op: Operator) -> bool:
     definition, stopped_names = lookup(op.type), _stopped(block, op)
+    # A stopped value within a block would have to be noted for each of its runs.
     if stopped_names and (block.idx or any(block.var(name).type != TENSOR for name in stopped_names)):
         return False
     if isinstance(definition, ControlDef):
         return True
+    # What a gradient leaves out, a difference would see: side results that are read have no cotangent.
     if definition.grads is None or any(map(op.attrs.get, NO_SLOPE)) or any(_is_read(block, name) for name in side_results(op, definition)):
         return False
     # Floats without a slope, such as indices as floats, may be read only if nothing moves them.
@@ -233,6 +238,7 @@ def differenced(case: Case) -> Case:
     Raises:
         GraphadError: it does not run.
     """
+    # In float32 a step that is small enough to be a derivative is lost in rounding.
     return frozen(case if is_double(case.program) else retyped(case.clone(), NARROW, WIDE))
 
 
@@ -245,6 +251,7 @@ def frozen(case: Case) -> Case:
     block = case.program.global_block()
     if not any(_stopped(block, op) for op in block.ops):
         return case
+    # First a run that notes what the values are, then the case in which they are fed.
     recording, names = _with_each_stopped(case.program, noting=True)
     values = observe(recording, case, names).values
     return replace(case, program=_with_each_stopped(case.program, noting=False)[0], feeds={**case.feeds, **values})
@@ -258,6 +265,7 @@ def _with_each_stopped(program: Program, noting: bool) -> tuple[Program, list[st
         for name in _stopped(block, op):
             var = block.var(name)
             names.append(block.create_var(name=f"{name}@STOPPED@{len(names)}", shape=var.shape, dtype=var.dtype).name)
+            # After the operator that writes it, or in its place: readers see the same name either way.
             x, out = (name, names[-1]) if noting else (names[-1], name)
             block.ops.insert(block.ops.index(op) + 1, Operator(block, "assign", {"X": [x]}, {"Out": [out]}, {}))
     return twin, names
@@ -273,6 +281,7 @@ def slope(
     the case's program, prepared to be run.
     """
     steps = steps or Stepwise(case.program, [case.loss_name])
+    # The cheap answer first: two runs, and three more only if they disagree.
     behind, ahead = (_loss_at(steps, case, direction, n * STEP) for n in (-1, 1))
     central = (ahead - behind) / (2 * STEP)
     if agrees(central):
@@ -280,6 +289,7 @@ def slope(
     back, middle, beyond = (_loss_at(steps, case, direction, n * STEP) for n in (-2, 0, 2))
     right, left, wide = (ahead - middle) / STEP, (middle - behind) / STEP, (beyond - back) / (4 * STEP)
     scale = 1 + abs(central)
+    # Not smooth here: one side differs from the other, or the step matters.
     if not np.isfinite([right, left, wide]).all() or abs(right - left) > SMOOTH * scale or abs(wide - central) > STEADY * scale:
         return None
     return float(central)
@@ -295,6 +305,7 @@ def is_in_range(case: Case, least: float = 1 / FAR, most: float = FAR) -> bool:
 
     def see(value: Value, array: object) -> None:
         if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+            # Zeros and infinities are exact in any computation.
             size = np.abs(array[np.isfinite(array) & (array != 0)]).astype(WIDE)  # in which the ends of the range fit
             holds[0] &= bool(((size <= most) & (size >= least)).all())
 
@@ -367,6 +378,7 @@ class Subject:
         """The graph of a case that the pass gets, not verified; gradients that the preparation makes are among its targets."""
         graph = lower(case.program, case.targets)
         if self.prepare:
+            # Not what is on trial: its own mistakes would be found again and again.
             with verification(False), claims_checked(False):
                 _prepare(as_pass(self.prepare, case.loss_name), graph)
             request_gradients(graph, case)
@@ -381,6 +393,7 @@ class Subject:
         """The program that the pass gets, or the reference makes; the case's own if that cannot be run yet, or is the same."""
         if self.reference is not None:
             return program_of(self.referred(case), case)
+        # The reference program; where a graph cannot be a program yet, the case itself means the same.
         return schedule(prepared) if prepared.journal.rewrites and SINGLE_WRITER in prepared.properties else case.program
 
     def referred(self, case: Case) -> Graph:
@@ -392,6 +405,7 @@ class Subject:
 
     def names_variables(self, case: Case) -> bool:
         """Whether names of a case's variables mean something to the passes: to their options, beside ``$loss``, or always."""
+        # Names that a pass goes by may not be changed while a case is made smaller.
         if any(pass_.on_trial.goes_by_names for pass_ in inner_passes(self.passes(case))):
             return True
         options = f"{self.what} {self.prepare}"

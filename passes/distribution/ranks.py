@@ -55,6 +55,7 @@ class Batch:
         Raises:
             Refused: there is no backward part, its loss is not in the graph, or is neither a mean nor a sum.
         """
+        # Complete gradients are those of the whole batch already; losses are found where the backward begins.
         complete, starts = gradients(graph), dict(_losses(graph))
         facts = _with_gradients(graph, BatchDependence(frozenset(data)), list(starts), complete)
         kinds, seeds = facts.of(graph), list[Seed]()
@@ -74,6 +75,7 @@ class Batch:
         """Refused unless every gradient of a parameter is proportional to where the backward begins, and that of its own loss."""
         for seed in self.seeds:
             for loss in _differentiated(seed.op.output("Out")):
+                # One constant starts both: it cannot be scaled for one of them alone.
                 if self.kinds[loss] != self.kinds[seed.loss]:
                     raise Refused(
                         f"the gradients of {seed.loss.name!r} and {loss.name!r} begin with one constant: one is a mean, one is not"
@@ -88,6 +90,7 @@ class _Proportional:
     """The values that are proportional to one start of a backward, or to all of them."""
 
     def __init__(self, graph: Graph, starts: Sequence[Op]) -> None:
+        # Each start alone, and all together: a sum of proportional values is proportional to the constants as a whole.
         groups = [starts, *([op] for op in starts)] if len(starts) > 1 else [starts]
         self.sets = [proportional(graph, group) for group in groups]
 
@@ -155,6 +158,7 @@ def _differentiated(cotangent: Value) -> Iterator[Value]:
 def _kind(kind: str, loss: Value, assumed: str) -> str:
     if kind in (MEAN, TOTAL, WHOLE):
         return kind
+    # The sum of rows is a total.
     if kind == "rows":
         return TOTAL
     if assumed:
@@ -190,6 +194,7 @@ def gradients(graph: Graph) -> list[Value]:
             continue
         for value in op.writes() if op.role == BACKWARD else ():
             is_update = any(reader.role == OPTIMIZE for reader in value.readers)
+            # The last writer: before, several writers may each have a term.
             if value.writers[-1] is op and (value.name in names or value.grad_of in known_parameters or is_update):
                 results.append(value)
                 made_of_one.add(value)
@@ -236,6 +241,7 @@ class Share:
     def of(self, build: Builder, value: Tensor) -> Tensor:
         """A value, times the rank's share."""
         if self.equal:
+            # A constant, so that nothing is communicated.
             return value * (1.0 / self.ranks)
         weight = build.symbol(self.weight)
         if weight.dtype != value.dtype:

@@ -4,11 +4,11 @@ Here belongs what comes after the gradients in a training program. The classes t
 updates are operators in ``graphad.ops.optimizer``.
 
 clip-gradients | decay-weights | optimize-parameters
-
-And ``checkpoint-while``, which trades the memory of loops for time.
 """
 
-from graphad.passes.optimization.checkpoint_while import CheckpointWhile
+import warnings
+
+from graphad.passes.memory import CheckpointWhile as _CheckpointWhile
 from graphad.passes.optimization.clip_gradients import ClipGradients
 from graphad.passes.optimization.decay_weights import DecayWeights
 from graphad.passes.optimization.optimize_parameters import (
@@ -21,7 +21,6 @@ from graphad.passes.optimization.optimize_parameters import (
 )
 
 __all__ = [
-    "CheckpointWhile",
     "ClipGradients",
     "DecayWeights",
     "OptimizeParameters",
@@ -31,3 +30,13 @@ __all__ = [
     "optimizers",
     "updates_of",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name != "CheckpointWhile":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    message = (
+        "graphad.passes.optimization.CheckpointWhile is deprecated and goes in the next minor version: use graphad.passes.CheckpointWhile"
+    )
+    warnings.warn(message, DeprecationWarning, stacklevel=2)
+    return _CheckpointWhile

@@ -57,6 +57,7 @@ def element_leaves(element: Leaf | Layout) -> list[Leaf]:
     """The tensors of one element of an entry."""
     if isinstance(element, Leaf):
         return [element]
+    # Pushed onto a tape, rows have one axis more, for the outer tape's entries.
     return [Leaf(leaf.dtype, leaf.rank + 1, (-1, *leaf.shape)) for entry in element.leaves() for leaf in entry]
 
 
@@ -64,6 +65,7 @@ def element_parts(element: Leaf | Layout) -> list[Part]:
     """The sequences of one element of an entry."""
     if isinstance(element, Leaf) or element.is_rows:
         return [Part(leaf.dtype) for leaf in element_leaves(element)]
+    # An inner sequence becomes two: its elements, and how many each push appended.
     return [item for part in element.parts() for item in (part, Part("int64", counts=True))]
 
 
@@ -109,6 +111,7 @@ def push_row(nodes: Nodes, stack: Stack, kind: int, values: Sequence[Term | Stac
     leaves = stack.layout.leaves()
     tensors = [nodes.cast(x, leaf.dtype) for x, leaf in zip((t for v in values for t in tensors_of(v)), leaves[kind], strict=True)]
     if stack.collected is not None:
+        # One entry an iteration, since a loop's stacked output has one row for each.
         if len(leaves) > 1 or stack.collected:
             raise NoRows(stack.layout)
         stack.collected.extend(tensors)
@@ -147,6 +150,7 @@ def pop_row(nodes: Nodes, stack: Stack, kind: int, shapes: Sequence[Sequence[int
             values.append(Stack(member, tuple(tensors), nodes.extent(tensors[0], 0)))
         else:
             tensors[0].refine(shape)
+            # The tensors stay; the count says how many of their rows are entries.
             values.append(tensors[0])
     return Stack(stack.layout, stack.parts, 0 if len(leaves) > 1 else last), values
 
@@ -184,6 +188,7 @@ def length(nodes: Nodes, items: Term) -> Term:
 def element(nodes: Nodes, items: Term, index: Term | int, shape: Sequence[int] = ()) -> Term:
     """An element of a sequence."""
     place = nodes.constant(np.asarray(index, "int64")) if isinstance(index, int) else index
+    # keepdims=0: elements without the axis they were split along.
     return nodes.one("SequenceAt", [items, place], items.kind, shape)
 
 
@@ -263,6 +268,7 @@ def pop(nodes: Nodes, tape: Stack, kind: int, shapes: Sequence[Sequence[int]]) -
 
 def _start(layout: Layout, kind: int) -> int:
     before = [part for entry in layout.entries[:kind] for member in entry for part in element_parts(member)]
+    # The first part says the kinds, where there are several.
     return len(before) + (len(layout.entries) > 1)
 
 
@@ -275,6 +281,7 @@ def has_more(nodes: Nodes, tape: Stack) -> Term:
     if not tape.parts:
         return nodes.constant(np.asarray([False]))
     first = tape.layout.entries[0][0]
+    # Of a tape of sequences the first part are elements; the second counts entries.
     flat = isinstance(first, Layout) and not first.is_rows and len(tape.layout.entries) == 1
     items = tape.parts[1] if flat else tape.parts[0]
     return nodes.reshape(on.greater(length(nodes, items), 0), [1])
@@ -290,6 +297,7 @@ def _appended(nodes: Nodes, items: Term, more: Term) -> Term:
 
 
 def _split(nodes: Nodes, items: Term, count: Term) -> tuple[Term, Term]:
+    # Erased from the end and inserted at the front, so that the order stays.
     """A sequence without its last elements, and these."""
     front = nodes.constant(np.asarray(0, "int64"))
 
@@ -318,6 +326,7 @@ def zeros(nodes: Nodes, stack: Stack) -> Stack:
 
 
 def _mapped(nodes: Nodes, items: Term, function: Callable[[Term], Term], part: Part) -> Term:
+    # Lengths are no tensors of the program, and stay in a sum or in zeros.
     if part.counts:
         return items
 
@@ -344,6 +353,7 @@ def _added(nodes: Nodes, x: Term, y: Term, holes: bool) -> Term:
     def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
         return None, [inserted(nodes, carried[0], _either(nodes, x, y, step) if holes else total(step))], []
 
+    # A gradient array may be shorter: slots beyond its end are zero.
     count = on.maximum(length(nodes, x), length(nodes, y))
     return nodes.loop(count, None, [sequence(nodes, x.kind)], body)[0]
 
@@ -372,6 +382,7 @@ def filled(nodes: Nodes, items: Term, index: Term, shape: Sequence[int] | None =
     result = nodes.choose(
         on.less(index, length(nodes, items)),
         lambda: [element(nodes, items, index)],
+        # A node of its own: a branch's result is not a constant of the graph around.
         lambda: [nodes.copied(hole(nodes, items.kind))],
     )[0]
     result.refine(tuple(shape or ()))
@@ -385,6 +396,7 @@ def write(nodes: Nodes, array: Stack, index: Term, tensor: Term) -> Stack:
     (items,) = array.parts
     count = length(nodes, items)
     elements = nodes.elements(index)
+    # Writing at the end is what most loops do: an insertion, without the question whether the slot is there.
     if elements is not None and elements[0] is count:
         return Stack(array.layout, (inserted(nodes, items, tensor),))
     # Writing beyond the end leaves holes between.

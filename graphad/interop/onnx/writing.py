@@ -57,6 +57,7 @@ class GraphWriter:
 
     def __init__(self, graph: Graph, nodes: Nodes, guesses: Guesses) -> None:
         self.nodes, self.guesses = nodes, guesses
+        # Layouts depend on the guesses: they are found again for each attempt.
         self.layouts = Layouts(graph, guesses.sequences)
         self.bound: dict[Value, Bound] = {}
         self.failed: dict[str, list[Op]] = {}
@@ -87,6 +88,7 @@ class GraphWriter:
     def _no_rows(self, layout: Layout, op: Op) -> None:
         """The arrays and tapes of an operator of a layout are sequences from now on."""
         values = [value for value in (*op.reads(), *op.writes()) if value.kind != TENSOR and self.layouts.of(value) == layout]
+        # An operator may read one layout and write another.
         values = values or [value for value in (*op.reads(), *op.writes()) if value.kind != TENSOR]
         numbers = {self.layouts.number(value) for value in values}
         # Guesses are only ever added to, and there are finitely many: writing again ends.
@@ -105,10 +107,12 @@ class GraphWriter:
 
     def _plain(self, op: Op) -> None:
         definition = op.definition
+        # A gradient operator has no counterpart: it is expanded before.
         if definition is None or isinstance(definition, GradOpDef):
             raise CannotWrite("there is no such operator in ONNX")
         inputs = {slot: [self.bound.get(value) for value in values] for slot, values in op.inputs.items()}
         call = Call(op, definition, self.nodes, inputs, self.layouts.of)
+        # By name where ONNX has it otherwise, else by the formula that defines it.
         writer = WRITERS.get(op.type, by_formula)
         outcome = writer(call)
         results = list(outcome) if isinstance(outcome, list | tuple) else [outcome]
@@ -121,6 +125,7 @@ class GraphWriter:
     def bind(self, value: Value, term: Bound) -> None:
         """Say what a value is in the file: of its dtype, with what is known of its extents."""
         if isinstance(term, Term):
+            # ONNX casts nothing by itself: dtypes are made equal here.
             term = self.nodes.cast(term, value.dtype or term.kind)
             if value.shape is not None and term.array is None:
                 term.refine(value.shape)
@@ -162,6 +167,7 @@ class GraphWriter:
             self._loop(op, loop)
         elif branch is not None:
             self._branches(op, branch)
+        # A composite that a pass has changed is no longer what it says it is: its block is written.
         elif op.is_sealed and composites.is_intact(op, self.nodes.opset) and self._whole(op):
             return
         elif call is not None:
@@ -199,6 +205,7 @@ class GraphWriter:
 
             return run
 
+        # ONNX has the graph for true first.
         yes, no = (build(graph) for graph in op.graphs.values())
         terms = self.nodes.choose(self._condition(op, branch), yes, no)
         # Rows of the two branches may be rows of different things; then what they have in common is what stays known.
@@ -239,12 +246,14 @@ class GraphWriter:
         """Values that iterations leave as they are are read from around; the condition is what the file's loop has of its own."""
         (body,) = op.graphs.values()
         operands = [self._operand(operand) for operand in loop.operands]
+        # The condition is the last of what a loop carries.
         at = loop.carried_at
         indices = [i for i in at if body.results[i] is not body.inputs[i] and i != at[-1]]
         for i, argument in enumerate(body.inputs):
             if i not in indices:
                 self.bound[argument] = operands[i]
         number = self.loops = self.loops + 1
+        # Numbered in the order of writing, which is the same in each attempt: guesses are kept by number.
         carries = [_Carried(self, body, i, operands[i], number) for i in indices]
 
         def run(step: Term, terms: list[Term]) -> tuple[Term, list[Term], list[Term]]:
@@ -271,6 +280,7 @@ class GraphWriter:
             results[carry.place] = carry.end(end, [outputs.pop(0) for _ in carry.rows])
         for i, value in enumerate(loop.results):
             if i == at[-1]:
+                # After a loop its condition is false.
                 self.bound[value] = self.nodes.reshape(self.nodes.constant(np.asarray(False)), [1] * len(value.shape or ()))
             else:
                 self.bind(value, results.get(i, operands[i]))
@@ -290,6 +300,7 @@ class _Carried:
         self.entered: Bound = given
         # A tape that an iteration only pushes to is a stacked output of the Loop (its scan outputs): no copy is made in an iteration.
         self.collects = isinstance(given, Stack) and given.layout.is_rows and _is_pushed_once(body, place)
+        # A count alone is carried where the rows do not change.
         self.whole = (number, place) in writer.guesses.carried
         self.first = self._first()
 
@@ -301,6 +312,7 @@ class _Carried:
             return list(start.parts)
         if self.collects:
             return []
+        # Rows of nothing have no shape that a loop could declare.
         if not start.parts:
             self._no_rows()
         return [self.nodes.as_scalar(start.count), *(start.parts if self.whole else ())]
@@ -328,6 +340,7 @@ class _Carried:
         """Those that iterations change are the argument's own."""
         shape = self.argument.shape
         if shape is None:
+            # Axes of which an attempt has shown that an iteration changes them.
             return
         open_ = [axis for axis in range(term.ndim) if (self.number, self.place, axis) in self.writer.guesses.changing]
         if len(shape) != term.ndim or open_:
@@ -346,6 +359,7 @@ class _Carried:
         assert isinstance(self.entered, Stack)
         if self.collects:
             return self._stacked(bound)
+        # By identity: rows that were written again are other terms.
         is_unchanged = len(bound.parts) == len(self.entered.parts) and all(
             a is b for a, b in zip(bound.parts, self.entered.parts, strict=True)
         )
@@ -362,8 +376,10 @@ class _Carried:
     def _compare(self, term: Term) -> None:
         assert isinstance(self.entered, Term)
         if term.ndim != self.entered.ndim:
+            # A rank that changes is found where the graph is read.
             return
         for axis, (a, b) in enumerate(zip(term.sizes, self.entered.sizes, strict=True)):
+            # An extent that is the argument's own may change: that is what it says.
             is_own = isinstance(b, Axis) and b.term is self.entered
             if not is_own and not is_same(a, b):
                 self.writer.guesses.changing.add((self.number, self.place, axis))
@@ -397,6 +413,7 @@ class _Carried:
 
 def _is_outside(size: Size, frames: Sequence[Frame]) -> bool:
     """Whether an extent is a number, or is known before the loop."""
+    # A number counts as known in the outermost graph.
     owner = size.term.frame if isinstance(size, Axis) else size.frame if isinstance(size, Term) else frames[0]
     return any(owner is frame for frame in frames)
 
@@ -431,6 +448,7 @@ def _is_zero(op: Op | None) -> bool:
     if op is None:
         return False
     values = {name: value for name, value in op.attrs.items() if name.endswith("values") and value}
+    # Constants of a program: of lists, or of one value.
     if op.type == "assign_value":
         return [0] in [list(value) for value in values.values()] or not values
     return op.type == "fill_constant" and not op.inputs and float(op.attrs.get("value", 0.0)) == 0.0

@@ -26,6 +26,7 @@ def _if(node: Node) -> list[Value]:
     condition = node[0]
     graphs = [node.required(name) for name in ("then_branch", "else_branch")]
     if condition.array is not None:
+        # An If is often a switch of the exporter's: one branch is then all there is.
         results: list[Value] = node.reader.nested(graphs[0] if condition.array.all() else graphs[1], [])
         return results
     ops = node.ops
@@ -41,6 +42,7 @@ def _if(node: Node) -> list[Value]:
     try:
         outputs = attempt(ops, lambda: layers.cond(choice, variables(then), variables(other)))
     except ShapeError:
+        # Other shapes of one rank are an error of the model; of several ranks there is a way.
         if len({tuple(len(shape or ()) for shape, _ in node.reader.types_of(graph, [])) for graph in graphs}) == 1:
             raise
         # Results of two ranks are no value here. The reader may still decide for each use of them.
@@ -70,6 +72,7 @@ def _loop(node: Node) -> list[Value]:
     count, keep = node.get(0), node.get(1)
     body, first = node.required("body"), [node[i] for i in range(2, len(node.inputs))]
     if any(map(is_sequence, first)):
+        # Sequences first as Python lists, of which nothing is left in the program.
         found = _unrolled(node, body, count, keep, first)
         if found is not None:
             return found
@@ -107,6 +110,7 @@ def _loop_with(
     """
     ops = node.ops
     scan_count = len(body.output) - 1 - len(first)
+    # Without a count it goes on while the condition holds.
     most = Value(np.asarray(np.iinfo("int64").max)) if count is None else ops.reshape(count, shape=[])
     begin = Value(np.asarray(True)) if keep is None else ops.reshape(keep, shape=[])
     element_types: list[Any] = []
@@ -117,7 +121,9 @@ def _loop_with(
     def iteration(step: Variable, going: Variable, *rest: Variable) -> list[Variable]:
         state_vars, arrays = rest[: len(first)], rest[len(first) :]
         result = node.reader.nested(
-            body, [Value(variable=step), Value(variable=going), *(Value(variable=variable) for variable in state_vars)]
+            body,
+            [Value(variable=step), Value(variable=going), *(Value(variable=variable) for variable in state_vars)],
+            # The result comes first: condition, carried values, scan outputs.
         )
         goes_on = ops.variable(ops.reshape(result[0], shape=[]))
         # A value that a loop carries keeps its dtype.
@@ -129,6 +135,7 @@ def _loop_with(
         elements = [ops.variable(value) for value in result[len(first) + 1 :]]
         element_types[:] = [(variable.shape, variable.dtype) for variable in elements]
         next_arrays = [layers.array_write(variable, step, array) for variable, array in zip(elements, arrays, strict=True)]
+        # Counted by adding 1, so that the counter is a plain loop variable.
         return [layers.scale(step, scale=1.0, bias=1.0), goes_on, *kept_values, *next_arrays]
 
     start = [ops.variable(value) for value in first]
@@ -189,6 +196,7 @@ def _unrolled(node: Node, body: Desc, count: Value | None, keep: Value | None, f
         if not goes_on:
             break
         result = node.reader.nested(body, [Value(np.asarray(step, "int64")), Value(np.asarray(True)), *states])
+        # A condition that only the run knows: no unrolling.
         if result[0].array is None:
             return None
         goes_on, states = bool(result[0].array), result[1 : len(first) + 1]
