@@ -54,6 +54,7 @@ class Frames:
         places = {group: group.column for group in drawn.groups.values() if group.column is not None}
         for group in sorted(places, key=places.__getitem__):
             self._group(group)
+        # In the order of drawing, so that frames come in the order of their first nodes.
         for node in drawn.nodes:
             self._of(node).items.append(node)
 
@@ -88,6 +89,7 @@ class Frames:
         if graph not in self._graphs:
             region = self.nesting.regions[graph]
             single = len(self.nesting.opened[region.op]) == 1
+            # One nested graph needs no frame besides its own.
             around = self._outside(region.op) if single else self._around(region.op)
             label = shortened(shown(region.label))
             tooltip = frame_tooltip(region.op, region.name, region.graph)

@@ -56,6 +56,7 @@ def reduced_node(node: Node) -> _Reduced:
     number = _numbering(root).numbers.get(node)
     if number is not None:
         return _node_at, (root, number)
+    # Made again from its own parts: nothing in the graph refers to it any more.
     return (Op, (root, node.type, {}, {}, node.attrs)) if isinstance(node, Op) else (Value, (root, node.name, node.shape, node.dtype, None))
 
 
@@ -107,9 +108,12 @@ def _graph_record(graph: Graph, numbers: Mapping[Graph | Node, int]) -> dict[str
         "residuals": several(graph.residuals),
         "redeclared": graph.redeclared,
         "lost_operators": graph.lost_operators,
+        # ``marked`` is a moment, as a number of edits: a copy has it if nothing was edited since.
         "marked": graph.marked == graph.journal.edits,
+        # Results of passes are kept under their class; what is cached under another key is computed again.
         "analyses": {kind: result for kind, result in graph.analyses.items() if type(result) is kind},
         "graph": graph.graph,
+        # Every node has one attribute of its own, its kind; what there is besides a user gave.
         "attributes": {numbers[node]: attributes for node, attributes in graph._node.attributes.items() if len(attributes) > 1},
     }
 

@@ -42,6 +42,7 @@ class Bounded(NDArrayOperatorsMixin, Aggregate):
     @classmethod
     def first(cls, data: Tensor, count: Tensor, axis: int) -> Bounded:
         """The first elements of a tensor along an axis."""
+        # What is beyond the count is zero, which sums rely on.
         return cls(_kept(jnp.asarray(data), count, axis, 0), count, axis)
 
     @property
@@ -65,6 +66,7 @@ class Bounded(NDArrayOperatorsMixin, Aggregate):
     @property
     def size(self) -> Tensor:
         """How many elements there are in all."""
+        # The elements along the other axes, times those that there are.
         return self.count * (int(np.prod(self.data.shape)) // self.capacity)
 
     def sized(self, capacity: int) -> Bounded:
@@ -115,6 +117,7 @@ def _common(values: Sequence[Bounded]) -> Tensor:
     """How many elements tensors have that are to have as many; 0 is the count of a cotangent that no side of a branch has written."""
     count = values[0].count
     for value in values[1:]:
+        # The same traced number needs no comparison.
         if value.count is not count:
             differ = (value.count != count) & (value.count > 0) & (count > 0)
             refuse(differ, "its inputs have different extents where only the run knows them, and are not broadcast there")
@@ -210,6 +213,7 @@ class _Along:
 
     def _settled(self, x: Tensor, labels: Sequence[Label | None], count: Tensor, capacity: int) -> Tensor:
         if self.label in labels:
+            # The output has the extent as well: what was computed of the rest of the room is set to zero.
             return Bounded.first(x, count, labels.index(self.label))
         if self.dimensions.reduced.get(self.label) == "mean":
             return (x * (capacity / count)).astype(x.dtype)  # of no elements nan, as in numpy

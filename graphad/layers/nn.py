@@ -60,6 +60,7 @@ def data(name: str, shape: object, *more: object, **options: object) -> Variable
     # Fluid's rule: a shape that has an unknown extent already gets no batch in front.
     if options_.get("append_batch_size", True) and not any(extent == -1 or isinstance(extent, str) for extent in extents):
         extents = [-1, *extents]
+    # Gradients stop at data unless requested otherwise, as in Fluid.
     dtype, stop = options_.get("dtype"), options_.get("stop_gradient", True)
     return default_main_program().global_block().create_var(name, extents, "float32" if dtype is None else dtype, stop_gradient=stop)
 
@@ -130,6 +131,7 @@ def fc(
         checked_int("size", size, 1)
         checked_int("num_flatten_dims", num_flatten_dims)
     inputs = list(input) if isinstance(input, list | tuple) else [input]
+    # One attr for all inputs, or one for each.
     attrs = list(param_attr) if isinstance(param_attr, Sequence) and not isinstance(param_attr, str) else [param_attr] * len(inputs)
     if not inputs or len(attrs) != len(inputs):
         raise InvalidValue(f"layers.fc: {len(inputs)} inputs and {len(attrs)} param_attr do not match")
@@ -148,6 +150,7 @@ def fc(
 
 def _product(helper: LayerHelper, x: Variable, size: int, axes: int, attr: AttrLike) -> Variable:
     width = element_count(x.shape[axes:])
+    # The columns are the product of the extents after the first axes.
     if width <= 0:
         raise InvalidValue(f"layers.fc: {x!r} has no known width after its first {axes} axes")
     if x.dtype not in FLOATS:
@@ -200,6 +203,7 @@ def dropout(
             raise InvalidValue(f"dropout_implementation is {choices}, not {dropout_implementation!r}")
     helper = LayerHelper("dropout", name)
     attrs = {"dropout_prob": float(dropout_prob), "is_test": is_test, "dropout_implementation": dropout_implementation}
+    # 0 means a new draw in every run.
     if seed:
         attrs |= {"seed": seed, "fix_seed": True}
     x = checked_input("dropout", x)
@@ -310,6 +314,7 @@ def create_global_var(
     checked_flag("persistable", persistable)
     checked_flag("force_cpu", force_cpu)
     variable_name = name or helper.main.names.generate(helper.name)
+    # Persistable whatever the flag says: other runs would find no value.
     var = helper.main.global_block().create_var(variable_name, shape, dtype_name(dtype), persistable=True, stop_gradient=True)
     helper.initialize(var, Constant(float(value)))
     return var
@@ -426,6 +431,7 @@ def accuracy(input: Variable, label: Variable, k: int = 1, correct: Variable | N
     """
     helper = LayerHelper("accuracy")
     slots = ("Out", "Indices")
+    # The k largest first: accuracy compares their places with the label.
     values, indices = helper.append_all("top_k", {"X": checked_input("accuracy", input)}, slots, {"k": k}, stopped=slots)
     inputs = {"Out": values, "Indices": indices, "Label": checked_input("accuracy", label)}
     counts = ("Accuracy", "Correct", "Total")

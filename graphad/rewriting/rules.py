@@ -110,6 +110,7 @@ class PatternRule(Rule):
         self.after = tuple(after)
         self.conditions = tuple(conditions)
         self.variants = tuple(_variants(self.before))
+        # A set of rules finds its candidates by the type of the operator where a match starts.
         self.types = frozenset(variant.calls[0].definition.type for variant in self.variants)
         # A condition on how often an operand is read depends on operators that are not in the pattern: one level more.
         self.depth = max(map(_depth, self.before)) + any(_counts_readers(item) for item in self.conditions)
@@ -135,6 +136,7 @@ class PatternRule(Rule):
         return None
 
     def _satisfies(self, variant: Variant, op: Op, match: Match) -> bool:
+        # What costs least is asked first, the types of the whole replacement last.
         try:
             is_match = compare_later(match) and self._holds(match) and keeps_types(self.before, self.after, match)
         except UnknownType as error:
@@ -148,6 +150,7 @@ class PatternRule(Rule):
     def dependencies(self) -> Iterable[tuple[int, frozenset[str] | None]]:
         if any(_counts_readers(condition) for condition in self.conditions):
             return super().dependencies()
+        # At distance 0 is the operator where a match starts, which is visited anyway.
         return [(distance, types) for term in self.before for distance, types in _below(term) if distance]
 
     def rewrite(self, op: Op) -> bool:
@@ -157,6 +160,7 @@ class PatternRule(Rule):
         match = self._match_as(variant, op)
         if match is None or not op.graph.allows(self.name, *match.ops.values()):
             return False
+        # Found before anything is built: a replacement may use results of the pattern.
         results = [match.value_of(term) for term in self.before]
         instance = Instance(op, match)
         for old, new in zip(results, [instance.value(term) for term in self.after], strict=True):
@@ -206,6 +210,7 @@ class PatternRule(Rule):
 def _take_over(old: Value, new: Value) -> None:
     """Make a new value the gradient of what the old one is, and stop gradients where that does."""
     new.grad_of = old.grad_of
+    # A persistable variable stays with the value that the program stores.
     if not old.persistable:
         new.var = old.var
 

@@ -67,6 +67,7 @@ class States:
 
     def number(self, item: Op | Value | Graph) -> int:
         """The number of an operator, a value or a graph."""
+        # A number is given once and never again, so that a page can tell what is gone from what is new.
         return self.numbers.setdefault(item, len(self.numbers))
 
     # -- differences -----------------------------------------------------------------------------
@@ -136,6 +137,7 @@ class States:
     def _is_there(self, graph: Graph) -> bool:
         """Whether a graph is this one, or nested in an operator that is in it."""
         while graph is not self.graph:
+            # A graph that was taken out has no owner, or is in another tree.
             if graph.owner is None or graph.journal is not self.graph.journal:
                 return False
             graph = graph.owner.graph

@@ -130,6 +130,7 @@ class _Propagation(Dataflow[Spec]):
         shape = value.shape
         if shape is None or len(shape) != len(spec) or value.kind != TENSOR:
             return ()
+        # A dimension of one element has nothing to cut.
         dims = tuple(() if extent in (0, 1) else axes for extent, axes in zip(shape, spec, strict=True))
         if value in self.fixed:
             annotation = self.fixed[value]
@@ -138,6 +139,7 @@ class _Propagation(Dataflow[Spec]):
             dims = tuple(
                 dim if dim is not None else tuple(a for a in axes if a not in axes_used) for dim, axes in zip(annotation, dims, strict=True)
             )
+        # A spec that cuts nothing is no fact: the lattice's bottom.
         return dims if any(dims) else ()
 
     def derived(self, values: Sequence[Value], labels: Sequence[Labels], axes: Mapping[object, tuple[str, ...]]) -> dict[Value, Spec]:
@@ -240,6 +242,7 @@ class Sharding(Analysis):
     __hash__ = None  # type: ignore[assignment]
 
     def __getitem__(self, value: Value) -> Spec:
+        # Where nothing is said, a value is whole along all dimensions.
         return self.specs.get(value) or ((),) * len(value.shape or ())
 
     def __str__(self) -> str:

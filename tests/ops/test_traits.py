@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from graphad.errors import GraphadError, InvalidValue
 from graphad.ops import GRAD, REGISTRY, ControlDef, GradOpDef, operator
 from graphad.ops.inference import same_float
+from graphad.ops.rings import communicates
 from graphad.ops.traits import ZEROS, Declared
 from graphad.testing.samples import SAMPLES, samples_of
 from graphad.testing.samples.valid import computed
@@ -495,6 +496,53 @@ def test_reduction() -> None:
         "reduce_sum": "sum",
         "reduce_mean": "mean",
     }
+
+
+def is_of_shape(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Whether other elements in arrays of the same shapes and dtypes give the same."""
+    others = [results(type, each(slots, change), attrs) for change in (np.copy, np.ones_like, np.zeros_like)]
+    first = others[0]
+    if first is None or any(found is None for found in others):
+        return None
+    return all(found is not None and all(map(alike, map(np.asarray, first), map(np.asarray, found))) for found in others)
+
+
+DEGENERATE = {"cholesky", "inverse"}  # of matrices of ones or zeros there is only one answer: none
+ALIKE = {"allclose", "equal_all", "isclose"}  # arrays that are made equal are equal
+
+
+def test_of_shape() -> None:
+    found = {type for type in plain() if verdict(type, is_of_shape, optional=True)}
+    assert found - DEGENERATE - ALIKE == {type for type in plain() if REGISTRY[type].of_shape}
+
+
+def test_lazy() -> None:
+    """An operand that is not chosen may be without a value, and the result is the same; some are not chosen in some sample."""
+    lazy = {type for type in having("lazy") if not isinstance(REGISTRY[type], GradOpDef)}
+    assert {"select_input", "merge_lod_tensor"} <= lazy
+    assert {type for type in having("lazy") if not REGISTRY[type].partial} == set()
+    for type in sorted(lazy):
+        definition, spared = REGISTRY[type], 0
+        for sample in samples_of(type):
+            slots: dict[str, list[Any]] = dict(sample.slots())
+            before = computed(definition, slots, sample.attrs)
+            for slot in definition.lazy & slots.keys():
+                for chosen in range(len(slots[slot])):
+                    without = [None if at == chosen else value for at, value in enumerate(slots[slot])]
+                    after = computed(definition, {**slots, slot: without}, sample.attrs)
+                    if before is not None and after is not None:
+                        spared += 1
+                        assert all(map(alike, before["Out"], after["Out"])), type
+        assert spared, f"{type} needs all operands in all samples"
+
+
+WITH_A_USER = {"print", "py_func"}  # who sees in which order they ran
+
+
+def test_ordered() -> None:
+    """Effects have an order if other ranks or the user wait for them: nothing that only computes has."""
+    collective = {type for type in REGISTRY if communicates(type)}
+    assert having("ordered") == collective | {type for type in REGISTRY if type.removesuffix("_grad") in WITH_A_USER}
 
 
 def test_costly() -> None:
