@@ -167,7 +167,8 @@ def applied(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], run:
     form = OF_BOUNDED.get(definition.type)
     if form is not None:
         result = form(*(plain(argument) for argument in definition.arguments(inputs)), **attrs)
-        return {next(iter(definition.outputs)): [result]}
+        results = result if isinstance(result, tuple) else (result,)
+        return {slot: [value] for slot, value in zip(definition.outputs, results, strict=False)}
     inputs = {slot: [x for x in values if x is not None] for slot, values in inputs.items()}
     bounded = [x for values in inputs.values() for x in values if isinstance(x, Bounded)]
     capacity = max(LEAST, *(x.capacity for x in bounded))

@@ -266,3 +266,20 @@ def test_distinct_values(seed: int) -> None:
     attrs = {"axis": [int(rng.integers(-x.ndim, x.ndim))] if seed % 4 == 1 else [], "is_sorted": seed % 5 < 2}
     for one, other in zip(*on_both("unique", {"X": x}, attrs), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(("axis", "descending"), [(0, True), (1, False)])
+def test_rows_of_unknown_number_are_sorted_and_picked(axis: int, descending: bool) -> None:
+    """Along the axis of which the extent is not known, and along another one; many elements are equal, some are zeros."""
+    program = ga.Program()
+    with ga.program_guard(program):
+        x = ga.layers.data("x", [12, 2], append_batch_size=False)
+        rows = ga.layers.gather_nd(x, ga.layers.where_index(ga.layers.reduce_min(x, dim=[1]) > -2.5))
+        values, order = ga.layers.argsort(rows, axis=axis, descending=descending)
+        first = ga.layers.slice(order, [1], [0], [1])
+        picked = ga.layers.gather(rows, ga.layers.reshape(ga.layers.fill_constant([2], "int64", -1), [2]))
+        again = ga.layers.gather(x, ga.layers.squeeze(first, [1]))
+    fetch = [values, order, picked, again]
+    feeds = {"x": np.random.default_rng(0).integers(-4, 3, (12, 2)).astype("float32")}
+    for one, other in zip(ga.JaxExecutor().run(program, feeds, fetch, ga.Scope()), on_numpy(program, feeds, {}, fetch), strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from graphad.errors import InvalidValue
 from graphad.jax.bounded import LEAST, Bounded, as_bounded, of_bounded
@@ -11,6 +12,7 @@ from graphad.jax.registry import is_traced, like, refuse, replaces
 from graphad.jax.xla_array import Known
 from graphad.ops import embedding, indexing, indices, selection, sort
 from graphad.ops.definition import NO_INTS
+from graphad.ops.inference import normal_axis
 from graphad.types import Tensor
 
 
@@ -171,6 +173,34 @@ def _merged_rows(Mask: Tensor, InTrue: Tensor = None, InFalse: Tensor = None, X:
     if result is None:
         raise InvalidValue("neither InTrue nor InFalse has a value: no branch has run")
     return result
+
+
+@of_bounded(sort.argsort)
+def _order_of_bounded(X: Bounded, *, axis: int = -1, descending: bool = False) -> tuple[Bounded, Bounded]:
+    """Sorted with what is beyond the count last, whatever it is."""
+    at = normal_axis(axis, X.ndim)
+    places = lax.broadcasted_iota(jnp.int64, X.data.shape, at)
+    is_there = lax.broadcasted_iota(jnp.int64, X.data.shape, X.axis) < X.count
+    # Descending is ascending from the end, and read from the end: so of equal ones the first comes first.
+    operands = [is_there if descending else ~is_there, X.data, places]
+    operands = [jnp.flip(x, at) for x in operands] if descending else operands
+    _, *ordered = lax.sort(operands, dimension=at, is_stable=True, num_keys=2)
+    values, indices = (jnp.flip(x, at) for x in ordered) if descending else ordered
+    return Bounded.first(values, X.count, X.axis), Bounded.first(indices, X.count, X.axis)
+
+
+@of_bounded(indexing.gather)
+def _slices_of_bounded(X: Tensor, Index: Tensor, Axis: Tensor = None, *, axis: int = 0, overwrite: bool = True) -> Tensor:
+    at = normal_axis(axis, X.ndim)
+    if Axis is not None or (isinstance(X, Bounded) and (X.axis != at or Index.ndim > 1)) or (isinstance(Index, Bounded) and Index.axis):
+        raise Known(f"X is {X!r} and Index {Index!r}, an extent of which is known only when the program runs")
+    data, extent = (X.data, X.count) if isinstance(X, Bounded) else (X, X.shape[at])
+    places = jnp.asarray(Index.data if isinstance(Index, Bounded) else Index)
+    places = places.reshape(-1) if places.ndim > 1 else places
+    is_there = jnp.arange(places.size).reshape(places.shape) < (Index.count if isinstance(Index, Bounded) else places.size)
+    refuse((is_there & ((places < -extent) | (places >= extent))).any(), "Index has an index outside of the extent of X")
+    result = jnp.take(jnp.asarray(data), jnp.where(places < 0, places + extent, places), at, mode="clip")
+    return Bounded.first(result, Index.count, at) if isinstance(Index, Bounded) else result
 
 
 @of_bounded(indexing.gather_nd)
