@@ -20,7 +20,7 @@ from graphad.ops.formulas import Tracer, as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
 from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
 from graphad.ops.reduction import reduce_mean, reduce_sum
-from graphad.ops.rows import as_rows, centered_tiles, inverse_root, many, many_short, row_buffers, spread, through_rows
+from graphad.ops.rows import as_rows, centered_tiles, inverse_root, many, many_short, row_buffers, spread, through_channels, through_rows
 from graphad.ops.scratch import aligned
 from graphad.ops.shapes import reshape, size
 from graphad.ops.summation import power_norm, summed
@@ -323,6 +323,12 @@ def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str]) -
     if norm.fixed or not has_saved_moments or has_more_cotangents or not set(slots) <= {"X" + GRAD, "Scale" + GRAD, "Bias" + GRAD}:
         return definition.meaning(inputs, attrs, slots)
     X, dY = inputs["X"][0], inputs["Y" + GRAD][0]
+    length = math.prod(X.shape[2:])
+    if norm.axis(X.ndim) == 1 and many_short(X, length):
+        x, d = (as_rows(array, *X.shape[:2], length) for array in (X, dY))
+        grad = through_channels(x, d, *(inputs[slot][0] for slot in ("SavedMean", "SavedVariance", "Scale")))
+        results = {"X" + GRAD: grad.x.reshape(X.shape), "Scale" + GRAD: grad.scale, "Bias" + GRAD: grad.bias}
+        return {slot: [results[slot]] for slot in slots}
     dim, wide = norm.dim(X.ndim), tuple(-1 if i == norm.axis(X.ndim) else 1 for i in range(X.ndim))
     mean, inverse = (inputs[s][0].reshape(wide) for s in ("SavedMean", "SavedVariance"))
     hat = recentered(X - mean, dim)

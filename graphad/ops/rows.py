@@ -26,7 +26,7 @@ LEAST = 1 << 12  # elements from which on tiles pay, where the alternative is co
 ONE_TILE = 1 << 15  # elements up to which a softmax is one tile, and to set numpy's buffer takes longer than it saves
 FEW = 32  # numbers that Python compares more quickly than numpy
 SHORT, DOT = 16, 64  # elements: shorter rows are quicker as they are, for longer ones an inner product of BLAS pays
-DIGITS = 1 << 13  # elements of a row up to which BLAS adds products as exactly as numpy, which adds pairwise
+DIGITS = 1 << 14  # elements of a row up to which BLAS adds products as exactly as numpy, which adds pairwise
 LONG, UNBUFFERED, BUFFERED = 256, 64, 1 << 10  # elements: rows so long need no buffer, others one that stays in the nearest cache
 SAFE = 2.0**-10, 2.0**100  # between these sums of exponentials no digit of a quotient is lost
 NEGLIGIBLE = 2.0**-21  # what a mean may be off by, in standard deviations
@@ -221,4 +221,26 @@ def through_rows(x: Array, d: Array, mean: Array, inverse: Array, scale: Array |
             hat += constant[:, None]
             np.subtract(cotangent, hat, out=hat)
             np.multiply(hat, factor, out=out[place])
+    return RowGrad(out, scale_grad, bias_grad)
+
+
+def through_channels(x: Array, d: Array, mean: Array, inverse: Array, scale: Array) -> RowGrad:
+    """``through_rows`` of ``[samples, channels, n]`` that are normalized, scaled and shifted channel by channel."""
+    samples, channels, length = x.shape
+    out, ones, count = aligned(x.shape, x.dtype), _ones(length, x.dtype), samples * length
+    scale_grad, bias_grad = np.empty((2, channels), x.dtype)
+    with row_buffers(x):
+        for place in _tiles(channels, count * x.itemsize):
+            part, cotangent = x[:, place], d[:, place]
+            hat = np.subtract(part, spread(mean[place], part), out=scratch("deviations", part.shape, x.dtype))
+            rest = _added(_summed(hat, ones)) / count
+            if not (np.abs(rest) * inverse[place]).max() <= NEGLIGIBLE:  # nan is not
+                hat -= spread(rest.astype(x.dtype), part)
+            hat *= spread(inverse[place], part)
+            along, constant = _added(_summed(cotangent, hat)), _added(_summed(cotangent, ones))
+            scale_grad[place], bias_grad[place] = along, constant
+            hat *= spread((along / count).astype(x.dtype), part)
+            hat += spread((constant / count).astype(x.dtype), part)
+            np.subtract(cotangent, hat, out=hat)
+            np.multiply(hat, spread(inverse[place] * scale[place], part), out=out[:, place])
     return RowGrad(out, scale_grad, bias_grad)

@@ -170,3 +170,23 @@ def test_layer_norm_backward_is_as_exact_as_the_rule(shape: tuple[int, ...], off
     wanted = [f"{slot}@GRAD" for slot in ("X", *vectors)]
     for fast, meant in errors("layer_norm", inputs, {"begin_norm_axis": begin}, wanted).values():
         assert fast <= 2 * meant + 3e-7
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize("shape", [(3, 40, 7, 7), (1, 24, 20, 20), (9, 5, 12, 12)])
+def test_batch_norm_backward_is_as_exact_as_the_rule(shape: tuple[int, ...], offset: float) -> None:
+    x, channels = drawn(shape, 1.5, offset), shape[1]
+    scale, bias = drawn((channels,), 1.0, 1.0), drawn((channels,))
+    outputs = lookup("batch_norm")(x, scale, bias, np.zeros_like(bias), np.ones_like(bias))
+    inputs = {
+        "X": x,
+        "Scale": scale,
+        "Bias": bias,
+        "SavedMean": outputs[3],
+        "SavedVariance": outputs[4],
+        "Y@GRAD": drawn(shape[::-1]).T.copy(),
+    }
+    inputs |= {"MeanOut": outputs[1], "VarianceOut": outputs[2], "Mean": np.zeros_like(bias), "Variance": np.ones_like(bias)}
+    assert rows.many_short(x, shape[2] * shape[3])
+    for fast, meant in errors("batch_norm", inputs, {}, ["X@GRAD", "Scale@GRAD", "Bias@GRAD"]).values():
+        assert fast <= 2 * meant + 3e-7
