@@ -124,6 +124,7 @@ def check_pass(
     Raises:
         Counterexample: the pass is wrong; the program it is shown on was made as small as possible.
         Vacuous: the pass changed no program, and is no analysis.
+        ValueError: a text is no pipeline, or hardly any program is fit for the pass.
         KeyboardInterrupt: the check was interrupted; its text says what was tried, and its ``checked`` holds that.
 
     >>> check_pass("dead-code", examples=20).examples
@@ -131,6 +132,8 @@ def check_pass(
     """
     home = None if folder is None else Path(folder)
     subject = Subject(followed(what), prepare or standard_preparation(what), tolerance, gradients, reference, expect)
+    for text in filter(None, (subject.prepare, subject.reference)):
+        as_pass(text, "loss")  # a mistake in it is the caller's, and not one that a program is unfit for
     search = _Search(subject, _source(subject, programs), seed)
     case_and_finding = search.run(EXAMPLES if examples is None and seconds is None else examples, seconds)
     if case_and_finding is None:

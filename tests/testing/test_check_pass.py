@@ -315,3 +315,15 @@ def test_programs_that_print_are_silent_while_they_are_tried(capfd: pytest.Captu
     assert capfd.readouterr().out == ""
     ga.Executor().run(program, feed={"x": np.ones(2)}, fetch_list=["z"])
     assert "data: [1 1]" in capfd.readouterr().out
+
+
+def test_an_empty_reference_is_the_program_as_it_is() -> None:
+    assert check_pass("cse", reference="", examples=20).changed
+    with pytest.raises(Counterexample, match="the values differ"):
+        check_pass(SwapsSubtraction(), reference="", examples=EXAMPLES)
+
+
+@pytest.mark.parametrize("role", ["reference", "prepare"])
+def test_a_mistake_in_what_is_compared_or_runs_before_is_said_at_once(role: str) -> None:
+    with pytest.raises(ValueError, match="cleanup"):
+        check_pass("cse", examples=2, **{role: "cleanup"})  # type: ignore[arg-type]
