@@ -427,12 +427,14 @@ def array_of(choices: Choices, shape: Shape, dtype: str, kind: str = "ordinary")
 def renumbered_case(choices: Choices, case: Case, kinds: Sequence[str]) -> Case:
     """The same program on other numbers, about half of its arrays: of one of the kinds.
 
-    Indices and limits of loops become other integers as well: where the program does not run on them, it says nothing.
+    Indices and limits of loops become other integers as well: where the program does not run on them, it says nothing. They stay
+    small: an operator may take one for an extent, and an array of 2 ** 31 rows fills the memory.
     """
     kind = choices.one_of(kinds)
 
     def other(array: Array) -> Array:
-        return array_of(choices, array.shape, str(array.dtype), kind) if choices.boolean() else array
+        chosen_kind = "integers" if array.dtype.kind in "iu" else kind
+        return array_of(choices, array.shape, str(array.dtype), chosen_kind) if choices.boolean() else array
 
     arrays = [
         {name: other(array) if isinstance(array, np.ndarray) else array for name, array in each.items()}

@@ -754,6 +754,8 @@ def _missing(missing: Mapping[str, str]) -> Sequence[str]:
 
 def _pass(definitions: Definitions, what: Pass | str, case: Case) -> str:
     """How to write a pass: as text if it was text or comes with graphad, else as what makes it."""
+    if not what:  # of a reference: the program as it is
+        return repr(what)
     inner = inner_passes(as_pass(what, case.loss_name))
     own_passes = [step_ for step_ in inner if not type(step_).__module__.startswith(OWN)]
     if isinstance(what, Pass):

@@ -445,7 +445,7 @@ class Subject:
         """
         if self.tolerance is not None:
             return self.tolerance
-        pass_texts = [] if self.reference is None else [self.reference]
+        pass_texts = [self.reference] if self.reference else []
         pass_texts += [self.prepare] if self.prepare and not is_prepared else []
         passes = [self.passes(case), *(as_pass(item, case.loss_name) for item in pass_texts)]
         inner = [
@@ -489,7 +489,7 @@ class Subject:
         return paths == {((case.loss_name,), (), ())} and any(isinstance(pass_, CreateGradOps) for pass_ in passes)
 
     def __str__(self) -> str:
-        against = "" if self.reference is None else f", compared with {self.reference or 'nothing'}"
+        against = "" if self.reference is None else f", compared with {self.reference or 'the program as it is'}"
         return str(self.what) + (f" after {self.prepare}" if self.prepare else "") + against
 
 

@@ -47,7 +47,11 @@ def short_text(array: Array) -> str:
 
     >>> print(short_text(np.arange(4).reshape(2, 2)), short_text(np.arange(100.0)))
     [[0, 1], [2, 3]] [0.0, 1.0, 2.0, 3.0, 4.0, ... 90 more ..., 95.0, 96.0, 97.0, 98.0, 99.0]
+    >>> print(short_text(np.zeros(0)), short_text(np.zeros((10**9, 0))))
+    [] nothing, of shape [1000000000, 0]
     """
+    if not array.size and array.ndim > 1:
+        return f"nothing, of shape {list(array.shape)}"
     if array.size <= MOST:
         return _listed(array)
     first, last = (", ".join(map(number, part)) for part in (array.flat[:EDGE], array.flat[-EDGE:]))

@@ -20,7 +20,7 @@ from graphad.passes.backward import GradOps, OpPath
 from graphad.program import BACKWARD
 from graphad.rewriting import Pass
 from graphad.testing import Case, Choices, Counterexample, Vacuous, check_pass
-from graphad.testing.cases import RandomChoices, random_case
+from graphad.testing.cases import RandomChoices, random_case, renumbered_case
 from graphad.testing.checks import after_pass, examine
 from graphad.testing.programs import any_program
 from graphad.testing.reach import Reach, interest_of
@@ -376,3 +376,14 @@ def test_an_interruption_says_what_there_is(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_vacuous_is_an_assertion() -> None:
     assert issubclass(Vacuous, AssertionError)
+
+
+def test_other_numbers_are_small_integers_and_any_floats() -> None:
+    """An operator may take an integer for an extent: an array of 2 ** 31 rows fills the memory."""
+    program = ga.Program.parse(
+        "program { block 0 { var n: int64[1] var x: float32[40] tanh(X=x) -> (Out=y) fill_constant(ShapeTensor=n) -> (Out=z) } }"
+    )
+    case = Case(program, feeds={"n": np.array([2]), "x": np.ones(40, "float32")})
+    arrays = [renumbered_case(RandomChoices(f"other {i}"), case, ("large", "offset")).feeds for i in range(20)]
+    assert max(int(feeds["n"].max()) for feeds in arrays) < 10
+    assert max(float(feeds["x"].max()) for feeds in arrays) > 99
