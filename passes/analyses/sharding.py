@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from graphad.errors import InvalidGraph
 from graphad.ir import Graph, Op, Value
@@ -24,7 +25,7 @@ from graphad.ops.mesh import ProcessMesh, Spec, local_shape, merged, parse_spec,
 from graphad.program import located
 from graphad.rewriting.analysis import Analysis
 from graphad.rewriting.dataflow import Dataflow, Facts
-from graphad.types import TENSOR, Shape
+from graphad.types import FLOATS, TENSOR, Shape
 
 ANNOTATION = "shard_tensor"
 SAME, BROADCAST, REDUCED = 0, 1, 2  # the priorities of operators, the first one first
@@ -59,10 +60,16 @@ class Indices:
             return None
         attrs = definition.own_attrs(op.attrs)
         if not isinstance(definition, GradOpDef):
-            return dimensions(definition, inputs, outputs, attrs)
+            dims = dimensions(definition, inputs, outputs, attrs)
+            return dims if dims is None or not dims.reduced or all(map(partial(_adds_up, op), op.writes())) else None
         # A gradient may not read what its indices are about: they are those of its forward operator.
         forward_shapes = self.shapes.get(op.forward, (None, None)) if op.forward is not None else (None, None)
         return dimensions(definition, inputs, outputs, attrs, (forward_shapes[0] or {}, forward_shapes[1] or {}))
+
+
+def _adds_up(op: Op, result: Value) -> bool:
+    """Whether a reduction's result is that of the results of parts: not if it is cut to integers, or to booleans, at its end."""
+    return result.dtype in FLOATS or (result.dtype != "bool" and all(value.dtype == result.dtype for value in op.reads()))
 
 
 # -- annotations ---------------------------------------------------------------------------------

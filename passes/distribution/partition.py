@@ -25,7 +25,7 @@ from graphad.ir import Builder, Graph, Op, Value
 from graphad.ir.edits import open_sealed
 from graphad.ir.regions import LoopLike, conditions, definition_of, operands, results_of
 from graphad.ir.residuals import residual_inputs
-from graphad.ops import GRAD, lookup
+from graphad.ops import GRAD, GradOpDef, lookup
 from graphad.ops.dimensions import Dimensions, Label, Labels
 from graphad.ops.mesh import SPEC, ProcessMesh, Spec, local_extent, local_shape, spec_text, used_axes, words_of
 from graphad.passes.analyses.sharding import ANNOTATION, Indices, Sharding
@@ -290,7 +290,7 @@ class _Partition:
             if not is_cut and not any(axis in used_axes(self.wanted[value]) for value in op.writes() if value in self.wanted):
                 continue
             able = [
-                label for label in self.along(op, dims, axis) if self._may_cut(dims, extents[label], label, (*cuts.get(label, ()), axis))
+                label for label in self.along(op, dims, axis) if self._may_cut(op, dims, extents[label], label, (*cuts.get(label, ()), axis))
             ]
             costs = {label: self.moved(op, dims, axis, label) for label in [*able, None]}
             # Of equal costs the first one: a cut rather than none.
@@ -321,12 +321,12 @@ class _Partition:
         whole = any(value.dtype not in FLOATS for value in op.writes())
         return [label for label in dict.fromkeys(labels) if not (whole and dims.reduced.get(label) == "mean")]
 
-    def _may_cut(self, dims: Dimensions, extents: set[int], label: Label, axes: tuple[str, ...]) -> bool:
+    def _may_cut(self, op: Op, dims: Dimensions, extents: set[int], label: Label, axes: tuple[str, ...]) -> bool:
         parts = self.mesh.parts(axes)
         # Padding must not meet real elements: dimensions of one index are padded alike only if they have one extent. Zeros are no
-        # neutral elements of a maximum or minimum.
+        # neutral elements of a maximum or minimum, nor in a sum over slopes: 0 / 0 is not 0.
         even = all(extent == -1 or extent % parts == 0 for extent in extents)
-        if label in dims.even or dims.reduced.get(label) in ("max", "min"):
+        if label in dims.even or dims.reduced.get(label) in ("max", "min") or (label in dims.reduced and _is_steep(op)):
             return even
         return even or len(extents) == 1
 
@@ -533,6 +533,12 @@ class _Partition:
             self.spec[result], self.shape[result] = spec, self.shape[value]
             graph.journal.edits += 1
             graph.results[place] = result
+
+
+def _is_steep(op: Op) -> bool:
+    """Whether an operator is the gradient of one whose slope may be infinite at 0."""
+    definition = op.definition
+    return isinstance(definition, GradOpDef) and definition.forward is not None and definition.forward.steep
 
 
 @dataclass(frozen=True)

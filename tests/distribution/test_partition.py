@@ -441,6 +441,22 @@ UNEVEN: Mapping[str, tuple[str, Feed]] = {
         } }""",
         {"x": np.ones((2, 1, 1)), "y": np.ones((2, 1, 1))},
     ),
+    "what a quotient's gradient would divide by in the padding": (
+        """program { block 0 {
+            var x: float64[3] var y: float64[3, 3] var t: float64[3, 3] var loss: float64[]
+            elementwise_div(X=x, Y=y) -> (Out=t)
+            reduce_sum(X=t) -> (Out=loss)
+        } }""",
+        {"x": np.ones(3), "y": -np.ones((3, 3))},
+    ),
+    "a sum that is cut to a boolean": (
+        """program { block 0 {
+            var x: int64[2, 2] var b: bool[] var w: float64[] var loss: float64[]
+            reduce_sum(X=x) -> (Out=b) {out_dtype="bool"}
+            reduce_sum(X=w) -> (Out=loss)
+        } }""",
+        {"x": np.ones((2, 2), "int64"), "w": np.ones(())},
+    ),
     "an extent known of the gradient only": (
         """program { block 0 {
             var p: float64[-1, 1] var g: float64[2, 1] var r: float64[1] var m: float64[2, 1] var t: float64[-1, 1] var loss: float64[]
