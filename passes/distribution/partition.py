@@ -289,9 +289,8 @@ class _Partition:
             is_cut = any(axis in used_axes(self.spec[value]) for value in op.reads() if value in self.spec)
             if not is_cut and not any(axis in used_axes(self.wanted[value]) for value in op.writes() if value in self.wanted):
                 continue
-            able = [
-                label for label in self.along(op, dims, axis) if self._may_cut(op, dims, extents[label], label, (*cuts.get(label, ()), axis))
-            ]
+            labels = self.along(op, dims, axis)
+            able = [label for label in labels if self._may_cut(op, dims, extents[label], label, (*cuts.get(label, ()), axis))]
             costs = {label: self.moved(op, dims, axis, label) for label in [*able, None]}
             # Of equal costs the first one: a cut rather than none.
             best = min(costs, key=lambda label: costs[label])
