@@ -132,8 +132,6 @@ def check_pass(
     """
     home = None if folder is None else Path(folder)
     subject = Subject(followed(what), prepare or standard_preparation(what), tolerance, gradients, reference, expect)
-    for text in filter(None, (subject.prepare, subject.reference)):
-        as_pass(text, "loss")  # a mistake in it is the caller's, and not one that a program is unfit for
     search = _Search(subject, _source(subject, programs), seed)
     case_and_finding = search.run(EXAMPLES if examples is None and seconds is None else examples, seconds)
     if case_and_finding is None:
@@ -148,6 +146,8 @@ def check_pass(
 
 
 def _source(subject: Subject, programs: Programs | None) -> Callable[[Choices], Case]:
+    for other in filter(None, (subject.prepare, subject.reference)):
+        as_pass(other, "loss")  # a mistake in it is the caller's, and not one that a program is unfit for
     if programs is None:
         suitable = _suitable(subject)
         return lambda choices: _written_nowhere(suitable(choices))
