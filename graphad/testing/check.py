@@ -146,8 +146,9 @@ def check_pass(
 
 
 def _source(subject: Subject, programs: Programs | None) -> Callable[[Choices], Case]:
-    for other in filter(None, (subject.prepare, subject.reference)):
-        as_pass(other, "loss")  # a mistake in it is the caller's, and not one that a program is unfit for
+    for other in (subject.prepare, subject.reference):
+        if other:
+            as_pass(other, "loss")  # a mistake in it is the caller's, and not one that a program is unfit for
     if programs is None:
         suitable = _suitable(subject)
         return lambda choices: _written_nowhere(suitable(choices))
