@@ -263,7 +263,7 @@ _HOISTING = (
         "moves-what-may-be-missing",
         "hoist-invariants",
         f"{HOIST}:_Hoist._is_invariant",
-        "copy not in self.certain",
+        "copy not in self.facts.certain",
         "False",
         """
         x: float64[1]
