@@ -279,7 +279,7 @@ _HOISTING = (
         block 1 in 0:
         tanh(X=x) -> (Out=u)
         block 2 in 0:
-        exp(X=u) -> (Out=t)
+        tanh(X=u) -> (Out=t)
         elementwise_add(X=h, Y=t) -> (Out=h)
         increment(X=i) -> (Out=i)
         less_than(X=i, Y=n) -> (Out=more)
