@@ -53,9 +53,12 @@ if TYPE_CHECKING:
     from graphad.drawing import draw, draw_diff, draw_pair, draw_rule, draw_steps
     from graphad.execution import Executor, Scope, global_scope, memory_plan, scope_guard, to_python
     from graphad.execution.places import CPUPlace, CUDAPlace
+    from graphad.execution.strategies import BuildStrategy, CompiledProgram, ExecutionStrategy
     from graphad.experiments import experiment
     from graphad.fluid import (
+        ParallelExecutor,
         clip,
+        compiler,
         core,
         cpu_places,
         data,
@@ -68,10 +71,11 @@ if TYPE_CHECKING:
         regularizer,
         set_flags,
     )
+    from graphad.fluid_io import load_program_state, set_program_state
     from graphad.freezing import freeze
     from graphad.interop import load, save
     from graphad.jax import JaxExecutor, to_jax
-    from graphad.layers import ParamAttr
+    from graphad.layers import ParamAttr, WeightNormParamAttr
     from graphad.optimizer import optimize
     from graphad.rewriting import (
         Pass,
@@ -113,13 +117,17 @@ _PARTS = (
     "viewing",
 )
 _HOMES = {
+    "BuildStrategy": "execution.strategies",
     "CPUPlace": "execution.places",
     "CUDAPlace": "execution.places",
+    "CompiledProgram": "execution.strategies",
     "DataFeeder": "data_feeder",
+    "ExecutionStrategy": "execution.strategies",
     "Executor": "execution",
     "JaxExecutor": "jax",
     "LocalGroup": "distribution",
     "MpiExecutor": "distribution",
+    "ParallelExecutor": "fluid",
     "ParamAttr": "layers",
     "Pass": "rewriting",
     "Pipeline": "rewriting",
@@ -127,9 +135,13 @@ _HOMES = {
     "RulePass": "rewriting",
     "RuleSet": "rewriting",
     "Scope": "execution",
+    "WeightNormParamAttr": "layers",
     "append_backward": "backward",
     "backward_pipeline": "backward",
     "clip": "fluid",
+    "compiler": "fluid",
+    "load_program_state": "fluid_io",
+    "set_program_state": "fluid_io",
     "constant": "rewriting",
     "core": "fluid",
     "cpu_places": "fluid",
@@ -214,15 +226,19 @@ Program._repr_svg_ = _repr_svg_  # type: ignore[attr-defined]
 
 __all__ = [
     "Block",
+    "BuildStrategy",
     "CPUPlace",
     "CUDAPlace",
+    "CompiledProgram",
     "DataFeeder",
+    "ExecutionStrategy",
     "Executor",
     "Graph",
     "JaxExecutor",
     "LocalGroup",
     "MpiExecutor",
     "Operator",
+    "ParallelExecutor",
     "ParamAttr",
     "Parameter",
     "Pass",
@@ -233,9 +249,11 @@ __all__ = [
     "RuleSet",
     "Scope",
     "Variable",
+    "WeightNormParamAttr",
     "append_backward",
     "backward_pipeline",
     "clip",
+    "compiler",
     "constant",
     "core",
     "cpu_places",
@@ -265,6 +283,7 @@ __all__ = [
     "layers",
     "load",
     "load_plugins",
+    "load_program_state",
     "lower",
     "memory_plan",
     "name_scope",
@@ -284,6 +303,7 @@ __all__ = [
     "schedule",
     "scope_guard",
     "set_flags",
+    "set_program_state",
     "several",
     "to_jax",
     "to_python",

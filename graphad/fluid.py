@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING, NoReturn
 from graphad import fluid_io, fluid_readers, layers
 from graphad.data_feeder import DataFeeder as DataFeeder
 from graphad.errors import InvalidType, InvalidValue
+from graphad.execution.executor import Executor
 from graphad.execution.places import CPUPlace
+from graphad.execution.scope import Scope
+from graphad.execution.strategies import BuildStrategy, CompiledProgram, ExecutionStrategy, check_strategy
+from graphad.interop import saving
 from graphad.layers.helper import AttrLike, checked_input, layer
 from graphad.ops.definition import did_you_mean
 from graphad.program import OPTIMIZE, Parameter, Program, Variable, default_main_program, located, name_in
 from graphad.program.clipping import Clip, ClipByGlobalNorm, ClipByNorm, ClipByValue, ErrorClipByValue
 from graphad.program.variable import L1Decay, L2Decay
-from graphad.types import DTYPES
+from graphad.types import DTYPES, Array
 
 INSTEAD = {
     "DistributeTranspiler": "graphad.LocalGroup and graphad.MpiExecutor run a program on several ranks, and passes split it",
@@ -28,18 +32,23 @@ INSTEAD = {
     "memory_optimize": "an Executor frees and reuses memory by itself; the passes recompute, checkpoint-while and in-place need less",
     "net_drawer": "graphad.draw(program, path)",
     "release_memory": "an Executor frees and reuses memory by itself; the passes recompute, checkpoint-while and in-place need less",
-    "CompiledProgram": "an Executor compiles programs by itself: pass the program to Executor.run",
-    "ParallelExecutor": "Executor.run runs programs; LocalGroup runs one on several ranks",
     "dygraph": "there is no eager mode: layers append operators to a program",
-    "WeightNormParamAttr": "a direction and a length, each a layers.create_parameter: layers.l2_normalize(direction, axis=0) * length",
     "contrib": "graphad.optimizer.decorate(optimizer) trains in mixed precision",
     "dataset": "feed arrays: train(cost, reader=...), or Executor.run(program, feed)",
-    "load_program_state": "graphad.load(path).arrays has the values that graphad.save(program, path) wrote, by name",
     "set_global_initializer": "give initializer= in each ParamAttr",
-    "set_program_state": "graphad.global_scope().set(name, array) for each value",
     "create_lod_tensor": "sequences are padded here, [batch, time, ...], with layers.sequence_mask",
     "create_random_int_lodtensor": "sequences are padded here, [batch, time, ...], with layers.sequence_mask",
     "cuda_places": "an Executor computes with numpy",
+    "disable_dygraph": "there is no eager mode: layers append operators to a program",
+    "disable_imperative": "there is no eager mode: layers append operators to a program",
+    "enable_imperative": "there is no eager mode: layers append operators to a program",
+    "imperative": "there is no eager mode: layers append operators to a program",
+    "DistributeTranspilerConfig": "graphad.LocalGroup and graphad.MpiExecutor run a program on several ranks, and passes split it",
+    "incubate": "graphad.LocalGroup and graphad.MpiExecutor take the place of its fleet: passes split a program, they run its parts",
+    "install_check": "graphad demo on the command line shows that all works",
+    "load_op_library": "an operator of one's own is Python: @graphad.operator",
+    "memory_usage": "graphad.memory_plan(program, feed) says how much memory a run takes",
+    "require_version": "graphad.__version__",
     "enable_dygraph": "there is no eager mode: layers append operators to a program",
     "profiler": "Executor(profile=True) measures each operator",
     "transpiler": "graphad.LocalGroup and graphad.MpiExecutor run a program on several ranks, and passes split it",
@@ -142,6 +151,55 @@ def set_flags(flags: Mapping[str, object]) -> None:
         raise InvalidValue(f"the names of flags begin with FLAGS_, not {unknown}")
 
 
+class ParallelExecutor:
+    """Fluid's older ``CompiledProgram``: an Executor for one program, on one CPU.
+
+    Args:
+        use_cuda: False.
+        loss_name, share_vars_from, exec_strategy, build_strategy, num_trainers, trainer_id: without effect.
+        main_program: the program; the default main program if None.
+        scope: where its variables are; the global scope if None.
+
+    Raises:
+        ValueError: ``use_cuda`` is set.
+    """
+
+    def __init__(
+        self,
+        use_cuda: bool,
+        loss_name: str | None = None,
+        main_program: Program | None = None,
+        share_vars_from: ParallelExecutor | None = None,
+        exec_strategy: ExecutionStrategy | None = None,
+        build_strategy: BuildStrategy | None = None,
+        num_trainers: int = 1,
+        trainer_id: int = 0,
+        scope: Scope | None = None,
+    ) -> None:
+        if use_cuda:
+            raise InvalidValue("ParallelExecutor: an Executor computes with numpy, on the CPU: give use_cuda=False")
+        check_strategy("exec_strategy", exec_strategy, ExecutionStrategy)
+        check_strategy("build_strategy", build_strategy, BuildStrategy)
+        self._program = default_main_program() if main_program is None else main_program
+        self._scope, self._executor = scope, Executor()
+        self.device_count = 1
+
+    def run(
+        self, fetch_list: Sequence[Variable | str], feed: object = None, feed_dict: object = None, return_numpy: bool = True
+    ) -> list[Array]:
+        """Run the program: ``Executor.run`` with the fetches first. A list of one dict stands for that dict, as for one device.
+
+        Raises:
+            ValueError: there are several dicts.
+        """
+        fed = feed_dict if feed is None else feed
+        if isinstance(fed, list | tuple):
+            if len(fed) != 1:
+                raise InvalidValue(f"feed has a dict for each device, and there is one; it has {len(fed)}")
+            (fed,) = fed
+        return self._executor.run(self._program, fed, list(fetch_list), scope=self._scope)  # type: ignore[arg-type]
+
+
 # -- namespaces, spelt as Fluid spells them ------------------------------------------------------
 
 
@@ -225,6 +283,8 @@ clip = _Namespace(
     set_gradient_clip=set_gradient_clip,
 )
 
+compiler = _Namespace(CompiledProgram=CompiledProgram, BuildStrategy=BuildStrategy, ExecutionStrategy=ExecutionStrategy)
+
 _PADDLE_DTYPES = {"FP16": "float16", "FP32": "float32", "FP64": "float64"}
 _var_types = _Namespace(**{name.upper(): name for name in DTYPES}, **_PADDLE_DTYPES)
 core = _Namespace(  # dtypes are their names
@@ -240,15 +300,19 @@ io = _Namespace(
     firstn=fluid_readers.firstn,
     get_program_parameter=fluid_io.get_program_parameter,
     get_program_persistable_vars=fluid_io.get_program_persistable_vars,
+    load=saving.load,
     load_inference_model=fluid_io.load_inference_model,
     load_params=fluid_io.load_params,
     load_persistables=fluid_io.load_persistables,
+    load_program_state=fluid_io.load_program_state,
     load_vars=fluid_io.load_vars,
     map_readers=fluid_readers.map_readers,
+    save=saving.save,
     save_inference_model=fluid_io.save_inference_model,
     save_params=fluid_io.save_params,
     save_persistables=fluid_io.save_persistables,
     save_vars=fluid_io.save_vars,
+    set_program_state=fluid_io.set_program_state,
     shuffle=fluid_readers.shuffle,
 )
 

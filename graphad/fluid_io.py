@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from graphad.errors import InvalidType, InvalidValue, ParseError
 from graphad.execution.executor import Executor
 from graphad.execution.scope import global_scope
@@ -14,7 +16,7 @@ from graphad.interop.paddle import InferenceModel
 from graphad.interop.paddle import load_inference_model as read_model
 from graphad.interop.paddle import save_inference_model as write_model
 from graphad.interop.paddle.tensors import read_tensor, read_tensors, write_tensors
-from graphad.interop.saving import kept_variables
+from graphad.interop.saving import check_values, kept_variables, load
 from graphad.program import Parameter, Program, Variable, default_main_program
 from graphad.types import Array
 
@@ -190,3 +192,34 @@ def get_program_parameter(program: Program) -> list[Parameter]:
 def get_program_persistable_vars(program: Program) -> list[Variable]:
     """The variables whose values outlive a run."""
     return list(kept_variables(program).values())
+
+
+def load_program_state(model_path: PathLike, var_list: Sequence[Variable] | None = None) -> dict[str, Array]:
+    """The values that ``graphad.save(program, model_path)`` wrote, by name.
+
+    Args:
+        model_path: what ``save`` was given.
+        var_list: the variables whose values are returned; all if None.
+
+    Raises:
+        ParseError, OSError: as ``graphad.load``.
+    """
+    arrays = load(model_path).arrays
+    return arrays if var_list is None else {var.name: arrays[var.name] for var in var_list if var.name in arrays}
+
+
+def set_program_state(program: Program, state_dict: Mapping[str, object]) -> None:
+    """Put values, by name, into the global scope: those of the program's persistable variables.
+
+    Args:
+        program: whose variables they are; names that it does not have are left out.
+        state_dict: arrays by name, as of ``load_program_state``.
+
+    Raises:
+        ValueError: a value has another shape than the variable; nothing is set then.
+    """
+    known = kept_variables(program)
+    chosen = {name: np.asarray(value) for name, value in state_dict.items() if name in known}
+    check_values({name: known[name] for name in chosen}, chosen)
+    for name, array in chosen.items():
+        global_scope().set(name, array)

@@ -34,6 +34,7 @@ class Constant(Initializer):
     """One value everywhere."""
 
     value: float = 0.0
+    force_cpu: bool = False  # a hint of Fluid's, without effect
 
     def operator(self, var: Variable) -> tuple[str, dict[str, object]]:
         return "fill_constant", {"value": self.value}

@@ -21,6 +21,7 @@ from graphad.execution.prepared import Prepared
 from graphad.execution.profiling import Profile, batch_of, costs_of
 from graphad.execution.runtime import own
 from graphad.execution.scope import Scope, global_scope
+from graphad.execution.strategies import CompiledProgram
 from graphad.program import Program, default_main_program
 from graphad.types import Array
 
@@ -123,7 +124,7 @@ class Executor:
 
     def run(
         self,
-        program: Program | None = None,
+        program: Program | CompiledProgram | None = None,
         feed: Mapping[str, object] | None = None,
         fetch_list: object = None,
         scope: Scope | None = None,
@@ -156,7 +157,7 @@ class Executor:
         """
         if use_prune:
             raise InvalidValue("use_prune=True would prune at each run: run program.prune(fetch_list), made once")
-        program = default_main_program() if program is None else program
+        program = default_main_program() if program is None else program.program if isinstance(program, CompiledProgram) else program
         scope = global_scope() if scope is None else scope
         # The short way, for programs that run again and again: no checks but whether all is as it was in the last run.
         if type(fetch_list) is list and type(scope) is Scope and not reinitialize and self.profile is None:

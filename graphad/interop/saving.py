@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, overload
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -42,7 +42,8 @@ def save(program: Program, path: PathLike, scope: object = None) -> None:
 
     Args:
         path: of the program; its end says the format. The values go beside it, under the same name with another end: ``.npz``
-            for text (``.txt``) and JSON (``.json``), Paddle's ``.pdiparams`` for protobuf (``.pdmodel``).
+            for text (``.txt``) and JSON (``.json``), Paddle's ``.pdiparams`` for protobuf (``.pdmodel``). A path without an end is a
+            prefix, as in Fluid: ``.pdmodel`` is added.
         scope: the arrays by name, or something that has them as its ``arrays``, as ``graphad.Scope`` does; the global scope if None.
 
     Raises:
@@ -52,6 +53,7 @@ def save(program: Program, path: PathLike, scope: object = None) -> None:
     """
     if not isinstance(program, Program):
         raise InvalidType(f"save takes a Program, not {program!r}")
+    path = _with_end(path)
     values = _values_path(path)
     values_by_name = global_scope().arrays if scope is None else getattr(scope, "arrays", scope)
     if not isinstance(values_by_name, Mapping):
@@ -67,14 +69,40 @@ def save(program: Program, path: PathLike, scope: object = None) -> None:
         write_together(values.parent, contents)
 
 
-def load(path: PathLike) -> Saved:
+@overload
+def load(path: PathLike) -> Saved: ...
+
+
+@overload
+def load(path: Program, model_path: PathLike, executor: object = None, var_list: Sequence[Variable] | None = None) -> None: ...
+
+
+def load(
+    path: PathLike | Program, model_path: PathLike | None = None, executor: object = None, var_list: Sequence[Variable] | None = None
+) -> Saved | None:
     """Read what ``save`` wrote: the program, and the values to put into a scope. Nothing in the files is run (no pickles).
+
+    Fluid's ``load(program, model_path)`` puts the values of a program's persistable variables into the global scope instead.
+
+    Args:
+        path: what ``save`` was given; or a Program.
+        model_path: with a Program: what ``save`` was given.
+        executor: Fluid's, without effect.
+        var_list: with a Program: the variables whose values are set; all that are persistable if None.
 
     Raises:
         ParseError: a file is not what its name says, or the values do not fit the program; the message names it.
-        ValueError: the path has no known end.
+        ValueError: the path has no known end, or a variable of the program has no value there, or one of another shape.
         OSError: a file cannot be read.
     """
+    if isinstance(path, Program):
+        if model_path is None:
+            raise InvalidType("load(program, model_path) needs the path that save was given")
+        _set_values(path, load(model_path).arrays, var_list)
+        return None
+    if model_path is not None:
+        raise InvalidType(f"load takes a path alone, or a Program and a path, not {path!r} and {model_path!r}")
+    path = _with_end(path)
     values = _values_path(path)
     text, data = read_together(values.parent, (Path(path).name, values.name))
     program = program_from(text, path)
@@ -85,6 +113,19 @@ def load(path: PathLike) -> Saved:
     except (InvalidValue, InvalidType) as error:
         raise ParseError(f"{os.fspath(values)}: {error}") from None
     return Saved(program, arrays)
+
+
+def _set_values(program: Program, arrays: Mapping[str, Array], var_list: Sequence[Variable] | None) -> None:
+    """Put values into the global scope, all or none of them."""
+    chosen = kept_variables(program) if var_list is None else {var.name: var for var in var_list}
+    values = {name: _checked(var, arrays.get(name)) for name, var in chosen.items()}
+    for name, array in values.items():
+        global_scope().set(name, array)
+
+
+def _with_end(path: PathLike) -> PathLike:
+    """The path; one without an end is a prefix, as Fluid's."""
+    return path if not isinstance(path, str | os.PathLike) or Path(path).suffix or not Path(path).name else f"{os.fspath(path)}.pdmodel"
 
 
 def kept_variables(program: Program) -> dict[str, Variable]:

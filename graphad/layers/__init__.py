@@ -11,7 +11,7 @@ from typing import Any
 
 from graphad.layers.arrays import array_length, array_read, array_write, create_array
 from graphad.layers.control_flow import case, cond, switch_case, while_loop
-from graphad.layers.helper import LayerHelper, ParamAttr
+from graphad.layers.helper import LayerHelper, ParamAttr, WeightNormParamAttr
 from graphad.layers.nn import (
     accuracy,
     create_global_var,
@@ -366,6 +366,7 @@ __all__ = [
     "Switch",
     "TrainingHelper",
     "Uniform",
+    "WeightNormParamAttr",
     "While",
     "accuracy",
     "adaptive_avg_pool1d",

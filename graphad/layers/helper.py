@@ -13,7 +13,18 @@ from graphad.initializer import Constant, Initializer, Xavier
 from graphad.layers.synonyms import renamed
 from graphad.ops import REGISTRY, find, lookup
 from graphad.ops.definition import did_you_mean
-from graphad.program import Parameter, Regularizer, Variable, default_main_program, default_startup_program, located, user_line
+from graphad.program import (
+    Block,
+    Operator,
+    Parameter,
+    Regularizer,
+    Variable,
+    default_main_program,
+    default_startup_program,
+    located,
+    program_guard,
+    user_line,
+)
 from graphad.program.clipping import Clip
 
 P = ParamSpec("P")
@@ -35,15 +46,70 @@ class ParamAttr:
     trainable: bool = True
     need_clip: bool = True
     gradient_clip: Clip | None = None  # as set_gradient_clip says it: where the optimizer has no grad_clip
-    do_model_average: bool = True  # a hint without effect
+    do_model_average: bool = True  # whether a ModelAverage averages it
 
     def named(self, name: str) -> ParamAttr:
         """The same under another name."""
         return replace(self, name=name)
 
 
+@dataclass(frozen=True, init=False)
+class WeightNormParamAttr(ParamAttr):
+    """A parameter of a length and a direction, which are trained: ``w = g * v / |v|`` (T. Salimans and D. P. Kingma, "Weight
+    normalization", 2016).
+
+    The parameters are ``<name>_v``, which starts as the initializer says, and ``<name>_g``, which starts as its length: so ``w`` starts
+    as ``v`` does. ``dim`` is an axis each of whose slices has a length of its own, ``g`` of shape ``[shape[dim]]``; None for one length
+    of all elements, ``[1]``.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program(), ga.Program()) as program:
+    ...     x = ga.layers.data("x", shape=[4])
+    ...     _ = ga.layers.fc(x, 3, param_attr=ga.WeightNormParamAttr(dim=1, name="w"), bias_attr=False)
+    >>> program.all_parameters()
+    [Parameter w_v: float32[4, 3], Parameter w_g: float32[3]]
+    """
+
+    dim: int | None = None
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: Regularizer | None = None,
+        trainable: bool = True,
+        do_model_average: bool = False,
+        need_clip: bool = True,
+        gradient_clip: Clip | None = None,
+    ) -> None:
+        super().__init__(name, initializer, learning_rate, regularizer, trainable, need_clip, gradient_clip, do_model_average)
+        if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int)):
+            raise InvalidType(f"WeightNormParamAttr: dim is an axis or None, not {dim!r}")
+        object.__setattr__(self, "dim", dim)
+
+    def part(self, name: str, initializer: Initializer | None) -> ParamAttr:
+        """How the length or the direction is made."""
+        options = (self.learning_rate, self.regularizer, self.trainable, self.need_clip, self.gradient_clip, self.do_model_average)
+        return ParamAttr(name, initializer, *options)
+
+
 _USUAL, _XAVIER, _ZERO = ParamAttr(), Xavier(), Constant(0.0)  # which cannot be changed: one of each is enough
 AttrLike = ParamAttr | Initializer | str | bool | None  # a name, a start, True and None for what is usual, False for no parameter
+
+
+@dataclass(frozen=True)
+class _LengthOf(Initializer):
+    """The length of another parameter, whose initialization comes before."""
+
+    name: str
+    axis: int | None
+
+    def append(self, block: Block, var: Variable) -> Operator:
+        with program_guard(block.program):
+            start = emitted("reshape", [_length(block.var(self.name), self.axis)], shape=list(var.shape))
+        return block.append_op("assign", {"X": start}, {"Out": var}, {"run_once": True})
 
 
 class LayerHelper:
@@ -59,15 +125,30 @@ class LayerHelper:
         """A parameter, initialized in the startup program; one that exists by its given name is shared."""
         attr = as_param_attr(attr)
         name = attr.name or self.main.names.generate(f"{self.name}.{suffix}")
+        if isinstance(attr, WeightNormParamAttr):
+            return self._normalized(attr, name, shape, dtype, default)  # type: ignore[return-value]  # layers read it, as a parameter
         block = self.main.global_block()
         exists = block.has_var(name)
         param = block.create_parameter(name, shape, dtype, attr.trainable, attr.learning_rate, attr.regularizer, attr.need_clip)
         # Of a shared parameter the first layer says how it starts.
         if not exists:
+            param.do_model_average = attr.do_model_average
             if attr.gradient_clip is not None:
                 param.gradient_clip = attr.gradient_clip
             self.initialize(param, attr.initializer or default or _XAVIER)
         return param
+
+    def _normalized(self, attr: WeightNormParamAttr, name: str, shape: list[int], dtype: str, default: Initializer | None) -> Variable:
+        """A direction times a length; the length starts as the direction's, in the startup program."""
+        axis = attr.dim if attr.dim is None or attr.dim >= 0 else attr.dim + len(shape)
+        if axis is not None and not 0 <= axis < len(shape):
+            raise InvalidValue(located(f"WeightNormParamAttr: dim={attr.dim} is no axis of a parameter {shape}", user_line()))
+        direction = self.parameter(attr.part(f"{name}_v", attr.initializer), "w", shape, dtype, default)
+        lengths = [1] if axis is None else [shape[axis]]
+        length = self.parameter(attr.part(f"{name}_g", _LengthOf(direction.name, axis)), "w", lengths, dtype)
+        # Along the other axes the length is broadcast.
+        along = [1 if place != axis else shape[axis] for place in range(len(shape))]
+        return direction / _length(direction, axis) * emitted("reshape", [length], shape=along)  # type: ignore[no-any-return]
 
     def bias(self, attr: AttrLike, shape: list[int], dtype: str) -> Parameter | None:
         """A bias that starts at zero; None if ``attr`` is False."""
@@ -117,6 +198,13 @@ class LayerHelper:
     def activate(self, x: Variable, act: str | None) -> Variable:
         """Apply an activation by its operator's type."""
         return x if act is None else self.append(checked_activation(act), {"X": x})
+
+
+def _length(x: Variable, axis: int | None) -> Variable:
+    """The root of the sum of squares over all axes but one, which stay with extent 1."""
+    axes = [place for place in range(x.ndim) if place != axis]
+    squares = emitted("reduce_sum", [emitted("square", [x])], dim=axes, keep_dim=True) if axes else emitted("square", [x])
+    return emitted("sqrt", [squares])  # type: ignore[no-any-return]
 
 
 def checked_activation(act: object) -> str:

@@ -395,6 +395,7 @@ kron_grad: GradOpDef
 label_smooth: OpDef
 label_smooth_grad: GradOpDef
 lamb: OpDef
+lars_momentum: OpDef
 last_of_each: OpDef
 layer_norm: OpDef
 layer_norm_grad: GradOpDef

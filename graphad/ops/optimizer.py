@@ -123,6 +123,30 @@ def momentum(
     return Param - lr * (g + mu * velocity if use_nesterov else velocity), velocity
 
 
+@update("Param Grad Velocity LearningRate", "Param Velocity", state="Velocity:velocity", flops=9)
+def lars_momentum(
+    Param: Array,
+    Grad: Array,
+    Velocity: Array,
+    LearningRate: Array,
+    *,
+    mu: float,
+    lars_coeff: float = 0.001,
+    lars_weight_decay: float = 0.0005,
+    epsilon: float = 0.0,
+) -> tuple[Array, ...]:
+    """``v = mu v + r (g + decay p)``, ``p - v``, with the rate ``r = lr coeff |p| / (|g| + decay |p| + epsilon)`` (Y. You et al., 2017).
+
+    As in Paddle the rate is lr where the decay or a length is 0.
+    """
+    lr, length, slope = number(LearningRate, Param), np.sqrt(np.square(Param).sum()), np.sqrt(np.square(Grad).sum())
+    ratio = lars_coeff * length / (slope + lars_weight_decay * length + epsilon)
+    is_scaled = (lars_weight_decay > 0) & (length > 0) & (slope > 0)
+    rate = np.where(is_scaled, lr * ratio, lr).astype(Param.dtype)
+    velocity = mu * Velocity + rate * (Grad + lars_weight_decay * Param)
+    return Param - velocity, velocity
+
+
 def _running_mean(mean: Array, value: Array, decay: float) -> Array:
     """An exponential moving average, one step on."""
     return decay * mean + (1 - decay) * value

@@ -124,7 +124,8 @@ class Symbol(TensorMethods):
         return self._on("abs")
 
     def __round__(self, ndigits: int | None = None) -> Self:
-        return self.round(ndigits or 0)
+        # As of Python's numbers and numpy's arrays: halves go to the even neighbor. Fluid's operator round takes them away from 0.
+        return self._on("rint") if not ndigits and self.dtype in FLOATS else self.round(ndigits or 0)
 
     def __floor__(self) -> Self:
         return self.floor()

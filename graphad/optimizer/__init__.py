@@ -7,8 +7,9 @@ the updates themselves are operators, in ``graphad.ops.optimizer``.
 from typing import TYPE_CHECKING, NoReturn
 
 from graphad.ops.definition import did_you_mean
-from graphad.optimizer.averages import ExponentialMovingAverage
+from graphad.optimizer.averages import ExponentialMovingAverage, ModelAverage
 from graphad.optimizer.base import Optimizer
+from graphad.optimizer.lookahead import LookaheadOptimizer
 from graphad.optimizer.methods import (
     SGD,
     Adadelta,
@@ -19,6 +20,7 @@ from graphad.optimizer.methods import (
     DecayedAdagrad,
     Ftrl,
     Lamb,
+    LarsMomentum,
     Momentum,
     ProximalAdagrad,
     ProximalGD,
@@ -32,7 +34,7 @@ from graphad.program.clipping import ClipByGlobalNorm, ClipByNorm, ClipByValue
 # Fluid has each under both names.
 SGDOptimizer, MomentumOptimizer, RMSPropOptimizer = SGD, Momentum, RMSProp
 AdagradOptimizer, DecayedAdagradOptimizer, AdadeltaOptimizer = Adagrad, DecayedAdagrad, Adadelta
-AdamOptimizer, AdamaxOptimizer, LambOptimizer, FtrlOptimizer = Adam, Adamax, Lamb, Ftrl
+AdamOptimizer, AdamaxOptimizer, LambOptimizer, FtrlOptimizer, LarsMomentumOptimizer = Adam, Adamax, Lamb, Ftrl, LarsMomentum
 
 __all__ = [
     "SGD",
@@ -57,7 +59,11 @@ __all__ = [
     "L2Decay",
     "Lamb",
     "LambOptimizer",
+    "LarsMomentum",
+    "LarsMomentumOptimizer",
+    "LookaheadOptimizer",
     "MixedPrecisionOptimizer",
+    "ModelAverage",
     "Momentum",
     "MomentumOptimizer",
     "Optimizer",
@@ -74,10 +80,6 @@ _INSTEAD = {
     "DGCMomentumOptimizer": "Momentum, and the pass bucket-all-reduce",
     "Dpsgd": "SGD: apply_gradients(pairs) of backward(loss), clipped and with layers.gaussian_random added",
     "DpsgdOptimizer": "SGD: apply_gradients(pairs) of backward(loss), clipped and with layers.gaussian_random added",
-    "LarsMomentum": "Lamb, or Momentum with ParamAttr(learning_rate=...)",
-    "LarsMomentumOptimizer": "Lamb, or Momentum with ParamAttr(learning_rate=...)",
-    "LookaheadOptimizer": "every k runs set w = slow + alpha * (w - slow) in global_scope(), in numpy",
-    "ModelAverage": "ExponentialMovingAverage",
     "PipelineOptimizer": "the pass pipeline-split, on a graphad.LocalGroup or MpiExecutor",
     "RecomputeOptimizer": "graphad.Executor(passes='recompute')",
 }

@@ -10,7 +10,8 @@ from graphad.errors import InvalidType, InvalidValue
 from graphad.execution import Executor
 from graphad.execution.scope import global_scope
 from graphad.optimizer.base import fraction
-from graphad.program import OPTIMIZE, Parameter, Variable, default_main_program
+from graphad.program import OPTIMIZE, Parameter, Program, Variable, default_main_program
+from graphad.program.clipping import number
 from graphad.types import Array
 
 
@@ -106,6 +107,115 @@ class ExponentialMovingAverage:
         for name, average in self._averages.items():
             array = scope.get(average)
             scope.set(name, (array / weights).astype(array.dtype))
+        try:
+            yield
+        finally:
+            if need_restore:
+                self.restore(executor)
+
+    def restore(self, executor: Executor) -> None:
+        """Set the parameters to what they were before ``apply(executor, need_restore=False)``."""
+        for name, array in self._raw.items():
+            global_scope().set(name, array)
+        self._raw = {}
+
+
+class ModelAverage:
+    """Averages of the parameters over a window of the last steps, which all count as much.
+
+    Made after ``minimize``: it appends the operators that add up the parameters of the default main program (those that train, but for
+    ``ParamAttr(do_model_average=False)``). The window is as long as ``average_window_rate`` times the number of updates, but within
+    ``min_average_window`` and ``max_average_window``. When that many are added up a new sum begins, and the averages are over the
+    last sum and the new one.
+
+    Args:
+        average_window_rate: how long the window is, in updates so far.
+        min_average_window, max_average_window: bounds of its length.
+        regularization: None: parameters are averaged, not updated.
+        name: what the names of sums begin with.
+
+    Raises:
+        TypeError, ValueError: an argument is something else, or there is no parameter to average.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program(), ga.Program()), ga.scope_guard(ga.Scope()):
+    ...     w = ga.layers.create_parameter([1], "float32", name="w", default_initializer=ga.initializer.Constant(1.0))
+    ...     _ = ga.optimizer.SGD(0.5).minimize(ga.layers.reduce_sum(w))
+    ...     average = ga.optimizer.ModelAverage(0.15)
+    ...     executor = ga.Executor()
+    ...     _ = executor.run(ga.default_startup_program())
+    ...     for _ in range(2):  # w is 0.5, then 0.0
+    ...         _ = executor.run()
+    ...     with average.apply(executor):
+    ...         inside = ga.global_scope().get("w").item()
+    ...     inside, ga.global_scope().get("w").item()
+    (0.25, 0.0)
+    """
+
+    def __init__(
+        self,
+        average_window_rate: float,
+        min_average_window: int = 10000,
+        max_average_window: int = 10000,
+        regularization: None = None,
+        name: str | None = None,
+    ) -> None:
+        rate = number("average_window_rate", average_window_rate)
+        for label, value in (("min_average_window", min_average_window), ("max_average_window", max_average_window)):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise InvalidType(f"{label} is a number of updates, not {value!r}")
+        if not 0 < min_average_window <= max_average_window:
+            raise InvalidValue(f"the window is from 1 on: min_average_window={min_average_window}, max_average_window={max_average_window}")
+        if regularization is not None:
+            raise InvalidValue(f"regularization has no effect on averages: give the optimizer {regularization!r}")
+        self._prefix = "" if name is None else f"{name}."
+        program = default_main_program()
+        parameters = [param for param in program.all_parameters() if param.trainable and param.do_model_average]
+        if not parameters:
+            raise InvalidValue("there is no parameter to average: make a ModelAverage after the network is built and minimize was called")
+        start = len(program.global_block().ops)
+        with program.atomic():
+            self._sums = self._appended(program, parameters, rate, min_average_window, max_average_window)
+        for op in program.global_block().ops[start:]:
+            op.role = OPTIMIZE  # so that a clone for tests does without
+        self._raw: dict[str, Array] = {}
+
+    def _appended(self, program: Program, parameters: list[Parameter], rate: float, least: int, most: int) -> dict[str, tuple[str, str]]:
+        """The operators that add up, and for each parameter the names of the new sum and of the last one."""
+        updates, count, last_count = (self._kept(f"average_{what}", [1], "int64") for what in ("updates", "count", "last_count"))
+        self._counts = count.name, last_count.name
+        for counter in (updates, count):
+            program.global_block().append_op("increment", {"X": counter}, {"Out": counter}, {"step": 1.0})
+        length = layers.clip(updates.astype("float64") * rate, float(least), float(most))
+        is_full = count.astype("float64") >= length
+        sums = {}
+        for param in parameters:
+            new, last = (self._kept(f"{param.name}.{what}", list(param.shape), param.dtype) for what in ("sum", "last_sum"))
+            total = new + param
+            layers.assign(layers.where(is_full, total, last), last)
+            layers.assign(layers.where(is_full, layers.zeros_like(total), total), new)
+            sums[param.name] = new.name, last.name
+        layers.assign(layers.where(is_full, count, last_count), last_count)
+        layers.assign(layers.where(is_full, layers.zeros_like(count), count), count)
+        return sums
+
+    def _kept(self, name: str, shape: list[int], dtype: str) -> Variable:
+        return layers.create_global_var(shape, 0.0, dtype, persistable=True, name=self._prefix + name)
+
+    @contextmanager
+    def apply(self, executor: Executor, need_restore: bool = True) -> Iterator[None]:
+        """Within it the parameters in the global scope are the averages; afterwards, unless ``need_restore`` is False, what they were.
+
+        Raises:
+            ValueError: no step has been averaged.
+        """
+        scope = global_scope()
+        count = sum(scope.get(name).item() for name in self._counts if name in scope.arrays)
+        if not count:
+            raise InvalidValue("there are no averages: run the startup program and then train")
+        self._raw = {name: scope.get(name).copy() for name in self._sums}
+        for name, (new, last) in self._sums.items():
+            scope.set(name, ((scope.get(new) + scope.get(last)) / count).astype(self._raw[name].dtype))
         try:
             yield
         finally:

@@ -39,6 +39,33 @@ class Momentum(Optimizer):
         return {"mu": self.momentum, "use_nesterov": self.use_nesterov}
 
 
+class LarsMomentum(Optimizer):
+    """Momentum with a rate for each parameter, by its length and its gradient's (Y. You, I. Gitman and B. Ginsburg, "Large batch training
+    of convolutional networks", 2017).
+
+    ``rate = learning_rate * lars_coeff * |w| / (|gradient| + lars_weight_decay * |w|)``, then
+    ``v = momentum * v + rate * (gradient + lars_weight_decay * w); w -= v``.
+    """
+
+    type = "lars_momentum"
+
+    def __init__(
+        self,
+        learning_rate: LearningRate = 0.01,
+        momentum: float = 0.9,
+        lars_coeff: float = 0.001,
+        lars_weight_decay: float = 0.0005,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(learning_rate, **options)
+        self.momentum = number("momentum", momentum)
+        self.lars_coeff = at_least_zero("lars_coeff", lars_coeff)
+        self.lars_weight_decay = at_least_zero("lars_weight_decay", lars_weight_decay)
+
+    def attrs(self) -> dict[str, object]:
+        return {"mu": self.momentum, "lars_coeff": self.lars_coeff, "lars_weight_decay": self.lars_weight_decay}
+
+
 class _Penalized(Optimizer):
     """Base of those with the penalties ``l1 * |w|`` and ``l2 / 2 * w**2``."""
 

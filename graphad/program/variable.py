@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeGuard
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
-from graphad.ops import REGISTRY, OpDef, Symbol
+from graphad.ops import GRAD, REGISTRY, OpDef, Symbol
 from graphad.ops.definition import did_you_mean
 from graphad.ops.tensor_literals import as_tensor, is_literal, unlisted
 from graphad.ops.tensor_methods import INSTEAD
@@ -254,6 +254,11 @@ class Variable(Symbol):
         var._error_clip = error_clip
         return var
 
+    @property
+    def grad_name(self) -> str:
+        """The name of its gradient, ``x@GRAD``, as Fluid has it."""
+        return f"{self.name}{GRAD}"
+
     def copy_to(self, block: Block) -> Self:
         """The same variable in another block (of another program)."""
         copy = self.__class__.__new__(self.__class__)
@@ -282,10 +287,11 @@ class Parameter(Variable):
 
     ``learning_rate`` is a factor on the optimizer's; ``regularizer`` replaces the optimizer's (None: use that one);
     ``need_clip`` False leaves its gradient out of clipping; ``gradient_clip`` is how it is clipped where the optimizer has no
-    ``grad_clip`` (``graphad.clip.set_gradient_clip`` sets it).
+    ``grad_clip`` (``graphad.clip.set_gradient_clip`` sets it). ``do_model_average`` False leaves it out of a ``ModelAverage``; files of
+    programs do not have that.
     """
 
-    __slots__ = ("_gradient_clip", "learning_rate", "need_clip", "regularizer", "trainable")
+    __slots__ = ("_gradient_clip", "do_model_average", "learning_rate", "need_clip", "regularizer", "trainable")
 
     def __init__(
         self,
@@ -315,6 +321,7 @@ class Parameter(Variable):
         self.learning_rate = float(learning_rate)
         self.regularizer = regularizer
         self.need_clip = need_clip
+        self.do_model_average = True
         self.gradient_clip = gradient_clip
 
     @property
@@ -337,6 +344,7 @@ class Parameter(Variable):
         copy = super().copy_to(block)
         copy.trainable, copy.learning_rate = self.trainable, self.learning_rate
         copy.regularizer, copy.need_clip, copy._gradient_clip = self.regularizer, self.need_clip, self._gradient_clip
+        copy.do_model_average = self.do_model_average
         return copy
 
 

@@ -23,6 +23,7 @@ from graphad.optimizer import (
     Ftrl,
     L1Decay,
     Lamb,
+    LarsMomentum,
     Momentum,
     Optimizer,
     ProximalAdagrad,
@@ -199,6 +200,7 @@ def loss_of(net: Network, hidden: Variable, smooth: bool) -> Variable:
 OPTIMIZERS: dict[type[Optimizer], dict[str, Any]] = {
     SGD: {},
     Momentum: {"momentum": 0.7, "use_nesterov": True},
+    LarsMomentum: {"lars_coeff": 0.1, "lars_weight_decay": 0.02},
     Adam: {"beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3},
     RMSProp: {"rho": 0.9, "momentum": 0.3, "centered": True},
     Adagrad: {"epsilon": 1e-3},

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import graphad as ga
-from graphad import layers as L
+from graphad import layers
 from graphad.errors import GraphadError, InvalidType, InvalidValue
 from graphad.ops.callbacks import FUNCTIONS
+
+L: Any = layers  # calls that type checkers refuse are made on purpose
 
 
 def printed(capsys: pytest.CaptureFixture[str], runs: int = 1, **options: Any) -> list[str]:

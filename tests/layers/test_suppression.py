@@ -10,10 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 import graphad as ga
-from graphad import layers as L
+from graphad import layers
 from graphad.errors import InvalidValue, ShapeError
 from graphad.testing.samples.suppression import BOXES, SCORES
 
+L: Any = layers  # calls that type checkers refuse are made on purpose
 Array = NDArray[Any]
 
 

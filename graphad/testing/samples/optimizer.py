@@ -31,6 +31,10 @@ SAMPLES: dict[str, list[Sample]] = {
         sample("Velocity", mu=0.9),
         sample("Velocity", mu=0.9, use_nesterov=True, rescale_grad=0.5, regularization_method="l2_decay", regularization_coeff=0.1),
     ],
+    "lars_momentum": [
+        sample("Velocity", mu=0.9, lars_coeff=0.1, lars_weight_decay=0.2),
+        sample("Velocity", mu=0.9, lars_weight_decay=0.0, epsilon=0.1),
+    ],
     "adam": [
         sample("Moment1", "Moment2", inputs=POWERS),
         sample("Moment1", "Moment2", inputs=POWERS, beta1=0.8, use_global_beta_pow=True),
