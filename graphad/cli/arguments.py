@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,6 +117,10 @@ def arrays(path: Path | None) -> dict[str, Any]:
         # Without pickles: a file of arrays from elsewhere must not run code.
         with np.load(path, allow_pickle=False) as archive:
             return dict(archive)
+    except FileNotFoundError as error:
+        # What looks like data, as ``x=1``, was taken for the name of a file.
+        hint = "" if path.suffix in (".npz", ".npy") else "; arrays come from a file, as numpy.savez('feed.npz', x=...) writes it"
+        raise FileNotFoundError(error.errno, f"{error.strerror}{hint}", os.fspath(path)) from None
     except ValueError as error:
         raise InvalidValue(f"{path} holds no arrays that can be read: {error}") from None
 
