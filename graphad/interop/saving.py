@@ -125,7 +125,8 @@ def _set_values(program: Program, arrays: Mapping[str, Array], var_list: Sequenc
 
 def _with_end(path: PathLike) -> PathLike:
     """The path; one without an end is a prefix, as Fluid's."""
-    return path if not isinstance(path, str | os.PathLike) or Path(path).suffix or not Path(path).name else f"{os.fspath(path)}.pdmodel"
+    is_prefix = isinstance(path, str | os.PathLike) and Path(path).name and not Path(path).suffix and format_of(path) is None
+    return f"{os.fspath(path)}.pdmodel" if is_prefix else path
 
 
 def kept_variables(program: Program) -> dict[str, Variable]:
