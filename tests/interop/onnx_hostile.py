@@ -24,7 +24,7 @@ SECONDS, BYTES = 5.0, 500 << 20  # the longest that a file may take, and the mos
 
 
 def seeds() -> list[bytes]:
-    """Small models of many kinds: products, shapes, loops, branches, recurrences, convolutions, quantized numbers, text of no use."""
+    """Small models: products, shapes, loops, branches, recurrences, convolutions, quantized numbers, sequences, computed sizes, strings."""
     w = np.array([[1.0, -0.5], [0.5, 2.0], [-1.0, 0.25]], "float32")
     x: dict[str, Any] = {"x": ("float32", ["n", 3])}
     body = graph(
@@ -34,9 +34,17 @@ def seeds() -> list[bytes]:
     )
     branches = {f"{name}_branch": graph([node(type, "x", "r")], {}, ["r"]) for name, type in (("then", "Exp"), ("else", "Neg"))}
     one = [node("Constant", "", "k", value=np.array(3)), node("Constant", "", "axes", value=np.array([1]))]
+    collecting = graph(
+        [node("Identity", "going", "more"), node("Tanh", "x", "t"), node("SequenceInsert", "a t", "b")],
+        {"i": ("int64", []), "going": ("bool", []), "a": ("float32", [])},
+        ["more", "b"],
+    )
+    half = [node("Shape", "x", "s", end=1), node("Div", "s k", "h")]
+    rows = graph([node("Exp", "r", "e")], {"r": ("float32", [3])}, ["e"])
     kernel = np.ones((2, 3, 2), "float32")
     image: Infos = {"i": ("float32", ["n", 3, 8])}
     gates = {name: np.ones(shape, "float32") for name, shape in (("lw", (1, 8, 3)), ("lr", (1, 8, 2)))}
+    last = node("ConcatFromSequence", "z", "y", axis=0)
     return [
         model([node("MatMul", "x w", "h"), node("Tanh", "h", "y")], x, ["y"], {"w": w}),
         model([*one, node("Loop", "k - x", "last all", body=body)], x, ["last", "all"]),
@@ -46,6 +54,10 @@ def seeds() -> list[bytes]:
         model([node("Conv", "i k", "c"), node("MaxPool", "c", "y", kernel_shape=[2])], image, ["y"], {"k": kernel}),
         model([node("DynamicQuantizeLinear", "x", "q s z"), node("DequantizeLinear", "q s z", "y")], x, ["y"]),
         model([node("Pad", "x p", "h"), node("Tile", "h t", "y")], x, ["y"], {"p": np.array([0, 1, 0, 1]), "t": np.array([2, 1])}),
+        model([*one, node("SequenceEmpty", "", "q"), node("Loop", "n - q", "z", body=collecting), last], {"n": ("int64", []), **x}, ["y"]),
+        model([node("SplitToSequence", "x", "q", axis=0), node("SequenceMap", "q", "z", body=rows), last], x, ["y"]),
+        model([*one, *half, node("TopK", "x h", "v i", axis=0), node("Unique", "i", "u f"), node("Gather", "x f", "y")], x, ["y"]),
+        model([node("LabelEncoder", "x", "y", "ai.onnx.ml", keys_floats=[1.0, 2.0], values_strings=["a", "b"])], x, ["y"], ai_onnx_ml=2),
     ]
 
 
