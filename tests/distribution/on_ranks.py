@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -64,6 +65,7 @@ class Rank:
         return [float(value) for value in self.executor.run(program, part, fetch, self.scope)]
 
     def misbehave(self, part: Mapping[str, object]) -> dict[str, object]:
+        print(json.dumps({"fault": time.time()}), flush=True)
         if self.fault.what == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fault.what == "leave":
