@@ -5,7 +5,7 @@ import { FORWARD, ROLES } from "./data";
 import { html, svg } from "./elements";
 import type { Point } from "./layout";
 import { type Overlay, quantity, Scale } from "./overlay";
-import { type Arrow, changesIn, type Scene, type Shape, SMALL, stackOf, TITLE } from "./scene";
+import { type Arrow, BOLD, changesIn, type Scene, type Shape, SMALL, stackOf, TITLE, widthOf } from "./scene";
 import { ofOrder, push } from "./state";
 import { isGroup, type Item, type Tree } from "./tree";
 
@@ -270,7 +270,9 @@ export class Canvas {
     group.append(...labels(shape, isFrame));
     this.colored(group, shape);
     const badge = badgeOf(mark, counts, isFrame);
-    if (badge) group.append(svg("text", { class: `badge ${whole ?? "mixed"}`, x: shape.w - 4, y: -4, "text-anchor": "end", "font-size": SMALL }, badge));
+    // Arrows come in at the middle: what is written above the box is to the right of them.
+    const edge = Math.max(shape.w - 4, shape.w / 2 + 8 + widthOf(badge, SMALL) * BOLD);
+    if (badge) group.append(svg("text", { class: `badge ${whole ?? "mixed"}`, x: edge, y: -4, "text-anchor": "end", "font-size": SMALL }, badge));
     (isFrame ? this.layers.frames : this.layers.shapes).append(group);
     return group;
   }

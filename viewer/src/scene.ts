@@ -8,7 +8,7 @@ import { type Group, isGroup, isParameter, type Item, mostUsual, outermostClosed
 
 export const TITLE = 13; // sizes of letters
 export const SMALL = 11;
-const BOLD = 1.16; // what bold letters are wider
+export const BOLD = 1.16; // what bold letters are wider
 const LINE = 15;
 const PAD = 7;
 const FRAME = 14; // between the frame of an open group and what is in it
