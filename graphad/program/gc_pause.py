@@ -81,8 +81,8 @@ def _move_what_was_made() -> None:
 def settle(operators: int) -> None:
     """Tell the collector that so many operators of a program have been written since it was told last, which stay as long as that.
 
-    What is young goes to the oldest generation, and is looked at when ``collect_if_due`` says so: while a large program grows, Python's own
-    rule would look through all of it whenever it has grown by a quarter.
+    What is young goes to the oldest generation, and is looked at when as much was made as survived the last time: while a large program
+    grows, Python's own rule would look through all of it whenever it has grown by a quarter.
     """
     with _lock:
         if _pauses or not gc.isenabled() or gc.get_freeze_count():
@@ -90,7 +90,7 @@ def settle(operators: int) -> None:
         _book.moved += _OBJECTS * operators
         gc.freeze()
         gc.unfreeze()
-    collect_if_due()
+    collect_if_due(growth=1.0)
 
 
 @contextmanager
@@ -113,14 +113,14 @@ def young_only() -> Iterator[None]:
             gc.set_threshold(*thresholds)
 
 
-def collect_if_due() -> None:
-    """Collect by Python's own rule: when the new objects are a quarter of those that survived the last collection."""
+def collect_if_due(growth: float = 0.25) -> None:
+    """Collect by a rule like Python's own: when the new objects are such a part, a quarter, of those that survived the last collection."""
     if not gc.isenabled():
         return
     # Python has collected all generations by itself meanwhile: counting begins again.
     if _full_collections() != _book.collections:
         _start_counting(survived=_book.moved)
-    elif _book.moved > _FEW + _book.survived // 4:
+    elif _book.moved > _FEW + growth * _book.survived:
         _collect()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.benchmarks import backward, checking, drawing, fan_out, fusion, import_cost, kernels, loops, page, preparing, threads
+from tests.benchmarks import backward, checking, drawing, fan_out, fusion, import_cost, kernels, loops, overhead, page, preparing, threads
 from tests.every_pass import trials
 
 if __name__ == "__main__":
@@ -11,6 +11,7 @@ if __name__ == "__main__":
     fan_out.main([])
     page.main()
     fusion.main([])
+    overhead.main()
     loops.main()
     preparing.main()
     threads.main()
