@@ -17,6 +17,7 @@ from graphad.optimizer import (
     DecayedAdagrad,
     Ftrl,
     Lamb,
+    LarsMomentum,
     Momentum,
     Optimizer,
     ProximalAdagrad,
@@ -46,6 +47,15 @@ def momentum(w: Array, g: Array, kept: State, t: int) -> Array:
 def nesterov(w: Array, g: Array, kept: State, t: int) -> Array:
     kept["velocity"] = 0.8 * kept.get("velocity", 0.0) + g
     return w - LR * (g + 0.8 * kept["velocity"])
+
+
+def lars(w: Array, g: Array, kept: State, t: int) -> Array:
+    """You, Gitman and Ginsburg's local rate, the decay in the gradient; the lengths are those of a whole parameter."""
+    length, slope = np.linalg.norm(w), np.linalg.norm(g)
+    # A parameter that is 0, as a bias at first, would stay 0.
+    rate = LR * 0.5 * length / (slope + 0.25 * length) if length and slope else LR
+    kept["velocity"] = 0.8 * kept.get("velocity", 0.0) + rate * (g + 0.25 * w)
+    return np.asarray(w - kept["velocity"])
 
 
 def adagrad(w: Array, g: Array, kept: State, t: int) -> Array:
@@ -139,6 +149,7 @@ RULES: dict[str, tuple[Callable[[], Optimizer], Rule]] = {
     "sgd": (lambda: SGD(LR), sgd),
     "momentum": (lambda: Momentum(LR, momentum=0.8), momentum),
     "nesterov": (lambda: Momentum(LR, momentum=0.8, use_nesterov=True), nesterov),
+    "lars": (lambda: LarsMomentum(LR, momentum=0.8, lars_coeff=0.5, lars_weight_decay=0.25), lars),
     "adagrad": (lambda: Adagrad(LR, epsilon=1e-3, initial_accumulator_value=0.25), adagrad),
     "decayed_adagrad": (lambda: DecayedAdagrad(LR, decay=0.75, epsilon=1e-3), decayed_adagrad),
     "adadelta": (lambda: Adadelta(LR, epsilon=1e-3, rho=0.75), adadelta),
