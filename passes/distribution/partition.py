@@ -119,6 +119,9 @@ class _Partition:
         self.uncertain = {value for value in self.wanted if value.kind == TENSOR and value not in certain}
         whole_names = {value.name for value in self.uncertain}
         self.wanted.update((value, self.whole(value)) for value in self.wanted if value.name in whole_names)
+        # The cotangent of what is whole too: rows of an unknown number may not be shared out evenly, and what is fed says so first.
+        of_whole = (value for value in self.wanted if value.grad_of is not None and value.grad_of.name in whole_names)
+        self.wanted.update((value, self.whole(value)) for value in list(of_whole))
         shown = [value for op in graph.ops if op.definition is not None and op.definition.side_effect for value in op.writes()]
         for value in [*graph.targets, *shown, *(v for v in graph.values if v.persistable and graph.is_observed(v))]:
             self.wanted[value] = self._kept(value, sharding)
