@@ -234,6 +234,10 @@ def _by_rows(definition: OpDef) -> Rule:
         results = {shape[:1] for group in outputs.values() for shape in group}
         if len(rows) != 1 or rows != results or rows == {()} or rows == {(1,)}:
             return None
+        # Of one axis, an operator may work along it, as top_k does, unless the result has further axes.
+        operands = [shape for slot in definition.rows for shape in inputs.get(slot, ())]
+        if any(len(shape) == 1 for shape in operands) and any(len(shape) == 1 for group in outputs.values() for shape in group):
+            return None
         # What has the shape of the result may lie beside it, element by element, as the slopes of prelu do.
         beside = {shape for slot, group in inputs.items() if slot not in definition.rows for shape in group}
         if not beside.isdisjoint(shape for group in outputs.values() for shape in group):

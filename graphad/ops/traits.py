@@ -164,7 +164,8 @@ class Traits:
         symmetric: the Jacobian of the one output with respect to the first input is its own transpose; that of an elementwise operator
             of one input is in any case.
         rows: slots along whose axis 0 rows are independent of each other: row i of each output is made of row i of these, and of the
-            other inputs as a whole. It is said of operators that are not elementwise, and where all of these have as many rows.
+            other inputs as a whole. It is said of operators that are not elementwise, where all of these have as many rows, and more axes
+            than one, or the outputs have.
         along: an attribute with the axis or the axes along which it works otherwise: that of the rows must not be among them.
         view: the slot of the input in whose memory the outputs lie, or may lie.
         own: whether the outputs lie in memory that nothing else knows of, and nothing of the inputs is kept.

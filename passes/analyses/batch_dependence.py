@@ -198,8 +198,14 @@ def _row_by_row(op: Op, kinds: Kinds) -> str:
     definition = op.definition
     assert definition is not None
     # Rows of softmax over axis 0 would be mixed: the axis that the operator works along has to be another one.
-    apart = _are_rows_of(op, kinds, definition.rows) and (not definition.along or _is_inside(op, _attr(op, definition.along)))
-    return ROWS if apart else MIXED
+    apart = _is_inside(op, _attr(op, definition.along)) if definition.along else _has_rows(op, definition.rows)
+    return ROWS if apart and _are_rows_of(op, kinds, definition.rows) else MIXED
+
+
+def _has_rows(op: Op, rows: Collection[str]) -> bool:
+    """Whether there are rows: of one axis, an operator may work along it, as top_k does, unless the result has further ones."""
+    operands = [value for slot in rows for value in op.inputs.get(slot, ())]
+    return all(_rank(value) > 1 for value in operands) or all(_rank(value) > 1 for value in op.writes())
 
 
 def _are_rows_of(op: Op, kinds: Kinds, rows: Collection[str]) -> bool:

@@ -449,6 +449,14 @@ UNEVEN: Mapping[str, tuple[str, Feed]] = {
         } }""",
         {"x": np.ones(3), "y": -np.ones((3, 3))},
     ),
+    "the one axis that an operator works along": (
+        """program { block 0 {
+            var x: float64[5] var t: float64[5] var i: int64[5] var w: float64[] var loss: float64[]
+            top_k(X=x) -> (Out=t, Indices=i) {k=5}
+            reduce_sum(X=w) -> (Out=loss)
+        } }""",
+        {"x": np.arange(5.0), "w": np.ones(())},
+    ),
     "a sum that is cut to a boolean": (
         """program { block 0 {
             var x: int64[2, 2] var b: bool[] var w: float64[] var loss: float64[]
