@@ -46,7 +46,8 @@ class Dimensions:
 
 
 Rule = Callable[[Shapes, Shapes, Callable[[str], object]], Dimensions | None]
-RULES: dict[str, Rule] = {"lamb": lambda inputs, outputs, attr: None}  # its step is as long as the norm of the whole parameter says
+# The steps of these updates are as long as the norm of the whole parameter says.
+RULES: dict[str, Rule] = dict.fromkeys(("lamb", "lars_momentum"), lambda inputs, outputs, attr: None)
 R = TypeVar("R", bound=Rule)
 
 
