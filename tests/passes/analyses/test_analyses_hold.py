@@ -69,7 +69,7 @@ class Forgetful(Constants):
 
 @pytest.mark.parametrize("analysis", [Constants(), _There()], ids=str)
 def test_on_random_programs(analysis: Dataflow[Any]) -> None:
-    checked = check_analysis(analysis, 8, seed=1)
+    checked = check_analysis(analysis, 30, seed=1)
     assert checked.told > 20
 
 
