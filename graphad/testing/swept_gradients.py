@@ -11,7 +11,6 @@ from functools import cache
 import numpy as np
 
 from graphad.ops import GRAD, REGISTRY, GradOpDef, OpDef, lookup
-from graphad.ops.aggregates import TensorArray
 from graphad.ops.double_gradients import DoubleGradOpDef, LinearDoubleGradOpDef
 from graphad.ops.sample import Value
 from graphad.testing.calls import Call, Interest, checked
@@ -76,7 +75,9 @@ def _differentiated(op: GradOpDef) -> OpDef:
 
 @cache
 def gradient_call(op_type: str, dtype: str, turn: int) -> Call | None:
-    """A call of a gradient operator, None if none is found. Those of tapes are left to loops: a tape cannot be requested.
+    """A call of a gradient operator, None if none is found.
+
+    Those that give tapes and arrays of tensors are left to loops: what they give is declared where a loop's backward is made.
 
     Args:
         op_type: its type.
@@ -88,7 +89,7 @@ def gradient_call(op_type: str, dtype: str, turn: int) -> Call | None:
     for known in itertools.islice(known_calls(_differentiated(op)), MOST_TRIED):
         inputs = _inputs(op, converted(known, dtype), turn)
         call = inputs and checked(op, inputs, {name: value for name, value in known.attrs.items() if name in op.attrs}, known.number)
-        if call and call.finite and all(isinstance(v, np.ndarray | TensorArray) for values in call.outputs.values() for v in values):
+        if call and call.finite and all(isinstance(v, np.ndarray) for values in call.outputs.values() for v in values):
             return call
     return None
 

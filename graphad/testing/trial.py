@@ -21,6 +21,7 @@ from graphad.ops import REGISTRY, ControlDef, OpDef, lookup
 from graphad.ops.callbacks import silent
 from graphad.ops.definition import GRAD
 from graphad.passes import AccumulateGrads, CreateGradOps, CreateGradVars, FindOpPath, PruneNoGrad
+from graphad.passes.analyses.sharding import ANNOTATION
 from graphad.passes.backward import GradOps
 from graphad.passes.backward.find_op_path import source_value
 from graphad.program import FORWARD, Block, Operator, Program
@@ -823,7 +824,9 @@ class Trial:
         ranks, after = self.ranks, self.after
         if ranks == 1 or not self.changed or after is None:
             return
-        if declared_parts(self.before):
+        # In a block as well, from which a pass may take them out.
+        ops = (op for block in self.before.blocks for op in block.ops)
+        if any(op.type == ANNOTATION and op.attrs.get("shape") is not None for op in ops):
             raise Unfit("the program is one of a rank already: it declares parts")
         feeds = {name: array for name, array in self.case.feeds.items() if name in after.global_block().vars}
         try:
