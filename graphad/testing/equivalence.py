@@ -197,6 +197,10 @@ def _fits(array: Any, shape: Shape | None) -> bool:
 
 def _together(parts: Sequence[Any], like: Any) -> Any:
     """What ranks give: the rows of all of them; or one for all, of which one that differs from the first is shown."""
+    if isinstance(like, list) and all(isinstance(part, list) and len(part) == len(like) for part in parts):
+        return [_together(items, item) for *items, item in zip(*parts, like, strict=True)]  # an array of tensors
+    if not isinstance(parts[0], np.ndarray):
+        return parts[0]
     if not isinstance(like, np.ndarray) or parts[0].shape != like.shape:
         # What has no elements and other extents is there for these, such as XShape: they come after a 0.
         axis = 1 if parts[0].shape[:1] == (0,) and parts[0].ndim > 1 else 0

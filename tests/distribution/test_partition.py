@@ -457,6 +457,14 @@ UNEVEN: Mapping[str, tuple[str, Feed]] = {
         } }""",
         {"x": np.arange(5.0), "w": np.ones(())},
     ),
+    "an array of tensors, which is requested": (
+        """program { block 0 {
+            var x: float64[2, 1] var i: int64[1] var a: float64[2, 1] LOD_TENSOR_ARRAY var w: float64[] var loss: float64[]
+            write_to_array(X=x, I=i) -> (Out=a)
+            reduce_sum(X=w) -> (Out=loss)
+        } }""",
+        {"x": np.ones((2, 1)), "i": np.zeros(1, "int64"), "w": np.ones(())},
+    ),
     "a sum that is cut to a boolean": (
         """program { block 0 {
             var x: int64[2, 2] var b: bool[] var w: float64[] var loss: float64[]
