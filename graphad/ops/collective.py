@@ -70,6 +70,7 @@ def _prod_grad(X: Tensor, dOut: Tensor, *, ring_id: int, use_model_parallel: boo
     zeros = c_allreduce_sum(is_zero, ring_id=ring_id)
     rest = X + is_zero
     product = c_allreduce_prod(rest, ring_id=ring_id)
+    # ``rest`` has ones in the place of this rank's zeros, so that its quotient is the product of the others.
     other_product = where(zeros == is_zero, product / rest, product * 0.0)
     return other_product * _total(dOut, ring_id, use_model_parallel)
 
@@ -83,6 +84,7 @@ c_allreduce_prod = _define("prod", _prod_grad, ordered=True, own=True, flops=1)
 @operator(
     "X -> Out",
     infer=same_number,
+    # The others' results are zeros whatever X is: the cotangent of the root's is that of every summand.
     grad={"X": lambda dOut, *, ring_id, root_id: c_broadcast(dOut, ring_id=ring_id, root=root_id)},
     ordered=True,
     linear="X",
@@ -152,6 +154,7 @@ def _all_gathered(type: str, X: Array, ring_id: int, nranks: int, axis: int) -> 
 @operator(
     "X -> Out",
     infer=_gathered,
+    # A rank's part is in the result of each rank: the cotangents of all these copies are added.
     grad={"X": lambda dOut, *, ring_id, nranks, axis: c_reducescatter(dOut, ring_id=ring_id, nranks=nranks, axis=axis)},
     **_LINEAR,
 )
@@ -163,6 +166,7 @@ def c_allgather(X: Array, *, ring_id: int = 0, nranks: int = 1, use_calc_stream:
 @operator(
     "X -> Out",
     infer=_scattered,
+    # Every summand has an element in the part of each rank.
     grad={"X": lambda dOut, *, ring_id, nranks, axis: c_allgather(dOut, ring_id=ring_id, nranks=nranks, axis=axis)},
     ordered=True,
     linear="X",
@@ -178,6 +182,7 @@ def c_reducescatter(X: Array, *, ring_id: int = 0, nranks: int = 1, use_calc_str
 @operator(
     "X -> Out",
     infer=_joined,
+    # What all ranks make of the whole is the same, so each has the whole cotangent: its part, without a sum.
     grad={"X": lambda dOut, *, ring_id, nranks, axis: c_split(dOut, ring_id=ring_id, nranks=nranks, axis=axis)},
     **_LINEAR,
 )

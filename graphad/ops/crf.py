@@ -195,7 +195,9 @@ def _hits(labels: Array, live: Array, tags: int) -> Array:
 
 def _counts(hits: Array) -> Array:
     """How often each sequence starts, ends, and steps from tag to tag, ``[N, D + 2, D]``."""
+    # A sequence ends with the tag that none follows.
     ends = hits - np.where(np.sum(_next(hits), 2, keepdims=True) > 0, hits, 0.0)
+    # [D, T] times [T, D]: from tag i to tag j.
     steps = np.matmul(np.swapaxes(hits, 1, 2), _next(hits))
     return np.concatenate([hits[:, :1], np.sum(ends, 1, keepdims=True), steps], axis=1)
 
@@ -256,6 +258,7 @@ def _marginals(Emission: Tensor, Transition: Tensor, Label: Tensor, Length: Tens
     start, end = slice_(Transition, axes=[0], starts=[0], ends=[1]), slice_(Transition, axes=[0], starts=[1], ends=[2])
     steps = unsqueeze(transpose(slice_(Transition, axes=[0], starts=[2], ends=[_FAR]), axis=[1, 0]), axes=[0, 1])
     scores = unsqueeze(Emission, axes=[3]) + steps
+    # A[t][j, i] = exp(emission[t][j] + transition[i, j] + beta[t][j] - beta[t-1][i]), [N, T, to, from].
     A = exp(scores * unsqueeze(live_mask, axes=[3]) + offset)
     B = exp(Emission + unsqueeze(start, axes=[1]) + first)
     h = matrix_recurrence(A, B)
@@ -264,6 +267,7 @@ def _marginals(Emission: Tensor, Transition: Tensor, Label: Tensor, Length: Tens
     cotangent = unsqueeze(d, axes=[2])
     out = expand_like(last, h) * leaving * cotangent / total
     back = matrix_recurrence(A, out, reverse=True)
+    # Probabilities times the cotangent: of tags [N, T, D], and below of steps from tag to tag.
     states = back * h * live_mask
     pairs = unsqueeze(back * live_mask, axes=[3]) * A * unsqueeze(previous(h), axes=[2])
     rows = [reduce_sum(back * B, dim=[0, 1]), reduce_sum(out * h, dim=[0, 1])]

@@ -70,6 +70,8 @@ class _Lattice(NamedTuple):
         sums = [np.where(self.ends, 0.0, NEVER)]
         for t in range(emitted.shape[1] - 1, 0, -1):
             logs = sums[-1] + emitted[:, t]
+            # The steps of ``forward`` from their ends: whether two states are skipped is said at the later one, so it is masked before it
+            # is moved.
             ways = [logs, _moved(logs, -1), _moved(np.where(self.skips, logs, NEVER), -2)]
             sums.append(np.where(self.live[:, t, None], log_sum(np.stack(ways), 0), sums[-1]))
         return sums[::-1]
@@ -233,9 +235,12 @@ def warpctc(
     total = lattice.total(before)
     possible = np.isfinite(total)
     shift = np.where(possible, total, 0.0)[:, None, None]
+    # The probability of being in each state, alpha beta / p (A. Graves et al., 2006, section 4.2), [N, T, S].
     states = np.exp(np.stack(before, 1) + np.stack(after, 1) - shift)
     batch, steps, classes = lattice.log_probs.shape
     ids = (np.arange(batch)[:, None] * classes + lattice.classes).reshape(-1)
+    # A class has several states: blanks, and labels that occur again. Of them all: softmax - sum of probabilities is the gradient of the
+    # loss.
     rows = added_rows(np.swapaxes(states, 1, 2).reshape(-1, steps), ids, batch * classes).reshape(batch, classes, steps)
     grad = np.where((lattice.live & possible[:, None])[:, :, None], np.exp(lattice.log_probs) - np.swapaxes(rows, 1, 2), 0.0)
     loss = np.where(possible, -np.where(possible, total, 0.0), 0.0)
@@ -287,6 +292,7 @@ def ctc_align(
     earlier = np.concatenate([np.full((batch, min(steps, 1)), blank, Input.dtype), Input[:, :-1]], axis=1)
     mask = live & (Input != blank)
     mask = mask & (Input != earlier) if merge_repeated else mask
+    # A stable sort brings the labels that stay to the front, in their order.
     order = np.argsort(~mask, axis=1, kind="stable")
     count = np.sum(mask, axis=1, keepdims=True)
     labels = np.where(np.arange(steps) < count, np.take_along_axis(Input, order, axis=1), padding_value)

@@ -65,6 +65,7 @@ def depthwise_product(image: Shape, filter_: Shape, window_axes: Axes, dtype: np
 def depthwise_spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
     """The image whose windows receive y through the filters: the transpose of ``depthwise``."""
     turned_axes = tuple(around for axis in window_axes if (around := _turned(axis)) is not None)
+    # Of stride one the transpose of a convolution is a convolution with the filter turned round.
     if len(filter_) == groups and len(turned_axes) == len(window_axes):
         return depthwise(y, np.ascontiguousarray(np.flip(filter_, tuple(range(2, filter_.ndim)))), turned_axes, groups)
     if len(filter_) == groups and (geometry := _geometry(window_axes)):
@@ -109,6 +110,8 @@ class Taps(NamedTuple):
 
 
 def _taps(axis: Axis) -> Taps:
+    # Element k of window o is at o * stride + k * dilation - before: over the stride, that is o + shift in its phase. The phase repeats
+    # after as many k as make k * dilation a multiple of the stride.
     shifts, phases = zip(*(divmod(k * axis.dilation - axis.before, axis.stride) for k in range(axis.kernel)), strict=True)
     common = gcd(axis.dilation, axis.stride)
     return Taps(axis.stride, -(-axis.size // axis.stride), phases, shifts, axis.stride // common, axis.dilation // common)
@@ -119,6 +122,7 @@ def _geometry(window_axes: Axes) -> tuple[Taps, Taps] | None:
     if len(window_axes) != 2 or 0 in (*(a.kernel for a in window_axes), *(a.size for a in window_axes)):
         return None
     down, across = map(_taps, window_axes)
+    # A line of the result has the pitch of a line of the image only if a row has as many windows as a phase has columns.
     return (down, across) if across.size == window_axes[1].count else None
 
 
@@ -234,6 +238,7 @@ class _ImageLines:
                 np.copyto(image[:count, :, : part.shape[2], : part.shape[3]], part)
             for target, source in self.moves:
                 np.copyto(target[:count], source[:count])
+            # A line that is moved takes columns of the row before or after: there the padding is, zeros.
             for edge in self.edges:
                 edge[:count] = 0
             yield samples, some, self.columns[:count]
@@ -249,6 +254,7 @@ def _by_lines(lines: _ImageLines, window_axes: Axes, dtype: np.dtype[np.generic]
     results = scratch("product", (lines.step, len(starts), slot), dtype)
     places = []
     for taps in map(down.of, down.used):
+        # The product of the next row of the filter is a slot later, and so many rows earlier in it: it reads the image further down.
         pitches = (len(starts) * slot, taps.step * slot - down.step * width, 1)
         first = taps.start * slot + max(starts) - starts[taps.start]
         places.append((slice(taps.start, None, taps.step), _view(results, first, (lines.step, len(taps), strip.room), pitches)))
@@ -324,6 +330,7 @@ def _cotangent_by_lines(x: Array, y: Array, window_axes: Axes, geometry: tuple[T
             cotangents = y[sample, some].reshape(len(columns), count, 1)
             for k, (phase, shift) in enumerate(zip(down.phases, down.shifts, strict=True)):
                 start = (lines.strip.top + shift) * across.size
+                # [columns of the filter, windows] times [windows, 1] for each channel.
                 total[some, k] += np.matmul(columns[:, down.used.index(phase), :, start : start + count], cotangents)[..., 0]
     return total
 
@@ -336,6 +343,7 @@ def _cotangent_by_lines(x: Array, y: Array, window_axes: Axes, geometry: tuple[T
 def _met(axis: Axis, k: int) -> tuple[slice, slice]:
     """The windows whose k-th element is in the image, and these elements."""
     start = k * axis.dilation - axis.before
+    # The windows o with 0 <= o * stride + start < size.
     first = max(0, -(start // axis.stride))
     count = min(axis.count, (axis.size - 1 - start) // axis.stride + 1) - first
     if count <= 0:
@@ -423,6 +431,7 @@ def _channel_columns(x: Array, window_axes: Axes, lines: Lines | None) -> Iterat
 def _turned(axis: Axis) -> Axis | None:
     """The windows of an output, one for each element of the image, that hold what the element was multiplied into, with the filter turned
     round; None where they have gaps, as with a stride."""
+    # x[i] meets element k of window i + before - k * dilation: with k from the last on, the windows come in their order.
     before = axis.reach - 1 - axis.before
     after = axis.size - 1 + axis.reach - before - axis.count
     if axis.stride > 1 or before < 0 or after < 0:

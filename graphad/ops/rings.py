@@ -43,12 +43,15 @@ def travels(type: str, size: float, ranks: int) -> Traveled:
     Traveled(messages=6, bytes=6000.0)
     """
     hops = ranks - 1
+    # A reduce-scatter and an all-gather, the least bytes that an all-reduce can do with (Patarasuk and Yuan 2009).
     if type.startswith("c_allreduce"):
         return Traveled(2 * hops, 2 * size * hops / ranks)
     if type == "c_reduce_sum":  # an all-reduce here
         return Traveled(2 * hops, 2 * size * hops / ranks)
+    # Every part but the rank's own, in messages of size / ranks.
     if type in ("c_reducescatter", "c_alltoall", "alltoall", "c_recut"):
         return Traveled(hops, size * hops / ranks)
+    # A rank's own part, and those of the others that it passes on.
     if type in ("c_allgather", "c_concat", "c_unshard"):
         return Traveled(hops, float(size * hops))
     if type == "c_broadcast":  # in parts, one after the other
@@ -56,6 +59,7 @@ def travels(type: str, size: float, ranks: int) -> Traveled:
     if type == "send_v2":
         return Traveled(1, float(size))
     if type in ("recv_v2", "barrier", "c_identity", "c_split", "c_shard", "c_clear_padding"):
+        # A barrier is an all-reduce of no bytes. What is received costs the one that sends it.
         return Traveled(2 * hops if type == "barrier" else 0, 0.0)
     raise InvalidValue(f"{type!r} is no collective")
 

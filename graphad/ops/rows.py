@@ -28,6 +28,8 @@ FEW = 32  # numbers that Python compares more quickly than numpy
 SHORT, DOT = 16, 64  # elements: shorter rows are quicker as they are, for longer ones an inner product of BLAS pays
 DIGITS = 1 << 14  # elements of a row up to which BLAS adds products as exactly as numpy, which adds pairwise
 LONG, UNBUFFERED, BUFFERED = 256, 64, 1 << 10  # elements: rows so long need no buffer, others one that stays in the nearest cache
+# Within these bounds no exponential has overflowed, as each is at most the sum; one that has underflowed, below 2**-126 in float32, is less
+# than 2**-116 of it.
 SAFE = 2.0**-10, 2.0**100  # between these sums of exponentials no digit of a quotient is lost
 NEGLIGIBLE = 2.0**-21  # what a mean may be off by, in standard deviations
 
@@ -167,6 +169,7 @@ def centered_tiles(x: Array) -> Iterator[Centered]:
         if not far.any():
             yield Centered(place, deviations, mean, variance)
             continue
+        # With r the rounded mean: mean = r + E[x - r], and variance = E[(x - r)^2] - E[x - r]^2.
         rest = np.where(far, _added(_summed(deviations, ones)) / count, 0.0)
         variance = np.maximum(variance - rest * rest, 0.0)
         negligible = np.abs(rest) <= NEGLIGIBLE * np.sqrt(variance)
@@ -206,15 +209,18 @@ def through_rows(x: Array, d: Array, mean: Array, inverse: Array, scale: Array |
         for place in _tiles(rows, ones.nbytes):
             part, cotangent, factor = x[place], d[place], inverse[place, None]
             hat = np.subtract(part, mean[place, None], out=scratch("deviations", part.shape, x.dtype))
+            # ``mean`` is rounded: what of it is left in the deviations is taken out where it would show.
             rest = _summed(hat, ones) / length
             if not (np.abs(rest) * inverse[place]).max() <= NEGLIGIBLE:  # nan is not
                 hat -= rest.astype(x.dtype)[:, None]
             hat *= factor
             terms = np.multiply(cotangent, hat, out=scratch("terms", part.shape, x.dtype))
+            # [rows, n] to [n]: sums over rows are products with ones too.
             scale_grad += np.matmul(_ones(len(part), x.dtype), terms)
             bias_grad += np.matmul(_ones(len(part), x.dtype), cotangent)
             if scale is not None:
                 cotangent = np.multiply(cotangent, scale, out=terms)
+            # mean(g hat) and mean(g), one number for each row.
             along = (_summed(cotangent, hat) / length).astype(x.dtype)
             constant = (_summed(cotangent, ones) / length).astype(x.dtype)
             hat *= along[:, None]
@@ -233,6 +239,7 @@ def through_channels(x: Array, d: Array, mean: Array, inverse: Array, scale: Arr
         for place in _tiles(channels, count * x.itemsize):
             part, cotangent = x[:, place], d[:, place]
             hat = np.subtract(part, spread(mean[place], part), out=scratch("deviations", part.shape, x.dtype))
+            # Moments are over samples and elements: each sum is one number for a channel.
             rest = _added(_summed(hat, ones)) / count
             if not (np.abs(rest) * inverse[place]).max() <= NEGLIGIBLE:  # nan is not
                 hat -= spread(rest.astype(x.dtype), part)

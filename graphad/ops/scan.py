@@ -66,6 +66,8 @@ def _cumprod_type(X: TensorType, *, dim: int, **_: object) -> TensorType:
 def _cumprod_grad(X: Tensor, dOut: Tensor, *, dim: int, exclusive: bool, reverse: bool) -> Tensor:
     """With P the exclusive product: the cotangent of P flows back by the recurrence, without division."""
     before = cumprod(X, dim=dim, exclusive=True, reverse=reverse)
+    # dX[i] = P[i] r[i], where r[i] is the sum over j > i of dOut[j] times all X between i and j: r[i] = dOut[i + 1] + X[i + 1] r[i + 1].
+    # What is not exclusive has dOut[i] itself too, and a factor X[j] more in each term.
     if exclusive:
         return before * linear_recurrence(X, dOut, axis=dim, reverse=not reverse)
     return before * (dOut + linear_recurrence(X, dOut * X, axis=dim, reverse=not reverse))
@@ -89,6 +91,8 @@ def _recurrence_type(A: TensorType, B: TensorType, *, axis: int, reverse: bool =
     "A B -> Out",
     infer=_recurrence_type,
     grad={
+        # The adjoint is l[i] = dOut[i] + A[i] l[i + 1]. dA[i] = Out[i] l[i + 1] and dB[i] = l[i + 1], which the recurrence from the end
+        # gives at i.
         "A": lambda A, Out, dOut, *, axis, reverse: Out * linear_recurrence(A, dOut, axis=axis, reverse=not reverse),
         "B": lambda A, dOut, *, axis, reverse: linear_recurrence(A, dOut, axis=axis, reverse=not reverse),
     },

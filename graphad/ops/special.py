@@ -166,6 +166,7 @@ def _poly_gamma(n: int, x: Array) -> Array:
 def _cotangent(n: int, x: Array) -> Array:
     """The n-th derivative of ``pi * cot(pi * x)``: a polynomial in the cotangent."""
     polynomial = np.polynomial.Polynomial  # numpy imports it on first use
+    # cot' = -1 - cot^2: the derivative of a polynomial in the cotangent is one again.
     derivative, inner = polynomial([0.0, math.pi]), polynomial([-math.pi, 0.0, -math.pi])
     for _ in range(n):
         derivative = derivative.deriv() * inner

@@ -113,9 +113,11 @@ def multiclass_nms3(
 
 def _decayed(boxes: Array, scores: Array, order: Array, sigma: float, normalized: bool) -> Array:
     """The scores in their order, each less by how much a better box overlaps it (X. Wang et al., SOLOv2, 2020, section 3.3)."""
+    # [i, j]: of box i with the better box j; ``worst`` of j with a box better than j. The decay of i is the least f([i, j]) / f(worst[j]).
     overlaps = np.tril(np.array([_overlaps(boxes[place], boxes[order], normalized) for place in order]), -1)
     worst = overlaps.max(-1)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # f is exp(-sigma iou^2), where sigma is a divisor in the paper and a factor in Paddle, or 1 - iou.
         decay = np.exp((worst**2 - overlaps**2) * sigma) if sigma >= 0 else (1 - overlaps) / (1 - worst)
     better = np.tri(len(order), k=-1, dtype=bool)
     return np.asarray(scores[order] * np.where(better, decay, 1.0).min(-1))

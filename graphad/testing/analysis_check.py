@@ -148,6 +148,7 @@ def _cases(programs: Sequence[Program | Case] | Callable[[Choices], Case] | None
 def _first_wrong(analysis: Dataflow[Any], case: Case, checked: AnalysisChecked) -> _Wrong | None:
     """The first fact that does not hold in a run, None if all do."""
     program = case.program.clone()
+    # The same random numbers each time: a program that is made smaller is wrong for the same reason.
     program.random_seed = program.random_seed or 1
     graph = lower(program)
     try:
@@ -178,6 +179,7 @@ class _Looking:
         # The analysis is wrong of what it was given: then the program is not one that it is for.
         if value.given and value.graph.parent is None:
             raise _Unfit
+        # The run may overwrite its arrays.
         raise _Found(_Wrong(value, fact, copy(array)))
 
 
@@ -208,6 +210,7 @@ class _Shrinking:
             wrong = _first_wrong(self.analysis, smaller, AnalysisChecked())
         except (GraphadError, ArithmeticError, LookupError, ValueError, TypeError, _Unfit):
             return False
+        # Another operator's wrong fact is another mistake.
         if wrong is None or _made_by(wrong) != _made_by(self.wrong):
             return False
         self.case, self.wrong = smaller, wrong

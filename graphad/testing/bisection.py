@@ -93,6 +93,7 @@ def bisect(
         full_run = _run(subject, case, targets, expected, None)
         if not full_run.wrong:
             return None
+        # Later rewrites may make it right again: what is found is one place where it turns wrong, as in a bisection of a history.
         right, wrong, failure = 0, max(full_run.made, 1), full_run
         # Invariant: the results are right after ``right`` rewrites and wrong after ``wrong`` of them.
         while wrong - right > 1:

@@ -400,6 +400,7 @@ def _cast(array: Array, dtype: np.dtype[np.generic]) -> Array:
 
 def _rounded(array: Array, dtype: np.dtype[np.generic]) -> Array:
     with np.errstate(all="ignore"):
+        # Samples are mostly in [-1, 1]: times 3 they are several integers.
         return np.asarray(np.round(np.nan_to_num(array) * 3), dtype)
 
 
@@ -417,6 +418,7 @@ def _resized(choices: Choices, inputs: Slots, attrs: dict[str, Any]) -> Iterator
     sizes = [e for v in attrs.values() if isinstance(v, list) for e in v if type(e) is int and e > 0]
     if not places and not sizes:
         return
+    # 0, 1: all axes of the extent; 2: this axis of all tensors, which may be the batch; 3: one place; 4: tensors without axes.
     kind = choices.below(5)
     if kind == 4 and places:
         yield {s: [_first(v) for v in values] for s, values in inputs.items()}, attrs
@@ -476,6 +478,7 @@ def with_numbers(choices: Choices, draft: Draft, kind: str) -> Draft:
         if not isinstance(value, np.ndarray) or not value.size:
             return value
         if value.dtype.kind != "f":
+            # Rolled and not drawn: they may be indices, which have to stay in range.
             return np.roll(value, choices.below(value.size)) if choices.boolean() else value
         return array_of(choices, value.shape, name_of(value.dtype), kind)
 

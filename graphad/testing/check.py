@@ -355,6 +355,7 @@ class _Search:
 
     def _seldom(self, case: Case, is_new: bool) -> set[str]:
         """The expensive checks to make on a program; gradients wherever it stops some, which shows in them alone."""
+        # Counted apart, so that each check gets its share of the programs on which something new happened.
         count = self.counts[is_new]
         self.counts[is_new] += 1
         has_to = self.subject.is_backward or _stops_gradients(case)

@@ -156,6 +156,7 @@ def _is_typed(program: Program) -> bool:
 
 
 def _values(trial: Trial, compiled: bool = False) -> Finding | None:
+    # One run answers two checks: if the functions give what is expected, so does the interpreter, which they are held against elsewhere.
     if trial.runs_compiled and not compiled and _compiled_after(trial):
         return None
     kind, expected, tolerance = "compiled" if compiled else "values", trial.expected.without(trial.intended), trial.allowed
@@ -332,6 +333,7 @@ def _expected(trial: Trial) -> Finding | None:
 def _deterministic(trial: Trial) -> Finding | None:
     """Once more, where everything lies elsewhere in memory, with other names in the same order, which have other hashes."""
     text, prefix = str(trial.after), free_prefix(trial.case)
+    # An option that names a variable would not find it under another name.
     case = trial.case if trial.subject.names_variables(trial.case) else renamed_case(trial.case, prefix)
     graph = trial.subject.prepared(case)
     try:
@@ -423,6 +425,7 @@ def against_differences(trial: Trial) -> Finding | None:
     for name, way in direction.items():
         if np.shape(gradient := values.get(trial.made.get(name, ""), way)) != way.shape:
             return Finding("gradients", f"that of {name} is {list(np.shape(gradient))}, and {name} {list(way.shape)}", "shape")
+    # The slope along d is sum(gradient * d). Where its terms cancel, it is as exact as the terms are: hence ``scale``.
     terms = [values[trial.made[name]] * direction[name] for name in sources if trial.made.get(name) in values]
     total, scale = sum(float(np.sum(term)) for term in terms), sum(float(np.sum(np.abs(term))) for term in terms)
     if not np.isfinite(total):
@@ -696,6 +699,7 @@ def _verify_given(trial: Trial) -> None:
         raise Unfit(str(error)) from error
 
 
+# What is quoted, lists, and words with a digit in them.
 _NAMES = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w@.#]*\d[\w@.#]*")
 
 

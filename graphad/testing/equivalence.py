@@ -74,6 +74,8 @@ class Stepwise:
         try:
             with seeded(), np.errstate(all="ignore"):
                 run.operators()
+                # What a block that did not run would have written has no value; a name without one is a difference too, if the other
+                # program has one.
                 for name in fetch_names(self._block, self.names):
                     with suppress(NoValue):
                         values[name] = own(run.fetch((run.env,), (0, name), None))
@@ -99,6 +101,7 @@ def observe(program: Program, case: Case, names: Sequence[str], compiled: bool =
         try:
             return _compiled(program, case, names)
         except NoValue:  # of the first such name
+            # The interpreter says which names have a value: a compiled program stops at the first that has none.
             return _compiled(program, case, list(observe(program, case, names).values))
     steps = Stepwise(program, names)
     try:
@@ -109,6 +112,7 @@ def observe(program: Program, case: Case, names: Sequence[str], compiled: bool =
 
 def _compiled(program: Program, case: Case, names: Sequence[str]) -> Observed:
     scope, executor = _scope_of(case), OneRun(max_iterations=ITERATIONS)
+    # Compiled at once: else a program is interpreted as long as it may run only once.
     with binding(FIRST, 1), seeded():
         results = executor.run(program, feed=_fed(program, case), fetch_list=list(names), scope=scope)
     values = {name: value for name, value in zip(names, results, strict=True) if value is not None}
@@ -154,10 +158,12 @@ def observe_on_ranks(program: Program, case: Case, names: Sequence[str], like: O
     values: dict[str, Any] = {}
     for i, name in enumerate(names):
         results_by_rank, part = [results[i] for results in by_rank], parts.get(name)
+        # A declared part is put together by its spec; of anything else, the shape on one device says whether ranks have rows or the same.
         values[name] = (
             _together(results_by_rank, like.values.get(name)) if part is None else joined(results_by_rank, part.shape, part.spec, part.mesh)
         )
     common_state = {name: _together([s.arrays[name] for s in group.scopes], like.scope.get(name)) for name in like.scope}
+    # State that is cut, as optimizers' moments are, exists as a whole on no rank.
     whole = whole_state(program, group.scopes)
     state = {**common_state, **{name: array for name, array in whole.items() if name in parts or f"{name}@SHARD" in group.scopes[0].arrays}}
     return Observed(values, state, group.executors[0].trips)
@@ -259,6 +265,7 @@ def _same(one: Array, other: Array, tolerance: float, least: float) -> NDArray[n
         return np.asarray((one == other) | (np.isnan(one) & np.isnan(other)))
     finite = np.isfinite(one)
     largest = float(np.abs(one[finite]).max(initial=least))
+    # Relative to the largest element too: small ones may be sums of large terms, and no more exact than those.
     return np.asarray(~finite | np.isclose(other, one, rtol=tolerance, atol=tolerance * largest))
 
 

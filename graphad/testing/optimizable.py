@@ -46,6 +46,7 @@ def _themes(choices: Choices, blocks: bool, specials: bool) -> tuple[Statement, 
         statements.append(choices.one_of(SPECIALS))
     if blocks and choices.boolean():
         statements.append(choices.one_of((_idle_loop, _branch, _idle_loop)))
+    # So often that they outnumber the plain statements.
     return tuple(statements) * 6
 
 

@@ -96,6 +96,7 @@ class _Planting(Evaluation[str]):
             share: whether only the last operators are written again, over what the others gave the last time.
         """
         last = {term.call for term in before if isinstance(term, Result)}
+        # ``done`` has what each call of the pattern wrote: calls that are left in it are not written again.
         self.done = {call: outputs for call, outputs in self.done.items() if share and call not in last}
         names = [self.of(term) for term in before]
         self.finals += names
@@ -104,6 +105,7 @@ class _Planting(Evaluation[str]):
     def plant_in_block(self, before: Sequence[Term]) -> None:
         """Write a pattern's operators into the body of a loop of 0 to 3 trips, or into a branch; pass the results out."""
         loop, trips = self.choices.boolean(), self.choices.one_of((1, 3, 0, 2))
+        # For a branch too: it is taken where ``0 < trips``.
         counter, limit = self._number(0), self._number(trips)
         condition = self._append("less_than", {"X": [counter], "Y": [limit]}, {})
         data, finals, names_inside = dict(self.data), list(self.finals), list(self.inside)
@@ -115,6 +117,7 @@ class _Planting(Evaluation[str]):
             self.block.append_op("increment", {"X": counter}, {"Out": counter}, {"step": 1.0})
             self.block.append_op("less_than", {"X": counter, "Y": limit}, {"Out": condition})
         body, self.block = self.block, self.root
+        # Back to the block around: ``create_block`` made the new one current.
         self.program.rollback()
         # What was known before holds again outside; names of the block are not there.
         self.data, self.finals, self.inside, self.done = data, [*finals, *results], names_inside, {}
@@ -128,6 +131,7 @@ class _Planting(Evaluation[str]):
 
     def _result_around(self, name: str) -> str:
         """A variable around the block that takes a result; before, it is zero."""
+        # Where the block does not run, the zeros stay: the name has a value in any case.
         var, out = self._var(name), self._fresh()
         self.root.append_op("fill_constant", {}, {"Out": out}, {"shape": list(var.shape), "value": 0.0, "dtype": var.dtype})
         self.block.append_op("assign", {"X": name}, {"Out": out})
@@ -151,6 +155,7 @@ class _Planting(Evaluation[str]):
     def case(self) -> Case:
         """The program, with a loss over what is floating-point; for exact rules mostly all results are requested, since means hide much."""
         floats = [name for name in dict.fromkeys(self.finals) if self._var(name).dtype in FLOATS[1:]]
+        # ``sum`` takes one dtype: that of the first result.
         means = [self._append("mean", {"X": [n]}, {}) for n in floats if self._var(n).dtype == self._var(floats[0]).dtype]
         loss = self._append("sum", {"X": means}, {}) if means else ""
         # A mean can hide a wrong element by another one, or by rounding.

@@ -58,6 +58,7 @@ def own_functions(kind: type) -> list[FunctionType]:
 
 
 def _function(value: object) -> FunctionType | None:
+    # The function in a property, in a cached property or partial, in a class method or static method.
     value = getattr(value, "fget", None) or getattr(value, "func", None) or getattr(value, "__func__", None) or value
     value = inspect.unwrap(value) if callable(value) else value
     return value if isinstance(value, FunctionType) else None
@@ -136,6 +137,7 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
 def _forward_type(op_type: str) -> str:
     """The operator whose gradient this is, of whichever order; itself if it is no gradient."""
     definition = REGISTRY[op_type]
+    # Of any order: ``tanh_grad_grad`` is about tanh.
     while isinstance(definition, GradOpDef) and definition.forward is not None:
         definition = definition.forward
     return definition.type
@@ -293,6 +295,7 @@ class Reach:
         def trace_call(frame: FrameType, event: str, argument: object) -> Any:
             code = id(frame.f_code)
             left = calls_left(code)
+            # ``settrace``: a call for which None is returned runs untraced.
             if not left:
                 return None
             calls[code] = left - 1

@@ -107,6 +107,7 @@ def _texts(before: str, after: str) -> dict[str, str]:
     """Both programs, or the first and how the second differs, whichever is shorter."""
     if before == after:
         return {"before and after": before}
+    # With all lines as context there is one hunk; before it come three lines of file names and positions.
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=len(before)))[3:]
     whole = len(before.splitlines()) + len(after.splitlines())
     return {"before and after": "\n".join(lines)} if len(lines) < whole else {"before": before, "after": after}
@@ -184,6 +185,7 @@ def changed_operators(before: Graph, after: Graph) -> tuple[list[Op], list[Op]]:
     [['tanh'], ['sin']]
     """
     difference = compare(before, after)
+    # ``compare`` works on copies, whose operators are in the order of the originals.
     originals = dict(zip(_operators(difference.before), _operators(before), strict=True))
     originals |= dict(zip(_operators(difference.after), _operators(after), strict=True))
     return [originals[op] for op in difference.removed], [originals[op] for op in difference.added]

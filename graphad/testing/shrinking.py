@@ -70,6 +70,7 @@ def _undeclare_written(program: Program) -> None:
 def _mend(program: Program) -> None:
     while indices := _unheld(program):
         program.drop_blocks(indices)
+    # Inner blocks come after outer ones: from the last block on, what one needs from outside is known before the blocks around are mended.
     for block in program.blocks[:0:-1]:
         _hand_in(block)
     for block in program.blocks[::-1]:
@@ -327,6 +328,7 @@ class _Search:
     def take(self, edit: Edit) -> bool:
         """Whether an edit leaves the program bad; it is then the one to go on from."""
         program = edited(self.program, edit) if self.left > 0 else None
+        # Edits lead to one program on many ways; it is tried once.
         if program is None or (text := str(program)) in self.seen:
             return False
         self.seen.add(text)
@@ -381,6 +383,7 @@ def _fewer_ops(search: _Search) -> None:
         is_smaller = _one_round(search, size)
         if not is_smaller and size == 1:
             return
+        # One operator at a time until a round removes none: each one that goes may have been the last reader of another.
         size = max(min(size, len(places(search.program))) // 2, 1) if not is_smaller or size > 1 else 1
 
 
@@ -551,6 +554,7 @@ def _with_array(case: Case, name: str, array: Array) -> Case:
 
 
 def _simpler_arrays(array: Array) -> Iterator[Array]:
+    # 1, 2, 3, ... tells elements apart, where equal ones would hide the mistake.
     numbers = np.arange(1, array.size + 1).reshape(array.shape).astype(array.dtype)
     candidates = [np.zeros_like(array), np.ones_like(array), numbers]
     if array.dtype.kind in "fi":

@@ -21,6 +21,7 @@ from graphad.testing.samples import samples_of
 from graphad.testing.swept_calls import FLOATS_DRAWN, converted, loss_of, types_of, varied
 from graphad.testing.values import name_of
 
+# Blocks, and how often the body runs: never, once, again. What is listed twice is drawn twice as often.
 KINDS = (
     *(("while", trips) for trips in (0, 1, 2, 2, 3, 3)),
     *((kind, runs) for kind in ("conditional_block", "if_else", "if_else", "if_else") for runs in (0, 1)),
@@ -54,6 +55,7 @@ PLAIN = (
     "dropout",
 )
 _places = [(kind, role) for kind, role in itertools.product(KINDS, ROLES)]
+# Always shuffled alike: programs that follow each other have different blocks, and a seed gives the same programs.
 random.Random("places").shuffle(_places)
 PLACES = tuple(_places)
 
@@ -124,6 +126,7 @@ def _read_missing(w: CallProgram, twin: _Twin) -> None:
     """What a block that did not run would have written, is read in another one."""
     value, name = w.values[twin.name], w.unique("u")
     assert isinstance(value, np.ndarray)
+    # Declared around the block that would write it, so that another block can name it.
     w.root.vars[name] = Variable.trusted(w.root, name, value.shape, name_of(value.dtype))
     write_conditional(w, False, lambda: w.apply("tanh", {"X": [twin.name]}, {}, name))
     result = w.constant(np.zeros_like(value), w.unique("o"))
@@ -154,6 +157,7 @@ def _read_far(w: CallProgram) -> None:
 
     # In a block that does not run: moved out of it, the operator would fail.
     _never(w, read)
+    # Only now: while the call is drawn its kernel runs, and needs valid indices.
     feed_names = {name for slot_names in names.values() for name in slot_names if name in w.feeds}
     for name in [name for name in feed_names if w.feeds[name].dtype.kind == "i"]:
         w.feeds[name] = w.feeds[name] + FAR

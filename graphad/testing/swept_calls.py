@@ -71,6 +71,7 @@ def known_calls(op: OpDef) -> tuple[Call, ...]:
 def _calls(op: OpDef) -> Iterator[Call]:
     for number, sample in enumerate(samples_of(op.type)):
         inputs, attrs = sample.slots(), canonical(op, sample.attrs)
+        # With equal extents axes that are mixed up change no type, so that the numbers alone show it.
         for slots in (cut_to(inputs, _places(inputs), EXTENT), inputs):
             call = checked(op, slots, attrs, number)
             if call is not None and call.finite:

@@ -30,6 +30,7 @@ def gradient_operator_sweep(choices: Choices, interest: Interest, start: int) ->
     types = _of_interest(interest.types)
     dtype = choices.one_of(FLOATS_DRAWN)
     for number in range(start * OPERATORS, (start + 1) * OPERATORS):
+        # Every second time through the types the other spelling.
         turn, place = divmod(number, len(types))
         call = gradient_call(types[place], dtype, turn % 2)
         if call is None:
@@ -99,6 +100,7 @@ def _inputs(op: GradOpDef, call: Call, turn: int) -> dict[str, list[Value]] | No
     values = {**call.outputs, **call.inputs}
     inputs: dict[str, list[Value]] = {}
     names = set[str]()
+    # The first spelling that is met is the one passed.
     for slot in reversed(op.inputs) if turn else op.inputs:
         name = _meant(op, slot)
         found = _value(values, name)

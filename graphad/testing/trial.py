@@ -284,10 +284,12 @@ def slope(
     steps = steps or Stepwise(case.program, [case.loss_name])
     # The cheap answer first: two runs, and three more only if they disagree.
     behind, ahead = (_loss_at(steps, case, direction, n * STEP) for n in (-1, 1))
+    # (f(x + h) - f(x - h)) / 2 h = f'(x) + O(h^2).
     central = (ahead - behind) / (2 * STEP)
     if agrees(central):
         return central
     back, middle, beyond = (_loss_at(steps, case, direction, n * STEP) for n in (-2, 0, 2))
+    # At a kink the sides differ; twice the step shows where rounding, which grows as 1 / h, or curvature outweighs the slope.
     right, left, wide = (ahead - middle) / STEP, (middle - behind) / STEP, (beyond - back) / (4 * STEP)
     scale = 1 + abs(central)
     # Not smooth here: one side differs from the other, or the step matters.
@@ -449,6 +451,7 @@ class Subject:
         pass_texts = [self.reference] if self.reference else []
         pass_texts += [self.prepare] if self.prepare and not is_prepared else []
         passes = [self.passes(case), *(as_pass(item, case.loss_name) for item in pass_texts)]
+        # What only gradients are rounded by does not count on a program that has none.
         inner = [
             pass_ for outer in passes for pass_ in inner_passes(outer) if not (pass_.on_trial.rounds_gradients and is_forward(case.program))
         ]
@@ -610,6 +613,7 @@ def request_gradients(graph: Graph, case: Case) -> dict[str, str]:
     """
     if SINGLE_WRITER not in graph.properties or not case.loss_name:
         return {}
+    # Kept with the graph: the next pass may drop ``grad_of``, by which they were found.
     names: dict[str, str] = graph.journal.memory.setdefault(request_gradients, {})
     gradients = gradients_in(graph, case.sources)
     graph.targets.update(dict.fromkeys(gradients.values()))
@@ -856,6 +860,7 @@ class Trial:
         before, after = ({n for b in p.blocks for op in b.ops for n in op.output_names()} for p in (self.before, self.after))
         old = [name for name in self._fetched_before if name not in after]
         new = [name for name in _fetched(self.after) if name not in before]
+        # By their order, which no pass may change among operators with ordered effects.
         pairs = zip(old, new, strict=True) if len(old) == len(new) else ()
         return {old_name: new_name for old_name, new_name in pairs if old_name not in self.case.targets}
 

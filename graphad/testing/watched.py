@@ -53,6 +53,7 @@ class _Watched(Interpreter):
     def __init__(self, graph: Graph, see: See) -> None:
         assert graph.block is not None
         self.see = see
+        # The interpreter runs operators of the program; facts are about those of the graph.
         self.lowered = {op.operator: op for subgraph in graph.tree() for op in subgraph.ops if op.operator is not None}
         super().__init__(graph.block.program, (), RunOptions(max_iterations=ITERATIONS))
 
@@ -115,11 +116,13 @@ class _Reusing(Interpreter):
 
     def _reusing(self, step: Step, places: list[tuple[str, Any, str, Any]]) -> Step:
         def reusing(frames: Frames) -> None:
+            # Before the step, which may let go of the name.
             arrays = [frames[at].get(x) for _, _, x, at in places]
             step(frames)
             for (out, at, _, _), array in zip(places, arrays, strict=True):
                 result = frames[at].get(out)
                 if isinstance(array, np.ndarray) and isinstance(result, np.ndarray) and array is not result:
+                    # A mark that pairs arrays of two types raises here.
                     np.copyto(array, result, casting="no")
                     frames[at][out] = array
 

@@ -182,12 +182,14 @@ def _scaled(op: Op, kinds: Kinds) -> str:
 def _product(op: Op, kinds: Kinds) -> str:
     """A product with what does not know the batch is linear."""
     operand_kinds = {kinds[v] for v in op.reads()}
+    # Of two means it is not the mean of the products: E[a b] is not E[a] E[b].
     if operand_kinds == {MEAN, WHOLE} or operand_kinds == {TOTAL, WHOLE}:
         return (operand_kinds - {WHOLE}).pop()
     return _by_element(op, kinds)
 
 
 def _quotient(op: Op, kinds: Kinds) -> str:
+    # (a + b) / w = a / w + b / w: linear in the numerator alone.
     if kinds[op.input("X")] in (MEAN, TOTAL) and kinds[op.input("Y")] == WHOLE:
         return kinds[op.input("X")]
     return _by_element(op, kinds)

@@ -67,6 +67,7 @@ class _LastNeed(Dataflow[int]):
     def boundary(self, value: Value) -> int:
         if value in self.lasting or (value.persistable and value.graph.is_observed(value)):
             return self.top
+        # What is never read still has memory while its writer runs.
         return max((op.order for op in value.writers), default=self.bottom if value.readers else self.top)
 
     def transfer(self, op: Op, facts: Facts[int]) -> dict[Value, int]:

@@ -103,6 +103,8 @@ def _inside(op: Op, graph: Graph, scaled: Container[Value]) -> dict[Value, None]
     starts = dict(zip(graph.inputs, operands(op), strict=False))
     arguments = [v for v, start in starts.items() if start in scaled or (v in result_of_argument and is_kept_or_zero(start, scaled))]
     scaled_values = _within(graph, arguments)
+    # All carried values are assumed to be scaled at first. One whose result is not loses that, and others may with it; none ever regains
+    # it.
     while losses := [v for v in arguments if v in result_of_argument and not is_kept_or_zero(result_of_argument[v], scaled_values)]:
         arguments = [v for v in arguments if v not in losses]
         scaled_values = _within(graph, arguments)

@@ -42,6 +42,7 @@ def accumulate(grad_ops: GradOps) -> bool:
     graph.ops.numbered()
     forward = {value: value.writers[0].forward for value in totals}  # ``split_writers`` leaves them without writers
     for total, parts in split_writers(graph, totals, _part).items():
+        # All parts are written before the first reader: in reverse order the readers of a forward value come before its writer.
         first_reader = min(total.readers, key=attrgetter("order"), default=None)
         graph.add_op("sum", {"X": parts}, {"Out": [total]}, before=first_reader, role=BACKWARD, forward=forward[total])
     return True

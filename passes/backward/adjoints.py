@@ -58,6 +58,7 @@ class Adjoints:
             graph, name = self.graph, self._names.get(value.name)
             if name is None:
                 name = self._names[value.name] = graph.values.fresh(value.name + GRAD)
+            # Versions of a variable share a name, and so do their gradients: each is a version of ``x@GRAD``.
             gradient = self.gradient[value] = graph.add_version(name)
             gradient.grad_of, gradient.kind = value, value.kind
         return gradient

@@ -72,6 +72,7 @@ class ClipErrors(Pass):
             if gradient.given:
                 gradient_of[value] = _clip_argument(gradient, bounds)
             else:
+                # Directly after its writer, so that nothing reads the raw gradient but the clip.
                 _add_clip(raw[gradient][0], gradient, bounds, before=raw[gradient][0].writers[0].next)
         return has_changed or bool(clipped)
 

@@ -62,6 +62,7 @@ def _tape_of_loop(forward: Op, op: Op) -> Value:
     start_value = _like(body, start, start.name, is_input=True)
     next_tape = _next(start_value)
     _push(body, start_value, next_tape, inner)
+    # The tape as the loop's operand, as block argument, as result of the body, and as the loop's result.
     insert_carried(forward, [start], [start_value], [next_tape], [end])
     return end
 
@@ -82,6 +83,7 @@ def _tape_of_branches(forward: Op, op: Op) -> Value:
 
 def _push(graph: Graph, tape: Value, pushed: Value, inner: Graph) -> None:
     # The number of entries is the trip count, so each run pushes something.
+    # In the order of the inputs of the gradient's graph: ``_pop`` writes those in the same order.
     values = list(_reads(inner).values()) or [_mark(graph, tape)]
     graph.add_op("push_tape", {"Scopes": [tape], "X": values}, {"Out": [pushed]}, {"count": len(values)}, role=BACKWARD)
 

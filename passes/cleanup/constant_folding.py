@@ -179,6 +179,7 @@ def _replaced(op: Op, results: Mapping[Value, tuple[str, dict[str, Any]]]) -> bo
     graph = op.graph
     if not results or not graph.allows("fold", op):
         return False
+    # The operands' writers, which may have lost their last reader once the operator is gone.
     before = [value.writers[0] for value in op.reads() if value.writers]
     for value, (op_type, attrs) in results.items():
         new_op = graph.add_op(op_type, {}, {"Out": [value]}, attrs, before=op, role=op.role)

@@ -5,19 +5,20 @@ from __future__ import annotations
 from graphad.ops.sample import Sample, uniform
 
 GROUPED: dict[str, object] = {"strides": [2, 1], "paddings": [1, 2], "dilations": [1, 2], "groups": 2}
-UNEVEN: dict[str, object] = {"strides": [2, 2], "paddings": [0, 1, 2, 0]}
-SAME: dict[str, object] = {"strides": [2, 3], "padding_algorithm": "SAME"}
+UNEVEN: dict[str, object] = {"strides": [2, 2], "paddings": [0, 1, 2, 0]}  # above, below, left, right
+SAME: dict[str, object] = {"strides": [2, 3], "padding_algorithm": "SAME"}  # an odd sum of paddings has the larger part at the end
 
 CONV2D = [
     Sample({"Input": uniform(2, 3, 5, 4), "Filter": uniform(2, 3, 3, 2)}),
     Sample({"Input": uniform(2, 4, 5, 4), "Filter": uniform(6, 2, 3, 2), "Bias": uniform(6)}, GROUPED),
     Sample({"Input": uniform(1, 2, 6, 5), "Filter": uniform(3, 2, 3, 3)}, UNEVEN),
     Sample({"Input": uniform(1, 2, 6, 5), "Filter": uniform(3, 2, 3, 3)}, SAME),
-    Sample({"Input": uniform(1, 2, 6, 5), "Filter": uniform(3, 2, 1, 1)}, {"padding_algorithm": "VALID", "paddings": [3, 3]}),
+    Sample({"Input": uniform(1, 2, 6, 5), "Filter": uniform(3, 2, 1, 1)}, {"padding_algorithm": "VALID", "paddings": [3, 3]}),  # not padded
     Sample({"Input": uniform(0, 2, 4, 4), "Filter": uniform(3, 2, 3, 3)}),
 ]
 DEPTHWISE = [
     Sample({"Input": uniform(2, 3, 5, 4), "Filter": uniform(3, 1, 3, 2), "Bias": uniform(3)}, {"groups": 3}),
+    # Two filters for a channel.
     Sample({"Input": uniform(1, 2, 5, 4), "Filter": uniform(4, 1, 2, 2)}, {"groups": 2, "strides": [2, 2], "paddings": [1, 1]}),
 ]
 
@@ -50,6 +51,7 @@ SAMPLES: dict[str, list[Sample]] = {
             {"groups": 2, "strides": [2, 2], "paddings": [1, 0]},
         ),
         Sample({"Input": uniform(1, 2, 3, 3), "Filter": uniform(2, 1, 3, 3)}, {"strides": [2, 3], "output_padding": [1, 2]}),
+        # Of the sizes that a convolution makes 3 x 3 of.
         Sample({"Input": uniform(1, 2, 3, 3), "Filter": uniform(2, 1, 3, 3)}, {"strides": [2, 2], "output_size": [8, 7]}),
     ],
     "unfold": [Sample({"X": uniform(1, 2, 3, 3)}, WINDOWS), Sample({"X": uniform(0, 2, 3, 3)}, WINDOWS)],

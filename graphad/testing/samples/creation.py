@@ -22,7 +22,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "undefined": [Sample(), Sample(attrs={"shape": [2, 3], "dtype": "float64"})],
     "one_hot_v2": [
         Sample({"X": np.array([[1, 0]])}, {"depth": 3}),
-        Sample({"X": np.array([1, 5])}, {"depth": 3, "dtype": "int32", "allow_out_of_range": True}),
+        Sample({"X": np.array([1, 5])}, {"depth": 3, "dtype": "int32", "allow_out_of_range": True}),  # a row of zeros
     ],
     "one_hot": [Sample({"X": np.array([[1], [0]])}, {"depth": 3})],
     "assign_value": [
@@ -43,7 +43,7 @@ SAMPLES: dict[str, list[Sample]] = {
     ],
     "linspace": [
         Sample({"Start": np.array(0.5), "Stop": np.array([2.0]), "Num": np.array(5)}, {"dtype": "float64"}),
-        Sample({"Start": np.array([1.0]), "Stop": np.array([2.0]), "Num": np.array([1], "int32")}, {"dtype": "float64"}),
+        Sample({"Start": np.array([1.0]), "Stop": np.array([2.0]), "Num": np.array([1], "int32")}, {"dtype": "float64"}),  # the start alone
         Sample({"Start": np.array(0), "Stop": np.array(10), "Num": np.array(4)}, {"dtype": "int64"}),
     ],
     "meshgrid": [

@@ -7,6 +7,7 @@ import numpy as np
 from graphad.ops.sample import Sample, uniform
 from graphad.testing.samples.shared import INDEX_X, MASK, ORDER_X, ROWS, ints, of_x
 
+# Places that occur twice: cotangents are added there, and of what is written the last one stays.
 TWICE_EACH = np.array([2, 0, 2])
 
 
@@ -36,11 +37,11 @@ SAMPLES: dict[str, list[Sample]] = {
     "gather_nd": [
         *[
             Sample({"X": INDEX_X, "Index": np.array([[1, 2], [1, 2], [0, 0]])}),
-            Sample({"X": INDEX_X, "Index": np.array([[[3]], [[3]]])}),
+            Sample({"X": INDEX_X, "Index": np.array([[[3]], [[3]]])}),  # one number: whole rows
             Sample({"X": INDEX_X, "Index": np.array([1, 2])}),
         ],
         *[
-            Sample({"X": uniform(2, 3), "Index": np.zeros((2, 0), "int64")}),
+            Sample({"X": uniform(2, 3), "Index": np.zeros((2, 0), "int64")}),  # no number: all of X, twice
             Sample({"X": uniform(), "Index": np.zeros((1, 0), "int64")}),
         ],
     ],
@@ -80,7 +81,9 @@ SAMPLES: dict[str, list[Sample]] = {
                 for reduce in ("assign", "add", "mul", "mean", "amin", "amax")
             ),
             Sample(
-                {"Input": ORDER_X, "Index": TWICE, "Value": np.array([[0.0, 2.0, 0.5], [0.0, 0.0, 1.0]])}, {"Axis": -1, "Reduce": "mul"}
+                # One factor that is zero, and two: the gradient of a product may not divide by it.
+                {"Input": ORDER_X, "Index": TWICE, "Value": np.array([[0.0, 2.0, 0.5], [0.0, 0.0, 1.0]])},
+                {"Axis": -1, "Reduce": "mul"},
             ),
             Sample(
                 {"Input": ORDER_X, "Index": np.array([[1, 0, 1], [1, 1, 0]]), "Value": uniform(2, 3, seed=1)}, {"Axis": 0, "Reduce": "mul"}
@@ -96,9 +99,9 @@ SAMPLES: dict[str, list[Sample]] = {
     ],
     "masked_select": [
         Sample({"X": ORDER_X, "Mask": MASK}),
-        Sample({"X": ORDER_X, "Mask": MASK[0]}),
+        Sample({"X": ORDER_X, "Mask": MASK[0]}),  # the mask is broadcast, and below X
         Sample({"X": uniform(3), "Mask": MASK}),
-        Sample({"X": ORDER_X, "Mask": np.zeros((2, 3), bool)}),
+        Sample({"X": ORDER_X, "Mask": np.zeros((2, 3), bool)}),  # nothing is left
         Sample({"X": uniform(), "Mask": np.array(True)}),
     ],
     "multiplex": [

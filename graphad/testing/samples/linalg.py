@@ -34,8 +34,8 @@ TRIANGLES = [
     _algebra_pair(_diagonally(), uniform(3, 2), upper=False),
     _algebra_pair(_diagonally(), uniform(3, 2), upper=False, transpose=True, unitriangular=True),
     _algebra_pair(_diagonally(), uniform(3, 1), unitriangular=True),
-    _algebra_pair(_diagonally(2, 1, size=2), uniform(2, 2, 1)),
-    _algebra_pair(_diagonally(size=2), uniform(2, 2, 1)),
+    _algebra_pair(_diagonally(2, 1, size=2), uniform(2, 2, 1)),  # batches [2, 1] and [2]
+    _algebra_pair(_diagonally(size=2), uniform(2, 2, 1)),  # one matrix for a batch of right sides
 ]
 
 
@@ -47,26 +47,26 @@ SAMPLES: dict[str, list[Sample]] = {
     "einsum": [
         _sum("ij,jk->ik", (2, 3), (3, 4)),
         _sum("bij, bjk -> bik", (2, 2, 3), (2, 3, 2)),
-        _sum("ij,jk", (2, 3), (3, 2)),
+        _sum("ij,jk", (2, 3), (3, 2)),  # no result is said: the labels that occur once, in alphabetical order
         _sum("i,i->", (3,), (3,)),
         _sum("i,j->ij", (2,), (3,)),
         _sum("ij,ij->ij", (2, 3), (2, 3)),
         _sum("ij->ji", (2, 3)),
         _sum("ij->j", (2, 3)),
         _sum("ij->", (2, 3)),
-        _sum("ii->i", (3, 3)),
-        _sum("iji->j", (2, 3, 2)),
+        _sum("ii->i", (3, 3)),  # a diagonal
+        _sum("iji->j", (2, 3, 2)),  # of a diagonal the sum
         _sum("ii", (2, 2)),
         _sum("iij,jk->k", (2, 2, 3), (3, 2)),
         _sum("...ij,...jk->...ik", (2, 2, 3), (3, 2)),
-        _sum("i...,i...->...", (2, 1, 2), (2, 3, 1)),
+        _sum("i...,i...->...", (2, 1, 2), (2, 3, 1)),  # what the dots stand for is broadcast
         _sum("ij,jk,kl->il", (2, 3), (3, 2), (2, 2)),
         _sum("ij,ik,il->jkl", (2, 2), (2, 3), (2, 2)),
-        _sum("ij,kj->ik", (2, 1), (2, 3)),
+        _sum("ij,kj->ik", (2, 1), (2, 3)),  # one element of j meets three
         _sum("ij,j->i", (2, 3), (1,)),
-        _sum("ij,k->i", (2, 3), (2,)),
+        _sum("ij,k->i", (2, 3), (2,)),  # j and k are summed in one operand alone
         _sum("ij,jk->ik", (0, 3), (3, 2)),
-        _sum("ij,jk->ik", (2, 0), (0, 3)),
+        _sum("ij,jk->ik", (2, 0), (0, 3)),  # sums over nothing are zeros
         _sum(",i->i", (), (2,)),
         _sum("ij,jk,jl->ikl", (2, 3), (1, 2), (3, 2)),
         _sum("bij,bij->b", (2, 1, 3), (2, 2, 1)),
@@ -75,7 +75,7 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"Input": CUBE}),
         Sample({"Input": CUBE}, {"offset": 1, "axis1": -1, "axis2": 0}),
         Sample({"Input": CUBE}, {"offset": -2}),
-        Sample({"Input": CUBE}, {"offset": 9}),
+        Sample({"Input": CUBE}, {"offset": 9}),  # beyond the last diagonal: no elements
         Sample({"Input": uniform(0, 3)}),
     ],
     "undiagonal": [
@@ -119,7 +119,7 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"X": _positive()}),
         Sample({"X": _positive(2)}, {"upper": True}),
         Sample({"X": uniform(0, 2, 2)}),
-        Sample({"X": _positive() + np.triu(uniform(3, 3, seed=8), 1) * 0.1}),
+        Sample({"X": _positive() + np.triu(uniform(3, 3, seed=8), 1) * 0.1}),  # not symmetric: only the lower triangle is read
     ],
     "solve": [
         _algebra_pair(_diagonally(), uniform(3, 2)),
@@ -137,7 +137,7 @@ SAMPLES: dict[str, list[Sample]] = {
         _linalg_pair((2, 3), (3, 4)),
         _linalg_pair((2, 3, 4), (4, 5), x_num_col_dims=2),
         _linalg_pair((2, 3, 4), (2, 6, 5), y_num_col_dims=2),
-        _linalg_pair((2, 2, 3, 4), (6, 2, 3, 1), x_num_col_dims=2, y_num_col_dims=2),
+        _linalg_pair((2, 2, 3, 4), (6, 2, 3, 1), x_num_col_dims=2, y_num_col_dims=2),  # as matrices: [4, 12] by [12, 3]
         _linalg_pair((0, 3), (3, 4)),
     ],
     "matmul_v2": [
@@ -149,7 +149,7 @@ SAMPLES: dict[str, list[Sample]] = {
         _linalg_pair((2, 3, 4), (5, 4), trans_y=True),
         _linalg_pair((2, 4, 3), (4, 5), trans_x=True),
         _linalg_pair((2, 4, 3), (5, 4), trans_x=True, trans_y=True),
-        _linalg_pair((2, 1, 2, 3), (3, 3, 4)),
+        _linalg_pair((2, 1, 2, 3), (3, 3, 4)),  # batches [2, 1] and [3]
         _linalg_pair((2, 3), (2, 3, 4)),
         _linalg_pair((3, 2), (2, 4, 3), trans_x=True, trans_y=True),
         _linalg_pair((3,), (3,)),

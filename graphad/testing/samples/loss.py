@@ -13,6 +13,7 @@ def weights(*shape: int, seed: int = 0) -> Array:
     return uniform(*shape, low=0.1, high=0.9, seed=seed)
 
 
+# -100 is the usual ``ignore_index``: such a row has no loss, and no gradient.
 LABELS = np.array([[1], [4], [-100], [0]])
 ACROSS = np.array([[[1, 0, 3, 2]], [[3, 3, -1, 0]]])
 
@@ -24,6 +25,7 @@ PIXELS = np.array([[[0, 2]], [[-100, 1]]])
 SAMPLES: dict[str, list[Sample]] = {
     "hinge_loss": [Sample({"Logits": away_from_zero(3, 1), "Labels": SIGNS}), Sample({"Logits": uniform(0, 1), "Labels": uniform(0, 1)})],
     "modified_huber_loss": [
+        # With z = (2 y - 1) x one on each branch: -4 z below -1, (1 - z)^2 below 1, and 0.
         Sample({"X": np.array([[-1.7], [0.4], [1.5]]), "Y": SIGNS}, differentiate=("X",)),
         Sample({"X": uniform(3, 1), "Y": SIGNS}, differentiate=("X",), outputs=("Out",)),
     ],
@@ -44,7 +46,7 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"X": uniform(3, 4), "Label": CLASSES[:, 0], "Weight": weights(4)}, {"reduction": "sum"}),
         Sample({"X": uniform(2, 3, 1, 2), "Label": PIXELS, "Weight": weights(3)}, {"reduction": "none"}, outputs=("Out",)),
         Sample({"X": uniform(2, 3, 1, 2), "Label": PIXELS}, outputs=("Out",)),
-        Sample({"X": uniform(2, 3), "Label": np.array([-100, -100])}, outputs=("Out",)),
+        Sample({"X": uniform(2, 3), "Label": np.array([-100, -100])}, outputs=("Out",)),  # all ignored: weights of 0 in all
         Sample({"X": uniform(0, 3), "Label": np.zeros(0, "int64")}, {"reduction": "none"}, outputs=("Out",)),
     ],
     "cross_entropy2": [

@@ -48,12 +48,13 @@ SAMPLES: dict[str, list[Sample]] = {
     "lamb": [
         sample("Moment1", "Moment2", inputs=POWERS, weight_decay=0.1),
         sample("Moment1", "Moment2", inputs=POWERS, weight_decay=0.0, always_adapt=True),
-        sample("Moment1", "Moment2", inputs={**POWERS, "Param": np.zeros((2, 3))}, weight_decay=0.1),
+        sample("Moment1", "Moment2", inputs={**POWERS, "Param": np.zeros((2, 3))}, weight_decay=0.1),  # a norm of 0: the trust ratio is 1
     ],
     "adagrad": [sample("Moment")],
     "decayed_adagrad": [sample("Moment", decay=0.75)],
     "ftrl": [
         sample("SquaredAccumulator", "LinearAccumulator", l1=0.5, l2=0.25),
+        # -0.5 has a square root in the place of the power.
         sample("SquaredAccumulator", "LinearAccumulator", lr_power=-0.75),
     ],
     "proximal_gd": [sample(l1=0.5, l2=0.25), sample()],
@@ -64,6 +65,7 @@ SAMPLES: dict[str, list[Sample]] = {
     ],
     "rmsprop": [
         sample("MeanSquare", "Moment", momentum=0.5),
+        # Above the square of the mean, so that the variance under the root is positive.
         sample("MeanSquare", "MeanGrad", "Moment", inputs={"MeanSquare": uniform(2, 3, low=1.5, high=2.0)}, centered=True),
     ],
     "clip_by_norm": [Sample({"X": uniform(2, 3)}, {"max_norm": 0.5}), Sample({"X": uniform(2, 3)}, {"max_norm": 50.0})],

@@ -5,14 +5,15 @@ from __future__ import annotations
 from graphad.ops.sample import Sample, uniform
 from graphad.testing.samples.shared import distinct
 
+# Windows that cover the image, that overlap, that go beyond its end; and images that adaptive windows divide, and do not.
 GEOMETRIES: list[tuple[tuple[int, ...], dict[str, object]]] = [
     ((2, 2, 4, 6), {"ksize": [2, 2], "strides": [2, 2]}),
     ((1, 2, 5, 5), {"ksize": [3, 2], "strides": [2, 1], "paddings": [1, 1]}),
     ((1, 2, 5, 4), {"ksize": [3, 3], "strides": [2, 2], "paddings": [1, 0, 0, 1], "ceil_mode": True, "exclusive": False}),
     ((1, 1, 5, 4), {"ksize": [3, 3], "strides": [2, 2], "padding_algorithm": "SAME"}),
     ((2, 2, 3, 4), {"ksize": [1, 1], "global_pooling": True}),
-    ((1, 2, 4, 6), {"ksize": [2, 3], "adaptive": True}),
-    ((1, 2, 5, 4), {"ksize": [3, 3], "adaptive": True}),
+    ((1, 2, 4, 6), {"ksize": [2, 3], "adaptive": True}),  # windows of 2 x 2
+    ((1, 2, 5, 4), {"ksize": [3, 3], "adaptive": True}),  # windows of two extents, which overlap
 ]
 POOLED = [(2, 2, 2, 3), (1, 2, 3, 6), (1, 2, 3, 2), (1, 1, 3, 2), (2, 2, 1, 1), (1, 2, 2, 3), (1, 2, 3, 3)]
 

@@ -9,10 +9,10 @@ import numpy as np
 from graphad.ops.sample import Sample, uniform
 
 IMAGES = uniform(2, 2, 4, 5)
-BOXES = np.array([[0.3, 0.2, 3.1, 2.9], [1.2, 0.7, 4.6, 3.4], [-1.4, 0.6, 2.2, 5.3]])
+BOXES = np.array([[0.3, 0.2, 3.1, 2.9], [1.2, 0.7, 4.6, 3.4], [-1.4, 0.6, 2.2, 5.3]])  # the last goes beyond the image
 COUNTS = np.array([1, 2], "int64")
 TWO: dict[str, object] = {"pooled_height": 2, "pooled_width": 2}
-ARGMAX = np.array([[[[3, -1]], [[0, 3]]], [[[19, 7]], [[7, 7]]]], "int64")
+ARGMAX = np.array([[[[3, -1]], [[0, 3]]], [[[19, 7]], [[7, 7]]]], "int64")  # -1: of a window without elements
 ONE = np.array([1, 1], "int32")
 OFFSETS = uniform(1, 8, 3, 2, low=0.1, high=0.9, seed=3)  # never near a whole number, where the slope jumps
 SMALL: dict[str, Any] = {"X": uniform(1, 1, 3, 3, seed=5), "ROIs": np.array([[0.1, 0.2, 2.4, 2.3]])}

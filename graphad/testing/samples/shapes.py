@@ -8,9 +8,9 @@ from graphad.testing.samples.shared import PLACES_X, each, ints, with_, with_x
 RESHAPED = [
     Sample({"X": PLACES_X, "Shape": ints(4, -1)}),
     Sample({"X": PLACES_X, "Shape": ints(4, 6)}, {"shape": [4, -1]}),
-    Sample({"X": PLACES_X, "ShapeTensor": each(0, 6, 2)}, {"shape": [0, -1, -1]}),
-    Sample({"X": PLACES_X, "ShapeTensor": each(24), "Shape": ints(2, 12)}),
-    Sample({"X": uniform(2, 0), "Shape": ints(0, 3)}, {"shape": [-1, 3], "allow_zero": True}),
+    Sample({"X": PLACES_X, "ShapeTensor": each(0, 6, 2)}, {"shape": [0, -1, -1]}),  # 0 copies the extent of X
+    Sample({"X": PLACES_X, "ShapeTensor": each(24), "Shape": ints(2, 12)}),  # of three ways to say a shape the list wins, then the tensor
+    Sample({"X": uniform(2, 0), "Shape": ints(0, 3)}, {"shape": [-1, 3], "allow_zero": True}),  # here 0 is an extent
     Sample({"X": uniform(2, 0)}, {"shape": [0, 3], "allow_zero": True}),
 ]
 

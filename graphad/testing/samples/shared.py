@@ -7,6 +7,7 @@ import numpy as np
 from graphad.ops.sample import Sample, away_from_zero, uniform
 from graphad.types import Array
 
+# Of one shape, along a middle axis, one element, the first operand broadcast, both broadcast, without axes, without elements.
 OPERANDS = [
     Sample({"X": uniform(2, 3), "Y": away_from_zero(2, 3)}),
     Sample({"X": uniform(2, 3, 4), "Y": away_from_zero(3)}, {"axis": 1}),
@@ -24,6 +25,7 @@ INDEX_X = uniform(4, 3)
 
 def distinct(*shape: int) -> Array:
     """Values a tenth apart, in a repeatable disorder."""
+    # No two are equal: a maximum has one place, and one slope.
     return np.random.default_rng(list(shape)).permutation(int(np.prod(shape))).reshape(shape) / 10.0
 
 
@@ -66,7 +68,7 @@ def with_(x: Array, **attrs: object) -> Sample:
 
 
 REDUCE_X = away_from_zero(2, 3, 2)
-ZEROS = np.array([[0.0, 2.0, 3.0], [0.0, 0.0, 3.0], [1.0, -2.0, 0.5]])
+ZEROS = np.array([[0.0, 2.0, 3.0], [0.0, 0.0, 3.0], [1.0, -2.0, 0.5]])  # one, two and no zeros in a product
 
 
 def over(*ranges: tuple[float, float]) -> list[Sample]:

@@ -6,12 +6,12 @@ from graphad.ops.sample import Sample, uniform
 from graphad.testing.samples.shared import PLACES_X, each, ints, with_x
 
 CUT = {"axes": [0, 2], "starts": [0, 0], "ends": [1, 3]}
-SET = {"axes": [0, 2], "starts": [0, -1], "ends": [2, -5], "steps": [1, -2]}
+SET = {"axes": [0, 2], "starts": [0, -1], "ends": [2, -5], "steps": [1, -2]}  # from the last column back to the first
 ROWS_OR_COLUMNS = ((0, 0, 2), (0, 1, 3), (1, 0, 1), (1, 1, 3))  # axis, start and end, as most users write them
 ONE_ROW = {"axes": [0], "starts": [1], "ends": [2], "steps": [1], "decrease_axes": [0]}
 
 
-PARTS = {"axes": [0, 2], "starts": [0, -3], "ends": [1, 100]}
+PARTS = {"axes": [0, 2], "starts": [0, -3], "ends": [1, 100]}  # ends beyond the extent are cut to it
 
 SAMPLES: dict[str, list[Sample]] = {
     "slice": [
@@ -25,8 +25,8 @@ SAMPLES: dict[str, list[Sample]] = {
         *[
             Sample({"Input": PLACES_X}, PARTS),
             Sample({"Input": PLACES_X}, {**PARTS, "decrease_axis": [0], "infer_flags": [1, 1]}),
-            Sample({"Input": uniform(2)}, {"axes": [0], "starts": [-1], "ends": [2**31 - 1], "decrease_axis": [0]}),
-            Sample({"Input": PLACES_X}, {"axes": [1], "starts": [2], "ends": [1]}),
+            Sample({"Input": uniform(2)}, {"axes": [0], "starts": [-1], "ends": [2**31 - 1], "decrease_axis": [0]}),  # Paddle's ``x[-1]``
+            Sample({"Input": PLACES_X}, {"axes": [1], "starts": [2], "ends": [1]}),  # nothing
             *[Sample({"Input": uniform(3, 4)}, {"axes": [axis], "starts": [start], "ends": [end]}) for axis, start, end in ROWS_OR_COLUMNS],
         ],
     ],

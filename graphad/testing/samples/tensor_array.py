@@ -9,8 +9,8 @@ from graphad.ops.sample import Sample, uniform
 from graphad.types import Array
 
 EQUAL = TensorArray([uniform(2, 3, seed=i) for i in range(3)])
-RAGGED = TensorArray([uniform(extent, 2) for extent in (2, 1, 4)])
-GAP = TensorArray([uniform(2, 3)]).write(2, uniform(2, 3, seed=2))
+RAGGED = TensorArray([uniform(extent, 2) for extent in (2, 1, 4)])  # can be concatenated, not stacked
+GAP = TensorArray([uniform(2, 3)]).write(2, uniform(2, 3, seed=2))  # nothing at 1
 
 
 def at(index: int, dtype: str = "int64") -> Array:
@@ -28,7 +28,7 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"X": uniform(2, 3), "I": at(0)}),
         Sample({"X": uniform(2, 3), "I": at(2)}, {"fresh": True}),
         Sample({"X": uniform(2, 3, seed=7), "I": at(1, "int32"), "Array": EQUAL}),
-        Sample({"X": uniform(2, 3, seed=7), "I": np.array(5), "Array": EQUAL}),
+        Sample({"X": uniform(2, 3, seed=7), "I": np.array(5), "Array": EQUAL}),  # leaves a gap
         Sample({"X": uniform(2, 3, seed=7), "I": at(1), "Array": GAP}),
     ],
     "clear_in_array": [Sample({"X": EQUAL, "I": at(1)}), Sample({"X": GAP, "I": at(1)}), Sample({"X": EQUAL, "I": at(7)})],
@@ -37,7 +37,7 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"X": GAP, "I": np.array(2)}),
         Sample({"X": EQUAL, "I": at(0), "Like": uniform(2, 3)}),
         Sample({"X": GAP, "I": at(1), "Like": uniform(2, 3)}),
-        Sample({"X": EQUAL, "I": at(3), "Like": uniform(2, 3)}),
+        Sample({"X": EQUAL, "I": at(3), "Like": uniform(2, 3)}),  # beyond the end, as in a gradient: zeros
     ],
     "lod_array_length": [Sample({"X": GAP}), Sample({"X": TensorArray()})],
     "tensor_array_to_tensor": [

@@ -8,7 +8,7 @@ from graphad.ops.sample import Sample, uniform
 
 LINE, IMAGE, VOLUME = uniform(1, 2, 3), uniform(1, 2, 3, 2), uniform(1, 1, 2, 2, 3)
 BORDER: dict[str, object] = {"padding_mode": "border", "align_corners": False}
-POINTS = uniform(1, 1, 2, 2, low=-0.9, high=0.9, seed=3)
+POINTS = uniform(1, 1, 2, 2, low=-0.9, high=0.9, seed=3)  # all within the image, which is [-1, 1]
 
 
 def named(method: str, **attrs: object) -> dict[str, object]:
@@ -16,8 +16,8 @@ def named(method: str, **attrs: object) -> dict[str, object]:
     return {"interp_method": method, **attrs}
 
 
-BOXES = np.array([[[0.0, 0.0, 1.0, 1.0], [0.0, 0.1, 1.0, 1.1], [2.0, 2.0, 1.5, 1.0]]])
-FAR = uniform(1, 1, 1, 2, low=-4.0, high=4.0, seed=11)
+BOXES = np.array([[[0.0, 0.0, 1.0, 1.0], [0.0, 0.1, 1.0, 1.1], [2.0, 2.0, 1.5, 1.0]]])  # the last with its corners exchanged
+FAR = uniform(1, 1, 1, 2, low=-4.0, high=4.0, seed=11)  # from so far outside points are reflected more than once
 
 SAMPLES: dict[str, list[Sample]] = {
     "linear_interp": [
@@ -36,6 +36,7 @@ SAMPLES: dict[str, list[Sample]] = {
     ],
     "bilinear_interp_v2": [
         Sample({"X": IMAGE}, {"scale": [1.5, 2.0], "align_corners": False, "align_mode": 0}),
+        # A size wins over a scale.
         Sample({"X": IMAGE, "SizeTensor": [np.array([4], "int32"), np.array([3], "int32")]}, {"scale": [3.0, 3.0]}),
         Sample({"X": IMAGE, "Scale": np.array([1.5])}, {"align_corners": False}, differentiate=("X",)),
     ],

@@ -17,18 +17,21 @@ exact, fast = library.exact, library.fast
 @exact
 def silu_written_out(x):
     gate = ops.sigmoid(x)
+    # x / (1 + exp(-x)). With another use the gate would be computed all the same.
     return ops.elementwise_mul(x, gate), ops.silu(x), gate.uses == 1
 
 
 @exact
 def swish_written_out(x, *, b):
     gate = ops.sigmoid(ops.scale(x, scale=b))
+    # x / (1 + exp(-b x)) (P. Ramachandran et al., "Searching for activation functions", 2017).
     return ops.elementwise_mul(x, gate), ops.swish(x, beta=b), gate.uses == 1
 
 
 @fast
 def mish_of_softplus(x):
     gate = ops.tanh(ops.softplus(x))
+    # x tanh(log(1 + exp(x))) (D. Misra, "Mish", 2019).
     return ops.elementwise_mul(x, gate), ops.mish(x), gate.uses == 1
 
 
@@ -61,16 +64,19 @@ def sigmoid_written_out(x):
 
 @fast
 def sigmoid_of_negated(x):
+    # 1 - s(x) = s(-x), which keeps its digits where s(x) is nearly 1.
     return ops.scale(ops.sigmoid(x), scale=-1.0, bias=1.0), ops.sigmoid(ops.scale(x, scale=-1.0))
 
 
 @fast
 def tanh_written_out(x):
+    # tanh(x) = 2 s(2 x) - 1.
     return ops.scale(ops.sigmoid(ops.scale(x, scale=2.0)), scale=2.0, bias=-1.0), ops.tanh(x)
 
 
 @fast
 def softplus_written_out(x):
+    # Written out it is infinite from where exp overflows; the operator is x there.
     return ops.log(ops.scale(ops.exp(x), bias=1.0)), ops.softplus(x)
 
 
@@ -86,6 +92,7 @@ def log_of_sigmoid(x):
 
 @fast
 def log_of_softmax(x, *, a):
+    # Written out it is -inf where the softmax underflows.
     return ops.log(ops.softmax(x, axis=a)), ops.log_softmax(x, axis=a)
 
 
