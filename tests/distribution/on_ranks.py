@@ -1,6 +1,7 @@
 """What test_mpi.py runs under mpiexec: a rank of a training run, which prints as JSON how far it is from one process.
 
     python tests/distribution/on_ranks.py training STEPS [FAULT RANK]
+    python tests/distribution/on_ranks.py passes PIPELINE [FAULT RANK]
     python tests/distribution/on_ranks.py partition CASE [FAULT RANK]              a case of test_partition.py
     python tests/distribution/on_ranks.py pipeline PARTS SCHEDULE [FAULT RANK]     as many stages as ranks
     python tests/distribution/on_ranks.py checkpoint FOLDER [FAULT RANK]           goes on from what is there, and saves each step
@@ -93,6 +94,22 @@ def training(rank: Rank, steps: int) -> None:
     rank.report(losses, expected, apart, bytes=rank.executor.traffic.bytes())
 
 
+def passes(rank: Rank, pipeline: str) -> None:
+    """Parts of the batch, and what a pipeline makes of the collectives: buckets, shards of the optimizer's states."""
+    program, startup, loss = network()
+    graph = ga.lower(program, [loss.name])
+    ga.Pipeline.parse(pipeline).run(graph)
+    program = ga.schedule(graph)
+    rank.executor.run(startup, scope=rank.scope)
+    parts = [dict(split_feed(feed, rank.size)[rank.rank]) for feed in batches()]
+    losses = [rank.step(i, program, part, [loss.name])[0] for i, part in enumerate(parts)]
+    sent, counts = rank.executor.traffic.bytes(), rank.executor.traffic.counts()  # of the last step, not of what follows
+    expected, single = alone(network())
+    whole = rank.executor.whole_state(program, rank.scope)
+    apart = max(float(np.abs(whole[name] - single.get(name)).max()) for name in single.names())
+    rank.report(losses, expected, apart, bytes=sent, counts=counts)
+
+
 def partition(rank: Rank, case: int) -> None:
     """Parts of the tensors."""
     name, mesh, spec = CASES[case]
@@ -158,11 +175,13 @@ def checkpoint(rank: Rank, folder: Path) -> None:
 
 def main(arguments: list[str]) -> None:
     kind, *words = arguments
-    count = {"training": 1, "partition": 1, "pipeline": 2, "checkpoint": 1}[kind]
+    count = {"training": 1, "passes": 1, "partition": 1, "pipeline": 2, "checkpoint": 1}[kind]
     own, rest = words[:count], words[count:]
     rank = Rank(Fault(rest[0], int(rest[1])) if rest else Fault())
     if kind == "training":
         training(rank, int(own[0]))
+    elif kind == "passes":
+        passes(rank, own[0])
     elif kind == "partition":
         partition(rank, int(own[0]))
     elif kind == "pipeline":

@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 import graphad as ga
+from graphad.ops.collective import shard_size
 from tests.distribution.test_data_parallel import BYTES, STEPS
+from tests.distribution.test_shard_optimizer import SIZES
 from tests.source_tree import ROOT
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
@@ -53,6 +55,21 @@ def test_losses_and_parameters_are_those_of_one_process(ranks: int) -> None:
 
 
 @needs_mpi
+@pytest.mark.parametrize(
+    ("ranks", "most", "stage"), [(2, 550, 0), *(pytest.param(*how, marks=pytest.mark.long) for how in ((3, 0, 1), (4, 550, 1), (8, 0, 2)))]
+)
+def test_buckets_and_shards_of_states(ranks: int, most: int, stage: int) -> None:
+    """Bytes by the closed forms of test_shard_optimizer.py; the gradients fill three buckets of 550 bytes."""
+    passes = [f"data-parallel{{ranks={ranks}}}"]
+    passes += [f"bucket-all-reduce{{bytes={most}}}"] * bool(most) + [f"shard-optimizer{{ranks={ranks}, stage={stage}}}"] * bool(stage)
+    shards = 4 * sum(shard_size(size, ranks) for size in SIZES) if stage else 0
+    for each in on_ranks(ranks, "passes", ", ".join(passes)):
+        reduced = {"c_reducescatter": ranks * shards} if stage == 2 else {"c_allreduce_sum": BYTES}
+        assert each["bytes"] == {**reduced, "c_allgather": shards + 2 * 4}
+        assert each["counts"] == {**dict.fromkeys(reduced, 3 if most else 6), "c_allgather": (6 if stage else 0) + 2}
+
+
+@needs_mpi
 @pytest.mark.parametrize(("ranks", "case"), [(2, 4), (3, 1), (4, 10), pytest.param(8, 3, marks=pytest.mark.long)])
 def test_partitioned_programs(ranks: int, case: int) -> None:
     """Cases of test_partition.py: a pair of matrices on 2 ranks, parts of different sizes on 3 and 8, a transformer on 2 x 2."""
@@ -62,7 +79,7 @@ def test_partitioned_programs(ranks: int, case: int) -> None:
 @needs_mpi
 @pytest.mark.parametrize(
     ("ranks", "parts", "schedule"),
-    [(2, 5, "1f1b"), *(pytest.param(*how, marks=pytest.mark.long) for how in ((3, 5, "fthenb"), (4, 5, "1f1b")))],
+    [(2, 5, "1f1b"), *(pytest.param(*how, marks=pytest.mark.long) for how in ((3, 5, "fthenb"), (4, 5, "1f1b"), (8, 5, "1f1b")))],
 )
 def test_stages(ranks: int, parts: int, schedule: str) -> None:
     """20 steps; each boundary is crossed once by each part in both directions."""

@@ -14,7 +14,7 @@ from graphad.types import Array
 from tests.distribution.ranks import parsed
 from tests.distribution.test_data_parallel import OPTIMIZERS, ROWS, alone, batches, network
 
-HOW = [(2, 1, "1f1b"), (2, 5, "1f1b"), (3, 5, "fthenb"), (4, 5, "1f1b")]
+HOW = [(2, 1, "1f1b"), (2, 5, "1f1b"), (3, 5, "fthenb"), (4, 5, "1f1b"), (8, 5, "1f1b")]
 
 
 def stages_of(main: ga.Program, loss: str, stages: int, parts: int, schedule: str, before: str = "") -> list[ga.Program]:

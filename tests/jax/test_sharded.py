@@ -67,7 +67,7 @@ def test_loops_and_branches_on_devices() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("passes", ["", ", bucket-all-reduce, shard-optimizer{ranks=2, stage=2}"])
+@pytest.mark.parametrize("passes", ["", ", bucket-all-reduce, shard-optimizer{ranks=2, stage=2}", ", shard-optimizer{ranks=2, stage=1}"])
 def test_passes_on_devices(passes: str) -> None:
     found = ended(begun("passes", "data-parallel{ranks=2}" + passes))
     assert found["losses"] < 1e-6
@@ -75,7 +75,7 @@ def test_passes_on_devices(passes: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("stages", "parts", "schedule"), [(2, 5, "1f1b"), (3, 5, "fthenb"), (4, 5, "1f1b")])
+@pytest.mark.parametrize(("stages", "parts", "schedule"), [(2, 5, "1f1b"), (3, 5, "fthenb"), (4, 5, "1f1b"), (8, 5, "1f1b")])
 def test_stages_on_devices(stages: int, parts: int, schedule: str) -> None:
     """20 steps of a pipeline: losses and parameters of one process, and the bytes of simulated ranks in the compiled program."""
     found = ended(begun("stages", str(stages), str(parts), schedule))
