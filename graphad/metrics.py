@@ -111,6 +111,7 @@ class Accuracy(MetricBase):
             raise InvalidValue(f"the accuracy of a minibatch is one number, not of shape {list(accuracy.shape)}")
         if weight < 0:
             raise InvalidValue(f"a weight is 0 or more, not {weight!r}")
+        # The mean of minibatches of unlike sizes is that of their sums.
         self.value += accuracy.item() * float(weight)
         self.weight += float(weight)
 
@@ -196,6 +197,7 @@ class ChunkEvaluator(MetricBase):
         """Precision, recall and their harmonic mean, each 0 where nothing is right."""
         precision = self.num_correct_chunks / self.num_infer_chunks if self.num_infer_chunks else 0.0
         recall = self.num_correct_chunks / self.num_label_chunks if self.num_label_chunks else 0.0
+        # The harmonic mean.
         f1 = 2 * precision * recall / (precision + recall) if self.num_correct_chunks else 0.0
         return precision, recall, f1
 
@@ -221,6 +223,7 @@ class EditDistance(MetricBase):
         count = _count("seq_num", seq_num)
         self.total_distance += float(array.sum())
         self.seq_num += count
+        # Sequences that are not right in full.
         self.instance_error += count - int(np.sum(array == 0))
 
     def eval(self) -> tuple[float, float]:
@@ -248,6 +251,7 @@ class Auc(MetricBase):
         super().__init__(name)
         if curve != "ROC":
             raise InvalidValue(f"curve is 'ROC', not {curve!r}")
+        # With an underscore, as options are: ``reset`` sets to zero what has none.
         self._num_thresholds = num_thresholds
         self.positives = np.zeros(num_thresholds + 1, "int64")
         self.negatives = np.zeros(num_thresholds + 1, "int64")

@@ -159,12 +159,14 @@ def scaled_dot_product_attention(
         queries, keys, values = (layers.fc(x, x.shape[-1], num_flatten_dims=2) for x in (queries, keys, values))
     q, k, v = (_heads(x, num_heads) for x in (queries, keys, values))
     # As in Fluid, the queries are scaled and not the products.
+    # softmax(q k^T / sqrt(d)) v, [batch, heads, wanted, time].
     scores = layers.matmul(q * (keys.shape[-1] // num_heads) ** -0.5, k, transpose_y=True)
     weights = layers.softmax(scores)
     weights = layers.dropout(weights, dropout_rate) if dropout_rate else weights
     context = weights @ v
     if num_heads == 1:
         return context
+    # The heads side by side again: [batch, wanted, heads, depth] to [batch, wanted, heads * depth].
     return layers.reshape(context.transpose(0, 2, 1, 3), [0, 0, values.shape[-1]])
 
 

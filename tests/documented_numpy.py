@@ -5,6 +5,8 @@ import numpy as np
 from graphad import layers as L
 from tests.documented_call import IDS, MASK, A, Call, K, M, N, P, V
 
+ENDS = np.array([-np.inf, -np.inf, np.inf, np.inf])
+
 NUMPY = [
     Call("x[0]", lambda x: x[0], lambda x: x[0], (A,)),
     Call("x[-1]", lambda x: x[-1], lambda x: x[-1], (A,)),
@@ -100,6 +102,7 @@ NUMPY = [
     Call("minimum(x, y)", L.minimum, np.minimum, (M, N)),
     Call("fmax(x, y)", L.fmax, np.fmax, (M, N)),
     Call("logaddexp(x, y)", L.logaddexp, np.logaddexp, (M, N)),
+    Call("logaddexp(x, y) of infinities", L.logaddexp, np.logaddexp, (ENDS, np.array([-np.inf, 1.0, np.inf, 2.0])), False),
     Call("power(x, 2.5)", lambda x: L.power(x, 2.5), lambda x: np.power(x, 2.5), (P,)),
     Call("mod(x, 3)", lambda x: L.mod(x, 3), lambda x: np.mod(x, 3), (IDS,)),
     Call("remainder(x, -2)", lambda x: L.remainder(x, -2), lambda x: np.remainder(x, -2), (IDS,)),

@@ -128,6 +128,7 @@ def _needed(stage: int, kind: str, i: int, stages: int) -> set[tuple[int, str, i
     """What has to be done before a task."""
     if kind == "F":
         return {(stage - 1, "F", i)} if stage else set()
+    # A backward needs the stage's own activations, and the cotangent from the stage after it.
     return {(stage, "F", i), (stage + 1, "B", i)} if stage + 1 < stages else {(stage, "F", i)}
 
 

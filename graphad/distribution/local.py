@@ -135,6 +135,7 @@ class _Rank(Replay):
         try:
             self.baton.wait(self.number, contact, lambda: len(meeting.contacts) == count)
         except Abandoned:
+            # All have come, and they disagree: that is said, rather than that another rank has failed by saying it first.
             if len(meeting.contacts) < count or len(set(meeting.contacts.values())) == 1:
                 raise
 
@@ -193,6 +194,7 @@ class _Meetings:
         meeting = self.open.setdefault((contact.ring, members, number), _Meeting())
         meeting.contacts[rank], meeting.brought[rank] = contact, brought
         if len(meeting.contacts) == len(members):
+            # The last one to come closes it; those that wait hold the meeting itself.
             del self.open[(contact.ring, members, number)]
         return meeting
 
@@ -339,6 +341,7 @@ class _Run:
         first = self.baton.failed
         # Ranks that only waited for one that failed say nothing new.
         causes = {rank: e for rank, e in self.errors.items() if not isinstance(e.__cause__, Abandoned) and not isinstance(e, Abandoned)}
+        # Where ranks are stuck none has failed first: the lowest one says it.
         number = first if first in causes else min(causes)
         error = causes[number]
         if isinstance(error, GraphadError):

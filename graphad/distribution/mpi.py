@@ -69,6 +69,7 @@ class _Rank(Replay):
         super().__init__()
         self.mpi = mpi
         self.timeout = timeout
+        # Communicators of its own: messages of the user's program are never taken for graphad's.
         self.world = mpi.COMM_WORLD.Dup()
         self.farewells = mpi.COMM_WORLD.Dup()  # on which a rank tells the others that its process ends
         self.left: dict[int, float] = {}  # the ranks that have said so, and when that was seen
@@ -105,8 +106,11 @@ class _Rank(Replay):
         # A digest is as long as any other, whatever it is of: ranks that disagree about sizes can still exchange it.
         digest = np.frombuffer(hashlib.blake2b(what.encode(), digest_size=16).digest(), np.uint8)
         all_of_them = np.empty((comm.Get_size(), 16), np.uint8)
+        # Not blocking, so that it can look for ranks that have ended, and give up. At the end of the process ranks are expected to have
+        # left.
         self.wait(comm.Iallgather(digest, all_of_them), what, group_of(self.rings, ring, self.number) if what != LEFT else ())
         if (all_of_them != digest).any():
+            # The texts are exchanged only once they are known to differ: they are of any length.
             sides = comm.allgather(what)
             members = group_of(self.rings, ring, self.number)
             lines = [
@@ -148,6 +152,7 @@ class _Rank(Replay):
             if now > end:
                 raise CommunicationError(f"rank {self.number} has waited {self.timeout:g} seconds for the others at {what}")
             self.look(now)
+            # After a while only: a rank may send its last message, and leave, before that has arrived.
             gone = [rank for rank in members if self.left.get(rank, now) < now - GRACE]
             if gone:
                 raise CommunicationError(f"rank {self.number} waits at {what}, but the process of rank {gone[0]} has ended")
@@ -199,6 +204,7 @@ class _Rank(Replay):
             comm = self.begun(contact, sum(part.nbytes for part in parts))
             block = np.ascontiguousarray(np.stack(parts))
             result = np.empty_like(block)
+            # As bytes: nothing is computed, and MPI has no float16.
             comm.Alltoall(_bytes(block), _bytes(result))
             return list(result)
 
@@ -305,6 +311,7 @@ class MpiExecutor:
     def abort(self, error: BaseException) -> None:
         """Write an error of this rank to stderr, and end all ranks."""
         print(f"rank {self.rank} of {self.size} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        # The others may wait in a collective, which no exception would reach.
         self._mpi.COMM_WORLD.Abort(1)
 
     def _leave(self) -> None:
@@ -360,6 +367,7 @@ class MpiExecutor:
         ranks = world.allgather(kept_names(program, scope))
         arrays: dict[str, Array] = {}
         for name, number in sorted(keepers_of(ranks).items()):
+            # What all ranks update, or none, is equal on all: it need not be sent.
             updaters = sum(name in kept.updated for kept in ranks)
             if updaters in (0, self.size) and all(name in kept.names for kept in ranks):  # all have the same
                 arrays[name] = scope.get(name).copy()

@@ -91,6 +91,7 @@ def cheapest(
     # 2022) instead solves an integer program over all operators: exact for its costs, where this one finds what a beam keeps.
     states = [start]
     for pattern, value in _groups(graph, smallest).items():
+        # The empty entry leaves the group whole.
         extensions = [(*state, *entry) for state in states for entry in ((), *_candidates(pattern, value, grid))]
         states = sorted(dict.fromkeys(extensions), key=price)[:beam]
     best = min(states, key=price)
@@ -118,6 +119,7 @@ def _groups(graph: Graph, smallest: int) -> dict[str, Value]:
     groups: dict[str, Value] = {}
     for value in graph.inputs:
         if value.persistable and value.shape is not None and len(value.shape) >= smallest and _is_weight(value):
+            # fc_0.w_0 and fc_7.w_0 are both fc_*.w_*: layers of one kind are cut alike, and decided once.
             groups.setdefault(_NUMBERS.sub("*", value.name), value)
     return groups
 

@@ -96,6 +96,8 @@ class CompiledFunction:
         self.may_be_absent = any(value.absent for value in compiled.kept.values())
         self.feeds = [(name, _type_of(value) or ((), None, False)) for name, value in compiled.feeds.items()]
         self.function = self._made(run)
+        # numpy's error state is a context variable: set once, in a context of the function's own, it need not be set for each run. What
+        # looks at other context variables has to see those of the run.
         self.context = None if any(map(_is_foreign, self.source.objects.values())) else copy_context()
         if self.context is not None:
             self.context.run(np.seterr, all="ignore")
@@ -202,6 +204,7 @@ class CompiledFunction:
         old = scope.arrays
         for name, kind in self.kinds:
             array = old.get(name)
+            # The array of the old value takes the next new one: two arrays of a variable take turns.
             self.spare[name] = array if _is_usable(array, kind) else None
         for at, number in self.carried:
             self.seen[at] = kept[number]

@@ -194,6 +194,7 @@ def _number(value: Value) -> str:
     if number.dtype == bool:
         return str(bool(number))
     finite = bool(np.isfinite(number))
+    # A float32 as a double is exact, and ``repr`` of a double reads back to the same.
     text = repr(float(number)) if finite else "np.nan" if np.isnan(number) else f"{'-' if number < 0 else ''}np.inf"
     return f"np.{number.dtype.name}({text})"
 

@@ -328,6 +328,7 @@ class _Writer:
         self.say(depth, f"np.copyto({total}, {term}) if {first} else np.add({total}, {term}, out={total})")
 
     def append(self, node: Append, depth: int) -> None:
+        # ``if not i: `` keeps the first iteration alone, ``if not i % every: `` each every-th.
         when = "" if node.number is None else f"if not {self.name(node.number)}{f' % {node.every}' if node.every else ''}: "
         self.say(depth, f"{when}{self.name(node.stack)}.append(({_items(map(self.name, node.values))}))")
 

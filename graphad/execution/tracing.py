@@ -585,6 +585,7 @@ def _broadcast(tracer: Traced, x: Traced, shape: Tensor) -> Tensor:
     if extents == x.shape:
         return x
     view = tracer.made(f"np.broadcast_to({{0}}, {_option_text(extents)})", [x.value], np.broadcast_to(x.value.example, extents))
+    # One element that is broadcast: where another operand has the shape anyway, the element can be read in its place.
     view.value.scalar = x.value.scalar or (x.value if x.size == 1 and x.ndim <= view.ndim else None)
     return view
 
@@ -604,6 +605,7 @@ def _moved(tracer: Traced, x: Traced, source: Tensor, destination: Tensor) -> Te
     sources = [int(s) % x.ndim for s in (source if isinstance(source, list | tuple) else [source])]
     targets = [int(t) % x.ndim for t in (destination if isinstance(destination, list | tuple) else [destination])]
     order = [i for i in range(x.ndim) if i not in sources]
+    # As numpy's: in the order of the places, so that each insertion leaves the ones before it.
     for target, axis in sorted(zip(targets, sources, strict=True)):
         order.insert(target, axis)
     return x.transpose(order)

@@ -33,6 +33,7 @@ class OnDevice(dict[str, Array]):
     def device(self, name: str) -> Tensor | None:
         """The variable on the device, None if it is not there, or was set since."""
         entry = self._device.get(name)
+        # Whoever sets the variable puts another object in: then the device's copy is out of date. A donated array is deleted.
         return entry[0] if entry is not None and super().get(name) is entry[1] and not entry[0].is_deleted() else None
 
     def raw(self, name: str) -> Tensor:

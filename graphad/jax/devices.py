@@ -77,6 +77,7 @@ class ShardedFunction:
             fetches, new, failed = self.function.checked(feeds, state)
         if not self.failures:
             return fetches, new, jnp.asarray(failed)
+        # What fails on one rank fails: all return the same number.
         return fetches, new, lax.pmax(jnp.asarray(failed), self.shape.names)
 
     def _is_written(self, name: str) -> bool:

@@ -61,6 +61,7 @@ class JaxFunction:
 
     def checked(self, feeds: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[list[Tensor], State, Tensor]:
         """The same, and the number of the first of ``failures`` that happened, 0 if none did."""
+        # The caller's setting, before it is wide in here.
         is_wide = jax.config.jax_enable_x64
         with jax.enable_x64(True):
             key = state.get(RANDOM)
@@ -190,6 +191,7 @@ class JaxExecutor:
                 f"place is one of jax.devices(), CPUPlace() or None, not {place!r}; max_trips and others are given by keyword"
             )
         self.device = jax.devices("cpu")[0] if isinstance(place, CPUPlace) else place
+        # For its checks of ``max_trips``: a mistake is said here, not at the first run.
         to_jax(Program(), max_trips=max_trips)
         self.max_trips, self.donate, self.check_finite = max_trips, donate, check_finite
         self._compiled: dict[tuple[object, ...], tuple[Snapshot, JaxFunction, Tensor]] = {}
@@ -235,6 +237,7 @@ class JaxExecutor:
         function, step = self._function(program, fetch_list, reinitialize)
         with jax.enable_x64(True), jax.default_device(self.device):
             state, arrays = function.state(scope), on_device(scope)
+            # Only what a run left on the device: the memory of what the user has set is the user's.
             donated_state = {name: array for name in state if (array := arrays.device(name)) is not None} if self.donate else {}
             other_state = {name: value for name, value in state.items() if name not in donated_state}
             try:
@@ -242,6 +245,7 @@ class JaxExecutor:
             except GraphadError as error:
                 error.__notes__ = []  # JAX's, about the lines of its own that it leaves out
                 raise
+            # Here the host waits for the device: a fault is known only after the run.
             number = int(fault)
         if number:
             raise ExecutionError(function.failures[number - 1])
@@ -262,6 +266,7 @@ class JaxExecutor:
         names = fetch_names(program.global_block(), fetch_list)
         key = (id(program), tuple(names), reinitialize)
         entry = self._compiled.pop(key, None)
+        # An id may have become another program's, and a program may have been changed since.
         if entry is None or entry[1].program is not program or not entry[0].is_current():
             function = JaxFunction(program, names, Options(self.max_trips, reinitialize, self.check_finite))
             entry = (Snapshot(program), function, jax.jit(_stepped(function), donate_argnums=1))

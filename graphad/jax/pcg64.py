@@ -165,6 +165,7 @@ def raw32(words: Tensor, count: int) -> Tensor:
 
 
 def _uniform(bits: Tensor) -> Tensor:
+    # The upper 24 or 53 bits as a fraction: every such number is one of the dtype.
     if bits.dtype == U32:
         return (bits >> U32(8)).astype(np.float32) * np.float32(2.0**-24)
     return (bits >> U64(11)).astype(np.float64) * 2.0**-53
@@ -239,6 +240,7 @@ def normals(words: Tensor, count: int, dtype: Tensor) -> Tensor:
     bits = raw32(words, places) if is_single else raw(words, places)
     table = _tables(23 if is_single else 52)
     kind, word = (np.float32, U32) if is_single else (np.float64, U64)
+    # From the lowest bit on: 8 for the layer, 1 for the sign, 23 or 52 for the place within the layer.
     layer = (bits & word(0xFF)).astype(np.int32)
     sign = (bits >> word(8)) & word(1)
     size = (bits >> word(9)) & word((1 << (23 if is_single else 52)) - 1)

@@ -297,6 +297,7 @@ class PipelinedFunction:
         """What each stage gets."""
         messages: list[dict[str, Tensor]] = [{} for _ in stages]
         for group, value in zip(groups, outgoing, strict=True):
+            # A permutation: a device sends at most one of a group, and gets at most one; devices that get none have zeros.
             arrived = lax.ppermute(value, AXIS, [(message.source, message.target) for message in group])
             for message in group:
                 messages[message.target][stages[message.target].arrived(message.source)] = arrived
@@ -320,6 +321,7 @@ def _grouped(messages: Sequence[Message]) -> list[list[Message]]:
     groups: list[list[Message]] = []
     for message in messages:
         ends = message.source, message.target
+        # Between two stages messages are matched by their order: a later one goes in a later group.
         after = 1 + max((i for i, group in enumerate(groups) if any(m[:2] == ends for m in group)), default=-1)
         group = next((group for group in groups[after:] if all(_go_together(m, message) for m in group)), None)
         if group is None:

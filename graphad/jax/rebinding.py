@@ -207,6 +207,7 @@ class _Globals(dict[str, Tensor]):
         super().__init__({"__name__": names["__name__"], "__builtins__": names["__builtins__"]})
         self.names, self.rebinder = names, rebinder
 
+    # A function whose globals are of a subclass of dict looks names up by ``__getitem__``, and so comes here once for each.
     def __missing__(self, name: str) -> Tensor:
         value = self[name] = self.rebinder(self.names[name])
         return value

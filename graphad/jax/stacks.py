@@ -73,6 +73,7 @@ class Buffer(Aggregate):
                 f"the array holds tensors of the shape {list(buffer.data.shape[1:])}, and one of {list(item.shape)} is written in a loop"
             )
         refuse((index < 0) | (index >= self.capacity), f"the array is written beyond the {self.capacity} elements that there is room for")
+        # It is refused after the run; until then nothing may be written beyond the room.
         at = jnp.clip(index, 0, self.capacity - 1)
         length = jnp.maximum(jnp.asarray(self.length), jnp.asarray(index, jnp.int64) + 1)
         mask = jnp.asarray(self.filled).at[at].set(True)
@@ -104,6 +105,7 @@ class Buffer(Aggregate):
         left = self.sized(right.capacity)
         right = right.sized(left.capacity)
         present = [data for data in (left.data, right.data) if data is not None]
+        # Empty places hold zeros, so sums of the data are sums of the elements.
         data = sum(present[1:], start=present[0]) if present else None
         return Buffer(data, jnp.logical_or(left.filled, right.filled), jnp.maximum(left.length, right.length))
 
@@ -172,6 +174,7 @@ class TapeBuffer(Aggregate):
             raise InvalidValue("the tape is empty: there is nothing left to take from it")
         at = jnp.clip(jnp.asarray(self.length) - 1, 0, self.capacity - 1)
         items = [jax.tree.map(lambda rows: jax.lax.dynamic_index_in_dim(rows, at, keepdims=False), row) for row in self.entries]
+        # The row stays, and is written over by the next push: how many there are says the length.
         return TapeBuffer(self.entries, jnp.asarray(self.length) - 1, self.capacity), items
 
     def zeros_like(self) -> TapeBuffer:
@@ -198,6 +201,7 @@ class TapeBuffer(Aggregate):
 
 
 def _zero(x: Tensor) -> Tensor:
+    # Indices and counts have no gradient, and are kept so that a pop of it has the same types.
     return jnp.zeros_like(x) if np.dtype(x.dtype).kind == "f" else x
 
 
@@ -313,6 +317,7 @@ def _array_together(aux: tuple[tuple[int, ...], int], items: Tensor) -> TensorAr
     array = TensorArray()
     for index, item in zip(indices, items, strict=True):
         array = array.write(index, item)
+    # An array may end with empty places, which no element makes.
     return array if length == len(array) else array._changed(0, array._entries().get(0), length)
 
 

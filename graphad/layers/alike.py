@@ -167,6 +167,7 @@ class _Written:
 
     def again(self, main: Program, startup: Program, variables: Sequence[Variable]) -> Variable | None:
         """Write it for other variables; None, and nothing is written, where a name is taken."""
+        # Everything is checked before the first change, so that None means that nothing was written.
         names, block, starts = main.names, main.blocks[0], startup.blocks[0]
         stem = names.next_of(self.kind)
         all_names = [stem + end for end in self.ends]
@@ -217,6 +218,8 @@ class _Recording:
             return None
         if not self.generated or not isinstance(result, Variable):
             return None
+        # The layer's own name comes first, as ``fc_0``; every other one has to begin with that, and be counted from 0, to be counted again
+        # alike.
         kind = self.generated[0][0]
         stem = f"{kind if kind.startswith(main.names.prefix) else main.names.prefix + kind}_{main.names.counts[kind] - 1}"
         counts: dict[str, int] = {}

@@ -125,6 +125,7 @@ def _decoded(
     inputs, states, finished = (nest.pack(item, map(assign, nest.flatten(item))) for item in first)
     finished.stop_gradient = True
     time = fill_constant([1], "int64", 0)
+    # In the shape of ``finished``: [batch], of a beam [batch, beam].
     lengths = emitted("cast", [emitted("fill_zeros_like", [finished])], out_dtype="int64")
     goes_on = ~_all(finished)
     around = default_main_program().current_block()
@@ -135,9 +136,11 @@ def _decoded(
         next_lengths = lengths
         if not decoder.tracks_own_finished:
             next_finished = next_finished | finished
+            # By what was finished before: the step that ends a sequence is part of it.
             next_lengths = lengths + emitted("cast", [~finished], out_dtype="int64")
             if keeps:
                 next_states = _mapped(lambda new, old: _kept(old, new, finished), next_states, states)
+        # The rows of a beam change places, and their lengths with them: the decoder counts itself.
         elif hasattr(next_states, "lengths"):
             next_lengths = next_states.lengths
         for output in nest.flatten(outputs):
@@ -150,6 +153,7 @@ def _decoded(
         _overwrite("lengths", lengths, next_lengths)
         default_main_program().current_block().append_op("increment", {"X": time}, {"Out": time}, {"step": 1.0})
         more = ~_all(finished)
+        # ``time`` is that of the next step.
         assign(more if last is None else more & (time <= last), goes_on)
     stacked = [emitted("tensor_array_to_tensor", [array], axis=0, use_stack=True) for array in arrays]
     return nest.pack(outputs, stacked), states, lengths
@@ -271,6 +275,7 @@ class BeamSearchDecoder(Decoder):
         self, time: Variable, inputs: Structure, states: Structure, **kwargs: object
     ) -> tuple[Structure, Structure, Structure, Structure]:
         """Of all ways to go on, the ``beam_size`` likeliest of each batch element."""
+        # To the cell, a beam is a larger batch: [batch, beam, ...] goes in as [batch * beam, ...].
         merged_inputs, merged_states = _mapped(_merged, inputs), _mapped(_merged, states.cell_states)
         cell_outputs, next_cell_states = self.cell(merged_inputs, merged_states, **kwargs)
         cell_outputs, next_cell_states = (_mapped(self._split, item) for item in (cell_outputs, next_cell_states))
@@ -293,6 +298,8 @@ class BeamSearchDecoder(Decoder):
         ends = np.full(vocabulary, LEAST, logits.dtype)
         ends[self.end_token] = 0.0
         steps = emitted("where", [before.finished.unsqueeze(-1), assign(ends), emitted("log_softmax", [logits], axis=-1)])
+        # Each beam's sum so far plus each token's logarithm, [batch, beam, vocabulary]: all ways of a batch element compete, along one
+        # axis.
         totals = emitted("reshape", [steps + before.log_probs.unsqueeze(-1)], shape=[-1, self.beam_size * vocabulary])
         scores, places = emitted("top_k_v2", [totals], k=self.beam_size, axis=-1)
         beams, tokens = places // vocabulary, places % vocabulary
@@ -304,6 +311,7 @@ class BeamSearchDecoder(Decoder):
 
     def finalize(self, outputs: Structure, final_states: Structure, sequence_lengths: Structure) -> tuple[Structure, Structure]:
         """The tokens of the sequences that are left at the end, ``[time, batch, beam]``, and the last states."""
+        # From the last step back along the parents: what a beam has now, another row may have begun.
         return emitted("gather_tree", [outputs.predicted_ids, outputs.parent_ids]), final_states
 
 
@@ -313,6 +321,7 @@ class _Rows:
     def __init__(self, beams: Variable) -> None:
         # Row i of the batch begins at i * beam when batch and beam are one axis.
         ones = emitted("fill_any_like", [beams], value=1.0)
+        # 0, 1, 2, ... counted by a running sum, as the batch may be of unknown extent.
         starts = (emitted("cumsum", [ones], axis=0) - ones) * beams.shape[1]
         self.places, self.beam = emitted("reshape", [beams + starts], shape=[-1]), beams.shape[1]
 
@@ -400,6 +409,7 @@ class GreedyEmbeddingHelper(DecodeHelper):
 
     def initialize(self) -> tuple[Structure, Structure]:
         tokens = emitted("cast", [self.start_tokens], out_dtype="int64")
+        # False everywhere.
         return self.embedding_fn(tokens), tokens != tokens
 
     def sample(self, time: Variable, outputs: Structure, states: Structure) -> Variable:

@@ -168,6 +168,7 @@ def detection_output(
     if x.ndim != 3:
         raise ShapeError(f"layers.detection_output: scores are [images, priors, classes], not {scores!r}")
     boxes = box_coder(prior_box, prior_box_var, loc, "decode_center_size")
+    # [images, classes, priors], in which suppression takes class by class.
     by_class = emitted("transpose", [emitted("softmax", [x], axis=-1)], axis=[0, 2, 1])
     return multiclass_nms(
         boxes,

@@ -54,6 +54,7 @@ class Uniform:
     def log_prob(self, value: Variable) -> Variable:
         """The logarithm of the density, -inf outside."""
         x = checked_input("Uniform.log_prob", value)
+        # log(0) is -inf.
         inside = ((x > self.low) & (x < self.high)).astype(x.dtype)
         return inside.log() - (self.high - self.low).log()
 
@@ -71,10 +72,12 @@ class Normal:
     def sample(self, shape: Sequence[int], seed: int = 0) -> Variable:
         """Numbers of shape ``[*shape, *loc.shape]``."""
         like = self.loc + self.scale
+        # The noise alone is drawn, so that gradients reach both parameters (D. P. Kingma and M. Welling, 2014).
         return _drawn("gaussian_random", shape, like, seed, mean=0.0, std=1.0) * self.scale + self.loc
 
     def entropy(self) -> Variable:
         """The entropy in nats."""
+        # In the shape that both parameters are broadcast to.
         return (self.loc * 0.0 + self.scale).log() + (0.5 + 0.5 * math.log(2.0 * math.pi))
 
     def log_prob(self, value: Variable) -> Variable:
@@ -86,6 +89,7 @@ class Normal:
         """How far the distribution is from another normal one, in nats."""
         if not isinstance(other, Normal):
             raise InvalidType(f"Normal.kl_divergence takes another Normal, not {other!r}")
+        # (s1^2 / s2^2 + (m1 - m2)^2 / s2^2 - 1 - log(s1^2 / s2^2)) / 2.
         ratio = (self.scale / other.scale).square()
         away = ((self.loc - other.loc) / other.scale).square()
         return (ratio + away - 1.0 - ratio.log()) * 0.5

@@ -223,6 +223,7 @@ def searchsorted(
     with at_users_line("layers.searchsorted"):
         if row.ndim != 1:
             raise ShapeError(f"sorted_sequence is a vector, not {row!r}")
+    # [..., 1] against [n]: in a sorted vector the number of lesser elements is the place.
     column = queries.unsqueeze(queries.ndim)
     counts = (row <= column if right else row < column).sum(-1)
     return named(counts.astype("int32") if out_int32 else counts, name)
@@ -240,6 +241,7 @@ def multi_dot(x: Sequence[Variable], name: str | None = None) -> Variable:
     with at_users_line("layers.multi_dot"):
         if not isinstance(x, list | tuple) or len(x) < 2:
             raise InvalidType(f"multi_dot takes a list of two matrices or more, not {x!r}")
+    # Not in the cheapest order, which depends on extents that may be unknown.
     product = checked_input("multi_dot", x[0])
     for factor in x[1:]:
         product = product @ checked_input("multi_dot", factor)

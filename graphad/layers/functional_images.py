@@ -360,6 +360,7 @@ def alpha_dropout(x: Variable, p: float = 0.5, training: bool = True, name: str 
     if not 0 <= share < 1:
         raise InvalidValue(f"layers.alpha_dropout: p is from 0 to less than 1, not {share}")
     low = -1.0507009873554805 * 1.6732632423543772  # selu of minus infinity
+    # Elements are kept, or ``low``: for mean 0 and variance 1 that has mean p low and variance (1 - p) (1 + p low^2), which is undone.
     factor = ((1 - share) * (1 + share * low**2)) ** -0.5
     mask = (_noise(tensor) >= share).astype(tensor.dtype)
     mask.stop_gradient = True
@@ -382,6 +383,7 @@ def rrelu(x: Variable, lower: float = 1 / 8, upper: float = 1 / 3, training: boo
 def _dropped_maps(what: str, x: Variable, p: float, training: bool, data_format: str, layouts: Sequence[str]) -> Variable:
     tensor = checked_input(what, x)
     last = checked_format(f"layers.{what}: data_format", data_format, layouts)
+    # One draw for each sample and channel, which is broadcast over the map.
     return dropout(tensor, p=p, axis=[0, tensor.ndim - 1 if last else 1], training=training)
 
 

@@ -98,6 +98,7 @@ def _triplet(
     apart = distance(anchor, far)
     if checked_flag(f"layers.{what}: swap", swap):
         apart = apart.minimum(distance(near, far))
+    # max(0, d(a, p) - d(a, n) + margin), where ``swap`` takes d(p, n) for d(a, n) if it is less.
     return reduced(what, _above_zero(distance(anchor, near) - apart + checked_float(f"layers.{what}: margin", margin)), reduction, name)
 
 
@@ -256,5 +257,6 @@ def sigmoid_focal_loss(
     losses = emitted("sigmoid_cross_entropy_with_logits", [logits, labels])
     likely = logits.sigmoid()
     missing = likely + labels - 2.0 * likely * labels  # one less the likelihood of the label
+    # -alpha_t (1 - p_t)^gamma log(p_t) (T.-Y. Lin et al., 2017, eq. 5).
     weighted = (labels * share + (1.0 - labels) * (1.0 - share)) * losses * missing**power
     return reduced("sigmoid_focal_loss", weighted if normalizer is None else weighted / normalizer, reduction, name)

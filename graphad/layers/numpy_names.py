@@ -72,7 +72,10 @@ neg = negative
 def logaddexp(x: Any, y: Any, name: str | None = None) -> Variable:
     """``log(exp(x) + exp(y))`` without overflow."""
     a, b = _pair("logaddexp", x, y)
+    # m + log(exp(a - m) + exp(b - m)) is the same for every m, so m is a constant to derivatives.
     shift: Variable = emitted("elementwise_max", [a, b])
+    # Of infinities the difference would be nan: there nothing is taken out.
+    shift = emitted("where", [emitted("isfinite_v2", [shift]), shift, emitted("fill_zeros_like", [shift])])
     shift.stop_gradient = True
     return emitted("elementwise_add", [((a - shift).exp() + (b - shift).exp()).log(), shift], name)  # type: ignore[no-any-return]
 
@@ -122,6 +125,7 @@ def masked_fill(x: Variable, mask: Variable, value: float, name: str | None = No
     """A number where ``mask`` (of booleans, broadcast to the shape of x) holds, else the elements of x."""
     tensor, mask_tensor = checked_input("masked_fill", x), checked_input("masked_fill", mask)
     if mask_tensor.shape != tensor.shape:
+        # Broadcast, since ``where`` takes one shape.
         mask_tensor = mask_tensor & emitted("fill_any_like", [tensor], value=1.0).astype("bool")
     result = _chosen(mask_tensor, float(value), tensor)
     return _named(result, name)
@@ -209,6 +213,7 @@ def var(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = F
     total = (off * off).sum(axis, keepdim=checked_flag("layers.var: keepdim", keepdim))
     ones: Variable = emitted("fill_any_like", [tensor], value=1.0)
     ones.stop_gradient = True
+    # Counted when the program runs: extents may be unknown. n - 1 makes it unbiased (Bessel's correction).
     count = ones.sum(axis, keepdim=keepdim) - (1.0 if checked_flag("layers.var: unbiased", unbiased) else 0.0)
     return emitted("elementwise_div", [total, count], name)  # type: ignore[no-any-return]
 

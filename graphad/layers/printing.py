@@ -80,6 +80,7 @@ def _counted(helper: LayerHelper) -> Variable:
         helper.main.names.generate(f"{helper.name}.counter"), [1], "int64", persistable=True, stop_gradient=True
     )
     helper.initialize(counter, Constant(0))
+    # In the block of the print: in a branch those runs count that take it.
     helper.main.current_block().append_op("increment", {"X": counter}, {"Out": counter}, {"step": 1.0})
     return counter
 
@@ -133,6 +134,7 @@ def py_func(
         if backward_func is not None:
             attrs |= {"backward": registered(backward_func), "skipped": skipped}
         for var in outputs:
+            # Gradients end here, as with any operator that has none, rather than fail.
             var.stop_gradient = var.stop_gradient or backward_func is None
     LayerHelper("py_func").main.current_block().append_op("py_func", {"X": inputs} if inputs else {}, {"Out": outputs}, attrs)
     return out if isinstance(out, Variable) else outputs

@@ -93,6 +93,7 @@ def yolov3_loss(
     predictions = emitted("reshape", [emitted("transpose", [parts], axis=[0, 1, 3, 4, 2])], shape=[-1, head.cells, 5 + head.classes])
     at = emitted("expand", [cell.unsqueeze(-1)], expand_times=[1, 1, 5 + head.classes])
     chosen = emitted("take_along_axis", [predictions, at], Axis=1)
+    # Small boxes count up to twice, as in Paddle.
     placed = _place_loss(head, chosen, boxes, cell) * ((2.0 - boxes[:, :, 2] * boxes[:, :, 3]) * weight)
     classified = _class_loss(head, chosen[:, :, 5:], labels, smooth) * weight
     ignored = _best_overlap(head, parts, boxes, factor) > threshold
@@ -124,6 +125,7 @@ def _assigned(head: _Head, boxes: Variable, scores: Variable) -> tuple[Variable,
     """The cell of each right box among all cells of the head, and how much it counts: 0 for padding, and for other heads' anchors."""
     wide, high = boxes[:, :, 2:3], boxes[:, :, 3:4]
     shares = head.shares[None, None]
+    # Of shapes alone, as if the box and the anchor had one center: [batch, boxes, anchors].
     inner = emitted("elementwise_min", [wide, _constant(shares[..., 0], boxes)]) * emitted(
         "elementwise_min", [high, _constant(shares[..., 1], boxes)]
     )
@@ -135,6 +137,7 @@ def _assigned(head: _Head, boxes: Variable, scores: Variable) -> tuple[Variable,
     own = emitted("reshape", [own], shape=[-1, boxes.shape[1]])
     counts = (wide[:, :, 0] > VALID) & (high[:, :, 0] > VALID) & (own >= 0)
     columns, rows = ((boxes[:, :, at] * float(places)).astype("int64") for at, places in ((0, head.width), (1, head.height)))
+    # Cells are numbered anchor by anchor, row by row.
     cell = emitted("relu", [own.astype("int64")]) * (head.height * head.width) + rows * head.width + columns
     return emitted("where", [counts, cell, emitted("fill_zeros_like", [cell])]), scores * counts.astype(scores.dtype)
 
@@ -155,6 +158,7 @@ def _place_loss(head: _Head, chosen: Variable, boxes: Variable, cell: Variable) 
 
 def _class_loss(head: _Head, logits: Variable, labels: Variable, smooth: float) -> Variable:
     hot = emitted("one_hot_v2", [labels], depth=head.classes, dtype="float32").astype(logits.dtype)
+    # 1 - smooth for the right class, smooth for the others.
     return _entropy(logits, hot * (1.0 - 2.0 * smooth) + smooth).sum(2)
 
 
@@ -163,6 +167,7 @@ def _best_overlap(head: _Head, parts: Variable, boxes: Variable, factor: float) 
     centers, halves = [], []
     for at, places in enumerate((head.width, head.height)):
         grid = _constant(np.arange(places).reshape([1, 1, 1, -1] if at == 0 else [1, 1, -1, 1]), parts)
+        # b = (factor * sigmoid(t) - (factor - 1) / 2 + cell) / cells for centers, and anchor * exp(t) for extents.
         centers.append((emitted("sigmoid", [parts[:, :, at]]) * factor + (0.5 - 0.5 * factor) + grid) / float(places))
         halves.append(parts[:, :, 2 + at].exp() * _constant(head.shares[head.mask][:, at].reshape(1, -1, 1, 1) / 2, parts))
     inner: Variable | None = None
@@ -191,6 +196,7 @@ def _object_loss(head: _Head, parts: Variable, cell: Variable, weight: Variable,
     none = emitted("fill_zeros_like", [weight[:, :1]])
     counts = emitted("take_along_axis", [emitted("concat", [[none, weight]], axis=1), last], Axis=1)
     logits = emitted("reshape", [parts[:, :, 4]], shape=[-1, head.cells])
+    # Paddle's bound: a box that counts less is none.
     absent = (counts <= 1e-5).astype(logits.dtype) * (~emitted("reshape", [ignored], shape=[-1, head.cells])).astype(logits.dtype)
     ones = emitted("fill_any_like", [logits], value=1.0)
     total: Variable = (_entropy(logits, ones) * counts + _entropy(logits, ones - 1.0) * absent).sum(1)

@@ -72,7 +72,9 @@ class ExponentialMovingAverage:
             decay: Variable | float = self._decay
             if self._steps is not None:
                 steps = self._steps.astype("float64")
+                # Small at first, so that early parameters are forgotten soon.
                 decay = layers.clip((steps + 1.0) / (steps + 10.0), 0.0, self._decay)
+            # The product of all decays is the weight that the start, 0, still has: 1 less that is what the average is divided by.
             layers.assign(remainder * decay, remainder)
             averages = {param.name: self._appended(param, decay).name for param in parameters}
         for op in block.ops[start:]:
@@ -103,6 +105,7 @@ class ExponentialMovingAverage:
         weights = 1.0 - scope.get(self._remainder).item()
         if not weights:
             raise InvalidValue("there are no averages: no step has been run since the startup program")
+        # Copies: the parameters' own arrays may be updated in place.
         self._raw = {name: scope.get(name).copy() for name in self._averages}
         for name, average in self._averages.items():
             array = scope.get(average)
@@ -187,6 +190,7 @@ class ModelAverage:
         for counter in (updates, count):
             program.global_block().append_op("increment", {"X": counter}, {"Out": counter}, {"step": 1.0})
         length = layers.clip(updates.astype("float64") * rate, float(least), float(most))
+        # A full sum becomes the last one, and a new one begins at 0: two sums stand for a window without keeping each step.
         is_full = count.astype("float64") >= length
         sums = {}
         for param in parameters:
@@ -215,6 +219,7 @@ class ModelAverage:
             raise InvalidValue("there are no averages: run the startup program and then train")
         self._raw = {name: scope.get(name).copy() for name in self._sums}
         for name, (new, last) in self._sums.items():
+            # ``count`` is that of both sums together.
             scope.set(name, ((scope.get(new) + scope.get(last)) / count).astype(self._raw[name].dtype))
         try:
             yield

@@ -78,9 +78,11 @@ class LookaheadOptimizer:
         block, start = program.global_block(), startup.global_block()
         steps = declare_state(block, start, program.names.generate("lookahead_step"), [1], "int64", 0.0)
         block.append_op("increment", {"X": steps}, {"Out": steps}, {"step": 1.0})
+        # Counted from 1, so the first turn is after k steps.
         is_turn = steps % self.k == 0
         for param in parameters:
             slow = block.create_var(f"{param.name}@SLOW", param.shape, param.dtype, persistable=True, stop_gradient=True)
+            # After the parameter's own initialization, whose value it copies.
             start.append_op("assign", {"X": declare_in(start, param)}, {"Out": declare_in(start, slow)}, {"run_once": True})
             mixed = slow + (param - slow) * self.alpha
             layers.assign(layers.where(is_turn, mixed, slow), slow)

@@ -44,6 +44,7 @@ class MixedPrecisionOptimizer:
         startup = startup_program or program.startup or default_startup_program()
         block = program.global_block()
         names = (self.narrowing.loss_scaling, self.narrowing.good_steps, self.narrowing.bad_steps)
+        # Two losses would multiply one scale twice a step.
         if self.use_dynamic_loss_scaling and block.has_var(names[0]):
             raise InvalidValue(f"{program.identity} has a dynamic scale of its loss already, {names[0]!r}: minimize all losses as one sum")
         with program.atomic(), startup.atomic():

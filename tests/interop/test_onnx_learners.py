@@ -53,6 +53,20 @@ def test_trees_whose_leaves_have_numbers_of_their_own() -> None:
     assert y.tolist() == [[10, 0], [0, 20], [0, 20], [40, 0]]
 
 
+def test_a_softmax_that_leaves_zeros_out() -> None:
+    attrs: dict[str, Any] = {
+        "coefficients": [1.0, 0.0, 0.0, 1.0, 0.0, 0.0],
+        "intercepts": [0.0, 0.0, 0.0],
+        "classlabels_ints": [4, 5, 6],
+        "post_transform": "SOFTMAX_ZERO",
+    }
+    labels, shares = run("LinearClassifier", np.array([[1, 2], [0, -3], [-1, 0]], "float32"), "labels shares", **attrs)
+    assert labels.tolist() == [5, 4, 5]
+    # Of the scores [1, 2, 0], [0, -3, 0] and [-1, 0, 0] those that are not 0 share the whole.
+    expected = np.array([[1 / (1 + np.e), np.e / (1 + np.e), 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
+    np.testing.assert_allclose(shares, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("counts", [[2, 1], [2, 1, 2]])
 def test_machines_of_pairs_of_classes_vote(counts: list[int]) -> None:
     total, pairs = sum(counts), [(i, j) for i in range(len(counts)) for j in range(i + 1, len(counts))]

@@ -234,6 +234,25 @@ def test_what_needs_extents_says_so_and_is_read_for_each() -> None:
         square.run(IMAGE)
 
 
+def test_a_quotient_of_known_elements_is_exact() -> None:
+    # Beside an extent that is not known, the end of a slice: 2**63 - 1 as a double would be 2**63, which is no int64.
+    weights = {name: np.array([number]) for name, number in {"i": 0, "j": 1, "k": 2, "most": 2**63 - 1}.items()} | {
+        "ones": np.array([1, -1])
+    }
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Slice", "shape i j", "first"),
+        node("Concat", "first most", "both", axis=0),
+        node("Div", "both ones", "cut"),
+        node("Slice", "cut j k", "least"),
+        node("Neg", "least", "end"),
+        node("Slice", "x i end", "y"),
+    ]
+    x = normal(3, 2)
+    read = onnx.load(model(nodes, {"x": ("float32", ["n", 2])}, ["y"], weights))
+    np.testing.assert_array_equal(read.run({"x": x})[0], x)
+
+
 def test_gradients_of_what_is_read_for_each_shape() -> None:
     data = model([*ANTIALIASED[:1], node("Mul", "y y", "z")], {"x": ("float32", ["n", 2, "h", "w"])}, ["z"], {"s": np.array([1, 2, 3, 3])})
     opened, known = onnx.load(data), onnx.load(data, bind={"n": 1, "h": 4, "w": 5})

@@ -70,6 +70,7 @@ class OnnxModel:
             ValueError: an input is missing, or is of another shape or dtype.
         """
         check_names(feeds, self.feed_names)
+        # Beside the fields, which are frozen.
         runner = self.__dict__.get("_running")
         if runner is None or not runner.snapshot.is_current(watching=True):
             runner = self.__dict__["_running"] = Running(self.program, self.feed_names, self.fetch_names, self.parameters)
@@ -98,6 +99,7 @@ class Undecided(OnnxModel):
         self.__dict__.update(_undecided=undecided, _models=OrderedDict(), needed=undecided.needed)
 
     def __getattribute__(self, name: str) -> Any:
+        # A field of the base class, which this has not: whoever asks for it is told why.
         if name == "program":
             undecided = self.__dict__["_undecided"]
             raise UnsupportedModel(f"{undecided.error}\n  load(path, bind={{...}}) with {', '.join(undecided.deciding())} decides")
@@ -133,6 +135,7 @@ class Undecided(OnnxModel):
                 models.popitem(last=False)
         models.move_to_end(key)
         model = models[key]
+        # With these known, something else decides: each model knows more than the one before, so this ends.
         if isinstance(model, Undecided):
             return model.decided({name: array for name, array in feeds.items() if name not in bound})
         return model

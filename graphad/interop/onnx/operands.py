@@ -188,6 +188,7 @@ class Recorder:
     def _has_room(self, definition: OpDef, known: Sequence[object], attrs: Mapping[str, object]) -> None:
         """Refuse to compute what takes too much memory: a few bytes of a file may ask for any number of elements."""
         try:
+            # Inference computes with types alone, so it costs nothing to ask before anything is allocated.
             result = definition.infer(*map(_type_of, known), **attrs)
         except (GraphadError, ValueError, TypeError):  # the operator itself says what is wrong
             return

@@ -32,6 +32,7 @@ def _non_max_suppression(
         ranked = boxes[order]
 
         def step(left: Tensor, _: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+            # In the order of the scores, so the first that is left is the best.
             best, there_is = jnp.argmax(left), left.any()
             survives = ~(_overlaps(ranked[best], ranked) > iou_threshold)
             return left & survives & (jnp.arange(count) != best), (order[best], there_is)

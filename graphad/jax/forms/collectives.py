@@ -29,6 +29,7 @@ class NamedAxes(Alone):
 
     def __init__(self, mesh: ProcessMesh) -> None:
         self.mesh = mesh
+        # A ring of a mesh is all ranks that differ along some of its axes: there is one for each set of axes.
         self.by_ring = {mesh.ring(axes): axes for axes in _subsets(mesh.names)}
 
     def axes(self, ring: int) -> tuple[str, ...]:
@@ -72,6 +73,7 @@ for _kind, _reduce in _REDUCED.items():
 @replaces(collective.c_allreduce_prod.kernel)
 def _product(X: Tensor, *, ring_id: int = 0, **_: Tensor) -> Tensor:
     axes = _axes(ring_id)
+    # XLA has no product over devices: it is gathered, and multiplied on each.
     return jnp.prod(lax.all_gather(jnp.asarray(X), axes), axis=0, dtype=X.dtype) if axes else X
 
 
@@ -82,6 +84,7 @@ def _reduced(X: Tensor, *, ring_id: int = 0, root_id: int = 0, **_: Tensor) -> T
     if not axes:
         return X
     total = lax.psum(jnp.asarray(X), axes)
+    # One program for all devices: zeros for the others are chosen by the rank when it runs.
     return jnp.where(lax.axis_index(axes) == root_id, total, jnp.zeros_like(total))
 
 
@@ -89,6 +92,7 @@ def _reduced(X: Tensor, *, ring_id: int = 0, root_id: int = 0, **_: Tensor) -> T
 def _broadcast(X: Tensor, *, ring_id: int = 0, root: int = 0, **_: Tensor) -> Tensor:
     check_rank("root", ring_id, root)
     axes = _axes(ring_id)
+    # There is no broadcast from one device either.
     return lax.all_gather(jnp.asarray(X), axes)[root] if axes else X
 
 
@@ -122,6 +126,7 @@ def _split(X: Tensor, *, ring_id: int = 0, nranks: int = 1, rank: int = -1, axis
     if not axes:
         return X
     extent = X.shape[axis] // size
+    # The rank is known only when it runs, so the slice begins at a number that is computed.
     number = lax.axis_index(axes) if rank < 0 else rank
     return lax.dynamic_slice_in_dim(jnp.asarray(X), number * extent, extent, axis % X.ndim)
 
@@ -133,6 +138,7 @@ def _cleared(X: Tensor, *, axis: int, extent: int, ring_id: int = 0, nranks: int
     if local_extent * size == extent:
         return X
     begin = lax.axis_index(axes) * local_extent if axes else 0
+    # The places in the whole tensor that this part has.
     places = begin + lax.broadcasted_iota(jnp.int32, X.shape, axis % X.ndim)
     return jnp.where(places < extent, jnp.asarray(X), jnp.zeros((), X.dtype))
 

@@ -48,6 +48,7 @@ def _added_rows(rows: Tensor, ids: Tensor, count: int) -> Tensor:
 def _sums(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     """All ids, and of each the sum of the rows of its equals: how many differ depends on values."""
     rows, ids = jnp.asarray(rows), jnp.asarray(ids)
+    # ``size`` makes the shape known; what is beyond the ids that differ is filled, and belongs to no row.
     _, groups = jnp.unique(ids, return_inverse=True, size=len(ids))
     return ids, jnp.zeros_like(rows).at[groups].add(rows)[groups]
 

@@ -23,6 +23,7 @@ def _single(node: Node, x: Value) -> Value:
 def _scaler(node: Node) -> Value:
     x = _single(node, node[0])
     offset, scale = (Value(np.asarray(node.attr(name, [default]), "float32")) for name, default in (("offset", 0.0), ("scale", 1.0)))
+    # (x - offset) * scale.
     return node.ops.elementwise_mul(node.ops.elementwise_sub(x, offset), scale)
 
 
@@ -60,6 +61,7 @@ def _encoder(node: Node) -> Value:
     """A category that is not listed has zeros."""
     x, ops = node.ops.cast(node[0], out_dtype="int64"), node.ops
     categories = Value(_numbers(node, "cats_strings") if node[0].is_text else np.asarray(node.required("cats_int64s"), "int64"))
+    # [..., 1] against [categories].
     return ops.cast(ops.equal(ops.unsqueeze(x, axes=[x.rank]), categories), out_dtype="float32")
 
 
@@ -81,6 +83,7 @@ def _looked_up(node: Node, keys: Numbers, values: Numbers, default: Numbers) -> 
     # NaN is a key like any other, and equals nothing.
     if keys.dtype.kind == "f" and np.isnan(keys).any():
         is_key = ops.logical_or(is_key, ops.logical_and(ops.unsqueeze(ops.isnan_v2(x), axes=[x.rank]), Value(np.isnan(keys))))
+    # The first key that equals it; of none the place is 0, and the default is chosen below.
     place = ops.arg_max(ops.cast(is_key, out_dtype="int32"), axis=x.rank)
     found = ops.reshape_like(ops.gather(Value(values), ops.reshape(place, shape=[-1]), axis=0), place)
     out = ops.where(ops.reduce_any(is_key, dim=[x.rank], keep_dim=False), found, Value(default.astype(values.dtype).reshape(())))
@@ -210,11 +213,13 @@ def _kernel(node: Node, x: Value, vectors: Numbers) -> Value:
     ops, kind = node.ops, str(node.attr("kernel_type", "LINEAR"))
     gamma, shift, degree = (float(number) for number in node.attr("kernel_params", [0.0, 0.0, 0.0]))
     if kind == "RBF":
+        # exp(-gamma |x - v|^2), of [rows, 1, features] less [vectors, features].
         differences = ops.elementwise_sub(ops.unsqueeze(x, axes=[1]), Value(vectors))
         return ops.exp(ops.scale(ops.reduce_sum(ops.square(differences), dim=[2], keep_dim=False), scale=-gamma))
     product = ops.matmul_v2(x, Value(vectors), trans_y=True)
     if kind == "LINEAR":
         return product
+    # (gamma x v + shift)^degree, or tanh(gamma x v + shift).
     inner = ops.scale(product, scale=gamma, bias=shift)
     if kind not in ("POLY", "SIGMOID"):
         raise UnsupportedModel(f"kernel_type {kind!r}")
@@ -266,8 +271,14 @@ def _transformed(node: Node, x: Value, transform: str = "") -> Value:
         return x
     if transform == "LOGISTIC":
         out = ops.sigmoid(x)
-    elif transform in ("SOFTMAX", "SOFTMAX_ZERO"):
+    elif transform == "SOFTMAX":
         out = ops.softmax(x, axis=-1)
+    elif transform == "SOFTMAX_ZERO":
+        # The softmax of the scores that are not 0, which stay 0; below 1e-7 they count as such, as in onnxruntime.
+        is_score = ops.greater_than(ops.abs(x), ops.like(1e-7, x))
+        shares = ops.exp(ops.elementwise_sub(x, ops.reduce_max(x, dim=[x.rank - 1], keep_dim=True)))
+        shares = ops.where(is_score, shares, ops.fill_zeros_like(x))
+        out = ops.elementwise_div(shares, ops.reduce_sum(shares, dim=[x.rank - 1], keep_dim=True))
     else:
         raise UnsupportedModel(f"post_transform {transform!r}")
     return out
@@ -362,6 +373,7 @@ def _leaves(node: Node, x: Value, trees: _Trees, aggregate: str = "SUM") -> Valu
             goes = ops.where(looked_up(trees.modes == kind, at), ops.one(_COMPARISONS[kind], value, threshold), goes)
         if trees.missing.any():
             goes = ops.logical_or(goes, ops.logical_and(ops.isnan_v2(value), looked_up(trees.missing, at)))
+        # All rows go down all trees at once: ``at`` is [rows, trees], the node that each is at.
         at = ops.where(goes, looked_up(trees.yes.astype("int64"), at), looked_up(trees.no.astype("int64"), at))
     result = ops.gather(Value(trees.weights), ops.reshape(at, shape=[-1]), axis=0)
     result = ops.reshape(result, shape=[-1, count, trees.weights.shape[1]])
@@ -386,6 +398,7 @@ def _tree_ensemble(node: Node) -> Value:
     if numbers.max(initial=0) >= len(_MODES):
         raise UnsupportedModel("trees with BRANCH_MEMBER")
     count, values = len(numbers), np.asarray(node.required("leaf_weights")).ravel()
+    # Leaf k is row count + k of the table, which is where a branch leads whose flag says that it ends in a leaf.
     targets, leaves = np.asarray(node.required("leaf_targetids")), count + np.arange(len(values))
     weights = np.zeros((count + len(values), int(node.attr("n_targets", 1))), values.dtype)
     weights[leaves, targets] = values

@@ -117,9 +117,17 @@ def _div(node: Node) -> Value:
         return node.ops.elementwise_div(x, y)
     out = truncated_quotient(node, x, y)
     if out.array is None:
-        # int() cuts towards zero, as ONNX does; // would round down.
-        out.elements = elementwise(lambda a, b: int(a / b) if b else 0, x, y)
+        out.elements = elementwise(_cut, x, y)
     return out
+
+
+def _cut(a: float, b: float) -> float:
+    """The quotient of whole numbers, cut towards zero; 0 for the divisor 0, as numpy has it."""
+    if not b:
+        return 0
+    # Of magnitudes ``//`` cuts, and it is exact: ``a / b`` would be rounded to a double, and the end of a slice is often 2**63 - 1.
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
 
 
 def truncated_quotient(node: Node, x: Value, y: Value) -> Value:
@@ -164,6 +172,7 @@ def _mod(node: Node) -> Value:
     x, y = node[0], node[1]
     if not node.attr("fmod", 0):
         return node.ops.elementwise_mod(x, y)
+    # C's fmod, x - trunc(x / y) y, has the sign of x; the other one that of y.
     quotient = node.ops.trunc(node.ops.elementwise_div(x, y)) if x.is_float else truncated_quotient(node, x, y)
     return node.ops.elementwise_sub(x, node.ops.elementwise_mul(quotient, y))
 
@@ -274,6 +283,7 @@ def _shrink(node: Node) -> Value:
     bias, bound = float(node.attr("bias", 0.0)), float(node.attr("lambd", 0.5))
     wide = x if x.is_float else ops.cast(x, out_dtype="float64")
     zero = ops.fill_zeros_like(wide)
+    # x + bias below -lambd, x - bias above lambd, 0 in between.
     below = ops.where(ops.less_than(wide, ops.like(-bound, wide)), ops.scale(wide, scale=1.0, bias=bias), zero)
     out = ops.where(ops.greater_than(wide, ops.like(bound, wide)), ops.scale(wide, scale=1.0, bias=-bias), below)
     return out if x.is_float else ops.cast(out, out_dtype=x.dtype)

@@ -169,6 +169,7 @@ def _direction(
     # The inputs' products of all steps are one product before the loop; only the states' share has to be computed step by step.
     shares, rb = direction.w.times(sequence), None
     if direction.b is not None:
+        # B is [Wb, Rb]: the biases of the inputs' products, then of the states'.
         half = direction.b.shape[0] // 2
         wb, bias = (ops.slice(direction.b, axes=[0], starts=[i * half], ends=[(i + 1) * half]) for i in (0, 1))
         apart = kind == "GRU"  # whose reset gate may come between the product and its bias
@@ -221,6 +222,7 @@ def _recurrent(direction: _Direction, h: Value, rb: Value | None) -> Value:
 
 def _rnn_step(direction: _Direction, rb: Value | None, gates: int) -> Step:
     ops = direction.node.ops
+    # h = f(x W' + h R' + b).
     return lambda share, states: [
         direction.activations[0](direction.clipped(ops.elementwise_add(share, _recurrent(direction, states[0], rb))))
     ]
@@ -246,6 +248,7 @@ def _gru_step(direction: _Direction, rb: Value | None, gates: int) -> Step:
         # K. Cho et al. (2014) reset the state before the product; cuDNN, and linear_before_reset, reset the product with its bias.
         inner = ops.elementwise_mul(r, product(h, 1)) if after else product(ops.elementwise_mul(r, h), 1)
         new = g(direction.clipped(ops.elementwise_add(xh, inner)))
+        # h = (1 - z) new + z h, as K. Cho et al. have it; J. Chung et al. (2014) exchange z and 1 - z.
         kept_values = ops.elementwise_mul(ops.scale(z, scale=-1.0, bias=1.0), new)
         return [ops.elementwise_add(kept_values, ops.elementwise_mul(z, h))]
 
@@ -266,6 +269,7 @@ def _lstm_step(direction: _Direction, rb: Value | None, gates: int) -> Step:
         h, c = states
         gates = ops.elementwise_add(share, _recurrent(direction, h, rb))
         if peeps is None and not is_coupled:
+            # c = f c + i g(x_c), h = o tanh(c) (S. Hochreiter and J. Schmidhuber, 1997; F. Gers et al., 2000, for f).
             i, o, forget, xc = direction.activated(gates, f, 3)
             new = ops.elementwise_add(ops.elementwise_mul(forget, c), ops.elementwise_mul(i, g(direction.clipped(xc))))
             return [ops.elementwise_mul(o, h_of(new)), new]

@@ -94,6 +94,7 @@ def element(node: Node, value: Value, place: Value) -> Value:
     array = Value(variable=as_array(ops, value))
     if place.array is None or place.array.item() < 0:
         place = ops.cast(ops.reshape(place, shape=[]), out_dtype="int64")
+        # Arrays are read from the front, and the length is known when it runs.
         from_end = ops.elementwise_add(place, length(node, array))
         place = ops.where(ops.less_than(place, ops.like(0, place)), from_end, place)
     return ops.read_from_array(array, place)

@@ -88,6 +88,7 @@ def _group_norm(call: Call) -> Result:
     dims = nodes.dims(x)
     rest = nodes.product(dims[1:])
     width = rest // groups if isinstance(rest, int) else on.floor_divide(rest, groups)
+    # [batch, groups, channels of a group and their places].
     blocks = nodes.reshape(x, [dims[0], groups, width])
     deviations, mean, variance, inverse = moments(nodes, blocks, [2], float(call.attr("epsilon")))
     y = _affine(nodes, nodes.reshape(deviations * inverse, dims), call.get("Scale"), call.get("Bias"), 1)
@@ -98,6 +99,7 @@ def _group_norm(call: Call) -> Result:
 def _lrn(call: Call) -> Result:
     x, nodes = call["X"], call.nodes
     axis = channel_axis(call.attr("data_format")) % 4
+    # x / (k + alpha * sum)^beta; ONNX's own LRN divides alpha by the size of the window.
     middle = window_summed(nodes, x * x, axis, call.attr("n") // 2) * float(call.attr("alpha")) + float(call.attr("k"))
     return [x * on.power(middle, -float(call.attr("beta"))), middle]
 

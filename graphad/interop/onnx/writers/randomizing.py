@@ -61,6 +61,7 @@ def _integers(call: Call) -> Result:
     """Whole numbers from the lower bound up to the upper one, which is left out."""
     low, high = call.attr("low"), call.attr("high")
     numbers = on.floor(_uniform(call, list(call.attr("shape")), low, high, "float64"))
+    # A uniform number may be rounded to the upper bound itself.
     return call.nodes.cast(on.minimum(numbers, float(high - 1)), call.output("Out").dtype)
 
 

@@ -231,6 +231,7 @@ def window_summed(nodes: Nodes, x: Term, axis: int, half: int) -> Term:
     total = parts[0]
     for part in parts[1:]:
         total = total + part
+    # Parts of an unknown extent do not say how long they are: as long as x.
     total.sizes, total.shape = x.sizes, x.shape
     return total
 
