@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import product
 from math import prod
 from typing import Any
 
@@ -15,6 +14,7 @@ from graphad.errors import ShapeError
 from graphad.ops.attributes import applied, attributes
 from graphad.ops.definition import GRAD, Inputs, OpDef, Outputs, grad_kernel, operator
 from graphad.ops.inference import matched, same_dtypes, same_number
+from graphad.ops.maxima import in_cache, lowest, places, scattered
 from graphad.ops.registry import REGISTRY
 from graphad.ops.traits import Shapes
 from graphad.ops.windows import (
@@ -25,7 +25,6 @@ from graphad.ops.windows import (
     check_images,
     element,
     from_front,
-    inside,
     laid_out,
     last,
     numbers,
@@ -41,7 +40,6 @@ from graphad.types import FLOATS, Array, Shape, Tensor, TensorType
 # the window, over all windows at once.
 
 Bounds = list[tuple[int, int]]
-CACHED_BYTES = 1 << 18  # of an image whose windows are visited at a time
 
 
 @dataclass(eq=False, repr=False)
@@ -163,28 +161,11 @@ def _along(matrix: Array, x: Array, axis: int) -> Array:
 # -- maxima --------------------------------------------------------------------------------------
 
 
-def _places(window_axes: Axes) -> Iterator[tuple[slice, ...]]:
-    """The elements of a window in row order, each taken of all windows."""
-    return product(*([axis.at(k) for k in range(axis.kernel)] for axis in window_axes))
-
-
-def _lowest(X: Array, window_axes: Axes) -> Array:
-    """X with the lowest value around it."""
-    # Padding is never the largest: it is the lowest number of the dtype.
-    return padded(X, window_axes, -np.inf if X.dtype.kind == "f" else np.iinfo(X.dtype).min)
-
-
-def _in_cache(image: Shape, itemsize: int) -> Iterator[slice]:
-    """Samples of an image of this shape in turns, a few at a time: all places of their windows are visited while they are in the cache."""
-    step = max(1, CACHED_BYTES // max(prod(image[1:]) * itemsize, 1))
-    return (slice(start, start + step) for start in range(0, image[0], step))
-
-
 def largest(X: Array, window_axes: Axes) -> Array:
     """The largest element of every window, axis by axis."""
-    x = _lowest(X, window_axes)
+    x = lowest(X, window_axes)
     out = np.empty((*x.shape[:2], *(a.count for a in window_axes)), x.dtype)
-    for part in _in_cache(x.shape, x.itemsize):
+    for part in in_cache(x.shape, x.itemsize):
         np.copyto(out[part], reduce(_largest_along, enumerate(window_axes, 2), x[part]))
     return out
 
@@ -198,40 +179,19 @@ def _largest_along(x: Array, numbered: tuple[int, Axis]) -> Array:
     return out
 
 
-def scattered(X: Array, peaks: Array, pooled: Array, window_axes: Axes) -> Array:
-    """Every pooled value at the first place of its window where X is the largest."""
-    x = _lowest(X, window_axes)
-    # Windows that do not overlap write each place once, and if they cover all of it nothing has to be zero before.
-    apart, covering = (all(a.stride >= a.kernel for a in window_axes), all(a.padded == a.count * a.kernel for a in window_axes))
-    image = np.empty(x.shape, pooled.dtype) if apart and covering else np.zeros(x.shape, pooled.dtype)
-    for part in _in_cache(x.shape, x.itemsize):
-        _scatter(x[part], peaks[part], pooled[part], window_axes, apart, image[part])
-    return np.asarray(image[inside(window_axes)])
-
-
-def _scatter(x: Array, peaks: Array, pooled: Array, window_axes: Axes, apart: bool, image: Array) -> None:
-    todo: Array | None = None  # the windows whose largest element was at none of the places before
-    for place in _places(window_axes):
-        mask, target = x[last(place)] == peaks, image[last(place)]
-        mask = mask if todo is None else mask & todo
-        # Where windows overlap, a place may be the peak of several: it gets the sum.
-        np.multiply(pooled, mask, out=target) if apart else np.add(target, pooled * mask, out=target)
-        todo = np.logical_not(mask) if todo is None else todo ^ mask
-
-
 def gathered(X: Array, image: Array, window_axes: Axes) -> Array:
     """From every window, the image at the first place where X is the largest."""
-    x, values, peaks = _lowest(X, window_axes), padded(image, window_axes), largest(X, window_axes)
+    x, values, peaks = lowest(X, window_axes), padded(image, window_axes), largest(X, window_axes)
     out = np.zeros(peaks.shape, image.dtype)
     # Backwards, so that the first place with the peak is written last, and stays.
-    for place in reversed(list(_places(window_axes))):
+    for place in reversed(list(places(window_axes))):
         out = np.where(x[last(place)] == peaks, values[last(place)], out)
     return out
 
 
 def numbered(X: Array, peaks: Array, window_axes: Axes) -> Array:
     """Where the first largest element of every window is, as its number in its channel; the windows are of one extent."""
-    x, out, todo = _lowest(X, window_axes), np.zeros(peaks.shape, np.intp), np.ones(peaks.shape, bool)
+    x, out, todo = lowest(X, window_axes), np.zeros(peaks.shape, np.intp), np.ones(peaks.shape, bool)
     for place in np.ndindex(*(axis.kernel for axis in window_axes)):
         mask = (x[element(window_axes, place)] == peaks) & todo
         # The places along each axis of this element of every window, as an open grid.

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from graphad.jax.registry import like, replaces
-from graphad.ops import conv, pooling
+from graphad.ops import conv, maxima, pooling
 from graphad.ops import windows as geometry
 from graphad.ops.windows import Axes, Axis
 from graphad.types import Tensor
@@ -95,7 +95,7 @@ def _largest(X: Tensor, window_axes: Axes) -> Tensor:
     return x
 
 
-@replaces(pooling.scattered)
+@replaces(maxima.scattered)
 def _scattered(X: Tensor, peaks: Tensor, pooled: Tensor, window_axes: Axes) -> Tensor:
     """Each element of the windows is spread with gaps as wide as the stride; XLA adds them up in one loop."""
     x, zero = _with_lowest(X, window_axes), jnp.zeros((), pooled.dtype)
