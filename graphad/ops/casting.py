@@ -35,7 +35,6 @@ def assign(X: Array) -> Array:
     infer=lambda X, *, out_dtype, in_dtype="": TensorType(X.shape, out_dtype),
     grad={"X": lambda X, dOut: cast(dOut, out_dtype=dtype_name(X.dtype))},
     shapes="X",
-    safe_dtypes="all",
     **FUNCTION,
     linear="X",
     cheap=True,

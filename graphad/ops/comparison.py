@@ -21,11 +21,11 @@ less_than = binary("less_than", np.less, {}, compared, uniform=True)
 less_equal = binary("less_equal", np.less_equal, {}, compared, uniform=True)
 greater_than = binary("greater_than", np.greater, {}, compared, uniform=True)
 greater_equal = binary("greater_equal", np.greater_equal, {}, compared, uniform=True)
-equal = binary("equal", np.equal, {}, compared, safe_dtypes="all", uniform=True)
-not_equal = binary("not_equal", np.not_equal, {}, compared, safe_dtypes="all", uniform=True)
-logical_and = binary("logical_and", np.logical_and, {}, compared, safe_dtypes="all", uniform=True)
-logical_or = binary("logical_or", np.logical_or, {}, compared, safe_dtypes="all", uniform=True)
-logical_xor = binary("logical_xor", np.logical_xor, {}, compared, safe_dtypes="all", uniform=True)
+equal = binary("equal", np.equal, {}, compared, uniform=True)
+not_equal = binary("not_equal", np.not_equal, {}, compared, uniform=True)
+logical_and = binary("logical_and", np.logical_and, {}, compared, uniform=True)
+logical_or = binary("logical_or", np.logical_or, {}, compared, uniform=True)
+logical_xor = binary("logical_xor", np.logical_xor, {}, compared, uniform=True)
 
 
 def _asked(X: TensorType) -> TensorType:
@@ -34,7 +34,7 @@ def _asked(X: TensorType) -> TensorType:
 
 # -- questions -----------------------------------------------------------------------------------
 
-logical_not = unary("logical_not", np.logical_not, None, infer=_asked, safe_dtypes="all", uniform=True)
+logical_not = unary("logical_not", np.logical_not, None, infer=_asked, uniform=True)
 isnan_v2 = unary("isnan_v2", np.isnan, None, infer=_asked, own=True, uniform=True)
 isinf_v2 = unary("isinf_v2", np.isinf, None, infer=_asked, own=True, uniform=True)
 isfinite_v2 = unary("isfinite_v2", np.isfinite, None, infer=_asked, own=True, uniform=True)
@@ -51,7 +51,7 @@ def _bits(X: TensorType, Y: TensorType | None = None) -> TensorType:
 
 def _define_bitwise(name: str, function: Callable[..., object]) -> OpDef:
     kernel = kernel_of(function, "X", "Y", module=__name__)
-    return operator("X Y -> Out", name=name, infer=_bits, grad={}, commutative=True, uniform=True, safe_dtypes="all", **ELEMENTWISE)(kernel)
+    return operator("X Y -> Out", name=name, infer=_bits, grad={}, commutative=True, uniform=True, **ELEMENTWISE)(kernel)
 
 
 bitwise_and = _define_bitwise("bitwise_and", np.bitwise_and)
@@ -59,7 +59,7 @@ bitwise_or = _define_bitwise("bitwise_or", np.bitwise_or)
 bitwise_xor = _define_bitwise("bitwise_xor", np.bitwise_xor)
 
 
-@operator("X -> Out", infer=_bits, grad={}, safe_dtypes="all", **FUNCTION, uniform=True)
+@operator("X -> Out", infer=_bits, grad={}, **FUNCTION, uniform=True)
 def bitwise_not(X: Array) -> Tensor:
     """All bits of X the other way round; the opposite of booleans."""
     return ~X

@@ -240,7 +240,7 @@ log1p = unary("log1p", np.log1p, lambda X, dOut: dOut / (X + 1.0), steep=True)
 square = unary("square", np.square, lambda X, dOut: dOut * X * 2.0, infer=same_number, uniform=True)
 sqrt = unary("sqrt", np.sqrt, lambda Out, dOut: dOut * 0.5 / Out, uniform=True, steep=True)
 rsqrt = unary("rsqrt", lambda X: 1.0 / np.sqrt(X), lambda Out, dOut: dOut * (Out * Out * Out) * -0.5, flops=2, steep=True)
-reciprocal = unary("reciprocal", lambda X: 1.0 / X, lambda Out, dOut: -(dOut * Out * Out), safe_dtypes="floats", steep=True)
+reciprocal = unary("reciprocal", lambda X: 1.0 / X, lambda Out, dOut: -(dOut * Out * Out), steep=True)
 erf = unary("erf", error_function, lambda X, dOut: dOut * exp(-(X * X)) * (2.0 / math.sqrt(math.pi)), own=True)
 
 

@@ -17,7 +17,6 @@ from graphad.types import Array, Shape, TensorType, joined_shape
 NO_INTS: list[int] = []
 _COPIED_TOGETHER: Declared = {
     "speculatable": "types",
-    "safe_dtypes": "all",
     "linear": "X",
     "rows": "X",
     "along": "axis",

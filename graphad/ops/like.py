@@ -35,7 +35,6 @@ from graphad.types import (
     grad={},
     partial=True,
     kinds=OUT_AS_X,
-    safe_dtypes="all",
     **FUNCTION,
     cheap=True,
     fills=ZEROS,
@@ -52,7 +51,6 @@ def fill_zeros_like(X: Array) -> Array:
     "X -> Out",
     infer=lambda X, *, value, dtype="": TensorType(X.shape, dtype or X.dtype),
     grad={},
-    safe_dtypes="all",
     **FUNCTION,
     cheap=True,
     fills="value",
@@ -69,7 +67,7 @@ def _stood_in(X: TensorType | None = None, *, shape: list[int] | None = None, dt
     return X or TensorType(checked_shape(shape or ()), dtype)
 
 
-@operator("X? -> Out", infer=_stood_in, grad={}, speculatable="types", safe_dtypes="all", cheap=True, of_shape=True, flops=0)
+@operator("X? -> Out", infer=_stood_in, grad={}, speculatable="types", cheap=True, of_shape=True, flops=0)
 def stand_in(X: Array | None = None, *, shape: list[int] | None = None, dtype: DType = "float32") -> Array:
     """Zeros in the shape and dtype of X, or as said, that take no memory: for operators that read nothing but those."""
     return _without_memory(tuple(shape or ()), dtype) if X is None else _without_memory(X.shape, X.dtype.name)
@@ -142,7 +140,6 @@ def _expanded_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> Tensor
     grad={"X": lambda X, dOut, *, axis=-1: sum_like(dOut, X, axis=axis)},
     shapes="X",
     speculatable="types",
-    safe_dtypes="all",
     linear="X",
     view="X",
     flops=0,

@@ -180,8 +180,8 @@ reduce_max = _define("reduce_max", _greatest, _tie_rule("reduce_max", split=Fals
 reduce_min = _define("reduce_min", _least, _tie_rule("reduce_min", split=False), _extreme_type, **_OWN_EXTREMUM)
 reduce_amax = _define("reduce_amax", _greatest, _tie_rule("reduce_amax", split=True), _extreme_type, **_EXTREMUM)
 reduce_amin = _define("reduce_amin", _least, _tie_rule("reduce_amin", split=True), _extreme_type, **_EXTREMUM)
-reduce_all = _define("reduce_all", np.all, None, _truth_type, "bool", speculatable="extents", safe_dtypes="all", flops=1)
-reduce_any = _define("reduce_any", np.any, None, _truth_type, "bool", speculatable="extents", safe_dtypes="all", flops=1)
+reduce_all = _define("reduce_all", np.all, None, _truth_type, "bool", speculatable="extents", flops=1)
+reduce_any = _define("reduce_any", np.any, None, _truth_type, "bool", speculatable="extents", flops=1)
 
 
 def _arg_type(X: TensorType, *, axis: int = -1, keepdims: bool = False, flatten: bool = False, dtype: DType = "int64") -> TensorType:

@@ -38,7 +38,6 @@ def _where_type(Condition: TensorType, X: TensorType, Y: TensorType) -> TensorTy
         "Y": lambda Condition, Y, dOut: unbroadcast(where(Condition, fill_zeros_like(dOut), dOut), Y),
     },
     shapes="X Y",
-    safe_dtypes="all",
     **ELEMENTWISE,
     linear="X Y",
     own=True,

@@ -19,7 +19,7 @@ from graphad.ops.summation import summed
 from graphad.ops.traits import PART_OF_X, Declared
 from graphad.types import Array, Shape, Tensor, TensorType, broadcast_shapes, element_count, joined_extent, joined_shape
 
-OF_SHAPE: Declared = {"speculatable": "types", "safe_dtypes": "all", "cheap": True, "of_shape": True, "flops": 0}
+OF_SHAPE: Declared = {"speculatable": "types", "cheap": True, "of_shape": True, "flops": 0}
 
 # -- shapes known at run time only ---------------------------------------------------------------
 
@@ -467,7 +467,6 @@ def _tile_grad(X: Tensor, dOut: Tensor, RepeatTimes: Tensor, repeat_times_tensor
     grad={"X": _tile_grad},
     shapes="X",
     speculatable="extents",
-    safe_dtypes="all",
     extents="RepeatTimes repeat_times_tensor",
     linear="X",
     own=True,

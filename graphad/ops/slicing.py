@@ -172,7 +172,6 @@ def _cutting(bounds: str) -> Declared:
     """The traits of a slice, whose bounds may come from some slots."""
     return {
         "speculatable": "extents",
-        "safe_dtypes": "all",
         "extents": bounds,
         "linear": "Input",
         "rows": "Input",

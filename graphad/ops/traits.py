@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict, get_args
 
 from graphad.errors import InvalidValue
 from graphad.types import Shape
 
 Speculatable = Literal["", "always", "types", "extents"]
 Narrow = Literal["", "gains", "follows"]
-SafeDtypes = Literal["numbers", "floats", "all"]
+SafeDtypes = Literal["all", "floats"]
 Reduction = Literal["", "sum", "mean", "extremum", "product", "other"]
 Shapes = Mapping[str, Sequence[Shape]]  # of operands and results, by slot
 Flops = Callable[[Shapes, Mapping[str, Any]], int]  # of a call with these attributes, defaults included
@@ -83,6 +83,8 @@ _NONE: frozenset[str] = frozenset()
 _SLOTS = ("extents", "linear", "passed_on", "bilinear", "rows", "lazy")
 _ATTRIBUTES = ("offset", "along", "fills")
 ZEROS = "0"  # said for ``fills`` of an operator that has no attribute with the number
+# The words that a trait may be, of those that are one of several.
+_WORDS = {"speculatable": Speculatable, "safe_dtypes": SafeDtypes, "narrow": Narrow, "reduction": Reduction}
 _NAMING = frozenset((*_SLOTS, "view", *_ATTRIBUTES))
 
 
@@ -101,7 +103,11 @@ def _state(text: str) -> State:
 
 
 def check(type: str, traits: Declared, inputs: Collection[str], attrs: Collection[str]) -> None:
-    """Raise ValueError where a trait names a slot or an attribute that the operator does not have."""
+    """Raise ValueError where a trait names a slot or an attribute that the operator does not have, or is a word that means nothing."""
+    for name, words in _WORDS.items():
+        if name in traits and traits[name] not in get_args(words):  # type: ignore[literal-required]
+            allowed = " or ".join(repr(word) for word in get_args(words) if word)
+            raise InvalidValue(f"operator {type!r} says {name}={traits[name]!r}; it may be {allowed}")  # type: ignore[literal-required]
     for slot, *_ in read(traits).get("state", ()):
         if slot not in inputs:
             raise InvalidValue(f"operator {type!r} keeps {slot!r}, which is no input slot of it; it has {', '.join(inputs)}")
@@ -125,7 +131,6 @@ class _Part(TypedDict):
     view: str
     narrow: Narrow
     flops: int
-    safe_dtypes: SafeDtypes
 
 
 class _Product(TypedDict):
@@ -135,7 +140,7 @@ class _Product(TypedDict):
 
 ELEMENTWISE: _Elementwise = {"elementwise": True, "speculatable": "types"}
 FUNCTION: _Elementwise = {"elementwise": True, "speculatable": "always"}  # of one input
-PART_OF_X: _Part = {"linear": "X", "view": "X", "narrow": "follows", "flops": 0, "safe_dtypes": "all"}  # in its memory
+PART_OF_X: _Part = {"linear": "X", "view": "X", "narrow": "follows", "flops": 0}  # in its memory
 PRODUCT: _Product = {"own": True, "narrow": "gains"}  # of matrices, or of filters and images
 
 
@@ -154,6 +159,8 @@ class Traits:
             types, whatever the unknown extents are; ``extents``: where it accepts them and all extents are known. Gradients of the
             last two may where all extents are known. That a result may be nan is not a failure. It is not said of calls with
             inputs in the slots ``extents``.
+        safe_dtypes: the dtypes of inputs for which that is true: all, or ``floats`` if it divides or takes powers, since of integers not
+            all have a quotient or a power. numpy gives 0 for them; other systems stop.
         steep: whether its slope may be infinite, or none, where its inputs are finite, as that of sqrt at 0. Where such an operator runs
             although the program would not have run it, a gradient of 0 through it becomes ``0 * inf``, which is nan.
         linear: slots of floats in which the outputs are linear, all together: ``f(a x + b y) = a f(x) + b f(y)``, where ``offset`` is 0.
@@ -193,13 +200,12 @@ class Traits:
             never removed, merged, moved past another one, repeated, or run although the program would not have; nor is its gradient.
         state: of an update of Param by Grad and LearningRate, what it keeps for a parameter; None of any other operator. It is written
             ``slot:name``, ``slot:name:output`` where that is not ``<slot>Out``, ``slot:name:*attribute`` where the operator only reads it.
-        safe_dtypes: the dtypes of inputs for which that is true: ``numbers`` are all but booleans.
     """
 
     commutative: bool = False
     elementwise: bool = False
     speculatable: Speculatable = ""
-    safe_dtypes: SafeDtypes = "numbers"
+    safe_dtypes: SafeDtypes = "all"
     steep: bool = False
     extents: frozenset[str] = _NONE
     linear: frozenset[str] = _NONE

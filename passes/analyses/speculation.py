@@ -39,7 +39,7 @@ def is_random(op: Op) -> bool:
 # do not fit together. So an operator must say of itself that only types decide (``speculatable``), and its types must fit, whatever
 # the unknown extents are. That a result may be nan or infinite is no failure.
 
-_SAFE = {"numbers": frozenset(DTYPES) - {"bool"}, "floats": frozenset(FLOATS), "all": frozenset(DTYPES)}
+_SAFE = {"all": frozenset(DTYPES), "floats": frozenset(FLOATS)}
 _SIZES = (1009, 1013, 1019, 1021, 1031, 1033, 1039, 1049)  # what unknown extents are taken to be: no two go together by chance
 
 
