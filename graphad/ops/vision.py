@@ -705,7 +705,7 @@ def _chosen_boxes_type(Boxes: TensorType, Scores: TensorType, **_: object) -> Te
     return TensorType((-1, 3), "int64")
 
 
-@operator("Boxes Scores -> Out", infer=_chosen_boxes_type, grad={})
+@operator("Boxes Scores -> Out", infer=_chosen_boxes_type, grad={}, costly=True)
 def non_max_suppression(
     Boxes: Array, Scores: Array, *, most: int, iou_threshold: float = 0.0, score_threshold: float = -math.inf, center: bool = False
 ) -> Array:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -683,9 +685,59 @@ def test_ordered() -> None:
     assert having("ordered") == collective | {type for type in REGISTRY if type.removesuffix("_grad") in WITH_A_USER}
 
 
+SORTS = frozenset({"sort", "argsort", "partition", "argpartition", "lexsort"})
+
+
+def work(type: str, slots: Slots, attrs: Attrs) -> tuple[int, bool]:
+    """How many functions a kernel calls, and whether one of them sorts."""
+    calls, sorts = 0, False
+
+    def count(_: FrameType, event: str, function: object) -> None:
+        nonlocal calls, sorts
+        calls += event in ("call", "c_call")
+        sorts |= event == "c_call" and getattr(function, "__name__", "") in SORTS
+
+    before = sys.getprofile()
+    with np.errstate(all="ignore"):
+        computed(REGISTRY[type], slots, attrs)  # what is made once is made here
+        sys.setprofile(count)
+        try:
+            computed(REGISTRY[type], slots, attrs)
+        finally:
+            sys.setprofile(before)
+    return calls, sorts
+
+
+def sorts_or_loops(type: str) -> bool:
+    """Whether a kernel sorts, or calls many times as much where an axis has eight times as many elements."""
+    for slots, attrs in [*calls(type, optional=True)][:4]:
+        if sum(value.size for values in slots.values() for value in values) > 200:
+            continue
+        number, sorts = work(type, slots, attrs)
+        for axis in range(2):
+            long = each(slots, lambda value: np.concatenate([value] * 8, axis) if value.ndim > axis else value)  # noqa: B023
+            sorts |= (
+                accepted(type, long, attrs)
+                and computed(REGISTRY[type], long, attrs) is not None
+                and work(type, long, attrs)[0] > 4 * number
+            )
+        if sorts:
+            return True
+    return False
+
+
+OF_INDICES = {"embedding_scatter", "index_add", "last_of_each", "scatter", "ungather"}  # which are few beside the rows that they move
+LOOPS_OF_NUMPY = {  # one call goes over an axis, or the samples are too small or too particular to be made longer
+    *("bincount", "crf_decoding", "crf_lattice", "ctc_lattice", "cumprod", "histogram", "linear_chain_crf", "linear_recurrence"),
+    *("logcumsumexp", "roi_align", "roi_align_spread"),
+}
+
+
 def test_costly() -> None:
-    """Nothing that computes element by element, fills, reduces or only moves elements sorts or loops."""
-    assert {"argsort", "top_k", "linear_recurrence"} <= having("costly")
+    """What sorts, or loops over an axis, says so, and nothing else does."""
+    found = {type for type in plain() if sorts_or_loops(type)}
+    assert found - OF_INDICES == having("costly") - LOOPS_OF_NUMPY
+    assert LOOPS_OF_NUMPY <= having("costly")
     assert not having("costly") & (having("elementwise") | having("cheap") | having("view") | having("reduction") | having("in_order"))
 
 
