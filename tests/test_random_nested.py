@@ -90,9 +90,9 @@ def test_pruning_keeps_the_loss(p: Case) -> None:
 @some
 @given(nested_programs())
 def test_backward_leaves_the_forward_values_alone(p: Case) -> None:
-    twin = p.clone()
-    ga.append_backward(twin.loss)
-    assert_runs_alike(p, twin.program)
+    clone = p.clone()
+    ga.append_backward(clone.loss)
+    assert_runs_alike(p, clone.program)
 
 
 @some
@@ -113,11 +113,11 @@ def test_the_text_of_a_backward_reads_back_and_runs(p: Case) -> None:
 
 def gradient_values(p: Case, sources: Collection[str], order: int = 1) -> dict[str, Array]:
     """For each source the gradient of the loss, or of order 2 that of the sum of its gradients; zeros where there is none."""
-    twin = p.clone()
+    clone = p.clone()
     found = {"": p.loss.name}
     for _ in range(order):
-        found = differentiated(twin, list(found.values()), sources) if found else {}
-    values = run(twin, list(found.values()))
+        found = differentiated(clone, list(found.values()), sources) if found else {}
+    values = run(clone, list(found.values()))
     arrays = {**p.feeds, **p.params}
     return {name: values[found[name]] if name in found else np.zeros_like(arrays[name]) for name in sources}
 

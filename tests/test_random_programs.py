@@ -30,8 +30,8 @@ def run(p: Case, fetch: Collection[str], changed: dict[str, Array] | None = None
 
 def tapped(p: Case, names: Collection[str], freeze: bool = False) -> tuple[Case, list[str]]:
     """A copy that assigns each value written to one of the names to a tap of its own; or, to ``freeze`` it, from a fed tap."""
-    twin = p.clone()
-    block, taps = twin.program.global_block(), []
+    clone = p.clone()
+    block, taps = clone.program.global_block(), []
     for i, op in reversed(list(enumerate(block.ops))):
         for name in dict.fromkeys(n for n in op.output_names() if n in names):
             tap, var = f"tap{i}.{name}", block.var(name)
@@ -39,15 +39,15 @@ def tapped(p: Case, names: Collection[str], freeze: bool = False) -> tuple[Case,
             source, target = (tap, name) if freeze else (name, tap)
             block.insert_op(i + 1, "assign", {"X": source}, {"Out": target})
             taps.append(tap)
-    return twin, taps
+    return clone, taps
 
 
 def frozen(p: Case) -> Case:
     """The program that gradients are the gradients of: values written where gradients stop are constants."""
     cut = {v.name for v in p.program.list_vars() if v.stop_gradient}
     constants = run(*tapped(p, cut))
-    twin, _ = tapped(p, cut, freeze=True)
-    return Case(twin.program, twin.loss_name, {**p.feeds, **constants}, p.params)
+    clone, _ = tapped(p, cut, freeze=True)
+    return Case(clone.program, clone.loss_name, {**p.feeds, **constants}, p.params)
 
 
 def differences(p: Case, of: Collection[str], name: str) -> Array:
@@ -96,14 +96,14 @@ def test_text_reads_back(p: Case) -> None:
 def assert_copies_schedule_the_same(p: Case) -> None:
     """A copy of the graph, before and after the backward, equals the graph."""
     graph = ga.lower(p.program)
-    twin = graph.clone()
-    verify(twin)
-    assert (str(twin), str(ga.schedule(twin))) == (str(graph), str(p.program))
-    ga.backward_pipeline((p.loss.name,)).run(twin)
-    again = twin.clone()
+    clone = graph.clone()
+    verify(clone)
+    assert (str(clone), str(ga.schedule(clone))) == (str(graph), str(p.program))
+    ga.backward_pipeline((p.loss.name,)).run(clone)
+    again = clone.clone()
     verify(again)
-    assert str(again) == str(twin)
-    assert str(ga.schedule(again)) == str(ga.schedule(twin))
+    assert str(again) == str(clone)
+    assert str(ga.schedule(again)) == str(ga.schedule(clone))
     assert str(ga.schedule(graph)) == str(p.program)
 
 
@@ -143,9 +143,9 @@ def test_what_is_fetched_does_not_change_what_is_computed(p: Case) -> None:
 @many
 @given(straight_line_programs())
 def test_gradients_are_what_differences_say(p: Case) -> None:
-    constant, twin = frozen(p), p.clone()
-    found = differentiated(twin, [p.loss.name], p.sources)
-    values = run(twin, list(found.values()))
+    constant, clone = frozen(p), p.clone()
+    found = differentiated(clone, [p.loss.name], p.sources)
+    values = run(clone, list(found.values()))
     for source in p.sources:
         zeros = np.zeros_like({**p.feeds, **p.params}[source])
         close(values[found[source]] if source in found else zeros, differences(constant, [p.loss.name], source), source)
@@ -154,12 +154,12 @@ def test_gradients_are_what_differences_say(p: Case) -> None:
 @many
 @given(straight_line_programs())
 def test_append_backward_is_gradients_with_respect_to_parameters(p: Case) -> None:
-    twin, trained = p.clone(), [n for n in p.sources if n in p.params]
+    clone, trained = p.clone(), [n for n in p.sources if n in p.params]
     assume(trained)
     pairs = {param.name: g.name for param, g in ga.append_backward(p.loss) if param.name in trained}
-    found = differentiated(twin, [p.loss.name], trained)
+    found = differentiated(clone, [p.loss.name], trained)
     assert list(pairs) == list(found)
-    got, expected = run(p, list(pairs.values())), run(twin, list(found.values()))
+    got, expected = run(p, list(pairs.values())), run(clone, list(found.values()))
     for name, gradient in pairs.items():
         assert gradient == f"{name}@GRAD"
         assert p.program.global_block().var(gradient).declared == p.program.global_block().var(name).declared
@@ -169,12 +169,12 @@ def test_append_backward_is_gradients_with_respect_to_parameters(p: Case) -> Non
 @many
 @given(straight_line_programs(max_ops=5))
 def test_second_derivatives_are_what_differences_say(p: Case) -> None:
-    constant, twin = frozen(p), p.clone()
+    constant, clone = frozen(p), p.clone()
     sources = [n for n in p.sources if not p.program.global_block().var(n).stop_gradient]
-    first = differentiated(twin, [p.loss.name], sources)
+    first = differentiated(clone, [p.loss.name], sources)
     assume(first)
-    second = differentiated(twin, list(first.values()), sources)
-    values = run(twin, list(second.values()))
+    second = differentiated(clone, list(first.values()), sources)
+    values = run(clone, list(second.values()))
     of = list(differentiated(constant, [p.loss.name], sources).values())
     for source in sources:
         zeros = np.zeros_like({**p.feeds, **p.params}[source])

@@ -31,6 +31,7 @@ BEFORE, AFTER, ASIDE = 0, 1, 2
 SIDES = {"TB": (TOP, BOTTOM, LEFT), "LR": (LEFT, RIGHT, TOP)}
 
 
+# Told apart by identity: two slots may have one name and place, and one cell may be that of many keys.
 @dataclass(eq=False)
 class Cell:
     """A slot along a side of a box: its text, and where it is: left, top, width and height from the upper left corner."""
@@ -90,6 +91,7 @@ def _ellipse(lines: list[tuple[str, float]]) -> Box:
     """The flattest ellipse around the lines: their corners lie on it."""
     wide = max(text_width(text, size) for text, size in lines) + 4
     high = sum(size * LINE for _, size in lines)
+    # Any height above that of the lines has an ellipse through their corners; the flatter it is, the wider.
     height = high * 1.55
     # A corner (w / 2, h / 2) lies on the ellipse if (w / W)^2 + (h / H)^2 = 1.
     width = max(wide / sqrt(1 - (high / height) ** 2), 46)

@@ -121,18 +121,19 @@ class Union:
         self.changed: list[set[Node]] = [set() for _ in graphs]
         self.edges: dict[Edge, str] = {}
         self.names: dict[Value, str] = {}
-        self._note(len(graphs) - 1, _twins(graphs[-1], self.graph))
+        self._note(len(graphs) - 1, _counterparts(graphs[-1], self.graph))
         # From the last step backwards: the union is the last graph, and each earlier step adds only what no later one has.
         for i in range(len(graphs) - 2, -1, -1):
             self._step(i, graphs[i], graphs[i + 1])
 
     def _step(self, i: int, graph: Graph, later: Graph) -> None:
         """Find what of a graph is in the union already by way of the next one, and add the rest."""
+        # ``compare`` pairs nodes of clones of its own: ``clones`` leads from the graph to these, ``back`` from there to the later graph.
         difference = compare(graph, later)
-        place = _twins(later, difference.after)
+        place = _counterparts(later, difference.after)
         back = {clone: original for original, clone in place.items()}
         nodes: dict[Node, Node] = {}
-        clones = _twins(graph, difference.before)
+        clones = _counterparts(graph, difference.before)
         next_nodes = self.steps[i + 1].nodes
         for original, clone in clones.items():
             partner = difference.ops.get(clone) if isinstance(clone, Op) else difference.values.get(clone)
@@ -241,14 +242,14 @@ def _holds(frame: Frame, nodes: set[Node]) -> bool:
     return any(_holds(item, nodes) if isinstance(item, Frame) else item in nodes for item in frame.items)
 
 
-def _twins(graph: Graph, clone: Graph) -> dict[Node, Node]:
+def _counterparts(graph: Graph, clone: Graph) -> dict[Node, Node]:
     """The nodes of a graph and of its clone, whose operators have the same order; values may have other names there."""
     counterparts: dict[Node, Node] = {}
     for subgraph, partner in zip(graph.tree(), clone.tree(), strict=True):
         counterparts.update(zip(subgraph.inputs, partner.inputs, strict=True))
-        for op, twin_op in zip(subgraph.ops, partner.ops, strict=True):
-            counterparts[op] = twin_op
-            counterparts.update(zip((*op.reads(), *op.writes()), (*twin_op.reads(), *twin_op.writes()), strict=True))
+        for op, partner_op in zip(subgraph.ops, partner.ops, strict=True):
+            counterparts[op] = partner_op
+            counterparts.update(zip((*op.reads(), *op.writes()), (*partner_op.reads(), *partner_op.writes()), strict=True))
     return counterparts
 
 

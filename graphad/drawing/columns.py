@@ -18,7 +18,7 @@ from graphad.drawing.plan import Plan
 from graphad.ir import Graph, Node, Op
 from graphad.program import FORWARD
 
-LONG, SLENDER, SHAPE = 5000.0, 4.0, 0.5  # from this height on, and so many times as high as wide; columns make it a little wider than high
+LONG, SLENDER, SHAPE = 5000.0, 4.0, 0.5  # from this height on, and so slender; with columns about half as wide as high
 ROW, FIELD = 62.0, 120.0  # what a node takes, about, in points
 PART_ROW, PART_FIELD, SCREEN = 115.0, 180.0, 1.6  # a part; how much wider than high an overview is made
 
@@ -44,6 +44,7 @@ def _count(drawn: Plan, options: Options) -> int:
     wide = max(len(drawn.nodes) / max(depth, 1), 1)
     if drawn.folding.contents:  # an overview, which is to be seen as a whole
         return max(round(sqrt(depth * PART_ROW * SCREEN / (wide * PART_FIELD))), 1)
+    # In c columns it is about height / c high and c * width wide; c = sqrt(SHAPE * height / width) makes the width SHAPE times the height.
     height, width = depth * ROW, wide * FIELD
     if height < LONG or height < SLENDER * width:
         return 1

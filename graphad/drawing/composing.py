@@ -237,6 +237,7 @@ class Composer:
 
     def _cells(self, box: Box, x: float, y: float, ink: str) -> Iterator[Shape]:
         for cell in dict.fromkeys(box.cells.values()):
+            # A text is placed by its base line, which is 0.34 of its size below the middle of its letters.
             left, top, width, height = cell.place
             yield Text(
                 x + left + width / 2, y + top + height / 2 + SLOT * 0.34, cell.text, SLOT, mixed(ink, _ground(self.theme.background), 0.9)
@@ -349,6 +350,7 @@ def _outline(box: Box, x: float, y: float, look: Look, weight: float, dash: tupl
 
 
 def _ground(background: str) -> str:
+    # Where the page is transparent, nothing tells its color: pale colors are mixed for white paper.
     return background if background.startswith("#") else "#ffffff"
 
 

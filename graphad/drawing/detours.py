@@ -35,6 +35,8 @@ def around_its_head(curve: list[Point], tip: Point, place: Place) -> list[Point]
     x, y = points[-1]
     over = top - ABOVE
     end = left - TIP
+    # Three cubic pieces: up to the box's upper right, along above it, and down to the slot. Handles go on along the line that they come
+    # from, so that there is no kink; the last one is level with the slot, so that the arrow points into it.
     points += [(x - 6, y), (right + 6, over), (right, over)]
     points += [(right - (right - left) / 3, over), (left + (right - left) / 3, over), (left, over)]
     return [*points, (left - 2 * TIP, over), (left - 2 * TIP, tip[1]), (end, tip[1])]

@@ -161,6 +161,7 @@ class _Writer:
         place = LOOKUP if is_crowded and line.way == BESIDE else line.way
         style = {"color": self._color(line)} | WAYS[line.way] | self._special(line)
         style |= _slot_place(place, 2.4 * len("".join(slots))) if any(slots) else {}
+        # Each name then is at the other end of its line. This comes before ``up`` turns both the ends and the names.
         if is_crowded:
             slots.reverse()
         # Graphviz lays out from tail to head: an arrow that goes up is written the other way round, and drawn backwards.

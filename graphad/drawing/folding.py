@@ -544,6 +544,7 @@ def _represent(op: Op, counterpart: Op, shared: set[Value], nesting: Nesting, fo
     """One operator is drawn for another, and so are its results and what it alone is given."""
     folding.representatives[op] = counterpart
     for slot, values in op.outputs.items():
+        # Not strict: what goes with an operator is paired by its kind, and one copy's gradient may have more terms, or lack one.
         for value, partner in zip(values, counterpart.outputs.get(slot, ()), strict=False):
             if value is not partner and value not in folding.representatives and not is_absent(partner):
                 folding.representatives[value] = partner

@@ -50,6 +50,7 @@ class Obstacles:
 
     def _outside(self, frame: Frame, place: Place, width: float) -> Point | None:
         left, top, right, bottom = place
+        # Frames around this one cover the place beside it, and are no obstacle there.
         items = [
             item
             for neighbor, places in self.geometry.frames.items()

@@ -20,6 +20,7 @@ from graphad.ir import Graph, Node, Op, Value
 NESTED, SEVERAL, GROUP = "nested", "several", "group"
 
 
+# Keys of dictionaries while they are still filled, so compared by identity.
 @dataclass(eq=False)
 class Frame:
     """A frame, what is directly in it, in order, and the part of the program that it belongs to."""

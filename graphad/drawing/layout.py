@@ -232,6 +232,7 @@ class _Sketch:
                 yield f"{self.ids[item]} [{self._shape(self.boxes[item])}]"
 
     def _shape(self, box: Box) -> str:
+        # Graphviz has sizes of nodes in inches of 72 points, and answers with places in points.
         size = f"width={box.width / 72:.4f} height={box.height / 72:.4f}"
         # Nodes are sizes without text: fonts differ between machines, and Graphviz would fit the boxes to its own. Arrows can end at the
         # cells of a table alone, whose size is then that of the table (shape=plain).

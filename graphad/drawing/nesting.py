@@ -288,6 +288,7 @@ class Ends:
         if result is None:
             return
         back = self.nesting.outer(result)
+        # A loop reads its condition again after each iteration, as the value that the body gives it.
         if decides:
             self._read(back, End(op, op, sort=CARRIED))
         for value in read_values:
@@ -323,6 +324,7 @@ def contracted(arrows: list[Arrow], folded: Iterable[Value]) -> list[Arrow]:
     for value in folded:
         before, after = arrows_into.pop(value, {}), out_of.pop(value, {})
         joins = [_joined(arrows_by_number[i][1], arrows_by_number[j][1], value) for i in before for j in after]
+        # An operator that reads what it wrote, in a loop, keeps an arrow to itself; a value that leads only to itself needs none.
         joins = [arrow for arrow in joins if arrow.tail is not arrow.head or isinstance(arrow.head, Op)]
         for i in before:
             del out_of[arrows_by_number.pop(i)[1].tail][i]

@@ -116,6 +116,7 @@ class Options:
                 raise InvalidValue(f"{name} is one of {', '.join(map(repr, choices))}, not {getattr(self, name)!r}")
         if not (self.title is None or isinstance(self.title, str)):
             raise InvalidType(f"title is a string, not {self.title!r}")
+        # A string is a collection too, of its letters: closed="encoder" would close seven scopes that are not there.
         for name, content in (("highlight", "operators and values"), ("closed", "names of scopes")):
             if isinstance(getattr(self, name), str) or not isinstance(getattr(self, name), Collection):
                 raise InvalidType(f"{name} is a set of {content}, not {getattr(self, name)!r}")

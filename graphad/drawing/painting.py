@@ -14,7 +14,7 @@ from importlib import import_module
 from shutil import which
 
 from graphad.drawing.metrics import helvetica_width, text_width
-from graphad.drawing.render import find_renderer, paint
+from graphad.drawing.render import paint
 from graphad.drawing.scene import MIDDLE, Curve, Ellipse, Point, Polygon, Rect, Scene, Shape, Text
 from graphad.drawing.svg import svg_text
 from graphad.errors import RenderError
@@ -91,7 +91,7 @@ def _by_resvg(scene: Scene, dpi: float) -> bytes | None:
 
 def _by_dot(scene: Scene, format: str, dpi: float, timeout: float) -> bytes | None:
     program = which(DOT)
-    if program is None or program == find_renderer():
+    if program is None:
         return None
     return _converted([program, "-Kneato", "-n2", f"-T{format}", f"-Gdpi={dpi:g}"], _dot_text(scene), timeout)
 
@@ -209,6 +209,7 @@ def _pdf(scene: Scene) -> bytes:
 
 
 def _operators(scene: Scene) -> Iterator[str]:
+    # PDF has y upwards from the lower edge of the page: this matrix turns it round. Joins and ends of lines are round (1 j, 1 J).
     yield f"1 0 0 -1 0 {scene.height:.2f} cm 1 j 1 J"
     if scene.background != "none":
         yield f"{_rgb(scene.background)} rg 0 0 {scene.width:.2f} {scene.height:.2f} re f"
@@ -232,6 +233,7 @@ def _painted(shape: Shape) -> str:
     if isinstance(shape, Curve):
         return f"{pen}{_bezier(list(shape.points))} S"
     fill = "" if shape.fill == "none" else f"{_rgb(shape.fill)} rg "
+    # Path-painting operators (ISO 32000-1, 8.5.3): close, fill and stroke; fill; close and stroke; end without painting.
     operator = {(True, True): "b", (True, False): "f", (False, True): "s"}.get((bool(fill), bool(pen)), "n")
     return f"{pen}{fill}{_bezier(outline(shape))} {operator}"
 

@@ -174,5 +174,6 @@ def _size(svg: str) -> tuple[float, float]:
 def _placed(svg: str, x: float, y: float, width: float, height: float) -> str:
     """The element at a place: what it says of its own size is replaced."""
     head, _, rest = svg[svg.index("<svg") :].partition(">")
+    # The viewBox stays: with a place and a size around it, a nested <svg> is scaled to them.
     head = re.sub(r'\s(width|height|x|y|xmlns(:\w+)?)="[^"]*"', "", head)
     return f'{head} x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}">{rest.rstrip()}'

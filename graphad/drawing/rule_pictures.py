@@ -32,6 +32,7 @@ class _Sketch(Evaluation[Value]):
         """The graph of some terms, whose values get these names."""
         for term, name in zip(terms, names, strict=True):
             value = self.of(term)
+            # Only made-up names: a result that is also a leaf, or that is two results at once, keeps the name that it has.
             if value.writers and value.name.startswith("·"):
                 self.graph.rename(value, name)
         return self.graph
@@ -44,6 +45,7 @@ class _Sketch(Evaluation[Value]):
     def leaves(self, term: Several) -> list[Value]:
         return [self.leaf(term)]
 
+    # Nothing is computed here: every constant counts as known, and is drawn by its name.
     def knows(self, constant: Term) -> bool:
         return True
 
@@ -57,6 +59,7 @@ class _Sketch(Evaluation[Value]):
         return outputs
 
     def _fresh(self) -> Value:
+        # A name of its own for each value, which none of a rule's variables can have.
         return self.graph.add_value("·" + "'" * len(self.graph.ops))
 
     def filled(self, number: float, like: Value) -> Value:
@@ -67,6 +70,7 @@ class _Sketch(Evaluation[Value]):
         return {slot: _Endless(values) for slot, values in outputs.items()}
 
 
+# A rule may take results by number from a list whose length only a match decides.
 class _Endless(list[Value]):
     """Results of a slot that holds a list, all drawn as one."""
 

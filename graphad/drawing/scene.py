@@ -123,6 +123,7 @@ def sampled(points: Sequence[Point], steps: int = 8) -> list[Point]:
 
 def _at(a: Point, b: Point, c: Point, d: Point, t: float) -> Point:
     s = 1 - t
+    # The Bernstein polynomials of degree 3.
     u, v, w, z = s * s * s, 3 * s * s * t, 3 * s * t * t, t * t * t
     return u * a[0] + v * b[0] + w * c[0] + z * d[0], u * a[1] + v * b[1] + w * c[1] + z * d[1]
 

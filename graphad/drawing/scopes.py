@@ -154,6 +154,7 @@ class Groups:
         scope = scope_of(op)
         owner = op.graph.owner
         start = 0 if owner is None else _shared_scope([scope_of(owner), scope])
+        # A box stands for its innermost scope, and has that as its text: no frame of the same name around it.
         is_closed = op in self.folding.closed
         parts: list[tuple[object, str, Repeat | None]] = [(name, name, None) for name in scope[: len(scope) - is_closed]]
         parts = parts if self.scopes else []

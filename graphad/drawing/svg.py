@@ -62,6 +62,7 @@ def number(value: float) -> str:
     >>> number(2.0), number(0.25), number(-0.01)
     ('2', '0.2', '0')
     """
+    # A tenth of a point is less than a pixel: more digits would only make files larger.
     text = f"{value:.1f}".removesuffix(".0")
     return "0" if text == "-0" else text
 
@@ -73,4 +74,5 @@ def _clean(text: str) -> str:
 
 def _is_allowed(char: str) -> bool:
     place = ord(char)
+    # The production Char of XML 1.0 (section 2.2); characters outside of it are not allowed even as references.
     return char in "\t\n\r" or (0x20 <= place < 0xD800) or (0xE000 <= place < 0xFFFE) or place >= 0x10000

@@ -116,6 +116,7 @@ class Sweeps:
         forward = self._pairs.forwards.get(op)
         if forward is not None:
             return not self._of_op(forward)
+        # A sum of terms, for example, is the gradient of no operator, but what it writes is the gradient of a value.
         partner = next((partner for value in op.writes() if (partner := self._pairs.gradient_of(value)) is not None), None)
         if partner is not None:
             return not self._of_value(partner)

@@ -22,6 +22,7 @@ def shown(name: str) -> str:
     >>> print(shown("fc_0.w_0"), shown("two words"), shown("line" + chr(10)), shown(" "))
     fc_0.w_0 two words 'line\\n' ' '
     """
+    # Line breaks, control characters and marks that turn the direction of writing aren't printable; spaces at the ends are not seen.
     return name if name.isprintable() and name and name == name.strip() else repr(name)
 
 

@@ -164,6 +164,7 @@ def ink_on(share: float) -> str:
 
 
 def _hex(lightness: float, a: float, b: float) -> str:
+    # From CIELAB by XYZ, with the white D65, to linear sRGB (IEC 61966-2-1).
     y = (lightness + 16) / 116
     x, y, z = (white * _linear(t) for white, t in ((0.9505, y + a / 500), (1.0, y), (1.089, y - b / 200)))
     red = 3.2406 * x - 1.5372 * y - 0.4986 * z
@@ -172,10 +173,12 @@ def _hex(lightness: float, a: float, b: float) -> str:
     return "#" + "".join(f"{round(255 * _gamma(channel)):02x}" for channel in (red, green, blue))
 
 
+# The inverse of CIELAB's f: a cube, and a straight line near 0.
 def _linear(t: float) -> float:
     return t**3 if t > 6 / 29 else 3 * (6 / 29) ** 2 * (t - 4 / 29)
 
 
+# The transfer function of sRGB.
 def _gamma(channel: float) -> float:
     channel = min(max(channel, 0.0), 1.0)
     return 12.92 * channel if channel <= 0.0031308 else 1.055 * channel ** (1 / 2.4) - 0.055

@@ -183,9 +183,9 @@ def completed(program: Program) -> Program:
     Raises:
         ValueError: an operator does not fit what it reads.
     """
-    twin = program.clone()
-    _infer(twin.global_block())
-    return twin
+    copy = program.clone()
+    _infer(copy.global_block())
+    return copy
 
 
 def _infer(block: Block) -> None:

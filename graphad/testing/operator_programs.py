@@ -548,7 +548,7 @@ def _beside(w: CallProgram, value: Array) -> str | None:
     return names[0] if names else None
 
 
-def twins(w: CallProgram) -> None:
+def pair(w: CallProgram) -> None:
     """An operator twice: the same, or with an attribute, an operand or the order of operands changed, or after an overwriting."""
     names = w.tensors()
     name = w.choices.one_of(names[:3]) if names and w.choices.boolean() else None
@@ -731,7 +731,7 @@ def _body(w: CallProgram, overwrite: int = 3) -> None:
         if w.choices.chance(6) and len(w.blocks) <= DEEPEST:
             w.choices.one_of(tuple(BLOCKS.values()))(w)
         else:
-            w.choices.one_of((plain, chain, twins))(w)
+            w.choices.one_of((plain, chain, pair))(w)
     block = w.block
     inner = [name for name in block.vars if isinstance(w.values.get(name), np.ndarray) and name not in w.reserved]
     for name in inner[-2:]:
@@ -870,7 +870,7 @@ BLOCKS: dict[str, Callable[[CallProgram], None]] = {
 LARGEST = 1e8  # of what goes into a loss: a sum of squares of it has to be finite in float32
 
 Statement = Callable[[CallProgram], None]
-STATEMENTS: tuple[Statement, ...] = (plain, plain, chain, chain, chain, twins, twins)
+STATEMENTS: tuple[Statement, ...] = (plain, plain, chain, chain, chain, pair, pair)
 
 
 def operator_program(choices: Choices, interest: Interest | None = None) -> Case:

@@ -98,7 +98,7 @@ def _again(w: NestedWriter) -> None:
         PLAIN[0](w)
 
 
-def _twins(w: NestedWriter) -> None:
+def _scaled_twice(w: NestedWriter) -> None:
     """Two operators of one type over the same tensor that differ in their attributes only."""
     x, shape = _any(w)
     names = [_new(w, "scale", {"X": [x]}, shape, scale=scale, bias=bias) for scale, bias in ((0.5, 0.0), (-0.5, w.one_of(0.25, 0.0)))]
@@ -264,7 +264,7 @@ def _branch(w: NestedWriter) -> None:
 
 
 def _special(w: NestedWriter) -> None:
-    """Operators over nan and infinities; their results are requested, but reaches no other operator."""
+    """Operators over nan and infinities; their results are requested, but reach no other operator."""
     x, shape = _any(w)
     value = w.one_of(float("inf"), float("nan"), float("-inf"))
     constant = w.append("fill_constant", {}, w.unique("k"), shape=list(shape), value=value, dtype="float64")
@@ -297,5 +297,5 @@ def _random(w: NestedWriter) -> None:
     _new(w, "elementwise_sub", {"X": [names[0]], "Y": [names[1]]}, shape)
 
 
-ALSO: tuple[Statement, ...] = (_again, _twins, _difference, _identity, _identity, _folded, _copy, _in_place, _state)
+ALSO: tuple[Statement, ...] = (_again, _scaled_twice, _difference, _identity, _identity, _folded, _copy, _in_place, _state)
 SPECIALS: tuple[Statement, ...] = (_special, _special, _narrow, _random, _random)

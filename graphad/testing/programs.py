@@ -110,33 +110,33 @@ def differentiated(choices: Choices, case: Case) -> Case | None:
     sources = case.sources if case.loss_name else []
     if not sources:
         return None
-    twin = case.clone()
+    copy = case.clone()
     names = [name for name in sources if not choices.chance(4)] or sources
     kind = choices.below(6)
     try:
-        first = _first(choices, twin, names)
+        first = _first(choices, copy, names)
         # Second gradients of long programs are far longer.
-        is_twice = kind < 2 and sum(len(block.ops) for block in twin.program.blocks) <= MOST_ONCE
+        is_twice = kind < 2 and sum(len(block.ops) for block in copy.program.blocks) <= MOST_ONCE
         if first and is_twice:
-            _second(twin.program, first, names)
-        if first and kind == 2 and (total := _sum_of_squares(twin.program, first)):
-            return replace(twin, loss_name=total)
+            _second(copy.program, first, names)
+        if first and kind == 2 and (total := _sum_of_squares(copy.program, first)):
+            return replace(copy, loss_name=total)
     except GraphadError:
         return None
-    return replace(twin, forward=case, order=1 + is_twice) if first else None
+    return replace(copy, forward=case, order=1 + is_twice) if first else None
 
 
 def case_with_gradients(case: Case, order: int) -> Case | None:
     """The case with the gradients of its loss with respect to all its sources, and of those in turn; None where there are none."""
-    twin = case.clone()
-    block = twin.program.global_block()
+    copy = case.clone()
+    block = copy.program.global_block()
     try:
-        first = [g for g in gradients(twin.loss, [block.var(name) for name in twin.sources]) if g is not None] if case.loss_name else []
+        first = [g for g in gradients(copy.loss, [block.var(name) for name in copy.sources]) if g is not None] if case.loss_name else []
         if order > 1 and first:
-            _second(twin.program, first, twin.sources)
+            _second(copy.program, first, copy.sources)
     except GraphadError:
         return None
-    return replace(twin, forward=case, order=order) if first else None
+    return replace(copy, forward=case, order=order) if first else None
 
 
 def _first(choices: Choices, case: Case, sources: list[str]) -> list[Variable]:

@@ -43,16 +43,16 @@ def edited(program: Program, edit: Edit) -> Program | None:
 
     What operators write is declared again, with the types inferred from the inputs: after an edit it may have another shape.
     """
-    twin = program.clone()
+    copy = program.clone()
     try:
-        edit(twin)
-        _mend(twin)
-        _undeclare_written(twin)
-        twin = completed(twin)
-        verify(lower(twin))
+        edit(copy)
+        _mend(copy)
+        _undeclare_written(copy)
+        copy = completed(copy)
+        verify(lower(copy))
     except (GraphadError, KeyError, IndexError):
         return None
-    return twin
+    return copy
 
 
 def _undeclare_written(program: Program) -> None:

@@ -511,16 +511,16 @@ def _moved(call: Call, ways: dict[str, list[Any]], distance: float) -> list[Arra
     return None if shifted_call is None else [v for values in shifted_call.outputs.values() for v in values if _is_wide(v)]
 
 
-# -- swept twins -----------------------------------------------------------------------------------
+# -- swept pairs -----------------------------------------------------------------------------------
 # Programs with an operator twice, one thing changed, so that the results differ: what is merged by a key that leaves it out.
 #
 # Random programs meet every attribute of every operator only after thousands. A sweep goes through them in order.
 
-TWINS = 11  # so many pairs a program
+PAIRS_AT_ONCE = 11  # so many pairs a program
 MOST_TRIED = 12
 NUMBERS = {"near": 0.01, "nearer": 1e-9, "zero": 0.0}  # how little attributes differ that are numbers: zeros in their sign
-TWIN_DTYPES = ("as the samples are", "float32", "int64")  # mostly float64 at first
-TWIN_TURNS = ((0, 1), (1, 0), (2, 2))  # dtypes of every second variation and of the others: the first time through, the second, and so on
+PAIR_DTYPES = ("as the samples are", "float32", "int64")  # mostly float64 at first
+PAIR_TURNS = ((0, 1), (1, 0), (2, 2))  # dtypes of every second variation and of the others: the first time through, the second, and so on
 
 
 class Variation(NamedTuple):
@@ -548,10 +548,10 @@ def variations(definitions: tuple[OpDef, ...]) -> tuple[Variation, ...]:
     return tuple(sorted(result, key=lambda variation: variation.op.type not in COMMON and variation.kind != "again"))
 
 
-def twin_sweep(choices: Choices, interest: Interest, start: int) -> Case:
+def pair_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """Operators twice, with one attribute or input changed; ``start`` says where in the order of all variations."""
     w = CallProgram(choices, interest)
-    for variation, dtype in _pairs(tuple(map(lookup, types_of(interest)))).piece(start * TWINS, TWINS):
+    for variation, dtype in _pairs(tuple(map(lookup, types_of(interest)))).piece(start * PAIRS_AT_ONCE, PAIRS_AT_ONCE):
         pair = _pair(variation, dtype)
         if pair is not None:
             _write_pair(w, variation.kind, *pair)
@@ -566,7 +566,7 @@ class _Pairs:
         self.left = self._all(definitions)
 
     def _all(self, definitions: tuple[OpDef, ...]) -> Iterator[tuple[Variation, int]]:
-        for turns in itertools.cycle(TWIN_TURNS):
+        for turns in itertools.cycle(PAIR_TURNS):
             dtypes = zip(variations(definitions), itertools.cycle(turns))
             yield from (found for found in dtypes if _pair(*found) is not None)
             if not self.found:
@@ -593,9 +593,9 @@ def _write_pair(w: CallProgram, kind: str, one: Call, other: Call) -> list[str]:
         input_names = {slot: [w.data(v) if isinstance(v, np.ndarray) else None for v in values] for slot, values in one.inputs.items()}
     first = w.named(one, input_names)
     names_by_id = {id(value): name for slot, names in first.items() for value, name in zip(one.inputs[slot], names, strict=True)}
-    twin_names = {slot: [names_by_id.get(id(value)) for value in values] for slot, values in other.inputs.items()}
+    other_names = {slot: [names_by_id.get(id(value)) for value in values] for slot, values in other.inputs.items()}
     results: list[str] = []
-    for call, names in ((one, first), (other, w.named(other, twin_names))):
+    for call, names in ((one, first), (other, w.named(other, other_names))):
         written_names = w.append(call, names, overwrite=NEVER)
         results += written_names
         # A reciprocal tells zeros of the two signs apart.
@@ -617,7 +617,7 @@ def _pair(variation: Variation, dtype: int) -> tuple[Call, Call] | None:
     """Two calls that differ in an attribute or input, and in their results, of the same shapes if there are such."""
     pairs: list[tuple[Call, Call]] = []
     for call in known_calls(variation.op):
-        call = converted(call, TWIN_DTYPES[dtype]) if dtype else call
+        call = converted(call, PAIR_DTYPES[dtype]) if dtype else call
         base = call.with_attrs({**call.attrs, variation.name: 0.0}) if variation.kind == "zero" else call
         if base is None:
             continue
@@ -866,7 +866,7 @@ def _alike(call: Call) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 Sweep = Callable[[Choices, Interest, int], Case]
 SWEEPS: tuple[Sweep, ...] = (
-    *(twin_sweep, chain_sweep, value_sweep, block_sweep) * 3,
+    *(pair_sweep, chain_sweep, value_sweep, block_sweep) * 3,
     *(name_sweep,) * 2,
     gradient_sweep,
     backward_sweep,
@@ -874,16 +874,16 @@ SWEEPS: tuple[Sweep, ...] = (
     constant_sweep,
     tied_sweep,
 )
-LED: tuple[Sweep, ...] = (  # where a pass names a few operators: there are few twins of them, and many chains
+LED: tuple[Sweep, ...] = (  # where a pass names a few operators: there are few pairs of them, and many chains
     *(value_sweep, chain_sweep) * 4,
     *(name_sweep, block_sweep) * 2,
     gradient_sweep,
     backward_sweep,
-    twin_sweep,
+    pair_sweep,
     tied_sweep,
     constant_sweep,
 )
-OF_BLOCKS: tuple[Sweep, ...] = (*(block_sweep,) * 8, twin_sweep, chain_sweep, value_sweep, gradient_sweep, name_sweep)
+OF_BLOCKS: tuple[Sweep, ...] = (*(block_sweep,) * 8, pair_sweep, chain_sweep, value_sweep, gradient_sweep, name_sweep)
 FEW = 32  # operators
 FIRST = (None, delay, accumulate, delay)  # what the first operator with blocks of a nested program is; None: any
 SEEDS = 1 << 30
@@ -897,7 +897,7 @@ def nested_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     return _of_either(choices, case)
 
 
-AFTER_BACKWARDS: tuple[Sweep, ...] = (*(gradient_sweep, block_sweep, nested_sweep, chain_sweep, name_sweep) * 2, twin_sweep, value_sweep)
+AFTER_BACKWARDS: tuple[Sweep, ...] = (*(gradient_sweep, block_sweep, nested_sweep, chain_sweep, name_sweep) * 2, pair_sweep, value_sweep)
 OF_BACKWARDS: tuple[Sweep, ...] = (
     *(gradient_sweep, block_sweep, nested_sweep, slope_sweep, slope_sweep) * 3,
     nested_sweep,

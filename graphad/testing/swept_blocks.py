@@ -68,15 +68,15 @@ def block_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     common = WITH_ATTRIBUTES if kind.startswith("if_else") and choices.boolean() else PLAIN
     types = types_of(interest) if interest.types and choices.chance(3) else common
     call = varied(choices, choices.one_of(types), interest)
-    twin = _Twin.drawn(w, None if call is None else converted(call, choices.one_of(FLOATS_DRAWN)))
-    if twin is None:
+    repeated = _Repeated.drawn(w, None if call is None else converted(call, choices.one_of(FLOATS_DRAWN)))
+    if repeated is None:
         return Case(w.program, "", w.feeds, w.params)
-    before = [] if choices.chance(4) else twin.read()
-    twin.keep()
-    twin.prepare()
-    _write(w, kind, runs, twin, role)
-    after = twin.read() if choices.boolean() else []
-    kept_alive = {*w.reserved, twin.copy}  # what is read after the blocks as well cannot be lost in them
+    before = [] if choices.chance(4) else repeated.read()
+    repeated.keep()
+    repeated.prepare()
+    _write(w, kind, runs, repeated, role)
+    after = repeated.read() if choices.boolean() else []
+    kept_alive = {*w.reserved, repeated.copy}  # what is read after the blocks as well cannot be lost in them
     written_names = [name for op in w.block.ops for name in op.output_names() if name in w.values and name not in kept_alive]
     return Case(w.program, loss_of(w, [*written_names[::-1], *before, *after]), w.feeds, w.params)
 
@@ -87,30 +87,32 @@ def _places_of(types: tuple[str, ...]) -> tuple[tuple[tuple[str, int], str], ...
     return tuple(place for place in PLACES if any(op_type in place[0][0] for op_type in types)) or PLACES
 
 
-def _write(w: CallProgram, kind: str, runs: int, twin: _Twin, role: str) -> None:
+def _write(w: CallProgram, kind: str, runs: int, repeated: _Repeated, role: str) -> None:
     # A block within a block, as "if_else in while".
     kind, _, around = kind.partition(" in ")
     if around == "while":
-        write_loop(w, runs, lambda counter: _inner(w, lambda: _write(w, kind, 1, twin, role), twin))
+        write_loop(w, runs, lambda counter: _inner(w, lambda: _write(w, kind, 1, repeated, role), repeated))
     elif around:
-        write_branch(w, bool(runs), lambda: _inner(w, lambda: _write(w, kind, runs, twin, role), twin), lambda: twin.body("captured"))
+        write_branch(
+            w, bool(runs), lambda: _inner(w, lambda: _write(w, kind, runs, repeated, role), repeated), lambda: repeated.body("captured")
+        )
     elif kind == "while":
-        write_loop(w, runs, lambda counter: twin.body(role, counter), early=w.choices.chance(4))
+        write_loop(w, runs, lambda counter: repeated.body(role, counter), early=w.choices.chance(4))
     elif kind == "never":
-        _write_never(w, twin)
+        _write_never(w, repeated)
     elif kind == "conditional_block":
-        write_conditional(w, bool(runs), lambda: twin.body(role))
-    elif kind == "if_else" and twin.kept and not w.choices.chance(3):
-        write_branch(w, bool(runs), *twin.alternatives())
+        write_conditional(w, bool(runs), lambda: repeated.body(role))
+    elif kind == "if_else" and repeated.kept and not w.choices.chance(3):
+        write_branch(w, bool(runs), *repeated.alternatives())
     elif kind == "if_else":
-        write_branch(w, bool(runs), lambda: twin.body(role), lambda: twin.body(w.choices.one_of(ROLES)))
+        write_branch(w, bool(runs), lambda: repeated.body(role), lambda: repeated.body(w.choices.one_of(ROLES)))
     else:
-        write_net(w, lambda: twin.body(role))
+        write_net(w, lambda: repeated.body(role))
 
 
-def _write_never(w: CallProgram, twin: _Twin) -> None:
+def _write_never(w: CallProgram, repeated: _Repeated) -> None:
     """Blocks that do not run, and could not: one reads what has no value, others an index that is none."""
-    _read_missing(w, twin)
+    _read_missing(w, repeated)
     for _ in range(FAR_READS):
         _read_far(w)
 
@@ -122,13 +124,13 @@ def _never(w: CallProgram, body: Callable[[], None]) -> None:
         write_conditional(w, False, body)
 
 
-def _read_missing(w: CallProgram, twin: _Twin) -> None:
+def _read_missing(w: CallProgram, repeated: _Repeated) -> None:
     """What a block that did not run would have written, is read in another one."""
-    value, name = w.values[twin.name], w.unique("u")
+    value, name = w.values[repeated.name], w.unique("u")
     assert isinstance(value, np.ndarray)
     # Declared around the block that would write it, so that another block can name it.
     w.root.vars[name] = Variable.trusted(w.root, name, value.shape, name_of(value.dtype))
-    write_conditional(w, False, lambda: w.apply("tanh", {"X": [twin.name]}, {}, name))
+    write_conditional(w, False, lambda: w.apply("tanh", {"X": [repeated.name]}, {}, name))
     result = w.constant(np.zeros_like(value), w.unique("o"))
 
     def read() -> None:
@@ -174,16 +176,16 @@ def _indexed() -> tuple[str, ...]:
     return tuple(op_type for op_type, dtypes in kinds.items() if {"i", "f"} <= dtypes)
 
 
-def _inner(w: CallProgram, write: Callable[[], None], twin: _Twin) -> None:
+def _inner(w: CallProgram, write: Callable[[], None], repeated: _Repeated) -> None:
     """A block inside a block, and perhaps the operator beside it."""
     if w.choices.chance(3):
-        twin.body("captured")
+        repeated.body("captured")
     write()
     if w.choices.chance(4):
-        twin.overwrite()
+        repeated.overwrite()
 
 
-class _Twin:
+class _Repeated:
     """An operator that is written again and again over one name.
 
     Args:
@@ -205,7 +207,7 @@ class _Twin:
         self.line: list[str] = []
 
     @classmethod
-    def drawn(cls, w: CallProgram, call: Call | None) -> _Twin | None:
+    def drawn(cls, w: CallProgram, call: Call | None) -> _Repeated | None:
         """The operator over data, state or what another one computed; None if it has no floating-point input."""
         inputs = {} if call is None else call.inputs
         floats = [(s, i) for s, values in inputs.items() for i, v in enumerate(values) if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
@@ -354,8 +356,8 @@ class _Twin:
         variant = next((call for call in tries if call is not None and _differ(call, self.call)), None)
         first, second = self.kept[0], self.kept[-1]
         if variant is not None and self.w.choices.boolean():
-            twin = _Twin(self.w, variant, self.names, self.name)
-            return lambda: self.read(first), lambda: twin.read(first)
+            repeated = _Repeated(self.w, variant, self.names, self.name)
+            return lambda: self.read(first), lambda: repeated.read(first)
         return lambda: self._both(first, second), lambda: self._both(second, first)
 
     def _both(self, first: str, other: str) -> None:

@@ -84,13 +84,13 @@ class GradientProgram:
     @classmethod
     def of(cls, program: Program, case: Case, sources: Iterable[str]) -> GradientProgram:
         """The gradients of a case's loss with respect to some names, as far as there are any; the program stays as it is."""
-        twin = program.clone()
-        block = twin.global_block()
+        copy = program.clone()
+        block = copy.global_block()
         differentiable = Case(program, case.loss_name, case.feeds, case.params).sources
         names = [name for name in sources if block.has_var(name) and name in differentiable]
         with verification(False), claims_checked(False):
             results = gradients([block.var(case.loss_name)], [block.var(name) for name in names])
-        return cls(twin, case, {source: g.name for source, g in zip(names, results, strict=True) if g is not None})
+        return cls(copy, case, {source: g.name for source, g in zip(names, results, strict=True) if g is not None})
 
     def on(self, feeds: dict[str, Array], params: dict[str, Array]) -> dict[str, Array]:
         """The gradients where the arrays are these; a name without one is left out."""
@@ -260,8 +260,8 @@ def frozen(case: Case) -> Case:
 
 def _with_each_stopped(program: Program, noting: bool) -> tuple[Program, list[str]]:
     """A copy in which each stopped value of block 0 is noted under a name of its own, or taken from that name; and these names."""
-    twin = program.clone()
-    block, names = twin.global_block(), list[str]()
+    copy = program.clone()
+    block, names = copy.global_block(), list[str]()
     for op in list(block.ops):
         for name in _stopped(block, op):
             var = block.var(name)
@@ -269,7 +269,7 @@ def _with_each_stopped(program: Program, noting: bool) -> tuple[Program, list[st
             # After the operator that writes it, or in its place: readers see the same name either way.
             x, out = (name, names[-1]) if noting else (names[-1], name)
             block.ops.insert(block.ops.index(op) + 1, Operator(block, "assign", {"X": [x]}, {"Out": [out]}, {}))
-    return twin, names
+    return copy, names
 
 
 def slope(

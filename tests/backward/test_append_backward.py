@@ -332,10 +332,10 @@ def test_a_loss_that_no_parameter_reaches_has_no_gradients(how: str) -> None:
 
 
 def test_an_unknown_name_in_no_grad_set_is_ignored() -> None:
-    net, twin = Net(), Net()
+    net, again = Net(), Net()
     ga.append_backward(net.loss, no_grad_set={"ww"})
-    ga.append_backward(twin.loss)
-    assert str(net.program) == str(twin.program)
+    ga.append_backward(again.loss)
+    assert str(net.program) == str(again.program)
 
 
 def test_a_loss_in_an_inner_block_is_refused_for_what_it_is() -> None:

@@ -189,8 +189,8 @@ def twice_differentiated() -> tuple[Model, ga.Variable, Array]:
     """A loop, its gradient with respect to x, and the value of that one's gradient with respect to w."""
     model = Model(lambda x, w: loop(3, lambda i, y: layers.sin(y) * w, x), {"w": W}, x=X)
     first = model.gradient("x")
-    twin = Model(lambda x, w: loop(3, lambda i, y: layers.sin(y) * w, x), {"w": W}, x=X)
-    return model, first, twin.run([twin.gradient("w", twin.gradient("x"))])[0]
+    same = Model(lambda x, w: loop(3, lambda i, y: layers.sin(y) * w, x), {"w": W}, x=X)
+    return model, first, same.run([same.gradient("w", same.gradient("x"))])[0]
 
 
 @pytest.mark.parametrize("again", [lambda p: ga.Program.parse(str(p)), lambda p: p.clone()], ids=["read back", "cloned"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 import zlib
 from pathlib import Path
 from typing import Any
@@ -641,3 +642,13 @@ def test_letters_that_no_font_here_has_are_left_to_a_program_that_finds_fonts(tm
         ga.draw(program, tmp_path / "b.png")
     with pytest.raises(RenderError, match="PDF"):
         ga.draw(program, tmp_path / "b.pdf")
+
+
+def test_a_graphviz_that_lays_out_writes_other_letters_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dot = shutil.which("dot")
+    if dot is None:
+        pytest.skip("Graphviz itself is not installed")
+    monkeypatch.setenv("GRAPHAD_DOT", dot)
+    monkeypatch.setattr("graphad.drawing.painting.which", lambda name: dot if name == "dot" else None)
+    monkeypatch.setattr("graphad.drawing.painting.RESVG", "no_such_module")
+    assert ga.draw(chain(["日本語", "y"]), tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

@@ -147,29 +147,29 @@ def outcomes(program: ga.Program) -> list[Any]:
 
 def test_a_program_with_blocks_reads_back_from_its_text() -> None:
     program = everything()
-    twin = ga.Program.parse(str(program))
-    assert str(twin) == str(program)
-    assert outcomes(twin) == outcomes(program) == [[1, []], [1, []], [7, [3, 5, 7]], [8, [2, 4, 8]]]
+    parsed = ga.Program.parse(str(program))
+    assert str(parsed) == str(program)
+    assert outcomes(parsed) == outcomes(program) == [[1, []], [1, []], [7, [3, 5, 7]], [8, [2, 4, 8]]]
 
 
 @pytest.mark.parametrize("for_test", [False, True])
 def test_a_clone_holds_its_own_blocks(for_test: bool) -> None:
     program = everything()
     before = str(program)
-    twin = program.clone(for_test=for_test)
-    held = [block for each in twin.blocks for op in each.ops for block in blocks_of(op)]
-    assert sorted(block.idx for block in held) == list(range(1, len(twin.blocks)))
-    assert all(block is twin.blocks[block.idx] for block in held)
-    assert outcomes(twin) == outcomes(program)
+    clone = program.clone(for_test=for_test)
+    held = [block for each in clone.blocks for op in each.ops for block in blocks_of(op)]
+    assert sorted(block.idx for block in held) == list(range(1, len(clone.blocks)))
+    assert all(block is clone.blocks[block.idx] for block in held)
+    assert outcomes(clone) == outcomes(program)
     assert str(program) == before
-    assert ("is_test=true" in str(twin)) == for_test
+    assert ("is_test=true" in str(clone)) == for_test
 
 
 def test_an_operator_changed_in_a_clones_body_leaves_the_original_alone() -> None:
     program = summing()
-    twin = program.clone()
-    append(twin.block(1), add("s", "x", "s"))
-    assert [fetched(p, "s", n=[2], s=[0], x=[1]) for p in (program, twin)] == [[2], [4]]
+    clone = program.clone()
+    append(clone.block(1), add("s", "x", "s"))
+    assert [fetched(p, "s", n=[2], s=[0], x=[1]) for p in (program, clone)] == [[2], [4]]
 
 
 def test_pruning_keeps_a_loop_that_is_needed_with_all_it_reads() -> None:

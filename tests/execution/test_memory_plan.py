@@ -160,15 +160,15 @@ def test_the_array_of_an_old_value_is_written_to_again_if_nothing_else_holds_it(
 
 def test_a_scope_that_two_executors_write_to_stays_right() -> None:
     program, executor, scope, loss = trained()
-    other, twin = ga.Executor(), ga.Scope()
-    twin.set("w", scope.get("w"))
-    twin.set("learning_rate_0", scope.get("learning_rate_0"))
+    other, expected_state = ga.Executor(), ga.Scope()
+    expected_state.set("w", scope.get("w"))
+    expected_state.set("learning_rate_0", scope.get("learning_rate_0"))
     feed = {"x": np.ones((3, 4))}
     for turn in range(8):
         (mixed,) = (executor, other)[turn % 2].run(program, feed, [loss], scope)
-        (wanted,) = ga.Executor(mode="interpreted").run(program, feed, [loss], twin)
+        (wanted,) = ga.Executor(mode="interpreted").run(program, feed, [loss], expected_state)
         np.testing.assert_array_equal(mixed, wanted)
-    np.testing.assert_array_equal(scope.get("w"), twin.get("w"))
+    np.testing.assert_array_equal(scope.get("w"), expected_state.get("w"))
 
 
 def test_parameters_are_updated_as_soon_as_their_gradients_are_there() -> None:

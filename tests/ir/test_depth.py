@@ -129,11 +129,11 @@ def test_passes_nested_too_deep_are_refused(combine: Any) -> None:
 def test_a_deep_copy_of_several_things_refers_to_one_program() -> None:
     program = ga.Program.parse(text(3))
     y, op = program.global_block().var("y"), program.block(2).ops[0]
-    twin, variable, operator, block = copy.deepcopy((program, y, op, program.block(1)))
-    assert variable is twin.global_block().var("y")
-    assert operator is twin.block(2).ops[0]
-    assert operator.attrs["sub_block"] is twin.block(3)
-    assert block is twin.block(1)
+    copied, variable, operator, block = copy.deepcopy((program, y, op, program.block(1)))
+    assert variable is copied.global_block().var("y")
+    assert operator is copied.block(2).ops[0]
+    assert operator.attrs["sub_block"] is copied.block(3)
+    assert block is copied.block(1)
     alone = copy.deepcopy(y)
     assert alone.block.program is not program
     assert alone.block.program.global_block().var("y") is alone

@@ -194,32 +194,32 @@ def test_reading_views() -> None:
 
 def test_a_copy_is_a_graph_of_its_own() -> None:
     graph = squares()
-    twin = graph.clone()
-    assert isinstance(twin, ga.Graph)
-    assert set(twin).isdisjoint(graph)
-    assert (str(twin), twin.inputs[0].given, twin.properties) == (str(graph), True, graph.properties)
-    assert [(a.role, a.source, a.made_by) for a in twin.ops] == [(b.role, b.source, b.made_by) for b in graph.ops]
-    twin.remove_op(op(twin, "mean"))
+    clone = graph.clone()
+    assert isinstance(clone, ga.Graph)
+    assert set(clone).isdisjoint(graph)
+    assert (str(clone), clone.inputs[0].given, clone.properties) == (str(graph), True, graph.properties)
+    assert [(a.role, a.source, a.made_by) for a in clone.ops] == [(b.role, b.source, b.made_by) for b in graph.ops]
+    clone.remove_op(op(clone, "mean"))
     assert len(list(graph.ops)) == 3
     assert sound(graph)
-    assert sound(twin)
+    assert sound(clone)
 
 
 def test_a_copy_of_a_backward_keeps_what_gradients_belong_to() -> None:
     graph = squares()
     ga.backward_pipeline(("loss",)).run(graph)
-    twin = graph.clone()
-    verify(twin)
-    pairs = {(repr(v), repr(v.grad_of)) for v in twin.values if v.grad_of is not None}
+    clone = graph.clone()
+    verify(clone)
+    pairs = {(repr(v), repr(v.grad_of)) for v in clone.values if v.grad_of is not None}
     assert pairs == {(repr(v), repr(v.grad_of)) for v in graph.values if v.grad_of is not None}
     assert ("x@GRAD", "x") in pairs
-    assert [repr(each.forward) for each in twin.ops] == [repr(each.forward) for each in graph.ops]
+    assert [repr(each.forward) for each in clone.ops] == [repr(each.forward) for each in graph.ops]
 
 
 def test_a_small_graph_pickles() -> None:
-    for twin in (pickle.loads(pickle.dumps(squares())), copy.deepcopy(squares())):
-        verify(twin)
-        assert str(twin) == str(squares())
+    for restored in (pickle.loads(pickle.dumps(squares())), copy.deepcopy(squares())):
+        verify(restored)
+        assert str(restored) == str(squares())
 
 
 @pytest.mark.parametrize("algorithm", [nx.transitive_closure, nx.transitive_closure_dag, lambda g: list(nx.antichains(g))])

@@ -50,10 +50,10 @@ def pickled(thing: Any) -> Any:
 def test_chains_of_any_length() -> None:
     main = chain(5_000)
     graph = ga.lower(main)
-    twin = pickled(graph)
-    assert (str(twin), str(pickled(main))) == (str(graph), str(main))
+    loaded = pickled(graph)
+    assert (str(loaded), str(pickled(main))) == (str(graph), str(main))
     assert str(pickled(list(graph.ops)[-1])) == str(list(graph.ops)[-1])
-    verify(twin)
+    verify(loaded)
 
 
 @pytest.mark.parametrize("depth", [2, 98])
@@ -62,9 +62,9 @@ def test_as_many_blocks_in_blocks_as_a_program_may_have(depth: int) -> None:
     with ga.program_guard(main):
         ga.append_backward(loss)
     graph = ga.lower(main)
-    twin = pickled(graph)
-    verify(twin)
-    assert (str(twin), str(ga.schedule(twin))) == (str(graph), str(ga.schedule(graph)))
+    loaded = pickled(graph)
+    verify(loaded)
+    assert (str(loaded), str(ga.schedule(loaded))) == (str(graph), str(ga.schedule(graph)))
     assert str(pickled(main)) == str(main)
 
 
@@ -72,8 +72,8 @@ def test_a_pickle_has_what_a_clone_has() -> None:
     main, loss = nested(3)
     graph = ga.lower(main, [loss])
     (ga.backward_pipeline((loss.name,)) | ga.passes.InPlace()).run(graph)
-    twin, other = pickled(graph), graph.clone()
-    for a, b, c in zip(graph.tree(), twin.tree(), other.tree(), strict=True):
+    loaded, other = pickled(graph), graph.clone()
+    for a, b, c in zip(graph.tree(), loaded.tree(), other.tree(), strict=True):
         notes = [
             [(o.role, o.source, o.made_by, o.origin, o.stream, repr(o.forward), o.attrs.keys()) for o in each.ops] for each in (a, b, c)
         ]
@@ -81,21 +81,21 @@ def test_a_pickle_has_what_a_clone_has() -> None:
         values = [[(v.name, v.type, v.kind, v.given, repr(v.grad_of)) for v in each.values] for each in (a, b, c)]
         assert values[0] == values[1] == values[2]
         assert [[v.name for v in each.targets] for each in (b, c)] == [[v.name for v in a.targets]] * 2
-    assert [str(step) for step in twin.journal.history] == [str(step) for step in graph.journal.history]
-    assert twin.properties == graph.properties
-    assert str(ga.schedule(twin)) == str(ga.schedule(graph))
+    assert [str(step) for step in loaded.journal.history] == [str(step) for step in graph.journal.history]
+    assert loaded.properties == graph.properties
+    assert str(ga.schedule(loaded)) == str(ga.schedule(graph))
 
 
 def test_what_is_pickled_together_stays_together() -> None:
     main, _ = nested(3)
     graph = ga.lower(main)
     inner = list(graph.tree())[2]
-    ops, values, program, nest, twin = pickled((list(graph.ops), list(inner.values), main, inner, graph))
-    assert ops == list(twin.ops)
-    assert nest is list(twin.tree())[2]
+    ops, values, program, nest, loaded = pickled((list(graph.ops), list(inner.values), main, inner, graph))
+    assert ops == list(loaded.ops)
+    assert nest is list(loaded.tree())[2]
     assert values == list(nest.values)
-    assert twin.block is program.global_block()
-    assert nx.is_directed_acyclic_graph(twin)
+    assert loaded.block is program.global_block()
+    assert nx.is_directed_acyclic_graph(loaded)
     block, again = pickled((main.blocks[2], main))
     assert again.blocks[2] is block
     assert {op.block for op in block.ops} == {block}
@@ -122,15 +122,15 @@ def test_marks_of_a_user_and_nodes_that_are_gone() -> None:
     first, *_, last = graph.ops
     graph.nodes[first]["color"] = "red"
     graph.remove_op(last)
-    twin, gone = pickled((graph, last))
-    assert twin.nodes[next(iter(twin.ops))]["color"] == "red"
-    assert (gone.type, len(twin.ops)) == ("tanh", 2)
+    loaded, gone = pickled((graph, last))
+    assert loaded.nodes[next(iter(loaded.ops))]["color"] == "red"
+    assert (gone.type, len(loaded.ops)) == ("tanh", 2)
     with pytest.raises(InvalidGraph, match="not in this graph"):
-        twin.remove_op(gone)
+        loaded.remove_op(gone)
 
 
 def test_shallow_copies_are_of_their_own() -> None:
     main, _ = nested(2)
-    twin, block = copy.copy(main), copy.copy(main.blocks[1])
-    assert (str(twin), twin.blocks[1] is main.blocks[1]) == (str(main), False)
+    loaded, block = copy.copy(main), copy.copy(main.blocks[1])
+    assert (str(loaded), loaded.blocks[1] is main.blocks[1]) == (str(main), False)
     assert (block is main.blocks[1], block.ops is main.blocks[1].ops) == (False, True)

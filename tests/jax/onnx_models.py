@@ -85,8 +85,8 @@ def off(model: Model) -> tuple[float, float]:
     x = shown()[model.name]
     expected = model.run(model.loaded.program, x)
     (one,), _ = on_xla(model.loaded.program, {model.loaded.feed_names[0]: x}, model.loaded.parameters, model.loaded.fetch_names)
-    twin = ours.load(model.twin)
-    (other,), _ = on_xla(twin.program, {twin.feed_names[0]: x}, twin.parameters, twin.fetch_names)
+    onnx_form = ours.load(model.onnx_file)
+    (other,), _ = on_xla(onnx_form.program, {onnx_form.feed_names[0]: x}, onnx_form.parameters, onnx_form.fetch_names)
     size = float(np.abs(expected).max())
     return float(np.abs(one - expected).max()) / size, float(np.abs(other - expected).max()) / size
 

@@ -215,17 +215,17 @@ def test_the_function_is_mapped() -> None:
 
 def test_a_step_is_exported_and_read_back() -> None:
     main, startup, loss = network()
-    scope, twin = ga.Scope(), ga.Scope()
-    for each in (scope, twin):
+    scope, expected_state = ga.Scope(), ga.Scope()
+    for each in (scope, expected_state):
         ga.Executor().run(startup, scope=each)
     found = exported(main, [loss], scope=scope, feeds=FEED)
     again = export.deserialize(found.serialize())
     with jax.enable_x64(True):
         (got,), state = again.call(FEED, ga.to_jax(main, [loss]).state(scope))
-    (expected,) = ga.JaxExecutor().run(main, FEED, [loss], twin)
+    (expected,) = ga.JaxExecutor().run(main, FEED, [loss], expected_state)
     np.testing.assert_array_equal(got, expected)
-    for name in twin.names():
-        np.testing.assert_array_equal(state[name], np.asarray(twin.get(name)))
+    for name in expected_state.names():
+        np.testing.assert_array_equal(state[name], np.asarray(expected_state.get(name)))
 
 
 def saved(folder: Path) -> tuple[Path, Array]:

@@ -106,15 +106,15 @@ def run(program: ga.Program, fetch: Any) -> Any:
 @pytest.mark.parametrize("copied", [ga.Program.clone, lambda p: p.clone(for_test=True), copy.deepcopy, lambda p: ga.schedule(ga.lower(p))])
 def test_a_program_and_its_copies_are_of_one_family(copied: Callable[[ga.Program], ga.Program]) -> None:
     main, _, x, cost = line()
-    twin = copied(main)
-    assert run(twin, cost) == run(twin.clone(), cost) == 3.0
+    clone = copied(main)
+    assert run(clone, cost) == run(clone.clone(), cost) == 3.0
     before = str(main)
-    with ga.program_guard(twin):
+    with ga.program_guard(clone):
         shifted, same = cost + 1.0, L.mean(x)
     assert str(main) == before
-    assert shifted.block.program is same.block.program is twin
-    assert run(twin, shifted) == 4.0
-    assert run(twin, same) == 1.0
+    assert shifted.block.program is same.block.program is clone
+    assert run(clone, shifted) == 4.0
+    assert run(clone, same) == 1.0
 
 
 def test_blocks_are_of_their_program() -> None:

@@ -46,14 +46,14 @@ def test_a_clone_is_equal_and_apart() -> None:
     ga.optimize(cost)
     main.random_seed = 5
     main.global_block().var("x").stop_gradient = False
-    before, twin = str(main), main.clone()
-    assert str(twin) == before
-    assert [type(v) for v in twin.list_vars()] == [type(v) for v in main.list_vars()]
-    twin.global_block().ops[0].inputs["X"][0] = "other"
-    twin.global_block().ops[0].attrs["new"] = 1
-    twin.global_block().create_var("extra")
-    twin.global_block().var("x").stop_gradient = True
-    twin.names.generate("fc")
+    before, clone = str(main), main.clone()
+    assert str(clone) == before
+    assert [type(v) for v in clone.list_vars()] == [type(v) for v in main.list_vars()]
+    clone.global_block().ops[0].inputs["X"][0] = "other"
+    clone.global_block().ops[0].attrs["new"] = 1
+    clone.global_block().create_var("extra")
+    clone.global_block().var("x").stop_gradient = True
+    clone.names.generate("fc")
     assert str(main) == before
     assert main.names.generate("fc") == "fc_2"
 
@@ -63,8 +63,8 @@ def test_a_clone_keeps_a_parameters_flags() -> None:
     decay = ga.optimizer.L2Decay(0.5)
     w = program.global_block().create_parameter("w", [2], "float64", False, 0.5, decay, False)
     w.stop_gradient = False
-    (twin,) = program.clone().all_parameters()
-    assert (twin.trainable, twin.learning_rate, twin.regularizer, twin.need_clip, twin.stop_gradient) == (False, 0.5, decay, False, False)
+    (w,) = program.clone().all_parameters()
+    assert (w.trainable, w.learning_rate, w.regularizer, w.need_clip, w.stop_gradient) == (False, 0.5, decay, False, False)
 
 
 def test_a_clone_keeps_the_users_lines() -> None:
@@ -75,8 +75,8 @@ def test_a_clone_keeps_the_users_lines() -> None:
 def test_block_attributes_of_a_clone_are_its_own_blocks() -> None:
     program = ga.Program()
     unchecked(program.global_block(), [], sub_block=program.create_block())
-    twin = program.clone()
-    assert twin.global_block().ops[0].attrs["sub_block"] is twin.blocks[1]
+    clone = program.clone()
+    assert clone.global_block().ops[0].attrs["sub_block"] is clone.blocks[1]
 
 
 @pytest.mark.parametrize("what", ["blocks", "nested lists"])
@@ -85,9 +85,9 @@ def test_lists_in_attributes_of_a_clone_are_its_own(what: str) -> None:
     block = program.create_block()
     value: Any = [block] if what == "blocks" else [[1, 2]]
     unchecked(program.global_block(), [], a=value)
-    twin = program.clone()
-    (item,) = twin.global_block().ops[0].attrs["a"]
-    assert item is twin.blocks[1] if what == "blocks" else item is not value[0]
+    clone = program.clone()
+    (item,) = clone.global_block().ops[0].attrs["a"]
+    assert item is clone.blocks[1] if what == "blocks" else item is not value[0]
 
 
 def test_a_clone_for_test_after_minimize_is_the_one_before() -> None:

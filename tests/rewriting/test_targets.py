@@ -110,10 +110,10 @@ def test_persistables_are_kept_without_being_requested() -> None:
 
 def test_a_copy_asks_for_the_same() -> None:
     graph = lowered(*LINES, targets=["a", "c"])
-    twin = graph.clone()
-    assert names(twin) == ["a", "c"]
-    assert twin.journal.requested == ("a", "c")
-    assert all(value.graph is twin for value in twin.targets)
+    clone = graph.clone()
+    assert names(clone) == ["a", "c"]
+    assert clone.journal.requested == ("a", "c")
+    assert all(value.graph is clone for value in clone.targets)
 
 
 # -- substitute ----------------------------------------------------------------------------------

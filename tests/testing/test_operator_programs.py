@@ -212,10 +212,10 @@ def test_the_same_choices_give_the_same_program() -> None:
 def test_differentiated_programs_run() -> None:
     orders: Counter[int] = Counter()
     for i, case in enumerate(cases()[:300]):
-        twin = differentiated(RandomChoices(f"differentiated {i}"), case)
-        if twin is not None:
-            names = twin.program.global_block().vars
+        differentiated_case = differentiated(RandomChoices(f"differentiated {i}"), case)
+        if differentiated_case is not None:
+            names = differentiated_case.program.global_block().vars
             orders[2 if any(name.count("@GRAD") > 1 and "TEMP" not in name for name in names) else 1] += 1
-            assert math.isfinite(len(run(twin)))
+            assert math.isfinite(len(run(differentiated_case)))
     assert orders[1] > 100
     assert orders[2] > 25

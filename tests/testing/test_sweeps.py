@@ -19,12 +19,12 @@ from graphad.testing.sweeps import (
     chain_sweep,
     drawn,
     name_sweep,
+    pair_sweep,
     slope_sweep,
     smooth_variant,
     steep_sweep,
     sweeps,
     tied_sweep,
-    twin_sweep,
     value_sweep,
 )
 from graphad.testing.swept_blocks import block_sweep
@@ -53,8 +53,8 @@ def test_sweeps_run_verify_and_read_back(sweep: Sweep) -> None:
         check_runs(case)
 
 
-def test_twins_come_in_both_orders_and_with_zeros_of_both_signs() -> None:
-    cases = swept(twin_sweep, 25)
+def test_pairs_come_in_both_orders_and_with_zeros_of_both_signs() -> None:
+    cases = swept(pair_sweep, 25)
     pairs = {(i, *names) for i, case in enumerate(cases) for names in operands(case, "elementwise_sub")}
     assert any(x != y and (i, y, x) in pairs for i, x, y in pairs)
     zeros = [str(op.attrs.get("value")) for case in cases for op in case.program.global_block().ops if op.type == "fill_constant"]
@@ -142,8 +142,8 @@ def test_blocks_overwrite_what_the_same_operator_reads_around_them() -> None:
     for case in swept(block_sweep, 60):
         root, *inner = case.program.blocks
         around = {(op.type, *op.input_names()) for op in root.ops}
-        twins = [op for block in inner for op in block.ops if (op.type, *op.input_names()) in around]
-        found += any(name in other.output_names() for op in twins for name in op.input_names() for other in op.block.ops)
+        repeated = [op for block in inner for op in block.ops if (op.type, *op.input_names()) in around]
+        found += any(name in other.output_names() for op in repeated for name in op.input_names() for other in op.block.ops)
     assert found > 5
 
 

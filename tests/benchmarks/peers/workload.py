@@ -96,7 +96,7 @@ class _Maker:
         self.late: list[int] = []
         self.dead = list(self.live)
         self.folded: list[int] = []
-        self.twins: dict[int, int] = {}
+        self.repeats: dict[int, int] = {}
 
     def add(self, kind: str, *args: int, value: float = 0.0, bound: float = 1.0) -> int:
         node = Node(kind, args, value)
@@ -152,8 +152,8 @@ class _Maker:
         first = self.near(self.live)
         node = self.nodes[first]
         if node.is_operator:
-            again = self.add(node.kind, *(self.twins.get(a, a) for a in node.args))
-            self.twins[first] = again
+            again = self.add(node.kind, *(self.repeats.get(a, a) for a in node.args))
+            self.repeats[first] = again
             self.keep(again)
 
     def make_constant(self) -> None:

@@ -251,9 +251,9 @@ def test_an_infinite_slope_stays_in_a_loop_that_may_not_run_until_its_gradient_i
     """The gradient of a loop without iterations is 0; in front of the loop it would be 0 * inf."""
     program = counted(SQRT_W, inside="var t: float64[2]")
     assert body(rewritten(program, HOIST))[0] == "sqrt"
-    twin = program.clone()
-    with_gradients(["h"], twin)
-    assert "sqrt" in types(rewritten(twin, HOIST))
+    clone = program.clone()
+    with_gradients(["h"], clone)
+    assert "sqrt" in types(rewritten(clone, HOIST))
 
 
 def test_an_infinite_slope_leaves_a_loop_that_runs() -> None:

@@ -70,8 +70,8 @@ def test_random_operators_draw_the_same_again(pipeline: str) -> None:
     for got, expected in zip(ran(rewritten(program, pipeline), found, 9), ran(program, found, 9), strict=True):
         np.testing.assert_array_equal(got, expected)
     program.random_seed = 0
-    twin = rewritten(program, pipeline)
-    (once,) = ran(twin, found[:1], 9)
+    checkpointed = rewritten(program, pipeline)
+    (once,) = ran(checkpointed, found[:1], 9)
     assert np.isfinite(once).all()
 
 
@@ -99,17 +99,17 @@ def test_iterations_are_run_again_in_compiled_programs(pipeline: str, dropout: f
 @pytest.mark.parametrize("pipeline", [STRATEGIES[1], STRATEGIES[3]])
 def test_random_programs_have_the_same_gradients(pipeline: str, p: Case) -> None:
     found = list(differentiated(p, [p.loss.name], p.sources).values())
-    twin = Case(rewritten(p.program, pipeline), p.loss_name, p.feeds, p.params)
+    checkpointed = Case(rewritten(p.program, pipeline), p.loss_name, p.feeds, p.params)
     expected = run(p, found)
-    for name, got in run(twin, found).items():
+    for name, got in run(checkpointed, found).items():
         np.testing.assert_array_equal(got, expected[name], err_msg=name)
 
 
 def test_a_gradient_of_checkpointed_loops_can_be_differentiated() -> None:
     program, _, found = recurrent(5)
-    twin = rewritten(program, STRATEGIES[1])
+    checkpointed = rewritten(program, STRATEGIES[1])
     values = []
-    for each in (program, twin):
+    for each in (program, checkpointed):
         block = each.global_block()
         (second,) = ga.gradients(layers_sum(each, found[0]), [block.var("w")])
         assert second is not None
