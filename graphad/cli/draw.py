@@ -63,6 +63,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _focus(text: str) -> tuple[str, int]:
     """A name, and a radius after the last colon; 1 unless given."""
+    # At the last colon: names of variables may have colons too.
     name, colon, radius = text.rpartition(":")
     return (name, int(radius)) if colon and radius.isdecimal() else (text, 1)
 

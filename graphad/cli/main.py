@@ -63,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         encoding = "utf-8:backslashreplace" if "\ud800" <= character[0] <= "\udfff" else "utf-8"
         message = f"standard output is {error.encoding}, which has no {character!r}; PYTHONIOENCODING={encoding} changes it"
         print(f"graphad: {message}", file=sys.stderr)
+    # Before OSError, of which it is one.
     except BrokenPipeError:  # who reads the output has seen enough
         _forget_output()
     except OSError as error:
@@ -85,6 +86,7 @@ def _forget_output() -> None:
     """Discard the buffer of standard output, so that the interpreter reports no error at its exit."""
     output = sys.__stdout__
     if output is not None and output is sys.stdout:
+        # What is still buffered is written at the interpreter's exit, and then goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
 
 

@@ -257,6 +257,7 @@ def costs_of(program: Program, batch: int) -> Costs:
         stack = [estimate(lower(program), batch)]
         while stack:
             cost = stack.pop()
+            # Operators with blocks are left out: what is in their blocks is counted there.
             stack += cost.nested.values()
             costs.update({op.operator: (op_cost.flops, op_cost.moved) for op, op_cost in cost.ops.items() if op.operator and not op.graphs})
     return costs

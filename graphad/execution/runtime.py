@@ -25,6 +25,7 @@ class Absent:
     """Stands for no value. Nothing can be computed with it."""
 
     __slots__ = ()
+    # Tells numpy not to compute with it as with an array of one object, which would succeed: ``array + ABSENT`` is a TypeError.
     __array_ufunc__ = None
 
     def __array__(self, *args: Tensor, **options: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ class Format(NamedTuple):
 
 def _text(data: bytes) -> str:
     try:
+        # With or without a byte order mark, which editors on Windows write.
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ParseError(f"byte {error.start} is not UTF-8") from None

@@ -79,6 +79,7 @@ class Value:
         return self.stop_gradient, self.error_clip
 
     def __reduce_ex__(self, protocol: object) -> Any:
+        # As a number within its graph: along its edges a chain of operators would be pickled as deep as it is long.
         return self.graph.reduced(self)
 
     def __repr__(self) -> str:

@@ -140,6 +140,7 @@ def _is_filled(slots: Mapping[str, Slot], values_by_slot: Slots, required: int) 
 
 
 def _unfilled(side: str, slots: Mapping[str, Slot], values_by_slot: Slots) -> str:
+    # The same conditions as in ``_is_filled``, which runs for each operator after each pass and so makes no text.
     for name, values in values_by_slot.items():
         slot = slots.get(name)
         if slot is None:
@@ -225,6 +226,7 @@ def nested(graph: Graph) -> Iterator[Complaint]:
         operand_count, result_count = len(operands(op)), len(results_of(op))
         definition = definition_of(op)
         tests = op.inputs[definition.condition] if isinstance(definition, LoopDef) and not definition.is_grad else ()
+        # What a loop carries comes first among its operands, as many as it has results; the condition is the last of these.
         if tests and tests != operands(op)[result_count - 1 : result_count]:
             yield op, f"its condition {tests[0]!r} is not the last value it carries"
         for name, inner in op.graphs.items():

@@ -106,6 +106,7 @@ def _call(definition: OpDef, inputs: tuple[Tensor, ...], attrs: dict[str, Tensor
     """What a kernel or a rule that calls an operator gets."""
     if len(inputs) < definition.required["input"]:
         raise TypeError(f"operator {definition.type!r} takes {', '.join(definition.inputs)}; got {len(inputs)} inputs")
+    # A rule may apply operators to numbers, as a graph's tensors allow.
     operands = [_lifted(np.asarray(x)) if isinstance(x, np.generic | int | float) else _lifted(x) for x in inputs]
     if has_bounded([value for x in operands for value in (x if isinstance(x, list) else [x])]):
         return _call_on_bounded(definition, operands, attrs)

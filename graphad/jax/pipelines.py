@@ -140,6 +140,7 @@ class Running:
                 failed, self.lowering.failed = self.lowering.failed, np.int32(0)
             peers.extend(peer for peer, _ in outgoing)
             own = {name: frame.pop(name) for name in self.state.types}
+            # State that no operator of this round wrote is passed on as it is, without being packed again.
             is_updated = any(own[name] is not values[name] for name in own)
             return self.alive(frame), [value for _, value in outgoing], own if is_updated else None, failed
 
@@ -349,6 +350,7 @@ def _shared(stage: Running, name: str, carried: Vectors, state: Vectors, number:
         raise InvalidValue(f"the fetch list of stage {stage.number} has {name!r}, which has no value")
     value = values[name]
     # Only one device has the value: the sum with zeros of the others brings it to all.
+    # Each device traces every stage's value, but what it has in ``carried`` is that of its own stage.
     own = jnp.where(number == stage.number, value, jnp.zeros((), value.dtype))
     return lax.psum(own, AXIS) if own.dtype != bool else lax.pmax(own.astype("int32"), AXIS).astype(bool)
 

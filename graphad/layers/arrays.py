@@ -99,6 +99,7 @@ def array_write(x: Variable, i: Variable | int, array: Variable | None = None) -
     block = helper.main.current_block()
     at = _index(helper, i)
     out = fresh_array(block, f"{helper.name}.out", x) if array is None else array
+    # The array is no input: as Paddle's, the operator changes the one that its output names.
     block.append_op("write_to_array", {"X": x, "I": at}, {"Out": out})
     return out
 

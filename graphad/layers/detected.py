@@ -16,6 +16,7 @@ def _chosen(op: str, layer: str, boxes: object, scores: object, attrs: dict[str,
     for label, slot, form in (("bboxes", "BBoxes", "[images, boxes, 4]"), ("scores", "Scores", "[images, classes, boxes]")):
         if inputs[slot].ndim != 3:
             raise ShapeError(f"layers.{layer}: {label} is {form}, the same number of boxes for each image, not {inputs[slot]!r}")
+    # Paddle's two operators have different names for the counts.
     slots = ("Out", "Index", "RoisNum" if op == "matrix_nms" else "NmsRoisNum")
     found = LayerHelper(layer, name).append_all(op, inputs, slots, attrs, stopped=slots)
     return found

@@ -202,6 +202,7 @@ class LayerHelper:
 
 def _length(x: Variable, axis: int | None) -> Variable:
     """The root of the sum of squares over all axes but one, which stay with extent 1."""
+    # A vector that has a length for each element, along its only axis, has no axes to sum over: |x| is the root of x squared.
     axes = [place for place in range(x.ndim) if place != axis]
     squares = emitted("reduce_sum", [emitted("square", [x])], dim=axes, keep_dim=True) if axes else emitted("square", [x])
     return emitted("sqrt", [squares])  # type: ignore[no-any-return]

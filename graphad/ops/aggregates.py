@@ -15,6 +15,7 @@ class Aggregate:
     """Several tensors as one value; gradients of it are added with ``+``."""
 
     __slots__ = ()
+    # numpy leaves ``array + aggregate`` to the aggregate, instead of adding it to each of the elements.
     __array_ufunc__ = None
 
     def zeros_like(self) -> Self:
@@ -131,6 +132,7 @@ class Tape(Aggregate):
 
     __slots__ = ("length", "rest", "top")
 
+    # A linked list: pushing and popping take constant time, and all tapes share what is below their top.
     def __init__(self, top: tuple[Tensor, ...] = (), rest: Tape | None = None) -> None:
         self.top = top
         self.rest = rest

@@ -158,6 +158,7 @@ def registered(function: Callable[..., object]) -> str:
     """
     own = f"{getattr(function, '__module__', None) or '__main__'}.{getattr(function, '__qualname__', type(function).__name__)}"
     name, number = own, 1
+    # Looked up and entered in one step: of two threads that register functions of one name, one goes on to the next number.
     while FUNCTIONS.setdefault(name, function) is not function:
         number += 1
         name = f"{own}#{number}"

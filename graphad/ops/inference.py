@@ -81,7 +81,8 @@ def normal_axis(axis: int, rank: int, what: str = "axis") -> int:
     """The axis counted from the front; ShapeError if the rank has no such axis."""
     if not -rank <= axis < rank:
         raise ShapeError(f"{what}={axis} is out of range for a tensor of {rank} axes")
-    return axis % rank if rank else 0
+    # No rank of 0 comes here: the check refuses every axis of it.
+    return axis % rank
 
 
 def reduced_axes(rank: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:

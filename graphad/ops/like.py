@@ -87,6 +87,7 @@ def _broadcasts_to(shape: Shape, target: Shape) -> bool:
 
 
 def _summed_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> TensorType:
+    # The sum undoes a broadcast of Like to X: so Like has to broadcast to the very shape of X.
     if not _broadcasts_to(aligned(X.shape, Like.shape, axis), X.shape):
         raise ShapeError(f"X is {X}: it cannot be summed to the shape of Like, which is {Like}")
     return TensorType(Like.shape, X.dtype)

@@ -27,6 +27,7 @@ class Symbol(TensorMethods):
     """
 
     __slots__ = ()
+    # ``==`` records an operator; a class that defines it has no hash unless it says so, and variables are keys of dictionaries.
     __hash__ = object.__hash__
 
     def refuse(self, message: str) -> NoReturn:
@@ -201,6 +202,7 @@ class Symbol(TensorMethods):
             self.refuse(f"the first extent of {self!r} is not known before the program runs: layers.shape(x)[0] is a tensor of it")
         return self.shape[0]
 
+    # Without this Python would take x[0], x[1], x[2] ... until an IndexError, and each of them would record an operator.
     def __iter__(self) -> Iterator[Self]:
         if not self.shape:
             self.refuse(f"{self!r} is a scalar, which cannot be iterated over")

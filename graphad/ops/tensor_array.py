@@ -54,6 +54,7 @@ def _written(X: TensorType, I: TensorType, Array: TensorType | None = None, *, f
 @operator(
     "X I Array? -> Out",
     infer=_written,
+    # Out is Array but for index I, where it is X: so dX is dOut's tensor at I, and dArray is dOut without it.
     grad={"X": lambda X, I, dOut: read_from_array(dOut, I, X), "Array": lambda I, dOut: clear_in_array(dOut, I)},
     kinds=_ARRAY,
     linear="X Array",
@@ -75,6 +76,7 @@ def _element(X: TensorType, I: TensorType, Like: TensorType | None = None) -> Te
     return X if Like is None else Like
 
 
+# Of the whole array the gradient is that of one tensor: empty but for index I.
 @operator("X I Like? -> Out", infer=_element, grad={"X": lambda I, dOut: write_to_array(dOut, I, fresh=True)}, linear="X", flops=0)
 def read_from_array(X: TensorArray, I: Array, Like: Array | None = None) -> Array:
     """The tensor at index I; where nothing is there, or beyond the end, zeros in the shape of Like if that is given."""

@@ -46,6 +46,7 @@ def rewrite_gradients(program: Program) -> None:
         return
     forward = {op: _forward_block(program, op) for op in _gradients(program)}
     for op, block in forward.items():
+        # Within the forward block: what the gradient's block reads of the forward by name is then around it.
         op.attrs["sub_block"].parent_idx = block.idx
     for block in program.blocks:
         block.ops = [_chosen_gradient(op) if op.type == "select_output" and not op.input("Like") else op for op in block.ops]
@@ -120,6 +121,7 @@ def _branch_gradient(op: Operator, forward: Block) -> Operator:
     results = [name + GRAD if name + GRAD in written_names else _zeros(block, name, op) for name in gradients]
     zeros = [_zeros(otherwise, name, op) for name in gradients]
     attrs = {"true_block": block, "false_block": otherwise, "is_scalar_condition": op.attrs.get("is_scalar_condition", True)}
+    # Names of both blocks in one list, those of the true block first.
     inside = {"original_input": operands * 2, "original_output_grad": cotangents * 2, "original_input_grad": results + zeros}
     inputs = {"Cond": op.input("Cond"), "X": operands, "Scope": op.input("Scope"), f"Out{GRAD}": cotangents}
     return _like(op, "if_else_grad", inputs, {f"X{GRAD}": list(gradients.values())}, **attrs, **inside)

@@ -17,6 +17,7 @@ from graphad.contexts import binding
 from graphad.errors import GraphadError, InvalidType, InvalidValue
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+# In a checkout the passes are a link to a folder outside of the package; contextlib's frames lie between a ``with`` and what it wraps.
 _OURS = (_PACKAGE, (_PACKAGE / "passes").resolve(), Path(contextlib.__file__).resolve())
 
 

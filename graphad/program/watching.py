@@ -45,6 +45,7 @@ def _reduced(self: Any, protocol: Any) -> Any:
     plain: Any = kind.__base__
     parts: Any = plain.__reduce_ex__(self, max(int(protocol), 2))
     make, args, *rest = parts
+    # ``copyreg.__newobj__`` is exchanged for a function of our own: pickle refuses it for another class than the object's own.
     return _new if make is _NEW_OBJECT else make, tuple(plain if arg is kind else arg for arg in args), *rest
 
 
@@ -194,6 +195,7 @@ def _replace(places: list[_Place], unseen: Unseen) -> None:
             continue
         times = counts[id(container)]
         # A container that something else refers to would be changed there without being watched: it is copied, and compared in each run.
+        # Who may refer to it: each of its places, the entry of ``places`` for each, the loop's variable, and the argument of getrefcount.
         if id(container) not in replacements and sys.getrefcount(container) == 2 * times + 2:
             replacements[id(container)] = (WatchedList if isinstance(container, list) else WatchedDict)(container)
         if id(container) in replacements:

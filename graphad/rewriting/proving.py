@@ -161,6 +161,7 @@ class _Prover:
                     if key not in keys:
                         keys.add(key)
                         yield variant
+            # The first dtypes that it applies to: all alike if it takes them so, else with a condition or an index among them.
             if keys:
                 return
 
@@ -217,6 +218,8 @@ class _Prover:
         except Unsupported as error:
             return f"unsupported: {error}"
         self.is_supported = True
+        # The rule holds if its opposite has no model: numbers that meet the conditions, and for which the sides differ or the second one
+        # fails.
         agree = z3.And(*elements.needs, *(smt.equal(a, b) for a, b in zip(before, after, strict=True)))
         claim = z3.And(*conditions, *functions.facts, z3.Not(agree))
         self.assumed |= elements.assumed
@@ -236,6 +239,7 @@ class _Prover:
 
 def _solved(claim: object, seconds: float) -> tuple[Element, str | None]:
     """A model of a claim, and why there is none; None twice if there cannot be one."""
+    # The logic of floats and bit-vectors without quantifiers, which is decided by turning all of it into a formula of truth values.
     solver = z3.SolverFor("QF_FPBV")
     solver.set("timeout", int(seconds * 1000))
     solver.set("random_seed", 0)

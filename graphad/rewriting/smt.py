@@ -155,6 +155,7 @@ def fits(value: Element, dtype: str) -> Element:
     if not z3.is_expr(value) or dtype.startswith("float") or dtype == "bool" or not z3.is_fp(value):
         return z3.BoolVal(True)
     bits = np.dtype(dtype).itemsize * 8 - 1
+    # Both bounds are powers of two, and so exact as floats; the largest integer itself, 2^bits - 1, need not be.
     low, high = literal(-(2.0**bits), value.sort()), literal(2.0**bits, value.sort())
     return z3.And(z3.fpGEQ(value, low), z3.fpLT(value, high))
 

@@ -56,6 +56,7 @@ class Page:
         return Page(self.html, target, self.hash)
 
     def _repr_html_(self) -> str:
+        # A document of its own: neither its styles nor its ids meet those of the notebook.
         source = html.escape(self.html, quote=True)
         return f'<iframe title="graphad" style="width:100%;height:{HEIGHT}px;border:1px solid #8884" srcdoc="{source}"></iframe>'
 
@@ -211,6 +212,7 @@ def page_of(recorder: Recorder, title: str, values: Statistics, watched: bool, o
         "start": start,
     }
     text = json.dumps(data | {"tables": recorder.tables.stored()}, separators=(",", ":"), ensure_ascii=False)
+    # In HTML a script ends at the first </script>, even within a string: no "<" is left in the data, which JSON reads back.
     encoding, stored = ("", text.replace("<", "\\u003c")) if len(text) < LARGE else _deflated(text)
     parts = {
         "title": html.escape(title),

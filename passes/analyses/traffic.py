@@ -65,6 +65,7 @@ class Mesh:
         number = op.attrs.get("ring_id", 0)
         if not number or not self.axes:
             return self.ranks
+        # Bit i of a ring's number says that the ring goes along axis i of the mesh.
         grid = ProcessMesh.parse(self.axes)
         return grid.parts(name for i, name in enumerate(grid.names) if number >> i & 1)
 

@@ -38,6 +38,7 @@ class CanonicalOrder(Pass):
         changed_ops = cursor.changed_ops()
         ops = [op for subgraph in graph.tree(sealed=False) for op in subgraph.ops] if changed_ops is None else _with_readers(changed_ops)
         order = _Order()
+        # A list within any(): over a generator it would stop at the first operator that changes.
         has_changed = any([order.put(op) for op in ops if is_commutative(op.type)])
         cursor.catch_up()
         return has_changed

@@ -130,6 +130,7 @@ class DataParallel(Pass):
 
 def _begin(seed: Seed, share: Share) -> None:
     """Begin a backward with the rank's share."""
+    # The gradient of a sum over all rows is the sum of those of the ranks' rows: each rank begins with 1, as without ranks.
     if seed.kind == TOTAL:
         return
     value = seed.op.output("Out")

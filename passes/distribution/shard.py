@@ -63,6 +63,7 @@ class Shard(Pass):
             for value, words in _matches(graph, *_entry(entry)):
                 words_by_value[value] = words
         if not self.spec:
+            # One row, or none, is no batch that ranks could share.
             data = [value for value in data_of(graph, ()) if value.shape and value.shape[0] not in (0, 1) and _is_read(value)]
             words_by_value = {value: " ".join([mesh.names[0], *[OPEN] * (len(value.shape or ()) - 1)]) for value in data}
         has_changed = False

@@ -119,6 +119,7 @@ class ShardOptimizer(Pass):
         name, block = f"{state.name}{SHARD}", graph.block
         shape = (shard_size(prod(state.shape or ()), self.ranks),)
         var = None if block is None else Variable(block, name, shape, state.dtype, persistable=True, stop_gradient=True)
+        # Two versions of one persistable name: what is cut out, in the first run alone, and what the update leaves for the next run.
         first, last = (graph.add_version(name, shape, state.dtype, var) for _ in range(2))
         attrs = {"nranks": self.ranks, "ring_id": self.ring, "run_once": True}
         graph.add_op("c_shard", {"X": [state]}, {"Out": [first]}, attrs, op, OPTIMIZE, op)

@@ -175,6 +175,7 @@ class OptimizeParameters(Pass):
         outputs |= {element.output: [_next(graph, state[element.slot])] for element in state_inputs if element.output}
         attrs = {**dict(self.attrs), **{attr: value for parameter, attr, value in self.own if parameter == name}}
         graph.add_op(self.type, inputs, outputs, attrs, role=OPTIMIZE, forward=gradient.writer)
+        # Adamax reads beta1^t and, as in Paddle, does not write it: it is advanced for the next step (Kingma and Ba 2015, algorithm 2).
         for item in [element for element in state_inputs if element.factor]:
             power, by = state[item.slot], {"scale": definition.attr(item.factor, attrs)}
             graph.add_op("scale", {"X": [power]}, {"Out": [_next(graph, power)]}, by, role=OPTIMIZE, forward=gradient.writer)

@@ -7,6 +7,7 @@ from typing import Any
 
 from graphad.interop.protobuf import Format, message_class
 
+# Fields that are not listed are passed over when a model is read, as protobuf passes over fields that it does not know.
 _MESSAGES = {
     "AttributeProto": """
         optional string name = 1

@@ -61,6 +61,7 @@ def read_tensors(data: bytes, names: Iterable[str]) -> dict[str, Array]:
 
 def _tensor(source: _Bytes) -> Array:
     _check_version(source)
+    # No more levels than there are bytes: a damaged file may say any number.
     for _ in range(min(source.number("<Q"), source.left)):
         source.take(source.number("<Q"))
     _check_version(source)
@@ -75,6 +76,7 @@ def _tensor(source: _Bytes) -> Array:
         raise ParseError(f"byte {source.place}: a tensor of dtype {desc.data_type} and shape {list(desc.dims)}")
     dtype = np.dtype(DTYPE_OF_NUMBER[desc.data_type]).newbyteorder("<")
     content = source.take(math.prod(desc.dims) * dtype.itemsize)
+    # A copy in the machine's byte order, which can be written to; what frombuffer gives is a view of the file's bytes.
     return np.frombuffer(content, dtype).reshape(tuple(desc.dims)).astype(dtype.newbyteorder("="))
 
 

@@ -150,6 +150,7 @@ def _elements(nodes: Nodes, term: Term) -> list[Dim]:
     elements = nodes.elements(term)
     if elements is not None:
         return list(elements)
+    # One integer for all axes, in no list.
     if term.ndim == 0:
         return [nodes.as_vector(term)]
     if term.shape[0] == -1:
