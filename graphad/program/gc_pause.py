@@ -13,7 +13,8 @@ from threading import RLock
 class _Book:
     """Objects moved to the oldest generation since the last full collection, and those that survived it (estimates)."""
 
-    moved: int = 0
+    moved: int = 0  # of graphs, and of what was made beside them: garbage as soon as the graph is
+    written: int = 0  # of programs that grow: these stay
     survived: int = 0
     collections: int = 0
 
@@ -24,7 +25,7 @@ _pauses: set[object] = set()
 _LARGE = 1000  # operators
 _YOUNG = 10_000  # new objects at which those of small graphs are collected
 _OBJECTS = 12  # of an operator with its names, its variables and those of a startup program
-_FEW, _MANY = 200_000, 4_000_000  # objects
+_FEW, _MANY = 200_000, 4_000_000  # objects; many are half a gigabyte, and to look through them takes 0.4 µs for each
 
 
 @contextmanager
@@ -43,8 +44,7 @@ def paused_collector(operators: int) -> Iterator[None]:
         yield
         return
     # While the collector is held garbage only grows: what is due is collected before.
-    if gc.isenabled() and _book.moved > _MANY + 4 * _book.survived:
-        _collect()
+    _collect_above(_book.moved, _MANY, growth=4.0)
     pause = object()
     try:
         _hold(pause)
@@ -81,16 +81,17 @@ def _move_what_was_made() -> None:
 def settle(operators: int) -> None:
     """Tell the collector that so many operators of a program have been written since it was told last, which stay as long as that.
 
-    What is young goes to the oldest generation, and is looked at when as much was made as survived the last time: while a large program
-    grows, Python's own rule would look through all of it whenever it has grown by a quarter.
+    What is young goes to the oldest generation, and is looked at when very much was made and several times what survived the last time:
+    while a large program grows, Python's own rule would look through all of it whenever it has grown by a quarter. Graphs that come and
+    go are collected by ``collect_if_due``, which does not wait for so long.
     """
     with _lock:
         if _pauses or not gc.isenabled() or gc.get_freeze_count():
             return
-        _book.moved += _OBJECTS * operators
+        _book.written += _OBJECTS * operators
         gc.freeze()
         gc.unfreeze()
-    collect_if_due(growth=1.0)
+    _collect_above(_book.moved + _book.written, _MANY, growth=4.0)
 
 
 @contextmanager
@@ -113,25 +114,33 @@ def young_only() -> Iterator[None]:
             gc.set_threshold(*thresholds)
 
 
-def collect_if_due(growth: float = 0.25) -> None:
-    """Collect by a rule like Python's own: when the new objects are such a part, a quarter, of those that survived the last collection."""
+def collect_if_due() -> None:
+    """Collect by a rule like Python's own: when the objects of graphs are a quarter of those that survived the last collection.
+
+    What was written of programs does not count here: one that has just been built would be looked through, in vain, before its first graph.
+    """
+    _collect_above(_book.moved, _FEW, growth=0.25)
+
+
+def _collect_above(objects: int, least: int, growth: float) -> None:
     if not gc.isenabled():
         return
     # Python has collected all generations by itself meanwhile: counting begins again.
     if _full_collections() != _book.collections:
-        _start_counting(survived=_book.moved)
-    elif _book.moved > _FEW + growth * _book.survived:
+        _start_counting(survived=_book.moved + _book.written)
+    elif objects > least + growth * _book.survived:
         _collect()
 
 
 def _collect() -> None:
     count = gc.collect()
-    _start_counting(survived=max(_book.survived + _book.moved - count, 0))
+    _start_counting(survived=max(_book.survived + _book.moved + _book.written - count, 0))
 
 
 def _start_counting(survived: int) -> None:
     """A full collection has taken place: nothing that was moved before it needs another."""
-    _book.moved, _book.survived, _book.collections = 0, survived, _full_collections()
+    _book.moved = _book.written = 0
+    _book.survived, _book.collections = survived, _full_collections()
 
 
 def _full_collections() -> int:

@@ -10,6 +10,7 @@ from graphad.errors import GraphadError, InvalidType, InvalidValue, ShapeError
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef, Slot, lookup
 from graphad.ops.definition import AS_INPUT, EXACT, checked_attr, did_you_mean, fits_64_bits, shortened
 from graphad.ops.parameters import REQUIRED
+from graphad.program.gc_pause import paused_collector
 from graphad.program.signatures import Checked, known, remember, signature_of
 from graphad.program.source import SourceLine, located
 from graphad.program.variable import Variable, name_in
@@ -250,7 +251,10 @@ def _checked(op: Operator, definition: OpDef) -> Checked:
     new = [name for name, value in op.attrs.items() if value is not written[name]]
     copied = tuple(name for name in new if _is_copy(op.attrs[name], written[name]))
     converted = tuple(name for name in new if name not in copied)
-    return Checked(inferred_types(op, definition), sum(map(len, op.outputs.values())) > 1, copied, converted)
+    # The collector would look through the whole program for the types of very many inputs.
+    with paused_collector(sum(map(len, op.inputs.values()))):
+        types = inferred_types(op, definition)
+    return Checked(types, sum(map(len, op.outputs.values())) > 1, copied, converted)
 
 
 def _is_copy(value: object, of: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import weakref
 from collections.abc import Callable
@@ -85,3 +86,29 @@ def test_graphs_that_are_done_with_are_collected(monkeypatch: pytest.MonkeyPatch
         ga.backward_pipeline(("x3000",)).run(graph)
         graphs.append(weakref.ref(graph))
     assert sum(alive() is not None for alive in graphs) <= 6
+
+
+def a_chain(count: int) -> ga.Program:
+    block = ga.Program().global_block()
+    block.create_var("x0", [4], "float32")
+    for i in range(count):
+        block.append_op("tanh", {"X": f"x{i}"}, {"Out": f"x{i + 1}"})
+    return block.program
+
+
+def test_a_program_that_grows_is_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each look costs as much as a tenth of building, and finds nothing: neither while it grows nor before its first graph.
+    gc.collect()
+    monkeypatch.setattr(gc_pause, "_book", gc_pause._Book(collections=gc_pause._full_collections()))
+    before = gc_pause._full_collections()
+    program = a_chain(20_000)
+    ga.lower(program)
+    assert gc_pause._full_collections() == before
+    assert gc_pause._book.written >= 12 * 18_000  # more than a graph's objects may be
+
+
+def test_programs_that_are_done_with_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc_pause, "_book", gc_pause._Book())
+    monkeypatch.setattr(gc_pause, "_MANY", 100_000)
+    programs = [weakref.ref(a_chain(3000)) for _ in range(12)]
+    assert sum(alive() is not None for alive in programs) <= 6
