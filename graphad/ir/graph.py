@@ -23,7 +23,7 @@ from graphad.ir.pickling import fill, reduced_graph, reduced_node
 from graphad.ir.printer import print_graph
 from graphad.ir.provenance import Origin, chain, origin_of
 from graphad.ir.regions import has_effects, has_ordered_effects
-from graphad.ir.residuals import replace_residual
+from graphad.ir.residuals import replace_residual, retype_inputs
 from graphad.ir.tables import OpList, ValueTable, WideSlots
 from graphad.ir.untraced import untraced
 from graphad.ir.views import Adjacency, NodeTable, PlainResults, predecessors, successors
@@ -31,7 +31,7 @@ from graphad.ops.definition import did_you_mean
 from graphad.ops.out_kernels import INPLACE
 from graphad.program import Block, Variable
 from graphad.program.gc_pause import paused_collector
-from graphad.types import FLOATS, Shape
+from graphad.types import FLOATS, Shape, joined_shape
 
 # -- journal ---------------------------------------------------------------------------------------
 # The state that a graph shares with the graphs nested in it: the current pass, the changes, the claimed properties.
@@ -215,6 +215,20 @@ def stopped(graph: Graph, old: Value, new: Value) -> Value:
 
 def _may_have_gradient(value: Value) -> bool:
     return value.dtype is None or value.dtype in FLOATS
+
+
+def refine(graph: Graph, old: Value, new: Value) -> None:
+    """Let ``new``, which is equal to ``old``, have the extents that only ``old`` is known to have: those that its program declares.
+
+    What an operator infers may say less: ``logical_not(x)`` for a condition of shape [1] is as long as x, of unknown extent. A value that
+    is declared or given itself stays as it is declared.
+    """
+    is_declared = new.given or (new.var is not None and new.var is not old.var)
+    if is_declared or old.shape is None or new.shape is None or -1 not in new.shape:
+        return
+    shape = joined_shape(new.shape, old.shape) if (old.dtype, old.kind) == (new.dtype, new.kind) else None
+    if shape is not None and any(a != b or type(a) is not type(b) for a, b in zip(shape, new.shape, strict=True)):
+        graph.set_type(new, shape, new.dtype)
 
 
 def transfer_name(graph: Graph, old: Value, new: Value) -> None:
@@ -419,11 +433,13 @@ class Graph(OldNames, PlainResults):
         return value
 
     def set_type(self, value: Value, shape: Shape | None, dtype: str | None) -> None:
-        """Say what a value is."""
+        """Say what a value is; the inputs that stand for it in the graphs of gradients, where it is a residual, are the same."""
         if value.graph is not self:
             raise InvalidGraph(f"{value.name} is not in this graph")
         value.shape, value.dtype = shape, dtype
         self.journal.typings += 1
+        if value in self.residuals:
+            retype_inputs(value)
         if self.journal.touched is not None:
             self.journal.touch(*value.writers, *value.readers)
 
@@ -627,12 +643,14 @@ class Graph(OldNames, PlainResults):
         """Replace all uses of ``old`` by ``new``, also where it is requested, so that the writer of ``old`` may become dead.
 
         A requested value transfers its name to ``new``. If ``new`` cannot have it, since it is an input or requested itself, an
-        ``assign`` writes ``old``. Gradients that stop at ``old`` stop at its replacement.
+        ``assign`` writes ``old``. Gradients that stop at ``old`` stop at its replacement. The two are equal, so what is known of the
+        extents of either is known of ``new``.
         """
         self._require(old, new)
         if new is not old:
             by_name = self.parent is None and self.is_observed(old) and old.writer is not None
             new = stopped(self, old, new)
+            refine(self, old, new)
             self.replace(old, new)
             if by_name:
                 transfer_name(self, old, new)

@@ -189,12 +189,23 @@ def replace_residual(graph: Graph, old: Value, new: Value) -> None:
     if old not in graph.residuals:
         return
     if new not in graph.residuals:
-        return graph.set_residuals([new if value is old else value for value in graph.residuals])
+        graph.set_residuals([new if value is old else value for value in graph.residuals])
+        return retype_inputs(new)
     # Residuals are the last inputs of a gradient's graph, so they are counted from its end.
     old_at, new_at = (graph.residuals.index(value) - len(graph.residuals) for value in (old, new))
     for gradient_graph in gradient_graphs(graph):
         gradient_graph.replace(gradient_graph.inputs[old_at], gradient_graph.inputs[new_at])
     drop_residuals(graph, [old])
+
+
+def retype_inputs(residual: Value) -> None:
+    """Give the inputs that stand for a residual in the graphs of gradients its type; the residuals that they are themselves pass it on."""
+    at = residual.graph.residuals.index(residual) - len(residual.graph.residuals)
+    for gradient_graph in gradient_graphs(residual.graph):
+        value = gradient_graph.inputs[at]
+        # Extents are compared with their names, which equality of numbers does not see.
+        if repr((value.shape, value.dtype)) != repr((residual.shape, residual.dtype)):
+            gradient_graph.set_type(value, residual.shape, residual.dtype)
 
 
 def drop_unread_residuals(graph: Graph) -> bool:

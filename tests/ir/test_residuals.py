@@ -18,9 +18,11 @@ from graphad.ir.residuals import (
     gradient_graphs,
     gradient_ops,
     is_gradient_graph,
+    readings,
     residual_inputs,
 )
 from graphad.ir.verify import verify
+from graphad.types import Extent, TensorType
 from tests.backward.test_gradients_control import rows, tanh, times
 from tests.differences import Model, layers
 from tests.graphs import op
@@ -169,3 +171,57 @@ def test_the_old_names_say_what_takes_their_place() -> None:
         assert inner.saved == residual_inputs(inner)
     with pytest.warns(DeprecationWarning, match="use gradient_graphs"):
         assert body.gradients == [inner]
+
+
+@pytest.mark.parametrize(("number", "extent"), [(True, 1), (False, -1)])
+def test_a_condition_that_is_replaced_has_one_type_in_both_directions(number: bool, extent: int) -> None:
+    # ``not c`` is made by the rule and may have the declared extent; c itself is declared by its data, as unknown.
+    program = ga.Program()
+    with ga.program_guard(program):
+        h = layers.data("h", [3], "float64", append_batch_size=False, stop_gradient=False)
+        c = layers.data("c", [-1], "bool", append_batch_size=False)
+
+        def body(i: Any, h: Any) -> Any:
+            go = program.current_block().create_var("go", shape=[1], dtype="bool")
+            layers.logical_xor(layers.fill_constant([1], "bool", number), c, out=go)
+            return [i + 1, layers.cond(go, lambda: layers.tanh(h), lambda: h * 3.0)]
+
+        last = layers.while_loop(lambda i, h: i < 3, body, [layers.zeros([1], "int64"), h])[1]
+        (dh,) = ga.gradients(last, h)
+    graph = ga.lower(program, [dh.name])
+    assert ga.Pipeline.parse("simplify").run(graph)
+    verify(graph)
+    inner = op(graph, "while_grad").graphs["sub_block"]
+    (argument,) = [value for value in inner.inputs if value.dtype == "bool"]
+    residual = residual_inputs(inner)[argument]
+    assert "logical_xor" not in str(graph)
+    assert (argument.type, argument.shape) == (residual.type, (extent,))
+    feed = {"h": W, "c": np.array([number])}
+    before, after = (ga.Executor().run(each, feed, [dh.name])[0] for each in (program, ga.schedule(graph)))
+    np.testing.assert_array_equal(after, before)
+
+
+def test_the_type_of_a_residual_is_that_of_the_inputs_that_stand_for_it() -> None:
+    model = powers(nested=True)
+    of_both(model)
+    graph = ga.lower(model.program)
+    loops = [each.graphs["sub_block"] for inner in graph.tree() for each in inner.controls if each.type == "while"]
+    for body in loops:
+        value = body.residuals[0]
+        body.set_type(value, (-1,), value.dtype)
+        assert all(stands.shape == (-1,) for stands in readings(value))
+    verify(graph)
+
+
+def test_an_equal_value_keeps_what_was_known_of_the_one_that_it_replaces() -> None:
+    graph = Graph()
+    x = graph.add_input("x", (-1, 3), "float64")
+    known, open_ = graph.add_value("known", (Extent("batch"), 3), "float64"), graph.add_value("open", (-1, -1), "float64")
+    for value in (known, open_):
+        graph.add_op("tanh", {"X": [x]}, {"Out": [value]})
+    end = graph.add_value("end", (-1, 3), "float64")
+    graph.add_op("tanh", {"X": [known]}, {"Out": [end]})
+    graph.substitute(known, open_)
+    assert str(open_.type) == str(TensorType((Extent("batch"), 3), "float64"))
+    graph.substitute(open_, x)  # what is given stays as it is declared
+    assert str(x.type) == str(TensorType((-1, 3), "float64"))
