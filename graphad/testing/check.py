@@ -221,11 +221,11 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
 
     def program(choices: Choices) -> Case:
         if rules and not choices.chance(3):
-            # Each time through all rules they are planted in another dtype.
+            # Each time through all rules they are planted in another dtype, the first time on the hardest numbers.
             count = len(rules) * len(TURNS)
             first = choices.in_turn(count, next(turns) % count)
             places = [divmod((first + i) % count, len(rules)) for i in range(PLANTED)]
-            case = planted_with_all(choices, [(rules[place], TURNS[turn]) for turn, place in places], is_exact)
+            case = planted_with_all(choices, [(rules[place], TURNS[turn]) for turn, place in places], is_exact, hard=places[0][0] == 0)
         else:
             case = other_programs(choices)
         if is_about_gradients and case.forward is None and choices.below(of_all) < some:

@@ -37,7 +37,7 @@ def planted_program(choices: Choices, rules: Sequence[Rule]) -> Case:
     return planted_with_all(choices, [(choices.one_of(patterns), choices.one_of(TURNS))], exact=all(rule.exact for rule in patterns))
 
 
-def planted_with_all(choices: Choices, rules: Sequence[tuple[PatternRule, str]], exact: bool) -> Case:
+def planted_with_all(choices: Choices, rules: Sequence[tuple[PatternRule, str]], exact: bool, hard: bool = False) -> Case:
     """A program as above, with what each of several rules looks for, as far as shapes and dtypes are found that they apply to.
 
     Args:
@@ -45,6 +45,8 @@ def planted_with_all(choices: Choices, rules: Sequence[tuple[PatternRule, str]],
         rules: what is planted, each with the dtype that is tried first: left to chance, most would be of floats.
         exact: whether all rules on trial keep every bit: others may differ where something is nan, infinite or out of range, which
             means hide, and single elements do not.
+        hard: whether floating-point numbers are nan, infinite, zero and ordinary side by side, where the rules are exact. Left to chance,
+            many a rule would meet nan only after thousands of programs.
     """
     planting = _Planting(Drawn(), choices, exact)
     for rule, dtype in rules:
@@ -52,7 +54,9 @@ def planted_with_all(choices: Choices, rules: Sequence[tuple[PatternRule, str]],
         if instance is not None:
             planting.begin(instance)
             planting.plant_some(rule.before)
-    if planting.finals and not choices.chance(4):
+    if planting.finals and hard and exact:
+        planting.feed(MIXED)
+    elif planting.finals and not choices.chance(4):
         planting.harden()
     return planting.case()
 
@@ -142,7 +146,10 @@ class _Planting(Evaluation[str]):
 
     def harden(self) -> None:
         """Feed numbers at which rewrites go wrong, where they are of floating point."""
-        kind = self.choices.one_of((*KINDS, NON_FINITE, NON_FINITE, *(MIXED,) * (5 * self.exact)))
+        self.feed(self.choices.one_of((*KINDS, NON_FINITE, NON_FINITE, *(MIXED,) * (5 * self.exact))))
+
+    def feed(self, kind: str) -> None:
+        """Feed numbers of a kind, where they are of floating point."""
         for name, array in self.feeds.items():
             if array.dtype.kind == "f":
                 self.feeds[name] = array_of(self.choices, array.shape, array.dtype.name, kind)

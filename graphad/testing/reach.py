@@ -32,6 +32,7 @@ AGAIN = 8  # one in so many
 CALLS = 16  # and so many of its calls, where all of its lines have run
 Arc = tuple[int, int, int]  # the id of a function's code, and from one of its lines to the next; 0 before the first
 TOLD_APART = 16  # so many operators at most that have the same text in a field of their definitions
+COMMON_WORDS = {"partial", "random"}  # fields of definitions that are names of modules and functions as well
 OF_BLOCKS = {"is_loop", "carried_count"}  # names by which code speaks of operators with blocks, and by which of one kind of them
 SPEAKS_OF_GRADIENTS = {"backward", "@GRAD", "grad_of"}  # words and names by which code does so without naming an operator
 INTERFACES: dict[str, type[RegionOp]] = {
@@ -101,14 +102,15 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
     """The operators, attributes, slots and numbers that the code of some passes and rules mentions, in its constants and its module's.
 
-    Code also speaks of operators by a field of their definitions: ``row.narrow == "gains"`` mentions all that gain by narrow types.
+    Code also speaks of operators by a field of their definitions: ``row.narrow == "gains"`` mentions all that gain by narrow types,
+    ``definition.of_shape`` the few that have this trait. A pass that names no operator is about all of them, whichever traits it asks for.
     And whether it looks at loops and branches: at operators' graphs, or the blocks that they are written in. Code that mentions a gradient
     operator is about the operator that this is the gradient of, in programs that have been differentiated.
     """
     ensure_plugins()
     rules = list(rules)
     words: dict[str, None] = dict.fromkeys(op_type for rule in rules for op_type in sorted(rule.types or ()))
-    names, fields = set[str](), _types_by_field(len(REGISTRY))
+    names, fields, traits = set[str](), _types_by_field(len(REGISTRY)), _types_by_trait(len(REGISTRY))
     numbers = dict.fromkeys(number for pass_ in passes for number in _numbers(_options(pass_)))
     for owner in (*passes, *rules):
         for function in own_functions(type(owner)):
@@ -121,6 +123,8 @@ def interest_of(passes: Iterable[Pass], rules: Iterable[Rule] = ()) -> Interest:
     interfaces = dict.fromkeys(interface for name, interface in INTERFACES.items() if name in names)
     words.update(dict.fromkeys(op_type for interface in interfaces for op_type in sorted(types_of(interface))))
     op_types = [word for word in words if word in REGISTRY]
+    if op_types:
+        op_types = [*op_types, *(op_type for name in sorted(names & traits.keys()) for op_type in traits[name])]
     types = tuple(sorted({_forward_type(word) for word in op_types}))
     attributes = {name for definition in REGISTRY.values() for name in definition.attrs}
     of_gradients = any(isinstance(REGISTRY[word], GradOpDef) for word in op_types)
@@ -156,6 +160,20 @@ def _types_by_field(known: int) -> dict[str, dict[str, list[str]]]:
                 types_by_field[field_name][value].append(definition.type)
     few = {name: {text: types for text, types in by_text.items() if len(types) <= TOLD_APART} for name, by_text in types_by_field.items()}
     return {name: by_text for name, by_text in few.items() if by_text}
+
+
+@lru_cache(maxsize=1)
+def _types_by_trait(known: int) -> dict[str, list[str]]:
+    """The forward operators that have a trait, a field of their definitions that is true or false, where few do.
+
+    There are so many operators, to which others may be added.
+    """
+    types_by_trait = defaultdict[str, list[str]](list)
+    for definition in REGISTRY.values():
+        for field_name, value in vars(definition).items():
+            if value is True and field_name not in COMMON_WORDS and not isinstance(definition, ControlDef | GradOpDef):
+                types_by_trait[field_name].append(definition.type)
+    return {name: types for name, types in types_by_trait.items() if len(types) <= TOLD_APART}
 
 
 def _told_apart(code: CodeType, types: dict[str, dict[str, list[str]]]) -> Iterator[str]:

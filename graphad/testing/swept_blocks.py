@@ -18,7 +18,7 @@ from graphad.testing.calls import Call, Interest, other_attr
 from graphad.testing.cases import Case, Choices, outside_reads
 from graphad.testing.operator_programs import NEVER, CallProgram, Names, operators, write_branch, write_conditional, write_loop, write_net
 from graphad.testing.samples import samples_of
-from graphad.testing.swept_calls import FLOATS_DRAWN, converted, loss_of, types_of, varied
+from graphad.testing.swept_calls import FLOATS_DRAWN, append_over, converted, loss_of, types_of, varied
 from graphad.testing.values import name_of
 
 # Blocks, and how often the body runs: never, once, again. What is listed twice is drawn twice as often.
@@ -32,6 +32,7 @@ KINDS = (
 TRIES = 4  # other attributes
 LOOKUPS = ("gather", "lookup_table_v2", "index_select", "gather_nd", "one_hot_v2")
 FAR, FAR_READS = 1000, 3
+OVER_MISSING = ("exp", "tanh", "sin", "square", "scale")
 ROLES = ("captured", "early", "late", "both")
 WITH_ATTRIBUTES = ("scale", "scale", "increment", "softmax", "reduce_sum", "cumsum", "clip", "leaky_relu", "transpose2", "concat", "roll")
 PLAIN = (
@@ -136,8 +137,11 @@ def _read_missing(w: CallProgram, repeated: _Repeated) -> None:
     def read() -> None:
         # As if it had a value: the operator is drawn for it, and never runs.
         w.values[name] = value
-        exponential = w.apply("exp", {"X": [name]}, {})
-        w.apply("elementwise_add", {"X": [result], "Y": [exponential or result]}, {}, result)
+        # Of infinite slopes or not, of interest or not: what may run early differs.
+        op_type = w.choices.one_of(types_of(w.interest)) if w.interest.types and w.choices.chance(3) else w.choices.one_of(OVER_MISSING)
+        written_names = append_over(w, op_type, name, NEVER)
+        read_name = next((each for each in written_names if _alike(w.values[each], value)), result)
+        w.apply("elementwise_add", {"X": [result], "Y": [read_name]}, {}, result)
 
     _never(w, read)
 

@@ -18,7 +18,7 @@ from graphad.rewriting import PatternRule, rules_of
 from graphad.testing.calls import Interest
 from graphad.testing.cases import Case, RandomChoices, completed, unread
 from graphad.testing.optimizable import optimizable_program
-from graphad.testing.planted import planted_program
+from graphad.testing.planted import planted_program, planted_with_all
 from graphad.testing.programs import KINDS, any_program
 from graphad.testing.training import OPTIMIZERS, training_program
 
@@ -128,6 +128,16 @@ def test_planted_programs_request_results_and_have_rows_of_axes_alike() -> None:
     assert sum(len(shape) > 2 and len({*shape}) == 1 for shape in shapes) > COUNT // 8
     mixed = [a for case in drawn for a in case.feeds.values() if a.dtype.kind == "f" and not np.isfinite(a).all()]
     assert sum(len({*a[np.isfinite(a)].ravel().tolist()}) > 3 for a in mixed) > COUNT // 50
+
+
+def test_exact_rules_are_planted_on_numbers_that_are_not_finite_the_first_time() -> None:
+    rules = [(rule, "float32") for rule in rules_of(Simplify()) if isinstance(rule, PatternRule) and rule.name == "add-zero"]
+    counts = []
+    for exact, hard in ((True, True), (False, True), (True, False)):
+        cases = [planted_with_all(RandomChoices(f"hard {i}"), rules, exact, hard) for i in range(60)]
+        counts.append(sum(any(a.dtype.kind == "f" and not np.isfinite(a).all() for a in case.feeds.values()) for case in cases))
+    # Nearly all that have more than a few elements; where a rule may round, and later, some.
+    assert counts[0] > 30 > max(counts[1:]), counts
 
 
 def test_what_nothing_reads_is_what_a_graph_has_as_targets() -> None:

@@ -15,7 +15,7 @@ import graphad as ga
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ir import SINGLE_WRITER, Builder, Graph, Op
 from graphad.ops import lookup
-from graphad.passes import MixedPrecision, OptimizeParameters
+from graphad.passes import ConstantFolding, MixedPrecision, OptimizeParameters
 from graphad.passes.backward import GradOps, OpPath
 from graphad.program import BACKWARD
 from graphad.rewriting import Pass
@@ -36,6 +36,17 @@ BACKWARD_OF_LOSS = "find-op-path{targets=[$loss]}, create-grad-ops, prune-no-gra
 
 
 with passes():
+
+    @dataclass(frozen=True)
+    class DropsWhatReadsShapes(Pass):
+        """Asks for a trait that few operators have."""
+
+        name = "wrong-drops-what-reads-shapes"
+
+        def apply(self, graph: Graph) -> bool:
+            for op in [op for op in graph.ops if op.definition is not None and op.definition.of_shape]:
+                graph.remove_op(op)
+            return True
 
     @dataclass(frozen=True)
     class DropsTheLastTerm(Pass):
@@ -315,6 +326,14 @@ def test_code_mentions_operators_by_a_field_of_their_definitions() -> None:
     types = interest_of([MixedPrecision()]).types
     assert {"mul", "matmul_v2", "conv2d"} <= {*types}
     assert not {"reshape2", "tanh"} & {*types}
+
+
+def test_code_mentions_operators_by_a_trait_of_their_definitions() -> None:
+    """Constant folding asks which operators read shapes alone; what names no operator is about all."""
+    types = interest_of([ConstantFolding()]).types
+    assert {"fill_any_like", "fill_zeros_like", "size"} <= {*types}
+    assert "tanh" not in types
+    assert interest_of([DropsWhatReadsShapes()]).types == ()
 
 
 def test_lines_are_traced_only_within() -> None:
