@@ -174,7 +174,7 @@ _EDITS = (
     _mutant(
         "forgets-what-gradients-read",
         "residuals:replace_residual",
-        "return graph.set_residuals([new if value is old else value for value in graph.residuals])",
+        "graph.set_residuals([new if value is old else value for value in graph.residuals])",
         "return None",
         """
         x: float64[1]
