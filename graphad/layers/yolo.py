@@ -85,6 +85,7 @@ def yolov3_loss(
                 f"gt_box is [batch, boxes, 4], gt_label and gt_score are [batch, boxes], not {boxes!r}, {labels!r}, {gt_score!r}"
             )
         smooth = min(1.0 / head.classes, 1.0 / 40) if checked_flag("use_label_smooth", use_label_smooth) else 0.0
+    boxes = assign(boxes)  # the caller's own variable keeps its gradient
     boxes.stop_gradient = True
     scores = emitted("fill_any_like", [boxes[:, :, 0]], value=1.0) if gt_score is None else checked_input("yolov3_loss", gt_score)
     parts = emitted("reshape", [variable], shape=[-1, len(head.mask), 5 + head.classes, head.height, head.width])

@@ -137,6 +137,20 @@ def test_the_gradient_of_the_loss_is_a_central_difference() -> None:
     np.testing.assert_allclose((slope * direction).sum(), (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
 
 
+def test_right_boxes_keep_the_gradients_that_they_have_elsewhere() -> None:
+    feed = {name: array for name, array in head().items() if name != "scores"}
+    with ga.program_guard(ga.Program()) as program:
+        x, boxes, labels = (
+            L.data(name, feed[name].shape, dtype=feed[name].dtype, append_batch_size=False) for name in ("x", "boxes", "labels")
+        )
+        boxes.stop_gradient = False
+        halves = boxes * 0.5
+        loss = L.reduce_sum(L.yolov3_loss(x, halves, labels, ANCHORS, MASK, CLASSES, 0.4, 8)) + L.reduce_sum(halves)
+        (slope,) = ga.gradients(loss, boxes)
+    (found,) = ga.Executor().run(program, feed, [slope])
+    np.testing.assert_array_equal(found, np.full_like(found, 0.5))
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
