@@ -164,7 +164,7 @@ class TapeBuffer(Aggregate):
         refuse(jnp.asarray(self.length) >= self.capacity, f"the tape has more than the {self.capacity} entries that there is room for")
         # What is beyond the capacity is written over the last entry, and refused after the run.
         at = jnp.clip(self.length, 0, self.capacity - 1)
-        pairs = zip(entries, items, strict=True)
+        pairs = [_with_slots_of_both(row, item, self.capacity) for row, item in zip(entries, items, strict=True)]
         new_entries = tuple(jax.tree.map(lambda rows, x: rows.at[at].set(x), row, item) for row, item in pairs)
         return TapeBuffer(new_entries, jnp.asarray(self.length) + 1, self.capacity)
 
@@ -198,6 +198,31 @@ class TapeBuffer(Aggregate):
 
     def parts(self) -> Iterator[Tensor]:
         return iter(jax.tree.leaves(self.entries))
+
+
+def _with_slots_of_both(row: Tree, item: Tree, capacity: int) -> tuple[Tree, Tree]:
+    """The rows of a tape and an entry for them: an array of tensors in one has elements where it has them in the other.
+
+    An array may lack an element in some entries, which no operator reads then; a cotangent lacks those that are zero. So zeros stand
+    for it.
+    """
+    rows = jax.tree.map(lambda own, other: _filled(own, other, lambda x: (capacity, *x.shape)), row, item, is_leaf=_is_array)
+    return rows, jax.tree.map(lambda own, other: _filled(own, other, lambda x: x.shape[1:]), item, row, is_leaf=_is_array)
+
+
+def _is_array(tree: Tree) -> bool:
+    return isinstance(tree, TensorArray)
+
+
+def _filled(tree: Tree, other: Tree, shape: Callable[[Tensor], tuple[int, ...]]) -> Tree:
+    """An array with zeros where only another one of the same length has an element; anything else as it is."""
+    if not (_is_array(tree) and _is_array(other) and len(tree) == len(other)):
+        return tree
+    present = dict(tree.items())
+    for index, element in other.items():
+        if index not in present:
+            tree = tree.write(index, jnp.zeros(shape(element), element.dtype))
+    return tree
 
 
 def _zero(x: Tensor) -> Tensor:

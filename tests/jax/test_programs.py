@@ -13,8 +13,8 @@ import jax
 
 import graphad as ga
 from graphad.errors import ExecutionError, NotLowered
-from graphad.jax.stacks import as_buffer
-from graphad.ops.aggregates import TensorArray
+from graphad.jax.stacks import as_buffer, as_tape_buffer
+from graphad.ops.aggregates import Tape, TensorArray
 from tests.conformance.loading import differentiated, load, names, program_of
 from tests.conformance.test_stored import variables
 from tests.jax.agreement import REFUSED, outcome
@@ -70,6 +70,20 @@ def test_arrays_of_tensors_in_both_forms_are_added() -> None:
     array, buffer = TensorArray([np.ones(2)]), as_buffer(TensorArray([jax.numpy.full(2, 2.0)]), 3)
     for total in (array + buffer, buffer + array):
         np.testing.assert_array_equal(total.read(0), [3.0, 3.0])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_entries_of_a_tape_of_which_one_lacks_an_element_of_an_array(first: int) -> None:
+    """A cotangent lacks the elements that are zero, and as a row of a stack it has them."""
+    whole = TensorArray([np.ones(2), np.full(2, 2.0)])
+    tape = as_tape_buffer(Tape(), 2)
+    for entry in [whole, whole.without(1)][:: 1 - 2 * first]:
+        tape = tape.push([entry])
+    popped = []
+    for _ in range(2):
+        tape, (array,) = tape.pop()
+        popped.append([np.asarray(array.read(i)).tolist() for i in range(len(array))])
+    assert popped == [[[1.0, 1.0], [0.0, 0.0]], [[1.0, 1.0], [2.0, 2.0]]][:: 1 - 2 * first]
 
 
 def test_an_array_that_a_loop_in_a_loop_of_unknown_trips_extends() -> None:
@@ -148,6 +162,13 @@ def test_an_array_that_has_several_names_in_a_loop() -> None:
 @pytest.mark.parametrize("seed", [31, 159, 599])
 def test_second_derivatives_through_branches(seed: int) -> None:
     """Branches in branches, tapes of one entry, and a branch in a loop that always goes one way: only its gradient does not know it."""
+    assert outcome(seed, 2).kind == "agrees"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [91015, 91327])
+def test_second_derivatives_of_arrays_that_lack_an_element(seed: int) -> None:
+    """What an iteration clears in an array has an empty cotangent there."""
     assert outcome(seed, 2).kind == "agrees"
 
 
