@@ -85,8 +85,7 @@ def yolov3_loss(
                 f"gt_box is [batch, boxes, 4], gt_label and gt_score are [batch, boxes], not {boxes!r}, {labels!r}, {gt_score!r}"
             )
         smooth = min(1.0 / head.classes, 1.0 / 40) if checked_flag("use_label_smooth", use_label_smooth) else 0.0
-    boxes = assign(boxes)  # the caller's own variable keeps its gradient
-    boxes.stop_gradient = True
+    boxes = _constant_copy(boxes)
     scores = emitted("fill_any_like", [boxes[:, :, 0]], value=1.0) if gt_score is None else checked_input("yolov3_loss", gt_score)
     parts = emitted("reshape", [variable], shape=[-1, len(head.mask), 5 + head.classes, head.height, head.width])
     cell, weight = _assigned(head, boxes, scores)
@@ -100,6 +99,13 @@ def yolov3_loss(
     ignored = _best_overlap(head, parts, boxes, factor) > threshold
     total = (placed + classified).sum(1) + _object_loss(head, parts, cell, weight, ignored)
     return emitted("scale", [total], name, scale=1.0)  # type: ignore[no-any-return]
+
+
+def _constant_copy(x: Variable) -> Variable:
+    """A copy that gets no gradient; the caller's own variable keeps what it gets elsewhere."""
+    copy = assign(x)
+    copy.stop_gradient = True
+    return copy
 
 
 def _head(x: Variable, anchors: Sequence[int], mask: Sequence[int], classes: int, pixels: int) -> _Head:
