@@ -32,6 +32,9 @@ from graphad.types import Array, Function, Tensor
 FIRST: ContextVar[int] = ContextVar("first", default=2)  # the run at which a program without loops is compiled; 0: never is any
 MANY = 16  # functions that a program has at most
 LARGEST = 20_000  # operators of programs that are compiled
+NOTED = 2  # runs whose results say which types others will have
+ROUNDS = 3  # how often a program is compiled again for types that runs had
+SHORT = 16  # elements of results that are kept as they are
 FAILURES = 3  # runs that are left to the interpreter and succeed there, after which it runs all of them
 
 
@@ -41,10 +44,11 @@ def compiled_program(
     stored: Mapping[str, Tensor],
     fetched: Sequence[str],
     unguarded: frozenset[int] = frozenset(),
+    seen: Mapping[int, Array | None] | None = None,
     given: bool = False,
 ) -> tuple[Compiled, MemoryPlan]:
     """What a program does for such feeds and variables, and where its values are in memory, some of them in arrays that are given."""
-    compiled = Compiler(run, unguarded).compiled(feeds, stored, fetched)
+    compiled = Compiler(run, unguarded, seen).compiled(feeds, stored, fetched)
     # In this order: dead calls would make groups and live ranges larger, moved updates change what can be grouped, and the plan needs the
     # final order.
     without_unread(compiled)
@@ -63,8 +67,15 @@ class CompiledFunction:
         Unsupported: the program has something that is left to the interpreter.
     """
 
-    def __init__(self, run: Prepared, feeds: Mapping[str, Tensor], fetched: Sequence[str], unguarded: frozenset[int] = frozenset()) -> None:
-        compiled, self.plan = compiled_program(run, feeds, run.stored, fetched, unguarded, given=True)
+    def __init__(
+        self,
+        run: Prepared,
+        feeds: Mapping[str, Tensor],
+        fetched: Sequence[str],
+        unguarded: frozenset[int] = frozenset(),
+        seen: Mapping[int, Array | None] | None = None,
+    ) -> None:
+        compiled, self.plan = compiled_program(run, feeds, run.stored, fetched, unguarded, seen or {}, given=True)
         self.source: Source = written(
             compiled, self.plan, Options(limit=run.max_iterations, marks=run.profile is not None, native=run.numba)
         )
@@ -88,6 +99,9 @@ class CompiledFunction:
         self.iterations: list[int] = []
         self.trips: set[int] = set()
         self.failures = 0
+        self.made: dict[int, Array | None] = {}  # examples of what it made where it was compiled without any; None: not of one type
+        self.notes = "note(" in self.source.text
+        self.runs = 0
         self.has_loops = " trips" in self.source.text
         self.random = compiled.random
         reads = list(compiled.states)
@@ -119,6 +133,7 @@ class CompiledFunction:
             "count_iteration": count_iteration,
             "new_signals": new_signals,
             "together": None if run.threads is None else run.threads.together,
+            "note": self.see,
             "mark": lambda number: self.marked.append((number, perf_counter())),
             **{name: getattr(item, "call", item) for name, item in self.source.objects.items()},
         }
@@ -127,6 +142,16 @@ class CompiledFunction:
         exec(compile(text, "<compiled program>", "exec"), names)
         function: Function = names["make"]()
         return function
+
+    def see(self, number: int, value: Tensor) -> None:
+        """Note of what type an operator's result is."""
+        example = None
+        if type(value) is np.ndarray and value.flags.c_contiguous:
+            # Sizes computed from it are examples too, so short ones are kept as they are.
+            example = value.copy() if value.size <= SHORT else np.ones(value.shape, value.dtype)
+        earlier = self.made.get(number, example)
+        is_alike = example is not None and earlier is not None and (earlier.shape, earlier.dtype) == (example.shape, example.dtype)
+        self.made[number] = earlier if is_alike else None
 
     def variables(self, stored: Mapping[str, Tensor]) -> list[Tensor] | None:
         """The variables that it reads, if they are of the types that it was compiled for."""
@@ -257,6 +282,23 @@ class _Candidates:
     unguarded: set[int] = field(default_factory=set)
     failures: int = 0
     reason: str = ""
+    seen: dict[int, Array | None] = field(default_factory=dict)
+    rounds: int = 0
+
+    def learn(self, function: CompiledFunction) -> bool:
+        """Take the types that a function's runs had for those that others will have, and let it be compiled again; whether runs are looked at."""
+        if not function.notes or self.rounds >= ROUNDS:
+            return False
+        function.runs += 1
+        if function.runs < NOTED:
+            return True
+        news = {number: example for number, example in function.made.items() if number not in self.seen}
+        self.seen |= news
+        if all(example is None for example in news.values()):
+            return False
+        self.rounds += 1
+        self.functions.remove(function)
+        return True
 
 
 def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Tensor] | None:
@@ -301,7 +343,7 @@ def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Tensor] | None
     run.trips = set(function.trips)
     run.iterations = []
     function.commit(new_states, run.scope)
-    run.last = (fetched, function)
+    run.last = None if candidates.learn(function) else (fetched, function)
     return list(results)
 
 
@@ -331,7 +373,7 @@ def _made(run: Prepared, candidates: _Candidates, fetched: tuple[str, ...]) -> C
     if len(candidates.functions) >= MANY:
         candidates.functions.pop(0)
     try:
-        function = CompiledFunction(run, run.env, fetched, frozenset(candidates.unguarded))
+        function = CompiledFunction(run, run.env, fetched, frozenset(candidates.unguarded), candidates.seen)
     except (Unsupported, GraphadError) as error:
         candidates.reason = f"{type(error).__name__}: {error}"
         return None

@@ -29,7 +29,7 @@ from graphad.ops.inference import aligned
 from graphad.ops.out_kernels import formula_of
 from graphad.ops.rings import communicates
 from graphad.program import EMPTY, Block, Operator
-from graphad.types import Function, Tensor, TensorType
+from graphad.types import Array, Function, Tensor, TensorType
 
 DEEPEST = 12  # blocks in blocks: Python's own limit is 20
 
@@ -45,12 +45,14 @@ Frames = tuple[Frame, ...]
 class Compiler:
     """Goes through a program on examples of what it is fed, and of the scope's variables."""
 
-    def __init__(self, run: Prepared, unguarded: frozenset[int] = frozenset()) -> None:
+    def __init__(self, run: Prepared, unguarded: frozenset[int] = frozenset(), seen: Mapping[int, Array | None] | None = None) -> None:
         self.run = run
         self.trace = Trace()
         self.unguarded = unguarded
+        self.seen = seen  # by the numbers of operators: what runs have given where examples say nothing; None: runs do not note it
         self.guards: list[Operator] = []
-        self.numbers: dict[Operator, int] = {}
+        # Where operators are in the program: the numbers stay what they are when it is compiled again with more, or less, that is assumed.
+        self.numbers = {op: i for i, op in enumerate(op for block in run.block.program.blocks for op in block.ops)}
         self.depth = 0
         self.random = False
         self.held: set[Value] = set()  # what iterations read that are traced again later
@@ -163,7 +165,7 @@ class Compiler:
         }
         places = {slot: outs for slot, outs in places.items() if any(outs)}
         # First as the calls of the kernel, then as one call of it: a kernel that looks at values is not traced.
-        results = self.traced(op, definition, inputs, list(places))
+        results = self.renamed(op, inputs) or self.traced(op, definition, inputs, list(places))
         if results is None:
             results = self.whole(op, definition, inputs, {slot: len(outs) for slot, outs in places.items()})
         for slot, targets in places.items():
@@ -184,6 +186,13 @@ class Compiler:
         return values
 
     # -- operators --
+
+    def renamed(self, op: Operator, inputs: Mapping[str, Sequence[Value | None]]) -> dict[str, list[Value]] | None:
+        """What ``assign`` makes of an array of tensors: the same value, since none ever changes; None if it may have no value."""
+        if op.type != "assign":
+            return None
+        (value,) = inputs["X"]
+        return None if value is None or value.static or value.absent else {"Out": [value]}
 
     def traced(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: list[str]) -> Tensor:
         """The values that an operator makes, as the calls of its kernel; None if it is not to be traced."""
@@ -245,6 +254,10 @@ class Compiler:
         else:
             examples = self.examples(definition, call, values, sum(wanted.values()))
             bases = [_shared_with(example, values) for example in examples]
+        number = self.numbers[op]
+        is_open = self.is_open(number, definition, examples)
+        if is_open and self.seen:
+            examples = [self.seen.get(number)]
         if self.is_fixed(op, definition, values, examples):
             arrays = iter(examples)
             return {slot: [self.settled(next(arrays)) for _ in range(count)] for slot, count in wanted.items()}
@@ -259,9 +272,11 @@ class Compiler:
             form = f"settled_or_absent({form})"
         self.trace.calls.append(Call(form, tuple(values), results, pure=False, op=op))
         # An aggregate may hold the arrays that it was made of: their memory is not the plan's to give again.
-        if not all(isinstance(value.example, np.ndarray) for value in results):
+        if is_open or not all(isinstance(value.example, np.ndarray) for value in results):
             self.trace.calls.append(Keep(tuple(values)))
-        self.guard(op, definition, inputs, attrs, wanted, results)
+        if is_open and self.seen is not None and number not in self.seen:
+            self.trace.calls.append(Call(f"note({number}, {{0}})", results, (), pure=False))
+        self.guard(op, definition, inputs, attrs, wanted, results, by_run=is_open)
         for value in results if definition.partial else ():
             value.absent = value.example is None
         by_slot, at = {}, 0
@@ -269,6 +284,14 @@ class Compiler:
             by_slot[slot] = list(results[at : at + count])
             at += count
         return by_slot
+
+    def is_open(self, number: int, definition: OpDef, examples: Sequence[Tensor]) -> bool:
+        """Whether examples do not say what an operator's one result is, and the type that it had in a run may be assumed of others.
+
+        That is so after loops: how many tensors are in an array that they fill, runs alone know.
+        """
+        is_assumed = number not in self.unguarded and not (definition.random or definition.ordered or definition.partial)
+        return is_assumed and len(examples) == 1 and examples[0] is None
 
     def is_fixed(self, op: Operator, definition: OpDef, values: Sequence[Value], examples: Sequence[Tensor]) -> bool:
         """Whether an operator makes the same arrays in every run: all that it reads are constants, such as extents."""
@@ -296,9 +319,10 @@ class Compiler:
         attrs: Mapping[str, Tensor],
         wanted: Mapping[str, int],
         made: Sequence[Value],
+        by_run: bool = False,
     ) -> None:
         """Make the results static: inferred types are those of the examples, or a check says so in every run."""
-        number = self.numbers.setdefault(op, len(self.numbers))
+        number = self.numbers[op]
         if number in self.unguarded:
             return
         # Inference says the type for every run, so no check is needed in those. Otherwise the example's type is an assumption.
@@ -309,8 +333,10 @@ class Compiler:
                 continue
             value.static, value.in_order = True, bool(array.flags.c_contiguous)
             if sure is None or sure[i] != TensorType(array.shape, array.dtype.name):
-                test = f"if {{0}}.shape != {tuple(map(int, array.shape))} or {{0}}.dtype != {array.dtype.name!r}: raise Changed({number})"
-                self.trace.calls.append(Call(test, (value,), (), pure=False))
+                test = f"{{0}}.shape != {tuple(map(int, array.shape))} or {{0}}.dtype != {array.dtype.name!r}"
+                # The same kernel lays out the same types in one way; what came from a run says that of its own result alone.
+                test += " or not {0}.flags.c_contiguous" if by_run else ""
+                self.trace.calls.append(Call(f"if {test}: raise Changed({number})", (value,), (), pure=False))
 
     # -- operators with blocks --
 

@@ -194,7 +194,7 @@ class Trace:
             return table[key]
         result = Value(example, static=True, base=base)
         if base is not None:
-            options = {}
+            options = {"pure": options.get("pure", True)}
         if base is not None or (example.nbytes <= SMALL and options.get("pure", True)):
             table[key] = result
         self.calls.append(Call(form, tuple(args), (result,), op=self.op, **options))
@@ -446,9 +446,10 @@ def _unchanged(ufunc: np.ufunc, values: Sequence[Value]) -> Value | None:
     """The operand that a product with 1 is, to the last bit."""
     if ufunc is np.multiply:
         for x, by in (values, values[::-1]):
-            # A product with exactly 1 changes no bit of a float but those of a signaling nan; with another dtype it would convert.
+            # A product with exactly 1 changes no bit of a float but those of a signaling nan; with another dtype it would convert. Counters
+            # of loops are integers that are multiplied by 1.
             number = by.constant and np.ndim(by.example) == 0 and by.example == 1
-            if number and x.static and x.example.dtype.kind == "f" and np.result_type(by.example, x.example) == x.example.dtype:
+            if number and x.static and x.example.dtype.kind in "fiu" and np.result_type(by.example, x.example) == x.example.dtype:
                 return x
     return None
 
@@ -565,6 +566,25 @@ def _dot(tracer: Traced, x: Tensor, y: Tensor) -> Tensor:
     return tracer.made("np.dot({0}, {1})", values, example, into="np.dot({0}, {1}, out={out})" if alike else "")
 
 
+def _taken(tracer: Traced, x: Tensor, places: Tensor, axis: int | None = None) -> Tensor:
+    values = [tracer.operand(x), tracer.operand(places)]
+    array, indices = (np.asarray(value.example) for value in values)
+    if axis is None or indices.dtype.kind not in "iu" or not array.shape[axis]:
+        raise Untraceable("places that are no indices of an axis")
+    at = axis % array.ndim
+    try:
+        example = np.take(array, indices, axis=at)
+    except IndexError:  # of an example that has let go of its elements
+        indices = np.zeros_like(indices)
+        example = np.take(array, indices, axis=at)
+    # One slice is a view. Indices out of range fail here too, and the interpreter says so.
+    if indices.size == 1:
+        view = array[(*[slice(None)] * at, indices.item(), ...)]
+        row = tracer.made(f"{{0}}[{':, ' * at}{{1}}.item(), ...]", values, view, pure=False)
+        return row.reshape(example.shape)
+    return tracer.made(f"np.take({{0}}, {{1}}, axis={at})", values, example, pure=False)
+
+
 def _clip(tracer: Traced, x: Tensor, low: Tensor = None, high: Tensor = None) -> Tensor:
     values = [tracer.operand(x)]
     texts = []
@@ -631,6 +651,7 @@ _FUNCTIONS: dict[Function, Function] = {
     np.dot: _dot,
     np.concatenate: _joining(np.concatenate),
     np.stack: _joining(np.stack),
+    np.take: _taken,
     np.broadcast_to: _broadcast,
     np.zeros_like: _like(np.zeros_like),
     np.ones_like: _like(np.ones_like),

@@ -12,6 +12,7 @@ from graphad.ops.casting import as_mask, assign
 from graphad.ops.comparison import equal
 from graphad.ops.creation import tril_triu
 from graphad.ops.definition import operator
+from graphad.ops.formulas import as_array
 from graphad.ops.indices import from_either_end, from_front, refuse
 from graphad.ops.inference import check_index, matched, normal_axis, same_dtypes
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, unbroadcast
@@ -74,7 +75,7 @@ def gather(X: Array, Index: Array, Axis: Array | None = None, *, axis: int = 0, 
 def _index_taken(X: Array, Index: Array, axis: int) -> Array:
     """The slices at indices that may count from the end; numpy finds those out of range, the message is ours."""
     try:
-        return np.asarray(np.take(X, Index.reshape(-1) if Index.ndim > 1 else Index, axis=axis))
+        return as_array(np.take(X, Index.reshape(-1) if Index.ndim > 1 else Index, axis=axis))
     except IndexError:
         refuse("Index", Index, -X.shape[axis], X.shape[axis])
 

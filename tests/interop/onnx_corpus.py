@@ -352,6 +352,7 @@ def in_double(program: ga.Program) -> ga.Program:
 
 STEPS = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)  # kinks want a short one, rounding a long one
 RIGHT = 1e-4  # of the derivative
+PREPARING = 6  # runs: programs with loops are compiled again for what the first ones gave
 OFF = 1e-3  # of the directions, from inputs at which a gradient jumps
 
 
@@ -484,17 +485,21 @@ def second(name: str, path: Path) -> str:
     return f"{error:8.1e} WRONG  {value:.6g}"
 
 
-def timed(work: Callable[[], object], least: float = 0.3) -> float:
-    """The least seconds of runs that take a time together, at least three after two that prepare."""
-    spent: list[float] = []
-    runs = 0.0
-    work(), work()
-    while len(spent) < 3 or (runs < least and len(spent) < 200):
-        start = time.process_time()
-        work()
-        spent.append(time.process_time() - start)
-        runs += spent[-1]
-    return min(spent)
+def timed(works: Sequence[Callable[[], object]], least: float = 0.3) -> list[float]:
+    """The least seconds of each of some works, which take turns, so that what else the machine does is the same for all of them.
+
+    They run until each has taken a time, at least three times after runs that prepare.
+    """
+    spent: list[list[float]] = [[] for _ in works]
+    for work in works:
+        for _ in range(PREPARING):
+            work()
+    while len(spent[0]) < 3 or (min(map(sum, spent)) < least and len(spent[0]) < 200):
+        for work, seconds in zip(works, spent, strict=True):
+            start = time.process_time()
+            work()
+            seconds.append(time.process_time() - start)
+    return [min(seconds) for seconds in spent]
 
 
 def speed(name: str, path: Path) -> str:
@@ -503,7 +508,7 @@ def speed(name: str, path: Path) -> str:
     loaded = onnx.load(path)
     loading, size = time.process_time() - start, path.stat().st_size / 1e6
     fed = feeds(name, reference.get_inputs(), 0)
-    ours, theirs = timed(lambda: loaded.run(fed)), timed(lambda: reference.run(None, fed))
+    ours, theirs = timed([lambda: loaded.run(fed), lambda: reference.run(None, fed)])
     return f"{ours / theirs:7.2f} times, {ours * 1e3:9.2f} ms and {theirs * 1e3:9.2f} ms; {size:6.2f} MB loaded in {loading:5.2f} s"
 
 
