@@ -286,7 +286,7 @@ class _Candidates:
     rounds: int = 0
 
     def learn(self, function: CompiledFunction) -> bool:
-        """Take the types that a function's runs had for those that others will have, and let it be compiled again; whether runs are looked at."""
+        """Take the types that a function's runs had for those of others, and let it be compiled again; whether its runs are looked at."""
         if not function.notes or self.rounds >= ROUNDS:
             return False
         function.runs += 1

@@ -104,7 +104,7 @@ def test_many_runs_of_any_program_are_alike(seed: int) -> None:
         for name, array in p.params.items():
             scope.set(name, array)
     for _ in range(RUNS):
-        found = []
+        found: list[Any] = []
         for executor, scope in zip(executors, scopes, strict=True):
             try:
                 found.append(executor.run(p.program, dict(p.feeds), [p.loss_name], scope))
