@@ -20,7 +20,18 @@ from graphad.ops.formulas import Tracer, as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
 from graphad.ops.like import fill_zeros_like, reshape_like, sum_like
 from graphad.ops.reduction import reduce_mean, reduce_sum
-from graphad.ops.rows import as_rows, centered_tiles, inverse_root, many, many_short, row_buffers, spread, through_channels, through_rows
+from graphad.ops.rows import (
+    as_rows,
+    centered_tiles,
+    inverse_root,
+    many,
+    many_short,
+    normalized_rows,
+    row_buffers,
+    spread,
+    through_channels,
+    through_rows,
+)
 from graphad.ops.scratch import aligned
 from graphad.ops.shapes import reshape, size
 from graphad.ops.summation import power_norm, summed
@@ -480,7 +491,7 @@ def layer_norm(
     """Every row normalized, a row being the axes from ``begin_norm_axis`` on; Mean and Variance have one element for each row."""
     length = math.prod(X.shape[begin_norm_axis:])
     if many(X, length):
-        return _layers_in_tiles(as_rows(X, 1, -1, length), Scale, Bias, epsilon, X.shape, begin_norm_axis)
+        return _layers_in_tiles(as_rows(X, -1, length), Scale, Bias, epsilon, X.shape, begin_norm_axis)
     m = moments(X, _last(X, begin_norm_axis), epsilon)
     # In place: the centered elements are used for nothing else.
     y = m.centered
@@ -496,18 +507,9 @@ def layer_norm(
 def _layers_in_tiles(
     x: Array, Scale: Array | None, Bias: Array | None, epsilon: float, shape: Shape, begin: int
 ) -> tuple[Array, Array, Array]:
-    """``layer_norm`` of ``[1, rows, n]``."""
-    y, mean, variance = aligned(x.shape, x.dtype), np.empty(x.shape[1], x.dtype), np.empty(x.shape[1], x.dtype)
-    with row_buffers(x):
-        for place, rows, tile_mean, tile_variance in centered_tiles(x):
-            mean[place], variance[place] = tile_mean, tile_variance
-            rows *= inverse_root(tile_variance, epsilon, x.dtype)[:, None]
-            if Scale is not None:
-                rows *= Scale
-            if Bias is None:
-                np.copyto(y[:, place], rows)
-            else:
-                np.add(rows, Bias, out=y[:, place])
+    """``layer_norm`` of ``[rows, n]``."""
+    scale, bias = (None if each is None else each.reshape(-1) for each in (Scale, Bias))
+    y, mean, variance = normalized_rows(x, scale, bias, epsilon)
     return y.reshape(shape), mean.reshape(shape[:begin]), variance.reshape(shape[:begin])
 
 

@@ -26,12 +26,14 @@ LEAST = 1 << 12  # elements from which on tiles pay, where the alternative is co
 ONE_TILE = 1 << 15  # elements up to which a softmax is one tile, and to set numpy's buffer takes longer than it saves
 FEW = 32  # numbers that Python compares more quickly than numpy
 SHORT, DOT = 16, 64  # elements: shorter rows are quicker as they are, for longer ones an inner product of BLAS pays
+NEAR = 32  # elements of rows from which on the means of random ones are mostly less than half a standard deviation
 DIGITS = 1 << 14  # elements of a row up to which BLAS adds products as exactly as numpy, which adds pairwise
 LONG, UNBUFFERED, BUFFERED = 256, 64, 1 << 10  # elements: rows so long need no buffer, others one that stays in the nearest cache
 # Within these bounds no exponential has overflowed, as each is at most the sum; one that has underflowed, below 2**-126 in float32, is less
 # than 2**-116 of it.
 SAFE = 2.0**-10, 2.0**100  # between these sums of exponentials no digit of a quotient is lost
 NEGLIGIBLE = 2.0**-21  # what a mean may be off by, in standard deviations
+LARGE = 2.0**40  # a factor of a column up to which its product with that of a row is far from overflow, and squares of a row
 
 
 def in_tiles(X: Array, length: int) -> bool:
@@ -183,6 +185,67 @@ def _added(sums: Array) -> Array:
     return as_array(np.add.reduce(sums, axis=0, dtype="float64"))
 
 
+def normalized_rows(x: Array, scale: Array | None, bias: Array | None, epsilon: float) -> tuple[Array, Array, Array]:
+    """Each row of ``[rows, n]`` less its mean, divided by its standard deviation, scaled and shifted element by element; mean, variance.
+
+    That is ``x * A + B`` with ``A = inverse ⊗ scale`` and ``B = 1 ⊗ bias - (mean inverse) ⊗ scale``: BLAS writes matrices of rank two in a
+    third of the time in which numpy repeats a row or a column. The variance as the mean of squares less the square of the mean loses a
+    third of a bit at most where the mean is less than half a standard deviation; from other rows, and from short ones, their rounded mean
+    is taken first, and the same is done with the rest.
+    """
+    rows, length = x.shape
+    columns = np.zeros((2, 2, length), x.dtype)
+    columns[:, 0] = 1 if scale is None else scale
+    columns[1, 1] = 0 if bias is None else bias
+    if not np.abs(columns[1]).max() <= LARGE:  # nan is not; infinite A and B would cancel each other
+        y, mean, variance = normalized_rows(x, None, None, epsilon)
+        return y * columns[1, 0] + columns[1, 1], mean, variance
+    y, (mean, variance), ones = aligned(x.shape, x.dtype), np.empty((2, rows), x.dtype), _ones(length, x.dtype)
+    for place in _tiles(rows, ones.nbytes):
+        moments = _moments(x[place], ones)
+        near = 4.0 * moments[0] ** 2 <= (moments[1] if length >= NEAR else -1.0)  # nan is not
+        # Each kind by itself, so that a row has the same bits whatever is beside it.
+        for some, work in ((near, _scale_and_shift), (~near, _center_and_scale)):
+            if some.all():
+                work(x[place], columns, moments, epsilon, y[place])
+            elif some.any():
+                part, their_moments = x[place][some], moments[:, some]
+                work(part, columns, their_moments, epsilon, part)
+                y[place][some], moments[:, some] = part, their_moments
+        mean[place], variance[place] = moments
+    return y, mean, variance
+
+
+def _moments(x: Array, ones: Array) -> Array:
+    """Mean and variance of each row, ``[2, rows]`` in float64."""
+    result = np.empty((2, len(x)))
+    result[0], result[1] = _summed(x, ones), _summed(x, x)
+    result /= x.shape[1]
+    result[1] -= result[0] * result[0]
+    return result
+
+
+def _scale_and_shift(x: Array, columns: Array, moments: Array, epsilon: float, out: Array) -> None:
+    """``x * A + B``, which may be written over x."""
+    factors, inverse = np.zeros((2, len(x), 2), x.dtype), 1.0 / np.sqrt(moments[1] + epsilon)
+    factors[0, :, 0], factors[1, :, 0], factors[1, :, 1] = inverse, -moments[0] * inverse, 1.0
+    a, b = scratch("terms", (2, *x.shape), x.dtype)
+    np.matmul(factors[0], columns[0], out=a)
+    np.multiply(x, a, out=a)
+    np.matmul(factors[1], columns[1], out=b)
+    np.add(a, b, out=out)
+
+
+def _center_and_scale(x: Array, columns: Array, moments: Array, epsilon: float, out: Array) -> None:
+    """The same of rows without their rounded means, and their moments more exactly."""
+    rounded = moments[0].astype(x.dtype)
+    with row_buffers(x[None]):
+        rest = np.subtract(x, rounded[:, None], out=scratch("deviations", x.shape, x.dtype))
+    moments[...] = _moments(rest, _ones(x.shape[1], x.dtype))
+    _scale_and_shift(rest, columns, moments, epsilon, out)
+    moments[0] += rounded
+
+
 def inverse_root(variance: Array, epsilon: float, dtype: np.dtype[np.generic]) -> Array:
     """``1 / sqrt(variance + epsilon)``, rounded to a dtype."""
     return (1.0 / np.sqrt(variance + epsilon)).astype(dtype)
@@ -204,30 +267,35 @@ def through_rows(x: Array, d: Array, mean: Array, inverse: Array, scale: Array |
     """
     rows, length = x.shape
     out, ones = aligned(x.shape, x.dtype), _ones(length, x.dtype)
-    scale_grad, bias_grad = np.zeros(length, x.dtype), np.zeros(length, x.dtype)
-    with row_buffers(x[None]):
-        for place in _tiles(rows, ones.nbytes):
-            part, cotangent, factor = x[place], d[place], inverse[place, None]
-            hat = np.subtract(part, mean[place, None], out=scratch("deviations", part.shape, x.dtype))
-            # ``mean`` is rounded: what of it is left in the deviations is taken out where it would show.
-            rest = _summed(hat, ones) / length
-            if not (np.abs(rest) * inverse[place]).max() <= NEGLIGIBLE:  # nan is not
-                hat -= rest.astype(x.dtype)[:, None]
-            hat *= factor
-            terms = np.multiply(cotangent, hat, out=scratch("terms", part.shape, x.dtype))
-            # [rows, n] to [n]: sums over rows are products with ones too.
-            scale_grad += np.matmul(_ones(len(part), x.dtype), terms)
-            bias_grad += np.matmul(_ones(len(part), x.dtype), cotangent)
-            if scale is not None:
-                cotangent = np.multiply(cotangent, scale, out=terms)
-            # mean(g hat) and mean(g), one number for each row.
-            along = (_summed(cotangent, hat) / length).astype(x.dtype)
-            constant = (_summed(cotangent, ones) / length).astype(x.dtype)
-            hat *= along[:, None]
-            hat += constant[:, None]
-            np.subtract(cotangent, hat, out=hat)
-            np.multiply(hat, factor, out=out[place])
-    return RowGrad(out, scale_grad, bias_grad)
+    column = ones if scale is None else np.ascontiguousarray(scale, x.dtype)
+    columns, totals = np.zeros((3, 2, length), x.dtype), np.zeros((2, length), x.dtype)
+    columns[0, 0], columns[1:, 0] = column, 1
+    for place in _tiles(rows, ones.nbytes):
+        part, cotangent, middle, factor = x[place], d[place], mean[place], inverse[place]
+        if not (np.abs(middle) * factor).max() <= 0.5:  # nan is not: what is far from 0 loses digits
+            with row_buffers(x[None]):
+                part = np.subtract(part, middle[:, None], out=scratch("deviations", part.shape, x.dtype))
+            middle = _summed(part, ones) / length
+        a, b = scratch("terms", (2, *part.shape), x.dtype)
+        np.multiply(cotangent, part, out=a)
+        # With hat = x factor + shift: sums of d hat and of d over all rows, means of g and of g hat over each.
+        shifts = np.ones((2, len(part)), x.dtype)
+        shift = np.multiply(middle, -factor, out=shifts[0])
+        totals += np.matmul(shifts, cotangent)
+        totals[0] += np.matmul(factor, a)
+        constant = _summed(cotangent, column) / length
+        along = _summed(a, column) / length * factor + shift * constant
+        # The cotangent is d (factor ⊗ scale) - x (factor² along ⊗ 1) - factor (constant + shift along) ⊗ 1.
+        weights, negative = np.zeros((3, len(part), 2), x.dtype), -factor
+        weights[0, :, 0], weights[1, :, 0], weights[2, :, 0] = factor, negative * factor * along, negative * (constant + shift * along)
+        np.matmul(weights[0], columns[0], out=a)
+        np.multiply(a, cotangent, out=a)
+        np.matmul(weights[1], columns[1], out=b)
+        np.multiply(b, part, out=b)
+        np.add(a, b, out=a)
+        np.matmul(weights[2], columns[2], out=b)
+        np.add(a, b, out=out[place])
+    return RowGrad(out, totals[0], totals[1])
 
 
 def through_channels(x: Array, d: Array, mean: Array, inverse: Array, scale: Array) -> RowGrad:

@@ -56,7 +56,7 @@ def test_softmax_of_rows_that_cannot_be_exponentiated_as_they_are() -> None:
     np.testing.assert_allclose(out[others], softmax_of(x[others]), rtol=2e-6)
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize("offset", [0.0, 0.4, 3.0, 1e4])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_layer_norm(shape: tuple[int, ...], offset: float) -> None:
     x, begin = drawn(shape, offset=offset), len(shape) - 1
@@ -69,6 +69,32 @@ def test_layer_norm(shape: tuple[int, ...], offset: float) -> None:
         out = lookup("layer_norm")(x, *given, begin_norm_axis=begin)
         for got, value in zip(out, (meant, mean, variance), strict=True):
             np.testing.assert_allclose(got, value, rtol=2e-6, atol=1e-5)
+
+
+def test_layer_norm_of_rows_some_of_which_are_far_from_zero() -> None:
+    """Each as exact as alone, in one tile: ordinary ones, far ones, constant ones, and ones that are not numbers."""
+    x = drawn((96, 200))
+    x[::5] += 1e4
+    x[::7] = 2.5
+    x[11, 3], x[12, 4] = np.nan, np.inf
+    scale, bias = drawn((200,)), drawn((200,), offset=1.0)
+    with np.errstate(invalid="ignore"):
+        y, _, variance = lookup("layer_norm")(x, scale, bias, begin_norm_axis=1)
+        wide = x.astype("float64")
+        expected = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5) * scale + bias
+    np.testing.assert_allclose(y, expected, rtol=2e-6, atol=1e-5)
+    np.testing.assert_array_equal(y[::35], np.broadcast_to(bias, (3, 200)))
+    assert np.isnan(y[[11, 12]]).all()
+    np.testing.assert_array_equal(variance[::7], np.zeros(14, "float32"))
+
+
+@pytest.mark.parametrize("factor", [1e30, np.inf, np.nan])
+def test_layer_norm_with_a_scale_that_is_no_factor_of_a_matrix(factor: float) -> None:
+    x, scale, bias = drawn((64, 100), offset=0.3), drawn((100,), offset=3.0), drawn((100,))
+    scale[7] = factor
+    y = lookup("layer_norm")(x, scale, bias, begin_norm_axis=1)[0]
+    plain = lookup("layer_norm")(x, begin_norm_axis=1)[0]
+    np.testing.assert_allclose(y, plain * scale + bias, rtol=2e-6, atol=1e-5)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
