@@ -125,6 +125,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 def curves(series: Mapping[str, Sequence[float]], title: str = "", across: str = "step", up: str = "") -> str:
     """Curves over 1, 2, 3 ... as one SVG, the same bytes for the same numbers. What is not finite is left out."""
     finite = [value for values in series.values() for value in values if math.isfinite(value)]
+    # The scale is that of the marks, which reach as far as the numbers or farther.
     marks = ticks(min(finite, default=0.0), max(finite, default=1.0))
     length = max((len(values) for values in series.values()), default=1)
     body = [_frame(title, across, up), *_marks_up(marks)]

@@ -153,6 +153,7 @@ def draw_timeline(tasks: list[Task], width: int = 900, row: int = 28) -> str:
         x, y, wide = left + task.begin * scale, top + task.stage * (row + 6), (task.end - task.begin) * scale
         parts.append(f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{row}" fill="{fill}" stroke="{line}"/>')
         parts.append(f'<text x="{x + wide / 2:.1f}" y="{y + row * 0.65:.1f}" text-anchor="middle">{task.micro_batch}</text>')
+    # Of the time of all stages together, the part in which none of its tasks runs on a stage.
     busy = sum(task.end - task.begin for task in tasks)
     idle = 1 - busy / (end * stages)
     parts.append(f'<text x="{left}" y="{height - 6}">forward blue, backward orange; waiting {idle:.1%} of the time</text>')

@@ -335,6 +335,7 @@ def run_compiled(run: Prepared, fetched: tuple[str, ...]) -> list[Tensor] | None
     run.iterations = function.iterations
     try:
         results, new_states = function([*feeds.values(), *variables])
+    # Whatever it was: the interpreter runs the program from the start, and raises the error of the operator, with the user's line.
     except Exception as error:
         _failed(candidates, function, error)
         run.restart()

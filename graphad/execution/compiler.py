@@ -360,6 +360,7 @@ class Compiler:
         block: Block = op.attrs[definition.blocks[0]]
         condition = op.input(definition.condition)[0]
         inner_layout = (block.vars, *layout)
+        # By the block that declares a name: -1 is the loop's own, whose names do not outlive an iteration.
         places = dict.fromkeys((home(inner_layout, n) - 1, n) for inner in block.ops for n in sorted(written(inner)) if n != EMPTY)
         slots = [(at, n) for at, n in places if at >= 0]
         if (depth(layout, condition), condition) not in slots:

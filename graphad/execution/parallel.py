@@ -162,6 +162,7 @@ def _laned(nodes: Sequence[Call | Group], count: int, cost: Callable[[Call | Gro
         lane_of, order, end = _scheduled(causes, list(map(cost, parts)), count, model)
         numbers = sorted(set(lane_of))
         if len(numbers) > 1 and end < best_cost:
+            # Another lane has to save a tenth: estimates are rough, and threads have other work too.
             best_cost, body = 0.9 * end, [_parallel(parts, causes, [numbers.index(lane) for lane in lane_of], order, len(numbers))]
     return body
 
@@ -224,6 +225,7 @@ def _scheduled(needed: Sequence[Sequence[int]], costs: Sequence[float], count: i
     ends, lane_of, starts = [0.0] * len(costs), [0] * len(costs), [0.0] * len(costs)
     order = sorted(range(len(costs)), key=lambda i: (-way[i], i))  # a node's way is longer than that of each that needs it
     for i in order:
+        # On the lane where it begins first, in the order of upward ranks (HEFT: H. Topcuoglu, S. Hariri and M. Wu, 2002).
         begin = [max([free[lane], *(ends[j] + (model.wait if lane_of[j] != lane else 0.0) for j in needed[i])]) for lane in range(count)]
         lane = min(range(count), key=begin.__getitem__)
         lane_of[i], starts[i], ends[i] = lane, begin[lane], begin[lane] + costs[i]

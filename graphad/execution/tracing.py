@@ -332,6 +332,7 @@ class Traced(Tracer):
                 args.append(value)
             else:
                 texts.append(_index_text(part))
+        # The same subscript of the example, each index replaced by its own example: it gives shape and dtype.
         examples = iter(args[1:])
         key = tuple(next(examples).example if isinstance(p, Traced | np.ndarray | list) else p for p in parts)
         return self.made(f"{{0}}[{', '.join(texts)}]", args, self.value.example[key], pure=False)

@@ -752,6 +752,7 @@ def unroll(op: Op, factor: int) -> Op:
     with recorded(op.graph, "unroll", op):
         longer = _with_inputs(op.graph, body)
         states, constants = longer.inputs[:count], longer.inputs[count:]
+        # Each copy goes on from what the one before leaves; what is not carried is the same for all.
         for _ in range(factor):
             copies = copy_into(body, longer, [*states, *constants])
             states = [copies.values[result] for result in body.results]
@@ -776,6 +777,7 @@ def split_loop(op: Op, count: int) -> tuple[Op, Op]:
     if count < 0:
         raise InvalidGraph(f"{op!r} can be split after 0 iterations or more, not {count}")
     graph, (body,) = op.graph, op.graphs.values()
+    # The first loop runs a copy of the body, with a counter beside its condition; the loop itself starts from what that leaves.
     with recorded(graph, "split", op):
         inner = _with_inputs(graph, body)
         copies = copy_into(body, inner, inner.inputs)

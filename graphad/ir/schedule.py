@@ -353,6 +353,7 @@ class _Schedule:
         silent = {op: None for op in ops if op.type == UNDEFINED and is_silent(op) and (graph.parent is not None or _may_be_fed(op, plan))}
         if silent:
             ops = [op for op in ops if op not in silent]
+        # The block's own declarations first: variables that no operator touches are kept, as a user declared them.
         origin = graph.block
         self.home[graph] = block.idx
         if origin is not None and origin is not block:

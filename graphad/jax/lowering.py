@@ -866,6 +866,7 @@ class Loop:
             results = [_as_type(new, old) if old is not None else None for new, old in zip(results, starts, strict=True)]
             return results, [None if t is None else s + t for s, t in zip(sums, terms, strict=True)], fault
 
+        # Where only a run knows how many iterations there were, rows after the last of them are not looked at.
         if is_traced(kept.count):
 
             def step(state: Tensor) -> Tensor:

@@ -190,6 +190,7 @@ class _Written:
                 each.vars = {name: var for name, var in each.vars.items() if name not in all_names[: len(self.ends)]}
             names.counts.update({self.kind: count}, **{stem + key: 0 for key, _ in self.counts})
             raise
+        # As ``Block`` does itself each time that so many operators have come.
         if lengths[0] // GROWTH != len(block.ops) // GROWTH:
             settle(GROWTH)
         return block.vars[all_names[self.result]]

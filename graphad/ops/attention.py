@@ -39,6 +39,7 @@ def _attended_type(
     rng_name: str = "",
 ) -> tuple[TensorType, ...]:
     dtype = same_dtypes(q=same_float(q), k=k, v=v, attn_mask=attn_mask)
+    # The scores are divided by the root of D: it has to be known, and cannot be 0.
     if not len(q.shape) == len(k.shape) == len(v.shape) == 4 or q.shape[3] in (-1, 0):
         raise ShapeError(f"q is {q}, k is {k}, v is {v}: [N, length, heads, D] with D known is expected")
     extent_pairs = zip(q.shape[:1] + q.shape[2:], k.shape[:1] + k.shape[2:], strict=True)

@@ -192,11 +192,14 @@ def _correlated_rows(x: Array, filter_: Array, window_axes: Axes) -> Array:
     down, across = window_axes
     features, channels, height, width = filter_.shape
     wide, out = padded(x, window_axes), np.zeros((len(x), features, down.count, across.count), x.dtype)
+    # Row f * height + k of the matrix is row k of filter f, over all channels.
     matrix = np.ascontiguousarray(filter_.transpose(0, 2, 1, 3)).reshape(features * height, channels * width)
     step = max(1, COLUMN_BYTES // max(matrix.shape[1] * across.count * x.itemsize, 1))
     for image, result in zip(wide, out, strict=True):
         channel, row, column = image.strides
         shape, strides = (channels, width, down.padded, across.count), (channel, across.dilation * column, row, across.stride * column)
+        # [channels, width of the filter, rows of the padded image, windows across]: neighboring windows share elements, which are not yet
+        # copied.
         view = as_strided(image, shape, strides, writeable=False)
         for start in range(0, down.padded, step):
             part = view[:, :, start : start + step]

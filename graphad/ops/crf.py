@@ -164,6 +164,7 @@ def _scored(Emission: TensorType, Transition: TensorType, Label: TensorType | No
     if len(Emission.shape) != 3 or 0 in Emission.shape[1:]:
         raise ShapeError(f"Emission is {Emission}: [N, T, D] is expected, with Length where sequences are shorter than T")
     batch, steps, tags = Emission.shape
+    # Fluid's layout: row 0 has the weights of starts, row 1 those of ends, and row 2 + i those of steps from tag i.
     is_fitting = len(Transition.shape) == 2 and matched(Transition.shape[1], tags)
     if not is_fitting or not matched(Transition.shape[0], -1 if tags == -1 else tags + 2):
         raise ShapeError(f"Emission is {Emission} but Transition is {Transition}: [D + 2, D] is expected, starts and ends before the steps")

@@ -292,6 +292,7 @@ def _spread_by_lines(filter_: Array, y: Array, window_axes: Axes, geometry: tupl
             results = scratch("product", (count, len(down.phases), strip.room), y.dtype)
             images = strip.images(memory)
         np.copyto(images[:count], y[samples, some].swapaxes(0, 1))
+        # With a stride, an element is in windows of its own residue alone: each residue has some of the taps, or none.
         for column in range(across.stride):
             taps = across.of(column)
             lines = columns[:count, : len(taps)]
@@ -379,6 +380,8 @@ def _by_taps(shape: Shape, window_axes: Axes, dtype: np.dtype[np.generic]) -> Pr
     total = scratch("columns", (n, *extents, channels), dtype)
     terms = scratch("product", (total.size,), dtype)
     calls = []
+    # out[i, j] is the sum over the taps of x, moved by the tap, times its weight. Channels are last, so that the weights of a tap are one
+    # row that multiplies neighbors in memory.
     for number, (rows, columns), (down, across) in _meetings(window_axes):
         place = total[:, rows, columns]
         calls.append((number, image[:, down, across], terms[: place.size].reshape(place.shape), place))

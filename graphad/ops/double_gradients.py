@@ -314,6 +314,7 @@ _TRIPLE: dict[str, tuple[str, str]] = {
 def _triple(op_type: str, double: str, text: str, outputs: Mapping[str, str]) -> TripleGradOpDef:
     definition = REGISTRY[double]
     assert isinstance(definition, DoubleGradOpDef)
+    # Pairs of a slot here and one of the double gradient: before the bar what it reads again, after it the cotangents of its results.
     reads, starts = (dict(pair.split("=") for pair in part.split()) for part in text.split("|"))
     return TripleGradOpDef(
         type=f"{op_type}_triple_grad",

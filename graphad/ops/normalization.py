@@ -304,6 +304,7 @@ def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array
         y *= m.inverse * Scale.reshape(m.mean.shape)
         y += Bias.reshape(m.mean.shape)
         mean, variance, inverse = m.mean.reshape(-1), m.variance.reshape(-1), m.inverse.reshape(-1)
+    # Paddle's momentum is the share of the old statistics; PyTorch's is that of the new ones.
     momentum, rate = norm.momentum, 1 - norm.momentum
     return y, momentum * Mean + rate * mean, momentum * Variance + rate * variance, mean, inverse, reserve
 
@@ -494,6 +495,7 @@ def layer_norm(
         return _layers_in_tiles(as_rows(X, -1, length), Scale, Bias, epsilon, X.shape, begin_norm_axis)
     m = moments(X, _last(X, begin_norm_axis), epsilon)
     # In place: the centered elements are used for nothing else.
+    # (x - mean) * inverse * scale + bias, in the memory of x - mean.
     y = m.centered
     y *= m.inverse
     if Scale is not None:

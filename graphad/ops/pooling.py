@@ -454,6 +454,8 @@ def _rows(name: str, spec: Spec, rank: int) -> OpDef:
         narrow="follows",
         flops=_flops,
     )(_pool(spec))
+    # Average pooling and ``spread`` are transposes of each other, and so are ``gather_max``, which takes from another image the elements
+    # that are maxima in X, and ``scatter_max``: gradients of all orders are made of these.
     back = {"X": applied(name, "dOut", spec)}
     operator("X Like -> Out", name=f"{name}_spread", infer=_spread_type(spec, pooled_type), grad=back, linear="X")(_spread(spec))
     of_image = {"Image": applied(f"{name}_scatter_max", "X dOut", spec)}

@@ -328,6 +328,7 @@ def _deformed_type(Input: TensorType, Offset: TensorType, Mask: TensorType | Non
         raise ShapeError(f"Input is {Input} and Filter is {Filter}: only the number of images may be unknown")
     if parts < 1 or Input.shape[1] % parts:
         raise ShapeError(f"Input is {Input}: its channels do not divide into deformable_groups={parts}")
+    # Offsets lie as [images, parts x elements x (y, x), H, W], as in Paddle: a pair for each element of each window.
     elements = parts * math.prod(Filter.shape[2:])
     expected = (Input.shape[0], 2 * elements, *plain_type.shape[2:])
     if len(Offset.shape) != 4 or not all(map(matched, Offset.shape, expected)):

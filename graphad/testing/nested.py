@@ -464,6 +464,7 @@ def accumulate(w: NestedWriter) -> None:
     name = w.fresh(shape)
     w.append("assign", {"X": total}, name)
     w.wrote(name, shape)
+    # Two trips at least: after one, a value that is read too late or too early is still the right one.
     _while(w, lambda inner: _add_up(inner, op_type, name, operand, shape), trips=w.choices.integer(2, 3))
     w.wrote(name, shape)
     w.arrived = name

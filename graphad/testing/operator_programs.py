@@ -715,6 +715,7 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
 
 def _run_on(w: CallProgram, block: Block, trips: int) -> bool:
     """Run further trips; False, and the values as they were, if one cannot run or makes something infinite."""
+    # On a copy: the values of the first trip stay where a later one cannot be made.
     values = dict(w.values)
     for _ in range(trips):
         if not run_block(block, values):

@@ -225,6 +225,7 @@ def _idle_loop(w: NestedWriter) -> None:
         invariant = _new(w, w.one_of("sin", "square", "tanh"), {"X": [x]}, shape)
         w.append(w.one_of("assign", "sin"), {"X": w.one_of(x, x, invariant)}, last_value)
         w.append("elementwise_add", {"X": total, "Y": w.one_of(invariant, last_value, x)}, total)
+        # ``y`` is only read, also across iterations: nothing may take its memory.
         w.append("elementwise_sub", {"X": total, "Y": y}, total)
         # Halved in each iteration, so that totals stay bounded however often it runs.
         w.append("scale", {"X": total}, total, scale=0.5)
@@ -234,6 +235,7 @@ def _idle_loop(w: NestedWriter) -> None:
         w.compare("less_than", i, limit, condition)
     written_names = [name for name in dict.fromkeys(n for op in block.ops for n in op.output_names()) if name not in block.vars]
     read_names = [n for n in dict.fromkeys(n for op in block.ops for n in op.input_names()) if n not in block.vars and n != condition]
+    # What a loop carries ends with its condition.
     written_names = [*(name for name in written_names if name != condition), condition]
     scopes = w.unique("scopes")
     slots = {"Condition": condition, "X": read_names}

@@ -167,6 +167,7 @@ def inlined(place: Place, which: int) -> Edit:
             op.block = block
             for sub in blocks_of(op):
                 sub.parent_idx = block.idx
+        # The block itself is left empty; ``_mend`` drops it, since no operator holds it any more.
         block.ops[index : index + 1] = inner.ops
         inner.ops = []
 
@@ -208,6 +209,7 @@ def _edits_simpler(value: float) -> list[float]:
     numbers = [0.0, 1.0]
     if value in numbers:
         return numbers[: numbers.index(value)]
+    # 0 is simpler than 1, and 1 than any other number; halves lead to a small one in as many steps as it has bits.
     return [*numbers, value // 2] if math.isfinite(value) and abs(value) > 3 and value == int(value) else numbers
 
 

@@ -239,6 +239,7 @@ def training_program(choices: Choices, max_layers: int = 2, smooth: bool = False
         cost = loss_of(net, hidden, smooth)
         optimizer = _optimizer(choices, dtype)
         optimizer.minimize(cost)
+        # A program may have several optimizers: a pass must not take the first one's updates for all there are.
         if not smooth and choices.chance(8):
             _second_loss(hidden)
     return Case(main, cost.name, net.feeds, persistent_arrays(choices, main))

@@ -314,6 +314,7 @@ def _of_other_types(graph: Graph, types: Mapping[Value, TensorType]) -> list[Val
             by_variable.setdefault((value.var.block, value.name), []).append(value)
     others = []
     for (_, name), values in by_variable.items():
+        # Of several types in one process already, or of one on a rank as well: nothing has come apart.
         if len({value.type for value in values}) > 1 or len({types[value] for value in values}) < 2:
             continue
         bound = [value for value in values if value.given or value.graph.is_observed(value)]

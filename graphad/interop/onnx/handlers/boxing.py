@@ -105,6 +105,7 @@ def _is_aligned(node: Node) -> bool:
 def _max_roi_pool(node: Node) -> Value:
     x, rows, ops = node[0], node[1], node.ops
     height, width = (int(item) for item in node.required("pooled_shape"))
+    # A row is (image, x1, y1, x2, y2); roi_pool takes the boxes of all images one after the other, and how many each has.
     images = ops.reshape(ops.slice(rows, axes=[1], starts=[0], ends=[1]), shape=[-1])
     boxes = _Sorted(node, ops.slice(rows, axes=[1], starts=[1], ends=[5]), images, x)
     attrs = {"pooled_height": height, "pooled_width": width, "spatial_scale": float(node.attr("spatial_scale", 1.0))}

@@ -206,6 +206,7 @@ def _pool_by_slices(
     if -1 in x.shape[2:]:
         raise NotKnown("pooling with dilations of extents that are not known before the model runs")
     ops, is_max = node.ops, node.type == "MaxPool"
+    # A window with dilation d spans d * (k - 1) + 1 elements. What windows reach beyond the padded tensor, by rounding up, is padded too.
     sizes = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
     outs = [_count_of(e, *p, size, s, ceil) for e, p, size, s in zip(x.shape[2:], pads, sizes, strides, strict=True)]
     ends = [(o - 1) * s + size for o, s, size in zip(outs, strides, sizes, strict=True)]
@@ -483,6 +484,7 @@ class _OpenAxis(NamedTuple):
         if coordinates == "pytorch_half_pixel":
             return ops.where(ops.greater_than(new, ops.like(1.0, new)), centers, ops.like(0.0, new))
         if coordinates == "half_pixel_symmetric":
+            # Where the new extent was rounded, half of what the scale would leave out is moved to each side.
             missing = ops.elementwise_sub(old, ops.elementwise_div(new, scale))
             return ops.elementwise_add(centers, ops.scale(missing, scale=0.5))
         if coordinates == "asymmetric":

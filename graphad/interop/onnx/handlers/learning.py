@@ -408,6 +408,7 @@ def _tree_ensemble(node: Node) -> Value:
         )
         for which in ("true", "false")
     )
+    # Both ways from a leaf lead to the leaf: what has arrived there stays, while other rows go on to the depth of the deepest tree.
     rest = np.zeros(len(values))
     modes = np.asarray([*(_MODES[number] for number in numbers), *["LEAF"] * len(values)])
     missing = np.asarray(node.attr("nodes_missing_value_tracks_true") or [0] * count, bool)

@@ -124,6 +124,7 @@ def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int
         ys, last = _direction(node, cell, kind, gates, x, lengths, initial, back)
         sequences.append(ys)
         finals.append(last)
+    # [steps, directions, batch, hidden]; with layout 1 [batch, steps, directions, hidden].
     y = ops.stack(sequences, axis=1)
     ends = [ops.stack([last[s] for last in finals], axis=0) for s in range(states)]
     if node.attr("layout", 0):

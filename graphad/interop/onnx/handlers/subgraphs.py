@@ -228,6 +228,7 @@ def _scan(node: Node) -> list[Value]:
     )
     axes = [int(a) % x.rank for a, x in zip(node.attr("scan_input_axes", [0] * count), sequences, strict=True)]
     backward = [bool(item) for item in node.attr("scan_input_directions", [0] * count)]
+    # With their axes in front, and reversed where they are read backwards: iteration i reads row i of each.
     rows = [_first(node, ops.flip(x, axis=[a]) if back else x, a) for x, a, back in zip(sequences, axes, backward, strict=True)]
     outputs = len(body.output) - len(states)
     size = rows[0].shape[0]
@@ -255,6 +256,7 @@ def _scan(node: Node) -> list[Value]:
     reverse = node.attr("scan_output_directions", [0] * outputs)
     for array, type, axis, back in zip(variables[1 + len(states) :], types, out_axes, reverse, strict=True):
         value = _stacked(node, array, *type)
+        # A direction of 1 puts what the last iteration gave first.
         if back:
             value = ops.flip(value, axis=[0])
         results.append(_placed(node, value, int(axis) % value.rank))

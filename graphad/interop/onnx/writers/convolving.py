@@ -100,6 +100,7 @@ def _spec(call: Call) -> Any:
 
 def convolved(nodes: Nodes, x: Term, filter_: Term, bias: Term | None, windows: Sequence[Window], groups: int) -> Term:
     """The products of a filter with every window."""
+    # By auto_pad there are extent / stride windows, rounded up, whatever the kernel: the extent may be open.
     same = _same_attrs(windows)
     if same:
         counts = [-1 if e == -1 else -(-e // w.stride) for e, w in zip(x.shape[2:], windows, strict=True)]
