@@ -67,7 +67,7 @@ def mesh_rings(program: Program) -> Rings:
 
 
 class Replay:
-    """What the collectives of a run have given so far: a run that is begun anew is given the same, without the other ranks."""
+    """The results of a run's collectives so far: where the run begins again, they are replayed without the other ranks."""
 
     def __init__(self) -> None:
         self.log: list[tuple[Contact, Any]] = []
@@ -105,7 +105,7 @@ SHARD = "@SHARD"
 
 
 def whole_state(program: Program | Sequence[Program], scopes: Sequence[Scope]) -> dict[str, Array]:
-    """What ranks keep as one process would have it: a checkpoint that any number of ranks can go on from.
+    """The state of all ranks as one process would have it: a checkpoint from which any number of ranks can go on.
 
     Args:
         program: the one that the ranks run, or those of the stages of a pipeline.
@@ -127,7 +127,7 @@ def whole_state(program: Program | Sequence[Program], scopes: Sequence[Scope]) -
 
 
 class Kept(NamedTuple):
-    """Of what a rank keeps the names, but those of shards, and of these what its program updates."""
+    """The names of a rank's persistent arrays, shards left out, and those of them that its program updates."""
 
     names: list[str]
     updated: list[str]
@@ -153,7 +153,7 @@ def keepers_of(ranks: Sequence[Kept]) -> dict[str, int]:
 
 
 def put_together(program: Program, names: Iterable[str], parts_of: Callable[[str], list[Array]]) -> dict[str, Array]:
-    """What is cut, of which each rank has a part; ``parts_of`` gives the parts of a variable, and is called in one order on all ranks."""
+    """Whole arrays joined from the ranks' parts; ``parts_of`` gives the parts of a variable, and is called in one order on all ranks."""
     # Sorted, since ranks may have stored their names in different orders, and every call is a collective.
     kept = sorted(names)
     arrays: dict[str, Array] = {}
@@ -187,7 +187,7 @@ def declared_parts(program: Program) -> dict[str, Part]:
 
 
 def split_arrays(program: Program, arrays: Mapping[str, object], ranks: int) -> list[dict[str, object]]:
-    """What each rank of a partitioned program has of some arrays: its parts of those that it declares parts of, and the others whole.
+    """Arrays cut for each rank of a partitioned program: its parts of those that it declares parts of, and the others whole.
 
     Args:
         program: what ``partition`` has made.

@@ -350,7 +350,7 @@ class MpiExecutor:
             return results
 
     def whole_state(self, program: Program, scope: Scope | None = None) -> dict[str, Array]:
-        """What the ranks keep as one process would have it, on every rank: a checkpoint that any number of ranks can go on from.
+        """The state of all ranks as one process would have it, on every rank: a checkpoint from which any number of ranks can go on.
 
         Every rank calls it, after the same step.
 

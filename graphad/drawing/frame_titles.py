@@ -1,4 +1,4 @@
-"""Where the titles of frames are: where no line crosses them, and nothing else is."""
+"""Places for the titles of frames: no line crosses them, and nothing else is there."""
 
 from __future__ import annotations
 

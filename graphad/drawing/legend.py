@@ -1,4 +1,4 @@
-"""What explains a drawing: title, legend, color bar."""
+"""What is above a drawing: its title, the legend of nodes and lines, the color bar."""
 
 from __future__ import annotations
 

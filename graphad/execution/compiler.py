@@ -511,7 +511,7 @@ class Compiler:
         return self.trace.constant(zeros_like(like.example))
 
     def taken(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> Value | int:
-        """What decides which block runs, or its number."""
+        """The condition that decides which block runs; the block's number where that is known."""
         tests = op.input(definition.condition)
         if not tests:
             return 0

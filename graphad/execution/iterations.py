@@ -30,7 +30,7 @@ def backwards(scopes: StepScopes, consume: bool) -> Iterator[Frame]:
 
 
 class Replay:
-    """One going back over a loop.
+    """One traversal of a loop's iterations from the last to the first.
 
     Args:
         scopes: what the loop kept: the starts of some iterations.

@@ -1,4 +1,4 @@
-"""Names of blocks: in which frame each is found, after which operator it is dead, and which are residuals. Facts found before a run.
+"""Static facts about the names in blocks: in which frame each is found, after which operator it is dead, and which are residuals.
 
 A block runs on frames, innermost first: its own variables, those of the block around it, and so on. The block of a gradient has two:
 its own, and the residuals of an iteration of the forward block.

@@ -203,7 +203,7 @@ def _number(value: Value) -> str:
 
 
 def folder() -> Path | None:
-    """Where loops are kept; None if nothing can be written there."""
+    """The folder of compiled loops; None if nothing can be written there."""
     base = os.environ.get("GRAPHAD_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "graphad"
     )

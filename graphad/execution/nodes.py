@@ -96,7 +96,7 @@ class Compiled:
 
 @dataclass(eq=False)
 class Append:
-    """What an iteration keeps.
+    """Pushes the values that an iteration keeps onto a stack.
 
     With a ``number``, that of the iteration, only every ``every``th one keeps it, or the first alone if that is 0.
     """

@@ -37,7 +37,7 @@ from graphad.ops import REGISTRY, OpDef
 
 @dataclass(frozen=True)
 class Model:
-    """What things take, in microseconds; by ``python -m tests.benchmarks.threads``, rounded upwards.
+    """A model of costs, in microseconds, as ``python -m tests.benchmarks.threads`` measures them, rounded upwards.
 
     Attributes:
         call: a call of numpy, besides its work.

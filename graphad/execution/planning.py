@@ -1,4 +1,4 @@
-"""Where the values of a compiled program are in memory: which share an array at different times.
+"""The memory plan of a compiled program: which of its values, alive at different times, share an array.
 
     t0 = x @ w        0      1024      4096
     t1 = t0 + b       |--t0--|                 t1 is put where t0 was,

@@ -34,7 +34,7 @@ Costs = dict[Operator, tuple[int, int]]  # floating-point operations and bytes o
 
 @dataclass
 class Spent:
-    """What an operator, a line or a type has taken.
+    """The time and the work of an operator, a line or a type.
 
     Attributes:
         seconds: without what is in the blocks of an operator.

@@ -1,4 +1,4 @@
-"""Why an operator cannot run, or failed: the errors of runs, with what it was given and the user's line."""
+"""The errors of runs: why an operator cannot run, or failed, with its operands and the user's line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PADDLES = " (graphad makes gradients of its own: read the program without its b
 
 
 def unregistered(op: Operator) -> str:
-    """That there is no such operator."""
+    """The error for an operator that is not registered."""
     # A gradient of Paddle's may have no counterpart here: its name says so.
     hint = _PADDLES if op.type.endswith(GRAD_SUFFIX) else did_you_mean(op.type, REGISTRY)
     return located(f"operator {op.type!r} is not registered, so it cannot run{hint}: {op!r}", op.source)

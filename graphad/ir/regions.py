@@ -186,7 +186,7 @@ class RegionOp:
 
 
 class LoopLike(RegionOp):
-    """It runs its graph again and again; what the graph yields is what it is given in the next iteration.
+    """A loop: it runs its graph again and again, and what the graph yields are its arguments in the next iteration.
 
     How often it runs is an analysis' to say: ``graphad.passes.analyses.TripCounts``.
     """
@@ -227,14 +227,14 @@ class LoopLike(RegionOp):
 
 
 class BranchLike(RegionOp):
-    """It runs one of its graphs: the first one where the condition holds, else the second."""
+    """A branch: it runs one of its graphs, the first one where the condition holds, else the second."""
 
     __slots__ = ()
     declared = BranchDef
 
 
 class CallLike(RegionOp):
-    """It runs its graph once."""
+    """A call: it runs its graph once."""
 
     __slots__ = ()
     declared = CallDef

@@ -52,7 +52,7 @@ def forward_graph(graph: Graph) -> Graph | None:
 
 
 def residual_inputs(graph: Graph) -> dict[Value, Value]:
-    """Of a gradient's graph the last inputs, and the residuals of the forward graph that they stand for; none of any other graph."""
+    """For a gradient's graph its last inputs, each with the residual of the forward graph that it receives; empty for any other graph."""
     forward = forward_graph(graph)
     if forward is None or not forward.residuals:
         return {}
@@ -65,7 +65,7 @@ def residual_of(value: Value) -> Value | None:
 
 
 def find_forward_op(op: Op) -> Op | None:
-    """The same; None if it is not in the graph, or the operator is no such gradient."""
+    """As ``forward_op``, but None if it is not in the graph, or the operator is no such gradient."""
     way = [op]  # and the gradients around it, as far as what it reads are residuals of theirs: a loop, since they may be nested deep
     while (residual := _residuals_read(way[-1])) is not None and residual.given and residual.graph.owner is not None:
         way.append(residual.graph.owner)

@@ -1,4 +1,4 @@
-"""How often loops will run, found before XLA sees them: a program is run on what is known of it, and on nothing else.
+"""Trip counts of loops, found before lowering: a program is run on the values that are known, and on nothing else.
 
     i = 0; while i < 10: h = tanh(h * w); i += 1          i and the condition are run, h is not: 10 iterations
 

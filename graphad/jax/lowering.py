@@ -135,7 +135,7 @@ class Lowering:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """What is noted of where the lowering is, is as before where something cannot be lowered."""
+        """Within it, an error puts the lowering's position (loops, branches, the operator) back to what it was before."""
         stacks: tuple[list[Any], ...] = (self.iterations, self.around, self.counted, self.sides)
         lengths, failed, op = [len(stack) for stack in stacks], self.failed, self.op
         try:

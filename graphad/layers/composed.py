@@ -131,7 +131,7 @@ def bilinear_tensor_product(
 
 @layer
 def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None) -> Variable:
-    """One less the share that predictions and labels have in common: the mean over samples of ``1 - 2 * both / (input + label)``.
+    """One minus the Dice coefficient of predictions and labels: the mean over samples of ``1 - 2 * both / (input + label)``.
 
     Args:
         input: probabilities ``[batch, ..., classes]``.

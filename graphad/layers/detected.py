@@ -1,4 +1,4 @@
-"""The boxes that a detector's scores leave, as Fluid 1.8 has them; those of all images follow each other, and counts say whose they are."""
+"""Non-maximum suppression as Fluid 1.8 has it. The boxes of all images follow each other, and counts say whose they are."""
 
 from __future__ import annotations
 

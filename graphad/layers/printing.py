@@ -1,4 +1,4 @@
-"""Layers that leave the program while it runs: ``Print``, and ``py_func``, which calls a function of Python."""
+"""Layers that call Python while a program runs: ``Print``, and ``py_func``, which calls a function of the user's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""numpy's functions beside symbols: which ones build operators, and what to use instead of the others."""
+"""numpy's functions on symbols: which ones record operators, and what to use instead of the others."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _LAYERS = frozenset((
 
 
 def instead_of(name: str, known: Container[str]) -> str:
-    """What does on variables what a function of numpy does on arrays."""
+    """What to use on variables instead of a function of numpy."""
     if name in _INSTEAD:
         return _INSTEAD[name]
     return f"layers.{name}" if name in known or name in _LAYERS else "layers or arithmetic on the variable, or the array that a run returns"

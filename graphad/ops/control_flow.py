@@ -69,7 +69,7 @@ class ControlDef(OpDef):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoopDef(ControlDef):
-    """It runs its one block while the condition, which the block writes, holds: what the block writes is what it reads in the next
+    """A loop: it runs its one block while the condition, which the block writes, holds: what the block writes is what it reads in the next
     iteration. The gradient runs its block over these iterations, the last one first."""
 
     @property
@@ -79,7 +79,7 @@ class LoopDef(ControlDef):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BranchDef(ControlDef):
-    """It runs the first of its blocks if the condition holds, else the second; where it has one only, nothing happens then.
+    """A branch: it runs the first of its blocks if the condition holds, else the second; with one block alone nothing runs then.
 
     ``two_sided``: of one with one block, the type of the operator that it becomes where the other branch has to do something.
     """
@@ -93,7 +93,7 @@ class BranchDef(ControlDef):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CallDef(ControlDef):
-    """It runs its one block once.
+    """A call: it runs its one block once.
 
     ``fused``: the block is to stay in one piece, since the executor runs it as one operator. ``sealed``: passes do not look into the block
     at all, which says what the operator computes and is put in its place where that is wanted (``ir.edits.open_sealed``).

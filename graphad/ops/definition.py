@@ -151,7 +151,7 @@ class OpDef(Traits):
 
     @cached_property
     def memory(self) -> dict[object, Any]:
-        """What others find out about the definition once, by who they are; it goes with the definition."""
+        """A cache of what other modules compute from the definition, each under a key of its own; it lives as long as the definition."""
         return {}
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What operators compute, in one line, whose kernel has no text of its own: it is a function of numpy's, or is made by another one."""
+"""One-line descriptions of operators whose kernels have no docstring: functions of numpy's, and kernels that another function makes."""
 
 from __future__ import annotations
 

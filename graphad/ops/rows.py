@@ -252,7 +252,7 @@ def inverse_root(variance: Array, epsilon: float, dtype: np.dtype[np.generic]) -
 
 
 class RowGrad(NamedTuple):
-    """What a normalization of rows ``[rows, n]``, scaled and shifted element by element, sends back to each of its inputs."""
+    """The gradients of a normalization of rows ``[rows, n]``, scaled and shifted element by element, with respect to its inputs."""
 
     x: Array
     scale: Array

@@ -1,4 +1,4 @@
-"""Boxes that are chosen among overlapping ones, for all classes of an image together: suppression as Paddle has it.
+"""Non-maximum suppression as Paddle has it: boxes chosen among overlapping ones, for all classes of an image together.
 
 ``non_max_suppression``, ONNX's, is in ``vision``. How many boxes stay depends on the values, so the rows of all images follow each other,
 and an output says how many each image has.

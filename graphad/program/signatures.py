@@ -24,7 +24,7 @@ _KEY = object()  # of ``OpDef.memory``
 
 
 class Checked(NamedTuple):
-    """What checking found out.
+    """The result of checking an operator.
 
     Attributes:
         types: of the outputs, by slot.

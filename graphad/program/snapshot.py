@@ -1,4 +1,4 @@
-"""What decides how a program runs, remembered: whether it is still so, for what was compiled or prepared from it."""
+"""Snapshots of all that decides how a program runs: whether what was compiled or prepared from it is still valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeing whether a program has changed since it was run last, without looking at it again.
+"""Change detection: whether a program has changed since its last run, without comparing all of it.
 
 A program is plain data that anyone may change: ``op.attrs["axis"] = 1``, ``block.ops.append(op)``. Comparing all of it takes longer than
 a run of a small program. So a program that runs again and again is watched: its lists and dicts are replaced by ones that do the same and

@@ -41,7 +41,7 @@ ROUNDS = 1000  # how often the fact about one block argument may grow
 
 
 class Facts(dict[Value, F]):
-    """What an analysis says: ``facts[value]``, which is ``bottom`` for a value that nothing says anything about; the others are in it."""
+    """The facts of an analysis by value: ``facts[value]`` is ``bottom`` for a value that is not in it."""
 
     def __init__(self, bottom: F) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Dataflow(ABC, Generic[F]):
         return graph.values if self.backward else graph.inputs
 
     def along(self, edge: Edge, fact: F) -> F:
-        """What becomes of a fact along a way into a nested graph, out of it or round: the same, unless values are added up, or kept."""
+        """The fact at the end of an edge into a nested graph, out of it or round a loop: the same, unless values are added up, or kept."""
         return self.top if edge.kind in (SUM, KEPT) and not self.backward else fact
 
     def follows(self, edge: Edge, facts: Facts[F]) -> bool:

@@ -208,7 +208,7 @@ MOST_RESULTS = 3000
 
 @dataclass(frozen=True)
 class Interest:
-    """What random programs should have more often than the rest.
+    """What random programs contain more often than the rest: operators, attributes, numbers that a pass is about.
 
     Args:
         types: types of operators; half of a program's operators are of these.

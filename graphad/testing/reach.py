@@ -1,4 +1,4 @@
-"""What of a pass's own code has run, and which names of operators, attributes and slots that code mentions.
+"""Coverage of a pass's own code, and the names of operators, attributes and slots that this code mentions.
 
 The own code of a pass are the methods of its class and the functions of the same file that those call, found through the names
 they use. Lines are traced with ``sys.settrace``, which costs nothing where tracing is off.

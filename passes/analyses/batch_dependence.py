@@ -40,7 +40,7 @@ def data_of(graph: Graph, names: Sequence[str]) -> list[Value]:
 
 @dataclass(frozen=True)
 class BatchDependence(Dataflow[str]):
-    """What every value is of the batch, ``data`` being its rows; only the forward part is looked at.
+    """How every value depends on the batch, whose rows ``data`` are; only the forward part is looked at.
 
     Attributes:
         data: the values whose axis 0 is the batch.

@@ -93,7 +93,7 @@ class KnownValues:
 
     @property
     def facts(self) -> Facts[Known | str | None]:
-        """What was found when it was first requested, and of what was added later."""
+        """The facts: computed when they are first requested, and extended by ``note``."""
         if self._facts is None:
             self._facts = Constants().solve(self.graph)
         return self._facts

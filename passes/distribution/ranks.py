@@ -31,7 +31,7 @@ class Seed:
 
 @dataclass(frozen=True)
 class Batch:
-    """What the values of a graph with its backward part are of the batch.
+    """How the values of a graph with its backward part depend on the batch.
 
     Attributes:
         seeds: where the backward begins.

@@ -121,7 +121,7 @@ class Reader:
         return self.types_taken_back(lambda: self.nested(graph, inputs))
 
     def types_taken_back(self, read: Callable[[], Sequence[Value]]) -> list[ElementType]:
-        """The same of whatever is read."""
+        """The same for any reading: ``read`` reads, and all that it makes is taken back."""
         block, count, parameters = self.program.current_block(), len(self.ops.made), dict(self.parameters)
         roots = {item: (len(item.ops), dict(item.vars)) for item in {block, self.program.global_block()}}
         blocks, unknown = len(self.program.blocks), dict(self.unknown)

@@ -49,7 +49,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Ends:
-    """What goes in and out of a model otherwise than as tensors of numbers.
+    """The inputs and outputs of a model that are no tensors of numbers.
 
     Attributes:
         text: the strings of the model, and those that it was fed.

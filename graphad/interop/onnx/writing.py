@@ -30,7 +30,7 @@ class Again(Exception):
 
 @dataclass
 class Guesses:
-    """What is taken for granted until a graph that is written shows that it is not so.
+    """Assumptions about a graph that is written, each held until the writing refutes it.
 
     Attributes:
         sequences: numbers of the arrays and tapes whose elements differ in shape: the others are rows.

@@ -1,4 +1,4 @@
-"""Boxes that are chosen one after the other: as many as remain, with room for as many as there may be."""
+"""Non-maximum suppression in XLA: boxes chosen one after the other, with room for as many as there may be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values chosen by a value: of those with one type, when the program runs."""
+"""One of several values, chosen by a mask that only a run knows: they have one type, since XLA computes all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws: numpy's generator in XLA, and the loop that draws again what is too far away."""
+"""Draws: numpy's generator in XLA, and truncated distributions by rejection sampling."""
 
 from __future__ import annotations
 

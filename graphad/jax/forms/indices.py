@@ -103,7 +103,7 @@ def _histogram(X: Tensor, *, bins: int = 100, min: float = 0.0, max: float = 0.0
 
 
 def held(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Where a mask holds, as places in memory with room for all, and how many there are."""
+    """The indices where a mask is true, in a buffer with room for all of them, and how many there are."""
     flat = jnp.asarray(mask).reshape(-1)
     (places,) = jnp.nonzero(flat, size=max(flat.size, LEAST), fill_value=0)
     return places, jnp.count_nonzero(flat).astype(jnp.int64)

@@ -1,4 +1,4 @@
-"""Arrays and calls that the samples of several chapters are made of."""
+"""Arrays and calls that the samples of several modules are made of."""
 
 from __future__ import annotations
 
