@@ -40,6 +40,7 @@ class Unsupported(Exception):
 
 Frame = dict[str, Value]
 Frames = tuple[Frame, ...]
+Made = dict[str, list[Value | None]]  # the values that an operator makes, by slot; None where it makes none
 
 
 class Compiler:
@@ -187,14 +188,14 @@ class Compiler:
 
     # -- operators --
 
-    def renamed(self, op: Operator, inputs: Mapping[str, Sequence[Value | None]]) -> dict[str, list[Value]] | None:
+    def renamed(self, op: Operator, inputs: Mapping[str, Sequence[Value | None]]) -> Made | None:
         """What ``assign`` makes of an array of tensors: the same value, since none ever changes; None if it may have no value."""
         if op.type != "assign":
             return None
         (value,) = inputs["X"]
         return None if value is None or value.static or value.absent else {"Out": [value]}
 
-    def traced(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: list[str]) -> Tensor:
+    def traced(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: list[str]) -> Made | None:
         """The values that an operator makes, as the calls of its kernel; None if it is not to be traced."""
         values = [value for group in inputs.values() for value in group]
         if definition.random or definition.ordered or any(value is None or not value.static or value.absent for value in values):
@@ -227,7 +228,7 @@ class Compiler:
 
     def by_formula(
         self, definition: OpDef, given: Mapping[str, Sequence[Traced]], attrs: Mapping[str, Tensor], wanted: list[str]
-    ) -> Tensor:
+    ) -> dict[str, list[Traced]] | None:
         """An elementwise operator by its arithmetic; None if it has none."""
         operands = [tracer for values in given.values() for tracer in values]
         formula = (
@@ -242,7 +243,7 @@ class Compiler:
             operands = [x, y.reshape(aligned(x.shape, y.shape, axis))]
         return {wanted[0]: [_computed(formula, operands)]}
 
-    def whole(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: Mapping[str, int]) -> Tensor:
+    def whole(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: Mapping[str, int]) -> Made:
         """The values that an operator makes by one call of its kernel."""
         values = [self.trace.constant(None) if value is None else value for group in inputs.values() for value in group]
         attrs, counts = definition.own_attrs(op.attrs), {slot: len(group) for slot, group in inputs.items()}
@@ -279,7 +280,7 @@ class Compiler:
         self.guard(op, definition, inputs, attrs, wanted, results, by_run=is_open)
         for value in results if definition.partial else ():
             value.absent = value.example is None
-        by_slot, at = {}, 0
+        by_slot, at = dict[str, list[Value | None]](), 0
         for slot, count in wanted.items():
             by_slot[slot] = list(results[at : at + count])
             at += count

@@ -47,6 +47,7 @@ from graphad.jax.stacks import Buffer, Either, Kept, Stack, TapeBuffer, as_buffe
 from graphad.jax.xla_array import Known
 from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef
 from graphad.ops.aggregates import Aggregate, StepScopes, Tape, TensorArray
+from graphad.ops.definition import Inputs, Outputs
 from graphad.program import EMPTY, Block, Operator, Program, in_own_form, located, random_streams
 from graphad.program.block import check_runnable
 from graphad.types import TENSOR_ARRAY, Tensor
@@ -246,7 +247,7 @@ class Lowering:
                     text = located(f"operator {op.type!r} made a nan or an infinity in {name!r}", op.source)
                     self.fail_if(~(jnp if is_traced(value) else np).isfinite(value).all(), text)
 
-    def made(self, op: Operator, definition: OpDef, inputs: Tensor, attrs: Mapping[str, Tensor], wanted: Sequence[str]) -> Tensor:
+    def made(self, op: Operator, definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], wanted: Sequence[str]) -> Outputs:
         """What an operator computes, by slot."""
         form = LOWERED.get(op.type)
         if form is not None:

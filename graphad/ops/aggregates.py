@@ -43,7 +43,7 @@ class TensorArray(Aggregate):
     __slots__ = ("_state", "length")
 
     def __init__(self, items: Sequence[Tensor] = ()) -> None:
-        self._state: Tensor = dict(enumerate(items))
+        self._state: dict[int, Tensor] | tuple[int, Tensor, TensorArray] = dict(enumerate(items))
         self.length = len(items)
 
     def _entries(self) -> dict[int, Tensor]:
