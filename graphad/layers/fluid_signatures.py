@@ -46,6 +46,7 @@ SPECS: dict[str, Spec] = {
     "diag_embed": Spec("input, offset=0, dim1=-2, dim2=-1"),
     "expand": Spec("x, expand_times, name=None", paddle2="numpy_names.broadcast_to"),
     "flip": Spec("input, dims, name=None", binds={"dims": "axis"}),
+    "fold": Spec("x, output_sizes, kernel_sizes, strides=1, paddings=0, dilations=1, name=None"),
     "gather": Spec("input, index, overwrite=True"),
     "gather_tree": Spec("ids, parents"),
     "gather_nd": Spec("input, index, name=None"),
@@ -109,7 +110,7 @@ SPECS: dict[str, Spec] = {
     "lrn": Spec("input, n=5, k=1.0, alpha=1e-4, beta=0.75, name=None, data_format='NCHW'", out=("Out",)),
     "maxout": Spec("x, groups, name=None, axis=1"),
     # -- whole tensors
-    "allclose": Spec("input, other, rtol='1e-05', atol='1e-08', equal_nan=False, name=None"),
+    "allclose": Spec("input, other, rtol=1e-05, atol=1e-08, equal_nan=False, name=None"),
     "fill_constant_batch_size_like": Spec(
         "input, shape, dtype, value, input_dim_idx=0, output_dim_idx=0, force_cpu=False", binds={"force_cpu": ""}
     ),

@@ -120,6 +120,61 @@ def vander(x: Variable, n: int | None = None, increasing: bool = False, name: st
     return emitted("concat", [columns], name, axis=1)  # type: ignore[no-any-return]
 
 
+# -- factors -------------------------------------------------------------------------------------
+
+
+@layer
+def qr(x: Variable, mode: str = "reduced", name: str | None = None) -> Any:
+    """An orthogonal factor and an upper triangle, ``x = q @ r``, of matrices ``[..., m, n]``.
+
+    Args:
+        x: float32 or float64.
+        mode: "reduced": q has min(m, n) columns; "complete": m; "r": the triangle alone.
+
+    Returns:
+        q and r; r alone in mode "r".
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program()) as program:
+    ...     q, r = ga.layers.qr(ga.layers.assign([[3.0, 1.0], [4.0, 2.0]]))
+    >>> abs(ga.Executor().run(program, fetch_list=[r])[0]).round(2).tolist()
+    [[5.0, 2.2], [0.0, 0.4]]
+    """
+    q, r = emitted("qr", [checked_input("qr", x)], mode=mode)
+    return named(r, name) if mode == "r" else (q, named(r, name))
+
+
+@layer
+def svdvals(x: Variable, name: str | None = None) -> Variable:
+    """The singular values of matrices ``[..., m, n]``, the largest first: ``[..., min(m, n)]``."""
+    return named(emitted("svd", [_square("svdvals", x)])[1], name)
+
+
+@layer
+def eigvalsh(x: Variable, UPLO: str = "L", name: str | None = None) -> Variable:
+    """The eigenvalues of symmetric matrices ``[..., n, n]``, the least first, of which one triangle is read: "L" or "U"."""
+    return named(emitted("eigh", [_square("eigvalsh", x)], UPLO=UPLO)[0], name)
+
+
+@layer
+def pinv(x: Variable, rcond: float = 1e-15, name: str | None = None) -> Variable:
+    """The Moore-Penrose inverse of matrices ``[..., m, n]``: ``[..., n, m]``.
+
+    Args:
+        x: float32 or float64.
+        rcond: singular values up to this share of the largest count as zero.
+
+    Its gradient is that of the singular value decomposition, so that singular values have to differ.
+    """
+    u, values, vh = emitted("svd", [_square("pinv", x)])
+    most = values.max(-1, keepdims=True)
+    above = (values > most * checked_float("layers.pinv: rcond", rcond)).astype(values.dtype)
+    # 1 in place of what counts as zero, whose share is taken out again.
+    inverted = above / (values * above + (1.0 - above))
+    turned = [emitted("transpose", [each], axis=[*range(each.ndim - 2), each.ndim - 1, each.ndim - 2]) for each in (vh, u)]
+    return named((turned[0] * inverted.unsqueeze(-2)) @ turned[1], name)
+
+
 # -- norms and distances -------------------------------------------------------------------------
 
 
@@ -140,17 +195,29 @@ def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = 
 
 @layer
 def matrix_norm(x: Variable, p: Any = "fro", axis: Sequence[int] = (-2, -1), keepdim: bool = False, name: str | None = None) -> Variable:
-    """The norm of matrices in two axes: "fro", or 1, -1, inf, -inf: the largest or the smallest sum of a column, of a row.
+    """The norm of matrices in two axes.
+
+    Args:
+        x: a tensor of two axes or more.
+        p: "fro": the root of the sum of squares; 1, -1, inf, -inf: the largest or the smallest sum of a column, of a row; 2, -2, "nuc":
+            the largest singular value, the smallest, the sum of all.
+        axis: the axes of rows and of columns.
+        keepdim: whether both stay, with extent 1.
 
     Raises:
-        ValueError: ``p`` is another one; the norms 2 and "nuc" are of singular values, which no operator computes.
+        ValueError: ``p`` is another one.
     """
     tensor = checked_input("matrix_norm", x)
     rows, columns = (checked_int("layers.matrix_norm: axis", item) % tensor.ndim for item in axis)
     if p == "fro":
         return named(tensor.square().sum([rows, columns], keepdim).sqrt(), name)
+    if p in (2, -2, "nuc"):
+        order = [each for each in range(tensor.ndim) if each not in (rows, columns)]
+        values = emitted("svd", [emitted("transpose", [tensor], axis=[*order, rows, columns])])[1]
+        total = values.sum(-1) if p == "nuc" else values.max(-1) if p == 2 else values.min(-1)
+        return named(total.unsqueeze(sorted((rows, columns))) if keepdim else total, name)
     if p not in (1, -1, math.inf, -math.inf):
-        raise InvalidValue(f"layers.matrix_norm: p is 'fro', 1, -1, inf or -inf, not {p!r}")
+        raise InvalidValue(f"layers.matrix_norm: p is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, not {p!r}")
     # The sum of a column goes over its rows.
     summed, across = (rows, columns) if abs(p) == 1 else (columns, rows)
     sums = tensor.abs().sum(summed, keepdims=True)

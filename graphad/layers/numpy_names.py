@@ -353,10 +353,14 @@ def chunk(x: Variable, chunks: int, axis: int = 0, name: str | None = None) -> l
 
 
 @layer
-def diff(x: Variable, n: int = 1, axis: int = -1, name: str | None = None) -> Variable:
-    """Each element less the one before it along an axis, n times."""
+def diff(
+    x: Variable, n: int = 1, axis: int = -1, prepend: Variable | None = None, append: Variable | None = None, name: str | None = None
+) -> Variable:
+    """Each element less the one before it along an axis, n times; ``prepend`` and ``append`` are put before and after x first."""
     tensor = checked_input("diff", x)
     at = checked_int("layers.diff: axis", axis) % tensor.ndim
+    ends = [item for item in (prepend, tensor, append) if item is not None]
+    tensor = emitted("concat", [ends], axis=at) if len(ends) > 1 else tensor
     before, after = (slice(None),) * at + (slice(None, -1),), (slice(None),) * at + (slice(1, None),)
     for _ in range(checked_int("layers.diff: n", n, 1)):
         tensor = tensor[after] - tensor[before]

@@ -27,6 +27,8 @@ NAMES: dict[str, Spec] = {
     "fmax": _binary("elementwise_fmax"),
     "fmin": _binary("elementwise_fmin"),
     "heaviside": _binary("elementwise_heaviside"),
+    "svd": Spec("x, full_matrices=False, name=None", "svd"),
+    "eigh": Spec("x, UPLO='L', name=None", "eigh"),
     "mm": Spec("input, mat2, name=None", "matmul_v2", binds={"input": "X", "mat2": "Y"}),
     **{kind: _reduction(f"reduce_{kind}") for kind in ("max", "min", "prod", "all", "any", "amax", "amin")},
     "isnan": Spec("x, name=None", "isnan_v2"),

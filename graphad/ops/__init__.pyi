@@ -16,6 +16,7 @@ from graphad.ops import ctc as ctc
 from graphad.ops import definition as definition
 from graphad.ops import elementwise as elementwise
 from graphad.ops import embedding as embedding
+from graphad.ops import factorization as factorization
 from graphad.ops import feeding as feeding
 from graphad.ops import indexing as indexing
 from graphad.ops import joining as joining
@@ -228,6 +229,10 @@ cross_entropy2_grad: GradOpDef
 cross_entropy_grad: GradOpDef
 ctc_align: OpDef
 ctc_lattice: OpDef
+cummax: OpDef
+cummax_grad: GradOpDef
+cummin: OpDef
+cummin_grad: GradOpDef
 cumprod: OpDef
 cumprod_grad: GradOpDef
 cumsum: OpDef
@@ -259,6 +264,8 @@ dot_grad: GradOpDef
 dropout: OpDef
 dropout_grad: GradOpDef
 edit_distance: OpDef
+eigh: OpDef
+eigh_grad: GradOpDef
 einsum: OpDef
 einsum_grad: GradOpDef
 elementwise_add: OpDef
@@ -558,6 +565,8 @@ put_along_axis: OpDef
 put_along_axis_grad: GradOpDef
 py_func: OpDef
 py_func_grad: GradOpDef
+qr: OpDef
+qr_grad: GradOpDef
 randint: OpDef
 range: OpDef
 rank_loss: OpDef
@@ -710,6 +719,8 @@ sum: OpDef
 sum_grad: GradOpDef
 sum_like: OpDef
 sum_like_grad: GradOpDef
+svd: OpDef
+svd_grad: GradOpDef
 swish: OpDef
 swish_grad: GradOpDef
 sync_batch_norm: OpDef

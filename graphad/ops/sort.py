@@ -1,6 +1,8 @@
-"""Operators about the order of elements: sorting, the largest, distinct values, how many there are of each."""
+"""Operators about the order of elements: sorting, the largest, distinct values, how many there are of each, running extrema."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -162,3 +164,40 @@ def bincount(X: Array, Weights: Array | None = None, *, minlength: int = 0) -> A
         raise InvalidValue(f"X has {X.min()}: integers from 0 on are counted")
     counts = np.bincount(X, Weights, minlength)
     return counts.astype("int64" if Weights is None else Weights.dtype, copy=False)
+
+
+# -- running extrema -----------------------------------------------------------------------------
+
+
+def _extremum_type(x: TensorType, *, axis: int = -1, dtype: DType = "int64") -> tuple[TensorType, TensorType]:
+    normal_axis(axis, len(x.shape))
+    if dtype not in ("int32", "int64"):
+        raise InvalidValue(f"dtype={dtype!r}: places are int32 or int64")
+    return x, TensorType(x.shape, dtype)
+
+
+def _extremum_grad(x: Tensor, indices: Tensor, dout: Tensor, *, axis: int) -> Tensor:
+    # Each running extremum is one element, which gets the cotangents of all places at which it is the extremum.
+    return put_along_axis(fill_zeros_like(x), indices, dout, Axis=axis, Reduce="add", Include_self=True)
+
+
+def _running_extremum(accumulate: Callable[..., object], x: Array, axis: int, dtype: str) -> tuple[Array, Array]:
+    out = np.asarray(accumulate(x, axis=axis))
+    # The last of equal elements counts, as in Paddle; a nan stays, and each further nan is a place of its own.
+    is_extremum = (x == out) | (x != x)
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    places = np.where(is_extremum, np.arange(x.shape[axis], dtype=dtype).reshape(shape), np.zeros((), dtype))
+    return out, np.asarray(np.maximum.accumulate(places, axis=axis))
+
+
+@operator("x -> out indices", infer=_extremum_type, grad={"x": _extremum_grad}, shapes="x", flops=1)
+def cummax(x: Array, *, axis: int = -1, dtype: DType = "int64") -> tuple[Array, Array]:
+    """The largest element up to each along ``axis``, and where it is: the last place of equal ones."""
+    return _running_extremum(np.maximum.accumulate, x, axis, dtype)
+
+
+@operator("x -> out indices", infer=_extremum_type, grad={"x": _extremum_grad}, shapes="x", flops=1)
+def cummin(x: Array, *, axis: int = -1, dtype: DType = "int64") -> tuple[Array, Array]:
+    """The smallest element up to each along ``axis``, and where it is: the last place of equal ones."""
+    return _running_extremum(np.minimum.accumulate, x, axis, dtype)

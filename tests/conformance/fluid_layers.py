@@ -35,7 +35,6 @@ DIFFERS = {
     "meshgrid": "the tensors may also be given one by one",
     "unique": "`dtype` is int32 unless said otherwise; with a word of Paddle 2's (`return_counts`, `axis` ...) it does what that does",
     "lstm_unit": "`cell_t_prev` may be left out: with two tensors it is the operator `lstm_unit`",
-    "allclose": "the tolerances are text in the operator, as in Paddle 2: a number is taken as well",
     "split": "also takes the operator's `num` and `sections`, so `num_or_sections` and `dim` have other defaults, which mean the same",
     "squeeze": "`axes` may be left out: all axes of extent 1",
     "tensor_array_to_tensor": "gives the tensor alone, and takes the axis by keyword; its default is 0",
@@ -66,6 +65,14 @@ def same_signature(name: str) -> bool:
     return _parameters(getattr(layers, name))[: len(expected)] == expected
 
 
+def wider_signature(name: str) -> bool:
+    """Whether graphad's takes each call that Fluid's takes, with the same meaning: parameters that Fluid requires may be left out."""
+    expected = read_signature(SIGNATURES[name])
+    found = _parameters(getattr(layers, name))[: len(expected)]
+    pairs = zip(expected, found, strict=False)
+    return len(found) == len(expected) and all(a == b or (a[0] == b[0] and a[1] is EMPTY) for a, b in pairs)
+
+
 def reason_of_absence(name: str) -> str:
     """Why there is no layer of that name, and what takes its place."""
     why, instead = unavailable(name) or ("", "")
@@ -81,8 +88,8 @@ def rows() -> tuple[Row, ...]:
 def _row(name: str) -> Row:
     if not hasattr(layers, name):
         return Row(name, SIGNATURES[name], "absent", reason_of_absence(name))
-    status = "same" if same_signature(name) else "differs"
-    return Row(name, SIGNATURES[name], status, DIFFERS.get(name, "") if status == "differs" else "")
+    status = "same" if same_signature(name) else "wider" if wider_signature(name) else "differs"
+    return Row(name, SIGNATURES[name], status, DIFFERS.get(name, "") if status != "same" else "")
 
 
 def called() -> set[str]:
@@ -95,9 +102,10 @@ HEAD = """\
 # Fluid's layers
 
 The {count} names that `fluid.layers` of Paddle 1.8.5 exports, with their signatures: {same} are in `graphad.layers` with the same
-one, {differs} differ, {absent} are absent. This page is made by `make pictures`.
+one, {wider} with a wider one, {differs} differ, {absent} are absent. This page is made by `make pictures`.
 
 - *same*: what Fluid's signature has comes first in graphad's, in the same order and with the same defaults. There may be more.
+- *wider*: what Fluid requires may be left out, and is otherwise the same: each call of Fluid's means what it means there.
 - *tested*: a call as Fluid's documentation has it is compared with numpy, and its gradient with central differences
   (`tests/documented_fluid.py`, `tests/documented_fluid_more.py`, `tests/documented_fluid_rest.py`, `tests/documented_habits.txt`), or
   with what the layer is defined by (`tests/layers/test_decoding.py`, `test_callbacks.py`, `test_suppression.py`).
@@ -114,7 +122,7 @@ one, {differs} differ, {absent} are absent. This page is made by `make pictures`
 def text() -> str:
     """The text of docs/fluid-layers.md."""
     table, tested = rows(), called()
-    count = {status: sum(row.status == status for row in table) for status in ("same", "differs", "absent")}
+    count = {status: sum(row.status == status for row in table) for status in ("same", "wider", "differs", "absent")}
     return HEAD.format(count=len(table), **count) + "".join(_line(row, row.name in tested) for row in table)
 
 

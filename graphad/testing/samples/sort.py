@@ -41,4 +41,14 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"X": np.array([3, 1, 1, 0]), "Weights": uniform(4)}, {"minlength": 6}),
         Sample({"X": np.zeros(0, "int64")}, {"minlength": 2}),
     ],
+    "cummax": [
+        Sample({"x": distinct(2, 3, 2)}, {"axis": 1}, outputs=("out",)),
+        Sample({"x": distinct(2, 3, 2)}, {"axis": 0, "dtype": "int32"}, outputs=("out",)),
+        Sample({"x": distinct(4, 1)}, outputs=("out",)),
+    ],
+    "cummin": [
+        Sample({"x": distinct(2, 3, 2)}, {"axis": 1}, outputs=("out",)),
+        Sample({"x": distinct(2, 3, 2)}, {"axis": -1}, outputs=("out",)),
+        Sample({"x": uniform(0, 2)}, {"axis": 1, "dtype": "int32"}, outputs=("out",)),
+    ],
 }

@@ -1,0 +1,71 @@
+"""Factors of matrices: what they multiply to, and gradients that no one value determines are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphad as ga
+from graphad import layers
+from graphad.errors import ExecutionError, InvalidValue, ShapeError
+
+L: Any = layers
+X = np.random.default_rng(3).normal(size=(4, 3))
+
+
+@pytest.mark.parametrize("mode", ["reduced", "complete"])
+def test_factors_multiply_to_the_matrix(mode: str) -> None:
+    with ga.program_guard(ga.Program()) as program:
+        x = L.assign(X)
+        q, r = L.qr(x, mode=mode)
+        u, s, vh = L.svd(x, full_matrices=mode == "complete")
+        values, vectors = L.eigh(x.T @ x)
+    q, r, u, s, vh, values, vectors = ga.Executor().run(program, fetch_list=[q, r, u, s, vh, values, vectors])
+    np.testing.assert_allclose(q @ r, X, atol=1e-12)
+    assert q.shape == u.shape == ((4, 4) if mode == "complete" else (4, 3))
+    np.testing.assert_allclose((u[:, :3] * s) @ vh, X, atol=1e-12)
+    np.testing.assert_allclose((vectors * values) @ vectors.T, X.T @ X, atol=1e-12)
+
+
+def slope_of(part: Any) -> Any:
+    """The gradient of the sum of one factor."""
+    with ga.program_guard(ga.Program()) as program:
+        x = L.data("x", [4, 3], append_batch_size=False, dtype="float64", stop_gradient=False)
+        (slope,) = ga.gradients(L.reduce_sum(part(x)), x)
+    return ga.Executor().run(program, {"x": X}, [slope])[0]
+
+
+@pytest.mark.parametrize("part", [lambda x: L.svd(x, full_matrices=True)[0], lambda x: L.qr(x, mode="complete")[0]])
+def test_what_has_no_gradient_says_so(part: Any) -> None:
+    """The vectors beyond those of the singular values, and beyond the columns, may be turned at will."""
+    with pytest.raises(ExecutionError, match="further vectors have no gradient"):
+        slope_of(part)
+
+
+def test_singular_values_alone_have_one() -> None:
+    """That of their sum is the product of the vectors."""
+    left, _, right = np.linalg.svd(X, full_matrices=False)
+    np.testing.assert_allclose(slope_of(lambda x: L.svd(x, full_matrices=True)[1]), left @ right, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: L.qr(x, mode="full"), InvalidValue, "mode='full'"),
+        (lambda x: L.eigh(x), ShapeError, "square matrices are expected"),
+        (lambda x: L.eigh(L.matmul(x, x, transpose_y=True), UPLO="D"), InvalidValue, "'L' or 'U'"),
+        (lambda x: L.svd(x[0, 0]), ShapeError, "matrices"),
+        (lambda x: L.svd(L.cast(x, "int64")), ShapeError, "float32 or float64"),
+        (lambda x: L.matrix_norm(x, p=3), InvalidValue, "'nuc'"),
+        (lambda x: L.index_add(x, x), TypeError, "value is missing"),
+        (lambda x: L.lp_pool2d(x, 0, 2), InvalidValue, "above 0"),
+        (lambda x: L.cummax(x, 5), ShapeError, "axis"),
+    ],
+)
+def test_refused(call: Any, error: type[Exception], message: str) -> None:
+    with ga.program_guard(ga.Program()):
+        x = L.data("x", [4, 3], append_batch_size=False)
+        with pytest.raises(error, match=message):
+            call(x)
