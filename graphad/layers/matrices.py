@@ -136,9 +136,9 @@ def qr(x: Variable, mode: str = "reduced", name: str | None = None) -> Any:
 
     >>> import graphad as ga
     >>> with ga.program_guard(ga.Program()) as program:
-    ...     q, r = ga.layers.qr(ga.layers.assign([[3.0, 1.0], [4.0, 2.0]]))
-    >>> abs(ga.Executor().run(program, fetch_list=[r])[0]).round(2).tolist()
-    [[5.0, 2.2], [0.0, 0.4]]
+    ...     q, r = ga.layers.qr(ga.layers.assign([[3.0, 5.0], [4.0, 0.0]]))
+    >>> abs(ga.Executor().run(program, fetch_list=[r])[0]).round(3).tolist()
+    [[5.0, 3.0], [0.0, 4.0]]
     """
     q, r = emitted("qr", [checked_input("qr", x)], mode=mode)
     return named(r, name) if mode == "r" else (q, named(r, name))
