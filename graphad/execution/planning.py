@@ -203,22 +203,24 @@ def grouped(compiled: Compiled, native: bool = False) -> None:
         for value in (*reads_of(node), *kept_by(node)):
             readers.setdefault(value, []).append(node)
     outputs = {*compiled.fetched, *compiled.kept.values()}
-    _group(compiled.body, lambda calls: _made_group(calls, readers, outputs, native), NATIVE if native else LARGE)
+    _group(compiled.body, lambda calls: _made_group(calls, readers, outputs, native), native)
 
 
-def _group(body: Body, made: Callable[[list[Call]], Group], least: int) -> None:
+def _group(body: Body, made: Callable[[list[Call]], Group], native: bool) -> None:
     nodes: Body = []
     run: list[Call] = []
+    least = NATIVE if native else LARGE
 
     def close() -> None:
-        for calls in [run] if not run or run[0].results[0].example.size >= LARGE else _native_parts(run):
+        parts = [run] if not run or run[0].results[0].example.size >= LARGE else _native_parts(run)
+        for calls in itertools.chain.from_iterable(map(_related, parts)) if native else parts:
             group = made(list(calls)) if len(calls) > 1 else None
             nodes.extend(calls if group is None or not pays(group) else [group])
         run.clear()
 
     for node in body:
         for inner in bodies_of(node):
-            _group(inner, made, least)
+            _group(inner, made, native)
         # A run goes on as long as shapes agree; anything else ends it, loops and branches included, whose own calls are grouped by
         # themselves.
         if isinstance(node, Call) and _tiles(node, least) and (not run or run[0].results[0].example.shape == node.results[0].example.shape):
@@ -240,6 +242,28 @@ def _native_parts(calls: Sequence[Call]) -> list[list[Call]]:
         together = list(part)
         runs += [together] if able else [[call] for call in together]
     return runs
+
+
+def _related(calls: Sequence[Call]) -> list[list[Call]]:
+    """Calls in groups that have no array in common: one loop over two of them would save nothing, and go over more arrays at a time.
+
+    Between groups the order does not matter, since none reads what another makes.
+    """
+    group_of: dict[Value, list[Call]] = {}
+    place = {id(call): i for i, call in enumerate(calls)}
+    for call in calls:
+        arrays = [value.root for value in (*call.args, *call.results) if not _is_number(value)]
+        # The calls that this one joins, each group once.
+        joined = list({id(group): group for array in arrays if (group := group_of.get(array)) is not None}.values())
+        group = max(joined, key=len, default=[])
+        group.append(call)
+        for other in joined:
+            if other is not group:
+                group += other
+                group_of.update(dict.fromkeys([v.root for c in other for v in (*c.args, *c.results) if not _is_number(v)], group))
+        group_of.update(dict.fromkeys(arrays, group))
+    groups = {id(group): sorted(group, key=lambda call: place[id(call)]) for group in group_of.values()}
+    return sorted(groups.values(), key=lambda group: place[id(group[0])])
 
 
 def _tiles(call: Call, least: int) -> bool:
@@ -274,11 +298,13 @@ def tile_of(group: Group) -> int:
 
 
 def pays(group: Group) -> bool:
-    """Whether tiles save more than their calls cost; a compiled loop, which has none, always does."""
-    if group.native:
-        return True
+    """Whether tiles save more than their calls cost; a compiled loop, which has none, does if it reads or writes any array less often."""
     arrays = [value for value in (*group.reads, *group.made) if not _is_number(value)]
     needed = sum(value.nbytes for value in arrays)
+    # Two calls that follow each other make a loop: around each other one numpy's tiles have to pay by themselves.
+    if group.native and any(expression(one) and expression(other) for one, other in itertools.pairwise(group.calls)):
+        touched = sum(value.nbytes for call in group.calls for value in (*call.args, *call.results) if not _is_number(value))
+        return touched > needed
     saved = _far_bytes(group) - needed
     tiles = -(-int(group.calls[0].results[0].example.size) // tile_of(group))
     cost = (tiles - 1) * (len(group.calls) * CALL + len(arrays) * PART)
