@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from html import escape
 from importlib import import_module
 from pathlib import Path
 
@@ -13,20 +12,23 @@ from rich.console import Console
 from rich.table import Table
 
 from graphad import layers
+from graphad.cli.demo_page import Picture, Results, page
 from graphad.drawing import draw
 from graphad.errors import GraphadError
 from graphad.execution import Executor, Scope
+from graphad.interop import write_program
 from graphad.ir import Graph, lower
 from graphad.optimizer import Adam
 from graphad.passes.backward import OpPath
 from graphad.program import Program, Variable, program_guard
 from graphad.rewriting import PASSES, Pass, Step, observing
-from graphad.training import train
+from graphad.training import History, train
 from graphad.types import Array
 
 DATASETS = "sklearn.datasets"  # imported by the demo alone: that takes a second
 TEST_IMAGES = 360
 BATCH = 32
+Sizes = tuple[tuple[int, int], tuple[int, int]]  # of a graph, before and after: operators, values
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,13 @@ class Digits:
 
 @dataclass(frozen=True)
 class Model:
-    """The net: its program, its cost, and the share of right answers."""
+    """The net: its program, its cost, the share of right answers, and what it says of each digit: ``logits``, ``[-1, 10]``."""
 
     program: Program
     startup: Program
     cost: Variable
     accuracy: Variable
+    logits: Variable
 
 
 def build_model() -> Model:
@@ -79,7 +82,7 @@ def build_model() -> Model:
         x = layers.pool2d(x + layers.conv2d(x, 32, 3, padding=1, act="relu"), 2, pool_stride=2)
         logits = layers.fc(layers.fc(x, 64, act="relu"), 10)
         cost = layers.mean(layers.softmax_with_cross_entropy(logits, label))
-        return Model(program, startup, cost, layers.accuracy(logits, label))
+        return Model(program, startup, cost, layers.accuracy(logits, label), logits)
 
 
 @dataclass
@@ -88,12 +91,19 @@ class Gallery:
 
     folder: Path
     steps: list[Step] = field(default_factory=list)
-    files: list[Path] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
     known: set[object] = field(default_factory=set)
 
     def forward(self, program: Program) -> None:
         """Draw the forward graph, before any pass."""
-        self._draw(lower(program), "forward", ())
+        graph = lower(program)
+        self._draw(graph, "00-forward", "forward", "The program as it was written: the forward only, up to its cost.", _same(graph))
+
+    def train(self, program: Program) -> None:
+        """Draw the program that all passes have made, with the updates of its parameters."""
+        last = self.steps[-1]
+        text = "The program that is run at each step of the training: the updates of all parameters have been appended."
+        self._draw(program, "train", "train", text, (last.ops, last.values))
 
     def __call__(self, pass_: Pass, graph: Graph, step: Step) -> None:
         """Observe a pass."""
@@ -105,64 +115,57 @@ class Gallery:
         self.known = nodes
         # Updates of parameters would only repeat one picture.
         if "optimize" not in step.name:
-            self._draw(graph, step.name, new, means)
+            self._draw(graph, f"{len(self.pictures):02d}-{step.name}", step.name, _summary(step.name), (step.ops, step.values), new, means)
 
-    def _draw(self, graph: Graph, name: str, highlight: object, means: str = "") -> None:
-        path = self.folder / f"{len(self.files):02d}-{name}.svg"
-        self.files.append(draw(graph, path, title=name, highlight=highlight, highlight_means=means))
+    def _draw(
+        self, graph: Graph | Program, stem: str, name: str, text: str, sizes: Sizes, highlight: Collection[object] = (), means: str = ""
+    ) -> None:
+        for folder, theme in (self.folder, "light"), (self.folder / "dark", "dark"):
+            draw(graph, folder / f"{stem}.svg", title=name, highlight=highlight, highlight_means=means, theme=theme)
+        self.pictures.append(Picture(name, f"{stem}.svg", text, *sizes))
 
 
 def run_demo(folder: Path, epochs: int = 15) -> int:
     """Draw, train, test; return the exit status."""
     console = Console()
     digits = Digits.load()
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "dark").mkdir(parents=True, exist_ok=True)
     model, gallery = build_model(), Gallery(folder)
     gallery.forward(model.program)
     # Before the backward: the test program has neither gradients nor updates.
     test_program = model.program.clone(for_test=True)
     with observing(gallery):
         Adam(learning_rate=0.003).minimize(model.cost, model.startup)
-    gallery.files.append(draw(model.program, folder / "train.svg", title="train"))
+    gallery.train(model.program)
+    write_program(model.program, folder / "train.txt")
     console.print(_table(gallery.steps))
-    for path in gallery.files:
-        console.print(f"  drawn: {path}")
-    _train(console, model, test_program, digits, epochs)
-    index = _index(folder, gallery)
-    console.print(f"Look at {index} in a browser: the network's graph, before and after each pass that builds its backward.")
+    for picture in gallery.pictures:
+        console.print(f"  drawn: {folder / picture.file}")
+    history, tested = _train(model, test_program, digits, epochs)
+    console.print(
+        f"trained on {tested.trained_on} images in {history.seconds:.1f} s; right on {tested.share:.1%} of {len(tested.labels)} others"
+    )
+    history.plot(folder / "cost.svg")
+    (folder / "index.html").write_text(page(gallery.pictures, tested), encoding="utf-8")
+    console.print(f"Look at {folder / 'index.html'} in a browser: what was learned, the graph after each pass, and what to try next.")
     console.print("Next: docs/write-a-pass.md shows how to write such a pass; `graphad passes` lists those there are.")
     return 0
 
 
-def _train(console: Console, model: Model, test_program: Program, digits: Digits, epochs: int) -> None:
+def _train(model: Model, test_program: Program, digits: Digits, epochs: int) -> tuple[History, Results]:
     scope = Scope()
     # Each epoch has an order of its own, the same in each run of the demo.
     seeds = iter(range(epochs))
     history = train(model.cost, lambda: list(digits.batches(next(seeds))), epochs, {"accuracy": model.accuracy}, scope=scope)
     feed = {"image": digits.test_images, "label": digits.test_labels}
-    (accuracy,) = Executor().run(test_program, feed=feed, fetch_list=[model.accuracy], scope=scope)
-    share = float(np.mean(accuracy))
-    console.print(
-        f"trained on {len(digits.labels)} images in {history.seconds:.1f} s; right on {share:.1%} of {len(digits.test_labels)} others"
-    )
+    (logits,) = Executor().run(test_program, feed=feed, fetch_list=[model.logits], scope=scope)
+    return history, Results(digits.test_images, digits.test_labels[:, 0], np.argmax(logits, axis=1), len(digits.labels), epochs)
 
 
-def _index(folder: Path, gallery: Gallery) -> Path:
-    """Write a page that shows all drawings in their order."""
-    summaries = {step.name: _summary(step.name) for step in gallery.steps}
-    figures = [
-        f'<figure><figcaption><a href="{path.name}">{path.stem}</a> {escape(summaries.get(path.stem.partition("-")[2], ""))}</figcaption>'
-        f'<img src="{path.name}" alt="the graph {path.stem}" style="max-width:100%;max-height:70vh"></figure>'
-        for path in gallery.files
-    ]
-    page = folder / "index.html"
-    page.write_text(
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>graphad demo</title><body style="font-family:sans-serif">'
-        "<h1>From a network to its training program, pass by pass</h1><p>Boxes are operators, ellipses values; what is new after a "
-        f"pass is outlined.</p>{''.join(figures)}</body></html>\n",
-        encoding="utf-8",
-    )
-    return page
+def _same(graph: Graph) -> Sizes:
+    """How many operators and values a graph has, for what did not change it."""
+    ops, values = len(graph.ops), len(graph.values)
+    return (ops, ops), (values, values)
 
 
 def _summary(name: str) -> str:

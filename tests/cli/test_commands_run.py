@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,24 +94,6 @@ def test_a_wrong_name_in_a_pipeline_is_a_line_with_the_nearest(capsys: pytest.Ca
     with pytest.raises(SystemExit):
         main(["opt", "net.txt", "-p", "zork"])
     assert "no pass is named 'zork'; the command graphad passes lists the" in capsys.readouterr().err
-
-
-def test_demo_draws_every_pass_and_learns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "-o", str(tmp_path / "demo"), "--epochs", "4"]) == 0
-    names = ["find-op-path", "create-grad-ops", "prune-no-grad", "accumulate-grads", "create-grad-vars"]
-    expected = {"00-forward.svg", "train.svg", "index.html", *(f"{i:02d}-{name}.svg" for i, name in enumerate(names, 1))}
-    assert {path.name for path in (tmp_path / "demo").iterdir()} == expected
-    output = capsys.readouterr().out
-    assert all(name in output for name in names)
-    (share,) = re.findall(r"right on ([\d.]+)%", output)
-    assert float(share) >= 95.0
-
-
-def test_demo_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    assert main(["demo", "-o", str(tmp_path / "demo")]) == 1
-    assert "pip install 'graphad[demo]'" in capsys.readouterr().err
-    assert not (tmp_path / "demo").exists()
 
 
 # -- passes on programs ----------------------------------------------------------------------------
