@@ -21,7 +21,10 @@ COMMANDS = (
         "graphad view demo/train.txt -p mixed-precision -o page.html",
         "the training program in a browser, rewrite by rewrite, as a pass changes it",
     ),
-    ("graphad opt demo/train.txt -p 'clip-gradients, decay-weights' --time -o clipped.txt", "two passes on it: what they add, and how long they take"),
+    (
+        "graphad opt demo/train.txt -p 'clip-gradients, decay-weights' --time -o clipped.txt",
+        "two passes on it: what they add, and how long they take",
+    ),
     ("graphad why conv2d_0.w_0@GRAD demo/train.txt -p clip-gradients", "which operators and passes made a gradient"),
     ("graphad draw demo/train.txt --overlay flops -o flops.svg", "where the work is: operators colored by their floating-point operations"),
     ("graphad check simplify --examples 100", "a pass of the library, tested on random programs"),
@@ -151,8 +154,8 @@ def _digit(image: Array, label: int, answer: int) -> str:
 def _passes(pictures: Sequence[Picture]) -> Iterator[str]:
     yield '<h2 id="passes">From the forward to the training program</h2>'
     yield (
-        "<p>In the pictures boxes are operators, ellipses values, and double ellipses parameters. The forward is blue, the backward "
-        "orange, the updates violet. What a pass made is outlined.</p>"
+        "<p>In the pictures boxes are operators, and ellipses values; parameters are green, with two rings or inside the operators that "
+        "read them. The forward is blue, the backward orange, the updates violet. What a pass made is outlined.</p>"
     )
     rows = "".join(
         f'<tr><td><a href="#{each.name}">{escape(each.name)}</a></td><td>{escape(each.text)}</td>'
