@@ -17,12 +17,12 @@ from graphad.types import DTYPES, FLOATS, TENSOR, Extent, TensorType
 # loop each iteration draws again. An operator that runs once per scope looks for what it wrote in the block that it is in.
 
 
-def runs_once(graphs: Iterable[Graph]) -> bool:
-    """Whether there is an operator in some graphs, or nested in them, that runs once per scope."""
+def holds_initialization(graphs: Iterable[Graph]) -> bool:
+    """Whether there is an initialization in some graphs, or nested in them: an operator that runs once per scope."""
     return any("run_once" in op.attrs for graph in graphs for subgraph in graph.tree() for op in subgraph.ops)
 
 
-def holds_bound(graphs: Iterable[Graph]) -> bool:
+def holds_uncopyable(graphs: Iterable[Graph]) -> bool:
     """Whether there is an operator that may not be copied: a random one, or one that runs once per scope."""
     return any(is_random(op) or "run_once" in op.attrs for graph in graphs for subgraph in graph.tree() for op in subgraph.ops)
 

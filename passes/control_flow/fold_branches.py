@@ -18,7 +18,7 @@ from graphad.ir.nodes import Slots
 from graphad.ir.regions import BranchLike, LoopLike, carried_count, definition_of, operands, results_of, types_of
 from graphad.ir.residuals import residual_inputs
 from graphad.passes.analyses.known_values import KnownValues
-from graphad.passes.analyses.speculation import holds_bound, runs_once
+from graphad.passes.analyses.speculation import holds_initialization, holds_uncopyable
 from graphad.passes.analyses.uninitialized import is_safe
 from graphad.rewriting import OnTrial, Pass, Rule, RuleSet, erase_if_dead, rewrite_greedily
 from graphad.rewriting.constants import uniform_number
@@ -201,7 +201,7 @@ class _Facts:
     def inline(self, op: Op, name: str, rule: str) -> bool:
         """Put one of an operator's graphs in its place, if nothing speaks against it."""
         branch = op.graphs[name]
-        if gradients_of(op) is None or runs_once(op.graphs.values()):
+        if gradients_of(op) is None or holds_initialization(op.graphs.values()):
             return False
         arguments = dict(zip(branch.inputs, operands(op), strict=False))
         # A branch may pass on that there is nothing, given or undefined; without an operator that may write it the program could not run.
@@ -257,7 +257,7 @@ class _SameBranches(Rule):
 
     def rewrite(self, op: Op) -> bool:
         first, branch = op.graphs.values()
-        if has_gradient(op) or holds_bound((first,)) or not same_graphs(first, branch):
+        if has_gradient(op) or holds_uncopyable((first,)) or not same_graphs(first, branch):
             return False
         return self.facts.inline(op, next(iter(op.graphs)), self.name)
 
@@ -312,7 +312,11 @@ class _NeverRuns(Rule):
     def rewrite(self, op: Op) -> bool:
         starts = operands(op)[: carried_count(op)]
         (body,) = op.graphs.values()
-        if self.facts.known.truth(op.input(definition_of(op).condition)) is not False or gradients_of(op) != [] or runs_once((body,)):
+        if (
+            self.facts.known.truth(op.input(definition_of(op).condition)) is not False
+            or gradients_of(op) != []
+            or holds_initialization((body,))
+        ):
             return False
         if not all(map(self.facts.fits, starts, results_of(op))) or not op.graph.allows(self.name, op):
             return False

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from graphad.ir import Graph, Op
 from graphad.ir.edits import gradients_of, inline
 from graphad.ir.regions import CallLike
-from graphad.passes.analyses.speculation import runs_once
+from graphad.passes.analyses.speculation import holds_initialization
 from graphad.rewriting import Pass
 
 
@@ -35,7 +35,7 @@ class InlineNet(Pass):
 
 def _inline(op: Op) -> bool:
     ((name, body),) = op.graphs.items()
-    if gradients_of(op) is None or runs_once((body,)) or not op.graph.allows("inline", op):
+    if gradients_of(op) is None or holds_initialization((body,)) or not op.graph.allows("inline", op):
         return False
     inline(op, name)
     return True

@@ -15,7 +15,7 @@ from graphad.errors import InvalidValue
 from graphad.ir import Graph, Op
 from graphad.ir.regions import is_forward_loop, operands, results_of
 from graphad.passes.analyses.known_values import KnownValues
-from graphad.passes.analyses.speculation import holds_bound
+from graphad.passes.analyses.speculation import holds_uncopyable
 from graphad.passes.analyses.trip_counts import MOST, count_trips
 from graphad.passes.analyses.uninitialized import is_safe
 from graphad.rewriting import OnTrial, Pass
@@ -67,7 +67,7 @@ class UnrollWhile(Pass):
     def _unrolled(self, op: Op, known: KnownValues, stays: set[Op]) -> list[Op] | None:
         """The loops in what a loop has become, None if it stays as it is; ``stays`` gets a loop that does several iterations in one."""
         (body,) = op.graphs.values()
-        if edit.gradients_of(op) != [] or holds_bound((body,)):
+        if edit.gradients_of(op) != [] or holds_uncopyable((body,)):
             return None
         # Counted far enough for both options: writing all out, and doing several in one.
         count = count_trips(op, known, max(self.limit, MOST if self.factor > 1 else 0))

@@ -176,7 +176,7 @@ _UNROLLING = (
         "repeats-random-numbers",
         "unroll-while",
         f"{UNROLL}:UnrollWhile._unrolled",
-        "gradients_of(op) != [] or holds_bound((body,))",
+        "gradients_of(op) != [] or holds_uncopyable((body,))",
         "gradients_of(op) != []",
         """
         x: float64[20]
