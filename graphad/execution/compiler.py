@@ -114,6 +114,7 @@ class Compiler:
         candidates = [frame.pop(name) for name in names if name in frame]
         for node in self.trace.calls[before:]:
             candidates.extend(writes_of(node))
+        # Examples are as large as the data of a run: all of them at once would not fit where the run itself does.
         large_values = [value for value in candidates if value.static and value.nbytes > SMALL]
         if not large_values:
             return

@@ -399,6 +399,7 @@ def _branch(run: Interpreter, op: Operator, definition: ControlDef, layout: Layo
             inner: Frames = ({}, *frames)
             blocks[number].run(inner)
             residuals = blocks[number].keep(inner)
+        # Where no block ran too: the gradient finds an entry without values.
         for at, name in scopes:
             frames[at][name] = StepScopes([residuals], 1)
 
@@ -412,6 +413,7 @@ def _taken(run: Interpreter, op: Operator, definition: ControlDef, layout: Layou
         return lambda frames: 0
     if op.attrs.get("is_scalar_condition", True):
         return lambda frames: 0 if _truth(run, op, frames, tests[0]) else 1
+    # Paddle's other meaning of conditions: the block runs where none of the tensors is empty.
     return lambda frames: 0 if all(np.size(run.fetch(frames, test, op)) for test in tests) else 1
 
 

@@ -363,6 +363,7 @@ class _Lives:
             inner = (*loops, node) if isinstance(node, While) else loops
             for inner_body in bodies_of(node):
                 self.go(inner_body, inner)
+            # The end of a loop is a moment of its own: what the next iteration reads lives up to there.
             if isinstance(node, While):
                 self.at += 1
                 self.ends[node] = self.at

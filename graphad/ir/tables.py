@@ -136,6 +136,7 @@ class OpList:
 
     def insert(self, op: Op, before: Op | None) -> None:
         """Link an operator in before another one, or last."""
+        # Only links change: an operator's place among thousands costs nothing, and ``ordered_ops`` numbers them when it is next called.
         previous = self.last if before is None else before.previous
         op.previous, op.next = previous, before
         if previous is None:

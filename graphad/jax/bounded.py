@@ -171,6 +171,7 @@ def applied(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], run:
         return {slot: [value] for slot, value in zip(definition.outputs, results, strict=False)}
     inputs = {slot: [x for x in values if x is not None] for slot, values in inputs.items()}
     bounded = [x for values in inputs.values() for x in values if isinstance(x, Bounded)]
+    # All get the room of the largest; what lies beyond their counts is padding, which must not reach a result.
     capacity = max(LEAST, *(x.capacity for x in bounded))
     inputs = {slot: [x.sized(capacity) if isinstance(x, Bounded) else x for x in values] for slot, values in inputs.items()}
     along = _along(definition, inputs, attrs, capacity)

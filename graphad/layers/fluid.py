@@ -524,6 +524,7 @@ class StaticRNN:
             step = self._inside("step_output")
             if not isinstance(o, Variable):
                 raise InvalidType(f"step_output takes a Variable, not {o!r}")
+        # Made before the loop, and written to at each step: its rows are stacked when the loop has ended.
         array = stopped_unless_float(fresh_array(step.around, f"{step.name}.out", o))
         step.block.append_op("write_to_array", {"X": o, "I": step.index}, {"Out": array})
         step.outputs.append(array)

@@ -372,6 +372,7 @@ def _adaptive(axes: int, input: Variable, size: object, pool_type: str, with_ind
     if with_index:
         slots = ("Out", "Mask")
         return tuple(helper.append_all(f"max_{kind}_with_index", {"X": x}, slots, {"ksize": window, "adaptive": True}, stopped=("Mask",)))
+    # As in Paddle, ``ksize`` of an adaptive pooling is the size of the output.
     return helper.append(kind, {"X": x}, {"pooling_type": pool_type, "ksize": window, "adaptive": True})
 
 

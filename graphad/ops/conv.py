@@ -643,6 +643,8 @@ def _convolution(name: str, spec: type[Convolution], rank: int, of: str, bias: s
     """The definition of a convolution whose cotangents are ``<of>_backprop_input`` and ``<of>_backprop_filter``."""
     kernel = _forward(spec)
     kernel.__doc__ = doc
+    # The output is linear in each input: <conv(x, f), dy> = <x, backprop_input(f, dy)> = <f, backprop_filter(x, dy)>, with <,> the sum of
+    # products. The three are each other's transposes, so that derivatives of all orders are made of them.
     grad: dict[str, Callable[..., Tensor]] = {
         "Input": applied(f"{of}_backprop_input", "Filter dOutput Input", spec),
         "Filter": applied(f"{of}_backprop_filter", "Input dOutput Filter", spec),

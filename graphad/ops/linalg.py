@@ -670,6 +670,7 @@ def _operand_grad(i: int, operands: list[Tensor], terms: tuple[str, ...], result
     stages, operand, term = _without_repeats(operands[i], terms[i])
     other_operands = [(t, x) for k, (t, x) in enumerate(zip(terms, operands, strict=True)) if k != i]
     reads = [(result, dOut), *other_operands]
+    # A label of the operand gets its extent from the cotangent or another operand; where the operand has extent 1, from a broadcast.
     wide = {c for t, x in other_operands for c, extent in zip(t, x.shape, strict=True) if extent not in (1, -1)}
     narrow = {c for c, extent in zip(term, operand.shape, strict=True) if extent == 1}.intersection(c for t, _ in other_operands for c in t)
     if set(term) - wide - narrow - set(result):

@@ -451,6 +451,7 @@ def _value(scalar: object, choice: _Choice) -> Element:
     if isinstance(scalar, Attribute) or (scalar.parts and scalar.parts[0] is FOUND):
         return scalar.value(choice)
     parts = [_value(part, choice) for part in scalar.parts]
+    # Conditions are functions of Python's; of z3's terms any(), min() and ``not`` would need truth values, which terms have not.
     if scalar.function is any:
         return z3.Or(*(part != 0 for part in parts[0]))
     if scalar.function is min:

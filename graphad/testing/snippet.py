@@ -195,6 +195,7 @@ def functions_of(value: object) -> Iterator[FunctionType]:
         yield from (f for item in (value.fget, value.fset) if item is not None for f in functions_of(item))
     elif isinstance(value, type):
         functions = [function for item in vars(value).values() if not isinstance(item, type) for function in functions_of(item)]
+        # What ``@dataclass`` generates, as ``__init__``, has code of another qualified name.
         yield from (function for function in functions if function.__code__.co_qualname.startswith(f"{value.__qualname__}."))
 
 

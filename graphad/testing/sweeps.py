@@ -494,6 +494,8 @@ def _slopes(choices: Choices, call: Call) -> list[Array] | None:
     for below, middle, above in zip(*(result or () for result in results), strict=True):
         left, right = (middle - below) / STEP, (above - middle) / STEP
         # Smooth there: the slopes from both sides agree, and are not so steep that differences lose digits.
+        # right - left is about STEP times the second derivative: it may be up to 3 * (1 + slope). At a kink the difference is that of two
+        # slopes.
         if not (np.abs(right - left) <= BENT * (1 + np.abs(right))).all() or not (np.abs(right) <= STEEPEST).all():
             return None
         slopes.append(right)

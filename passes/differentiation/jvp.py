@@ -378,6 +378,7 @@ def _through_branches(jvp: Tangents, op: Op, path: OpPath) -> None:
     ends: list[list[Value]] = []
     for graph in op.graphs.values():
         follow(jvp, path.inner[graph])
+        # A result that does not move in this branch has zeros there: it may move in the other one.
         ends.append([jvp.of(graph.results[k], None) for k in moving])
     values = [jvp.new(outs[k]) for k in moving]
     around.set_inputs(op, definition.operands, [*inputs, *tangents])

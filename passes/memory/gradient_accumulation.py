@@ -453,6 +453,7 @@ class GradientAccumulation(Pass):
         check_cut(training.data, self.micro_batches)
         if not graph.allows("accumulate", *training.inside[:1]):
             return False
+        # Shapes in attributes that have the number of rows of the batch: in the loop they are those of a part.
         for op in training.in_rows:
             rows, *rest = op.attrs["shape"]
             op.graph.set_attr(op, "shape", [rows // self.micro_batches, *rest])

@@ -334,6 +334,7 @@ class _Copies:
         if value in self.shape:
             return self.shape[value]
         result = self.shape[value] = graph.add_value(value.name + STANDS_IN, value.shape, value.dtype)
+        # Of an open shape it reads the value, right after its writer: from there on the value itself need not be kept.
         if value.shape is None or -1 in value.shape:
             graph.add_op("stand_in", {"X": [value]}, {"Out": [result]}, before=writer.next, role=BACKWARD, forward=writer)
         else:

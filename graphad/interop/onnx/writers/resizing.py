@@ -100,6 +100,7 @@ def _interp(call: Call) -> Result:
     spec = (Interpolation if second else FirstInterpolation)(**call.attrs)
     x = to_front(nodes, call["X"], spec.data_layout)
     scales = [] if call.inputs.get("SizeTensor") else _known_scale(call, spec.scales)
+    # By ONNX's own node where it means the same to the last digit; else by gathers and weights.
     if call.inputs.get("OutSize") is None and (mode := _resize_mode(spec, x, scales)):
         factors = nodes.constant(np.asarray([1.0, 1.0, *_scales(scales, 2)], "float32"))
         sizes = [*x.sizes[:2], *spec.extents(x.shape[2:], scales)] if -1 not in x.shape[2:] else [*x.sizes[:2], -1, -1]
