@@ -364,7 +364,7 @@ class XlaArray(Tracer):
         if function is np.where:
             return _where(*args)
         home: Tensor = jnp.linalg if module == "linalg" else jnp
-        counterpart = getattr(home, function.__name__, None)
+        counterpart = _one_triangle if function is np.linalg.eigh else getattr(home, function.__name__, None)
         if counterpart is None:
             raise Untraceable(f"numpy's {function.__name__} is not in jax.numpy")
         # jax's sorts are stable, and its arrays have one order.
@@ -674,6 +674,11 @@ def _bits(value: Value, dtype: np.dtype[Tensor]) -> Value:
 
 def _never_shared(*_: object) -> bool:
     return False
+
+
+def _one_triangle(x: Tensor, UPLO: str = "L") -> Tensor:
+    """Eigenvalues and vectors by one triangle, as numpy has it; jax takes the mean of both unless it is told."""
+    return jnp.linalg.eigh(x, UPLO=UPLO, symmetrize_input=False)
 
 
 _OWN: dict[str, Function] = {
