@@ -6,7 +6,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -137,20 +137,23 @@ class Source(NamedTuple):
         program: it.
         parameters: the values that its file has: ONNX models have those of their parameters.
         fetch: the requested variables: those of ``--fetch``, else the outputs of an ONNX model, else None.
+        inputs: the inputs of an ONNX model, by their order; () of other programs.
     """
 
     program: Program
     parameters: dict[str, Array]
     fetch: list[str] | None
+    inputs: Sequence[str] = ()
 
 
-def source(args: argparse.Namespace) -> Source:
-    """The program that the command line names."""
+def source(args: argparse.Namespace, feed: Mapping[str, Array] | None = None) -> Source:
+    """The program that the command line names; of an ONNX model whose program depends on what it is fed, the one for that."""
     fetch = getattr(args, "fetch", None)
     if args.program.endswith(ONNX):
         model = onnx.load(args.program)
+        model = model if feed is None else model.decided(feed)
         # An ONNX model says itself which values are its outputs.
-        return Source(model.program, model.parameters, fetch or model.fetch_names)
+        return Source(model.program, model.parameters, fetch or model.fetch_names, model.feed_names)
     return Source(read_program(args.program, getattr(args, "source_format", None), allow_unknown=args.allow_unknown), {}, fetch)
 
 

@@ -39,7 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    program, parameters, fetch = source(args)
+    program, parameters, fetch, _ = source(args)
     graph, scope = lower(program), Scope()
     names = fetch or [value.name for value in graph.targets]
     for name, array in {**parameters, **arrays(args.params)}.items():

@@ -36,7 +36,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    program, parameters, fetch = source(args)
+    program, parameters, fetch, _ = source(args)
     graph = lower(program, fetch)
     graph.journal.limit = args.stop_after
     timings = Timings()

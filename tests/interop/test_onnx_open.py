@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -380,3 +381,43 @@ def test_missing_numbers_and_categories() -> None:
     hot = learned("OneHotEncoder", cats_int64s=[0, 3])
     assert hot.shape == (3, 3, 2)
     np.testing.assert_array_equal(hot[:, 0], [[1, 0], [0, 1], [1, 0]])
+
+
+POOLINGS: list[dict[str, Any]] = [
+    {"kernel_shape": [2, 2], "strides": [2, 2]},
+    {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1], "storage_order": 1},
+    {"kernel_shape": [2, 3], "strides": [1, 2], "dilations": [2, 1]},
+]
+
+
+@pytest.mark.parametrize("attributes", POOLINGS)
+def test_pooling_says_where_the_largest_are_in_images_of_any_size(attributes: dict[str, Any]) -> None:
+    pool = node("MaxPool", "x", "y places", **attributes)
+    open_data = model([pool], {"x": ("float32", ["n", 2, "h", "w"])}, ["y", "places"])
+    read = onnx.load(open_data)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(open_data, providers=["CPUExecutionProvider"])
+    gradients = onnx.gradients(read, wrt=["x"], of=["y"])
+    for n, h, w in ((2, 6, 7), (1, 9, 5)):
+        x = np.random.default_rng(h).normal(size=(n, 2, h, w)).astype("float32")
+        (y, places), (wanted_y, wanted_places) = read.run({"x": x}), session.run(None, {"x": x})
+        assert np.array_equal(y, wanted_y)
+        assert np.array_equal(places, wanted_places)
+        # Each result's gradient goes to the element that it is.
+        wanted = np.zeros(x.size, "float32")
+        if attributes.get("storage_order"):  # column by column
+            planes, within = np.divmod(places, h * w)
+            places = planes * h * w + within % h * w + within // h
+        np.add.at(wanted, places.ravel(), 1.0)
+        assert np.array_equal(gradients.run({"x": x})[-1], wanted.reshape(x.shape))
+
+
+def test_the_written_gradient_of_a_pooling_is_read_again(tmp_path: Path) -> None:
+    data = model([node("MaxPool", "x", "y", kernel_shape=[2, 2], strides=[2, 2])], {"x": ("float32", ["n", 2, "h", "w"])}, ["y"])
+    gradients = onnx.gradients(onnx.load(data), wrt=["x"])
+    onnx.save(gradients, tmp_path / "gradients.onnx")
+    x = np.random.default_rng(0).normal(size=(2, 2, 6, 5)).astype("float32")
+    again = onnx.load(tmp_path / "gradients.onnx")
+    for found, wanted in zip(again.run({"x": x}), gradients.run({"x": x}), strict=True):
+        assert np.array_equal(found, wanted)
+    assert len(again.program.blocks) == 1  # one program for all sizes

@@ -268,7 +268,29 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["opt", str(result), "-p", "cse, dead-code", "-o", str(tidied)]) == 0
     np.testing.assert_allclose(ran(tidied, {"x": FLOATS})[-1], FLOATS.T @ slope, rtol=1e-5)
     assert main(["grad", str(source), "--wrt", "v", "-o", str(result)]) == 1
-    assert "'v' is no input or parameter with floats of the model" in capsys.readouterr().err
+    assert "'v' is no input or parameter with floats of the model; there is 'x', 'w'" in capsys.readouterr().err
+
+
+def test_a_model_is_run_on_what_is_fed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, feed, result = (tmp_path / name for name in ("m.onnx", "x.npz", "y.npz"))
+    path.write_bytes(DENSE)
+    assert main(["run", str(path)]) == 1
+    assert "m.onnx is not fed x: float32[" in capsys.readouterr().err
+    np.savez(feed, z=FLOATS)
+    assert main(["run", str(path), "--feed", str(feed)]) == 1
+    assert "the model has no input 'z'; there is 'x'" in capsys.readouterr().err
+    np.savez(feed, x=FLOATS)
+    assert main(["run", str(path), "--feed", str(feed), "-o", str(result)]) == 0
+    np.testing.assert_allclose(np.load(result)["y"], np.tanh(FLOATS @ W), rtol=1e-5)
+
+
+def test_a_model_whose_program_depends_on_extents_is_run_on_those_that_are_fed(tmp_path: Path) -> None:
+    pool = node("AveragePool", "x", "y", kernel_shape=[2], dilations=[2])
+    path, feed, result = (tmp_path / name for name in ("m.onnx", "x.npz", "y.npz"))
+    path.write_bytes(model([pool], {"x": ("float32", [1, 1, "n"])}, ["y"], opset=19))
+    np.savez(feed, x=np.arange(5, dtype="float32").reshape(1, 1, 5) ** 2)
+    assert main(["run", str(path), "--feed", str(feed), "-o", str(result)]) == 0
+    assert np.load(result)["y"].tolist() == [[[2.0, 5.0, 10.0]]]
 
 
 def test_parameters_of_a_program_come_from_the_global_scope() -> None:

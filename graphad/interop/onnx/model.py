@@ -80,6 +80,11 @@ class OnnxModel:
             return results
         return ends.fetched(self.fetch_names, runner.run(ends.fed(feeds)))
 
+    def decided(self, feeds: Mapping[str, object]) -> OnnxModel:
+        """The model that has a program for what is fed: itself, where that depends on nothing."""
+        check_names(feeds, self.feed_names)
+        return self
+
     def scope(self) -> Scope:
         """A new scope with the values of the parameters."""
         return scope_of(self.parameters)
@@ -146,7 +151,7 @@ class Undecided(OnnxModel):
         candidates = [name for name in undecided.floats if name not in undecided.needed]
         for name in candidates if wrt is None else wrt:
             if name not in candidates:
-                raise InvalidValue(f"{name!r} is no input or parameter with floats of the model{did_you_mean(name, candidates)}")
+                raise InvalidValue(f"{name!r} is no input or parameter with floats of the model{_known(name, candidates)}")
         for name in of or ():
             if name not in self.fetch_names:
                 raise InvalidValue(f"{name!r} is no output of the model{did_you_mean(name, self.fetch_names)}")
@@ -165,6 +170,7 @@ class Undecided(OnnxModel):
 
 
 _MOST_READ = 16  # programs of one model that are kept, those that ran last
+_FEW = 5  # names in a message
 
 
 @dataclass(frozen=True)
@@ -216,7 +222,13 @@ def check_names(feeds: Mapping[str, object], known: Sequence[str]) -> None:
     """InvalidValue for a feed that the model has not."""
     for name in feeds:
         if name not in known:
-            raise InvalidValue(f"the model has no input {name!r}{did_you_mean(name, list(known))}")
+            raise InvalidValue(f"the model has no input {name!r}{_known(name, known)}")
+
+
+def _known(name: str, names: Sequence[str]) -> str:
+    """A hint with the names that there are: the nearest ones, else some of them."""
+    some = ", ".join(map(repr, names[:_FEW])) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
+    return did_you_mean(name, list(names)) or (f"; there is {some}" if names else "")
 
 
 def load(path_or_bytes: PathLike | bytes, bind: Mapping[str, object] | None = None) -> OnnxModel:
@@ -369,7 +381,7 @@ def gradients(model: OnnxModel, wrt: Sequence[str] | None = None, of: Sequence[s
 
 def _named(variables: Mapping[str, Variable], name: str, known: Sequence[str], what: str) -> Variable:
     if name not in known:
-        raise InvalidValue(f"{name!r} is no {what} of the model{did_you_mean(name, list(known))}")
+        raise InvalidValue(f"{name!r} is no {what} of the model{_known(name, known)}")
     return variables[name]
 
 

@@ -203,36 +203,63 @@ def _pool_by_slices(
     node: Node, x: Value, kernel: list[int], strides: list[int], dilations: list[int], pads: Pads, ceil: bool, included: bool
 ) -> Value:
     """One strided slice for each place in a window; they are joined element by element."""
-    if -1 in x.shape[2:]:
-        raise NotKnown("pooling with dilations of extents that are not known before the model runs")
     ops, is_max = node.ops, node.type == "MaxPool"
-    # A window with dilation d spans d * (k - 1) + 1 elements. What windows reach beyond the padded tensor, by rounding up, is padded too.
-    sizes = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
-    outs = [_count_of(e, *p, size, s, ceil) for e, p, size, s in zip(x.shape[2:], pads, sizes, strides, strict=True)]
-    ends = [(o - 1) * s + size for o, s, size in zip(outs, strides, sizes, strict=True)]
-    margins = [(a, max(b, end - e - a)) for (a, b), end, e in zip(pads, ends, x.shape[2:], strict=True)]
+    if node.type == "AveragePool" and -1 in x.shape[2:]:
+        raise NotKnown("AveragePool with dilations of extents that are not known before the model runs")
     low = np.finfo(x.dtype).min if x.is_float else np.iinfo(x.dtype).min
-    y = padded(node, x, [(0, 0), (0, 0), *margins], "constant", float(-np.inf if x.is_float else low) if is_max else 0.0)
-    axes = list(range(2, x.rank))
-
-    def windows(values: Value) -> list[Value]:
-        results = []
-        for place in itertools.product(*map(range, kernel)):
-            starts = [p * d for p, d in zip(place, dilations, strict=True)]
-            stops = [a + (o - 1) * s + 1 for a, o, s in zip(starts, outs, strides, strict=True)]
-            results.append(ops.strided_slice(values, axes=axes, starts=starts, ends=stops, strides=strides))
-        return results
-
+    windows = _Windows(x, kernel, strides, dilations, pads, ceil)
+    y = windows.padded(node, x, float(-np.inf if x.is_float else low) if is_max else 0.0)
     if is_max:
-        return reduce(ops.elementwise_max, windows(y))
+        return reduce(ops.elementwise_max, windows.slices(node, y))
     if node.type == "LpPool":
         p = float(node.attr("p", 2))
-        return ops.pow(reduce(ops.elementwise_add, windows(ops.pow(ops.abs(y), factor=p))), factor=1.0 / p)
+        return ops.pow(reduce(ops.elementwise_add, windows.slices(node, ops.pow(ops.abs(y), factor=p))), factor=1.0 / p)
     # A divisor counts the padding of the node if count_include_pad says so, but never the cells that only ceil_mode reaches.
     inside = np.pad(np.ones(x.shape[2:]), pads, constant_values=float(included))
-    inside = np.pad(inside, [(0, w[1] - p[1]) for w, p in zip(margins, pads, strict=True)])
-    counts = reduce(ops.elementwise_add, windows(Value(inside[None, None].astype(x.dtype))))
-    return ops.elementwise_div(reduce(ops.elementwise_add, windows(y)), counts)
+    inside = np.pad(inside, [(0, w[1] - p[1]) for w, p in zip(windows.margins, pads, strict=True)])
+    counts = reduce(ops.elementwise_add, windows.slices(node, Value(inside[None, None].astype(x.dtype))))
+    return ops.elementwise_div(reduce(ops.elementwise_add, windows.slices(node, y)), counts)
+
+
+class _Windows:
+    """Where the windows of a pooling are: each place in them is a strided slice of the padded tensor."""
+
+    def __init__(self, x: Value, kernel: list[int], strides: list[int], dilations: list[int], pads: Pads, ceil: bool) -> None:
+        if ceil and -1 in x.shape[2:]:
+            raise NotKnown("pooling with ceil_mode of extents that are not known before the model runs")
+        self.kernel, self.strides, self.dilations = kernel, strides, dilations
+        # A window with dilation d spans d * (k - 1) + 1 elements.
+        self.sizes = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
+        self.margins, self.lasts = [], list[int | None]()
+        for extent, (before, after), size, stride in zip(x.shape[2:], pads, self.sizes, strides, strict=True):
+            if extent == -1:
+                self.margins.append((before, after))
+                self.lasts.append(None)
+                continue
+            # With windows rounded up, the last one may end after the padding: the image is made as wide as it needs.
+            last = (_count_of(extent, before, after, size, stride, ceil) - 1) * stride
+            self.margins.append((before, max(after, last + size - extent - before)))
+            self.lasts.append(last)
+
+    def padded(self, node: Node, x: Value, filler: float) -> Value:
+        return padded(node, x, [(0, 0), (0, 0), *self.margins], "constant", filler)
+
+    def slices(self, node: Node, y: Value) -> list[Value]:
+        """One strided slice for each place in the window, as im2col has one row for each."""
+        results = []
+        for place in itertools.product(*map(range, self.kernel)):
+            starts = [p * d for p, d in zip(place, self.dilations, strict=True)]
+            stops = [self._stop(i, start) for i, start in enumerate(starts)]
+            axes = list(range(2, 2 + len(place)))
+            results.append(node.ops.strided_slice(y, axes=axes, starts=starts, ends=stops, strides=self.strides))
+        return results
+
+    def _stop(self, i: int, start: int) -> int:
+        last = self.lasts[i]
+        if last is not None:
+            return start + last + 1
+        # As far from the end as the last window that fits has elements after this place.
+        return start - self.sizes[i] + 1 or np.iinfo(np.int32).max
 
 
 def _count_of(extent: int, before: int, after: int, size: int, stride: int, ceil: bool) -> int:
@@ -249,39 +276,33 @@ def _pool_with_places(
     node: Node, x: Value, kernel: list[int], strides: list[int], dilations: list[int], pads: Pads | str, ceil: bool
 ) -> list[Value]:
     """The largest of each window, and where it is in the whole tensor: the first of equal ones."""
-    if isinstance(pads, str) or -1 in x.shape:
-        raise NotKnown("MaxPool with Indices of extents that are not known before the model runs")
+    if isinstance(pads, str):
+        raise NotKnown("MaxPool with Indices and auto_pad of extents that are not known before the model runs")
     ops = node.ops
-    # Indices count the elements of the whole tensor, batch and channels too; storage_order=1 counts the spatial axes column by column.
-    order = range(x.rank) if not node.attr("storage_order", 0) else [0, 1, *reversed(range(2, x.rank))]
-    numbers = np.arange(math.prod(x.shape), dtype="int64").reshape([x.shape[i] for i in order]).transpose(np.argsort(list(order)))
     # The integers that MaxPool takes have 8 bits, and float64 has a -inf to pad with.
     wide = x if x.is_float else ops.cast(x, out_dtype="float64")
     out = _pool_by_slices(node, wide, kernel, strides, dilations, pads, ceil, False)
-    window_elements = _windows(node, wide, kernel, strides, dilations, pads, ceil, -np.inf)
-    window_places = _windows(node, Value(numbers), kernel, strides, dilations, pads, ceil, -1)
+    windows, numbers = _Windows(x, kernel, strides, dilations, pads, ceil), _numbers(node, x)
+    window_elements = ops.stack(windows.slices(node, windows.padded(node, wide, -np.inf)), axis=0)
+    window_places = ops.stack(windows.slices(node, windows.padded(node, numbers, -1)), axis=0)
     first = ops.arg_max(window_elements, axis=0, keepdims=True)
     choice = ops.squeeze(ops.take_along_axis(window_places, first, Axis=0), axes=[0])
     return [out if x.is_float else ops.cast(out, out_dtype=x.dtype), choice]
 
 
-def _windows(
-    node: Node, x: Value, kernel: list[int], strides: list[int], dilations: list[int], pads: Pads, ceil: bool, filler: float
-) -> Value:
-    """Every place of the windows as a new first axis."""
-    sizes = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
-    outs = [_count_of(e, *p, size, s, ceil) for e, p, size, s in zip(x.shape[2:], pads, sizes, strides, strict=True)]
-    # With windows rounded up, the last one may end after the padding: the image is made as wide as it needs.
-    ends = [(o - 1) * s + size for o, s, size in zip(outs, strides, sizes, strict=True)]
-    wide = [(a, max(b, end - e - a)) for (a, b), end, e in zip(pads, ends, x.shape[2:], strict=True)]
-    y = padded(node, x, [(0, 0), (0, 0), *wide], "constant", filler)
-    results = []
-    # One strided slice for each place in the window, as im2col has one row for each.
-    for place in itertools.product(*map(range, kernel)):
-        starts = [p * d for p, d in zip(place, dilations, strict=True)]
-        stops = [a + (o - 1) * s + 1 for a, o, s in zip(starts, outs, strides, strict=True)]
-        results.append(node.ops.strided_slice(y, axes=list(range(2, x.rank)), starts=starts, ends=stops, strides=strides))
-    return node.ops.stack(results, axis=0)
+def _numbers(node: Node, x: Value) -> Value:
+    """Each element's number in the whole tensor, batch and channels too; storage_order=1 counts the spatial axes column by column."""
+    ops, order = node.ops, list(range(x.rank))
+    if node.attr("storage_order", 0):
+        order[2:] = reversed(order[2:])
+    back = [order.index(i) for i in range(x.rank)]
+    extents = [x.shape[i] for i in order]
+    if -1 not in extents:
+        return Value(np.arange(math.prod(extents), dtype="int64").reshape(extents).transpose(back))
+    zero, one = (Value(np.asarray([number], "int64")) for number in (0, 1))
+    shape = ops.gather(ops.cast(ops.shape(x), out_dtype="int64"), Value(np.asarray(order, "int64")), axis=0)
+    flat = ops.range(zero, ops.reshape(ops.size(x), shape=[1]), one)
+    return ops.transpose(ops.reshape(flat, shape, shape=extents), axis=back)
 
 
 @handles("MaxUnpool")
