@@ -230,15 +230,16 @@ class _Windows:
         self.kernel, self.strides, self.dilations = kernel, strides, dilations
         # A window with dilation d spans d * (k - 1) + 1 elements.
         self.sizes = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
-        self.margins, self.lasts = [], list[int | None]()
-        for extent, (before, after), size, stride in zip(x.shape[2:], pads, self.sizes, strides, strict=True):
-            if extent == -1:
+        self.margins: list[tuple[int, int]] = []
+        self.lasts: list[int | None] = []  # where the last window begins
+        for count, (before, after), size, stride in zip(x.shape[2:], pads, self.sizes, strides, strict=True):
+            if count == -1:
                 self.margins.append((before, after))
                 self.lasts.append(None)
                 continue
             # With windows rounded up, the last one may end after the padding: the image is made as wide as it needs.
-            last = (_count_of(extent, before, after, size, stride, ceil) - 1) * stride
-            self.margins.append((before, max(after, last + size - extent - before)))
+            last = (_count_of(count, before, after, size, stride, ceil) - 1) * stride
+            self.margins.append((before, max(after, last + size - count - before)))
             self.lasts.append(last)
 
     def padded(self, node: Node, x: Value, filler: float) -> Value:
