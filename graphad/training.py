@@ -50,7 +50,7 @@ class History:
 
     def __bool__(self) -> bool:
         # A history without steps is one, too: ``if history`` asks whether there is any.
-        return True  # of no step, too
+        return True
 
     def recent(self, values: Sequence[float], steps: int = 20) -> float:
         """The mean over the last steps."""

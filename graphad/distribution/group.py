@@ -169,7 +169,7 @@ def put_together(program: Program, names: Iterable[str], parts_of: Callable[[str
 
 
 class Part(NamedTuple):
-    """How a variable of the ranks lies, of which each has a part: the whole's shape, and the mesh."""
+    """The sharding of a variable of which each rank has a part: the whole's shape, the spec and the mesh."""
 
     mesh: ProcessMesh
     spec: Spec

@@ -84,7 +84,7 @@ class ShardedFunction:
         return any(name in op.output_names() for op in self.function.program.global_block().ops)
 
     def spec(self, name: str, fed: Tensor) -> PartitionSpec:
-        """How a variable lies; what is fed to a program that declares no parts lies in rows, as ``split_feed`` cuts it."""
+        """The sharding of a variable; what is fed to a program that declares no parts is cut by rows, as ``split_feed`` does."""
         if name.endswith(SHARD):  # which are of one size, and lie one after the other
             return PartitionSpec(self.shape.names)
         if name in self.parts:

@@ -38,7 +38,7 @@ def _back(image: Variable, last: bool, name: str | None) -> Variable:
 # -- convolutions --------------------------------------------------------------------------------
 
 
-def _convolved(what: str, op: str, x: Variable, weight: Variable, bias: Variable | None, last: bool, attrs: dict[str, Any]) -> Variable:
+def _convolved(what: str, op: str, x: Variable, weight: Variable, bias: Variable | None, attrs: dict[str, Any]) -> Variable:
     out: Variable = emitted(op, [x, checked_input(what, weight).unsqueeze(2)], **attrs)
     return out if bias is None else out + checked_input(what, bias).reshape(1, -1, 1, 1)
 
@@ -79,7 +79,7 @@ def conv1d(
     image, last = _sequences("conv1d", x, data_format)
     attrs: dict[str, Any] = {"strides": [1, *listed("stride", stride, 1)], "dilations": [1, *listed("dilation", dilation, 1)]}
     attrs |= {"groups": checked_int("layers.conv1d: groups", groups, 1), **_sides("conv1d", padding)}
-    return _back(_convolved("conv1d", "conv2d", image, weight, bias, last, attrs), last, name)
+    return _back(_convolved("conv1d", "conv2d", image, weight, bias, attrs), last, name)
 
 
 @layer
@@ -104,7 +104,7 @@ def conv1d_transpose(
         attrs["output_size"] = [1, *listed("output_size", output_size, 1)]
     if output_padding:
         attrs["output_padding"] = [0, *listed("output_padding", output_padding, 1)]
-    return _back(_convolved("conv1d_transpose", "conv2d_transpose", image, weight, bias, last, attrs), last, name)
+    return _back(_convolved("conv1d_transpose", "conv2d_transpose", image, weight, bias, attrs), last, name)
 
 
 # -- pooling -------------------------------------------------------------------------------------

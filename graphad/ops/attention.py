@@ -177,7 +177,7 @@ def flash_attn(
     is_test: bool = False,
     rng_name: str = "",
 ) -> tuple[Array, Array, Array, Array]:
-    """Every element of q ``[N, length, heads, D]`` as an average of v, weighted by how q goes with k; ``attn_mask`` is added to the scores.
+    """For every element of q ``[N, length, heads, D]`` the average of v, weighted by the softmax of ``q k' / sqrt(D) + attn_mask``.
 
     ``causal`` lets an element see no later one, the last of q and the last of k being the same. ``softmax`` are the weights,
     if ``return_softmax``, and ``softmax_lse`` the logarithms of what they were divided by.

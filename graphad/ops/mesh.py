@@ -1,4 +1,4 @@
-"""Meshes of ranks, and how a tensor lies on one: which axes of the mesh each of its dimensions is cut along.
+"""Meshes of ranks, and shardings: which axes of a mesh each dimension of a tensor is cut along.
 
     mesh data=2, model=2        spec "data model" of a [4, 6] tensor: rank 0 has [0:2, 0:3], rank 1 [0:2, 3:6], rank 2 [2:4, 0:3], ...
 

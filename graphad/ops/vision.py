@@ -281,7 +281,7 @@ def resample(X: Array, Like: Array, Scale: Array | None = None, **attrs: Any) ->
 )
 @attributes(Resampling)
 def resample_spread(X: Array, Like: Array, Scale: Array | None = None, **attrs: Any) -> Array:
-    """The transpose of ``resample``: what X, resized from the shape of Like, gives back to it. Only Like's shape is read."""
+    """The transpose of ``resample``: the gradient of its input, X being that of its output. Only Like's shape, the input's, is read."""
     resampling = Resampling(**attrs)
     x, old = to_front(X, resampling.data_layout), channels_first(Like.shape, resampling.data_layout)[2:]
     matrices = _matrices(resampling, old, x.shape[2:], Scale, X.dtype)

@@ -284,7 +284,7 @@ class Choices(ABC):
         """A number from 0 to ``count`` - 1; ``count`` is at least 1."""
 
     def in_turn(self, count: int, following: int) -> int:
-        """The number that it is the turn of; where choices are made again, that of then."""
+        """The number whose turn it is; where choices are replayed, the number of the first time."""
         return following
 
     def integer(self, low: int, high: int) -> int:

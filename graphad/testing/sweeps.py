@@ -540,7 +540,7 @@ class Variation(NamedTuple):
 
 @cache
 def variations(definitions: tuple[OpDef, ...]) -> tuple[Variation, ...]:
-    """The attributes and inputs of some operators, common and random ones first, in an order that has neighbors far apart."""
+    """The attributes and inputs of some operators, shuffled by a fixed seed, common and random ones first."""
     result = [Variation(op, "attr", name) for op in definitions for name in op.attrs]
     result += [Variation(op, kind, a.name) for op in definitions for a in op.attrs.values() if a.kind == "float" for kind in NUMBERS]
     result += [Variation(op, "input", slot) for op in definitions for slot in op.inputs]
@@ -705,7 +705,7 @@ def tied_sweep(choices: Choices, interest: Interest, start: int) -> Case:
 
 @cache
 def _tied_pairs(types: tuple[str, ...], dtype: str) -> tuple[tuple[Call, Call], ...]:
-    """The first such pair of every operator that has one, in an order that has neighbors far apart."""
+    """The first such pair of every operator that has one, shuffled by a fixed seed."""
     definitions = [op for op in map(lookup, in_order(types)) if op.grads and len(op.inputs) > 1]
     calls = ((converted(call, dtype) for call in known_calls(op)) for op in definitions)
     return tuple(pair for each in calls if (pair := next(filter(None, map(_tied, each)), None)) is not None)

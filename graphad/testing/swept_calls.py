@@ -46,7 +46,7 @@ SHAPES = ("as it is", "as it is", "as it is", "flat", "flat", "empty", "single",
 
 @cache
 def in_order(types: tuple[str, ...]) -> tuple[str, ...]:
-    """Some operators in an order that has neighbors far apart, the common ones first."""
+    """Some operators, shuffled by a fixed seed, the common ones first."""
     order = list(types)
     random.Random("operators").shuffle(order)
     return tuple(sorted(order, key=lambda op_type: op_type not in COMMON))

@@ -9,6 +9,7 @@ import base64
 import html
 import json
 import os
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -221,10 +222,8 @@ def page_of(recorder: Recorder, title: str, values: Statistics, watched: bool, o
         "encoding": encoding,
         "data": stored,
     }
-    page = _part("viewer.html")
-    for name, part in parts.items():  # the data last: nothing is looked for in it
-        page = page.replace(f"{{{{{name}}}}}", part)
-    return page
+    # In one pass: what is put in is not looked through again, so that a title may be any text.
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _part("viewer.html"))
 
 
 def _deflated(text: str) -> tuple[str, str]:

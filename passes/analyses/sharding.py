@@ -1,4 +1,4 @@
-"""How every value lies on a mesh of ranks, from annotations on some of them.
+"""Sharding propagation: how every value is cut over a mesh of ranks, from annotations on some of them.
 
     x: "data -"  ─▶ mul ─▶ h ─▶ relu ─▶ ...        h: "data model"    from x's rows and w's columns
     w: "- model" ─╯                                 w@GRAD, its moments: "- model"
@@ -212,7 +212,7 @@ def _priority(dims: Dimensions) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Sharding(Analysis):
-    """How every value lies on the mesh of the annotations; ``sharding[value]`` is its spec, and printed it is a table.
+    """The sharding of every value on the mesh of the annotations; ``sharding[value]`` is its spec, and printed it is a table.
 
     Attributes:
         graph: the graph it is about.
@@ -269,7 +269,7 @@ class Sharding(Analysis):
 
 
 def propagated(graph: Graph, mesh: ProcessMesh, indices: Indices, fixed: Mapping[Value, Fixed]) -> dict[Value, Spec]:
-    """How the values of a graph and of those nested in it lie on a mesh, those that are not cut left out.
+    """The shardings of the values of a graph and of those nested in it, those that are not cut left out.
 
     Args:
         fixed: by value what is said of its dimensions: the axes that cut it, or None where propagation may.

@@ -1,4 +1,4 @@
-"""Annotate values with how they lie on a mesh of ranks.
+"""Annotate values with their sharding over a mesh of ranks.
 
     x ─▶ mul ─▶ h            x ─▶ shard_tensor{spec=[data, -]} ─▶ mul ─▶ h
     w ─╯               ⇒     w ─▶ shard_tensor{spec=[-, model]} ─╯

@@ -260,3 +260,9 @@ def test_tables_store_things_once() -> None:
     tables = Tables()
     assert tables.attrs({"a": 1}) == tables.attrs({"a": 1}) != tables.attrs({"a": 2})
     assert tables.attrs({}) == tables.text(None) == tables.line(None) == tables.origin(None) == -1
+
+
+def test_a_title_may_be_any_text() -> None:
+    page = ga.view(training()[0], title="{{data}} <1> {{nothing}}").html
+    assert "<title>{{data}} &lt;1&gt; {{nothing}}</title>" in page
+    assert page.count('id="data"') == 1
