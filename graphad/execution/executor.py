@@ -220,6 +220,7 @@ class Executor:
             if run.last is not None and type(fetch_list) is list and self._keeps and not reinitialize:
                 if len(self._known) >= MOST_KNOWN:
                     self._known.clear()
+                # The entry holds the program and what is fetched: as long as it is there, their ids are nothing else's.
                 idle = self._idle.setdefault(key, [])
                 self._known[(id(program), *map(id, fetch_list))] = (program, list(fetch_list), tuple(names), idle)
         except RecursionError:

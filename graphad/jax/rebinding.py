@@ -23,6 +23,7 @@ from graphad.ops.symbol import Symbol
 from graphad.types import Function, Tensor
 
 HOME = "graphad.ops"
+# Not rebound: a copy of such a class would not be the one that an ``isinstance`` names.
 _ASKED_FOR = (BaseException, Aggregate, Tracer, Symbol)  # classes that kernels ask values for with isinstance
 _KEPT = ("__call__", "__post_init__")  # the methods of a class with underscores that compute something
 
@@ -193,6 +194,7 @@ class Rebinder:
         if kind is type(thing):
             return thing
         try:
+            # The same fields under the rebound class; an object whose class lays out its memory otherwise refuses, and stays as it is.
             counterpart = copy.copy(thing)
             object.__setattr__(counterpart, "__class__", kind)  # it may be a frozen one
         except TypeError:

@@ -353,6 +353,7 @@ def _tape_together(_: int, entries: Tensor) -> Tape:
     return tape
 
 
+# Apart into the parts that XLA sees, and the rest, which is of the type: it has to be equal where a loop or a branch joins two values.
 _register(TensorArray, lambda a: ([item for _, item in a.items()], (tuple(i for i, _ in a.items()), len(a))), _array_together)
 _register(Tape, lambda t: (t.entries(), len(t)), _tape_together)
 _register(StepScopes, lambda s: (s.steps, s.count), lambda count, steps: StepScopes(list(steps), count))

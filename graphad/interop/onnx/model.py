@@ -133,6 +133,7 @@ class Undecided(OnnxModel):
         shapes = _shapes_fed({name: np.asarray(feeds[name]).shape for name in undecided.open}, undecided.open)
         # By content: these inputs decide how the program looks, so another content is another model.
         key = (*shapes.items(), *((array.shape, array.dtype.str, array.tobytes()) for array in bound.values()))
+        # The least recently run model goes first: each takes the memory of a program.
         models: OrderedDict[object, OnnxModel] = self.__dict__["_models"]
         if key not in models:
             models[key] = undecided.read(bound, shapes)
