@@ -16,7 +16,7 @@ _REASONS = (
         "layers.multiclass_nms or layers.matrix_nms choose boxes",
     ),
     (
-        r"proposal|rpn|retinanet|ssd_loss|target_assign|bipartite|generate_mask",
+        r"proposal|retinanet|generate_mask",
         "detection with a different number of boxes for each image",
         "choose boxes in numpy from fetched results; layers.iou_similarity and layers.box_coder are there",
     ),
@@ -41,14 +41,14 @@ def unavailable(name: str) -> tuple[str, str] | None:
 # fmt: off
 NAMES = frozenset((
    
-    "bipartite_match",
+    
     "collect_fpn_proposals", "create_py_reader_by_data", "data_norm",
     "deformable_roi_pooling", "distribute_fpn_proposals", "double_buffer",
     "filter_by_instag", "generate_mask_labels", "generate_proposal_labels",
     "generate_proposals", "hash", "load", "locality_aware_nms", "lod_append", "lod_reset",
     "prroi_pool", "psroi_pool", "py_reader", "read_file",
-    "reorder_lod_tensor_by_rank", "retinanet_detection_output", "retinanet_target_assign", "roi_perspective_transform",
-    "rpn_target_assign", "similarity_focus", "ssd_loss", "target_assign",
+    "reorder_lod_tensor_by_rank", "retinanet_detection_output", "roi_perspective_transform",
+    "similarity_focus", 
    
 ))
 # fmt: on

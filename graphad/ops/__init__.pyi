@@ -24,6 +24,7 @@ from graphad.ops import like as like
 from graphad.ops import linalg as linalg
 from graphad.ops import loss as loss
 from graphad.ops import loss_scaling as loss_scaling
+from graphad.ops import matching as matching
 from graphad.ops import metric as metric
 from graphad.ops import normalization as normalization
 from graphad.ops import optimizer as optimizer
@@ -124,6 +125,7 @@ bilinear_interp_v2: OpDef
 bilinear_interp_v2_grad: GradOpDef
 bincount: OpDef
 bincount_grad: GradOpDef
+bipartite_match: OpDef
 bitwise_and: OpDef
 bitwise_not: OpDef
 bitwise_or: OpDef
@@ -486,6 +488,7 @@ merge_lod_tensor: OpDef
 merge_lod_tensor_grad: GradOpDef
 meshgrid: OpDef
 meshgrid_grad: GradOpDef
+mine_hard_examples: OpDef
 minus: OpDef
 minus_grad: GradOpDef
 mish: OpDef
@@ -608,6 +611,7 @@ reshape2_grad_grad: DoubleGradOpDef
 reshape_grad: GradOpDef
 reshape_like: OpDef
 reshape_like_grad: GradOpDef
+retinanet_target_assign: OpDef
 reverse: OpDef
 reverse_grad: GradOpDef
 rint: OpDef
@@ -627,6 +631,7 @@ roll: OpDef
 roll_grad: GradOpDef
 round: OpDef
 round_grad: GradOpDef
+rpn_target_assign: OpDef
 rsqrt: OpDef
 rsqrt_grad: GradOpDef
 rsqrt_grad_grad: DoubleGradOpDef
@@ -736,6 +741,7 @@ tanh_shrink: OpDef
 tanh_shrink_grad: GradOpDef
 tanh_triple_grad: GradOpDef
 tape_has_more: OpDef
+target_assign: OpDef
 tensor_array_like: OpDef
 tensor_array_like_grad: GradOpDef
 tensor_array_to_tensor: OpDef

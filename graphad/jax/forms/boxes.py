@@ -12,7 +12,7 @@ from graphad.errors import NotLowered
 from graphad.jax.bounded import LEAST, Bounded
 from graphad.jax.forms.indices import held
 from graphad.jax.registry import replaces, rounded
-from graphad.ops import suppression, vision
+from graphad.ops import matching, suppression, vision
 from graphad.types import Tensor
 
 
@@ -49,6 +49,16 @@ def _non_max_suppression(
 @replaces(suppression.multiclass_nms3.kernel, suppression.matrix_nms.kernel)
 def _suppressed(*_: object, **__: object) -> Tensor:
     raise NotLowered("how many boxes stay is known only as it runs: use layers.non_max_suppression, or fetch boxes and scores")
+
+
+@replaces(
+    matching.bipartite_match.kernel,
+    matching.mine_hard_examples.kernel,
+    matching.rpn_target_assign.kernel,
+    matching.retinanet_target_assign.kernel,
+)
+def _matched(*_: object, **__: object) -> Tensor:
+    raise NotLowered("which boxes match is chosen one after the other in numpy: run the program with Executor, or feed the matches")
 
 
 def _corners(boxes: Tensor, center: bool) -> Tensor:

@@ -33,6 +33,10 @@ REFUSED: dict[str, str] = {
         ("crf_decoding", "crf_lattice", "ctc_lattice", "linear_chain_crf", "matrix_recurrence", "warpctc"),
         "a loop over the steps of sequences, which is not written as ONNX's",
     ),
+    **dict.fromkeys(
+        ("bipartite_match", "mine_hard_examples", "retinanet_target_assign", "rpn_target_assign"),
+        "which boxes match is chosen one after the other, and only while training",
+    ),
     **dict.fromkeys(("matrix_nms", "multiclass_nms3"), "ONNX's NonMaxSuppression chooses boxes otherwise, and none is made of others"),
     "print": "ONNX has no operator that prints",
     "py_func": "ONNX calls no functions of Python",
