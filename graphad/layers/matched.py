@@ -164,39 +164,40 @@ def ssd_loss(
             raise InvalidValue(f"mining_type is 'max_negative', not {mining_type!r}")
         background = checked_int("background_label", background_label)
         weights = checked_float("loc_loss_weight", loc_loss_weight), checked_float("conf_loss_weight", conf_loss_weight)
-        places, scores, boxes = (checked_input("ssd_loss", item) for item in (location, confidence, gt_box))
-        if places.ndim != 3 or scores.ndim != 3 or boxes.ndim != 3 or places.shape[2] != 4 or boxes.shape[2] != 4:
-            raise ShapeError(
-                "location [images, priors, 4], confidence [images, priors, classes] and gt_box [images, boxes, 4] are expected,"
-                f" not {location!r}, {confidence!r} and {gt_box!r}"
-            )
-    priors, most = checked_input("ssd_loss", prior_box).shape[0], boxes.shape[1]
-    labels = checked_input("ssd_loss", gt_label).reshape(-1, most, 1)
+        _check_ssd(location, confidence, gt_box)
+    priors, most = checked_input("ssd_loss", prior_box).shape[0], gt_box.shape[1]
     # All boxes of all images at once, then by image again.
-    flat = boxes.reshape(-1, 4)
-    near = iou_similarity(flat, prior_box).reshape(-1, most, priors)
+    boxes, labels = gt_box.reshape(-1, 4), checked_input("ssd_loss", gt_label).reshape(-1, most, 1)
+    near = iou_similarity(boxes, prior_box).reshape(-1, most, priors)
     matches, overlaps = bipartite_match(near, match_type, overlap_threshold, length=length)
-    # The losses with every prior without a box as background say which of those count.
-    target, _ = target_assign(labels, matches, mismatch_value=background)
-    first = _class_losses(scores, target)
-    mining = {
-        "neg_pos_ratio": neg_pos_ratio,
-        "neg_dist_threshold": neg_overlap,
-        "mining_type": mining_type,
-        "sample_size": sample_size or 0,
-    }
-    mined = {"ClsLoss": first.squeeze(2), "MatchIndices": matches, "MatchDist": overlaps}
-    negatives, matches = _stopped("ssd_loss", "mine_hard_examples", mined, ("NegIndices", "UpdatedMatchIndices"), mining)
-    codes = box_coder(prior_box, prior_box_var, flat, "encode_center_size").reshape(-1, most, priors, 4)
+    mining = {"neg_pos_ratio": neg_pos_ratio, "neg_dist_threshold": neg_overlap, "sample_size": sample_size or 0}
+    negatives, matches = _hard(confidence, labels, matches, overlaps, background, mining)
+    codes = box_coder(prior_box, prior_box_var, boxes, "encode_center_size").reshape(-1, most, priors, 4)
     target_codes, code_weights = target_assign(codes, matches, mismatch_value=background)
     target, class_weights = target_assign(labels, matches, negatives, background)
-    class_loss = _class_losses(scores, target) * class_weights.astype(scores.dtype)
-    _, place_loss = emitted("smooth_l1_loss", [places.reshape(-1, 4), target_codes.reshape(-1, 4)])
+    class_loss = _class_losses(confidence, target) * class_weights.astype(confidence.dtype)
+    _, place_loss = emitted("smooth_l1_loss", [location.reshape(-1, 4), target_codes.reshape(-1, 4)])
     place_loss = place_loss.reshape(-1, priors, 1) * code_weights
     loss: Variable = (class_loss * weights[1] + place_loss * weights[0]).sum([1])
-    if checked_flag("layers.ssd_loss: normalize", normalize):
-        loss = loss / code_weights.sum()
-    return loss
+    return loss / code_weights.sum() if checked_flag("layers.ssd_loss: normalize", normalize) else loss  # type: ignore[no-any-return]
+
+
+def _check_ssd(location: object, confidence: object, gt_box: object) -> None:
+    places, scores, boxes = (checked_input("ssd_loss", item) for item in (location, confidence, gt_box))
+    if places.ndim != 3 or scores.ndim != 3 or boxes.ndim != 3 or places.shape[2] != 4 or boxes.shape[2] != 4:
+        raise ShapeError(
+            "location [images, priors, 4], confidence [images, priors, classes] and gt_box [images, boxes, 4] are expected,"
+            f" not {location!r}, {confidence!r} and {gt_box!r}"
+        )
+
+
+def _hard(
+    scores: Variable, labels: Variable, matches: Variable, overlaps: Variable, background: int, mining: Mapping[str, object]
+) -> list[Variable]:
+    """The priors that count as background, and the matches that stay: by the losses if all priors without a box were background."""
+    target, _ = target_assign(labels, matches, mismatch_value=background)
+    inputs = {"ClsLoss": _class_losses(scores, target).squeeze(2), "MatchIndices": matches, "MatchDist": overlaps}
+    return _stopped("ssd_loss", "mine_hard_examples", inputs, ("NegIndices", "UpdatedMatchIndices"), mining)
 
 
 def _class_losses(scores: Variable, labels: Variable) -> Variable:
