@@ -147,9 +147,8 @@ def ssd_loss(
         neg_pos_ratio: how many priors without a box count for each that has one, those of the greatest loss first.
         neg_overlap: what the overlap of such a prior has to be below.
         loc_loss_weight, conf_loss_weight: what both losses are multiplied by.
-        mining_type: "max_negative", the only one, as in Fluid.
         normalize: whether the sum is divided by the number of priors that have a box.
-        sample_size: has no effect with "max_negative".
+        mining_type, sample_size: "max_negative", the only one, as in Fluid, with which the size has no effect.
         length: how many boxes each image has, integers ``[images]``; all if it is left out.
 
     Returns:
@@ -157,32 +156,35 @@ def ssd_loss(
 
     Raises:
         ShapeError: the shapes do not fit.
-        ValueError: ``mining_type`` is another one.
     """
     with at_users_line("layers.ssd_loss"):
-        if mining_type != "max_negative":
-            raise InvalidValue(f"mining_type is 'max_negative', not {mining_type!r}")
         background = checked_int("background_label", background_label)
-        weights = checked_float("loc_loss_weight", loc_loss_weight), checked_float("conf_loss_weight", conf_loss_weight)
-        _check_ssd(location, confidence, gt_box)
+        _check_ssd(location, confidence, gt_box, mining_type)
     priors, most = checked_input("ssd_loss", prior_box).shape[0], gt_box.shape[1]
     # All boxes of all images at once, then by image again.
     boxes, labels = gt_box.reshape(-1, 4), checked_input("ssd_loss", gt_label).reshape(-1, most, 1)
     near = iou_similarity(boxes, prior_box).reshape(-1, most, priors)
-    matches, overlaps = bipartite_match(near, match_type, overlap_threshold, length=length)
+    matched = bipartite_match(near, match_type, overlap_threshold, length=length)
     mining = {"neg_pos_ratio": neg_pos_ratio, "neg_dist_threshold": neg_overlap, "sample_size": sample_size or 0}
-    negatives, matches = _hard(confidence, labels, matches, overlaps, background, mining)
+    negatives, matches = _hard(confidence, labels, *matched, background, mining)
     codes = box_coder(prior_box, prior_box_var, boxes, "encode_center_size").reshape(-1, most, priors, 4)
     target_codes, code_weights = target_assign(codes, matches, mismatch_value=background)
+    place_loss = _place_losses(location, target_codes) * code_weights
     target, class_weights = target_assign(labels, matches, negatives, background)
     class_loss = _class_losses(confidence, target) * class_weights.astype(confidence.dtype)
-    _, place_loss = emitted("smooth_l1_loss", [location.reshape(-1, 4), target_codes.reshape(-1, 4)])
-    place_loss = place_loss.reshape(-1, priors, 1) * code_weights
-    loss: Variable = (class_loss * weights[1] + place_loss * weights[0]).sum([1])
-    return loss / code_weights.sum() if checked_flag("layers.ssd_loss: normalize", normalize) else loss  # type: ignore[no-any-return]
+    loss: Variable = (class_loss * float(conf_loss_weight) + place_loss * float(loc_loss_weight)).sum([1])
+    return loss / code_weights.sum() if checked_flag("layers.ssd_loss: normalize", normalize) else loss
 
 
-def _check_ssd(location: object, confidence: object, gt_box: object) -> None:
+def _place_losses(codes: Variable, targets: Variable) -> Variable:
+    """The smooth distance of each prior, ``[images, priors, 1]``."""
+    _, loss = emitted("smooth_l1_loss", [codes.reshape(-1, 4), targets.reshape(-1, 4)])
+    return loss.reshape(-1, targets.shape[1], 1)  # type: ignore[no-any-return]
+
+
+def _check_ssd(location: object, confidence: object, gt_box: object, mining_type: str) -> None:
+    if mining_type != "max_negative":
+        raise InvalidValue(f"mining_type is 'max_negative', not {mining_type!r}")
     places, scores, boxes = (checked_input("ssd_loss", item) for item in (location, confidence, gt_box))
     if places.ndim != 3 or scores.ndim != 3 or boxes.ndim != 3 or places.shape[2] != 4 or boxes.shape[2] != 4:
         raise ShapeError(
