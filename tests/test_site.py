@@ -9,13 +9,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests import passes_page
 from tests.notebooks import CellError, check, notebook
 from tests.pages import PYTHON
-from tests.site_hooks import TUTORIALS
+from tests.site_hooks import HIDDEN, TUTORIALS, on_page_content, on_page_markdown
 from tests.source_tree import ROOT
 
 DOCS = ROOT / "docs"
@@ -118,6 +119,16 @@ def test_no_link_leaves_the_site() -> None:
             found = (page.parent / target).resolve()
             assert found.is_file(), f"{page.name} links to {target}"
             assert found.is_relative_to(DOCS), f"{page.name} links to {target}"
+
+
+def test_a_picture_of_the_site_is_a_link_to_itself() -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="gallery.md"), meta={})
+    ours, other = '<img alt="A loop" src="images/loop.svg" />', '<img alt="" src="https://example.org/a.svg" />'
+    html = on_page_content(f"<h1>Gallery</h1><p>{ours}</p><p>{other}</p>", page)
+    assert html == f'<h1>Gallery</h1><p><a class="picture" href="images/loop.svg" title="alone, at its size">{ours}</a></p><p>{other}</p>'
+    assert on_page_markdown("# Gallery", page) == "# Gallery"
+    assert page.meta == {"hide": ["navigation"]}
+    assert all((DOCS / f"{name}.md").is_file() for name in HIDDEN)
 
 
 def test_the_page_of_passes_is_up_to_date() -> None:
