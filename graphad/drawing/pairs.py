@@ -12,6 +12,7 @@ from graphad.ir.residuals import find_forward_op, forward_graph, residual_of
 from graphad.ops import GRAD
 from graphad.program import BACKWARD, OPTIMIZE
 
+# x@GRAD; x@GRAD_0 where a later sweep writes another gradient of x; x@GRAD@RENAME@0 where it is a term of a sum.
 _GRADIENT = re.compile(rf"(.+){GRAD}(_\d+)?(@RENAME@\d+)?", re.DOTALL)
 _PART = re.compile(r"@RENAME@\d+$")
 

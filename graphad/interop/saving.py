@@ -237,6 +237,7 @@ def _from_npz(data: bytes, known: Mapping[str, Variable]) -> dict[str, Array]:
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, var: Variable) -> Array:
     with archive.open(info) as file:
         version = npy.read_magic(file)
+        # 2.0 has room for a longer header than 1.0; 3.0 is 2.0 in UTF-8, for names of fields, which arrays of numbers have none of.
         read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, _, dtype = read_header(file)
         if not dtype.hasobject:  # numpy refuses objects below

@@ -84,6 +84,7 @@ class Alone:
         return array.copy()
 
     def all_gather(self, contact: Contact, array: Array) -> list[Array]:
+        # Not copied: kernels join what they get, into an array of their own.
         return [array]
 
     def reduce_scatter(self, contact: Contact, parts: Sequence[Array]) -> Array:

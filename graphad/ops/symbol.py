@@ -276,6 +276,7 @@ def _power_of_2(x: Symbol, count: Any) -> object:
     """What shifting integers by some bits multiplies them by."""
     if x.dtype in FLOATS or x.dtype == "bool":
         x.refuse(f"integers are shifted, not {x!r}; multiply by a power of 2")
+    # x << n is x * 2^n, and x >> n is x // 2^n, rounded downwards, as of Python's integers.
     power: object = 2**count
     return power
 

@@ -297,6 +297,7 @@ def _places(x: TensorMethods, index: Tensor) -> Tensor:
     return index if hasattr(index, "emit") else as_tensor(index, _Whole(x))
 
 
+# A constant takes the dtype of what it is beside: an index beside a tensor of floats would be one of floats.
 class _Whole:
     """What constants of int64 are recorded beside."""
 

@@ -71,6 +71,7 @@ def signature_of(op: Operator) -> Signature | None:
             # Extents are equal to -1 whatever their names; one object stands for a name.
             if shape is not None and -1 in shape and Extent in map(type, shape):
                 key += map(id, shape)
+    # Neither a name nor a type: what is read and what is written never run into each other.
     key.append(...)
     for slot, names in op.outputs.items():
         key += (slot, len(names))

@@ -69,6 +69,7 @@ class Report:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, bool):
             return self.changed is other
+        # No two reports are equal: they have the times of different runs.
         return self is other if isinstance(other, Report) else NotImplemented
 
     def __hash__(self) -> int:

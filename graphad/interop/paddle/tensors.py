@@ -92,5 +92,6 @@ def write_tensors(arrays: Mapping[str, Array]) -> bytes:
 
 def _stored(array: Array) -> bytes:
     desc = message("VarType.TensorDesc")(data_type=number_of(array.dtype.name), dims=array.shape).SerializeToString()
+    # Version 0, no levels of detail, version 0 of the tensor, and the size of the description that follows.
     head = struct.pack("<IQIi", 0, 0, 0, len(desc)) + bytes(desc)
     return head + array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
