@@ -373,7 +373,7 @@ def in_double(program: ga.Program) -> ga.Program:
 
 # -- what is measured ----------------------------------------------------------------------------
 
-STEPS = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)  # kinks want a short one, rounding a long one
+STEPS = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-13)  # kinks want a short one, variances near 0 a very short one, rounding a long one
 RIGHT = 1e-4  # of the derivative
 PREPARING = 6  # runs: programs with loops are compiled again for what the first ones gave
 OFF = 1e-3  # of the directions, from inputs at which a gradient jumps
