@@ -162,7 +162,8 @@ def transformer(batch: int = 8, length: int = 128, width: int = 256, heads: int 
         ga.optimizer.Adam(float(RATE), epsilon=float(EPSILON)).minimize(loss)
         return loss
 
-    feeds = {"x": normal(batch, length, width), "y": normal(batch, length, width, seed=1)}
+    # Of this seed the one of a million relus that is nearest to its kink is 2.4e-6 away, twice what rounding makes: all slopes are known.
+    feeds = {"x": normal(batch, length, width, seed=35), "y": normal(batch, length, width, seed=1)}
     return built("transformer block, Adam", 1.1, build, feeds, lambda p: by_hand.Transformer(p, heads))
 
 
