@@ -32,11 +32,11 @@ def chain(length: int) -> Callable[[Any, Any], list[Any]]:
 @pytest.mark.parametrize(
     ("build", "size", "pays"),
     [
-        (chain(20), 1 << 20, True),
+        (chain(20), 1 << 21, True),
         (chain(20), 1 << 16, False),  # both arrays and the result stay in the cache
-        (chain(2), 1 << 20, False),  # one array less is read again
-        (lambda x, y: [x + y, x * y, x - y], 1 << 20, False),  # all results are written
-        (lambda x, y: [L.sqrt(L.abs(x)) + y], 1 << 20, False),  # in place
+        (chain(2), 1 << 21, False),  # one array less is read again
+        (lambda x, y: [x + y, x * y, x - y], 1 << 21, False),  # all results are written
+        (lambda x, y: [L.sqrt(L.abs(x)) + y], 1 << 21, False),  # in place
     ],
 )
 def test_calls_are_grouped_where_that_saves_more_than_it_costs(build: Any, size: int, pays: bool) -> None:
@@ -64,6 +64,6 @@ def test_tiles_give_the_same_bits(build: Any, size: int, monkeypatch: pytest.Mon
 
 
 def test_buffers_begin_at_a_cache_line() -> None:
-    text, *_ = text_of(chain(20), 1 << 20)
+    text, *_ = text_of(chain(20), 1 << 21)
     (line,) = [line for line in text.splitlines() if line.strip().startswith("tile_float32_0 = ")]
     assert line.strip() == "tile_float32_0 = part(block(131072), 0, (32768,), 'float32')"
