@@ -98,6 +98,7 @@ class _Writer:
         limit = f"{LARGE / max(len(self.ids), LARGE):.3f}"
         effort = {"nslimit": limit, "nslimit1": limit} if len(self.ids) > LARGE else {}
         label = {"label": quoted(*map(shown, self.options.title.split("\n")))} if self.options.title else {}
+        # Lines may end at frames (compound), and nodes in a frame may be level with nodes outside of it (newrank).
         among = {"compound": quoted("true"), "newrank": quoted("true")} if self.frames.all else {}
         return {"id": self._id("drawing"), "rankdir": self.options.rankdir} | effort | label | among
 

@@ -198,6 +198,7 @@ class Profile:
         """
         first = min((event.start for event in self._events), default=0.0)
         threads = list(dict.fromkeys(event.thread for event in self._events))
+        # Events of phase M are metadata, here what processes and threads are called; those of phase X are complete, with a duration.
         names = [{"name": "process_name", "ph": "M", "pid": 1, "tid": 0, "args": {"name": "graphad"}}]
         names += [{"name": "thread_name", "ph": "M", "pid": 1, "tid": i, "args": {"name": f"thread {i}"}} for i in range(len(threads))]
         events = [

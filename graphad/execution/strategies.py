@@ -19,6 +19,7 @@ class _Strategy:
 
     settings: ClassVar[tuple[str, ...]] = ()
 
+    # Fluid's own classes refuse a name that they do not have, too: a misspelt setting is no setting.
     def __setattr__(self, name: str, value: object) -> None:
         if name not in self.settings:
             raise AttributeError(f"{type(self).__name__} has no setting {name!r}{did_you_mean(name, self.settings)}")

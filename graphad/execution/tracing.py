@@ -589,6 +589,7 @@ def _taken(tracer: Traced, x: Tensor, places: Tensor, axis: int | None = None) -
 def _clip(tracer: Traced, x: Tensor, low: Tensor = None, high: Tensor = None) -> Tensor:
     values = [tracer.operand(x)]
     texts = []
+    # Bounds that a run computes are arguments of the call; Python's numbers are written into it.
     for bound in (low, high):
         if isinstance(bound, Traced | np.ndarray | np.generic):
             texts.append(f"{{{len(values)}}}")

@@ -40,6 +40,7 @@ class Builder:
         types = {slot: [TensorType(v.shape or (), v.dtype or "float32") for v in values] for slot, values in slots.items()}
         outputs: dict[str, list[Value]] = {}
         for slot, slot_types in definition.infer_types(types, attrs).items():
+            # Rules read what an operator always writes; what it writes on request alone is not made.
             if not definition.outputs[slot].optional:
                 outputs[slot] = [self._fresh(t, self._kind(definition, slot, slots)) for t in slot_types]
         options = {name: value for name, value in attrs.items() if not _left_out(value, definition.attrs[name].default)}

@@ -97,6 +97,7 @@ def _constant(value: Tensor) -> Tensor:
     if not isinstance(value, np.ndarray | np.generic):
         return value
     value = np.asarray(value)
+    # XLA has constants in the text of its program: a large one makes it slow to compile.
     if value.size > WRITTEN_OUT and (value == value.flat[0]).all():
         return jnp.full(value.shape, value.flat[0], value.dtype)
     return value

@@ -70,6 +70,7 @@ def _print_grad(
 ) -> Tensor:
     if print_phase == "FORWARD":
         return dOut
+    # Out is In, so dIn is dOut, which is printed where it comes by.
     return print_(
         dOut,
         Counter,

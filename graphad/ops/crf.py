@@ -111,6 +111,7 @@ def matrix_recurrence(A: Array, B: Array, *, reverse: bool = False) -> Array:
     state = B[:, count - 1 if reverse else 0]
     states = [state]
     for t in order:
+        # [N, D, D] times [N, D, 1]: all sequences at once, one step after the other.
         step = np.swapaxes(A[:, t + 1], 1, 2) if reverse else A[:, t]
         state = np.matmul(step, state[:, :, None])[:, :, 0] + B[:, t]
         states.append(state)

@@ -83,6 +83,7 @@ def bipartite_match(
             continue
         _best_pairs(part, rows[image], best[image])
         if match_type == "per_prediction":
+            # SSD's second step (W. Liu et al., 2016, section 2.2): a prior may be matched too that is not the best one of any box.
             most = part.max(0)
             free = (rows[image] == -1) & (most >= max(dist_threshold, EPSILON))
             rows[image, free], best[image, free] = part.argmax(0)[free], most[free]
@@ -126,6 +127,7 @@ def target_assign(X: Array, MatchIndices: Array, NegIndices: Array | None = None
     if MatchIndices.size and not -1 <= MatchIndices.min() <= MatchIndices.max() < X.shape[1]:
         raise InvalidValue(f"MatchIndices has numbers from {MatchIndices.min()} to {MatchIndices.max()}, but there are {X.shape[1]} boxes")
     has = MatchIndices >= 0
+    # Row 0 in the place of none, which is written over below.
     at = np.where(has, MatchIndices, 0)
     image = np.arange(images)[:, None]
     if not X.shape[1]:
@@ -133,6 +135,7 @@ def target_assign(X: Array, MatchIndices: Array, NegIndices: Array | None = None
     elif X.ndim == 3:
         rows = X[image, at]
     else:
+        # One row for each place, or one for all of them: modulo 1 every place is the first.
         rows = X[image, at, np.arange(places)[None] % X.shape[2]]
     out = np.where(has[..., None], rows, np.asarray(mismatch_value, X.dtype))
     weight = has[..., None].astype(X.dtype if X.dtype.kind == "f" else "float32")
@@ -193,9 +196,11 @@ def mine_hard_examples(
         candidates = np.arange(len(matches)) if hard else np.flatnonzero(free & (distances < neg_dist_threshold))
         # float32, as Paddle multiplies: 1.1 times 10 is 11 or 10 by how it is rounded.
         count = sample_size if hard else int(np.float32((~free).sum()) * np.float32(neg_pos_ratio))
+        # Stable: of equal losses the first prior counts, on every machine.
         chosen = candidates[np.argsort(-loss[candidates], kind="stable")][: max(count, 0)]
         if hard:
             updated[image, np.setdiff1d(np.flatnonzero(~free), chosen)] = -1
+        # In the order of the priors, as Paddle lists them, and not of their losses.
         negatives = np.sort(chosen[free[chosen]])
         places[image, : len(negatives)] = negatives
     return places, updated
@@ -226,6 +231,7 @@ def encoded(anchors: Array, boxes: Array) -> Array:
     # In double precision: the logarithm of nearly equal extents would lose its digits.
     a, b = anchors.astype("float64"), boxes.astype("float64")
     sizes, targets = a[:, 2:] - a[:, :2] + 1, b[:, 2:] - b[:, :2] + 1
+    # Faster R-CNN (S. Ren et al., 2015), equation 2: t_x = (x - x_a) / w_a and t_w = log(w / w_a), of centers and extents.
     shifts = (b[:, :2] + targets * 0.5 - a[:, :2] - sizes * 0.5) / sizes
     return np.concatenate([shifts, np.log(targets / sizes)], 1).astype(anchors.dtype, copy=False)
 
@@ -270,6 +276,7 @@ def _images(
         height, width, scale = ImInfo[image].tolist()
         fits = (anchors[:, :2] >= -straddle).all(1) & (anchors[:, 2] < width + straddle) & (anchors[:, 3] < height + straddle)
         inside = np.flatnonzero(fits) if straddle >= 0 else np.arange(len(anchors))
+        # A crowd is one box around many objects: no anchor is to learn it.
         real = np.flatnonzero(IsCrowd[image, :count] == 0)
         boxes = GtBoxes[image, real] * GtBoxes.dtype.type(scale)  # as large as the image is fed
         yield _Image(inside, boxes, None if labels is None else labels[image, real], pixel_overlaps(anchors[inside], boxes))
@@ -398,6 +405,7 @@ def retinanet_target_assign(
     for number, image in enumerate(_images(Anchor, GtBoxes, IsCrowd, ImInfo, Length, GtLabels, -1.0)):
         chosen = _scored(image.overlaps, -1, -1, positive_overlap, negative_overlap, None)
         labels = chosen.labels.copy()
+        # Positive anchors come first among those with a label, so that their classes go to the front.
         positive = chosen.scored[labels == 1]
         if len(positive) and image.labels is not None:
             labels[: len(positive)] = image.labels[image.overlaps[positive].argmax(1)]

@@ -51,6 +51,7 @@ def _is_ours(file: str) -> bool:
 
 
 @lru_cache(maxsize=65536)
+# One object for a line and a scope: a layer in a loop writes thousands of operators at one line.
 def _shared(file: str, line: int, scope: str) -> SourceLine:
     return SourceLine(file, line, scope)
 

@@ -58,6 +58,7 @@ def settle_streams(program: Program, streams: Mapping[Operator, str | None]) -> 
         # The name that it would have by itself is taken by an operator that moved.
         if stream is None and default in names:
             stream = _fresh(op, names)
+        # An operator that says nothing draws from the stream of its name: texts stay as they were where nothing has moved.
         if stream is not None and (stream != default or RANDOM_STREAM in op.attrs):
             op.attrs = {**op.attrs, RANDOM_STREAM: stream}
         else:

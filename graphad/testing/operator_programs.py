@@ -663,6 +663,7 @@ class Counting(NamedTuple):
         return self.start + self.step * trips - self.short
 
 
+# The usual form comes most often, i < n from 0 by 1; in the others a pass is wrong that takes n for the number of iterations.
 COUNTINGS = (
     *(Counting("less_than"),) * 6,
     *(Counting("less_equal", short=1), Counting("greater_than", turned=True), Counting("not_equal")) * 2,

@@ -244,6 +244,7 @@ class Recorder:
 
     def forget(self, count: int) -> None:
         """Values that got a variable after the first ``count`` have none again: it was taken back."""
+        # A variable that was taken back is in no block any more: where the value is needed next, it gets another one.
         for value in self.made[count:]:
             value.variable = None
         del self.made[count:]

@@ -135,6 +135,7 @@ def _insert(node: Node) -> Value:
     items = list(value.items)
     place = [len(items)] if is_last else node.integers(2, "position")
     assert place is not None
+    # ONNX counts a negative place from the end, as list.insert does: at -1 the new tensor is the last but one.
     items.insert(place[0] if place[0] >= 0 else place[0] + len(items), node[1])
     return sequence(items)
 
