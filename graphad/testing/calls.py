@@ -218,6 +218,8 @@ class Interest:
         gradients: whether gradient operators are, so that programs have to be differentiated first.
         backward: whether gradients are spoken of at all, so that half of the programs have to be.
         constants: numbers and words that attributes should have, and constants be filled with.
+        left_out: attributes that are what they are by default throughout a program. Of some operators no sample leaves them out, and
+            what a pass does only where several operators have none would be left to chance.
     """
 
     types: tuple[str, ...] = ()
@@ -227,6 +229,7 @@ class Interest:
     gradients: bool = False
     constants: Constants = NONE
     backward: bool = False
+    left_out: tuple[str, ...] = ()
 
 
 class Draft(NamedTuple):

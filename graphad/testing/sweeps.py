@@ -16,7 +16,20 @@ import numpy as np
 from graphad.ops import GRAD, ControlDef, OpDef, lookup
 from graphad.ops.sample import Value
 from graphad.testing.calls import Call, Draft, Interest, Slots, candidates_of, inferred, other_attr
-from graphad.testing.cases import NARROW, NON_FINITE, SHORT, STEEP, WIDE, Case, Choices, RandomChoices, array_of, retyped
+from graphad.testing.cases import (
+    MIXED,
+    NARROW,
+    NON_FINITE,
+    SHORT,
+    STEEP,
+    WIDE,
+    Case,
+    Choices,
+    RandomChoices,
+    array_of,
+    renumbered_case,
+    retyped,
+)
 from graphad.testing.nested import accumulate, delay, nested_program
 from graphad.testing.operator_programs import COMMON, NEVER, CallProgram, Names, operators, over, unknown_extent
 from graphad.testing.programs import any_program, differentiated
@@ -889,6 +902,8 @@ OF_BLOCKS: tuple[Sweep, ...] = (*(block_sweep,) * 8, pair_sweep, chain_sweep, va
 FEW = 32  # operators
 FIRST = (None, delay, accumulate, delay)  # what the first operator with blocks of a nested program is; None: any
 SEEDS = 1 << 30
+LEFT_OUT = 3  # of so many programs one leaves out an attribute that the pass mentions
+HARDENED = 5  # of so many programs with blocks one runs on nan, infinities, zeros and kinks
 SWEPT = 4, 5  # so many programs of so many go through all operators in turn; they are small
 
 
@@ -942,10 +957,15 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
     def program(choices: Choices) -> Case:
         kind = kinds[choices.in_turn(len(kinds), next(numbers) % len(kinds))]
         sweep, emphasis = kind
+        if emphasis.attrs and choices.chance(LEFT_OUT):
+            emphasis = replace(emphasis, left_out=(choices.one_of(emphasis.attrs),))
         # Where the last of its kind ended, unless the choices say an earlier start: a shrunk program repeats its own.
         start = choices.in_turn(turns[kind] + 1, turns[kind])
         turns[kind] += start == turns[kind]
         case = sweep(choices, emphasis, start)
+        if sweep is block_sweep and not is_backward and emphasis.kinds != SHORT and choices.chance(HARDENED):
+            # No loss, which says nothing of numbers that are not finite: what a block that does not run computes may be such.
+            case = replace(renumbered_case(choices, case, (MIXED, NON_FINITE)), loss_name="")
         unknown_extent(choices, case.program, case.feeds)
         return case
 

@@ -32,6 +32,7 @@ KINDS = (
 TRIES = 4  # other attributes
 LOOKUPS = ("gather", "lookup_table_v2", "index_select", "gather_nd", "one_hot_v2")
 FAR, FAR_READS = 1000, 3
+BESIDE = ("sin", "sin", "exp", "abs", "sqrt")  # what a branch computes besides, of the type of what it reads
 OVER_MISSING = ("exp", "tanh", "sin", "square", "scale")
 ROLES = ("captured", "early", "late", "both")
 WITH_ATTRIBUTES = ("scale", "scale", "increment", "softmax", "reduce_sum", "cumsum", "clip", "leaky_relu", "transpose2", "concat", "roll")
@@ -226,14 +227,16 @@ class _Repeated:
         return cls(w, call, names, name)
 
     def keep(self) -> None:
-        """Make names for results: constants, data, or what is known."""
+        """Make names for results: constants, data, state, or what is known."""
         w = self.w
         value = next((v for values in self.call.outputs.values() for v in values if isinstance(v, np.ndarray)), None)
         for _ in range(2 if value is not None else 0):
             names = [name for name in w.like(value) if name not in (self.name, *self.kept)]
-            kind = w.choices.below(5)
-            if kind > 2 and names:
+            kind = w.choices.below(6)
+            if kind > 3 and names:
                 self.kept.append(names[0])
+            elif kind == 3 and w.choices.boolean():  # state, which a block writes although nothing may read it
+                self.kept.append(w.state(np.zeros_like(value)))
             else:
                 self.kept.append(w.data(np.zeros_like(value)) if kind == 0 else w.constant(np.zeros_like(value), w.unique("o")))
 
@@ -367,8 +370,13 @@ class _Repeated:
     def _both(self, first: str, other: str) -> None:
         """The operator's result under one name, and what another operator makes of the same input under the other."""
         self.read(first)
-        result = self.w.apply("sin", {"X": [self.name]}, {})
-        if result is not None and _alike(self.w.values[result], self.w.values[other]):
+        op_type, fits = self.w.choices.one_of(BESIDE), _alike(self.w.values[self.name], self.w.values[other])
+        # Into the name itself or through a copy: passes look for an operator that a branch ends with.
+        if fits and self.w.choices.boolean():
+            self.w.apply(op_type, {"X": [self.name]}, {}, other)
+            return
+        result = self.w.apply(op_type, {"X": [self.name]}, {})
+        if result is not None and fits:
             self.w.apply("assign", {"X": [result]}, {}, other)
 
     def _pass_out(self, name: str, target: str) -> None:

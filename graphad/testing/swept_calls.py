@@ -85,6 +85,8 @@ def _places(inputs: Slots) -> list[tuple[str, int, int]]:
 def varied(choices: Choices, op_type: str, interest: Interest) -> Call | None:
     """A call of an operator, in half of all cases with another value for an attribute: mostly one of interest if it has such.
 
+    Of every fourth call the other attributes are what they are by default.
+
     What a pass does not mention is what it may have forgotten.
     """
     op = lookup(op_type)
@@ -92,13 +94,24 @@ def varied(choices: Choices, op_type: str, interest: Interest) -> Call | None:
     if not calls:
         return None
     call = choices.one_of(calls)
-    names = [name for name in op.attrs if candidates_of(op, call.number, name)]
+    if interest.left_out:
+        call = _without(call, interest.left_out)
+    names = [name for name in op.attrs if name not in interest.left_out and candidates_of(op, call.number, name)]
     if not names or not choices.boolean():
         return call
     mentioned = [n for n in interest.attrs if n in names]
     name = choices.one_of(mentioned if mentioned and not choices.chance(FORGOTTEN) else names)
     constants = interest.constants if name in interest.attrs else NONE
     return _with_attr(call, name, constants, chosen_value(choices, op, call.number, name, constants))
+
+
+@lru_cache(maxsize=KEPT)
+def _without(call: Call, names: tuple[str, ...]) -> Call:
+    """The call with some attributes left out, those that the operator can do without."""
+    for name in names:
+        variant = call.with_attrs({each: value for each, value in call.attrs.items() if each != name}) if name in call.attrs else None
+        call = variant if variant is not None and variant.finite else call
+    return call
 
 
 @lru_cache(maxsize=KEPT)

@@ -271,3 +271,32 @@ def test_float32_is_drawn_as_often_as_float64() -> None:
         dtypes = {var.dtype for var in draw(RandomChoices(f"dtypes {number}")).program.list_vars() if var.type == TENSOR}
         found.update(dtypes & {*FLOATS_DRAWN})
     assert abs(found["float32"] - found["float64"]) < count / 10, found
+
+
+def test_an_attribute_that_a_pass_mentions_is_left_out_throughout_some_programs() -> None:
+    """Every sample of ``scale`` has a bias; two in a row have none only where a program leaves it out."""
+    interest = Interest(types=("scale",), attrs=("bias", "scale"))
+    source, plain, biased = sweeps(interest), 0, 0
+    for i in range(320):
+        block = source(RandomChoices(f"left out {i}")).program.global_block()
+        writers = {name: op for op in block.ops for name in op.output_names() if op.type == "scale"}
+        pairs = [(op, writers[op.input("X")[0]]) for op in block.ops if op.type == "scale" and op.input("X")[0] in writers]
+        plain += sum(not any(op.attrs.get("bias", 0.0) for op in pair) for pair in pairs)
+        biased += sum(all(op.attrs.get("bias", 0.0) for op in pair) for pair in pairs)
+    assert plain > 10
+    assert biased > 10
+
+
+def test_branches_end_with_operators_and_run_on_numbers_that_are_not_finite() -> None:
+    source, ends, wild = sweeps(Interest(types=("if_else",), blocks=True)), 0, 0
+    for i in range(240):
+        case = source(RandomChoices(f"branches {i}"))
+        branches = [op for op in case.program.global_block().ops if op.type == "if_else"]
+        for op in branches:
+            last = [block.ops[-1] for block in (op.attrs["true_block"], op.attrs["false_block"]) if block.ops]
+            written_names = op.output("Out")
+            ends += len(last) == 2 and all(each.type != "assign" and {*each.output_names()} & {*written_names} for each in last)
+        hard = any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in case.feeds.values())
+        wild += bool(branches) and hard and not case.loss_name
+    assert ends > 5
+    assert wild > 5

@@ -1,4 +1,4 @@
-"""Twenty right passes: kinks, rounding within a claim, copies, orders, names, loops, branches and gradients, all kept as they should."""
+"""Right passes: kinks, rounding within a claim, copies, orders, names, loops, branches and gradients, all kept as they should."""
 
 from __future__ import annotations
 
@@ -370,3 +370,63 @@ def _softmax(x: Any, axis: int) -> Any:
 
 def _turned(x: Any) -> Any:
     return ops.transpose(x, axis=[1, 0])
+
+
+with passes():
+
+    @dataclass(frozen=True)
+    class ComparesInTwoSteps(Pass):
+        """x <= y as x < y or x = y, which holds for nan, infinities and integers alike."""
+
+        name = "right-compares-in-two-steps"
+
+        def apply(self, graph: Graph) -> bool:
+            found = [op for op in operators(graph, "less_equal") if op.input("X").type == op.input("Y").type]
+            return any([written_as(op, lambda x, y: ops.logical_or(ops.less_than(x, y), ops.equal(x, y))) for op in found])
+
+    @dataclass(frozen=True)
+    class ExpandsBeforehand(Pass):
+        """The smaller operand of a product is expanded, where it has the axes of the other one already."""
+
+        name = "right-expands-beforehand"
+        tolerance = 1e-9
+
+        def apply(self, graph: Graph) -> bool:
+            def expanded(x: Any, y: Any) -> Any:
+                return ops.elementwise_mul(x, ops.expand_v2(y, shape=list(x.shape)))
+
+            return any([written_as(op, expanded) for op in operators(graph, "elementwise_mul") if self._fits(op)])
+
+        def _fits(self, op: Op) -> bool:
+            x, y = op.input("X").shape, op.input("Y").shape
+            if not is_typed(op) or x is None or y is None or len(x) != len(y) or x == y or -1 in (*x, *y) or 0 in x:
+                return False
+            return all(b in (a, 1) for a, b in zip(x, y, strict=True))
+
+    @dataclass(frozen=True)
+    class WidensForAMoment(Pass):
+        """tanh(x) in float32 is cast to float64 and back, which keeps every number."""
+
+        name = "right-widens-for-a-moment"
+
+        def apply(self, graph: Graph) -> bool:
+            def widened(x: Any) -> Any:
+                return ops.cast(ops.cast(ops.tanh(x), out_dtype="float64"), out_dtype="float32")
+
+            found = [op for op in operators(graph, "tanh") if op.input("X").dtype == "float32"]
+            # What it made itself is left alone, or it would never end.
+            return any([written_as(op, widened) for op in found if not any(each.type == "cast" for each in op.output("Out").readers)])
+
+    @dataclass(frozen=True)
+    class ChoosesByTheNegation(Pass):
+        """where(c, x, y) as where(not c, y, x)."""
+
+        name = "right-chooses-by-the-negation"
+
+        def apply(self, graph: Graph) -> bool:
+            def turned(c: Any, x: Any, y: Any) -> Any:
+                return ops.where(ops.logical_not(c), y, x)
+
+            found = [op for op in operators(graph, "where") if list(op.inputs) == ["Condition", "X", "Y"]]
+            negated = {op for op in found if (writer := op.input("Condition").writer) is not None and writer.type == "logical_not"}
+            return any([written_as(op, turned) for op in found if op not in negated])

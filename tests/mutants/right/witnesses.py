@@ -88,4 +88,23 @@ CONTROLS = (
     _control("gradients", right.DifferentiatesTanhByHand, _loss(_SHARED), BACKWARD),
     _control("gradients", right.SumsGradientsBackwards, _loss(_SHARED), BACKWARD),
     _control("constants", right.ListsConstants, 'fill_constant() -> (Out=a) {shape=[2], value=0.1, dtype="float64"}\nexp(X=a) -> (Out=y)'),
+    _control(
+        "ends of the range",
+        right.ComparesInTwoSteps,
+        "x: float64[3]\nz: float64[3]\nless_equal(X=x, Y=z) -> (Out=y)",
+        feeds={"x": ["nan", "inf", 1.0], "z": [1.0, "inf", 2.0]},
+    ),
+    _control(
+        "broadcasting",
+        right.ExpandsBeforehand,
+        _loss("x: float64[2, 3]\nz: float64[2, 1]\nelementwise_mul(X=x, Y=z) -> (Out=y)"),
+        sources=("x", "z"),
+    ),
+    _control("dtypes", right.WidensForAMoment, "x: float32[3]\ntanh(X=x) -> (Out=y)"),
+    _control(
+        "kinks",
+        right.ChoosesByTheNegation,
+        _loss("c: bool[2]\nx: float64[2]\nz: float64[2]\nwhere(Condition=c, X=x, Y=z) -> (Out=y)"),
+        sources=("x", "z"),
+    ),
 )
