@@ -38,16 +38,18 @@ def places(program: Program) -> list[Place]:
     return [(block.idx, i) for block in program.blocks for i in range(len(block.ops))]
 
 
-def edited(program: Program, edit: Edit) -> Program | None:
+def edited(program: Program, edit: Edit, keeps_types: bool = False) -> Program | None:
     """What an edit makes of a copy, mended where operators or variables are gone; None if that is no valid program.
 
-    What operators write is declared again, with the types inferred from the inputs: after an edit it may have another shape.
+    What operators write is declared again, with the types inferred from the inputs, since after an edit it may have another shape; unless
+    ``keeps_types``, for edits that change no shape: what is declared may say more than what is inferred, and the finding depend on it.
     """
     copy = program.clone()
     try:
         edit(copy)
         _mend(copy)
-        _undeclare_written(copy)
+        if not keeps_types:
+            _undeclare_written(copy)
         copy = completed(copy)
         verify(lower(copy))
     except (GraphadError, KeyError, IndexError):
@@ -327,9 +329,9 @@ class _Search:
         self.left = tries
         self.seen = {str(program)}
 
-    def take(self, edit: Edit) -> bool:
+    def take(self, edit: Edit, keeps_types: bool = False) -> bool:
         """Whether an edit leaves the program bad; it is then the one to go on from."""
-        program = edited(self.program, edit) if self.left > 0 else None
+        program = edited(self.program, edit, keeps_types) if self.left > 0 else None
         # Edits lead to one program on many ways; it is tried once.
         if program is None or (text := str(program)) in self.seen:
             return False
@@ -396,7 +398,8 @@ def _one_round(search: _Search, size: int) -> bool:
         all_places = places(search.program)
         end = min(end, len(all_places))
         part = set(all_places[max(end - size, 0) : end])
-        is_smaller |= search.take(without(part))
+        # Where all is inferred, the second is the same program, which is not tried again.
+        is_smaller |= search.take(without(part)) or search.take(without(part), keeps_types=True)
         end -= size
     return is_smaller
 
