@@ -628,3 +628,75 @@ def roi_pool(
     helper = LayerHelper("roi_pool", name)
     out, _ = helper.append_all("roi_pool", {"X": checked_input("roi_pool", input), **boxes}, ("Out", "Argmax"), attrs, stopped=("Argmax",))
     return out
+
+
+@layer
+def psroi_pool(
+    input: Variable,
+    rois: Variable,
+    output_channels: int,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    name: str | None = None,
+    *,
+    rois_num: Variable | None = None,
+) -> Variable:
+    """Boxes as so many windows each: their means, each of a channel of its own (J. Dai et al., R-FCN, 2016).
+
+    Args:
+        input: ``[images, output_channels * pooled_height * pooled_width, height, width]``.
+        rois, rois_num: boxes ``[boxes, 4]`` and how many each image has, as of ``roi_align``.
+        output_channels: how many channels the result has.
+        spatial_scale: what takes corners, which are rounded, to elements.
+
+    Returns:
+        ``[boxes, output_channels, pooled_height, pooled_width]``.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+    """
+    with at_users_line("layers.psroi_pool"):
+        attrs: dict[str, object] = {
+            "output_channels": checked_int("output_channels", output_channels, 1),
+            "pooled_height": checked_int("pooled_height", pooled_height, 1),
+            "pooled_width": checked_int("pooled_width", pooled_width, 1),
+            "spatial_scale": checked_float("spatial_scale", spatial_scale),
+        }
+    boxes = _boxes_of_images("psroi_pool", rois, rois_num, None)
+    return LayerHelper("psroi_pool", name).append("psroi_pool", {"X": checked_input("psroi_pool", input), **boxes}, attrs)
+
+
+@layer
+def prroi_pool(
+    input: Variable,
+    rois: Variable,
+    spatial_scale: float = 1.0,
+    pooled_height: int = 1,
+    pooled_width: int = 1,
+    batch_roi_nums: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Boxes as so many windows each: integrals of the interpolated image (B. Jiang et al., 2018), so that boxes have a gradient too.
+
+    Args:
+        input: ``[images, channels, height, width]``, zero outside.
+        rois, batch_roi_nums: boxes ``[boxes, 4]`` and how many each image has.
+        spatial_scale: what takes corners to elements.
+
+    Returns:
+        ``[boxes, channels, pooled_height, pooled_width]``; a box without area is zero.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+    """
+    with at_users_line("layers.prroi_pool"):
+        attrs: dict[str, object] = {
+            "pooled_height": checked_int("pooled_height", pooled_height, 1),
+            "pooled_width": checked_int("pooled_width", pooled_width, 1),
+            "spatial_scale": checked_float("spatial_scale", spatial_scale),
+        }
+    inputs = {"X": checked_input("prroi_pool", input), "ROIs": _boxes("prroi_pool", rois)}
+    if batch_roi_nums is not None:
+        inputs["BatchRoINums"] = checked_input("prroi_pool", batch_roi_nums)
+    return LayerHelper("prroi_pool", name).append("prroi_pool", inputs, attrs)

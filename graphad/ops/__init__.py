@@ -5,12 +5,12 @@ graphad's own or another package's, is an attribute of this module by its type.
 
 Operators are in chapters, by what they do: creation, like, casting, elementwise, special, comparison, activation, reduction, scan, sort,
 selection, indexing, embedding, slicing, shapes, joining, padding, linalg, factorization, conv, pooling, normalization, attention, rnn,
-loss, crf, ctc, metric, vision, roi, suppression, matching, random, optimizer, loss_scaling, control_flow, tensor_array, feeding,
-callbacks, collective, double_gradients. What an operator is, is in definition, registry, parameters, sample, traits, formulas (with
-out_kernels), inference, attributes, tracing, communication and aggregates. What a symbol can do is in symbol, methods (numpy's),
-tensor_methods (Paddle 2's), tensor_literals, subscripts and array_functions. Which dimensions of operands are one index is in dimensions,
-with mesh and rings for several ranks; what chapters share is in makers, windows, indices, products and summation. An operator's samples
-are in ``graphad.testing.samples``, in the file of the same name; what reads traits is in ``graphad.passes``.
+loss, crf, ctc, metric, vision, roi, roi_pooling, suppression, proposals, matching, random, optimizer, loss_scaling, control_flow,
+tensor_array, feeding, callbacks, collective, double_gradients. What an operator is, is in definition, registry, parameters, sample,
+traits, formulas (with out_kernels), inference, attributes, tracing, communication and aggregates. What a symbol can do is in symbol,
+methods (numpy's), tensor_methods (Paddle 2's), tensor_literals, subscripts and array_functions. Which dimensions of operands are one index
+is in dimensions, with mesh and rings for several ranks; what chapters share is in makers, windows, indices, products and summation. An
+operator's samples are in ``graphad.testing.samples``, in the file of the same name; what reads traits is in ``graphad.passes``.
 """
 
 from __future__ import annotations
@@ -47,10 +47,12 @@ from graphad.ops import (
     optimizer,
     padding,
     pooling,
+    proposals,
     random,
     reduction,
     rnn,
     roi,
+    roi_pooling,
     scan,
     selection,
     shapes,
@@ -99,7 +101,9 @@ CHAPTERS = (
     metric,
     vision,
     roi,
+    roi_pooling,
     suppression,
+    proposals,
     matching,
     random,
     optimizer,

@@ -30,10 +30,12 @@ from graphad.ops import normalization as normalization
 from graphad.ops import optimizer as optimizer
 from graphad.ops import padding as padding
 from graphad.ops import pooling as pooling
+from graphad.ops import proposals as proposals
 from graphad.ops import random as random
 from graphad.ops import reduction as reduction
 from graphad.ops import rnn as rnn
 from graphad.ops import roi as roi
+from graphad.ops import roi_pooling as roi_pooling
 from graphad.ops import scan as scan
 from graphad.ops import selection as selection
 from graphad.ops import shapes as shapes
@@ -132,6 +134,7 @@ bitwise_or: OpDef
 bitwise_xor: OpDef
 bmm: OpDef
 bmm_grad: GradOpDef
+box_images: OpDef
 bpr_loss: OpDef
 bpr_loss_grad: GradOpDef
 brelu: OpDef
@@ -185,6 +188,7 @@ clip_by_norm: OpDef
 clip_by_norm_grad: GradOpDef
 clip_double_grad: DoubleGradOpDef
 clip_grad: GradOpDef
+collect_fpn_proposals: OpDef
 composite: CallDef
 concat: OpDef
 concat_grad: GradOpDef
@@ -261,6 +265,7 @@ diagonal: OpDef
 diagonal_grad: GradOpDef
 digamma: OpDef
 digamma_grad: GradOpDef
+distribute_fpn_proposals: OpDef
 dot: OpDef
 dot_grad: GradOpDef
 dropout: OpDef
@@ -270,6 +275,7 @@ eigh: OpDef
 eigh_grad: GradOpDef
 einsum: OpDef
 einsum_grad: GradOpDef
+element_places: OpDef
 elementwise_add: OpDef
 elementwise_add_grad: GradOpDef
 elementwise_add_grad_grad: DoubleGradOpDef
@@ -358,6 +364,8 @@ gaussian_random: OpDef
 gaussian_random_batch_size_like: OpDef
 gelu: OpDef
 gelu_grad: GradOpDef
+generate_proposals: OpDef
+generate_proposals_v2: OpDef
 greater_equal: OpDef
 greater_than: OpDef
 grid_sampler: OpDef
@@ -372,6 +380,7 @@ hard_sigmoid: OpDef
 hard_sigmoid_grad: GradOpDef
 hard_swish: OpDef
 hard_swish_grad: GradOpDef
+hash: OpDef
 hinge_loss: OpDef
 hinge_loss_grad: GradOpDef
 histogram: OpDef
@@ -427,6 +436,7 @@ linear_recurrence: OpDef
 linear_recurrence_grad: GradOpDef
 linspace: OpDef
 linspace_grad: GradOpDef
+locality_aware_nms: OpDef
 lod_array_length: OpDef
 log: OpDef
 log10: OpDef
@@ -562,6 +572,11 @@ print: OpDef
 print_grad: GradOpDef
 proximal_adagrad: OpDef
 proximal_gd: OpDef
+prroi_pool: OpDef
+prroi_pool_grad: GradOpDef
+psroi_pool: OpDef
+psroi_pool_grad: GradOpDef
+psroi_windows: OpDef
 push_tape: OpDef
 push_tape_grad: GradOpDef
 put_along_axis: OpDef
@@ -611,6 +626,7 @@ reshape2_grad_grad: DoubleGradOpDef
 reshape_grad: GradOpDef
 reshape_like: OpDef
 reshape_like_grad: GradOpDef
+retinanet_detection_output: OpDef
 retinanet_target_assign: OpDef
 reverse: OpDef
 reverse_grad: GradOpDef
@@ -669,6 +685,7 @@ sign: OpDef
 sign_grad: GradOpDef
 silu: OpDef
 silu_grad: GradOpDef
+similarity_focus: OpDef
 sin: OpDef
 sin_double_grad: DoubleGradOpDef
 sin_grad: GradOpDef

@@ -30,7 +30,7 @@ from graphad.types import Array, Shape, Tensor, TensorType
 # image has. Without it there is one image. A gradient flows to the images alone, as in Paddle: the boxes are constants.
 
 
-def _check_boxes(X: TensorType, ROIs: TensorType, RoisNum: TensorType | None) -> None:
+def check_boxes(X: TensorType, ROIs: TensorType, RoisNum: TensorType | None) -> None:
     if len(X.shape) != 4 or 0 in X.shape[2:]:
         raise ShapeError(f"X is {X}: images [N, C, H, W], H and W above 0, are expected")
     if len(ROIs.shape) != 2 or not matched(ROIs.shape[1], 4):
@@ -44,7 +44,7 @@ def _check_boxes(X: TensorType, ROIs: TensorType, RoisNum: TensorType | None) ->
         raise ShapeError(f"X is {X} but RoisNum is {RoisNum}: a number of boxes for each image is expected")
 
 
-def _images_of(ROIs: Array, RoisNum: Array | None, count: int) -> Array:
+def images_of(ROIs: Array, RoisNum: Array | None, count: int) -> Array:
     """The image that each box is in; InvalidValue where the numbers of boxes do not add up."""
     if RoisNum is None:
         if count != 1:
@@ -56,7 +56,7 @@ def _images_of(ROIs: Array, RoisNum: Array | None, count: int) -> Array:
     return np.repeat(np.arange(count), RoisNum)
 
 
-def _check_bins(pooled_height: int, pooled_width: int) -> None:
+def check_bins(pooled_height: int, pooled_width: int) -> None:
     if min(pooled_height, pooled_width) < 1:
         raise ShapeError(f"pooled_height={pooled_height}, pooled_width={pooled_width}: numbers above 0 are expected")
 
@@ -100,8 +100,8 @@ class Aligning:
 
 def _aligned_type(X: TensorType, ROIs: TensorType, RoisNum: TensorType | None = None, **attrs: Any) -> TensorType:
     aligning, dtype = Aligning(**attrs), same_dtypes(X=same_float(X), ROIs=ROIs)
-    _check_boxes(X, ROIs, RoisNum)
-    _check_bins(aligning.pooled_height, aligning.pooled_width)
+    check_boxes(X, ROIs, RoisNum)
+    check_bins(aligning.pooled_height, aligning.pooled_width)
     return TensorType((ROIs.shape[0], X.shape[1], aligning.pooled_height, aligning.pooled_width), dtype)
 
 
@@ -133,7 +133,7 @@ def roi_align(X: Array, ROIs: Array, RoisNum: Array | None = None, **attrs: Any)
     # [N, H, C, W]: one product with the matrix of a box's rows serves all channels.
     rows, shape = X.transpose(0, 2, 1, 3), (X.shape[1], aligning.pooled_height, aligning.pooled_width)
     out = np.empty((len(ROIs), *shape), X.dtype)
-    for i, number in enumerate(_images_of(ROIs, RoisNum, len(X))):
+    for i, number in enumerate(images_of(ROIs, RoisNum, len(X))):
         lines = down[i] @ rows[number].reshape(image[0], -1)
         out[i] = (lines.reshape(-1, image[1]) @ across[i].T).reshape(shape[1], shape[0], shape[2]).swapaxes(0, 1)
     return out
@@ -160,7 +160,7 @@ def roi_align_spread(X: Array, Like: Array, ROIs: Array, RoisNum: Array | None =
     aligning, (n, channels, height, width) = Aligning(**attrs), Like.shape
     down, across = aligning.matrices(ROIs, (height, width))
     total = np.zeros((n, height, channels * width), X.dtype)
-    for i, number in enumerate(_images_of(ROIs, RoisNum, n)):
+    for i, number in enumerate(images_of(ROIs, RoisNum, n)):
         lines = X[i].swapaxes(0, 1).reshape(-1, aligning.pooled_width) @ across[i]
         total[number] += down[i].T @ lines.reshape(aligning.pooled_height, channels * width)
     return np.ascontiguousarray(total.reshape(n, height, channels, width).transpose(0, 2, 1, 3))
@@ -198,8 +198,8 @@ def _parts(low: int, size: int, count: int, extent: int, dtype: np.dtype[np.gene
 
 def _roi_pooled_type(X: TensorType, ROIs: TensorType, RoisNum: TensorType | None = None, **attrs: Any) -> tuple[TensorType, TensorType]:
     pooling, dtype = RoiPooling(**attrs), same_dtypes(X=same_float(X), ROIs=ROIs)
-    _check_boxes(X, ROIs, RoisNum)
-    _check_bins(pooling.pooled_height, pooling.pooled_width)
+    check_boxes(X, ROIs, RoisNum)
+    check_bins(pooling.pooled_height, pooling.pooled_width)
     shape = (ROIs.shape[0], X.shape[1], pooling.pooled_height, pooling.pooled_width)
     return TensorType(shape, dtype), TensorType(shape, "int64")
 
@@ -221,7 +221,7 @@ def roi_pool(X: Array, ROIs: Array, RoisNum: Array | None = None, **attrs: Any) 
     pooling, (n, channels, height, width) = RoiPooling(**attrs), X.shape
     out = np.zeros((len(ROIs), channels, pooling.pooled_height, pooling.pooled_width), X.dtype)
     index = np.full(out.shape, -1, "int64")
-    images = _images_of(ROIs, RoisNum, n)
+    images = images_of(ROIs, RoisNum, n)
     for i, (down, across) in enumerate(pooling.windows(ROIs, (height, width))):
         for p, rows in enumerate(down):
             for q, columns in enumerate(across):
@@ -237,7 +237,7 @@ def roi_pool(X: Array, ROIs: Array, RoisNum: Array | None = None, **attrs: Any) 
 
 def _check_argmax(name: str, pooled: TensorType, Argmax: TensorType, X: TensorType, RoisNum: TensorType | None) -> None:
     check_index("Argmax", Argmax)
-    _check_boxes(X, TensorType((Argmax.shape[0] if Argmax.shape else -1, 4), X.dtype), RoisNum)
+    check_boxes(X, TensorType((Argmax.shape[0] if Argmax.shape else -1, 4), X.dtype), RoisNum)
     is_fitting = len(pooled.shape) == len(Argmax.shape) == 4 and all(map(matched, pooled.shape, Argmax.shape))
     if not is_fitting or not matched(Argmax.shape[1], X.shape[1]):
         raise ShapeError(f"{name} is {pooled} and Argmax is {Argmax}: windows [R, C, height, width] of images {X} are expected")
@@ -273,7 +273,7 @@ def _elements(Argmax: Array, images: Array, image: Shape) -> tuple[Array, Array]
 )
 def roi_pool_gather_max(X: Array, Argmax: Array, RoisNum: Array | None = None) -> Array:
     """The elements of X that ``roi_pool`` found to be the largest of other images; 0 where Argmax is -1."""
-    places, has = _elements(Argmax, _images_of(Argmax, RoisNum, len(X)), X.shape[1:])
+    places, has = _elements(Argmax, images_of(Argmax, RoisNum, len(X)), X.shape[1:])
     return np.where(has, X.reshape(-1)[places], X.dtype.type(0)) if X.size else np.zeros(Argmax.shape, X.dtype)
 
 
@@ -285,7 +285,7 @@ def roi_pool_gather_max(X: Array, Argmax: Array, RoisNum: Array | None = None) -
 )
 def roi_pool_scatter_max(X: Array, Argmax: Array, Like: Array, RoisNum: Array | None = None) -> Array:
     """The transpose of ``roi_pool_gather_max``: windows put back where their largest elements were. Only Like's shape is read."""
-    places, has = _elements(Argmax, _images_of(Argmax, RoisNum, len(Like)), Like.shape[1:])
+    places, has = _elements(Argmax, images_of(Argmax, RoisNum, len(Like)), Like.shape[1:])
     total = np.zeros(math.prod(Like.shape), X.dtype)
     np.add.at(total, places[has], X[has])
     return total.reshape(Like.shape)

@@ -9,7 +9,7 @@ import numpy as np
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.definition import NO_INTS, DType, operator
 from graphad.ops.indexing import at, gather, put_along_axis
-from graphad.ops.inference import matched, normal_axis
+from graphad.ops.inference import matched, normal_axis, same_float
 from graphad.ops.like import fill_zeros_like
 from graphad.types import INTS, Array, Tensor, TensorType, element_count
 
@@ -201,3 +201,36 @@ def cummax(x: Array, *, axis: int = -1, dtype: DType = "int64") -> tuple[Array, 
 def cummin(x: Array, *, axis: int = -1, dtype: DType = "int64") -> tuple[Array, Array]:
     """The smallest element up to each along ``axis``, and where it is: the last place of equal ones."""
     return _running_extremum(np.minimum.accumulate, x, axis, dtype)
+
+
+# -- the largest of rows and columns ---------------------------------------------------------------
+
+
+def _focus_type(X: TensorType, *, axis: int, indexes: list[int]) -> TensorType:
+    if len(X.shape) != 4 or axis not in (1, 2, 3) or not indexes:
+        raise ShapeError(f"X is {X}, axis={axis}, indexes={indexes}: four axes, one of 1, 2 and 3, and places along it are expected")
+    same_float(X)
+    if X.shape[axis] != -1 and not all(0 <= place < X.shape[axis] for place in indexes):
+        raise ShapeError(f"X is {X}: indexes={indexes} are no places along axis {axis}")
+    return X
+
+
+@operator("X -> Out", infer=_focus_type, grad={}, costly=True)
+def similarity_focus(X: Array, *, axis: int, indexes: list[int]) -> Array:
+    """Ones where an element of a slice is the largest of those whose row and column have none yet, along the whole of ``axis``.
+
+    X is ``[N, A, B, C]``; the slices are those at ``indexes`` along the axis, each ``min(B, C)`` ones (of the two other axes); what one of
+    them has marked stays marked (H. He and J. Lin, "Pairwise word interaction modeling", 2016, section 4.2).
+    """
+    slices = np.moveaxis(X, axis, 1)
+    marks = np.zeros((len(X), *slices.shape[2:]), X.dtype)
+    for image, place in ((image, place) for image in range(len(X)) for place in indexes):
+        part = slices[image, place]
+        rows, columns = np.ones(part.shape[0], bool), np.ones(part.shape[1], bool)
+        # From the largest down; of equal ones the first.
+        for number in np.argsort(-part, axis=None, kind="stable"):
+            row, column = divmod(int(number), part.shape[1])
+            if rows[row] and columns[column]:
+                marks[image, row, column] = 1
+                rows[row] = columns[column] = False
+    return np.ascontiguousarray(np.broadcast_to(np.expand_dims(marks, axis), X.shape))

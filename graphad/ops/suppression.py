@@ -18,41 +18,42 @@ from graphad.ops.inference import matched
 from graphad.types import FLOATS, Array, TensorType
 
 
-def _kept_types(BBoxes: TensorType, Scores: TensorType, **_: object) -> tuple[TensorType, TensorType, TensorType]:
+def kept_types(BBoxes: TensorType, Scores: TensorType, **_: object) -> tuple[TensorType, TensorType, TensorType]:
     fits = len(BBoxes.shape) == len(Scores.shape) == 3 and matched(BBoxes.shape[2], 4) and matched(BBoxes.shape[0], Scores.shape[0])
     if not fits or not matched(BBoxes.shape[1], Scores.shape[2]) or BBoxes.dtype not in FLOATS or BBoxes.dtype != Scores.dtype:
         raise ShapeError(f"BBoxes is {BBoxes} and Scores is {Scores}; floats [images, boxes, 4] and [images, classes, boxes] are expected")
     return TensorType((-1, 6), BBoxes.dtype), TensorType((-1, 1), "int32"), TensorType((BBoxes.shape[0],), "int32")
 
 
-class _Box(NamedTuple):
+class Box(NamedTuple):
     """One that stays: its class, its score, its place in the image."""
 
     label: int
     score: float
     place: int
+    corners: Array | None = None  # where they are not those at the place
 
 
-def _rows(BBoxes: Array, Scores: Array, chosen: Callable[[Array, Array], list[_Box]]) -> tuple[Array, Array, Array]:
+def rows_of(BBoxes: Array, Scores: Array, chosen: Callable[[Array, Array], list[Box]]) -> tuple[Array, Array, Array]:
     """Label, score and corners of the boxes of each image, their places in all images together, and how many an image has."""
     rows, places, counts = [], [], []
     for image, (boxes, scores) in enumerate(zip(BBoxes, Scores, strict=True)):
         survivors = chosen(boxes, scores)
-        rows += [[box.label, box.score, *boxes[box.place]] for box in survivors]
+        rows += [[box.label, box.score, *(boxes[box.place] if box.corners is None else box.corners)] for box in survivors]
         places += [image * len(boxes) + box.place for box in survivors]
         counts.append(len(survivors))
     table = np.asarray(rows, BBoxes.dtype).reshape(-1, 6)
     return table, np.asarray(places, "int32").reshape(-1, 1), np.asarray(counts, "int32").reshape(len(BBoxes))
 
 
-def _ranked(scores: Array, threshold: float, most: int) -> Array:
+def ranked(scores: Array, threshold: float, most: int) -> Array:
     """The places of the scores above a threshold, the best first; of equal ones the first."""
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > threshold]
     return order[:most] if most > -1 else order
 
 
-def _overlaps(box: Array, others: Array, normalized: bool) -> Array:
+def overlaps(box: Array, others: Array, normalized: bool) -> Array:
     """Intersections over unions; a box of pixels has its last row and column."""
     pixel = 0.0 if normalized else 1.0
     sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
@@ -66,17 +67,17 @@ def _area(boxes: Array, pixel: float) -> Array:
     return np.asarray(np.where((sides < 0).any(-1), 0.0, (sides + pixel).prod(-1)))
 
 
-def _greedy(boxes: Array, scores: Array, threshold: float, most: int, limit: float, eta: float, normalized: bool) -> Iterator[int]:
+def greedy(boxes: Array, scores: Array, threshold: float, most: int, limit: float, eta: float, normalized: bool) -> Iterator[int]:
     """The places that stay, the best first: those that overlap no better one too much. With ``eta`` the limit falls to one half."""
     survivors: list[int] = []
-    for place in map(int, _ranked(scores, threshold, most)):
-        if not (_overlaps(boxes[place], boxes[survivors], normalized) > limit).any():
+    for place in map(int, ranked(scores, threshold, most)):
+        if not (overlaps(boxes[place], boxes[survivors], normalized) > limit).any():
             survivors.append(place)
             yield place
             limit = limit * eta if eta < 1 and limit > 0.5 else limit
 
 
-@operator("BBoxes Scores -> Out Index NmsRoisNum", infer=_kept_types, grad={}, costly=True)
+@operator("BBoxes Scores -> Out Index NmsRoisNum", infer=kept_types, grad={}, costly=True)
 def multiclass_nms3(
     BBoxes: Array,
     Scores: Array,
@@ -95,12 +96,12 @@ def multiclass_nms3(
     image the ``keep_top_k`` best stay (-1: all). ``Index`` is the place of each in ``[N * M]``; ``NmsRoisNum`` counts those of an image.
     """
 
-    def chosen(boxes: Array, scores: Array) -> list[_Box]:
+    def chosen(boxes: Array, scores: Array) -> list[Box]:
         found = [
-            _Box(label, of_class[place], place)
+            Box(label, of_class[place], place)
             for label, of_class in enumerate(scores)
             if label != background_label
-            for place in _greedy(boxes, of_class, score_threshold, nms_top_k, nms_threshold, nms_eta, normalized)
+            for place in greedy(boxes, of_class, score_threshold, nms_top_k, nms_threshold, nms_eta, normalized)
         ]
         if -1 < keep_top_k < len(found):
             # The best of all classes, then by class again.
@@ -108,22 +109,22 @@ def multiclass_nms3(
             return sorted(best, key=lambda box: box.label)
         return found
 
-    return _rows(BBoxes, Scores, chosen)
+    return rows_of(BBoxes, Scores, chosen)
 
 
 def _decayed(boxes: Array, scores: Array, order: Array, sigma: float, normalized: bool) -> Array:
     """The scores in their order, each less by how much a better box overlaps it (X. Wang et al., SOLOv2, 2020, section 3.3)."""
     # [i, j]: of box i with the better box j; ``worst`` of j with a box better than j. The decay of i is the least f([i, j]) / f(worst[j]).
-    overlaps = np.tril(np.array([_overlaps(boxes[place], boxes[order], normalized) for place in order]), -1)
-    worst = overlaps.max(-1)
+    shares = np.tril(np.array([overlaps(boxes[place], boxes[order], normalized) for place in order]), -1)
+    worst = shares.max(-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         # f is exp(-sigma iou^2), where sigma is a divisor in the paper and a factor in Paddle, or 1 - iou.
-        decay = np.exp((worst**2 - overlaps**2) * sigma) if sigma >= 0 else (1 - overlaps) / (1 - worst)
+        decay = np.exp((worst**2 - shares**2) * sigma) if sigma >= 0 else (1 - shares) / (1 - worst)
     better = np.tri(len(order), k=-1, dtype=bool)
     return np.asarray(scores[order] * np.where(better, decay, 1.0).min(-1))
 
 
-@operator("BBoxes Scores -> Out Index RoisNum", infer=_kept_types, grad={}, costly=True)
+@operator("BBoxes Scores -> Out Index RoisNum", infer=kept_types, grad={}, costly=True)
 def matrix_nms(
     BBoxes: Array,
     Scores: Array,
@@ -142,17 +143,17 @@ def matrix_nms(
     Slots and counts are those of ``multiclass_nms3``; those with a score above ``post_threshold`` stay, the best of an image first.
     """
 
-    def chosen(boxes: Array, scores: Array) -> list[_Box]:
+    def chosen(boxes: Array, scores: Array) -> list[Box]:
         found = []
         for label, of_class in enumerate(scores):
-            order = _ranked(of_class, score_threshold, nms_top_k) if label != background_label else np.zeros(0, "int64")
+            order = ranked(of_class, score_threshold, nms_top_k) if label != background_label else np.zeros(0, "int64")
             if len(order):
                 decayed = _decayed(boxes, of_class, order, gaussian_sigma if use_gaussian else -math.inf, normalized)
-                found += [_Box(label, score, int(at)) for score, at in zip(decayed, order, strict=True) if score > post_threshold]
+                found += [Box(label, score, int(at)) for score, at in zip(decayed, order, strict=True) if score > post_threshold]
         found.sort(key=lambda box: -box.score)
         return found[:keep_top_k] if keep_top_k > -1 else found
 
-    return _rows(BBoxes, Scores, chosen)
+    return rows_of(BBoxes, Scores, chosen)
 
 
-__all__ = ["matrix_nms", "multiclass_nms3"]
+__all__ = ["Box", "greedy", "kept_types", "matrix_nms", "multiclass_nms3", "overlaps", "ranked", "rows_of"]

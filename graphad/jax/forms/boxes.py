@@ -12,7 +12,7 @@ from graphad.errors import NotLowered
 from graphad.jax.bounded import LEAST, Bounded
 from graphad.jax.forms.indices import held
 from graphad.jax.registry import replaces, rounded
-from graphad.ops import matching, suppression, vision
+from graphad.ops import embedding, matching, proposals, sort, suppression, vision
 from graphad.types import Tensor
 
 
@@ -46,7 +46,16 @@ def _non_max_suppression(
     return Bounded.first(jnp.take(rows, at, 0, mode="clip"), number, 0)
 
 
-@replaces(suppression.multiclass_nms3.kernel, suppression.matrix_nms.kernel)
+@replaces(
+    suppression.multiclass_nms3.kernel,
+    suppression.matrix_nms.kernel,
+    proposals.generate_proposals.kernel,
+    proposals.generate_proposals_v2.kernel,
+    proposals.distribute_fpn_proposals.kernel,
+    proposals.collect_fpn_proposals.kernel,
+    proposals.retinanet_detection_output.kernel,
+    proposals.locality_aware_nms.kernel,
+)
 def _suppressed(*_: object, **__: object) -> Tensor:
     raise NotLowered("how many boxes stay is known only as it runs: use layers.non_max_suppression, or fetch boxes and scores")
 
@@ -59,6 +68,11 @@ def _suppressed(*_: object, **__: object) -> Tensor:
 )
 def _matched(*_: object, **__: object) -> Tensor:
     raise NotLowered("which boxes match is chosen one after the other in numpy: run the program with Executor, or feed the matches")
+
+
+@replaces(embedding.hash_.kernel, sort.similarity_focus.kernel)
+def _by_bytes(*_: object, **__: object) -> Tensor:
+    raise NotLowered("it goes through bytes, or from element to element, in numpy: compute it before, and feed the result")
 
 
 def _corners(boxes: Tensor, center: bool) -> Tensor:

@@ -24,4 +24,8 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"X": uniform(2, 2, 3), "Ids": np.array([[1, 3], [1, 0]]), "Like": INDEX_X}),
         Sample({"X": uniform(3, 3), "Ids": np.array([[1], [3], [1]]), "Like": INDEX_X}, {"padding_idx": 3}),
     ],
+    "hash": [
+        Sample({"X": np.array([[1, 2], [3, 4], [12345, -7]])}, {"num_hash": 2, "mod_by": 1000}),
+        Sample({"X": np.arange(18, dtype="int32").reshape(2, 9)}, {"mod_by": 100000007}),
+    ],
 }

@@ -51,4 +51,8 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"x": distinct(2, 3, 2)}, {"axis": -1}, outputs=("out",)),
         Sample({"x": uniform(0, 2)}, {"axis": 1, "dtype": "int32"}, outputs=("out",)),
     ],
+    "similarity_focus": [
+        Sample({"X": distinct(2, 2, 3, 4)}, {"axis": 1, "indexes": [0]}),
+        Sample({"X": distinct(1, 2, 3, 2)}, {"axis": 3, "indexes": [0, 1]}),
+    ],
 }

@@ -37,6 +37,15 @@ REFUSED: dict[str, str] = {
         ("bipartite_match", "mine_hard_examples", "retinanet_target_assign", "rpn_target_assign"),
         "which boxes match is chosen one after the other, and only while training",
     ),
+    **dict.fromkeys(("box_images", "element_places", "psroi_windows"), "numpy computes it of shapes and of how boxes are rounded"),
+    **dict.fromkeys(("hash", "similarity_focus"), "no operators of ONNX hash, or go from element to element"),
+    **dict.fromkeys(
+        (
+            *("collect_fpn_proposals", "distribute_fpn_proposals", "generate_proposals", "generate_proposals_v2"),
+            *("locality_aware_nms", "retinanet_detection_output"),
+        ),
+        "how many boxes there are is known only as it runs, and ONNX's NonMaxSuppression chooses boxes otherwise",
+    ),
     **dict.fromkeys(("matrix_nms", "multiclass_nms3"), "ONNX's NonMaxSuppression chooses boxes otherwise, and none is made of others"),
     "print": "ONNX has no operator that prints",
     "py_func": "ONNX calls no functions of Python",
