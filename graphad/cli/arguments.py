@@ -78,6 +78,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def positive(text: str) -> int:
+    """A number from 1 on."""
+    if count(text) < 1:
+        raise argparse.ArgumentTypeError(f"it is 1 or more, not {text}")
+    return int(text)
+
+
 SIZES = "N|NAME=N,..."
 
 

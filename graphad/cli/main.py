@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import graphad.passes  # noqa: F401 - the passes register themselves
 from graphad.cli import bisect, check, completion, diff, draw, export, grad, listing, opt, reduce, run, verify, view, why
+from graphad.cli.arguments import positive
 from graphad.cli.demo import run_demo
 from graphad.errors import GraphadError
 from graphad.ops.definition import did_you_mean
@@ -98,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser("demo", help="train a convolutional net on handwritten digits, drawing its graphs")
     demo.add_argument("-o", "--output", type=Path, default=Path("demo"), metavar="DIR", help="folder for the drawings (default: demo)")
-    demo.add_argument("--epochs", type=int, default=15, metavar="N", help="times to go through the training images (default: 15)")
+    demo.add_argument("--epochs", type=positive, default=15, metavar="N", help="times to go through the training images (default: 15)")
     demo.set_defaults(command=lambda args: run_demo(args.output, args.epochs))
 
     for command in (draw, run, opt, grad, export, view, verify, diff, why, check, bisect, reduce, listing):

@@ -48,6 +48,16 @@ def test_demo_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert not (tmp_path / "demo").exists()
 
 
+@pytest.mark.parametrize("epochs", ["0", "-2", "x"])
+def test_a_wrong_number_of_epochs_is_said_before_anything_is_drawn(epochs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["demo", "-o", str(tmp_path / "demo"), "--epochs", epochs])
+    said = capsys.readouterr().err
+    assert said.startswith("graphad demo: argument --epochs: ")
+    assert epochs in said
+    assert not (tmp_path / "demo").exists()
+
+
 def test_the_same_training_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     assert contents(trained(tmp_path) / "demo") == contents(folder / "demo")
 
