@@ -18,7 +18,7 @@ from tests.source_tree import ROOT, modules
 
 # From the lowest up: a module imports from rows above its own, and from its own package.
 LAYERS = (
-    "contexts errors",
+    "contexts errors references",
     "settings showing",
     "plugins knobs",
     "types",

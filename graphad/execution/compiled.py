@@ -27,6 +27,7 @@ from graphad.execution.source import HEAD, Options, Source, written
 from graphad.execution.tracing import Value
 from graphad.ops import lookup
 from graphad.ops.communication import rewind
+from graphad.references import COUNTING
 from graphad.types import Array, Function, Tensor
 
 FIRST: ContextVar[int] = ContextVar("first", default=2)  # the run at which a program without loops is compiled; 0: never is any
@@ -186,14 +187,14 @@ class CompiledFunction:
 
     def __call__(self, args: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Run it on what is fed and the variables: the fetched values, and the new values of variables."""
-        # Arrays of earlier runs are written to again where nothing outside has them: three references are the table's, the variable's here,
-        # and that of ``getrefcount``'s argument.
+        # Arrays of earlier runs are written to again where nothing outside has them: references are the table's and that of the variable.
+        alone = 2 + COUNTING
         for name, kind in self.kinds:
             array = self.spare[name]
-            args.append(np.empty(*kind) if array is None or getrefcount(array) != 3 else array)
+            args.append(np.empty(*kind) if array is None or getrefcount(array) != alone else array)
         for i, (_, kind) in enumerate(self.returned):
             array = self.results[i]
-            args.append(np.empty(*kind) if array is None or getrefcount(array) != 3 else array)
+            args.append(np.empty(*kind) if array is None or getrefcount(array) != alone else array)
         array = None
         if self.has_loops:
             self.iterations.clear()

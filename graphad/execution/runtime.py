@@ -10,6 +10,7 @@ import numpy as np
 from graphad.execution.iterations import Replay
 from graphad.ops.aggregates import Checkpoints, TensorArray, settled
 from graphad.ops.aggregates import zeros_like as _zeros_like
+from graphad.references import COUNTING, PASSED
 from graphad.types import Tensor
 
 
@@ -49,8 +50,8 @@ def own(value: Tensor) -> Tensor:
 
 def own_or_taken(value: Tensor) -> Tensor:
     """A value for the caller: a copy, unless nothing but the caller's one name for it has it."""
-    # Three references: the run's variable, the parameter here, and the argument of getrefcount itself.
-    alone = type(value) is np.ndarray and value.base is None and value.flags.writeable and getrefcount(value) <= 3
+    # The references: the run's variable, the parameter here, and the argument of getrefcount itself.
+    alone = type(value) is np.ndarray and value.base is None and value.flags.writeable and getrefcount(value) <= 1 + PASSED + COUNTING
     return value if alone else own(value)
 
 

@@ -20,6 +20,7 @@ from graphad.program.block import Block
 from graphad.program.operator import Operator
 from graphad.program.program import Program
 from graphad.program.variable import Parameter, Variable
+from graphad.references import COUNTING
 from graphad.types import Extent
 
 latest: list[object] = [object()]  # the mark of the last change of any watched program: a new object each time
@@ -196,7 +197,7 @@ def _replace(places: list[_Place], unseen: Unseen) -> None:
         times = counts[id(container)]
         # A container that something else refers to would be changed there without being watched: it is copied, and compared in each run.
         # Who may refer to it: each of its places, the entry of ``places`` for each, the loop's variable, and the argument of getrefcount.
-        if id(container) not in replacements and sys.getrefcount(container) == 2 * times + 2:
+        if id(container) not in replacements and sys.getrefcount(container) == 2 * times + 1 + COUNTING:
             replacements[id(container)] = (WatchedList if isinstance(container, list) else WatchedDict)(container)
         if id(container) in replacements:
             assign(replacements[id(container)])
