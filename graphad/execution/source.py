@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from graphad.execution.extremes import bound_of, full_of
 from graphad.execution.native import expression, function_of, loop_of
 from graphad.execution.nodes import (
     Again,
@@ -106,6 +107,7 @@ class _Writer:
     seen: set[Operator | None] = field(default_factory=set)
     there: set[Value] = field(default_factory=set)  # the results of groups that have arrays
     signals: dict[Signal, str] = field(default_factory=dict)
+    full: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
 
     # -- names --
 
@@ -189,6 +191,8 @@ class _Writer:
 
     def call(self, node: Call, depth: int) -> None:
         args = [self.name(arg) for arg in node.args]
+        if self.options.quick and (bound := bound_of(node, np.size(node.results[0].example) if node.results else 0)) is not None:
+            args[bound] = self.repeated(node.args[bound], node.results[0].example.shape)
         if not node.results:
             return self.say(depth, node.form.format(*args), node)
         (*_, last) = node.results
@@ -211,6 +215,13 @@ class _Writer:
         if last.static and last.base is None and not last.example.ndim and node.into:
             form = f"np.asarray({form})"
         return self.say(depth, f"{self.name(last)} = {form}", node)
+
+    def repeated(self, number: Value, shape: tuple[int, ...]) -> str:
+        """An array full of a constant."""
+        key = (self.name(number), shape)
+        if key not in self.full:
+            self.full[key] = self.object(full_of(number.example, shape), "full")
+        return self.full[key]
 
     def into(self, node: Call, args: Sequence[str], out: str) -> str:
         """The call of a node that writes into an array."""
@@ -373,6 +384,9 @@ class _Writer:
                 continue
             part.tiles = -(-total // tile)
             args = [pieces.get(arg) or (f"{self.name(arg)}.reshape(-1)" if _wide(arg) else self.name(arg)) for arg in part.args]
+            if self.options.quick and (bound := bound_of(part, tile)) is not None:
+                end = f"[: {last} - start]" if last % tile else ""
+                args[bound] = self.repeated(part.args[bound], (tile,)) + end
             self.say(depth + 1, self.into(part, args, pieces[part.results[0]]), part)
         return None
 
