@@ -9,7 +9,7 @@ import pytest
 
 import graphad as ga
 from graphad import layers
-from graphad.execution import extremes, source
+from graphad.execution import extremes, planning, source
 
 Array = np.ndarray[Any, Any]
 
@@ -57,6 +57,7 @@ def test_the_same_bits(shape: tuple[int, ...], dtype: str, monkeypatch: pytest.M
 
 
 def test_tiles_the_last_of_which_is_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "pays", lambda group: True)
     sizes, program = chosen(monkeypatch), ga.Program()
     with ga.program_guard(program, ga.Program()):
         x = layers.data("x", shape=[700, 1001], append_batch_size=False)
