@@ -22,7 +22,7 @@ from graphad.ops.traits import ZEROS, Declared
 from graphad.testing.samples import SAMPLES, samples_of
 from graphad.testing.samples.valid import computed
 from graphad.testing.values import type_of
-from graphad.types import FLOATS
+from graphad.types import FLOATS, TensorType
 from tests.scratch import operators
 
 Array = NDArray[Any]
@@ -137,11 +137,7 @@ def extremes(like: Array, dtype: str, shift: int) -> Array:
 
 def accepted(type: str, slots: Slots, attrs: Attrs) -> bool:
     """Whether inference takes inputs of these types."""
-    try:
-        REGISTRY[type].infer_types({slot: [type_of(value) for value in values] for slot, values in slots.items()}, attrs)
-    except GraphadError:
-        return False
-    return True
+    return _infers(type, {slot: [TensorType(v.shape, v.dtype.name) for v in values] for slot, values in slots.items()}, attrs)
 
 
 def emptied(value: Array, axis: int) -> Array:
@@ -181,6 +177,58 @@ def test_what_is_speculatable_does_not_fail(type: str) -> None:
                 given = {slot: known[slot] for slot in definition.grad.inputs if known.get(slot)}
                 definition.grad.run(given, attrs, [f"{slot}{GRAD}" for slot in slots if f"{slot}{GRAD}" in definition.grad.outputs])
     assert tried or not definition.inputs
+
+
+SIZES = (1009, 1013, 1019, 1021, 1031, 1033, 1039, 1049)  # no two go together by chance
+
+
+def resized(slots: Slots, sizes: Iterable[int], axis: int) -> Slots:
+    """The inputs with other extents along an axis, where they have it: each has the next of the sizes."""
+    after = iter(sizes)
+    return each(slots, lambda v: np.resize(v, (*v.shape[:axis], next(after), *v.shape[axis + 1 :])) if v.ndim > axis else v)
+
+
+def fails_for_some_extents(type: str) -> bool:
+    """Whether a call fails for some extents of an axis, though large ones that don't fit together are accepted, or need not be."""
+    definition = REGISTRY[type]
+    for (slots, attrs), axis in itertools.product(calls(type), range(3)):
+        if not definition.extents.isdisjoint(slots) or sum(map(len, slots.values())) > len(SIZES) or not accepted(type, slots, attrs):
+            continue
+        types = {
+            slot: [TensorType((*v.shape[:axis], n, *v.shape[axis + 1 :]) if v.ndim > axis else v.shape, v.dtype.name) for v, n in pairs]
+            for slot, pairs in _with_sizes(slots)
+        }
+        if definition.speculatable == "types" and not _infers(type, types, attrs):
+            continue
+        for extents in ((0,), (1,), (3, 5, 2, 7), (4, 1, 3, 2), (1, 0, 1, 0)):
+            small = resized(slots, itertools.cycle(extents), axis)
+            with np.errstate(all="ignore"):
+                if definition.speculatable == "always" and not accepted(type, small, attrs):
+                    return True
+                if accepted(type, small, attrs) and computed(definition, small, attrs) is None:
+                    return True
+                if definition.speculatable == "types" and not accepted(type, small, attrs):
+                    return True
+    return False
+
+
+def _with_sizes(slots: Slots) -> list[tuple[str, list[tuple[Array, int]]]]:
+    sizes = iter(SIZES)
+    return [(slot, [(value, next(sizes)) for value in values]) for slot, values in slots.items()]
+
+
+def _infers(type: str, types: dict[str, list[TensorType]], attrs: Attrs) -> bool:
+    try:
+        REGISTRY[type].infer_types(types, attrs)
+    except GraphadError:
+        return False
+    return True
+
+
+def test_what_is_speculatable_with_unknown_extents_takes_all_of_them() -> None:
+    """``always`` fits all extents, ``types`` all for which inference accepts large numbers of which no two are the same."""
+    promising = {type for type in plain() if REGISTRY[type].speculatable in ("always", "types")}
+    assert {type for type in promising if fails_for_some_extents(type)} == set()
 
 
 def divides_integers(type: str) -> bool:
@@ -370,6 +418,11 @@ def _spares_rows(axes: Any, ranks: Sequence[int]) -> bool:
 def test_rows() -> None:
     """Those that say so are row by row, whatever the axis along which they work otherwise."""
     assert [type for type in sorted(having("rows")) if not verdict(type, has_rows, optional=True)] == []
+    # An attribute that can name axis 0 is the one that ``along`` says, else rows would be mixed.
+    for type in sorted(having("rows") & set(plain())):
+        for name in REGISTRY[type].attrs.keys() & {"axis", "axes", "dim"} - {REGISTRY[type].along}:
+            first: Any = [0] if REGISTRY[type].attrs[name].kind == "list[int]" else 0
+            assert verdict(type, lambda t, slots, attrs: has_rows(t, slots, {**attrs, name: first})) is not False, (type, name)  # noqa: B023
     assert [type for type in having("rows") if REGISTRY[type].elementwise or not REGISTRY[type].rows <= REGISTRY[type].inputs.keys()] == []
 
 
@@ -632,6 +685,7 @@ def test_reduction() -> None:
             whole, *halves = (result(type, {"X": [part]}, {"dim": [0]}) for part in (x, x[:2], x[2:]))
             together = np.asarray(halves).sum(axis=0)
             assert alike(whole, together if definition.reduction == "sum" else together / 2), type
+    assert having("reduction") == {type for type in plain() if {"dim", "reduce_all"} <= REGISTRY[type].attrs.keys()}
     assert {type: REGISTRY[type].reduction for type in having("reduction") if REGISTRY[type].linear} == {
         "reduce_sum": "sum",
         "reduce_mean": "mean",
