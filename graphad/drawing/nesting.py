@@ -163,7 +163,7 @@ def is_absent(node: Node) -> bool:
 
 def does_something(graph: Graph) -> bool:
     """Whether a nested graph is worth a frame."""
-    return any(op.type != "undefined" for op in graph.ops)
+    return not all(op.definition is not None and op.definition.is_absent for op in graph.ops)
 
 
 # -- arrows ----------------------------------------------------------------------------------------

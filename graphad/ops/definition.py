@@ -175,6 +175,26 @@ class OpDef(Traits):
         is_tuple = len(self.outputs) != 1 or any(slot.variadic for slot in self.outputs.values())
         return not (is_tuple or self.random or self.partial or isinstance(self, GradOpDef))
 
+    @cached_property
+    def is_absent(self) -> bool:
+        """Whether its outputs never have a value: it takes what has none, and reads nothing."""
+        return self.partial and not self.inputs
+
+    @cached_property
+    def is_copy(self) -> bool:
+        """Whether its one output is its one input, element by element."""
+        is_single = len(self.inputs) == 1 and not self._is_variadic
+        return is_single and self.elementwise and not self.offset and self.passed_on == {*self.inputs}
+
+    @cached_property
+    def summands(self) -> str:
+        """The slot of operands that are added up, of which those without a value count for nothing; empty if there is none."""
+        return next(iter(self.passed_on), "") if self.partial and self._is_variadic else ""
+
+    @property
+    def _is_variadic(self) -> bool:
+        return any(slot.variadic for slot in self.inputs.values())
+
     def __call__(self, *inputs: object, **attrs: object) -> Tensor:
         if len(inputs) < self.required["input"]:
             raise InvalidType(f"operator {self.type!r} takes {', '.join(self.inputs)}; got {len(inputs)} inputs")

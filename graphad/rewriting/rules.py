@@ -200,7 +200,8 @@ class PatternRule(Rule):
             if new in match.values
         ):
             return match.fail(lambda: "gradients would flow where they stop or are clipped")
-        if op.type == "assign" and isinstance(self.after[0], Unknown) and result.graph.parent is None and result.graph.is_observed(result):
+        is_copy = op.definition is not None and op.definition.is_copy
+        if is_copy and isinstance(self.after[0], Unknown) and result.graph.parent is None and result.graph.is_observed(result):
             return match.fail(lambda: f"{result!r} is requested by name")
         if len(variant.calls) > 1 and _would_wait(match, variant):
             return match.fail(lambda: "an operator would wait for itself")

@@ -33,7 +33,7 @@ def _may_be_missing(value: Value) -> bool:
         residual = residual_of(value)
         value = operands(owner)[value.graph.inputs.index(value)] if residual is None else residual
     if not value.given:
-        return any(op.type == "undefined" for op in value.writers)
+        return any(op.definition is not None and op.definition.is_absent for op in value.writers)
     return not value.persistable and not any(map(_needs_all, value.readers))
 
 
@@ -122,6 +122,6 @@ def is_needed(value: Value) -> bool:
 def _writes_surely(op: Op, there: Facts[bool]) -> bool:
     """An operator that runs writes all it has to; a partial one may pass on that there is nothing."""
     definition = op.definition
-    if definition is None or op.type == "undefined" or "run_once" in op.attrs:
+    if definition is None or definition.is_absent or "run_once" in op.attrs:
         return False
     return not definition.partial or (op.type != "pop_tape" and all(there[value] for value in op.reads()))

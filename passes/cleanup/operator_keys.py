@@ -13,7 +13,6 @@ from graphad.types import STEP_SCOPES, TENSOR
 # Keys of operators, equal if two compute the same: type, inputs, attributes.
 
 Key = tuple[object, ...]
-_UNLIKE = ("undefined",)
 
 
 def frozen(value: object) -> Hashable:
@@ -80,7 +79,7 @@ def _is_comparable_inside(op: Op) -> bool:
 
 def _is_repeatable(definition: OpDef) -> bool:
     repeatable = definition.memory[comparable] = not (
-        definition.random or definition.side_effect or isinstance(definition, ControlDef) or definition.type in _UNLIKE
+        definition.random or definition.side_effect or isinstance(definition, ControlDef) or definition.is_absent
     )
     return repeatable
 

@@ -296,8 +296,8 @@ def _passed_through(op: Op) -> list[tuple[int, Value]]:
 
 def _copied(value: Value) -> Value:
     """The value that a value is a copy of."""
-    while value.writer is not None and value.writer.type == "assign" and not value.stop_gradient:
-        value = value.writer.input("X")
+    while (writer := value.writer) is not None and writer.definition is not None and writer.definition.is_copy and not value.stop_gradient:
+        value = next(writer.reads())
     return value
 
 

@@ -172,7 +172,7 @@ class _Outlining:
 
     def _may_move(self, op: Op) -> bool:
         definition = op.definition
-        if definition is None or op.graphs or definition.side_effect or op.type == "undefined" or "run_once" in op.attrs:
+        if definition is None or op.graphs or definition.side_effect or definition.is_absent or "run_once" in op.attrs:
             return False
         if any(value.kind != TENSOR for value in op.reads()):
             return False

@@ -90,8 +90,9 @@ class Tangents:
 
     def _zeros(self, value: Value, before: Op | None) -> Value:
         graph, result, writer = value.graph, self.new(value), value.writer
-        if writer is not None and writer.type == "undefined":
-            graph.add_op("undefined", {}, {"Out": [result]}, writer.attrs, before=before, forward=writer)
+        if writer is not None and writer.definition is not None and writer.definition.is_absent:
+            # What has no value has no tangent either.
+            graph.add_op(writer.type, {}, {"Out": [result]}, writer.attrs, before=before, forward=writer)
         else:
             graph.add_op("fill_zeros_like", {"X": [value]}, {"Out": [result]}, before=before, forward=writer)
         return result
@@ -282,9 +283,12 @@ def _linear(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
     assert definition is not None
     for _, slot in grad_definition(op).written:
         values = op.inputs.get(slot, ())
-        inputs[slot] = [tangents.of(v, after) for v in values if op.type != "sum" or v in tangents.tangent]
-    op_type = "assign" if op.type == "increment" else op.type
+        inputs[slot] = [tangents.of(v, after) for v in values if slot != definition.summands or v in tangents.tangent]
+    # What adds a number to its one operand leaves the tangent as it is; of what else adds one, the number is 0.
+    is_shift = bool(definition.offset) and definition.passed_on == {*definition.inputs}
     attrs = {name: value for name, value in op.attrs.items() if name != definition.offset}
+    if definition.offset and not is_shift and definition.attr(definition.offset, {}) != 0.0:
+        attrs[definition.offset] = 0.0
     if op.type == "read_from_array":
         inputs["Like"] = [op.output("Out")]
     if op.type == "write_to_array" and not op.inputs.get("Array"):
@@ -293,7 +297,7 @@ def _linear(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
     outputs = {slot: op.outputs[slot] for _, slot in grad_definition(op).cotangents if slot in op.outputs}
     tangents_by_value = {value: tangents.new(value) for values in outputs.values() for value in values}
     slots = {slot: [tangents_by_value[v] for v in values] for slot, values in outputs.items()}
-    op.graph.add_op(op_type, {s: v for s, v in inputs.items() if v}, slots, attrs, before=after, forward=op)
+    op.graph.add_op("assign" if is_shift else op.type, {s: v for s, v in inputs.items() if v}, slots, attrs, before=after, forward=op)
     return tangents_by_value
 
 

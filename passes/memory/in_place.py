@@ -30,8 +30,9 @@ def makes_own(op: Op) -> bool:
     if definition is None or op.graphs:
         return False
     # A sum of one tensor, or of one that is there, passes its operand on.
-    if op.type == "sum":
-        return len(op.inputs.get("X", ())) > 1 and all(v.given or _is_there(v.writer) for v in op.inputs["X"])
+    if definition.summands:
+        parts = op.inputs.get(definition.summands, ())
+        return len(parts) > 1 and all(v.given or _is_there(v.writer) for v in parts)
     if definition.own:
         return True
     dtypes = [value.dtype for value in op.reads()]

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from graphad.ops import lookup
-from graphad.passes.cleanup import operator_keys
+from graphad.passes.precision import mixed_precision
 from tests.mutants.entries import MUTANTS, RIGHT, UNORDERED, WRONG, Entry
 from tests.mutants.patching import Patch, PatchError
 from tests.source_tree import ROOT
@@ -78,10 +78,10 @@ def test_a_patch_is_made_everywhere_and_undone() -> None:
 
 
 def test_a_constant_is_changed_and_put_back() -> None:
-    patch = Patch("graphad.passes.cleanup.operator_keys:_UNLIKE", value='(*it, "tanh")')
+    patch = Patch("graphad.passes.precision.mixed_precision:WIDE", value='{**it, "bfloat16": "float32"}')
     with patch.applied():
-        assert list(operator_keys._UNLIKE) == ["undefined", "tanh"]
-    assert list(operator_keys._UNLIKE) == ["undefined"]
+        assert [*mixed_precision.WIDE] == ["float16", "float32", "bfloat16"]
+    assert [*mixed_precision.WIDE] == ["float16", "float32"]
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_a_constant_is_changed_and_put_back() -> None:
         (Patch(KEYS, "no such text", ""), "has 0 times 'no such text', not once"),
         (Patch(KEYS, "definition", "column"), "not once"),
         (Patch(f"{KEYS}_of", "definition", "column"), "no function 'key_of_of'"),
-        (Patch("graphad.passes.cleanup.operator_keys", '_UNLIKE = ("undefined",)', "_UNLIKE = ()"), "only functions can be changed"),
+        (Patch("graphad.passes.cleanup.operator_keys", "Key = tuple[object, ...]", "Key = tuple"), "only functions can be changed"),
         (Patch(KEYS, "definition.commutative and not attrs", "(definition.commutative) and not attrs"), "changes nothing"),
-        (Patch("graphad.passes.cleanup.operator_keys:_UNLIKE", value="it"), "already"),
+        (Patch("graphad.passes.precision.mixed_precision:WIDE", value="it"), "already"),
     ],
 )
 def test_a_patch_that_cannot_be_made_says_so(patch: Patch, said: str) -> None:
