@@ -783,7 +783,7 @@ def sorts_or_loops(type: str) -> bool:
 OF_INDICES = {"embedding_scatter", "index_add", "last_of_each", "scatter", "ungather"}  # which are few beside the rows that they move
 LOOPS_OF_NUMPY = {  # one call goes over an axis, or the samples are too small or too particular to be made longer
     *("bincount", "crf_decoding", "crf_lattice", "ctc_lattice", "cumprod", "histogram", "linear_chain_crf", "linear_recurrence"),
-    *("logcumsumexp", "roi_align", "roi_align_spread"),
+    *("eigh", "logcumsumexp", "qr", "roi_align", "roi_align_spread", "svd"),
 }
 
 
@@ -819,7 +819,7 @@ COMPARING = {  # they choose among what they read, by comparing
         "hard_shrink",
     ),
     *("max_pool2d_with_index", "max_pool3d_with_index", "maxout", "pool2d_gather_max", "pool3d_gather_max", "reduce_amax", "reduce_amin"),
-    *("reduce_max", "reduce_min", "relu", "relu6", "roi_pool", "thresholded_relu", "top_k", "top_k_v2", "unique"),
+    *("cummax", "cummin", "reduce_max", "reduce_min", "relu", "relu6", "roi_pool", "thresholded_relu", "top_k", "top_k_v2", "unique"),
 }
 BY_PRODUCTS = {"nearest_interp", "nearest_interp_v2"}  # with a matrix of zeros and ones
 COUNTING = {"range", "window_places"}  # they make numbers of extents
