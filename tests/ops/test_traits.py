@@ -783,7 +783,7 @@ def sorts_or_loops(type: str) -> bool:
 OF_INDICES = {"embedding_scatter", "index_add", "last_of_each", "scatter", "ungather"}  # which are few beside the rows that they move
 LOOPS_OF_NUMPY = {  # one call goes over an axis, or the samples are too small or too particular to be made longer
     *("bincount", "crf_decoding", "crf_lattice", "ctc_lattice", "cumprod", "histogram", "linear_chain_crf", "linear_recurrence"),
-    *("eigh", "logcumsumexp", "qr", "roi_align", "roi_align_spread", "svd"),
+    *("eigh", "logcumsumexp", "qr", "roi_align", "roi_align_spread", "rpn_target_assign", "svd"),
 }
 
 
