@@ -702,12 +702,13 @@ def is_of_shape(type: str, slots: Slots, attrs: Attrs) -> bool | None:
 
 
 DEGENERATE = {"cholesky", "inverse"}  # of matrices of ones or zeros there is only one answer: none
+OF_COUNTS = {"box_images"}  # by how many boxes an image has, which no other numbers of the samples can be
 ALIKE = {"allclose", "equal_all", "isclose"}  # arrays that are made equal are equal
 
 
 def test_of_shape() -> None:
     found = {type for type in plain() if verdict(type, is_of_shape, optional=True)}
-    assert found - DEGENERATE - ALIKE == {type for type in plain() if REGISTRY[type].of_shape}
+    assert found - DEGENERATE - ALIKE - OF_COUNTS == {type for type in plain() if REGISTRY[type].of_shape}
 
 
 def test_lazy() -> None:
@@ -784,6 +785,7 @@ OF_INDICES = {"embedding_scatter", "index_add", "last_of_each", "scatter", "unga
 LOOPS_OF_NUMPY = {  # one call goes over an axis, or the samples are too small or too particular to be made longer
     *("bincount", "crf_decoding", "crf_lattice", "ctc_lattice", "cumprod", "histogram", "linear_chain_crf", "linear_recurrence"),
     *("eigh", "logcumsumexp", "qr", "roi_align", "roi_align_spread", "rpn_target_assign", "svd"),
+    *("generate_proposals", "generate_proposals_v2", "psroi_pool", "retinanet_detection_output"),
 }
 
 
@@ -822,7 +824,7 @@ COMPARING = {  # they choose among what they read, by comparing
     *("cummax", "cummin", "reduce_max", "reduce_min", "relu", "relu6", "roi_pool", "thresholded_relu", "top_k", "top_k_v2", "unique"),
 }
 BY_PRODUCTS = {"nearest_interp", "nearest_interp_v2"}  # with a matrix of zeros and ones
-COUNTING = {"range", "window_places"}  # they make numbers of extents
+COUNTING = {"element_places", "range", "window_places"}  # they make numbers of extents
 
 
 def test_no_operations() -> None:
