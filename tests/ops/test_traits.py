@@ -821,6 +821,7 @@ COMPARING = {  # they choose among what they read, by comparing
         "hard_shrink",
     ),
     *("max_pool2d_with_index", "max_pool3d_with_index", "maxout", "pool2d_gather_max", "pool3d_gather_max", "reduce_amax", "reduce_amin"),
+    *("bipartite_match", "collect_fpn_proposals", "distribute_fpn_proposals", "similarity_focus"),
     *("cummax", "cummin", "reduce_max", "reduce_min", "relu", "relu6", "roi_pool", "thresholded_relu", "top_k", "top_k_v2", "unique"),
 }
 BY_PRODUCTS = {"nearest_interp", "nearest_interp_v2"}  # with a matrix of zeros and ones
