@@ -166,13 +166,17 @@ class _Built(NamedTuple):
     result: object
 
 
-def branched(layer: str, helper: LayerHelper, pred: Variable, on_true: Branch, on_false: Branch) -> Any:
-    """Append an ``if_else`` over two functions; return the values of the one that runs, in the structure of the first."""
+def branched(layer: str, helper: LayerHelper, pred: Variable, on_true: Branch, on_false: Branch, exact: bool = True) -> Any:
+    """Append an ``if_else`` over two functions; return the values of the one that runs, in the structure of the first.
+
+    An extent of which both sides know another number is an error, or not ``exact`` an extent that only a run knows.
+    """
     around = helper.main.current_block()
     first, second = _built(helper.main, on_true), _built(helper.main, on_false)
     with at_users_line(layer):
         _check_structures(first, second)
-        outs = [_merged(helper, around, (first, a), (second, b), path) for path, a, b in nest.paired(first.result, second.result)]
+        pairs = nest.paired(first.result, second.result)
+        outs = [_merged(helper, around, (first, a), (second, b), path, exact) for path, a, b in pairs]
     blocks, names = {"true_block": first.block, "false_block": second.block}, [out.name for out in outs]
     append_holder(around, "if_else", [pred], blocks, names, fresh=names)
     return nest.pack(first.result, outs)
@@ -200,12 +204,14 @@ def _at(path: nest.Path) -> str:
 # -- one leaf of the result ----------------------------------------------------------------------
 
 
-def _merged(helper: LayerHelper, around: Block, first: tuple[_Built, object], second: tuple[_Built, object], path: nest.Path) -> Variable:
+def _merged(
+    helper: LayerHelper, around: Block, first: tuple[_Built, object], second: tuple[_Built, object], path: nest.Path, exact: bool
+) -> Variable:
     """A variable around the branches that each of them gives its value."""
     (_, a), (_, b) = first, second
     # Each side's type is read beside the other's, so that a number becomes what the other branch returns.
     a_type, b_type = (value_type(x, value_type(context)) for x, context in ((a, b), (b, a)))
-    kind, declaration = _joined(a, b, a_type, b_type)
+    kind, declaration = _joined(a, b, a_type, b_type, exact)
     if declaration is None:
         # Written into one variable in both blocks: an operator's results are those of the branch that ran.
         sides = (f"{side.label} returns {_shown(value, t)}" for (side, value), t in ((first, a_type), (second, b_type)))
@@ -213,7 +219,7 @@ def _merged(helper: LayerHelper, around: Block, first: tuple[_Built, object], se
     out = around.create_var(helper.main.names.generate(f"{helper.name}.tmp"), dtype=declaration[1], type=kind)
     for (side, value), t in ((first, a_type), (second, b_type)):
         _put(side.block, out, value, t)
-    out.declare(*declaration)
+        out.declare(*declaration)  # what one side says of its shape does not hold of the other
     return stopped_unless_float(out)
 
 
@@ -226,7 +232,7 @@ def _put(block: Block, out: Variable, value: object, type: TensorType | None) ->
 
 
 def _joined(
-    a: object, b: object, a_type: TensorType | None, b_type: TensorType | None
+    a: object, b: object, a_type: TensorType | None, b_type: TensorType | None, exact: bool
 ) -> tuple[str, tuple[Shape | None, str | None] | None]:
     """Kind, and shape and dtype, that two values have in common; None for the latter if they disagree."""
     kinds = [x.type if isinstance(x, Variable) else TENSOR for x in (a, b)]
@@ -238,7 +244,7 @@ def _joined(
         element_type = (a_type or b_type) if kinds[0] == TENSOR_ARRAY else None
         return kinds[0], (element_type and element_type.shape, dtype)
     # Arrays may hold tensors of several shapes, so theirs need not agree to the last extent.
-    shape = _either(a_type.shape, b_type.shape, exact=kinds[0] == TENSOR)
+    shape = _either(a_type.shape, b_type.shape, exact=exact and kinds[0] == TENSOR)
     return kinds[0], None if shape is None else (shape, dtype)
 
 

@@ -171,6 +171,21 @@ def test_if_chooses_at_run_time_or_at_load() -> None:
         np.testing.assert_allclose(gradient, expected if c else -np.ones(3), rtol=1e-6)
 
 
+def test_branches_of_an_if_may_differ_in_extents() -> None:
+    """As written gradients have it: a sum over rows where they were repeated, which only the run knows."""
+    branches = {
+        "then_branch": graph([node("Identity", "x", "r")], {}, ["r"]),
+        "else_branch": graph([node("ReduceSum", "x rows", "r")], {}, ["r"]),
+    }
+    nodes = [node("Constant", "", "rows", value=np.array([0])), node("If", "c", "h", **branches), node("Tanh", "h", "y")]
+    found = onnx.load(model(nodes, {"c": ("bool", []), "x": ("float64", [2, 3])}, ["y"]))
+    x = np.linspace(-1, 1, 6).reshape(2, 3)
+    for c, h in ((True, x), (False, x.sum(0, keepdims=True))):
+        np.testing.assert_allclose(found.run({"c": np.array(c), "x": x})[0], np.tanh(h), rtol=1e-12)
+        gradient = onnx.gradients(found, ["x"]).run({"c": np.array(c), "x": x})[-1]
+        np.testing.assert_allclose(gradient, np.broadcast_to(1 - np.tanh(h) ** 2, x.shape), rtol=1e-12)
+
+
 def test_branches_of_an_if_may_differ_in_rank() -> None:
     """The axis of unknown extent is dropped where it is 1; what comes after takes one rank only, or both."""
     branches = {

@@ -14,6 +14,8 @@ from graphad.interop.onnx.handlers.pointwise import cast
 from graphad.interop.onnx.handlers.sequences import ElementType, as_array, element, is_array, is_sequence, length, sequence
 from graphad.interop.onnx.operands import Recorder, TwoRanks, UnsupportedModel, Value
 from graphad.interop.protobuf import Desc
+from graphad.layers.control_flow import Branch, branched
+from graphad.layers.helper import LayerHelper
 from graphad.program import Variable
 from graphad.types import Extent, same_extent
 
@@ -37,12 +39,14 @@ def _if(node: Node) -> list[Value]:
     def variables(read: Callable[[], list[Value]]) -> Callable[[], Any]:
         return lambda: [ops.variable(value) if not is_sequence(value) else as_array(node.ops, value) for value in read()]
 
-    then, other = branches = [branch(graph) for graph in graphs]
+    branches = [branch(graph) for graph in graphs]
+    then, other = (Branch(name, variables(read)) for name, read in zip(("then_branch", "else_branch"), branches, strict=True))
     choice = ops.variable(condition if condition.rank == 0 else ops.reshape(condition, shape=[]))
     try:
-        outputs = attempt(ops, lambda: layers.cond(choice, variables(then), variables(other)))
+        # Results may differ in extents (If-19: their shapes are compatible with the declared one).
+        outputs = attempt(ops, lambda: branched("layers.cond", LayerHelper("cond"), choice, then, other, exact=False))
     except ShapeError:
-        # Other shapes of one rank are an error of the model; of several ranks there is a way.
+        # Of one rank they differ in dtype, which is an error of the model; of several ranks there is a way.
         if len({tuple(len(shape or ()) for shape, _ in node.reader.types_of(graph, [])) for graph in graphs}) == 1:
             raise
         # Results of two ranks are no value here. The reader may still decide for each use of them.
