@@ -858,11 +858,13 @@ class Trial:
         if not self._fetched_before:
             return {}
         before, after = ({n for b in p.blocks for op in b.ops for n in op.output_names()} for p in (self.before, self.after))
-        old = [name for name in self._fetched_before if name not in after]
-        new = [name for name in _fetched(self.after) if name not in before]
-        # By their order, which no pass may change among operators with ordered effects.
+        old, new = self._fetched_before, _fetched(self.after)
+        if len(old) != len(new):
+            old, new = [name for name in old if name not in after], [name for name in new if name not in before]
+        # By their order, which no pass may change among operators with ordered effects. The new name may be that of a requested value,
+        # which the effect's result is now, too.
         pairs = zip(old, new, strict=True) if len(old) == len(new) else ()
-        return {old_name: new_name for old_name, new_name in pairs if old_name not in self.case.targets}
+        return {old_name: new_name for old_name, new_name in pairs if old_name not in (*self.case.targets, *after)}
 
     def _requested_by_both(self) -> list[str]:
         """The targets that the reference adds to the case's, and the pass too."""

@@ -406,3 +406,10 @@ def test_other_numbers_are_small_integers_and_any_floats() -> None:
     arrays = [renumbered_case(RandomChoices(f"other {i}"), case, ("large", "offset")).feeds for i in range(20)]
     assert max(int(feeds["n"].max()) for feeds in arrays) < 10
     assert max(float(feeds["x"].max()) for feeds in arrays) > 99
+
+
+def test_what_an_effect_writes_may_get_the_name_of_a_requested_value() -> None:
+    program = ga.Program.parse(
+        "program { block 0 { var x: float64[] var t: float64[] var loss: float64[] print(In=x) -> (Out=t) reduce_sum(X=t) -> (Out=loss) } }"
+    )
+    assert examine(Subject("simplify"), Case(program, "loss", {"x": np.array(1.0)})) is None
