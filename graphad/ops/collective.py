@@ -124,6 +124,14 @@ def _scaled(shape: Shape, axis: int, times: int, by: int) -> Shape:
     return (*shape[:at], -1 if extent == -1 else extent * times // by, *shape[at + 1 :])
 
 
+def _parts(X: Array, size: int, axis: int) -> list[Array]:
+    """Equal parts of X, one for each rank; types say of known extents alone that there are such."""
+    extent = X.shape[axis]
+    if extent % size:
+        raise ShapeError(f"X has the shape {list(X.shape)}: the {extent} places of axis {axis} cannot be shared out to {size} ranks")
+    return np.split(X, size, axis)
+
+
 def _ranked(nranks: int) -> int:
     if nranks < 1:
         raise InvalidValue(f"nranks={nranks}: a ring has 1 rank at least")
@@ -176,7 +184,7 @@ def c_allgather(X: Array, *, ring_id: int = 0, nranks: int = 1, use_calc_stream:
 def c_reducescatter(X: Array, *, ring_id: int = 0, nranks: int = 1, use_calc_stream: bool = False, axis: int = 0) -> Array:
     """The sum over the ranks, cut along axis 0, in Paddle, or along ``axis``, into a part for each rank."""
     size = check_size("c_reducescatter", ring_id, nranks)
-    return current().reduce_scatter(_contact("c_reducescatter", ring_id, X, f"axis={axis}"), np.split(X, size, axis))
+    return current().reduce_scatter(_contact("c_reducescatter", ring_id, X, f"axis={axis}"), _parts(X, size, axis))
 
 
 @operator(
@@ -219,7 +227,7 @@ def c_split(
     """This rank's part of X, which all ranks have, along the last axis, or along ``axis``; that of ``rank`` if it is not -1."""
     size = check_size("c_split", ring_id, nranks)
     # Parts are views, and results own their memory.
-    return np.array(np.split(X, size, axis)[current().rank(ring_id) if rank < 0 else rank], order="C")
+    return np.array(_parts(X, size, axis)[current().rank(ring_id) if rank < 0 else rank], order="C")
 
 
 # -- shards --------------------------------------------------------------------------------------
@@ -347,11 +355,9 @@ def _exchanged(type: str) -> OpDef:
 
 
 def _all_to_all(type: str, X: Array, ring_id: int, size: int, split_axis: int, concat_axis: int) -> Array:
-    extent = X.shape[split_axis]
-    if extent % size:
-        raise ShapeError(f"X has the shape {list(X.shape)}: the {extent} places of axis {split_axis} cannot be shared out to {size} ranks")
+    own_parts = _parts(X, size, split_axis)
     detail = "" if split_axis == concat_axis == 0 else f"axis {split_axis} to {concat_axis}"
-    parts = current().all_to_all(_contact(type, ring_id, X, detail), np.split(X, size, split_axis))
+    parts = current().all_to_all(_contact(type, ring_id, X, detail), own_parts)
     return np.concatenate(parts, concat_axis)
 
 

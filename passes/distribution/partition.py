@@ -47,7 +47,8 @@ class Partition(Pass):
 
     Each rank is given its part of what is cut (``graphad.distribution.split_arrays``), and keeps its part of what persists
     (``whole_state`` puts parts together). Requested values are whole on every rank. Random numbers are drawn whole, as one process does.
-    Of an operator of which nothing is known every rank computes the whole. Extents that are not known have to be the same on all ranks.
+    Of an operator of which nothing is known every rank computes the whole. Extents that are not known have to be the same on all ranks,
+    and the ranks have to share them evenly where a tensor that is whole is cut: the run refuses others.
 
     Args:
         mesh, spec: as of ``shard``, which runs first if a mesh is named.

@@ -177,6 +177,12 @@ def test_shapes_that_differ_are_named() -> None:
         run(LocalGroup(2), program_of("c_allreduce_sum", 2, (-1,)), ["y"], x=[np.ones(3), np.ones(2)])
 
 
+@pytest.mark.parametrize("type", ["c_split", "c_reducescatter", "alltoall"])
+def test_extents_that_the_ranks_cannot_share_are_named(type: str) -> None:
+    with pytest.raises(ExecutionError, match=r"X has the shape \[3\]: the 3 places of axis -?\d cannot be shared out to 2 ranks"):
+        run(LocalGroup(2), program_of(type, 2, (-1,)), ["y"], x=[np.ones(3), np.ones(3)])
+
+
 @pytest.mark.parametrize(
     ("other", "where"),
     [("scale(X=x) -> (Out=y)", "rank 1 has ended"), ("recv_v2() -> (Out=y) {peer=0, out_shape=[2]}", "rank 1 waits at recv_v2")],
