@@ -148,8 +148,8 @@ class CompiledFunction:
         """Note of what type an operator's result is."""
         example = None
         if type(value) is np.ndarray and value.flags.c_contiguous:
-            # Sizes computed from it are examples too, so short ones are kept as they are.
-            example = value.copy() if value.size <= SHORT else np.ones(value.shape, value.dtype)
+            # Sizes computed from it are examples too, so short ones are kept as they are; of long ones a single element is.
+            example = value.copy() if value.size <= SHORT else np.broadcast_to(np.ones((), value.dtype), value.shape)
         earlier = self.made.get(number, example)
         is_alike = example is not None and earlier is not None and (earlier.shape, earlier.dtype) == (example.shape, example.dtype)
         self.made[number] = earlier if is_alike else None

@@ -40,7 +40,7 @@ INTERFACES: dict[str, type[RegionOp]] = {
     **dict.fromkeys(("BranchLike", "add_branch"), BranchLike),
     **dict.fromkeys(("CallLike", "split_call"), CallLike),
 }
-USUAL = (0, 1, -1, 2)  # numbers that code has for other reasons than to compare something with them; of floats the first two
+USUAL = (0, 1, -1, 2)  # integers that code has for other reasons than to compare something with them; of floats only 1.0
 LARGEST_CONSTANT, MOST_CONSTANTS = 64.0, 8  # of the numbers in a pass's code, those up to this size, and so many
 
 
@@ -196,11 +196,11 @@ def _words(values: Iterable[object], depth: int = 3) -> Iterator[str]:
 
 
 def _numbers(values: Iterable[object], depth: int = 2) -> Iterator[float]:
-    """The numbers of moderate size in numbers, and in collections of them; 0 and 1, which are everywhere, say nothing."""
+    """The numbers of moderate size in numbers, and in collections of them, but for those that are everywhere."""
     for value in values:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            # 0 and 1 are indices and counts nearly everywhere, and say nothing of the pass.
-            usual_numbers = USUAL if isinstance(value, int) else USUAL[:2]
+            # 0 and 1 are indices and counts nearly everywhere, and say nothing of the pass; 0.0 is what an element is compared with.
+            usual_numbers = USUAL if isinstance(value, int) else (1.0,)
             yield from [float(value)] if abs(value) <= LARGEST_CONSTANT and value not in usual_numbers else []
         elif isinstance(value, tuple | list) and depth:
             yield from _numbers(value, depth - 1)
