@@ -162,8 +162,9 @@ def transformer(batch: int = 8, length: int = 128, width: int = 256, heads: int 
         ga.optimizer.Adam(float(RATE), epsilon=float(EPSILON)).minimize(loss)
         return loss
 
-    # Of this seed the one of a million relus that is nearest to its kink is 2.4e-6 away, twice what rounding makes: all slopes are known.
-    feeds = {"x": normal(batch, length, width, seed=35), "y": normal(batch, length, width, seed=1)}
+    # Of this seed no one of a million relus is so near to its kink that numpy and XLA, which round differently, have different slopes; of
+    # 5 of 17 seeds tried one is.
+    feeds = {"x": normal(batch, length, width, seed=100), "y": normal(batch, length, width, seed=1)}
     return built("transformer block, Adam", 1.1, build, feeds, lambda p: by_hand.Transformer(p, heads))
 
 

@@ -202,6 +202,15 @@ def _listed(value: Any) -> Any:
     return [value.data[i] for i in range(int(value.length)) if value.filled[i]]
 
 
+VECTORS = {("svd", "U"): -2, ("svd", "VH"): -1, ("eigh", "Eigenvectors"): -2}  # along which axis each of them lies
+
+
+def _up_to_signs(type: str, slot: str, array: Any) -> Any:
+    """Vectors that are as right with the other sign, each with a positive sum: LAPACK and XLA choose signs of their own."""
+    axis = VECTORS.get((type, slot))
+    return array if axis is None else array * np.where(array.sum(axis, keepdims=True) < 0, -1, 1).astype(array.dtype)
+
+
 def _compare(job: Job, result: Any) -> int:
     count = 0
     for slot, got in zip(job.wanted, result, strict=True):
@@ -209,7 +218,7 @@ def _compare(job: Job, result: Any) -> int:
         found = jax.tree.leaves([_listed(value) for value in got])
         assert len(expected) == len(found), f"{job.definition.type}: {slot} is {len(found)} arrays, not {len(expected)}"
         for want, have in zip(expected, found, strict=True):
-            want, have = np.asarray(want), np.asarray(have)
+            want, have = (_up_to_signs(job.definition.type, slot, np.asarray(each)) for each in (want, have))
             assert (want.dtype, want.shape) == (have.dtype, have.shape), f"{job.definition.type}: {slot} is {have.dtype}{have.shape}"
             tolerance = RTOL if want.dtype != np.float32 and want.dtype != np.float16 else 1e-4 if want.dtype == np.float32 else 1e-2
             np.testing.assert_allclose(
