@@ -550,6 +550,15 @@ def _within(sides: list[Variable], limit: Variable, clipped: bool) -> list[Varia
 # -- boxes in windows ------------------------------------------------------------------------------
 
 
+def _windows_of_boxes(pooled_height: int, pooled_width: int, spatial_scale: float) -> dict[str, object]:
+    """The attributes that all of these operators have: how many windows a box is cut into, and how far it is scaled to the image."""
+    return {
+        "pooled_height": checked_int("pooled_height", pooled_height, 1),
+        "pooled_width": checked_int("pooled_width", pooled_width, 1),
+        "spatial_scale": checked_float("spatial_scale", spatial_scale),
+    }
+
+
 def _boxes_of_images(layer: str, rois: Variable, rois_num: Variable | None, rois_lod: Variable | None) -> dict[str, Variable]:
     """The boxes, and how many each image has: as said, or as the differences of the places where they begin."""
     if rois_num is not None and rois_lod is not None:
@@ -592,9 +601,7 @@ def roi_align(
     """
     with at_users_line("layers.roi_align"):
         attrs: dict[str, object] = {
-            "pooled_height": checked_int("pooled_height", pooled_height, 1),
-            "pooled_width": checked_int("pooled_width", pooled_width, 1),
-            "spatial_scale": checked_float("spatial_scale", spatial_scale),
+            **_windows_of_boxes(pooled_height, pooled_width, spatial_scale),
             "sampling_ratio": checked_int("sampling_ratio", sampling_ratio),
             "aligned": checked_flag("aligned", aligned),
         }
@@ -619,11 +626,7 @@ def roi_pool(
     The corners of boxes are rounded to elements, which are in them. A window without elements is 0.
     """
     with at_users_line("layers.roi_pool"):
-        attrs: dict[str, object] = {
-            "pooled_height": checked_int("pooled_height", pooled_height, 1),
-            "pooled_width": checked_int("pooled_width", pooled_width, 1),
-            "spatial_scale": checked_float("spatial_scale", spatial_scale),
-        }
+        attrs = _windows_of_boxes(pooled_height, pooled_width, spatial_scale)
     boxes = _boxes_of_images("roi_pool", rois, rois_num, rois_lod)
     helper = LayerHelper("roi_pool", name)
     out, _ = helper.append_all("roi_pool", {"X": checked_input("roi_pool", input), **boxes}, ("Out", "Argmax"), attrs, stopped=("Argmax",))
@@ -659,9 +662,7 @@ def psroi_pool(
     with at_users_line("layers.psroi_pool"):
         attrs: dict[str, object] = {
             "output_channels": checked_int("output_channels", output_channels, 1),
-            "pooled_height": checked_int("pooled_height", pooled_height, 1),
-            "pooled_width": checked_int("pooled_width", pooled_width, 1),
-            "spatial_scale": checked_float("spatial_scale", spatial_scale),
+            **_windows_of_boxes(pooled_height, pooled_width, spatial_scale),
         }
     boxes = _boxes_of_images("psroi_pool", rois, rois_num, None)
     return LayerHelper("psroi_pool", name).append("psroi_pool", {"X": checked_input("psroi_pool", input), **boxes}, attrs)
@@ -691,11 +692,7 @@ def prroi_pool(
         ShapeError: the shapes do not fit.
     """
     with at_users_line("layers.prroi_pool"):
-        attrs: dict[str, object] = {
-            "pooled_height": checked_int("pooled_height", pooled_height, 1),
-            "pooled_width": checked_int("pooled_width", pooled_width, 1),
-            "spatial_scale": checked_float("spatial_scale", spatial_scale),
-        }
+        attrs = _windows_of_boxes(pooled_height, pooled_width, spatial_scale)
     inputs = {"X": checked_input("prroi_pool", input), "ROIs": _boxes("prroi_pool", rois)}
     if batch_roi_nums is not None:
         inputs["BatchRoINums"] = checked_input("prroi_pool", batch_roi_nums)

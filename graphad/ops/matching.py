@@ -153,10 +153,8 @@ def _mined_types(
     MatchDist: TensorType,
     LocLoss: TensorType | None = None,
     *,
-    neg_pos_ratio: float = 1.0,
-    neg_dist_threshold: float = 0.5,
-    sample_size: int = 0,
     mining_type: str = "max_negative",
+    **_: object,
 ) -> tuple[TensorType, TensorType]:
     for name, each in (("MatchIndices", MatchIndices), ("MatchDist", MatchDist), ("LocLoss", LocLoss)):
         if each is not None and not (len(each.shape) == len(ClsLoss.shape) == 2 and all(map(matched, each.shape, ClsLoss.shape))):
