@@ -83,6 +83,7 @@ def _svd_grad(
             raise InvalidValue("svd with full_matrices=True and a matrix that is not square: its further vectors have no gradient")
         U, S, VH = svd(X)
     V = _turned(VH)
+    # As a row and as a column S multiplies the columns, or the rows, of a matrix: that is a product with diag(S).
     row, column = unsqueeze(S, axes=[S.ndim - 1]), unsqueeze(S, axes=[S.ndim])
     inner, outer = [], []
     if dS is not None:
@@ -99,6 +100,7 @@ def _svd_grad(
         product = matmul_v2(V, dV, trans_x=True)
         inner.append(column * ((product - _turned(product)) * F))
         outer.append(matmul_v2(U / row, dV - matmul_v2(V, product), trans_y=True))
+    # dX = U (inner) V' + what lies outside: (1 - U U') dU S^-1 V' and U S^-1 dV' (1 - V V').
     middle = [matmul_v2(matmul_v2(U, _sum(inner, S)), V, trans_y=True)] if inner else []
     return _sum([*middle, *outer], S)
 

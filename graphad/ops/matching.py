@@ -62,6 +62,7 @@ def _best_pairs(distances: Array, rows: Array, best: Array) -> None:
         if left[row, column] < 0:
             return
         rows[column], best[column] = row, distances[row, column]
+        # Below all that count: neither the row nor the column is taken again.
         left[row], left[:, column] = -1.0, -1.0
 
 
@@ -219,6 +220,7 @@ class Chosen(NamedTuple):
 def pixel_overlaps(boxes: Array, others: Array) -> Array:
     """Intersections over unions of boxes whose corners are pixels, ``[n, m]``: the last row and column belong to a box."""
     low, high = np.maximum(boxes[:, None, :2], others[None, :, :2]), np.minimum(boxes[:, None, 2:], others[None, :, 2:])
+    # A pixel is one wide, so corners that are equal enclose an area of one.
     inner = np.maximum(high - low + 1, 0).prod(-1)
     areas = [(each[:, 2:] - each[:, :2] + 1).prod(-1) for each in (boxes, others)]
     return np.asarray(inner / (areas[0][:, None] + areas[1][None] - inner))
@@ -244,12 +246,14 @@ def _sampled(places: Array, most: int, rng: np.random.Generator | None) -> Array
 def _scored(overlaps: Array, fg_most: int, batch: int, positive: float, negative: float, rng: np.random.Generator | None) -> Chosen:
     """S. Ren et al., Faster R-CNN (2015), section 3.1.2: positive are the best anchors of a box, and those above a share of one."""
     most = overlaps.max(1, initial=0.0)
+    # Within 1e-5, as in Paddle: several anchors may be the best of one box.
     is_best = (np.abs(overlaps - overlaps.max(0, initial=0.0)[None]) < 1e-5).any(1)
     positives = _sampled(np.flatnonzero(is_best | (most >= positive)), fg_most, rng)
     negatives = _sampled(np.flatnonzero(most < negative), batch - len(positives) if batch >= 0 else -1, rng)
     # An anchor that is the best of a box may overlap it little. It then counts as background, and takes part in the boxes with weight
     # 0 under the first positive's place, as in Paddle's kernel.
     fakes = np.isin(negatives, positives).sum()
+    # In ascending order: what is positive alone.
     foreground = np.setdiff1d(positives, negatives)
     boxes = np.concatenate([np.repeat(positives[:1], fakes), foreground])
     weights = np.repeat([0.0, 1.0], [fakes, len(foreground)])

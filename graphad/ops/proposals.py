@@ -49,6 +49,7 @@ def _decoded(codes: Array, anchors: Array, pixel: float, largest: float = math.i
         raise InvalidValue(f"codes are {list(codes.shape)} and anchors {list(anchors.shape)}: four numbers of each box are expected")
     # In double precision, since a corner is the difference of a center and half an extent.
     codes, anchors = codes.astype("float64"), anchors.astype("float64")
+    # Equation 2, solved for the box: x = t_x w_a + x_a and w = exp(t_w) w_a; halves are of the new extents.
     sizes = anchors[:, 2:] - anchors[:, :2] + pixel
     centers = codes[:, :2] * sizes + anchors[:, :2] + 0.5 * sizes
     with np.errstate(over="ignore"):  # a network may predict anything
@@ -67,6 +68,7 @@ def _proposals(
         codes = BboxDeltas[number].reshape(Scores.shape[1], 4, *Scores.shape[2:]).transpose(2, 3, 0, 1).reshape(-1, 4)
         if len(anchors) != len(scores) or len(variances) != len(scores):
             raise InvalidValue(f"there are {len(scores)} scores of an image, but {len(anchors)} anchors and {len(variances)} variances")
+        # Section 3.3: the best by score are decoded, cut to the image, left out where too small, and then suppressed.
         order = ranked(scores, -math.inf, options["pre_nms_topN"] if options["pre_nms_topN"] > 0 else -1)
         boxes = _decoded(codes[order] * variances[order], anchors[order], pixel, LARGEST)
         ends = np.array([extents[1], extents[0]] * 2, boxes.dtype) - boxes.dtype.type(pixel)
@@ -84,6 +86,7 @@ def _proposals(
 def _large_enough(boxes: Array, extents: Array, pixel: float, scaled: bool, least: float) -> Array:
     """The places of boxes that are not too small where the image was not scaled, and whose center is in it."""
     sizes = boxes[:, 2:] - boxes[:, :2]
+    # With the scale the extents are those in the image as it was, where a pixel is one wide again.
     own = sizes / extents[2] + 1 if scaled else sizes + pixel
     fits = (own >= least).all(1)
     if pixel:
@@ -194,8 +197,11 @@ def distribute_fpn_proposals(
     sides = FpnRois[:, 2:] - FpnRois[:, :2]
     # A box of negative extents has no area.
     areas = np.where((sides < 0).any(1), 0, (sides + FpnRois.dtype.type(pixel_offset)).prod(1))
+    # Equation 1: k = floor(k_0 + log2(sqrt(w h) / 224)), with refer_level and refer_scale. The 1e-6, Paddle's, keeps the logarithm of an
+    # empty box finite, and a side of just a power of two times the scale on its own level.
     levels = np.floor(np.log2(np.sqrt(areas) / refer_scale + 1e-6) + refer_level).clip(min_level, max_level)
     of_level = [np.flatnonzero(levels == level) for level in range(min_level, max_level + 1)]
+    # The inverse of the order in which the levels follow each other.
     restore = np.argsort(np.concatenate(of_level), kind="stable").astype("int32")[:, None]
     counts = [np.bincount(images[each], minlength=len(numbers)).astype("int32") for each in of_level]
     return [FpnRois[each] for each in of_level], restore, counts
@@ -226,6 +232,7 @@ def collect_fpn_proposals(
     if len(rois) != len(scores) or any(len(each) != len(numbers[0]) for each in numbers):
         raise InvalidValue(f"there are {len(rois)} boxes and {len(scores)} scores; each level counts the boxes of each image")
     best = np.argsort(-scores, kind="stable")[: max(post_nms_topN, 0)]
+    # Stable: within an image the order by score stays.
     best = best[np.argsort(images[best], kind="stable")]
     return rois[best], np.bincount(images[best], minlength=len(numbers[0])).astype("int32")
 
