@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from graphad.distribution import LocalGroup, MpiExecutor
     from graphad.drawing import draw, draw_diff, draw_pair, draw_rule, draw_steps
     from graphad.execution import Executor, Scope, global_scope, memory_plan, scope_guard, to_python
-    from graphad.execution.places import CPUPlace, CUDAPlace
     from graphad.execution.strategies import BuildStrategy, CompiledProgram, ExecutionStrategy
     from graphad.experiments import experiment
     from graphad.fluid import (
@@ -77,6 +76,7 @@ if TYPE_CHECKING:
     from graphad.jax import JaxExecutor, to_jax
     from graphad.layers import ParamAttr, WeightNormParamAttr
     from graphad.optimizer import optimize
+    from graphad.places import CPUPlace, CUDAPlace
     from graphad.rewriting import (
         Pass,
         Pipeline,
@@ -118,8 +118,8 @@ _PARTS = (
 )
 _HOMES = {
     "BuildStrategy": "execution.strategies",
-    "CPUPlace": "execution.places",
-    "CUDAPlace": "execution.places",
+    "CPUPlace": "places",
+    "CUDAPlace": "places",
     "CompiledProgram": "execution.strategies",
     "DataFeeder": "data_feeder",
     "ExecutionStrategy": "execution.strategies",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from graphad.errors import InvalidType
-from graphad.execution.places import CPUPlace
+from graphad.places import CPUPlace
 from graphad.program import Program, Variable, default_main_program
 from graphad.types import Array
 

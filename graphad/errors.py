@@ -93,6 +93,10 @@ class TooManyIterations(ExecutionError):
     """The loops of a run took more iterations than ``Executor(max_iterations=...)`` allows; the message names the loop's line."""
 
 
+class EndOfData(GraphadError, EOFError):
+    """A reader that feeds a program by itself has no more values: ``reader.reset()``, then ``reader.start()`` begins again."""
+
+
 class NotLowered(ExecutionError):
     """A program cannot become an XLA program; the message names the operator, what XLA would have to know, and the user's line."""
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 from graphad import fluid_io, fluid_readers, layers
 from graphad.data_feeder import DataFeeder as DataFeeder
-from graphad.errors import InvalidType, InvalidValue
+from graphad.errors import EndOfData, InvalidType, InvalidValue
 from graphad.execution.executor import Executor
-from graphad.execution.places import CPUPlace
 from graphad.execution.scope import Scope
 from graphad.execution.strategies import BuildStrategy, CompiledProgram, ExecutionStrategy, check_strategy
 from graphad.interop import saving
 from graphad.layers.helper import AttrLike, checked_input, layer
 from graphad.ops.definition import did_you_mean
+from graphad.places import CPUPlace
 from graphad.program import OPTIMIZE, Parameter, Program, Variable, default_main_program, located, name_in
 from graphad.program.clipping import Clip, ClipByGlobalNorm, ClipByNorm, ClipByValue, ErrorClipByValue
 from graphad.program.variable import L1Decay, L2Decay
@@ -288,12 +288,14 @@ compiler = _Namespace(CompiledProgram=CompiledProgram, BuildStrategy=BuildStrate
 _PADDLE_DTYPES = {"FP16": "float16", "FP32": "float32", "FP64": "float64"}
 _var_types = _Namespace(**{name.upper(): name for name in DTYPES}, **_PADDLE_DTYPES)
 core = _Namespace(  # dtypes are their names
-    CPUPlace=CPUPlace, VarDesc=_Namespace(VarType=_var_types), is_compiled_with_cuda=is_compiled_with_cuda
+    CPUPlace=CPUPlace, EOFException=EndOfData, VarDesc=_Namespace(VarType=_var_types), is_compiled_with_cuda=is_compiled_with_cuda
 )
 
 io = _Namespace(
     DataLoader=fluid_readers.DataLoader,
+    PyReader=fluid_readers.PyReader,
     batch=fluid_readers.batch,
+    buffered=fluid_readers.buffered,
     cache=fluid_readers.cache,
     chain=fluid_readers.chain,
     compose=fluid_readers.compose,
@@ -314,6 +316,7 @@ io = _Namespace(
     save_vars=fluid_io.save_vars,
     set_program_state=fluid_io.set_program_state,
     shuffle=fluid_readers.shuffle,
+    xmap_readers=fluid_readers.xmap_readers,
 )
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import chain as chained
 from itertools import islice, zip_longest
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from graphad.data_feeder import DataFeeder
-from graphad.errors import InvalidType, InvalidValue
-from graphad.execution.places import CPUPlace
+from graphad.errors import EndOfData, InvalidType, InvalidValue
+from graphad.places import CPUPlace
 from graphad.program import Variable
 from graphad.types import Array
 
+S = TypeVar("S")
 T = TypeVar("T")
 Reader = Callable[[], Iterable[T]]
 Feed = dict[str, Array]
+_END: Any = object()  # after the last sample of a reader
 
 
 def batch(reader: Reader[T], batch_size: int, drop_last: bool = False) -> Reader[list[T]]:
@@ -108,8 +113,69 @@ def _started(reader: Reader[T]) -> Iterable[T]:
     return reader()
 
 
+def buffered(reader: Reader[T], size: int) -> Reader[T]:
+    """A reader of the same samples, of which a thread reads up to ``size`` ahead. What the reader raises is raised where it is read.
+
+    >>> list(buffered(lambda: range(4), size=2)())
+    [0, 1, 2, 3]
+    """
+    if not isinstance(size, int) or size < 1:
+        raise InvalidValue(f"size is an integer of 1 or more, not {size!r}")
+
+    def ahead() -> Iterator[T]:
+        # One thread, which takes samples in turn, so that their order stays.
+        with _threads(1) as thread:
+            samples = iter(_started(reader))
+            waiting = deque(thread.submit(next, samples, _END) for _ in range(size))
+            while (sample := waiting.popleft().result()) is not _END:
+                waiting.append(thread.submit(next, samples, _END))
+                yield sample
+
+    return ahead
+
+
+def xmap_readers(mapper: Callable[[S], T], reader: Reader[S], process_num: int, buffer_size: int, order: bool = False) -> Reader[T]:
+    """A reader of what ``mapper`` makes of each sample, on ``process_num`` threads, up to ``buffer_size`` samples ahead.
+
+    The order is that of the samples, which ``order=True`` asks for and Fluid otherwise leaves open.
+
+    >>> list(xmap_readers(lambda sample: sample * 10, lambda: range(4), process_num=2, buffer_size=3)())
+    [0, 10, 20, 30]
+    """
+    for name, count in (("process_num", process_num), ("buffer_size", buffer_size)):
+        if not isinstance(count, int) or count < 1:
+            raise InvalidValue(f"{name} is an integer of 1 or more, not {count!r}")
+
+    def mapped() -> Iterator[T]:
+        with _threads(process_num) as threads:
+            samples = iter(_started(reader))
+            waiting = deque(threads.submit(mapper, sample) for sample in islice(samples, buffer_size))
+            while waiting:
+                result = waiting.popleft().result()
+                waiting.extend(threads.submit(mapper, sample) for sample in islice(samples, 1))
+                yield result
+
+    return mapped
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that do no more of what is waiting when nobody wants it: a reader may be left before its end."""
+    threads = ThreadPoolExecutor(count)
+    try:
+        yield threads
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+
+
+# -- loaders ---------------------------------------------------------------------------------------
+
+
 class DataLoader:
     """Feeds from a reader: ``loader = DataLoader.from_generator([x, y])``, a ``set_...``, then ``for feed in loader()``.
+
+    With ``iterable=False`` the programs that declare its variables take them from it by themselves: after ``start()`` each run takes
+    the next, and ``EndOfData`` (``fluid.core.EOFException``) says that there are no more; ``reset()`` ends that.
 
     >>> import graphad as fluid
     >>> with fluid.program_guard(fluid.Program()):
@@ -119,10 +185,17 @@ class DataLoader:
     [[[1.0, 2.0], [3.0, 4.0]]]
     """
 
-    def __init__(self, feed_list: Sequence[Variable | str], return_list: bool = False) -> None:
+    def __init__(self, feed_list: Sequence[Variable | str], return_list: bool = False, iterable: bool = True) -> None:
         self._feeder = DataFeeder(feed_list)
         self._return_list = return_list
         self._feeds: Callable[[], Iterator[Feed]] | None = None
+        self._current: Iterator[Feed] | None = None
+        self.iterable = iterable
+        self.variables = self._feeder.variables
+        self.names = [var.name for var in self.variables]
+        if not iterable:
+            for family in {id(var.block.program): var.block.program.identity.family for var in self.variables}.values():
+                family.readers.append(self)
 
     @staticmethod
     def from_generator(
@@ -136,17 +209,15 @@ class DataLoader:
     ) -> DataLoader:
         """A loader of feeds for the variables of ``feed_list``; of lists of arrays with ``return_list``.
 
-        ``capacity``, ``use_double_buffer``, ``use_multiprocess`` and ``drop_last`` (of batches for several devices) are without effect.
+        With ``iterable=False`` programs read by themselves. ``capacity``, ``use_double_buffer``, ``use_multiprocess`` and ``drop_last``
+        (of batches for several devices) are without effect: a batch is read when it is wanted (``fluid.io.buffered`` reads ahead).
 
         Raises:
             TypeError: there is no feed_list.
-            ValueError: ``iterable`` is False: a program does not read by itself here.
         """
         if feed_list is None:
             raise InvalidType("DataLoader.from_generator needs feed_list, the variables that a row has values for")
-        if not iterable:
-            raise InvalidValue("iterable=False is not here: write `for feed in loader(): executor.run(program, feed, fetch_list)`")
-        return DataLoader(feed_list, return_list)
+        return DataLoader(feed_list, return_list, iterable)
 
     def set_sample_generator(
         self, reader: Reader[Sequence[object]], batch_size: int, drop_last: bool = True, places: object = None
@@ -163,7 +234,7 @@ class DataLoader:
     def set_batch_generator(self, reader: Reader[Sequence[Array] | Feed], places: object = None) -> DataLoader:
         """Feeds of whole batches: an array for each variable, or a dict of them by name."""
         _check_places(places)
-        names = [var.name for var in self._feeder.variables]
+        names = self.names
 
         def feeds() -> Iterator[Feed]:
             for arrays in _started(reader):
@@ -174,14 +245,106 @@ class DataLoader:
         self._feeds = feeds
         return self
 
+    # -- read by loops
+
     def __iter__(self) -> Iterator[Feed | list[Array]]:
-        if self._feeds is None:
-            raise InvalidValue("the loader has no reader: call set_sample_generator, set_sample_list_generator or set_batch_generator")
-        for feed in self._feeds():
-            yield [feed[var.name] for var in self._feeder.variables] if self._return_list else feed
+        if not self.iterable:
+            raise InvalidValue("this loader feeds programs by itself (iterable=False): call start(), run until EndOfData, then reset()")
+        for feed in self._given()():
+            yield [feed[name] for name in self.names] if self._return_list else feed
 
     def __call__(self) -> Iterator[Feed | list[Array]]:
         return iter(self)
+
+    # -- read by runs
+
+    @property
+    def started(self) -> bool:
+        """Whether runs take their values from here."""
+        return self._current is not None
+
+    def start(self) -> None:
+        """From now on runs take their values from here, the reader's first ones first.
+
+        Raises:
+            ValueError: it has no reader; it is iterable; it was started before, and neither ended nor was reset.
+        """
+        if self.iterable:
+            raise InvalidValue(
+                "start: this loader is read by a loop, `for feed in loader()`; with iterable=False programs read by themselves"
+            )
+        if self.started:
+            raise InvalidValue("start: the reader is started already; call reset() first")
+        self._current = self._given()()
+
+    def reset(self) -> None:
+        """Runs take nothing from here any more; after ``start()`` the reader begins anew."""
+        self._current = None
+
+    def next_feed(self) -> Feed:
+        """The next values by name; EndOfData if there are no more, until ``reset()``."""
+        if self._current is None:
+            raise InvalidValue(f"the reader of {', '.join(self.names)} is not started: call start()")
+        feed = next(self._current, None)
+        if feed is None:
+            raise EndOfData(f"the reader of {', '.join(self.names)} has no more: call reset(), then start() to begin again")
+        return feed
+
+    def _given(self) -> Callable[[], Iterator[Feed]]:
+        if self._feeds is None:
+            raise InvalidValue("the loader has no reader: call set_sample_generator, set_sample_list_generator or set_batch_generator")
+        return self._feeds
+
+
+class PyReader(DataLoader):
+    """``DataLoader`` under Fluid's older names: ``decorate_sample_generator`` and others say what it reads.
+
+    >>> import numpy as np
+    >>> import graphad as fluid
+    >>> with fluid.program_guard(fluid.Program()) as program:
+    ...     x = fluid.data("x", [None, 2])
+    ...     total = fluid.layers.reduce_sum(x)
+    ...     reader = fluid.io.PyReader(feed_list=[x], capacity=4, iterable=False)
+    >>> reader.decorate_batch_generator(lambda: iter([[np.ones((3, 2), "float32")], [np.ones((1, 2), "float32")]]))
+    >>> executor, totals = fluid.Executor(), []
+    >>> reader.start()
+    >>> try:
+    ...     while True:
+    ...         totals += executor.run(program, fetch_list=[total])
+    ... except fluid.core.EOFException:
+    ...     reader.reset()
+    >>> [float(each) for each in totals]
+    [6.0, 2.0]
+    """
+
+    def __init__(
+        self,
+        feed_list: Sequence[Variable | str] | None = None,
+        capacity: int | None = None,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+    ) -> None:
+        if feed_list is None:
+            raise InvalidType("PyReader needs feed_list, the variables that a row has values for")
+        super().__init__(feed_list, return_list, iterable)
+
+    def decorate_sample_generator(
+        self, sample_generator: Reader[Sequence[object]], batch_size: int, drop_last: bool = True, places: object = None
+    ) -> None:
+        """``set_sample_generator``."""
+        self.set_sample_generator(sample_generator, batch_size, drop_last, places)
+
+    def decorate_sample_list_generator(self, reader: Reader[list[Sequence[object]]], places: object = None) -> None:
+        """``set_sample_list_generator``."""
+        self.set_sample_list_generator(reader, places)
+
+    def decorate_batch_generator(self, reader: Reader[Sequence[Array] | Feed], places: object = None) -> None:
+        """``set_batch_generator``."""
+        self.set_batch_generator(reader, places)
+
+    # Fluid 1.5 and before.
+    decorate_paddle_reader, decorate_tensor_provider = decorate_sample_list_generator, decorate_batch_generator
 
 
 def _check_places(places: object) -> None:

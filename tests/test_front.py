@@ -200,8 +200,8 @@ def test_a_loader_gives_feeds(give: Callable[[Any], Any], batches: list[list[int
 
 
 def test_a_loader_says_what_is_missing() -> None:
-    with pytest.raises(InvalidValue, match="for feed in loader"):
-        _loader(iterable=False)
+    with pytest.raises(InvalidValue, match="call start"):
+        list(_loader(iterable=False))
     with pytest.raises(InvalidValue, match="the loader has no reader"):
         list(_loader())
     with pytest.raises(InvalidType, match="needs feed_list"):

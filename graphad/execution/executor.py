@@ -12,16 +12,16 @@ import numpy as np
 
 from graphad.errors import ExecutionError, InvalidType, InvalidValue
 from graphad.execution.compiled import run_again, run_compiled
-from graphad.execution.feeds import fed_values, fetch_names
+from graphad.execution.feeds import fed_values, fetch_names, with_read
 from graphad.execution.interpreter import RunOptions
 from graphad.execution.native import check_installed
 from graphad.execution.parallel import Threads
-from graphad.execution.places import CPUPlace
 from graphad.execution.prepared import Prepared
 from graphad.execution.profiling import Profile, batch_of, costs_of
 from graphad.execution.runtime import own
 from graphad.execution.scope import Scope, global_scope
 from graphad.execution.strategies import CompiledProgram
+from graphad.places import CPUPlace
 from graphad.program import Program, default_main_program
 from graphad.types import Array
 
@@ -130,6 +130,8 @@ class Executor:
         scope: Scope | None = None,
         reinitialize: bool = False,
         *,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
         return_numpy: bool = True,
         use_program_cache: bool = True,
         use_prune: bool = False,
@@ -142,7 +144,8 @@ class Executor:
             fetch_list: variables or names whose values to return, in this order; one alone need not be a list.
             scope: where persistable variables are read and kept; the global scope if None.
             reinitialize: run initialization operators although they have run in this scope before.
-            return_numpy, use_program_cache: hints of Fluid's, without effect: results are arrays, and programs are kept prepared.
+            feed_var_name, fetch_var_name, return_numpy, use_program_cache: hints of Fluid's, without effect: there are no operators
+                that feed and fetch, results are arrays, and programs are kept prepared.
             use_prune: False; a program is pruned once, before it runs: ``program.prune(fetch_list)``.
 
         Returns:
@@ -154,11 +157,14 @@ class Executor:
             ExecutionError: an operator failed; the message has its inputs' shapes and dtypes, and the user's line. The scope
                 is then as it was before the run.
             TooManyIterations: the loops took more than ``max_iterations``.
+            EndOfData: a reader that feeds the program by itself (``layers.py_reader``) has no more.
         """
         if use_prune:
             raise InvalidValue("use_prune=True would prune at each run: run program.prune(fetch_list), made once")
         program = default_main_program() if program is None else program.program if isinstance(program, CompiledProgram) else program
         scope = global_scope() if scope is None else scope
+        if isinstance(program, Program) and program.identity.family.readers:
+            feed = with_read(program, feed)
         # The short way, for programs that run again and again: no checks but whether all is as it was in the last run.
         if type(fetch_list) is list and type(scope) is Scope and not reinitialize and self.profile is None:
             entry = self._known.get((id(program), *map(id, fetch_list)))

@@ -16,10 +16,27 @@ from numpy.typing import NDArray
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import did_you_mean, shortened
-from graphad.program import Block, Operator, Variable, located, name_in
+from graphad.program import Block, Operator, Program, Variable, located, name_in
 from graphad.types import FLOATS, Array, Extent, Shape, Tensor
 
 # -- feeding ---------------------------------------------------------------------------------------
+
+
+def with_read(program: Program, feed: Mapping[str, object] | None) -> dict[str, object]:
+    """A feed, and what the started readers of a program have next for variables that are not fed.
+
+    Raises:
+        EndOfData: a reader has no more.
+    """
+    values = dict(feed or {})
+    declared = program.global_block().vars
+    for reader in program.identity.family.readers:
+        # A clone may have been pruned to what needs no data: then nothing is taken from the reader.
+        wanted = [name for name in reader.names if name in declared and name not in values]
+        if wanted and reader.started:
+            read = reader.next_feed()
+            values.update((name, read[name]) for name in wanted)
+    return values
 
 
 def fed_values(block: Block, feed: Mapping[str, object]) -> dict[str, Any]:

@@ -90,7 +90,14 @@ def missing_value(block: Block, name: str, op: Operator | None) -> InvalidValue 
         return NoValue(located(f"{reader} {name!r} before any operator wrote it: no block that writes it has run", source))
     if writers:
         return InvalidValue(located(f"{reader} {name!r} before any operator wrote it", source))
-    return InvalidValue(located(f"{reader} {name!r}, which is not fed and no operator writes{_narrowed(block, name)}", source))
+    hint = _narrowed(block, name) or _unread(block, name)
+    return InvalidValue(located(f"{reader} {name!r}, which is not fed and no operator writes{hint}", source))
+
+
+def _unread(block: Block, name: str) -> str:
+    """A hint, if a reader has values for a variable and has not been started."""
+    readers = block.program.identity.family.readers
+    return "; its reader is not started: call reader.start() first" if any(name in reader.names for reader in readers) else ""
 
 
 def _narrowed(block: Block, name: str) -> str:

@@ -12,9 +12,8 @@ import numpy as np
 
 from graphad.errors import ExecutionError, GraphadError, InvalidType, InvalidValue
 from graphad.execution import Scope, global_scope
-from graphad.execution.feeds import another_dtype, as_declared, check_fed_shape, fed_array, fed_type, fed_values, fetch_names
+from graphad.execution.feeds import another_dtype, as_declared, check_fed_shape, fed_array, fed_type, fed_values, fetch_names, with_read
 from graphad.execution.interpreter import SEED
-from graphad.execution.places import CPUPlace
 from graphad.jax.bounded import Bounded
 from graphad.jax.device import OnDevice, on_device
 from graphad.jax.lowering import Lowering, Options
@@ -22,6 +21,7 @@ from graphad.jax.pcg64 import words_of
 from graphad.jax.stacks import Buffer
 from graphad.ops import REGISTRY
 from graphad.ops.aggregates import Aggregate, TensorArray
+from graphad.places import CPUPlace
 from graphad.program import Program, default_main_program
 from graphad.program.snapshot import Snapshot
 from graphad.types import Array, Tensor
@@ -226,6 +226,7 @@ class JaxExecutor:
             ValueError: a feed is missing, unknown, of another shape or dtype than declared, or a fetched name is unknown.
             ExecutionError: an operator failed, or refuses a value; the scope is then as it was before the run.
             NotLowered: the program cannot become an XLA program; the message names the operator and the user's line.
+            EndOfData: a reader that feeds the program by itself (``layers.py_reader``) has no more.
         """
         if use_prune:
             raise InvalidValue("use_prune=True would prune at each run: run program.prune(fetch_list), made once")
@@ -233,7 +234,7 @@ class JaxExecutor:
         scope = global_scope() if scope is None else scope
         if not isinstance(program, Program) or not isinstance(scope, Scope):
             raise InvalidType(f"run takes a Program and a Scope, not {program!r} and {scope!r}")
-        feeds = fed_values(program.global_block(), feed or {})
+        feeds = fed_values(program.global_block(), with_read(program, feed))
         function, step = self._function(program, fetch_list, reinitialize)
         with jax.enable_x64(True), jax.default_device(self.device):
             state, arrays = function.state(scope), on_device(scope)

@@ -20,11 +20,6 @@ _REASONS = (
         "samples regions of images whose windows are moved or turned",
         "layers.roi_align, psroi_pool and prroi_pool, or layers.grid_sampler(x, grid), which samples an image at given places",
     ),
-    (
-        r"py_reader|double_buffer|read_file|^load$",
-        "readers in the graph",
-        "feed arrays: train(cost, reader=...), or Executor.run(program, feed)",
-    ),
     (r"data_norm", "its statistics come from what is passed as its gradients", "layers.batch_norm"),
     (
         r"filter_by_instag",
@@ -41,10 +36,16 @@ def unavailable(name: str) -> tuple[str, str] | None:
     return next((why, instead) for pattern, why, instead in _REASONS if re.search(pattern, name))
 
 
-# fmt: off
-NAMES = frozenset((
-    "create_py_reader_by_data", "data_norm", "deformable_roi_pooling", "double_buffer",
-    "filter_by_instag", "generate_mask_labels", "generate_proposal_labels", "load", "lod_append", "lod_reset",
-    "py_reader", "read_file", "reorder_lod_tensor_by_rank", "roi_perspective_transform",
-))
-# fmt: on
+NAMES = frozenset(
+    (
+        "data_norm",
+        "deformable_roi_pooling",
+        "filter_by_instag",
+        "generate_mask_labels",
+        "generate_proposal_labels",
+        "lod_append",
+        "lod_reset",
+        "reorder_lod_tensor_by_rank",
+        "roi_perspective_transform",
+    )
+)

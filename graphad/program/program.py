@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from graphad.contexts import binding
 from graphad.errors import InvalidType, InvalidValue
@@ -30,11 +30,35 @@ from graphad.types import Shape
 _numbers = count(1)
 
 
+class Source(Protocol):
+    """Where runs of a program take values from that are not fed: ``fluid.layers.py_reader``."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The variables that it has values for."""
+        ...
+
+    @property
+    def started(self) -> bool:
+        """Whether runs take their values from it."""
+        ...
+
+    def next_feed(self) -> Mapping[str, object]:
+        """The next values by name; EndOfData if there are no more."""
+        ...
+
+
 class Family:
     """The family of a program and its clones: variables of one may be used by name in another.
 
     Compared by identity, so a deep copy of a program stays in its family.
+
+    Attributes:
+        readers: what feeds variables of these programs by itself, at each run, once it is started.
     """
+
+    def __init__(self) -> None:
+        self.readers: list[Source] = []
 
     def __deepcopy__(self, memo: object) -> Family:
         return self
