@@ -6,12 +6,16 @@ what takes its place.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, NoReturn
 
-from graphad import fluid_io, fluid_readers, layers
+import numpy as np
+from numpy.typing import ArrayLike
+
+from graphad import fluid_contrib, fluid_io, fluid_readers, layers
 from graphad.data_feeder import DataFeeder as DataFeeder
 from graphad.errors import EndOfData, InvalidType, InvalidValue
 from graphad.execution.executor import Executor
@@ -20,6 +24,7 @@ from graphad.execution.strategies import BuildStrategy, CompiledProgram, Executi
 from graphad.interop import saving
 from graphad.layers.helper import AttrLike, checked_input, layer
 from graphad.ops.definition import did_you_mean
+from graphad.optimizer.wrapped import extend_with_decoupled_weight_decay
 from graphad.places import CPUPlace
 from graphad.program import OPTIMIZE, Parameter, Program, Variable, default_main_program, located, name_in
 from graphad.program.clipping import Clip, ClipByGlobalNorm, ClipByNorm, ClipByValue, ErrorClipByValue
@@ -33,9 +38,7 @@ INSTEAD = {
     "net_drawer": "graphad.draw(program, path)",
     "release_memory": "an Executor frees and reuses memory by itself; the passes recompute, checkpoint-while and in-place need less",
     "dygraph": "there is no eager mode: layers append operators to a program",
-    "contrib": "graphad.optimizer.decorate(optimizer) trains in mixed precision",
     "dataset": "feed arrays: train(cost, reader=...), or Executor.run(program, feed)",
-    "set_global_initializer": "give initializer= in each ParamAttr",
     "create_lod_tensor": "sequences are padded here, [batch, time, ...], with layers.sequence_mask",
     "create_random_int_lodtensor": "sequences are padded here, [batch, time, ...], with layers.sequence_mask",
     "cuda_places": "an Executor computes with numpy",
@@ -48,7 +51,6 @@ INSTEAD = {
     "install_check": "graphad demo on the command line shows that all works",
     "load_op_library": "an operator of one's own is Python: @graphad.operator",
     "memory_usage": "graphad.memory_plan(program, feed) says how much memory a run takes",
-    "require_version": "graphad.__version__",
     "enable_dygraph": "there is no eager mode: layers append operators to a program",
     "profiler": "Executor(profile=True) measures each operator",
     "transpiler": "graphad.LocalGroup and graphad.MpiExecutor run a program on several ranks, and passes split it",
@@ -143,12 +145,78 @@ def device_guard(device: str | None = None) -> Iterator[None]:
     yield
 
 
+_flags: dict[str, object] = {}
+_FLUID = (1, 8, 5)  # the version of Fluid whose names these are
+
+
 def set_flags(flags: Mapping[str, object]) -> None:
     """Take flags of Paddle's (``FLAGS_...``), which have no effect; TypeError for what is no dict, ValueError for another name."""
     if not isinstance(flags, Mapping):
         raise InvalidType(f"set_flags takes a dict from FLAGS_... to a value, not {flags!r}")
     if unknown := [name for name in flags if not str(name).startswith("FLAGS_")]:
         raise InvalidValue(f"the names of flags begin with FLAGS_, not {unknown}")
+    _flags.update(flags)
+
+
+def get_flags(flags: str | Sequence[str]) -> dict[str, object]:
+    """What ``set_flags`` has taken, by name; ValueError for a flag that it has not.
+
+    >>> import graphad as fluid
+    >>> fluid.set_flags({"FLAGS_eager_delete_tensor_gb": 1.0})
+    >>> fluid.get_flags("FLAGS_eager_delete_tensor_gb")
+    {'FLAGS_eager_delete_tensor_gb': 1.0}
+    """
+    names = [flags] if isinstance(flags, str) else list(flags)
+    if unknown := [name for name in names if name not in _flags]:
+        raise InvalidValue(f"{unknown}: these flags have not been set; flags of Paddle's have no effect here")
+    return {name: _flags[name] for name in names}
+
+
+def require_version(min_version: str, max_version: str | None = None) -> None:
+    """Return if scripts for these versions of Paddle find Fluid 1.8.5's names; ValueError otherwise.
+
+    >>> import graphad as fluid
+    >>> fluid.require_version("1.7.0")
+    """
+    bounds = {"min_version": min_version, "max_version": max_version or "999"}
+    for name, text in bounds.items():
+        if not isinstance(text, str) or not re.fullmatch(r"\d+(\.\d+){0,3}", text):
+            raise InvalidType(f"{name} is a version such as '1.7.0', not {text!r}")
+    low, high = (tuple(map(int, text.split("."))) for text in bounds.values())
+    # A version says as many numbers as count: 1.8 is up to all of 1.8.
+    if not (low <= _FLUID and _FLUID[: len(high)] <= high):
+        raise InvalidValue(f"the script wants Paddle {min_version} to {max_version or 'any'}; these are the names of Fluid 1.8.5")
+
+
+class WeightedAverage:
+    """``fluid.average``: the mean of numbers or arrays, by weight.
+
+    >>> import graphad as fluid
+    >>> cost = fluid.average.WeightedAverage()
+    >>> cost.add(value=2.0, weight=1)
+    >>> cost.add(value=4.0, weight=3)
+    >>> float(cost.eval())
+    3.5
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was added."""
+        self._total: Array = np.zeros(())
+        self._weight = 0.0
+
+    def add(self, value: ArrayLike, weight: float) -> None:
+        """Add a number or an array, all of one shape, with its weight."""
+        self._total = self._total + np.asarray(value, "float64") * float(weight)
+        self._weight += float(weight)
+
+    def eval(self) -> Array:
+        """The mean; ValueError if nothing was added."""
+        if not self._weight:
+            raise InvalidValue("there is no average: call add(value, weight) first")
+        return np.asarray(self._total / self._weight)
 
 
 class ParallelExecutor:
@@ -206,10 +274,13 @@ class ParallelExecutor:
 class _Namespace(SimpleNamespace):
     """Names of Fluid's, one of which is suggested for one that is mistyped."""
 
+    _instead: Mapping[str, str] = MappingProxyType({})  # of names that are not here
+
     if not TYPE_CHECKING:  # a type checker would take any name for one of these
 
         def __getattr__(self, name: str) -> NoReturn:
-            hint = "" if name.startswith("_") else did_you_mean(name, vars(self))
+            hint = f", which Fluid has: {self._instead[name]}" if name in self._instead else did_you_mean(name, vars(self))
+            hint = "" if name.startswith("_") else hint
             raise AttributeError(f"there is no {name!r} here{hint}", name=name, obj=self)
 
 
@@ -290,6 +361,21 @@ _var_types = _Namespace(**{name.upper(): name for name in DTYPES}, **_PADDLE_DTY
 core = _Namespace(  # dtypes are their names
     CPUPlace=CPUPlace, EOFException=EndOfData, VarDesc=_Namespace(VarType=_var_types), is_compiled_with_cuda=is_compiled_with_cuda
 )
+
+
+class _Contrib(_Namespace):
+    """``fluid.contrib``."""
+
+    _instead = fluid_contrib.INSTEAD
+
+
+_mixed_precision = _Namespace(decorate=fluid_contrib.decorate, AutoMixedPrecisionLists=fluid_contrib.AutoMixedPrecisionLists)
+contrib = _Contrib(
+    extend_with_decoupled_weight_decay=extend_with_decoupled_weight_decay,
+    mixed_precision=_mixed_precision,
+    op_freq_statistic=fluid_contrib.op_freq_statistic,
+)
+average = _Namespace(WeightedAverage=WeightedAverage)
 
 io = _Namespace(
     DataLoader=fluid_readers.DataLoader,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from graphad.errors import InvalidValue
+from graphad.errors import InvalidType, InvalidValue
 from graphad.ops.definition import did_you_mean
 from graphad.program import Block, Operator, Variable
 
@@ -42,11 +43,18 @@ class Constant(Initializer):
 
 @dataclass(frozen=True)
 class Uniform(Initializer):
-    """Uniform in [low, high)."""
+    """Uniform in [low, high). ``diag_num`` is 0: the first elements of a diagonal that start otherwise are said with ``NumpyArray``."""
 
     low: float = -1.0
     high: float = 1.0
     seed: int = 0
+    diag_num: int = 0
+    diag_step: int = 0  # without effect, as is diag_val, while diag_num is 0
+    diag_val: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.diag_num:
+            raise InvalidValue(f"diag_num={self.diag_num}: elements of a diagonal that start otherwise are said with NumpyArray(values)")
 
     def operator(self, var: Variable) -> tuple[str, dict[str, object]]:
         return "uniform_random", {"min": self.low, "max": self.high, "seed": self.seed}
@@ -154,6 +162,58 @@ class Bilinear(Initializer):
         tent = 1 - np.abs(np.arange(shape[3]) / factor - top)
         return NumpyArray(np.broadcast_to(np.outer(tent, tent), shape)).append(block, var)
 
+
+# -- for all parameters ----------------------------------------------------------------------------
+
+
+class _Usual(NamedTuple):
+    """What starts parameters that say nothing: weights and biases; None where it is the layer's own choice."""
+
+    weight: Initializer | None = None
+    bias: Initializer | None = None
+
+
+_usual: ContextVar[_Usual] = ContextVar("usual initializers", default=_Usual())  # noqa: B039 (it cannot be changed)
+
+
+def set_global_initializer(weight_init: Initializer | None, bias_init: Initializer | None = None) -> None:
+    """Say how parameters start, from now on, for which neither a ParamAttr nor a ``default_initializer`` says it.
+
+    It counts in this thread or asyncio task. A layer's own choice, such as the ones of ``batch_norm``, stays.
+
+    Args:
+        weight_init: of weights; None for each layer's usual one, Xavier in most.
+        bias_init: of biases; None for zeros.
+
+    Raises:
+        TypeError: one of them is no initializer.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program(), ga.Program()) as program, ga.scope_guard(ga.Scope()):
+    ...     ga.initializer.set_global_initializer(ga.initializer.Constant(0.5))
+    ...     y = ga.layers.fc(ga.data("x", [1, 2]), 1)
+    ...     ga.initializer.set_global_initializer(None)
+    ...     _ = ga.Executor().run(ga.default_startup_program())
+    ...     ga.Executor().run(program, {"x": [[1.0, 1.0]]}, [y])
+    [array([[1.]], dtype=float32)]
+    """
+    for name, value in (("weight_init", weight_init), ("bias_init", bias_init)):
+        if not isinstance(value, Initializer | None):
+            raise InvalidType(f"{name} is an initializer or None, not {value!r}")
+    _usual.set(_Usual(weight_init, bias_init))
+
+
+def usual_weight() -> Initializer:
+    """What starts a weight for which nothing says it."""
+    return _usual.get().weight or _XAVIER
+
+
+def usual_bias() -> Initializer:
+    """What starts a bias for which nothing says it."""
+    return _usual.get().bias or _ZERO
+
+
+_XAVIER, _ZERO = Xavier(), Constant(0.0)  # which cannot be changed: one of each is enough
 
 # Fluid has each under both names.
 ConstantInitializer, UniformInitializer, NormalInitializer = Constant, Uniform, Normal

@@ -40,7 +40,7 @@ LAYERS = (
     "experiments",
     "nets",
     "metrics",
-    "fluid_io",
+    "fluid_contrib fluid_io",
     "fluid",
     "testing",
     "cli",

@@ -84,6 +84,17 @@ def test_a_gradient_has_a_name() -> None:
         (lambda: fluid.dygraph.guard(), AttributeError, "there is no eager mode"),
         (lambda: fluid.enable_imperative(), AttributeError, "there is no eager mode"),
         (lambda: fluid.load_op_library("a.so"), AttributeError, "an operator of one's own is Python: @graphad.operator"),
+        (lambda: fluid.contrib.layers, AttributeError, "layers.LSTMCell, GRUCell and rnn"),
+        (lambda: fluid.contrib.mixed_precision.AutoMixedPrecisionLists(["softmax"]), ValueError, "products alone are narrow"),
+        (lambda: fluid.contrib.mixed_precision.decorate(fluid.optimizer.SGD(0.1), 8.0), TypeError, "an AutoMixedPrecisionLists or None"),
+        (lambda: fluid.contrib.op_freq_statistic("main"), TypeError, "takes a Program"),
+        (lambda: fluid.require_version("2.0"), ValueError, "the names of Fluid 1.8.5"),
+        (lambda: fluid.require_version("1.5", "1.7"), ValueError, "wants Paddle 1.5 to 1.7"),
+        (lambda: fluid.require_version(1.5), TypeError, "a version such as"),
+        (lambda: fluid.get_flags(["FLAGS_nothing"]), ValueError, "have not been set"),
+        (lambda: fluid.average.WeightedAverage().eval(), ValueError, "there is no average"),
+        (lambda: fluid.set_global_initializer("xavier"), TypeError, "weight_init is an initializer"),
+        (lambda: fluid.initializer.Uniform(diag_num=2), ValueError, "NumpyArray"),
         (lambda: fluid.incubate, AttributeError, "LocalGroup and graphad.MpiExecutor"),
     ],
 )
@@ -99,3 +110,45 @@ def test_settings_of_strategies_are_fluids() -> None:
     assert strategy.enable_inplace is None
     with pytest.raises(AttributeError, match="BuildStrategy has no setting 'enable_inplaces'; did you mean 'enable_inplace'"):
         strategy.enable_inplaces = True
+
+
+def test_parameters_start_as_is_said_for_all() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        fluid.set_global_initializer(fluid.initializer.Constant(0.5), fluid.initializer.Constant(0.25))
+        try:
+            fluid.layers.fc(fluid.data("x", [None, 2]), 1, param_attr="w", bias_attr="b")
+            fluid.layers.fc(fluid.data("z", [None, 2]), 1, 1, fluid.ParamAttr("own", fluid.initializer.Constant(3.0)), False)
+        finally:
+            fluid.set_global_initializer(None)
+        fluid.layers.create_parameter([2], "float32", name="usual", is_bias=True)
+        fluid.Executor().run(fluid.default_startup_program())
+        found = {name: fluid.global_scope().get(name).ravel().tolist() for name in ("w", "b", "own", "usual")}
+    assert found == {"w": [0.5, 0.5], "b": [0.25], "own": [3.0, 3.0], "usual": [0.0, 0.0]}
+
+
+def test_versions_flags_and_averages() -> None:
+    for bounds in (("1.7.0",), ("1.8", "1.8"), ("1.8.5", "1.8.5"), ("0.14", "2")):
+        fluid.require_version(*bounds)
+    fluid.set_flags({"FLAGS_check_nan_inf": 1})
+    assert fluid.get_flags(["FLAGS_check_nan_inf"]) == {"FLAGS_check_nan_inf": 1}
+    average = fluid.average.WeightedAverage()
+    average.add(np.array([1.0, 3.0]), 1)
+    average.add([5.0, 7.0], weight=3)
+    assert average.eval().tolist() == [4.0, 6.0]
+    average.reset()
+    average.add(value=2.5, weight=2)
+    assert average.eval() == 2.5
+
+
+def test_mixed_precision_keeps_a_black_list_wide() -> None:
+    amp = fluid.contrib.mixed_precision
+    types = []
+    for lists in (None, amp.AutoMixedPrecisionLists(custom_black_list={"mul"})):
+        with fluid.program_guard(fluid.Program(), fluid.Program()) as program:
+            loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 4]), 2))
+            optimizer = amp.decorate(fluid.optimizer.Adam(0.1), lists, init_loss_scaling=8.0, use_dynamic_loss_scaling=False)
+            optimizer.minimize(loss)
+        assert optimizer.get_loss_scaling() == 8.0
+        types.append({var.dtype for var in program.list_vars()})
+    assert "float16" in types[0]
+    assert "float16" not in types[1]

@@ -9,7 +9,7 @@ from inspect import Signature, signature
 from typing import Any, ParamSpec, TypeVar
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue
-from graphad.initializer import Constant, Initializer, Xavier
+from graphad.initializer import Constant, Initializer, usual_bias, usual_weight
 from graphad.layers.synonyms import renamed
 from graphad.ops import REGISTRY, find, lookup
 from graphad.ops.definition import did_you_mean
@@ -95,7 +95,7 @@ class WeightNormParamAttr(ParamAttr):
         return ParamAttr(name, initializer, *options)
 
 
-_USUAL, _XAVIER, _ZERO = ParamAttr(), Xavier(), Constant(0.0)  # which cannot be changed: one of each is enough
+_USUAL = ParamAttr()  # which cannot be changed: one is enough
 AttrLike = ParamAttr | Initializer | str | bool | None  # a name, a start, True and None for what is usual, False for no parameter
 
 
@@ -135,7 +135,7 @@ class LayerHelper:
             param.do_model_average = attr.do_model_average
             if attr.gradient_clip is not None:
                 param.gradient_clip = attr.gradient_clip
-            self.initialize(param, attr.initializer or default or _XAVIER)
+            self.initialize(param, attr.initializer or default or usual_weight())
         return param
 
     def _normalized(self, attr: WeightNormParamAttr, name: str, shape: list[int], dtype: str, default: Initializer | None) -> Variable:
@@ -152,7 +152,7 @@ class LayerHelper:
 
     def bias(self, attr: AttrLike, shape: list[int], dtype: str) -> Parameter | None:
         """A bias that starts at zero; None if ``attr`` is False."""
-        return None if attr is False else self.parameter(attr, "b", shape, dtype, _ZERO)
+        return None if attr is False else self.parameter(attr, "b", shape, dtype, usual_bias())
 
     def persistable(self, suffix: str, shape: list[int], dtype: str, start: float, name: str | None = None) -> Variable:
         """A variable that outlives a run without being trained, such as running statistics; one of that name is shared."""

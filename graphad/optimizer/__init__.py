@@ -28,6 +28,7 @@ from graphad.optimizer.methods import (
     optimize,
 )
 from graphad.optimizer.precision import MixedPrecisionOptimizer, decorate
+from graphad.optimizer.wrapped import GradientMergeOptimizer, RecomputeOptimizer
 from graphad.program import L1Decay, L2Decay
 from graphad.program.clipping import ClipByGlobalNorm, ClipByNorm, ClipByValue
 
@@ -55,6 +56,7 @@ __all__ = [
     "ExponentialMovingAverage",
     "Ftrl",
     "FtrlOptimizer",
+    "GradientMergeOptimizer",
     "L1Decay",
     "L2Decay",
     "Lamb",
@@ -71,6 +73,7 @@ __all__ = [
     "ProximalGD",
     "RMSProp",
     "RMSPropOptimizer",
+    "RecomputeOptimizer",
     "SGDOptimizer",
     "decorate",
     "optimize",
@@ -81,7 +84,6 @@ _INSTEAD = {
     "Dpsgd": "SGD: apply_gradients(pairs) of backward(loss), clipped and with layers.gaussian_random added",
     "DpsgdOptimizer": "SGD: apply_gradients(pairs) of backward(loss), clipped and with layers.gaussian_random added",
     "PipelineOptimizer": "the pass pipeline-split, on a graphad.LocalGroup or MpiExecutor",
-    "RecomputeOptimizer": "graphad.Executor(passes='recompute')",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of the module's
