@@ -127,7 +127,7 @@ def test_optimizers_take_fluids_names() -> None:
     fluid.optimizer.AdamOptimizer(0.1, lazy_mode=True, name="adam")
     fluid.optimizer.SGD(0.1, name="sgd")
     with pytest.raises(AttributeError, match="'PipelineOptimizer', which Fluid has: the pass"):
-        getattr(fluid.optimizer, "RecomputeOptimizer")  # noqa: B009
+        getattr(fluid.optimizer, "PipelineOptimizer")  # noqa: B009
     with pytest.raises(AttributeError, match="'Adams'; did you mean 'Adam'"):
         getattr(fluid.optimizer, "Adams")  # noqa: B009
 
