@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, lcm, prod
 
 import numpy as np
 
 from graphad.errors import Refused
 from graphad.ir import Builder, Graph, Op, Value
 from graphad.ir.edits import open_sealed
-from graphad.ir.regions import LoopLike, conditions, definition_of, operands, results_of
+from graphad.ir.regions import KEPT, Edge, LoopLike, conditions, definition_of, operands, results_of
 from graphad.ir.residuals import residual_inputs
 from graphad.ops import GRAD, GradOpDef, lookup
 from graphad.ops.dimensions import Dimensions, Label, Labels
@@ -35,6 +35,7 @@ from graphad.passes.distribution.shard import Shard
 from graphad.passes.distribution.shard_optimizer import is_by_element
 from graphad.program import EMPTY, located
 from graphad.rewriting import OnTrial, Pass
+from graphad.rewriting.dataflow import Dataflow, Facts
 from graphad.types import FLOATS, TENSOR, Shape, Tensor
 
 Cuts = Mapping[Label, tuple[str, ...]]  # the axes that an operator is cut along, by index
@@ -48,7 +49,8 @@ class Partition(Pass):
     Each rank is given its part of what is cut (``graphad.distribution.split_arrays``), and keeps its part of what persists
     (``whole_state`` puts parts together). Requested values are whole on every rank. Random numbers are drawn whole, as one process does.
     Of an operator of which nothing is known every rank computes the whole. Extents that are not known have to be the same on all ranks,
-    and the ranks have to share them evenly where a tensor that is whole is cut: the run refuses others.
+    and a dimension of one is cut only where what is fed in parts says that the ranks share it evenly, or an annotation does: the run
+    refuses others.
 
     Args:
         mesh, spec: as of ``shard``, which runs first if a mesh is named.
@@ -126,6 +128,31 @@ class _Partition:
         shown = [value for op in graph.ops if op.definition is not None and op.definition.side_effect for value in op.writes()]
         for value in [*graph.targets, *shown, *(v for v in graph.values if v.persistable and graph.is_observed(v))]:
             self.wanted[value] = self._kept(value, sharding)
+        self._leave_uneven_whole()
+
+    def _leave_uneven_whole(self) -> None:
+        """Cut an extent that is not known only where it is a multiple of the parts: no padding could be told from elements."""
+        while True:
+            divisors = _Divisors(self.mesh, self.wanted, self.indices, self.shape, frozenset(self.uncertain)).solve(self.graph)
+            evenly = {value: self._evenly(value, divisors[value]) for value in self.wanted}
+            uneven = [value for value, spec in self.wanted.items() if evenly[value] != spec]
+            if not uneven:
+                return
+            self.wanted.update(evenly)
+            # What is given in parts is left in parts under its name, so it is whole if its last value cannot be cut.
+            for value in (value for value in uneven if value.graph is self.graph and not value.given):
+                first = self.graph.versions(value.name)[0]
+                if first.given and _is_bound(value) and first.shape == value.shape:
+                    self.wanted[first] = self.wanted[value]
+
+    def _evenly(self, value: Value, divisors: tuple[int, ...] | None) -> Spec:
+        """How a value is to lie, without the cuts of unknown extents that the ranks may not share evenly."""
+        spec, shape = self.wanted[value], self.shape.get(value, ())
+        known = divisors if divisors and len(divisors) == len(shape) else (1,) * len(shape)
+        return tuple(
+            () if extent == -1 and divisor % self.mesh.parts(axes) else axes
+            for axes, extent, divisor in zip(spec, shape, known, strict=True)
+        )
 
     def _kept(self, value: Value, sharding: Sharding) -> Spec:
         """How a value lies that is requested, or persists: whole, unless it has the name of one that is given, and lies as that does."""
@@ -536,6 +563,53 @@ class _Partition:
             self.spec[result], self.shape[result] = spec, self.shape[value]
             graph.journal.edits += 1
             graph.results[place] = result
+
+
+@dataclass(frozen=True)
+class _Divisors(Dataflow[tuple[int, ...]]):
+    """By what every extent that is not known is divisible in all runs, by dimension; 0 where any number divides it so far.
+
+    What is fed in parts is: parts are of one size. An extent of an index is that of whatever else has the index. Of extents that are
+    known nothing follows for others: 12 elements may become rows of 4.
+    """
+
+    mesh: ProcessMesh
+    wanted: Mapping[Value, Spec]
+    indices: Indices
+    shape: Mapping[Value, Shape]
+    uncertain: frozenset[Value]
+    bottom, top = None, ()
+
+    def join(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(map(gcd, a, b)) if len(a) == len(b) else ()
+
+    def boundary(self, value: Value) -> tuple[int, ...]:
+        return tuple(map(self.mesh.parts, self.wanted[value]))
+
+    def along(self, edge: Edge, fact: tuple[int, ...]) -> tuple[int, ...]:
+        # A sum over iterations has the extents of what is added.
+        return () if edge.kind == KEPT else fact
+
+    def transfer(self, op: Op, facts: Facts[tuple[int, ...]]) -> Mapping[Value, tuple[int, ...]]:
+        dims = self.indices[op]
+        if dims is None:
+            return {}
+        by_label: dict[Label | None, int] = {}
+        for slot, values in op.inputs.items():
+            for value, labels in zip(values, dims.inputs[slot], strict=True):
+                known = facts[value] if facts[value] is not None else (0,) * len(labels)
+                for label, extent, divisor in zip(labels, self.shape[value], known, strict=False):
+                    if label is not None and extent == -1:
+                        by_label[label] = lcm(by_label.get(label, 1), divisor)
+        found = {
+            value: tuple(by_label.get(label, 1) for label in labels)
+            for slot, values in op.outputs.items()
+            for value, labels in zip(values, dims.outputs[slot], strict=True)
+        }
+        if op.type == ANNOTATION and self.uncertain.isdisjoint(op.reads()):  # it says that the ranks can share what it is about
+            out = op.output("Out")
+            found[out] = tuple(lcm(one, self.mesh.parts(axes)) for one, axes in zip(found[out], self.wanted[out], strict=True))
+        return found
 
 
 def _is_steep(op: Op) -> bool:

@@ -488,3 +488,62 @@ UNEVEN: Mapping[str, tuple[str, Feed]] = {
 def test_what_cannot_be_cut_is_whole(what: str) -> None:
     text, feeds = UNEVEN[what]
     check_case('partition{mesh="data=2"}', Case(ga.Program.parse(text), "loss", dict(feeds)), prepare=", ".join(BACKWARD))
+
+
+# -- extents that are not known --------------------------------------------------------------------
+
+OVERWRITTEN = """program { block 0 {
+    var x: float64[-1, 2] var c: bool[1] var s: ?[?] STEP_SCOPES var loss: float64[]
+    while(Condition=c, X=[x]) -> (Out=[x, c], StepScopes=s) {sub_block=block(1)}
+    mean(X=x) -> (Out=loss)
+  }
+  block 1 in 0 {
+    var t: float64[-1, 2]
+    tanh(X=x) -> (Out=t)
+    assign(X=t) -> (Out=x)
+    logical_not(X=c) -> (Out=c)
+  } }"""
+LENGTHENED = """program { block 0 {
+    var x: float64[-1, 2] var z: float64[-1, 2] var y: float64[-1, 2] var loss: float64[]
+    concat(X=[x, z]) -> (Out=y)
+    assign(X=y) -> (Out=x)
+    mean(X=y) -> (Out=loss)
+} }"""
+CARRIED = """program { block 0 {
+    var x: float64[-1, 2] var c: bool[1] var y: float64[-1, 2] var s: ?[?] STEP_SCOPES var loss: float64[]
+    tanh(X=x) -> (Out=y)
+    while(Condition=c, X=[y]) -> (Out=[y, c], StepScopes=s) {sub_block=block(1)}
+    mean(X=y) -> (Out=loss)
+  }
+  block 1 in 0 {
+    var t: float64[-1, 2]
+    tanh(X=y) -> (Out=t)
+    assign(X=t) -> (Out=y)
+    logical_not(X=c) -> (Out=c)
+  } }"""
+
+
+@pytest.mark.parametrize("prepare", ["", ", ".join(BACKWARD)])
+@pytest.mark.parametrize("rows", [2, 3])
+def test_rows_of_an_unknown_number_that_a_loop_may_leave_as_they_are_stay_whole(rows: int, prepare: str) -> None:
+    feeds = {"x": np.arange(2.0 * rows).reshape(rows, 2), "c": np.ones(1, bool)}
+    check_case('partition{mesh="data=2", spec=["x: data -"]}', Case(ga.Program.parse(OVERWRITTEN), "loss", feeds), prepare=prepare)
+
+
+@pytest.mark.parametrize("prepare", ["", ", ".join(BACKWARD)])
+def test_data_is_whole_that_is_left_with_rows_that_ranks_cannot_share(prepare: str) -> None:
+    feeds = {"x": np.arange(4.0).reshape(2, 2), "z": np.ones((1, 2))}
+    check_case('partition{mesh="data=2", spec=["x: data -"]}', Case(ga.Program.parse(LENGTHENED), "loss", feeds), prepare=prepare)
+
+
+def test_rows_of_an_unknown_number_that_are_fed_in_parts_stay_in_parts_in_a_loop() -> None:
+    graph = ga.lower(ga.Program.parse(CARRIED), ["loss"])
+    Partition(mesh="data=2", spec=("x: data -",)).run(graph)
+    collectives = [op.type for subgraph in graph.tree() for op in subgraph.ops if op.type.startswith("c_")]
+    assert collectives == ["c_allreduce_sum"]  # of the mean
+
+
+def test_rows_of_an_unknown_number_are_cut_where_an_annotation_says_so() -> None:
+    graph = ga.lower(ga.Program.parse(LENGTHENED), ["loss"])
+    Partition(mesh="data=2", spec=("y: data -",)).run(graph)
+    assert "c_split" in [op.type for op in graph.ops]
