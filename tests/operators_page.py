@@ -25,11 +25,11 @@ CONTROL_ORDERS = {"while": "3", "if_else": "3", "conditional_block": "3", "net":
 # What Paddle has no operator of the name for: mostly what gradients of Paddle's operators are made of.
 OWN = """
 affine_grid_spread c_alltoall c_shard c_unshard clear_in_array composite conv2d_backprop_filter conv2d_backprop_input conv3d_backprop_filter
-conv3d_backprop_input create_array create_tape crf_lattice ctc_lattice embedding_scatter expand_like fold_like fused_elementwise if_else
-last_of_each linear_recurrence matrix_recurrence maxout_index net pool2d_gather_max pool2d_scatter_max pool2d_spread pool3d_gather_max
-pool3d_scatter_max pool3d_spread pop_tape push_tape resample resample_spread reshape_like roi_align_spread roi_pool_gather_max
-roi_pool_scatter_max split_like square_error_cost stand_in sum_like tape_has_more tensor_array_like tensor_to_tensor_array uncrop
-undefined undiagonal ungather unpad2d unpad3d unslice untile window_places window_sum
+conv3d_backprop_input create_array create_tape crf_lattice ctc_lattice embedding_scatter erase_in_array expand_like fold_like
+fused_elementwise if_else insert_in_array last_of_each linear_recurrence matrix_recurrence maxout_index net pool2d_gather_max
+pool2d_scatter_max pool2d_spread pool3d_gather_max pool3d_scatter_max pool3d_spread pop_tape push_tape resample resample_spread reshape_like
+roi_align_spread roi_pool_gather_max roi_pool_scatter_max split_like square_error_cost stand_in sum_like tape_has_more tensor_array_like
+tensor_to_tensor_array uncrop undefined undiagonal ungather unpad2d unpad3d unslice untile window_places window_sum
 """
 HEAD = """\
 # Operators

@@ -87,6 +87,33 @@ class Buffer(Aggregate):
         data, mask = self.data.at[at].set(0, mode="drop"), jnp.asarray(self.filled).at[at].set(False, mode="drop")
         return Buffer(data, mask, self.length)
 
+    def erase(self, index: Tensor) -> Buffer:
+        """Without the slot at an index, so that later ones move up; the same if there is none."""
+        if self.data is None:
+            return self
+        places = jnp.arange(self.capacity)
+        is_there = (jnp.asarray(index) >= 0) & (index < jnp.asarray(self.length))
+        moved = self._taken(jnp.where(is_there & (places >= index), places + 1, places))
+        return Buffer(moved.data, moved.filled, jnp.asarray(self.length) - is_there)
+
+    def insert(self, index: Tensor, item: Tensor) -> Buffer:
+        """With one slot more at an index, which holds a tensor or, of None, nothing; later ones move down."""
+        if self.data is None and item is None:
+            return self
+        length = jnp.maximum(jnp.asarray(self.length), jnp.asarray(index, jnp.int64)) + 1
+        refuse((index < 0) | (length > self.capacity), f"the array grows beyond the {self.capacity} elements that there is room for")
+        if self.data is None:
+            return self.write(index, item)
+        places = jnp.arange(self.capacity)
+        moved = self._taken(jnp.where(places > index, places - 1, places)).without(index)
+        moved = moved if item is None else moved.write(index, item)
+        return Buffer(moved.data, moved.filled, length)
+
+    def _taken(self, places: Tensor) -> Buffer:
+        """The slots at places, empty ones for those beyond the room; of the same length."""
+        data = jnp.take(self.data, places, axis=0, mode="fill", fill_value=0)
+        return Buffer(data, jnp.take(jnp.asarray(self.filled), places, mode="fill", fill_value=False), self.length)
+
     def read(self, index: Tensor) -> Tensor:
         """The tensor at an index; zeros where there is none."""
         if self.data is None:

@@ -313,6 +313,8 @@ embedding_scatter: OpDef
 embedding_scatter_grad: GradOpDef
 equal: OpDef
 equal_all: OpDef
+erase_in_array: OpDef
+erase_in_array_grad: GradOpDef
 erf: OpDef
 erf_grad: GradOpDef
 exp: OpDef
@@ -396,6 +398,8 @@ index_sample: OpDef
 index_sample_grad: GradOpDef
 index_select: OpDef
 index_select_grad: GradOpDef
+insert_in_array: OpDef
+insert_in_array_grad: GradOpDef
 instance_norm: OpDef
 instance_norm_double_grad: DoubleGradOpDef
 instance_norm_grad: GradOpDef

@@ -87,6 +87,27 @@ class TensorArray(Aggregate):
         """This array with nothing at an index."""
         return self._changed(index, None, self.length)
 
+    def erase(self, index: int) -> TensorArray:
+        """This array without the slot at an index, so that later ones move up; the same beyond the end.
+
+        Of the last slot it takes constant time: loops that go backwards take one tensor after the other from the end.
+        """
+        if not 0 <= index < self.length:
+            return self
+        array, last = self, self.length - 1
+        for i in range(index, last):
+            array = array._changed(i, array._entries().get(i + 1), self.length)
+        return array._changed(last, None, last)
+
+    def insert(self, index: int, item: Tensor) -> TensorArray:
+        """This array with one slot more at an index, which holds a tensor or, of None, nothing; later ones move down."""
+        if index < 0:
+            raise InvalidValue(f"an array gets a slot at an index from 0 on, not at {index}")
+        array, length = self, max(self.length, index) + 1
+        for i in range(self.length, index, -1):
+            array = array._changed(i, array._entries().get(i - 1), length)
+        return array._changed(index, item, length)
+
     def read(self, index: int) -> Tensor:
         """The tensor at an index, None if the slot is empty; ValueError beyond the end."""
         if not 0 <= index < self.length:

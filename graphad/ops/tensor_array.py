@@ -71,6 +71,31 @@ def clear_in_array(X: TensorArray, I: Array) -> TensorArray:
     return X.without(_index(I))
 
 
+def _changed(X: TensorType, I: TensorType, V: TensorType | None = None) -> TensorType:
+    _check_index(I)
+    return X
+
+
+# Slots move, and their cotangents move back: what one of the two does the other undoes.
+@operator("X I -> Out", infer=_changed, grad={"X": lambda I, dOut: insert_in_array(dOut, I)}, kinds=_ARRAY, linear="X", flops=0)
+def erase_in_array(X: TensorArray, I: Array) -> TensorArray:
+    """X without slot I, so that later ones move up; X itself if it has none there."""
+    return X.erase(_index(I))
+
+
+@operator(
+    "X I V? -> Out",
+    infer=_changed,
+    grad={"X": lambda I, dOut: erase_in_array(dOut, I), "V": lambda I, V, dOut: read_from_array(dOut, I, V)},
+    kinds=_ARRAY,
+    linear="X V",
+    flops=0,
+)
+def insert_in_array(X: TensorArray, I: Array, V: Array | None = None) -> TensorArray:
+    """X with one slot more, in front of slot I: it holds V, or nothing without that. Later ones move down."""
+    return X.insert(_index(I), V)
+
+
 def _element(X: TensorType, I: TensorType, Like: TensorType | None = None) -> TensorType:
     _check_index(I)
     return X if Like is None else Like

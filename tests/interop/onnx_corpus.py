@@ -570,14 +570,18 @@ def _weighted(loaded: onnx.OnnxModel, fed: Mapping[str, Array]) -> onnx.OnnxMode
 def written(name: str, path: Path) -> str:
     """Gradients of all inputs and weights as an ONNX file, run by onnxruntime as it comes.
 
-    How far they are from graphad's, of the largest element of each gradient, or of a thousandth of the largest of all; and how far each
-    is from graphad's in float64.
+    How far they are from graphad's, of the largest element of each gradient, or of a thousandth of the largest of all; how far each is
+    from graphad's in float64; and how far those of the file are when it is read back, which are to be the same.
     """
     loaded, fed = _decided(onnx.load(path), feeds(name, session(path).get_inputs(), 0))
+    if not any(array.dtype.kind == "f" and array.size for array in loaded.run(fed)):
+        return "       -  nothing that holds floats"
     made = onnx.gradients(_weighted(loaded, fed))
     with tempfile.TemporaryDirectory() as folder:
         onnx.save(made, Path(folder) / "gradients.onnx")
         theirs = session(Path(folder) / "gradients.onnx", optimized=True).run(made.gradient_names, fed)
+        again = onnx.load(Path(folder) / "gradients.onnx")
+        back = dict(zip(again.fetch_names, again.run(fed), strict=True))
     ours = dict(zip(made.fetch_names, made.run(fed), strict=True))
     mine = [ours[each] for each in made.gradient_names]
     exact = onnx.OnnxModel(
@@ -596,9 +600,13 @@ def written(name: str, path: Path) -> str:
         return max(scaled)
 
     apart_, where = worst(theirs, mine)
+    reread = worst([back[each] for each in made.gradient_names], mine)[0]
     own, other = worst(mine, true)[0], worst(theirs, true)[0]
-    verdict = "near" if apart_ <= NEAR else "WRONG" if own > 2 * other and own > NEAR else f"as near as float32 is, {where}"
-    return f"{apart_:8.1e}  from float64: graphad {own:.1e}, onnxruntime {other:.1e}  {verdict}"
+    rounds = any(op.type == "rint" for block in made.program.blocks for op in block.ops)
+    far = "rounds to 8 bits" if rounds else "WRONG" if own > 2 * other and own > NEAR else f"as near as float32 is, {where}"
+    verdict = "near" if apart_ <= NEAR else far
+    same = f"read back {reread:.1e}{'' if reread <= max(NEAR, own) or rounds else ' WRONG'}"
+    return f"{apart_:8.1e}  from float64: graphad {own:.1e}, onnxruntime {other:.1e}  {verdict}; {same}"
 
 
 def _wide(array: Array) -> Array:

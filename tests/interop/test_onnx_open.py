@@ -421,3 +421,41 @@ def test_the_written_gradient_of_a_pooling_is_read_again(tmp_path: Path) -> None
     for found, wanted in zip(again.run({"x": x}), gradients.run({"x": x}), strict=True):
         assert np.array_equal(found, wanted)
     assert len(again.program.blocks) == 1  # one program for all sizes
+
+
+MEANS: list[dict[str, Any]] = [
+    {"kernel_shape": [2, 3], "dilations": [2, 1], "pads": [1, 0, 1, 2], "opset": 19},
+    {"kernel_shape": [3, 2], "dilations": [1, 3], "pads": [1, 1, 2, 1], "strides": [2, 3], "count_include_pad": 1, "opset": 19},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1, "opset": 19},
+    {
+        "kernel_shape": [3, 2],
+        "dilations": [2, 2],
+        "pads": [1, 0, 1, 1],
+        "strides": [3, 2],
+        "ceil_mode": 1,
+        "count_include_pad": 1,
+        "opset": 19,
+    },
+]
+
+
+@pytest.mark.parametrize("attributes", MEANS)
+@pytest.mark.parametrize("type", ["AveragePool", "MaxPool"])
+def test_pooling_with_dilations_and_windows_rounded_up_of_any_size(type: str, attributes: dict[str, Any], tmp_path: Path) -> None:
+    attributes = {key: value for key, value in attributes.items() if type == "AveragePool" or key != "count_include_pad"}
+    opset = attributes.pop("opset")
+    data = model([node(type, "x", "y", **attributes)], {"x": ("float32", ["n", 2, "h", "w"])}, ["y"], opset=opset)
+    opened = onnx.gradients(onnx.load(data), wrt=["x"])
+    onnx.save(opened, tmp_path / "gradients.onnx", opset=opset)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    given, written = (
+        onnxruntime.InferenceSession(each, providers=["CPUExecutionProvider"]) for each in (data, tmp_path / "gradients.onnx")
+    )
+    for n, h, w in ((2, 6, 7), (1, 9, 8), (1, 7, 11)):
+        x = normal(n, 2, h, w)
+        y, slope = opened.run({"x": x})
+        np.testing.assert_allclose(y, given.run(None, {"x": x})[0], rtol=1e-5, atol=1e-6)
+        known = onnx.gradients(onnx.load(data, bind={"n": n, "h": h, "w": w}), wrt=["x"]).run({"x": x})[-1]
+        for found in (slope, written.run(None, {"x": x})[-1]):
+            np.testing.assert_allclose(found, known, rtol=1e-5, atol=1e-6)
+    assert len(opened.program.blocks) == 1  # one program for all sizes

@@ -115,10 +115,52 @@ def test_an_output_may_be_a_sequence(tmp_path: Path) -> None:
     np.testing.assert_array_equal(onnx.gradients(found).run({"x": X})[-1], np.full_like(X, -1.0))  # of the outputs that are tensors
 
 
+@pytest.mark.parametrize(
+    ("place", "order"), [("zero", [3, 2, 1, 0]), ("last", [1, 2, 3, 0]), ("i", [1, 2, 3, 0])], ids=["first", "last but one", "computed"]
+)
+def test_a_tensor_is_inserted_at_a_place(place: str, order: list[int], tmp_path: Path) -> None:
+    """One tensor is there, the first times one; what iteration i inserts is x**2 times i + 1."""
+    body = [node("Cast", "i", "f", to=1), node("Add", "f one", "k"), node("Mul", "q k", "p"), node("SequenceInsert", f"s p {place}", "t")]
+    constant = node("Constant", "", "one", value=np.array(1.0, "float32"))
+    nodes = [constant, node("Mul", "x x", "q"), node("SequenceConstruct", "x", "e"), loop(*body, inputs="e", outputs="z")]
+    found = read([*nodes, node("ConcatFromSequence", "z", "y", axis=0)])
+    tensors = [X, X**2, 2 * X**2, 3 * X**2]  # by numbers: what is there at first, and what each iteration inserts
+    check(found, np.concatenate([tensors[i] for i in order]), 1 + 12 * X, {"x": X, "n": np.array(3)}, tmp_path)
+
+
+LEFT = {"": [1, 2, 3], " last": [1, 2, 3], " zero": [3, 4, 5], " i": [2, 4, 5]}
+
+
+@pytest.mark.parametrize("place", LEFT)
+def test_a_loop_erases_tensors(place: str, tmp_path: Path) -> None:
+    """Of x times 1 to 5 two are erased."""
+    collect = [node("Cast", "i", "f", to=1), node("Add", "f one", "k"), node("Mul", "x k", "p"), node("SequenceInsert", "s p", "t")]
+    erase = [node("SequenceErase", f"s{place}", "t")]
+    nodes = [
+        node("Constant", "", "one", value=np.array(1.0, "float32")),
+        node("Constant", "", "two", value=np.array(2)),
+        node("SequenceEmpty", "", "e"),
+        loop(*collect, inputs="e", outputs="c"),
+        node("Loop", "two yes c", "d", body=graph([GOES_ON, *erase], STEP, ["more", "t"])),
+        node("ConcatFromSequence", "d", "y", axis=0),
+    ]
+    left = LEFT[place]
+    slopes = np.full_like(X, sum(left))
+    check(read(nodes), np.concatenate([X * k for k in left]), slopes, {"x": X, "n": np.array(5)}, tmp_path)
+
+
+def test_what_loops_keep_as_sequences_is_read_again(tmp_path: Path) -> None:
+    """Rows of other extents in each iteration: the gradient takes them off one after the other."""
+    body = [node("Mul", "s s", "q"), node("Concat", "s q", "t", axis=0)]
+    gradients = onnx.gradients(read([loop(*body, inputs="x", outputs="y")]), wrt=["x"])
+    onnx.save(gradients, tmp_path / "gradients.onnx")
+    assert b"SequenceErase" in (tmp_path / "gradients.onnx").read_bytes()
+    again, feeds = onnx.load(tmp_path / "gradients.onnx"), {"x": X, "n": np.array(2)}
+    for found, wanted in zip(again.run(feeds), gradients.run(feeds), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_what_is_not_read_of_sequences_says_so() -> None:
-    body = [node("SequenceInsert", "s x i", "t")]
-    with pytest.raises(GraphadError, match=r"node 1, SequenceInsert: .*at a place that is not known before the model runs"):
-        read([node("SequenceEmpty", "", "e"), loop(*body, inputs="e", outputs="z"), node("SequenceAt", "z zero", "y")])
     wrong = model([node("SequenceConstruct", "x", "e"), node("Exp", "e", "y")], {"x": TYPES["x"]}, ["y"])
     with pytest.raises(GraphadError, match="node 1, Exp: a sequence, where a tensor is expected"):
         onnx.load(wrong)

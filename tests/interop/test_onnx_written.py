@@ -285,12 +285,12 @@ def test_a_model_is_run_on_what_is_fed(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_a_model_whose_program_depends_on_extents_is_run_on_those_that_are_fed(tmp_path: Path) -> None:
-    pool = node("AveragePool", "x", "y", kernel_shape=[2], dilations=[2])
+    pool = node("AveragePool", "x", "y", kernel_shape=[2], dilations=[2], strides=[2], auto_pad="SAME_UPPER")
     path, feed, result = (tmp_path / name for name in ("m.onnx", "x.npz", "y.npz"))
     path.write_bytes(model([pool], {"x": ("float32", [1, 1, "n"])}, ["y"], opset=19))
     np.savez(feed, x=np.arange(5, dtype="float32").reshape(1, 1, 5) ** 2)
     assert main(["run", str(path), "--feed", str(feed), "-o", str(result)]) == 0
-    assert np.load(result)["y"].tolist() == [[[2.0, 5.0, 10.0]]]
+    assert np.load(result)["y"].tolist() == [[[1.0, 5.0, 9.0]]]  # of 0 1 4 9 16: the padding on each side is not counted
 
 
 def test_parameters_of_a_program_come_from_the_global_scope() -> None:

@@ -339,7 +339,8 @@ def passed_on(type: str, slots: Slots, attrs: Attrs) -> set[str] | None:
 
 
 OF_AGGREGATES = {  # of which the samples are no arrays, or the outputs are none
-    *("clear_in_array", "pop_tape", "push_tape", "read_from_array", "tensor_array_like", "tensor_to_tensor_array", "write_to_array"),
+    *("clear_in_array", "erase_in_array", "insert_in_array", "pop_tape", "push_tape"),
+    *("read_from_array", "tensor_array_like", "tensor_to_tensor_array", "write_to_array"),
 }
 ON_ZEROS = {"cholesky"}  # the others are not positive
 

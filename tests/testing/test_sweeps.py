@@ -252,7 +252,8 @@ def test_state_is_written_twice_and_effects_occur() -> None:
 
 def test_every_gradient_operator_is_drawn() -> None:
     """Those of Paddle's gradients of gradients, which no backward makes, too."""
-    of_arrays = ("write_to_array", "read_from_array", "clear_in_array", "tensor_array_to_tensor", "tensor_array_like")
+    of_slots = ("write_to_array", "read_from_array", "clear_in_array", "erase_in_array", "insert_in_array")
+    of_arrays = (*of_slots, "tensor_array_to_tensor", "tensor_array_like")
     not_alone = {f"{op_type}_grad" for op_type in (*of_arrays, "push_tape", "pop_tape", "py_func")}  # of loops, and of a Python function
     every = [op.type for op in REGISTRY.values() if isinstance(op, GradOpDef)]  # the sweep goes through those that cannot be alone, too
     types = [op_type for op_type in every if op_type not in not_alone]

@@ -9,10 +9,11 @@ from graphad.errors import InvalidValue
 from graphad.interop.onnx.stacks import Layout, Leaf
 from graphad.ir import Graph, Op, Value
 from graphad.ir.regions import control_definition, region_edges
-from graphad.types import TENSOR, TENSOR_ARRAY
+from graphad.types import TENSOR, TENSOR_ARRAY, Shape
 
 Element = Leaf | Value
-_SAME = ("assign", "sum", "fill_zeros_like", "select_input", "select_output", "clear_in_array", "tensor_array_like")
+_CHANGED = ("clear_in_array", "erase_in_array", "insert_in_array", "tensor_array_like")
+_SAME = ("assign", "sum", "fill_zeros_like", "select_input", "select_output", *_CHANGED)
 
 
 class Layouts:
@@ -40,6 +41,9 @@ class Layouts:
                 entry = tuple(_element(value) for value in op.inputs.get("X", ()))
                 self.entries.setdefault(self.root(op.input("Scopes")), {})[entry] = None
         self._join_popped(ops)
+        self.shapes: dict[Value, Shape] = {}
+        for value in (value for op in ops for value in op.writes() if value.kind == TENSOR_ARRAY and value.shape):
+            self.shapes.setdefault(self.root(value), value.shape or ())
 
     # Union-find (B. Galler, M. Fischer, 1964) without ranks or path compression: the classes are small.
     def root(self, value: Value) -> Value:
@@ -81,7 +85,9 @@ class Layouts:
         if root not in self.known:
             is_rows = self.number(value) not in self.sequences
             if value.kind == TENSOR_ARRAY:
-                leaf = Leaf(value.dtype or "float32", len(value.shape or ()), value.shape or ())
+                # An array without elements says nothing of their shape; what is written to it does.
+                shape = value.shape or self.shapes.get(root, ())
+                leaf = Leaf(value.dtype or "float32", len(shape), shape)
                 self.known[root] = Layout(((leaf,),), is_array=True, is_rows=is_rows)
             else:
                 entries = tuple(dict.fromkeys(self._entry(entry) for entry in self.entries.get(root, {})))

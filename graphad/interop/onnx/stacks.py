@@ -43,6 +43,13 @@ class Layout:
     is_array: bool = False
     is_rows: bool = True
 
+    @property
+    def rank(self) -> int:
+        """Of an array, the number of axes of its elements."""
+        ((leaf,),) = self.entries
+        assert isinstance(leaf, Leaf)
+        return leaf.rank
+
     def leaves(self) -> list[list[Leaf]]:
         """Of rows, the tensors that each kind of entry is made of."""
         return [[leaf for element in entry for leaf in element_leaves(element)] for entry in self.entries]
@@ -319,7 +326,7 @@ def zeros(nodes: Nodes, stack: Stack) -> Stack:
 
     def zero(x: Term) -> Term:
         if stack.layout.is_array:
-            return hole(nodes, x.kind)
+            return hole(nodes, x.kind, stack.layout.rank)
         return nodes.one("ConstantOfShape", [nodes.one("Shape", [x], "int64", [-1])], x.kind, [], value=np.zeros(1, x.dtype))
 
     return Stack(stack.layout, tuple(_mapped(nodes, x, zero, part) for x, part in zip(stack.parts, stack.layout.parts(), strict=True)))
@@ -343,33 +350,37 @@ def added(nodes: Nodes, a: Stack, b: Stack) -> Stack:
             return a if a.parts else b
         return Stack(a.layout, tuple(x + y for x, y in zip(a.parts, b.parts, strict=True)), a.count)
     pairs = zip(a.parts, b.parts, a.layout.parts(), strict=True)
-    return Stack(a.layout, tuple(x if part.counts else _added(nodes, x, y, a.layout.is_array) for x, y, part in pairs))
+    rank = a.layout.rank if a.layout.is_array else None
+    return Stack(a.layout, tuple(x if part.counts else _added(nodes, x, y, rank) for x, y, part in pairs))
 
 
-def _added(nodes: Nodes, x: Term, y: Term, holes: bool) -> Term:
+def _added(nodes: Nodes, x: Term, y: Term, rank: int | None) -> Term:
+    """The sums of the elements of two sequences; with a rank, that of the elements, there may be holes."""
+
     def total(step: Term) -> Term:
         return element(nodes, x, step) + element(nodes, y, step)
 
     def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
-        return None, [inserted(nodes, carried[0], _either(nodes, x, y, step) if holes else total(step))], []
+        return None, [inserted(nodes, carried[0], total(step) if rank is None else _either(nodes, x, y, step, rank))], []
 
     # A gradient array may be shorter: slots beyond its end are zero.
     count = on.maximum(length(nodes, x), length(nodes, y))
     return nodes.loop(count, None, [sequence(nodes, x.kind)], body)[0]
 
 
-def _either(nodes: Nodes, x: Term, y: Term, step: Term) -> Term:
+def _either(nodes: Nodes, x: Term, y: Term, step: Term, rank: int) -> Term:
     """The sum of the elements of two arrays, of which each may have none."""
-    a, b = filled(nodes, x, step), filled(nodes, y, step)
+    a, b = (filled(nodes, items, step, [-1] * rank) for items in (x, y))
     return nodes.choose(is_hole(nodes, a), lambda: [b], lambda: nodes.choose(is_hole(nodes, b), lambda: [a], lambda: [a + b]))[0]
 
 
 # -- arrays --------------------------------------------------------------------------------------
-# A slot that nothing was written to holds an empty vector.
+# A slot that nothing was written to holds a tensor without elements.
 
 
-def hole(nodes: Nodes, dtype: str) -> Term:
-    return nodes.constant(np.zeros(0, dtype))
+def hole(nodes: Nodes, dtype: str, rank: int) -> Term:
+    """Of the rank of the other elements, so that all of a sequence have one; only beside scalars it is a vector."""
+    return nodes.constant(np.zeros((0,) * max(rank, 1), dtype))
 
 
 def is_hole(nodes: Nodes, x: Term) -> Term:
@@ -377,16 +388,25 @@ def is_hole(nodes: Nodes, x: Term) -> Term:
     return on.equal(nodes.one("Size", [x], "int64", []), 0)
 
 
-def filled(nodes: Nodes, items: Term, index: Term, shape: Sequence[int] | None = None) -> Term:
+def filled(nodes: Nodes, items: Term, index: Term, shape: Sequence[int]) -> Term:
     """The element at an index, nothing beyond the end."""
     result = nodes.choose(
         on.less(index, length(nodes, items)),
         lambda: [element(nodes, items, index)],
         # A node of its own: a branch's result is not a constant of the graph around.
-        lambda: [nodes.copied(hole(nodes, items.kind))],
+        lambda: [nodes.copied(hole(nodes, items.kind, len(shape)))],
     )[0]
-    result.refine(tuple(shape or ()))
+    result.refine(tuple(shape))
     return result
+
+
+def long_enough(nodes: Nodes, items: Term, index: Term, rank: int) -> Term:
+    """The elements, with holes after them up to an index beyond the end."""
+
+    def pad(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
+        return None, [inserted(nodes, carried[0], hole(nodes, items.kind, rank))], []
+
+    return nodes.loop(on.maximum(index - length(nodes, items), 0), None, [items], pad)[0]
 
 
 def write(nodes: Nodes, array: Stack, index: Term, tensor: Term) -> Stack:
@@ -399,16 +419,11 @@ def write(nodes: Nodes, array: Stack, index: Term, tensor: Term) -> Stack:
     # Writing at the end is what most loops do: an insertion, without the question whether the slot is there.
     if elements is not None and elements[0] is count:
         return Stack(array.layout, (inserted(nodes, items, tensor),))
-    # Writing beyond the end leaves holes between.
-    empties = on.maximum(index - count, 0)
-
-    def pad(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
-        return None, [inserted(nodes, carried[0], hole(nodes, items.kind))], []
 
     def within() -> list[Term]:
         return [inserted(nodes, erased(nodes, items, index), tensor, index)]
 
     def beyond() -> list[Term]:
-        return [inserted(nodes, nodes.loop(empties, None, [items], pad)[0], tensor)]
+        return [inserted(nodes, long_enough(nodes, items, index, array.layout.rank), tensor)]
 
     return Stack(array.layout, (nodes.choose(on.less(index, count), within, beyond)[0],))

@@ -43,6 +43,19 @@ def _clear_in_array(X: Tensor, I: Tensor) -> Tensor:
     return array.without(index)
 
 
+@replaces(tensor_array.erase_in_array.kernel)
+def _erase_in_array(X: Tensor, I: Tensor) -> Tensor:
+    array, index = _pair(X, I)
+    return array.erase(index)
+
+
+@replaces(tensor_array.insert_in_array.kernel)
+def _insert_in_array(X: Tensor, I: Tensor, V: Tensor = None) -> Tensor:
+    # A traced index needs a buffer, which has to have room for one slot more before it is made.
+    array, index = (as_buffer(X, len(X) + 1), _index(I)) if is_traced(I) and not isinstance(X, Buffer) else _pair(X, I)
+    return array.insert(index, V)
+
+
 @replaces(tensor_array.read_from_array.kernel)
 def _read_from_array(X: Tensor, I: Tensor, Like: Tensor = None) -> Tensor:
     array, index = _pair(X, I)

@@ -32,6 +32,18 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample({"X": uniform(2, 3, seed=7), "I": at(1), "Array": GAP}),
     ],
     "clear_in_array": [Sample({"X": EQUAL, "I": at(1)}), Sample({"X": GAP, "I": at(1)}), Sample({"X": EQUAL, "I": at(7)})],
+    "erase_in_array": [
+        Sample({"X": EQUAL, "I": at(1)}),
+        Sample({"X": GAP, "I": at(0, "int32")}),
+        Sample({"X": EQUAL, "I": at(2)}),  # the last one
+        Sample({"X": EQUAL, "I": at(7)}),  # beyond the end, as in a gradient: nothing changes
+    ],
+    "insert_in_array": [
+        Sample({"X": EQUAL, "I": at(1), "V": uniform(2, 3, seed=7)}),
+        Sample({"X": GAP, "I": np.array(3), "V": uniform(2, 3, seed=7)}),  # at the end
+        Sample({"X": EQUAL, "I": at(0, "int32")}),  # a slot without a tensor
+        Sample({"X": EQUAL, "I": at(5), "V": uniform(2, 3, seed=7)}),  # leaves a gap
+    ],
     "read_from_array": [
         Sample({"X": EQUAL, "I": at(1, "int32")}),
         Sample({"X": GAP, "I": np.array(2)}),

@@ -204,8 +204,6 @@ def _pool_by_slices(
 ) -> Value:
     """One strided slice for each place in a window; they are joined element by element."""
     ops, is_max = node.ops, node.type == "MaxPool"
-    if node.type == "AveragePool" and -1 in x.shape[2:]:
-        raise NotKnown("AveragePool with dilations of extents that are not known before the model runs")
     low = np.finfo(x.dtype).min if x.is_float else np.iinfo(x.dtype).min
     windows = _Windows(x, kernel, strides, dilations, pads, ceil)
     y = windows.padded(node, x, float(-np.inf if x.is_float else low) if is_max else 0.0)
@@ -214,19 +212,29 @@ def _pool_by_slices(
     if node.type == "LpPool":
         p = float(node.attr("p", 2))
         return ops.pow(reduce(ops.elementwise_add, windows.slices(node, ops.pow(ops.abs(y), factor=p))), factor=1.0 / p)
-    # A divisor counts the padding of the node if count_include_pad says so, but never the cells that only ceil_mode reaches.
-    inside = np.pad(np.ones(x.shape[2:]), pads, constant_values=float(included))
-    inside = np.pad(inside, [(0, w[1] - p[1]) for w, p in zip(windows.margins, pads, strict=True)])
-    counts = reduce(ops.elementwise_add, windows.slices(node, Value(inside[None, None].astype(x.dtype))))
+    counts = reduce(ops.elementwise_add, windows.slices(node, _counted(node, x, pads, windows.margins, included)))
     return ops.elementwise_div(reduce(ops.elementwise_add, windows.slices(node, y)), counts)
+
+
+def _counted(node: Node, x: Value, pads: Pads, margins: Pads, included: bool) -> Value:
+    """[1, 1, ...spatial]: 1 for each cell of the padded tensor that a mean counts, 0 for the others.
+
+    The padding of the node counts if count_include_pad says so; the cells that only ceil_mode reaches never do.
+    """
+    beyond = [(0, margin[1] - pad[1]) for margin, pad in zip(margins, pads, strict=True)]
+    if -1 not in x.shape[2:]:
+        counted = np.pad(np.pad(np.ones(x.shape[2:]), pads, constant_values=float(included)), beyond)
+        return Value(counted[None, None].astype(x.dtype))
+    ops, none = node.ops, [(0, 0), (0, 0)]
+    first = ops.slice(x, axes=[0, 1], starts=[0, 0], ends=[1, 1])
+    inside = padded(node, ops.fill_any_like(first, value=1.0, dtype=x.dtype), [*none, *pads], "constant", float(included))
+    return padded(node, inside, [*none, *beyond], "constant", 0.0)
 
 
 class _Windows:
     """Where the windows of a pooling are: each place in them is a strided slice of the padded tensor."""
 
     def __init__(self, x: Value, kernel: list[int], strides: list[int], dilations: list[int], pads: Pads, ceil: bool) -> None:
-        if ceil and -1 in x.shape[2:]:
-            raise NotKnown("pooling with ceil_mode of extents that are not known before the model runs")
         self.kernel, self.strides, self.dilations = kernel, strides, dilations
         # A window with dilation d spans d * (k - 1) + 1 elements.
         self.sizes = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
@@ -234,7 +242,11 @@ class _Windows:
         self.lasts: list[int | None] = []  # where the last window begins
         for count, (before, after), size, stride in zip(x.shape[2:], pads, self.sizes, strides, strict=True):
             if count == -1:
-                self.margins.append((before, after))
+                # ceil(room / stride) windows more are floor((room + stride - 1) / stride): whatever the extent is, as much is added at the
+                # end. Only where a window may begin after the tensor, and is left out, has the extent to be known.
+                if ceil and after + stride > size:
+                    raise NotKnown("pooling with ceil_mode, and pads or strides beyond its windows, of extents that are not known yet")
+                self.margins.append((before, after + (stride - 1 if ceil else 0)))
                 self.lasts.append(None)
                 continue
             # With windows rounded up, the last one may end after the padding: the image is made as wide as it needs.

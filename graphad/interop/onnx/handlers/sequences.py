@@ -92,19 +92,17 @@ def element(node: Node, value: Value, place: Value) -> Value:
     if value.items is not None and place.array is not None:
         return value.items[int(place.array.item())]
     array = Value(variable=as_array(ops, value))
-    if place.array is None or place.array.item() < 0:
-        place = ops.cast(ops.reshape(place, shape=[]), out_dtype="int64")
-        # Arrays are read from the front, and the length is known when it runs.
-        from_end = ops.elementwise_add(place, length(node, array))
-        place = ops.where(ops.less_than(place, ops.like(0, place)), from_end, place)
-    return ops.read_from_array(array, place)
+    return ops.read_from_array(array, _from_front(node, array, place))
 
 
-def _items(node: Node, i: int, what: str) -> list[Value]:
-    items = node[i].items
-    if items is None:
-        raise UnsupportedModel(f"{node.type} {what} of a sequence whose length is not known before the model runs")
-    return items
+def _from_front(node: Node, array: Value, place: Value) -> Value:
+    """A place of an array counted from its front: arrays are read so, and the length is known when it runs."""
+    ops = node.ops
+    if place.array is not None and place.array.item() >= 0:
+        return place
+    place = ops.cast(ops.reshape(place, shape=[]), out_dtype="int64")
+    from_end = ops.elementwise_add(place, length(node, array))
+    return from_end if place.array is not None else ops.where(ops.less_than(place, ops.like(0, place)), from_end, place)
 
 
 @handles("SequenceConstruct")
@@ -127,11 +125,11 @@ def _at(node: Node) -> Value:
 @handles("SequenceInsert")
 def _insert(node: Node) -> Value:
     value, is_last = node[0], node.get(2) is None
-    if value.items is None or not node.is_decided(2):
-        if not is_last:
-            raise UnsupportedModel("SequenceInsert at a place that is not known before the model runs")
+    if value.items is None or not (is_last or node.is_decided(2)):
         array = Value(variable=as_array(node.ops, value))
-        return _written(node.ops, array, node[1], length(node, array))
+        if is_last:
+            return _written(node.ops, array, node[1], length(node, array))
+        return _moved(array, node.ops.insert_in_array(array, _from_front(node, array, node[2]), node[1]), node[1])
     items = list(value.items)
     place = [len(items)] if is_last else node.integers(2, "position")
     assert place is not None
@@ -140,9 +138,23 @@ def _insert(node: Node) -> Value:
     return sequence(items)
 
 
+def _moved(array: Value, out: Value, item: Value | None = None) -> Value:
+    """An array after an operator on its slots, with the type that its elements have."""
+    assert array.variable is not None
+    assert out.variable is not None
+    shape, dtype = array.variable.declared
+    out.variable.declare(shape if item is None else _common_shape(shape, item.shape), dtype)
+    return out
+
+
 @handles("SequenceErase")
 def _erase(node: Node) -> Value:
-    items = list(_items(node, 0, "of a tensor"))
+    value = node[0]
+    if value.items is None or not (node.get(1) is None or node.is_decided(1)):
+        array = Value(variable=as_array(node.ops, value))
+        last = Value(np.asarray(-1, "int64"))
+        return _moved(array, node.ops.erase_in_array(array, _from_front(node, array, node.get(1) or last)))
+    items = list(value.items)
     place = node.integers(1, "position") if node.get(1) is not None else [-1]
     assert place is not None
     del items[place[0]]

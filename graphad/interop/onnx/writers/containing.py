@@ -54,7 +54,26 @@ def _clear(call: Call) -> Result:
         rows = nodes.scatter(part, nodes.reshape(index, [1, 1]), zero)
         return Stack(array.layout, (rows,), array.count)
     (items,) = array.parts
-    return Stack(array.layout, (stacks.inserted(nodes, stacks.erased(nodes, items, index), stacks.hole(nodes, items.kind), index),))
+    return Stack(
+        array.layout,
+        (stacks.inserted(nodes, stacks.erased(nodes, items, index), stacks.hole(nodes, items.kind, array.layout.rank), index),),
+    )
+
+
+@writes("erase_in_array")
+def _erase(call: Call) -> Result:
+    """Nothing changes beyond the end, where SequenceErase fails."""
+    nodes, items, index = call.nodes, as_items(call, "X"), _index(call)
+    there = on.less(index, stacks.length(nodes, items))
+    kept = lambda: [nodes.copied(items)]  # noqa: E731
+    return Stack(call.layout("Out"), (nodes.choose(there, lambda: [stacks.erased(nodes, items, index)], kept)[0],))
+
+
+@writes("insert_in_array")
+def _insert(call: Call) -> Result:
+    nodes, items, index, layout = call.nodes, as_items(call, "X"), _index(call), call.layout("Out")
+    new = nodes.cast(call["V"], items.kind) if call.get("V") is not None else stacks.hole(nodes, items.kind, layout.rank)
+    return Stack(layout, (stacks.inserted(nodes, stacks.long_enough(nodes, items, index, layout.rank), new, index),))
 
 
 @writes("read_from_array")
@@ -69,7 +88,7 @@ def _read(call: Call) -> Result:
     (items,) = array.parts
     if like is None:
         return stacks.element(nodes, items, index, shape)
-    item = stacks.filled(nodes, items, index, shape)
+    item = stacks.filled(nodes, items, index, shape or ())
     return nodes.choose(stacks.is_hole(nodes, item), lambda: [nodes.copied(on.zeros_like(like))], lambda: [item])[0]
 
 
