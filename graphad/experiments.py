@@ -94,9 +94,10 @@ class Experiment:
             )
         values = {name: float(row[measure_name]) for name, row in self.rows.items()}
         if axes is not None:
-            axes.bar([*values], [*values.values()])
-            axes.set_ylabel(measure_name)
-        text = bars(values, up=measure_name)
+            axes.barh([*values], [*values.values()])
+            axes.invert_yaxis()  # the first variant on top, as in the table
+            axes.set_xlabel(measure_name)
+        text = bars(values, across=measure_name)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text

@@ -102,6 +102,7 @@ def installed(package: str, what: str) -> Any:
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 640, 320, 70, 34, 16, 44
 _PLOT = (_WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM)
+_ROW, _LETTER, _LONGEST = 24, 6.0, 36  # a bar and its gap; the mean width of a letter of 12; the longest name that is written out
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
@@ -127,40 +128,69 @@ def curves(series: Mapping[str, Sequence[float]], title: str = "", across: str =
     finite = [value for values in series.values() for value in values if math.isfinite(value)]
     # The scale is that of the marks, which reach as far as the numbers or farther.
     marks = ticks(min(finite, default=0.0), max(finite, default=1.0))
-    length = max((len(values) for values in series.values()), default=1)
+    last = max((len(values) for values in series.values()), default=1) - 1
     body = [_frame(title, across, up), *_marks_up(marks)]
-    for at in range(6):
-        step = 1 + round((length - 1) * at / 5)
-        body.append(_text(_LEFT + _PLOT[0] * at / 5, _HEIGHT - _BOTTOM + 16, f"{step}", "middle"))
+    # A set: a run of three steps has three marks, not six.
+    for step in sorted({round(last * at / 5) for at in range(6)}):
+        body.append(_text(_across(step, last), _HEIGHT - _BOTTOM + 16, f"{step + 1}", "middle"))
+    left = _LEFT + 8.0
     for number, (label, values) in enumerate(series.items()):
         color = COLORS[number % len(COLORS)]
-        points = [
-            f"{_LEFT + _PLOT[0] * i / max(length - 1, 1):.1f},{_height(value, marks):.1f}"
-            for i, value in enumerate(values)
-            if math.isfinite(value)
-        ]
-        body.append(f'<polyline fill="none" stroke="{color}" stroke-width="1.5" points="{" ".join(points)}"/>')
-        body.append(_text(_LEFT + 8 + 130 * number, _TOP - 6, label, "start", color))
+        points = [(_across(i, last), _height(value, marks)) for i, value in enumerate(values) if math.isfinite(value)]
+        body += _curve(points, color)
+        body.append(_text(left, _TOP - 6, label, "start", color))
+        left += _LETTER * len(label) + 18
     return _svg(body)
 
 
-def bars(values: Mapping[str, float], title: str = "", up: str = "") -> str:
-    """Bars beside each other as one SVG, the same bytes for the same numbers; names are below, turned where they are long."""
+def _curve(points: Sequence[tuple[float, float]], color: str) -> list[str]:
+    if len(points) == 1:  # a line of one point is invisible
+        return [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>' for x, y in points]
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return [f'<polyline fill="none" stroke="{color}" stroke-width="1.5" points="{path}"/>']
+
+
+def bars(values: Mapping[str, float], title: str = "", across: str = "") -> str:
+    """A bar a row as one SVG, the same bytes for the same numbers: its name before it, its number after it.
+
+    A number that is not finite has no bar.
+    """
+    finite = [value for value in values.values() if math.isfinite(value)]
     # Zero is always shown: a bar says its value by its length.
-    marks = ticks(min(0.0, *values.values()), max(0.0, *values.values())) if values else [0.0, 1.0]
-    body = [_frame(title, "", up), *_marks_up(marks)]
-    width = _PLOT[0] / max(len(values), 1)
-    zero = _height(0.0, marks)
-    for number, (label, value) in enumerate(values.items()):
-        left, top = _LEFT + width * number, _height(value, marks)
-        body.append(
-            f'<rect x="{left + width * 0.15:.1f}" y="{min(top, zero):.1f}" width="{width * 0.7:.1f}" height="{abs(zero - top):.1f}" '
-            f'fill="{COLORS[0]}"><title>{escape(label)}: {value:.6g}</title></rect>'
-        )
-        middle = left + width / 2
-        turn = "" if len(label) * 6 < width else f' transform="rotate(-20 {middle:.1f} {_HEIGHT - _BOTTOM + 14})"'
-        body.append(_text(middle, _HEIGHT - _BOTTOM + 14, label, "middle" if not turn else "end", more=turn))
-    return _svg(body)
+    marks = ticks(min(0.0, *finite), max(0.0, *finite)) if finite else [0.0, 1.0]
+    names = {name: name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in values}
+    left = 20 + _LETTER * max(map(len, names.values()), default=0)
+    wide = _WIDTH - left - 10 - _LETTER * max((len(_number(value)) for value in values.values()), default=0)
+    bottom = _TOP + _ROW * len(values)
+
+    def across_at(value: float) -> float:
+        return left + wide * (value - marks[0]) / (marks[-1] - marks[0])
+
+    body = [_text(left, 16, title, "start"), _text(left + wide / 2, bottom + 36, across, "middle")]
+    for mark in marks:
+        x = across_at(mark)
+        body.append(f'<line x1="{x:.1f}" y1="{_TOP - 6}" x2="{x:.1f}" y2="{bottom}" stroke="#ddd"/>')
+    # Marks that would touch are left out, from zero on in steps.
+    room = _LETTER * max(len(_number(mark)) for mark in marks) + 8
+    every = max(1, math.ceil(room * (len(marks) - 1) / wide))
+    body += [_text(across_at(mark), bottom + 16, _number(mark), "middle") for mark in marks[::every]]
+    for row, (name, value) in enumerate(values.items()):
+        y = _TOP + _ROW * row
+        begin, end = sorted((across_at(0.0), across_at(value if math.isfinite(value) else 0.0)))
+        said = f"<title>{escape(name)}: {value:.6g}</title>"
+        body.append(_text(left - 8, y + _ROW / 2 + 1, names[name], "end"))
+        body.append(f'<rect x="{begin:.1f}" y="{y:.1f}" width="{end - begin:.1f}" height="{_ROW - 7}" fill="{COLORS[0]}">{said}</rect>')
+        body.append(_text(end + 6, y + _ROW / 2 + 1, _number(value), "start"))
+    return _svg(body, bottom + 44)
+
+
+def _number(value: float) -> str:
+    """A number as tables show it: digits in threes up to a million millions, four that count of what is not whole."""
+    return f"{value:,.0f}".replace(",", " ") if float(value).is_integer() and abs(value) < 1e12 else f"{value:.4g}"
+
+
+def _across(step: int, last: int) -> float:
+    return _LEFT + _PLOT[0] * step / max(last, 1)
 
 
 def _height(value: float, marks: Sequence[float]) -> float:
@@ -189,9 +219,9 @@ def _text(x: float, y: float, text: str, anchor: str, color: str = "#222", more:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{color}"{more}>{escape(text)}</text>' if text else ""
 
 
-def _svg(body: Sequence[str]) -> str:
+def _svg(body: Sequence[str], height: int = _HEIGHT) -> str:
     inside = "\n".join(filter(None, body))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
         f'font-family="Helvetica, Arial, sans-serif" font-size="12">\n<rect width="100%" height="100%" fill="white"/>\n{inside}\n</svg>\n'
     )

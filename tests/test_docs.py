@@ -56,6 +56,18 @@ def test_commands_of_the_readme_run_on_its_first_program(command: str, tmp_path:
     runner.command_output(command.replace("--examples 1000", "--examples 30"), tmp_path, status=0)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_fenced_blocks_are_closed_as_they_were_opened(page: Path) -> None:
+    opened = ""
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        if opened:
+            opened = "" if line.strip() == opened else opened
+        elif fence := re.match(r" *(`{2,})[a-z]*$", line):
+            opened = fence[1]
+            assert len(opened) >= 3, f"{page.name}, line {number}: a fence has three backticks"
+    assert not opened, f"{page.name}: a block is not closed"
+
+
 def test_what_is_left_out_of_an_output_is_whole_lines() -> None:
     assert fits("a\n...\nd\n", "a\nb\nc\nd\n")
     assert fits("...\nd\n", "d\n")

@@ -121,13 +121,27 @@ def test_no_link_leaves_the_site() -> None:
             assert found.is_relative_to(DOCS), f"{page.name} links to {target}"
 
 
-def test_a_picture_of_the_site_is_a_link_to_itself() -> None:
+def test_a_picture_of_the_site_is_a_link_to_itself_and_is_marked_where_it_is_light() -> None:
     page = SimpleNamespace(file=SimpleNamespace(src_uri="gallery.md"), meta={})
-    ours, other = '<img alt="A loop" src="images/loop.svg" />', '<img alt="" src="https://example.org/a.svg" />'
-    html = on_page_content(f"<h1>Gallery</h1><p>{ours}</p><p>{other}</p>", page)
-    assert html == f'<h1>Gallery</h1><p><a class="picture" href="images/loop.svg" title="alone, at its size">{ours}</a></p><p>{other}</p>'
-    assert on_page_markdown("# Gallery", page) == "# Gallery"
-    assert page.meta == {"hide": ["navigation"]}
+    light, dark, other = (
+        f'<img alt="A picture" src="{source}" />'
+        for source in ("images/gallery-forward.svg", "images/gallery-flops.svg", "https://example.org/a.svg")
+    )
+    html = on_page_content(f"<h1>Gallery</h1><p>{light}</p><p>{dark}</p><p>{other}</p>", page, {"docs_dir": str(DOCS)})
+    assert f'<a class="light picture" href="images/gallery-forward.svg" title="alone, at its size">{light}</a>' in html
+    assert f'<a class="picture" href="images/gallery-flops.svg" title="alone, at its size">{dark}</a>' in html
+    assert f"<p>{other}</p>" in html
+
+
+def test_pages_do_without_the_sidebars_that_they_have_no_use_for() -> None:
+    def hidden(name: str, markdown: str) -> object:
+        page = SimpleNamespace(file=SimpleNamespace(src_uri=f"{name}.md"), meta={})
+        assert on_page_markdown(markdown, page) == markdown
+        return page.meta["hide"]
+
+    assert hidden("gallery", "# Gallery\n\n## A loop\n") == ["navigation"]
+    assert hidden("rules", "# Rules\n\n## Zeros\n") == []
+    assert hidden("rules", "# Rules\n") == ["toc"]  # a table of contents with nothing in it
     assert all((DOCS / f"{name}.md").is_file() for name in HIDDEN)
 
 

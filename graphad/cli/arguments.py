@@ -26,6 +26,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # w
 # -- programs --------------------------------------------------------------------------------------
 # Shared by commands: programs in and out, the requested variables, pipelines.
 
+PASSES = "PASSES"
 ONNX = ".onnx"  # ends the names of files with ONNX models
 PROGRAM = "a program as text, JSON or protobuf, or an ONNX model, told by the end of its name or its first bytes; - reads standard input"
 
@@ -59,7 +60,7 @@ def add_fetch(parser: argparse.ArgumentParser) -> None:
 def add_pipeline(parser: argparse.ArgumentParser, required: bool) -> None:
     """The passes to run."""
     parser.add_argument(
-        "-p", "--pipeline", type=pipeline, required=required, metavar="PASSES", help="for instance 'fixpoint(cse, dead-code)'"
+        "-p", "--pipeline", type=pipeline, required=required, metavar=PASSES, help="for instance 'fixpoint(cse, dead-code)'"
     )
 
 
@@ -164,6 +165,11 @@ def source(args: argparse.Namespace, feed: Mapping[str, Array] | None = None) ->
     return Source(read_program(args.program, getattr(args, "source_format", None), allow_unknown=args.allow_unknown), {}, fetch)
 
 
+def program_in(path: str, format: str | None = None, *, allow_unknown: bool | None = None) -> Program:
+    """The program of a file, ONNX models included, without the values of their parameters."""
+    return onnx.load(path).program if path.endswith(ONNX) else read_program(path, format, allow_unknown=allow_unknown)
+
+
 def lowered(args: argparse.Namespace) -> Graph:
     """The graph of the program that the command line names, with the requested variables as targets."""
     value = source(args)
@@ -189,7 +195,7 @@ def add_program_options(parser: argparse.ArgumentParser) -> None:
     """The program and the pipeline under test."""
     add_program(parser)
     add_format(parser)
-    parser.add_argument("-p", "--pipeline", required=True, help="the passes under test, as text; $loss stands for --loss")
+    parser.add_argument("-p", "--pipeline", required=True, metavar=PASSES, help="the passes under test, as text; $loss stands for --loss")
     parser.add_argument("--loss", default="", metavar="NAME", help="a scalar of the program whose gradients are compared as well")
     add_trial_options(parser)
 

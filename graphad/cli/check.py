@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from graphad import testing
-from graphad.cli.arguments import DIFFERENT, FINE, Commands, add_trial_options, number, refused
+from graphad.cli.arguments import DIFFERENT, FINE, Commands, add_trial_options, number, program_in, refused
 from graphad.errors import GraphadError
-from graphad.interop.formats import read_program
 from graphad.rewriting import Pipeline
 from graphad.testing.check import Vacuous
 from graphad.testing.report import Counterexample
@@ -69,7 +68,7 @@ def run_check(args: argparse.Namespace) -> int:
         for text in (args.pipeline, args.prepare, args.reference):
             # All texts are parsed before the first program is drawn: a mistake in the reference is told at once, not after minutes.
             Pipeline.parse(text.replace(LOSS, "loss")) if text else None
-        programs = [read_program(file, allow_unknown=False) for file in args.program] if args.program else None
+        programs = [program_in(file, allow_unknown=False) for file in args.program] if args.program else None
     except (GraphadError, OSError) as error:
         return refused(error)
     try:

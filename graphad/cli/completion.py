@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphad.errors import InvalidValue
+from graphad.rewriting import PASSES
 from graphad.showing import installed
 
 SHELLS = ("bash", "zsh", "tcsh")
@@ -35,5 +36,35 @@ def run(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         shtab = installed("shtab", "completion")
     except TypeError:
         raise InvalidValue("completion needs shtab, which is not installed: pip install 'graphad[completion]'") from None
-    print(shtab.complete(parser, args.shell))
+    _mark(parser, shtab.FILE, shtab.DIRECTORY)
+    print(shtab.complete(parser, args.shell, preamble={"bash": _BASH.replace("NAMES", " ".join(sorted(PASSES)))}))
     return 0
+
+
+# What is completed is told by the word that stands for an argument in the help. shtab reads such marks from ``complete``; without one it
+# completes nothing, not even the names of files that a shell completes by itself.
+_FILES = {"PROGRAM", "MODEL", "OUT", "NPZ", "HTML", "FILE", "A", "B"}
+_PIPELINES = {"PASS", "PASSES", "PIPELINE"}
+# The last name of a pipeline is completed; a quote and the names before it are part of the word, all of which bash replaces.
+_BASH = """\
+_graphad_passes() {
+  local word="${1#[\\'\\"]}"
+  local last="${word##*[,({ ]}"
+  compgen -P "${word%"$last"}" -W "NAMES" -- "$last"
+}
+"""
+
+
+def _mark(parser: argparse.ArgumentParser, file: dict[str, str], folder: dict[str, str]) -> None:
+    """Say of each argument of a parser, and of its commands, what completes it."""
+    names = f"({' '.join(sorted(PASSES))})"
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                _mark(command, file, folder)
+        elif action.metavar in _FILES:
+            action.complete = file  # type: ignore[attr-defined]
+        elif action.metavar == "DIR":
+            action.complete = folder  # type: ignore[attr-defined]
+        elif action.metavar in _PIPELINES:
+            action.complete = {"bash": "_graphad_passes", "zsh": names, "tcsh": names}  # type: ignore[attr-defined]

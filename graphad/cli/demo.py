@@ -128,6 +128,8 @@ class Gallery:
 def run_demo(folder: Path, epochs: int = 15) -> int:
     """Draw, train, test; return the exit status."""
     console = Console()
+    if folder.exists() and not folder.is_dir():
+        raise GraphadError(f"'{folder}' is a file: -o names the folder that the demo draws into")
     digits = Digits.load()
     (folder / "dark").mkdir(parents=True, exist_ok=True)
     model, gallery = build_model(), Gallery(folder)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from graphad.cli.arguments import DIFFERENT, FINE, add_allow_unknown, refused
+from graphad.cli.arguments import DIFFERENT, FINE, add_allow_unknown, program_in, refused
 from graphad.difference import compare
 from graphad.drawing import draw_diff
 from graphad.errors import GraphadError
-from graphad.interop.formats import read_program
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -17,7 +16,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     text = "Compare two programs up to the names of their variables."
     statuses = "The exit status is 0 if they are the same, 1 if not, 2 if one of them is no program."
     parser = commands.add_parser("diff", help="compare two programs up to renaming", description=text, epilog=statuses)
-    parser.add_argument("before", metavar="A", help="a program as text, JSON or protobuf")
+    parser.add_argument("before", metavar="A", help="a program as text, JSON or protobuf, or an ONNX model")
     parser.add_argument("after", metavar="B", help="another one")
     parser.add_argument("--draw", type=Path, metavar="OUT", help="draw both as one: added outlined, removed as ghosts, changed marked")
     add_allow_unknown(parser)
@@ -27,7 +26,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     try:
-        difference = compare(*(read_program(path, allow_unknown=args.allow_unknown) for path in (args.before, args.after)))
+        difference = compare(*(program_in(path, allow_unknown=args.allow_unknown) for path in (args.before, args.after)))
     except (GraphadError, OSError) as error:
         return refused(error)
     print(difference.text(args.before, args.after), end="")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import graphad.passes  # noqa: F401 - the passes register themselves
 from graphad.cli import bisect, check, completion, diff, draw, export, grad, listing, opt, reduce, run, verify, view, why
@@ -43,6 +43,17 @@ class _Parser(argparse.ArgumentParser):
             if isinstance(action, argparse._SubParsersAction):
                 self.error(f"there is no command {value!r}{near}")
             raise argparse.ArgumentError(action, f"invalid choice: {value!r} (choose from {', '.join(map(str, action.choices))}){near}")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        # Of a command's parser argparse would hand the rest up, and the root knows none of the command's options.
+        known, rest = super().parse_known_args(args, namespace)
+        for word in rest:
+            if word.startswith("-"):
+                option = word.partition("=")[0]
+                self.error(f"there is no option {option!r}{did_you_mean(option, self._option_string_actions)}")
+        if rest:
+            self.error(f"not expected: {' '.join(rest)}")
+        return known, rest
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n{self.prog} --help shows how it is used\n")

@@ -45,7 +45,11 @@ def run(args: argparse.Namespace) -> int:
         _check_fed(args.program, program, [name for name in inputs if name not in feed and name not in own])
     # Without a list: what nothing in the program reads.
     names = fetch or [value.name for value in lower(program).targets]
-    outcome = _computed(program, feed, names, {**parameters, **own}, args.ranks)
+    try:
+        outcome = _computed(program, feed, names, {**parameters, **own}, args.ranks)
+    except InvalidValue as error:
+        # After the run and not before it: a branch that is not taken needs no value of what it reads.
+        raise InvalidValue(f"{error}{_hint(program, names, {*feed, *parameters, *own})}") from None
     if outcome is None:
         return 0
     results = dict(zip(names, outcome, strict=True))
@@ -62,6 +66,16 @@ def _check_fed(path: str, program: Program, missing: Sequence[str]) -> None:
     if missing:
         wanted = ", ".join(repr(program.global_block().var(name)).removeprefix("Variable ") for name in missing)
         raise InvalidValue(f"{path} is not fed {wanted}; --feed FILE.npz holds arrays by the names of inputs")
+
+
+def _hint(program: Program, names: Sequence[str], known: set[str]) -> str:
+    """Which files lack what, as the command line gives values by files: all of it and not the first name alone."""
+    missing = [value for value in lower(program, names).inputs if value.name not in known]
+    lines = [
+        (f"{option} FILE.npz gives {what}", [value.name for value in missing if value.persistable == persistable])
+        for option, what, persistable in (("--feed", "data", False), ("--params", "parameters", True))
+    ]
+    return "".join(f"\n  {text}; missing: {', '.join(map(repr, found))}" for text, found in lines if found)
 
 
 def _computed(

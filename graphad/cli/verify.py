@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from graphad.cli.arguments import DIFFERENT, FINE, PROGRAM, refused
+from graphad.cli.arguments import DIFFERENT, FINE, PROGRAM, program_in, refused
 from graphad.errors import GraphadError
-from graphad.interop.formats import FORMATS, read_program
+from graphad.interop.formats import FORMATS
 from graphad.ir import lower
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     for path in args.program:
         try:
             # Anything may be read: what is wrong is listed below, all of it and not the first mistake alone.
-            program = read_program(path, args.source_format, allow_unknown=True)
+            program = program_in(path, args.source_format, allow_unknown=True)
         except (GraphadError, OSError) as error:
             return refused(error)
         complaints_ = [*complaints(program, args.allow_unknown)]

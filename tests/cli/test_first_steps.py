@@ -2,17 +2,20 @@
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import graphad as ga
 from graphad.cli import draw as draw_command
 from graphad.cli.main import main
 from graphad.drawing.options import Options
+from graphad.interop import onnx
 from graphad.interop.formats import read_program
 from tests.source_tree import ROOT
 
@@ -60,6 +63,20 @@ def test_a_mistyped_word_gets_a_suggestion_and_no_long_list(argv: list[str], mes
     said = capsys.readouterr().err
     assert message in said
     assert "bisect" not in said
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--verson"], "graphad: there is no option '--verson'; did you mean '--version'?\n"),
+        (["draw", "net.txt", "-o", "a.svg", "--valus", "none"], "graphad draw: there is no option '--valus'; did you mean '--values'"),
+        (["draw", "net.txt", "-o", "a.svg", "--zork=1"], "graphad draw: there is no option '--zork'\n"),
+        (["draw", "net.txt", "other.txt", "-o", "a.svg"], "graphad draw: not expected: other.txt\n"),
+    ],
+)
+def test_a_mistyped_option_is_named_with_the_nearest(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(*argv) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,6 +134,42 @@ def test_verify_of_no_program_is_2(tmp_path: Path, capsys: pytest.CaptureFixture
     assert status_of("verify", str(tmp_path / "net.txt")) == 2
     assert status_of("verify", str(tmp_path / "none.txt")) == 2
     assert f"{tmp_path / 'none.txt'}: No such file" in capsys.readouterr().err
+
+
+# -- ONNX ----------------------------------------------------------------------------------------
+
+
+def test_commands_take_onnx_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("google.protobuf", reason="the extra onnx is not installed")
+    model = tmp_path / "net.onnx"
+    with ga.program_guard(ga.Program(), ga.Program()):
+        x = ga.layers.data("x", shape=["batch", 3])
+        onnx.save(onnx.from_program(ga.default_main_program(), [x], [ga.layers.relu(x) + ga.layers.relu(x)]), model)
+    assert status_of("verify", str(model)) == 0
+    assert status_of("diff", str(model), str(model)) == 0
+    assert status_of("check", "fuse-elementwise", "--program", str(model), "--examples", "2") == 0
+    assert "nothing is wrong" in capsys.readouterr().out
+
+
+# -- run -------------------------------------------------------------------------------------------
+
+
+def test_run_names_all_that_its_files_lack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """program { block 0 { var x: float32[-1, 3] param w: float32[3, 2] param b: float32[2]
+        var y: float32[-1, 2] var z: float32[-1, 2] mul(X=x, Y=w) -> (Out=y) elementwise_add(X=y, Y=b) -> (Out=z) } }"""
+    (tmp_path / "net.txt").write_text(text, encoding="utf-8")
+    np.savez(tmp_path / "feed.npz", x=np.ones((1, 3), "float32"))
+    assert status_of("run", str(tmp_path / "net.txt"), "--feed", str(tmp_path / "feed.npz")) == 1
+    said = capsys.readouterr().err
+    assert "--params FILE.npz gives parameters; missing: 'w', 'b'\n" in said
+    assert "--feed" not in said
+    assert status_of("run", str(tmp_path / "net.txt")) == 1
+    assert "--feed FILE.npz gives data; missing: 'x'\n" in capsys.readouterr().err
+
+
+def test_a_file_in_the_place_of_the_folder_of_the_demo_is_named(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("demo", "-o", net) == 1
+    assert f"graphad: '{net}' is a file: -o names the folder" in capsys.readouterr().err
 
 
 # -- diff ------------------------------------------------------------------------------------------
@@ -202,3 +255,32 @@ def test_completion_knows_the_commands(capsys: pytest.CaptureFixture[str]) -> No
     script = capsys.readouterr().out
     assert "verify" in script
     assert "--print-changed" in script
+
+
+# The shell splits a line into words, calls the function, and shows what it leaves in COMPREPLY.
+ASKED = """
+. ./graphad.sh
+COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); COMPREPLY=()
+_shtab_graphad graphad "${@: -1}" "${@: -2:1}" 2>/dev/null
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_bash_completes_files_and_passes(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab", reason="the extra completion is not installed")
+    folder = Path(net).parent
+    assert status_of("completion", "bash") == 0
+    (folder / "graphad.sh").write_text(capsys.readouterr().out, encoding="utf-8")
+    (folder / "ask.sh").write_text(ASKED, encoding="utf-8")
+    for line, expected in (
+        (["draw", "ne"], ["net.txt"]),
+        (["opt", "net.txt", "-o", "ne"], ["net.txt"]),
+        (["check", "simp"], ["simplify"]),
+        (["opt", "net.txt", "-p", "'cse, dead"], ["cse, dead-code"]),
+        (["draw", "net.txt", "--values", "sh"], ["shared"]),
+    ):
+        done = subprocess.run(
+            ["bash", "--norc", "ask.sh", "graphad", *line], cwd=folder, capture_output=True, text=True, check=True, timeout=60
+        )
+        assert done.stdout.split("\n")[:-1] == expected, line
