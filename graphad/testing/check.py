@@ -69,7 +69,7 @@ Programs = Sequence[Program | Case] | Callable[[Choices], Case]
 
 
 class Vacuous(AssertionError):
-    """A check that checked nothing: the pass changed none of the programs.
+    """A check that checked nothing: the pass changed none of the programs, or what it made of them cannot run.
 
     Attributes:
         checked: what was tried.
@@ -77,7 +77,13 @@ class Vacuous(AssertionError):
 
     def __init__(self, subject: Subject, checked: Checked) -> None:
         self.checked = checked
-        super().__init__(f"{subject}: it changed none of {checked.examples} programs, so that nothing was checked\n{checked}")
+        reason = f"it changed none of {checked.examples} programs, so that nothing was checked"
+        if checked.changed:
+            reason = (
+                f"none of {checked.changed} programs that it changed can run after it, so that nothing was compared: their backward is not "
+                "finished, and cannot be since the pass does not preserve GradOps; list that in preserves, or prepare the whole backward"
+            )
+        super().__init__(f"{subject}: {reason}\n{checked}")
 
 
 def check_pass(
@@ -123,7 +129,7 @@ def check_pass(
 
     Raises:
         Counterexample: the pass is wrong; the program it is shown on was made as small as possible.
-        Vacuous: the pass changed no program, and is no analysis.
+        Vacuous: the pass changed no program, and is no analysis; or nothing that it changed can run.
         ValueError: a text is no pipeline, or hardly any program is fit for the pass.
         KeyboardInterrupt: the check was interrupted; its text says what was tried, and its ``checked`` holds that.
 
@@ -135,7 +141,7 @@ def check_pass(
     search = _Search(subject, _source(subject, programs), seed)
     case_and_finding = search.run(EXAMPLES if examples is None and seconds is None else examples, seconds)
     if case_and_finding is None:
-        if not search.checked.changed and not subject.is_analysis:
+        if search.checked.changed == search.checked.unfinished and not subject.is_analysis:
             raise Vacuous(subject, search.checked)
         return search.checked
     case, finding = smallest(subject, *case_and_finding)

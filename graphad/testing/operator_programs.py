@@ -659,8 +659,13 @@ class Counting(NamedTuple):
     turned: bool = False
 
     def limit(self, trips: int) -> int:
-        """The limit of a loop of so many trips."""
+        """The limit of a loop of so many trips; of less than none, one that lies behind where the counter starts."""
         return self.start + self.step * trips - self.short
+
+    def trips(self, choices: Choices, trips: int) -> int:
+        """Trips for ``limit``: a loop that does not run starts at its limit, or beyond it: then what it ends with is not the limit."""
+        # A test for ``not_equal`` would never fail.
+        return -choices.integer(1, 2) if not trips and self.test != "not_equal" and choices.boolean() else trips
 
 
 # The usual form comes most often, i < n from 0 by 1; in the others a pass is wrong that takes n for the number of iterations.
@@ -686,7 +691,7 @@ def write_loop(w: CallProgram, trips: int, body: Callable[[str], None], early: b
     """
     is_fed, counting = w.choices.chance(3), w.choices.one_of(COUNTINGS)
     counter = w.constant(np.array([counting.start], "int64"), w.unique("i"))
-    most = np.array([counting.limit(trips)], "int64")
+    most = np.array([counting.limit(counting.trips(w.choices, trips))], "int64")
     limit = w.data(most) if is_fed else w.constant(most, w.unique("n"))
     operands = {"X": [limit], "Y": [counter]} if counting.turned else {"X": [counter], "Y": [limit]}
     bound = None if is_fed else w.block.ops[-1]

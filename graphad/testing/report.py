@@ -209,6 +209,7 @@ class Checked:
     Attributes:
         examples: programs tried.
         changed: how many of them the pass changed.
+        unfinished: how many of those have an unfinished backward after the pass, so that they cannot run: nothing was compared.
         unfit: programs drawn that the pass cannot be tried on: what prepares it refuses them.
         rewrites: how often each pass and rule made operators of the programs after it.
         operators: how many programs each operator type was in.
@@ -224,6 +225,7 @@ class Checked:
 
     examples: int = 0
     changed: int = 0
+    unfinished: int = 0
     unfit: int = 0
     rewrites: Counter[str] = field(default_factory=Counter)
     operators: Counter[str] = field(default_factory=Counter)
@@ -240,6 +242,7 @@ class Checked:
         """Add a program that was tried."""
         self.examples += 1
         self.changed += trial.changed
+        self.unfinished += trial.changed and trial.after is None
         self._count_program(trial.case.program)
         self._count_arrays(trial.case)
         self.trips.update(trial.trips)
@@ -268,6 +271,8 @@ class Checked:
         suffix = " before it was interrupted" if self.interrupted else ""
         programs = f"{self.examples} programs, of which it changed {self.changed}{suffix}"
         yield f"nothing wrong on {programs}; {self.seconds:.1f} s of processor time"
+        if self.unfinished:
+            yield f"not compared: {self.unfinished} programs, whose backward no pass has finished"
         if self.unfit:
             yield f"unfit: {self.unfit} more programs, which the preparation refuses"
         yield from _counts("rewrites", self.rewrites)

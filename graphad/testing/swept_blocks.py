@@ -33,6 +33,7 @@ TRIES = 4  # other attributes
 LOOKUPS = ("gather", "lookup_table_v2", "index_select", "gather_nd", "one_hot_v2")
 FAR, FAR_READS = 1000, 3
 BESIDE = ("sin", "sin", "exp", "abs", "sqrt")  # what a branch computes besides, of the type of what it reads
+ONE_WAY = ("elementwise_sub", "elementwise_sub", "elementwise_div")  # the order of operands matters
 OVER_MISSING = ("exp", "tanh", "sin", "square", "scale")
 ROLES = ("captured", "early", "late", "both")
 WITH_ATTRIBUTES = ("scale", "scale", "increment", "softmax", "reduce_sum", "cumsum", "clip", "leaky_relu", "transpose2", "concat", "roll")
@@ -358,14 +359,30 @@ class _Repeated:
             self._pass_out(name, next((word for word in self.kept if _alike(w.values[word], w.values[name])), name))
 
     def alternatives(self) -> tuple[Callable[[], object], Callable[[], object]]:
-        """Two bodies that look alike: one attribute of the operator differs, or two results change places."""
+        """Two bodies that look alike: one attribute of an operator differs, its operands change places, or two results do."""
         tries = (other_attr(self.w.choices, self.call, Interest()) for _ in range(TRIES))
         variant = next((call for call in tries if call is not None and _differ(call, self.call)), None)
         first, second = self.kept[0], self.kept[-1]
         if variant is not None and self.w.choices.boolean():
             repeated = _Repeated(self.w, variant, self.names, self.name)
             return lambda: self.read(first), lambda: repeated.read(first)
+        if self.w.choices.chance(3):
+            return self._in_both_orders(first)
         return lambda: self._both(first, second), lambda: self._both(second, first)
+
+    def _in_both_orders(self, target: str) -> tuple[Callable[[], object], Callable[[], object]]:
+        """Two bodies that take operands from each other, in both orders; perhaps an operator is between that and the result."""
+        w, value = self.w, self.w.values[target]
+        x, *others = w.choices.permutation([name for name in w.like(value) if name not in w.reserved] or [target])
+        y, op_type = [*others, w.constant(np.full_like(value, 0.75))][0], w.choices.one_of(ONE_WAY)
+        last = w.choices.one_of(("", "", "assign", "tanh"))
+
+        def write(x: str, y: str) -> None:
+            result = w.apply(op_type, {"X": [x], "Y": [y]}, {}, None if last else target)
+            if result and last:
+                w.apply(last, {"X": [result]}, {}, target)
+
+        return lambda: write(x, y), lambda: write(y, x)
 
     def _both(self, first: str, other: str) -> None:
         """The operator's result under one name, and what another operator makes of the same input under the other."""

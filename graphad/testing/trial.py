@@ -548,7 +548,8 @@ def followed(what: Pass | str) -> Pass | str:
 def standard_preparation(what: Pass | str) -> str:
     """The passes of the standard backward that have to run before a pass, as text; empty if it works on a program as it is.
 
-    That is what the pass requires, or all of them if it says that it is tried after the backward, and none after it builds one.
+    That is what the pass requires, or all of them if it says that it is tried after the backward, and none after it builds one; or if
+    none of them could follow the pass, since it does not preserve what they go by: then what it made would not become a program.
 
     >>> standard_preparation("create-grad-ops")
     'find-op-path{targets=[$loss]}, expand-grad-ops, find-op-path{targets=[$loss]}'
@@ -566,8 +567,16 @@ def standard_preparation(what: Pass | str) -> str:
             check_order((*before, *passes), Graph())
         except PassError:
             continue
-        return ", ".join(BACKWARD[:count])
+        is_whole = "create-grad-ops" in names[:count] and not _can_be_followed(passes)
+        return ", ".join(BACKWARD if is_whole else BACKWARD[:count])
     return ""
+
+
+def _can_be_followed(passes: Sequence[Pass]) -> bool:
+    """Whether the backward can be completed after passes, or is as far complete as it has to be."""
+    if any(SINGLE_WRITER in pass_.establishes for pass_ in passes):
+        return True
+    return all(pass_.is_analysis or GradOps in (*pass_.preserves, *pass_.establishes) for pass_ in passes)
 
 
 class HiddenChange(AssertionError):

@@ -101,6 +101,19 @@ with passes():
             return super().apply(graph) and super().apply(graph)
 
     @dataclass(frozen=True)
+    class StartsFromTwo(Pass):
+        """Lets the backward start from 2, and forgets what the passes after it go by."""
+
+        name = "wrong-starts-from-two"
+        requires = (GradOps,)
+
+        def apply(self, graph: Graph) -> bool:
+            seeds = [op for op in graph.ops if op.role == BACKWARD and op.type in ("fill_constant", "fill_any_like")]
+            for op in seeds[:1]:
+                graph.set_attr(op, "value", 2.0)
+            return bool(seeds)
+
+    @dataclass(frozen=True)
     class NarrowExponentials(Pass):
         """Exponentials of float32 in float16."""
 
@@ -147,6 +160,20 @@ def test_gradients_that_passes_make_are_compared(tmp_path: Path) -> None:
         check_pass(DropsTheLastTerm(), examples=200, prepare=BACKWARD_OF_LOSS, folder=tmp_path)
     assert raised.value.finding.kind == "gradients"
     assert sum(len(block.ops) for block in raised.value.case.program.blocks) <= 4
+
+
+def test_a_pass_that_no_other_of_the_backward_can_follow_comes_after_all_of_them(tmp_path: Path) -> None:
+    assert standard_preparation(StartsFromTwo()) == ", ".join(STANDARD)
+    assert standard_preparation(DropsTheLastTerm()).endswith("create-grad-ops")  # which establishes what is needed to run
+    with pytest.raises(Counterexample) as raised:
+        check_pass(StartsFromTwo(), examples=20, folder=tmp_path)
+    assert raised.value.finding.kind == "gradients"
+
+
+def test_a_check_of_graphs_that_cannot_run_fails() -> None:
+    with pytest.raises(Vacuous, match=r"none of 20 programs that it changed can run after it.*\n.*\nnot compared: 20 programs") as raised:
+        check_pass(StartsFromTwo(), examples=20, prepare="find-op-path{targets=[$loss]}, create-grad-ops")
+    assert raised.value.checked.unfinished == 20
 
 
 @pytest.mark.parametrize("kind", [OptimizeParameters, UpdatesTwice])

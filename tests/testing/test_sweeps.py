@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -135,6 +136,35 @@ def test_operators_of_gradients_occur() -> None:
 def test_chains_for_passes_that_narrow_are_of_wide_numbers() -> None:
     found = Counter(a.dtype.name for case in swept(chain_sweep, 40, Interest(("mul",), kinds=SHORT)) for a in case.feeds.values())
     assert found["float32"] > 0.4 * found.total()
+
+
+def branches(case: Case, op_type: str) -> list[tuple[list[str], ...]]:
+    """The operands of an operator in the two branches of each ``if_else``, where each has one."""
+    ops = [op for block in case.program.blocks for op in block.ops if op.type == "if_else"]
+    inner = [[[o for o in op.attrs[name].ops if o.type == op_type] for name in ("true_block", "false_block")] for op in ops]
+    return [tuple([*one.input("X"), *one.input("Y")] for (one,) in pair) for pair in inner if all(len(found) == 1 for found in pair)]
+
+
+def test_branches_take_operands_from_each_other_in_both_orders() -> None:
+    pairs = [pair for case in swept(block_sweep, 120, Interest(("if_else",))) for pair in branches(case, "elementwise_sub")]
+    assert any(one == other[::-1] != other for one, other in pairs)
+
+
+@pytest.mark.parametrize("draw", [lambda c, i: block_sweep(c, Interest(("while",)), i), lambda c, i: nested_program(c)])
+def test_loops_that_do_not_run_start_at_their_limit_and_beyond(draw: Callable[[RandomChoices, int], Case]) -> None:
+    distances = set()
+    for i in range(150):
+        case = draw(RandomChoices(f"beyond {i}"), i)
+        ops = case.program.global_block().ops
+        constants = {op.output("Out")[0]: op.attrs["value"] for op in ops if op.type == "fill_constant"}
+        tests = {name: op for op in ops if op.type == "less_than" for name in op.output("Out")}
+        for op in ops:
+            test = tests.get(op.input("Condition")[0]) if op.type == "while" else None
+            names = [*test.input("X"), *test.input("Y")] if test is not None else []
+            if names and all(name in constants for name in names):
+                start, limit = (constants[name] for name in names)
+                distances.add(limit - start)
+    assert {0, -1} <= distances or {0, -2} <= distances
 
 
 def test_blocks_overwrite_what_the_same_operator_reads_around_them() -> None:
@@ -290,7 +320,7 @@ def test_an_attribute_that_a_pass_mentions_is_left_out_throughout_some_programs(
 
 def test_branches_end_with_operators_and_run_on_numbers_that_are_not_finite() -> None:
     source, ends, wild = sweeps(Interest(types=("if_else",), blocks=True)), 0, 0
-    for i in range(240):
+    for i in range(480):  # one in forty-five is wild
         case = source(RandomChoices(f"branches {i}"))
         branches = [op for op in case.program.global_block().ops if op.type == "if_else"]
         for op in branches:

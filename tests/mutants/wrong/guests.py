@@ -8,9 +8,10 @@ from typing import Any
 
 from graphad import edit, ops
 from graphad.ir import Graph, Op, Value
+from graphad.passes.backward import GradOps
 from graphad.rewriting import Pass
 from graphad.types import FLOATS
-from tests.mutants.corpus import UserPass
+from tests.mutants.corpus import Check, UserPass
 from tests.mutants.kit import attribute, is_typed, operators, written_as
 from tests.mutants.witness import BACKWARD, Witness
 from tests.scratch import passes
@@ -37,6 +38,43 @@ def _root(epsilon: float, param: Any, grad: Any, moment: Any, rate: Any) -> tupl
     below = ops.sqrt(ops.scale(new, scale=1.0, bias=epsilon))  # not sqrt(new) + epsilon
     step = ops.elementwise_mul(ops.elementwise_div(grad, below), rate)
     return ops.elementwise_sub(param, step), new
+
+
+def _counted(op: Op) -> tuple[Value, Value] | None:
+    """The start and the bound of a loop that goes on while i < n, and adds one each time; None of another one."""
+    loop = edit.LoopLike.of(op)
+    if loop is None or loop.is_gradient or edit.has_gradient(op) or len(loop.condition) != 1:
+        return None
+    first, (body,) = loop.condition[0].writer, op.graphs.values()
+    again = body.results[loop.carried.index(loop.condition[0])].writer if loop.condition[0] in loop.carried else None
+    if first is None or again is None or {first.type, again.type} != {"less_than"} or again.graph is not body:
+        return None
+    start, bound = first.input("X"), first.input("Y")
+    if start not in loop.carried or bound not in loop.captured or start.type != bound.type or start.dtype != "int64":
+        return None
+    at = loop.carried.index(start)
+    step, limit = body.results[at].writer, body.inputs[len(loop.carried) + loop.captured.index(bound)]
+    is_plain = step is not None and step.type == "increment" and step.attrs.get("step", 1.0) == 1.0 and step.input("X") is body.inputs[at]
+    return (start, bound) if is_plain and (again.input("X"), again.input("Y")) == (body.results[at], limit) else None
+
+
+def _added(op: Op, at: int) -> Value | None:
+    """What a loop adds to a carried value in each iteration, if that is the same each time and all that happens to the value."""
+    loop, (body,) = edit.LoopLike.of(op), op.graphs.values()
+    writer = body.results[at].writer
+    if loop is None or writer is None or writer.type != "elementwise_add" or writer.input("X") is not body.inputs[at]:
+        return None
+    captured = dict(zip(body.inputs[len(loop.carried) :], loop.captured, strict=False))
+    value = captured.get(writer.input("Y"))
+    return value if value is not None and value.type == body.inputs[at].type and value.dtype in FLOATS else None
+
+
+def _same_call(op: Op, other: Op, operands: dict[Value, Value]) -> bool:
+    """Whether operators of two branches are of one type, with equal attributes, over the same values: their order is not looked at."""
+    if op.type != other.type or op.attrs != other.attrs or op.definition is None or op.definition.random or op.graphs:
+        return False
+    outside, others = ([operands.get(value) for value in each.reads()] for each in (op, other))
+    return None not in (*outside, *others) and set(outside) == set(others) and len(outside) == len(others)
 
 
 with passes():
@@ -229,9 +267,79 @@ with passes():
             tail = x[len(x) - len(y) :]
             return 0 < len(y) < len(x) and -1 not in (*x, *y) and all(b in (a, 1) for a, b in zip(tail, y, strict=True))
 
+    @dataclass(frozen=True)
+    class SumsInClosedForm(Pass):
+        """What a loop adds while i < n, is n - i times that: but if it starts beyond its bound, it adds nothing."""
 
-def _trying(family: str, pass_type: type[Pass], text: str, prepare: str = "", **options: object) -> UserPass:
-    return UserPass(family, pass_type, Witness(text, pass_type, prepare, **options))  # type: ignore[arg-type]
+        name = "guest-sums-in-closed-form"
+        tolerance = 1e-6
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in [op for inner in list(graph.tree()) for op in edit.loops(inner)]:
+                counted, loop = _counted(op), edit.LoopLike.of(op)
+                if counted is None or loop is None:
+                    continue
+                for at, out in enumerate(loop.results):
+                    term = _added(op, at)
+                    if term is None or not out.readers or out.type != term.type:
+                        continue
+                    build = edit.Builder(op.graph, "closed", before=op, role=op.role)
+                    start, bound = (build.symbol(value) for value in counted)
+                    count = ops.reshape(ops.cast(ops.elementwise_sub(bound, start), out_dtype=out.dtype), shape=[1] * len(out.shape or ()))
+                    total = ops.elementwise_add(build.symbol(loop.carried[at]), ops.elementwise_mul(build.symbol(term), count))
+                    op.graph.replace(out, total.value)
+                    changed = True
+            return changed
+
+    @dataclass(frozen=True)
+    class ComputesBeforeTheBranch(Pass):
+        """What both branches compute of the same operands is computed before them: but the operands may be in another order."""
+
+        name = "guest-computes-before-the-branch"
+
+        def apply(self, graph: Graph) -> bool:
+            return any([self._moved(op) for op in list(operators(graph, "if_else")) if not edit.has_gradient(op) and len(op.graphs) == 2])
+
+        def _moved(self, op: Op) -> bool:
+            first, second = op.graphs.values()
+            given = op.inputs.get("X", ())
+            operands = {inside: value for inner in (first, second) for inside, value in zip(inner.inputs, given, strict=False)}
+            pairs = [(one, other) for one in first.ops for other in second.ops if _same_call(one, other, operands)]
+            if not pairs or not op.graph.allows("before", op):
+                return False
+            one, other = pairs[0]
+            like = next(one.writes())
+            if len(list(one.writes())) != 1 or like.type != next(other.writes()).type:
+                return False
+            value = op.graph.add_value("before", like.shape, like.dtype)
+            inputs = {slot: [operands[v] for v in values] for slot, values in one.inputs.items()}
+            op.graph.add_op(one.type, inputs, {"Out": [value]}, one.attrs, before=op, role=op.role)
+            for each, inside in zip((one, other), edit.add_operand(op, value), strict=True):
+                each.graph.substitute(next(each.writes()), inside)
+                each.graph.remove_op(each)
+            return True
+
+    @dataclass(frozen=True)
+    class CopiesThroughScales(Pass):
+        """The gradient of a scale is copied: its factor is forgotten. The pass keeps nothing that the others of the backward go by."""
+
+        name = "guest-copies-through-scales"
+        requires = (GradOps,)
+
+        def apply(self, graph: Graph) -> bool:
+            changed = False
+            for op in list(operators(graph, "scale_grad")):
+                outputs = list(op.writes())
+                if len(outputs) == 1 and attribute(op, "scale") != 1.0:
+                    op.graph.add_op("assign", {"X": op.inputs["Out@GRAD"]}, {"Out": outputs}, before=op, role=op.role)
+                    op.graph.remove_op(op)
+                    changed = True
+            return changed
+
+
+def _trying(family: str, pass_type: type[Pass], text: str, prepare: str = "", check: Check | None = None, **options: object) -> UserPass:
+    return UserPass(family, pass_type, Witness(text, pass_type, prepare, **options), check)  # type: ignore[arg-type]
 
 
 _COUNTING = """
@@ -273,6 +381,32 @@ tanh(X=x) -> (Out=y)
 block 1 in 0:
 exp(X=x) -> (Out=s)
 """
+_SUMMING = """
+i: int64[1]
+n: int64[1]
+h: float64[2]
+c: float64[2]
+less_than(X=i, Y=n) -> (Out=more)
+while(X=[h, i, n, c], Condition=more) -> (Out=[h, i, more]) {sub_block=block(1)}
+scale(X=h) -> (Out=y) {scale=2.0}
+block 1 in 0:
+elementwise_add(X=h, Y=c) -> (Out=h)
+increment(X=i) -> (Out=i)
+less_than(X=i, Y=n) -> (Out=more)
+"""
+_TURNED = """
+c: bool[1]
+x: float64[2]
+y: float64[2]
+z: float64[2]
+if_else(Cond=c, X=[x, y]) -> (Out=z) {true_block=block(1), false_block=block(2)}
+block 1 in 0:
+elementwise_sub(X=x, Y=y) -> (Out=a)
+tanh(X=a) -> (Out=z)
+block 2 in 0:
+elementwise_sub(X=y, Y=x) -> (Out=a)
+exp(X=a) -> (Out=z)
+"""
 
 WRONG: tuple[UserPass, ...] = (
     _trying("loops", CountsToTheBound, _COUNTING, feeds={"n": [3]}),
@@ -298,4 +432,13 @@ WRONG: tuple[UserPass, ...] = (
     ),
     _trying("state", RemovesBranchesThatNobodyReads, _STATE, feeds={"c": [True]}, targets=("y",), fetch=("s",)),
     _trying("broadcasting", ExpandsFromTheRight, "x: float64[3, 3]\ny: float64[3]\nelementwise_add(X=x, Y=y) -> (Out=z) {axis=0}"),
+    _trying("loops", SumsInClosedForm, _SUMMING, feeds={"i": [5], "n": [3]}),
+    _trying("branches", ComputesBeforeTheBranch, _TURNED, feeds={"c": [False]}),
+    _trying(
+        "gradients",
+        CopiesThroughScales,
+        "x: float64[2]\nscale(X=x) -> (Out=y) {scale=2.5}\nmean(X=y) -> (Out=loss)",
+        BACKWARD,
+        Check(CopiesThroughScales),
+    ),
 )
