@@ -15,9 +15,11 @@ import numpy as np
 from graphad.errors import InvalidType, InvalidValue
 from graphad.execution import Executor, Scope
 from graphad.ir import Graph, lower, schedule
+from graphad.ops import REGISTRY
 from graphad.ops.definition import did_you_mean
+from graphad.ops.traits import ZEROS
 from graphad.passes.analyses import estimated
-from graphad.program import Program, Variable, default_startup_program
+from graphad.program import Operator, Program, Variable, default_startup_program
 from graphad.rewriting import Pass, Pipeline, Report
 from graphad.showing import Cell, Table, bars
 
@@ -272,10 +274,15 @@ class _Setting:
                 tracemalloc.stop()
 
 
+def _fills(op: Operator) -> bool:
+    definition = REGISTRY.get(op.type)
+    return definition is not None and definition.fills not in ("", ZEROS)
+
+
 def _requested(program: Program) -> list[str]:
     """The loss that the program differentiates; else the results that no operator reads."""
     block = program.global_block()
-    seeds = [op.output("Out")[0] for op in block.ops if op.type in ("fill_constant", "fill_any_like") and len(op.output("Out")) == 1]
+    seeds = [op.output("Out")[0] for op in block.ops if _fills(op) and len(op.output("Out")) == 1]
     # A backward starts from a constant in the gradient of its loss.
     losses = [name.removesuffix("@GRAD") for name in seeds if name.endswith("@GRAD") and block.has_var(name.removesuffix("@GRAD"))]
     if losses:

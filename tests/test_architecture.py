@@ -13,7 +13,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from graphad.ops import REGISTRY, ControlDef
+from graphad.ops import REGISTRY
 from tests.source_tree import ROOT, modules
 
 # From the lowest up: a module imports from rows above its own, and from its own package.
@@ -106,16 +106,12 @@ class Facts:
         inner: where functions import something.
         relative: where something is imported relatively.
         functions: (where, name, lines).
-        listed: how many names of operators stand in lists; of modules of graphad only, as the next.
-        with_blocks: how often an operator with blocks is named.
     """
 
     imports: tuple[tuple[str, str], ...]
     inner: tuple[str, ...]
     relative: tuple[str, ...]
     functions: tuple[tuple[str, str, int], ...]
-    listed: int
-    with_blocks: int
 
 
 @cache
@@ -128,8 +124,6 @@ def facts(path: Path) -> Facts:
         inner=tuple(place(path, node) for function in found for node in imports(function)),
         relative=tuple(place(path, node) for node in every if isinstance(node, ast.ImportFrom) and node.level),
         functions=tuple((place(path, f), f.name, (f.end_lineno or f.lineno) - f.lineno + 1) for f in found),
-        listed=sum(len(listed(node)) for node in ast.walk(tree)) if path in SOURCES else 0,
-        with_blocks=named_with_blocks(tree) if path in SOURCES else 0,
     )
 
 
@@ -231,56 +225,3 @@ finally:
 """
     found = [target for node in imports(ast.parse(text)) for target in imported(node)]
     assert found == ["graphad.ops.linalg", "graphad.ops", "graphad.ir"]
-
-
-# -- names of operators --------------------------------------------------------------------------
-
-# Operators that are named in lists, module by module. What a list says of operators belongs in their rows (``graphad.ops.traits``), so the
-# numbers only go down; a table of rules, each about its operator, may stay.
-NAMES_IN_LISTS = {
-    "graphad.passes.analyses.batch_dependence": 3,
-    "graphad.rewriting.moving": 15,  # what each means to a solver
-}
-
-
-def listed(node: ast.AST) -> list[str]:
-    """The words of a text, a list or the keys of a table, if there are several and all are operators."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        words: list[object] = [*node.value.split()]
-    else:
-        parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else node.keys if isinstance(node, ast.Dict) else []
-        words = [part.value if isinstance(part, ast.Constant) else None for part in parts]
-    names = [word for word in words if isinstance(word, str) and word in REGISTRY]
-    return names if len(names) == len(words) > 1 else []
-
-
-def test_no_new_lists_of_operators() -> None:
-    parts = ("passes", "ir", "rewriting", "execution", "program", "backward")
-    counts = {name: facts(path).listed for name, path in MODULES.items() if part_of(name) in parts}
-    assert {name: count for name, count in counts.items() if count} == NAMES_IN_LISTS, "say it in the operators' rows, or lower the number"
-
-
-# Operators with blocks that are named at all, module by module: passes and the framework ask their interfaces (``graphad.ir.regions``).
-# What stays makes one, where it has to be made, or is about just that one.
-NAMED_WITH_BLOCKS = {"graphad.ir.edits": 3, "graphad.program.paddle_gradients": 5, "graphad.program.paddle_recurrent": 1}
-
-
-def named_with_blocks(tree: ast.Module) -> int:
-    """How many texts in a module, besides docstrings, are the type of an operator with blocks."""
-    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return sum(isinstance(REGISTRY.get(text), ControlDef) for text in texts)
-
-
-def test_operators_with_blocks_are_known_by_their_interfaces() -> None:
-    apart = ("ops", "layers", "testing", "interop", "cli")
-    counts = {name: facts(path).with_blocks for name, path in MODULES.items() if part_of(name) not in apart}
-    assert {name: count for name, count in counts.items() if count} == NAMED_WITH_BLOCKS, "ask LoopLike, BranchLike or CallLike"
-
-
-def test_the_finder_of_operators_with_blocks_itself() -> None:
-    assert named_with_blocks(ast.parse("op.type == 'while'; op.type in ('net', 'tanh'); {'while_grad': 1}; 'a while'")) == 3
-
-
-def test_the_finder_of_lists_itself() -> None:
-    tree = ast.parse("a = 'tanh exp'; b = ('tanh', 'x'); c = {'exp': 1, 'tanh': 2}; d = 'tanh'")
-    assert sorted(name for node in ast.walk(tree) for name in listed(node)) == ["exp", "exp", "tanh", "tanh"]

@@ -167,7 +167,7 @@ class Compiler:
         }
         places = {slot: outs for slot, outs in places.items() if any(outs)}
         # First as the calls of the kernel, then as one call of it: a kernel that looks at values is not traced.
-        results = self.renamed(op, inputs) or self.traced(op, definition, inputs, list(places))
+        results = self.renamed(definition, inputs) or self.traced(op, definition, inputs, list(places))
         if results is None:
             results = self.whole(op, definition, inputs, {slot: len(outs) for slot, outs in places.items()})
         for slot, targets in places.items():
@@ -189,12 +189,12 @@ class Compiler:
 
     # -- operators --
 
-    def renamed(self, op: Operator, inputs: Mapping[str, Sequence[Value | None]]) -> Made | None:
+    def renamed(self, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]]) -> Made | None:
         """What ``assign`` makes of an array of tensors: the same value, since none ever changes; None if it may have no value."""
-        if op.type != "assign":
+        if not definition.is_copy:
             return None
-        (value,) = inputs["X"]
-        return None if value is None or value.static or value.absent else {"Out": [value]}
+        ((value,),), (slot,) = inputs.values(), definition.outputs
+        return None if value is None or value.static or value.absent else {slot: [value]}
 
     def traced(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: list[str]) -> Made | None:
         """The values that an operator makes, as the calls of its kernel; None if it is not to be traced."""

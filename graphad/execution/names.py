@@ -181,4 +181,5 @@ def block_results(program: Program) -> dict[int, frozenset[str]]:
 
 def writes_old_array(op: Operator) -> bool:
     """Whether an operator adds to the array of tensors that it writes, if there is one."""
-    return op.type == "write_to_array" and "Array" not in op.inputs and not op.attrs.get("fresh")
+    definition = REGISTRY.get(op.type)
+    return definition is not None and definition.extends_output(op.inputs, op.attrs)

@@ -109,7 +109,7 @@ def _narrowed(block: Block, name: str) -> str:
 
 def _may_write_nothing(op: Operator) -> bool:
     definition = REGISTRY.get(op.type)
-    return op.type == "write_to_array" or (definition is not None and definition.partial)
+    return definition is not None and (definition.partial or definition.extends != "")
 
 
 def not_finite(op: Operator, name: str, result: Array, inputs: Mapping[str, object]) -> ExecutionError:

@@ -352,19 +352,20 @@ def _lower_operator(graph: Graph, operator: Operator, current: Current) -> None:
             inputs[slot] = (current.get(name) or _given(graph, block, name, current),)
         else:
             inputs[slot] = _reading(graph, block, names, current)
-    if operator.type == "write_to_array" and "Array" not in inputs and not operator.attrs.get("fresh"):
-        _read_old_array(graph, operator, inputs, current)
+    definition = REGISTRY.get(operator.type)
+    if definition is not None and definition.extends_output(inputs, operator.attrs):
+        _read_old_array(graph, operator, definition.extends, inputs, current)
     _link(graph, operator, inputs, operator.outputs, current, None)
 
 
-def _read_old_array(graph: Graph, operator: Operator, inputs: Slots, current: Current) -> None:
+def _read_old_array(graph: Graph, operator: Operator, slot: str, inputs: Slots, current: Current) -> None:
     """In a program an array is written in place: what was there before is read, unless nothing can be there yet."""
     names, block = operator.output("Out"), operator.block
     if len(names) != 1:
         raise InvalidValue(located(f"operator {operator.type!r} writes one array, got {len(names)} names: {operator!r}", operator.source))
     name = names[0]
     if name in current or (block.idx > 0 and name not in block.vars):
-        inputs["Array"] = _reading(graph, block, [name], current)
+        inputs[slot] = _reading(graph, block, [name], current)
 
 
 def _link(

@@ -500,9 +500,10 @@ class _Writer:
     def _operator(self, op: Op, inputs: SlotNames, outputs: SlotNames, attrs: Mapping[str, object], op_type: str | None = None) -> Operator:
         old, op_type = op.operator, op_type or op.type
         # Fluid writes arrays in place, without a slot for what was there: ``lower`` added the operand, and it goes again.
-        if old is not None and op.type == "write_to_array" and inputs.get("Array") == outputs["Out"] and "Array" not in old.inputs:
-            inputs = {slot: names for slot, names in inputs.items() if slot != "Array"}
         definition = op.definition
+        slot_left_out = "" if definition is None else definition.extends
+        if slot_left_out and old is not None and inputs.get(slot_left_out) == outputs["Out"] and slot_left_out not in old.inputs:
+            inputs = {slot: names for slot, names in inputs.items() if slot != slot_left_out}
         if definition is None or not definition.random:
             return self._made_or_kept(op, old, inputs, outputs, attrs, op_type)
         # The stream is written only where the program says it already. Otherwise the place of the operator decides, and ``settle_streams``

@@ -38,6 +38,7 @@ def assign(X: Array) -> Array:
     **FUNCTION,
     linear="X",
     cheap=True,
+    converts="out_dtype",
     uniform=True,
     flops=0,
 )

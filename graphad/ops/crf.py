@@ -100,6 +100,7 @@ def _matrix_grad(A: Tensor, Out: Tensor, dOut: Tensor, *, reverse: bool) -> Tens
     infer=_recurrence_type,
     grad={"A": _matrix_grad, "B": lambda A, dOut, *, reverse: matrix_recurrence(A, dOut, reverse=not reverse)},
     rows="A B",
+    partly_linear="B",
     costly=True,
 )
 def matrix_recurrence(A: Array, B: Array, *, reverse: bool = False) -> Array:

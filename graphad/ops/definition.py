@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from html import escape
@@ -255,6 +255,14 @@ class OpDef(Traits):
         """The attribute's value: as given, else its default."""
         return attrs[name] if name in attrs else self.attrs[name].default
 
+    def has_rows(self, attrs: Mapping[str, object]) -> bool:
+        """Whether ``rows`` is said of a call with these attributes."""
+        return bool(self.rows) and (self.apart is None or self.apart({name: self.attr(name, attrs) for name in self.attrs}))
+
+    def extends_output(self, inputs: Collection[str], attrs: Mapping[str, object]) -> bool:
+        """Whether an operator of a program writes into what its output's name has already: see ``extends``."""
+        return self.extends != "" and self.extends not in inputs and not attrs.get("fresh")
+
     def own_attrs(self, attrs: Mapping[str, object]) -> dict[str, Any]:
         """Of the attributes of an operator, those that it declares: not ``op_role`` or ``inplace``, which any may carry."""
         return {name: value for name, value in attrs.items() if name in self.attrs} if attrs else {}
@@ -380,7 +388,7 @@ def operator(
             samples=samples,
             **read(traits),
         )
-        check(definition.type, traits, definition.inputs, definition.attrs)
+        check(definition.type, traits, definition.inputs, definition.outputs, definition.attrs)
         return register(definition)
 
     return add

@@ -81,7 +81,7 @@ def dimensions(
     """
     if isinstance(definition, GradOpDef):
         return _of_gradient(definition, inputs, outputs, attrs, forward)
-    rule = RULES.get(definition.type) or _by_traits(definition)
+    rule = RULES.get(definition.type) or _by_traits(definition, attrs)
     # A gradient may lack operands of its forward operator, which a rule would look for.
     complete = definition.elementwise or all(slot in inputs for slot, declaration in definition.inputs.items() if not declaration.optional)
     if rule is None or not complete or next(iter(definition.outputs)) not in outputs:
@@ -89,7 +89,7 @@ def dimensions(
     return rule(inputs, outputs, lambda name: definition.attr(name, attrs) if name in definition.attrs else None)
 
 
-def _by_traits(definition: OpDef) -> Rule | None:
+def _by_traits(definition: OpDef, attrs: Attributes) -> Rule | None:
     if definition.elementwise:
         return _by_element
     if definition.reduction in ("sum", "mean"):
@@ -99,7 +99,7 @@ def _by_traits(definition: OpDef) -> Rule | None:
     if definition.fills:
         return _filled
     # Rows by themselves, unless the operator works along an axis that an attribute names: that could be the rows'.
-    return _by_rows(definition) if definition.rows and not definition.along else None
+    return _by_rows(definition) if definition.has_rows(attrs) and not definition.along else None
 
 
 # -- gradients -----------------------------------------------------------------------------------
@@ -232,20 +232,21 @@ def _by_rows(definition: OpDef) -> Rule:
 
     def rule(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
         rows = {shape[:1] for slot in definition.rows for shape in inputs.get(slot, ())}
-        results = {shape[:1] for group in outputs.values() for shape in group}
+        by_row = {slot: group for slot, group in outputs.items() if slot not in definition.statistics}
+        results = {shape[:1] for group in by_row.values() for shape in group}
         if len(rows) != 1 or rows != results or rows == {()} or rows == {(1,)}:
             return None
         # Of one axis, an operator may work along it, as top_k does, unless the result has further axes.
         operands = [shape for slot in definition.rows for shape in inputs.get(slot, ())]
-        if any(len(shape) == 1 for shape in operands) and any(len(shape) == 1 for group in outputs.values() for shape in group):
+        if any(len(shape) == 1 for shape in operands) and any(len(shape) == 1 for group in by_row.values() for shape in group):
             return None
         # What has the shape of the result may lie beside it, element by element, as the slopes of prelu do.
         beside = {shape for slot, group in inputs.items() if slot not in definition.rows for shape in group}
-        if not beside.isdisjoint(shape for group in outputs.values() for shape in group):
+        if not beside.isdisjoint(shape for group in by_row.values() for shape in group):
             return None
         return Dimensions(
             {slot: [_first(shape, slot in definition.rows) for shape in group] for slot, group in inputs.items()},
-            {slot: [_first(shape, True) for shape in group] for slot, group in outputs.items()},
+            {slot: [_first(shape, slot in by_row) for shape in group] for slot, group in outputs.items()},
         )
 
     return rule

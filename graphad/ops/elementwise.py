@@ -154,6 +154,7 @@ elementwise_div: OpDef = binary(
         "Y": lambda Y, Out, dOut, *, axis=-1: unbroadcast(-elementwise_div(dOut * Out, Y, axis=axis), Y, axis),
     },
     shapes="X",
+    partly_linear="X",
     safe_dtypes="floats",
     uniform=True,
     steep=True,

@@ -67,7 +67,7 @@ def _stood_in(X: TensorType | None = None, *, shape: list[int] | None = None, dt
     return X or TensorType(checked_shape(shape or ()), dtype)
 
 
-@operator("X? -> Out", infer=_stood_in, grad={}, speculatable="types", cheap=True, of_shape=True, flops=0)
+@operator("X? -> Out", infer=_stood_in, grad={}, speculatable="types", cheap=True, placeholder=True, of_shape=True, flops=0)
 def stand_in(X: Array | None = None, *, shape: list[int] | None = None, dtype: DType = "float32") -> Array:
     """Zeros in the shape and dtype of X, or as said, that take no memory: for operators that read nothing but those."""
     return _without_memory(tuple(shape or ()), dtype) if X is None else _without_memory(X.shape, X.dtype.name)

@@ -822,7 +822,7 @@ def _triangular_x_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, upper: bool, tra
     return unbroadcast(-tril_triu(gradient, diagonal=off, lower=not upper), X)
 
 
-@operator("X Y -> Out", infer=_solved_type, grad={"X": _triangular_x_grad, "Y": _triangular_y_grad}, shapes="Y")
+@operator("X Y -> Out", infer=_solved_type, grad={"X": _triangular_x_grad, "Y": _triangular_y_grad}, shapes="Y", partly_linear="Y")
 def triangular_solve(X: Array, Y: Array, *, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Array:
     """``A`` with ``T(X) A = Y``, where ``T(X)`` is the upper or lower triangle of X, transposed if requested, with ones on its diagonal
     if ``unitriangular``; InvalidValue if there is a zero on the diagonal."""
@@ -874,7 +874,7 @@ def _system_x_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor) -> Tensor:
     return unbroadcast(-matmul_v2(solve(_decompositions_turned(X), d), out, trans_y=True), X)
 
 
-@operator("X Y -> Out", infer=_system_type, grad={"X": _system_x_grad, "Y": _system_y_grad}, shapes="Y")
+@operator("X Y -> Out", infer=_system_type, grad={"X": _system_x_grad, "Y": _system_y_grad}, shapes="Y", partly_linear="Y")
 def solve(X: Array, Y: Array) -> Array:
     """``A`` with ``X A = Y``; a vector Y is one column. InvalidValue if X is singular."""
     array = _computed(np.linalg.solve, X, Y[:, None] if Y.ndim == 1 else Y)
@@ -895,6 +895,7 @@ def _factor_grad(Y: Tensor, Out: Tensor, dOut: Tensor, *, upper: bool) -> Tensor
     infer=lambda X, Y, *, upper=False: _solved_type(Y, X, "Y", "X"),
     grad={"X": lambda X, Y, dOut, *, upper: unbroadcast(cholesky_solve(dOut, Y, upper=upper), X), "Y": _factor_grad},
     shapes="X",
+    partly_linear="X",
 )
 def cholesky_solve(X: Array, Y: Array, *, upper: bool = False) -> Array:
     """The solution of ``A Out = X`` where Y is the Cholesky factor of A: ``Y Yᵀ``, or ``Yᵀ Y`` if ``upper``."""

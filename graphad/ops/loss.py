@@ -367,6 +367,7 @@ def _chosen(logarithms: Array, label: Array, soft_label: bool, ignore_index: int
         "Label": lambda X, Label, dY, *, soft_label: -(dY * log(X)) if soft_label else fill_zeros_like(Label),
     },
     rows="X Label",
+    partly_linear="Label",
     own=True,
 )
 def cross_entropy(X: Array, Label: Array, *, soft_label: bool = False, ignore_index: int = -100) -> Array:
@@ -673,6 +674,8 @@ def _logits_x_grad(X: Tensor, Label: Tensor, dOut: Tensor, *, ignore_index: int,
         "X": _logits_x_grad,
         "Label": lambda X, Label, dOut, *, ignore_index, normalize: -(X * _loss_counted(Label, dOut, ignore_index, normalize)),
     },
+    rows="X Label",
+    apart=lambda attrs: not attrs["normalize"],
     own=True,
 )
 def sigmoid_cross_entropy_with_logits(X: Array, Label: Array, *, ignore_index: int = -100, normalize: bool = False) -> Array:

@@ -273,6 +273,7 @@ def _variance_grad(
 
 
 _SIGNATURE = "X Scale Bias Mean Variance -> Y MeanOut VarianceOut SavedMean SavedVariance ReserveSpace?"
+_STATISTICS = "MeanOut VarianceOut SavedMean SavedVariance"
 _GRAD: dict[str, Callable[..., Tensor]] = {
     "X": _x_grad,
     "Scale": _scale_grad,
@@ -282,7 +283,11 @@ _GRAD: dict[str, Callable[..., Tensor]] = {
 }
 
 
-@operator(_SIGNATURE, infer=_batch_norm_type, grad=_GRAD, flops=8)
+def _is_fixed(attrs: Mapping[str, Any]) -> bool:
+    return BatchNorm(**attrs).fixed
+
+
+@operator(_SIGNATURE, infer=_batch_norm_type, grad=_GRAD, flops=8, rows="X", apart=_is_fixed, statistics=_STATISTICS)
 @attributes(BatchNorm)
 def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array, **attrs: Any) -> tuple[Array, ...]:
     """Every channel normalized over the batch, or in a test by the running statistics Mean and Variance.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from graphad.errors import InvalidValue
@@ -64,6 +65,15 @@ def travels(type: str, size: float, ranks: int) -> Traveled:
     raise InvalidValue(f"{type!r} is no collective")
 
 
+def collective(type: str, attrs: Mapping[str, object]) -> str:
+    """The type that the cost of a collective is of: one that reduces what it cuts apart sends as a reduce-scatter.
+
+    >>> collective("c_shard", {"reduce": True}), collective("c_shard", {})
+    ('c_reducescatter', 'c_shard')
+    """
+    return "c_reducescatter" if type == "c_shard" and attrs.get("reduce") else type
+
+
 def communicates(type: str) -> bool:
     """Whether an operator with ordered effects is a collective, or the gradient of one: what prints, or calls Python, has such effects too.
 
@@ -77,4 +87,4 @@ def communicates(type: str) -> bool:
     return True
 
 
-__all__ = ["Rates", "Traveled", "communicates", "travels"]
+__all__ = ["Rates", "Traveled", "collective", "communicates", "travels"]

@@ -282,7 +282,12 @@ def _narrow(wide: Tensor, like: Tensor) -> Tensor:
 
 
 @operator(
-    "X ROIs BatchRoINums? -> Out", infer=_precise_type, grad={"X": _precise_grad, "ROIs": _precise_box_grad}, shapes="X:X", costly=True
+    "X ROIs BatchRoINums? -> Out",
+    infer=_precise_type,
+    grad={"X": _precise_grad, "ROIs": _precise_box_grad},
+    shapes="X:X",
+    partly_linear="X",
+    costly=True,
 )
 @attributes(Precise)
 def prroi_pool(X: Array, ROIs: Array, BatchRoINums: Array | None = None, **attrs: Any) -> Array:

@@ -96,6 +96,7 @@ def _recurrence_type(A: TensorType, B: TensorType, *, axis: int, reverse: bool =
         "A": lambda A, Out, dOut, *, axis, reverse: Out * linear_recurrence(A, dOut, axis=axis, reverse=not reverse),
         "B": lambda A, dOut, *, axis, reverse: linear_recurrence(A, dOut, axis=axis, reverse=not reverse),
     },
+    partly_linear="B",
     costly=True,
 )
 def linear_recurrence(A: Array, B: Array, *, axis: int, reverse: bool = False) -> Array:

@@ -58,6 +58,7 @@ def _written(X: TensorType, I: TensorType, Array: TensorType | None = None, *, f
     grad={"X": lambda X, I, dOut: read_from_array(dOut, I, X), "Array": lambda I, dOut: clear_in_array(dOut, I)},
     kinds=_ARRAY,
     linear="X Array",
+    extends="Array",
     flops=0,
 )
 def write_to_array(X: Array, I: Array, Array: TensorArray | None = None, *, fresh: bool = False) -> TensorArray:
@@ -102,7 +103,9 @@ def _element(X: TensorType, I: TensorType, Like: TensorType | None = None) -> Te
 
 
 # Of the whole array the gradient is that of one tensor: empty but for index I.
-@operator("X I Like? -> Out", infer=_element, grad={"X": lambda I, dOut: write_to_array(dOut, I, fresh=True)}, linear="X", flops=0)
+@operator(
+    "X I Like? -> Out", infer=_element, grad={"X": lambda I, dOut: write_to_array(dOut, I, fresh=True)}, linear="X", like="Like", flops=0
+)
 def read_from_array(X: TensorArray, I: Array, Like: Array | None = None) -> Array:
     """The tensor at index I; where nothing is there, or beyond the end, zeros in the shape of Like if that is given."""
     index = _index(I)

@@ -21,6 +21,7 @@ SafeDtypes = Literal["all", "floats"]
 Reduction = Literal["", "sum", "mean", "extremum", "product", "other"]
 Shapes = Mapping[str, Sequence[Shape]]  # of operands and results, by slot
 Flops = Callable[[Shapes, Mapping[str, Any]], int]  # of a call with these attributes, defaults included
+Apart = Callable[[Mapping[str, Any]], bool]  # of a call with these attributes, defaults included
 
 
 class Weights(NamedTuple):
@@ -59,18 +60,25 @@ class Declared(TypedDict, total=False):
     offset: str
     passed_on: str
     bilinear: str
+    partly_linear: str
     symmetric: bool
     rows: str
     along: str
+    apart: Apart
+    statistics: str
     view: str
     own: bool
     cheap: bool
     costly: bool
     fills: str
+    placeholder: bool
+    converts: str
     reduction: Reduction
     uniform: bool
     of_shape: bool
     lazy: str
+    like: str
+    extends: str
     narrow: Narrow
     flops: int | Flops
     weights: Weights
@@ -80,18 +88,19 @@ class Declared(TypedDict, total=False):
 
 
 _NONE: frozenset[str] = frozenset()
-_SLOTS = ("extents", "linear", "passed_on", "bilinear", "rows", "lazy")
-_ATTRIBUTES = ("offset", "along", "fills")
+_SLOTS = ("extents", "linear", "passed_on", "bilinear", "partly_linear", "rows", "lazy")
+_OUTPUTS = ("statistics",)
+_ATTRIBUTES = ("offset", "along", "fills", "converts")
 ZEROS = "0"  # said for ``fills`` of an operator that has no attribute with the number
 # The words that a trait may be, of those that are one of several.
 _WORDS = {"speculatable": Speculatable, "safe_dtypes": SafeDtypes, "narrow": Narrow, "reduction": Reduction}
-_NAMING = frozenset((*_SLOTS, "view", *_ATTRIBUTES))
+_NAMING = frozenset((*_SLOTS, *_OUTPUTS, "view", "like", "extends", *_ATTRIBUTES))
 
 
 def read(traits: Declared) -> dict[str, Any]:
     """The traits as they are kept: with sets of the slots that texts name."""
     # Several slots in one text become a set; every other value is kept as it is written.
-    fields = {name: frozenset(value.split()) if name in _SLOTS else value for name, value in traits.items()}  # type: ignore[attr-defined]
+    fields = {name: frozenset(value.split()) if name in (*_SLOTS, *_OUTPUTS) else value for name, value in traits.items()}  # type: ignore[attr-defined]
     return {**fields, "state": tuple(map(_state, traits["state"].split()))} if "state" in traits else fields
 
 
@@ -102,7 +111,7 @@ def _state(text: str) -> State:
     return State(slot, name, "", output[1:]) if output.startswith("*") else State(slot, name, output)
 
 
-def check(type: str, traits: Declared, inputs: Collection[str], attrs: Collection[str]) -> None:
+def check(type: str, traits: Declared, inputs: Collection[str], outputs: Collection[str], attrs: Collection[str]) -> None:
     """Raise ValueError where a trait names a slot or an attribute that the operator does not have, or is a word that means nothing."""
     for name, words in _WORDS.items():
         if name in traits and traits[name] not in get_args(words):  # type: ignore[literal-required]
@@ -114,7 +123,8 @@ def check(type: str, traits: Declared, inputs: Collection[str], attrs: Collectio
     for name, value in traits.items():
         if name not in _NAMING:
             continue
-        candidates, kind = (attrs, "attribute") if name in _ATTRIBUTES else (inputs, "input slot")
+        candidates, kind = (inputs, "input slot") if name not in (*_ATTRIBUTES, *_OUTPUTS) else (attrs, "attribute")
+        candidates, kind = (outputs, "output slot") if name in _OUTPUTS else (candidates, kind)
         for word in str(value).split():
             # fills="0" is the one word that names nothing.
             if word not in candidates and (name, word) != ("fills", ZEROS):
@@ -168,12 +178,17 @@ class Traits:
         offset: an attribute with the number that is added to what is linear.
         passed_on: those of these slots whose elements are added to the output as they are, where they have its shape.
         bilinear: slots of floats in each of which the one output is linear while the others stay. They are all that have gradients.
+        partly_linear: slots of floats in each of which alone the outputs are linear while everything else stays, as a quotient is in its
+            dividend. It is said of operators that are neither linear nor bilinear.
         symmetric: the Jacobian of the one output with respect to the first input is its own transpose; that of an elementwise operator
             of one input is in any case.
         rows: slots along whose axis 0 rows are independent of each other: row i of each output is made of row i of these, and of the
             other inputs as a whole. It is said of operators that are not elementwise, where all of these have as many rows, and more axes
             than one, or the outputs have.
         along: an attribute with the axis or the axes along which it works otherwise: that of the rows must not be among them.
+        apart: whether rows are independent of each other in a call with these attributes; ``rows`` is said of such calls alone. In others
+            statistics of all rows go into each. None: in every call.
+        statistics: output slots that are not row by row where ``rows`` is said: they are made of the other inputs alone there.
         view: the slot of the input in whose memory the outputs lie, or may lie.
         own: whether the outputs lie in memory that nothing else knows of, and nothing of the inputs is kept.
         cheap: whether it is computed again rather than passed into nested graphs, since it only fills or converts; a ``view`` is cheap
@@ -182,12 +197,17 @@ class Traits:
             loops over an axis.
         fills: an attribute with the number that all elements of the one output are, or ``ZEROS``. It is not said of calls with optional
             inputs.
+        placeholder: whether its one output has a shape and a dtype, and no numbers that mean anything: one element, repeated in no memory.
+        converts: an attribute with a dtype: its one output is its one input in that dtype, as numpy converts it.
         reduction: whether it reduces X over the axes ``dim``, or over all where ``reduce_all``, and how: by the ``sum``, the ``mean``, an
             ``extremum``, the ``product``, all of which are of one element that element, or ``other``.
         uniform: whether elementwise it gives an element the same bits at every position, so that one is enough to know all: numpy's vector
             loops round exp, tanh and the like by the place in the array.
         of_shape: whether the outputs depend on nothing but the shapes and dtypes of the inputs, and the attributes.
         lazy: slots of which it needs the operands that another input chooses: the others may be without a value.
+        like: the optional slot of a tensor in whose shape and dtype there are zeros where the first input, an aggregate, has nothing.
+        extends: the optional slot of an aggregate that the output is, but for what the call writes; a call without it makes a new one.
+            Fluid's programs leave it out and mean what the output's name has, unless the attribute ``fresh`` is set.
         narrow: what it does in a narrow floating-point type. ``gains``: it is much faster there, as products are; ``follows``: it loses
             nothing more than its inputs have lost, so that it may be where they are.
         flops: floating-point operations for each element of the first input, or of what it writes where there is none: 0 if it only moves
@@ -212,18 +232,25 @@ class Traits:
     offset: str = ""
     passed_on: frozenset[str] = _NONE
     bilinear: frozenset[str] = _NONE
+    partly_linear: frozenset[str] = _NONE
     symmetric: bool = False
     rows: frozenset[str] = _NONE
     along: str = ""
+    apart: Apart | None = None
+    statistics: frozenset[str] = _NONE
     view: str = ""
     own: bool = False
     cheap: bool = False
     costly: bool = False
     fills: str = ""
+    placeholder: bool = False
+    converts: str = ""
     reduction: Reduction = ""
     uniform: bool = False
     of_shape: bool = False
     lazy: frozenset[str] = _NONE
+    like: str = ""
+    extends: str = ""
     narrow: Narrow = ""
     flops: int | Flops | None = None
     weights: Weights | None = None

@@ -622,7 +622,7 @@ def _grid_grad(X: Tensor, Grid: Tensor, dOutput: Tensor, *, mode: str, padding_m
     return reshape_like(REGISTRY["stack"]([reshape(cotangent, shape=[0, -1]) for cotangent in reversed(along)], axis=2), Grid)
 
 
-@operator("X Grid -> Output", infer=_sampled_type, grad={"X": _x_grad, "Grid": _grid_grad}, shapes="X:X", rows="X Grid")
+@operator("X Grid -> Output", infer=_sampled_type, grad={"X": _x_grad, "Grid": _grid_grad}, shapes="X:X", rows="X Grid", partly_linear="X")
 def grid_sampler(X: Array, Grid: Array, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = True) -> Array:
     """``[N, C, H, W]`` at the points ``[N, H', W', 2]``, whose x and y go from -1 to 1 across the image.
 

@@ -392,7 +392,8 @@ class Program:
             ops.append(op)
             # A plain write replaces the value, so what was written before is not needed for it. Blocks may leave a name as it was, and
             # arrays are added to.
-            if not (isinstance(REGISTRY.get(op.type), ControlDef) or op.type == "write_to_array"):
+            definition = REGISTRY.get(op.type)
+            if not isinstance(definition, ControlDef) and (definition is None or not definition.extends):
                 live_names.difference_update(set(op.output_names()) - set(op.input_names()))
             live_names.update(op.input_names())
             live_names.update(*(_block_reads(sub) for sub in _sub_blocks(op)))

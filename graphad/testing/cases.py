@@ -19,7 +19,7 @@ import numpy as np
 
 from graphad.drawing import draw
 from graphad.errors import InvalidValue
-from graphad.execution.names import blocks_of, control
+from graphad.execution.names import blocks_of, control, writes_old_array
 from graphad.ir import lower
 from graphad.ops import lookup
 from graphad.ops.definition import GRAD
@@ -33,7 +33,7 @@ from graphad.types import FLOATS, STEP_SCOPES, TENSOR, Array, Shape
 
 def reads(op: Operator) -> list[str]:
     """The names that an operator reads, in order; an array is written in place."""
-    old = op.output("Out") if op.type == "write_to_array" and "Array" not in op.inputs else []
+    old = op.output("Out") if writes_old_array(op) else []
     return [*op.input_names(), *old]
 
 

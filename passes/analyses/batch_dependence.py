@@ -77,7 +77,8 @@ class BatchDependence(Dataflow[str]):
             known = dict(self.gradients)
             return {value: known.get(value, WHOLE) for value in op.writes()}
         kind = _kind(op, facts)
-        besides = STATISTICS.get(op.type, ()) if kind == ROWS else ()
+        # Statistics are the same whatever the batch is, where the first output is row by row.
+        besides = op.definition.statistics if op.definition is not None and kind == ROWS else ()
         return {value: WHOLE if slot in besides else kind for slot, values in op.outputs.items() for value in values}
 
 
@@ -90,7 +91,7 @@ def _kind(op: Op, kinds: Kinds) -> str:
         return WHOLE
     if MIXED in operand_kinds or op.graphs:
         return MIXED
-    return (RULES.get(op.type) or _rule(definition))(op, kinds)
+    return _partly_linear(op, definition, kinds) or _rule(definition)(op, kinds)
 
 
 def _rule(definition: OpDef) -> Rule:
@@ -188,17 +189,21 @@ def _product(op: Op, kinds: Kinds) -> str:
     return _by_element(op, kinds)
 
 
-def _quotient(op: Op, kinds: Kinds) -> str:
-    # (a + b) / w = a / w + b / w: linear in the numerator alone.
-    if kinds[op.input("X")] in (MEAN, TOTAL) and kinds[op.input("Y")] == WHOLE:
-        return kinds[op.input("X")]
-    return _by_element(op, kinds)
+def _partly_linear(op: Op, definition: OpDef, kinds: Kinds) -> str:
+    """A mean or a total in a slot in which the operator is linear while all else stays, as in ``(a + b) / w = a / w + b / w``; else ''."""
+    changing = [(slot, kinds[v]) for slot, values in op.inputs.items() for v in values if kinds[v] != WHOLE]
+    if len(changing) != 1:
+        return ""
+    ((slot, kind),) = changing
+    return kind if slot in definition.partly_linear and kind in (MEAN, TOTAL) else ""
 
 
 def _row_by_row(op: Op, kinds: Kinds) -> str:
     """What its row says: rows of some inputs, each by itself; the others do not know the batch."""
     definition = op.definition
     assert definition is not None
+    if not definition.has_rows(op.attrs):
+        return MIXED
     # Rows of softmax over axis 0 would be mixed: the axis that the operator works along has to be another one.
     apart = _is_inside(op, _attr(op, definition.along)) if definition.along else _has_rows(op, definition.rows)
     return ROWS if apart and _are_rows_of(op, kinds, definition.rows) else MIXED
@@ -213,11 +218,6 @@ def _has_rows(op: Op, rows: Collection[str]) -> bool:
 def _are_rows_of(op: Op, kinds: Kinds, rows: Collection[str]) -> bool:
     """Whether some slots hold rows, and the others nothing that knows the batch."""
     return all(kinds[v] == (ROWS if slot in rows else WHOLE) for slot, values in op.inputs.items() for v in values)
-
-
-def _fixed_statistics(op: Op, kinds: Kinds) -> str:
-    is_fixed = _attr(op, "is_test") or _attr(op, "use_global_stats")
-    return ROWS if is_fixed and _are_rows_of(op, kinds, ("X",)) else MIXED
 
 
 def _is_inside(op: Op, axes: object) -> bool:
@@ -286,12 +286,3 @@ def _by_index(op: Op, kinds: Kinds) -> str:
         return ROWS
     kind = MIXED if any(row[0] in labels for labels in everywhere) else indices.reduced.get(row[0])
     return MEAN if kind == "mean" else TOTAL if kind == "sum" else MIXED
-
-
-# Outputs that are the same whatever the batch is, where the first one is row by row.
-STATISTICS: Mapping[str, Collection[str]] = {"batch_norm": ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance")}
-RULES: Mapping[str, Rule] = {  # of operators of which their traits do not say enough
-    "sigmoid_cross_entropy_with_logits": lambda op, kinds: MIXED if _attr(op, "normalize") else _by_element(op, kinds),
-    "batch_norm": _fixed_statistics,
-    "elementwise_div": _quotient,
-}

@@ -415,7 +415,8 @@ class _Estimate:
 
 def _is_stand_in(value: Value) -> bool:
     """Whether a value only has a shape: one element, repeated without memory."""
-    return bool(value.writers) and value.writers[0].type == "stand_in"
+    definition = value.writers[0].definition if value.writers else None
+    return definition is not None and definition.placeholder
 
 
 # -- as text -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ def shapes_read(op: Op) -> set[str]:
     """The slots of which an operator of the backward part reads nothing but the shape, for the gradients that it gives."""
     definition = op.definition
     if not isinstance(definition, GradOpDef) or definition.forward is None or definition.forward.grads is None:
-        return {"X"} if op.type == "fill_zeros_like" else set()
+        return {*op.inputs} if definition is not None and definition.of_shape else set()
     # A slot may be read in full for one gradient and for its shape for another: what counts are those that are written.
     forward, grads = definition.forward, definition.forward.grads
     slots = [slot.removesuffix(GRAD) for slot, values in op.outputs.items() if any(v.name != EMPTY for v in values)]

@@ -15,7 +15,7 @@ from graphad.errors import InvalidValue
 from graphad.ir import Graph, Op, Value
 from graphad.ir.regions import has_ordered_effects
 from graphad.ops.mesh import ProcessMesh
-from graphad.ops.rings import Traveled, communicates, travels
+from graphad.ops.rings import Traveled, collective, communicates, travels
 from graphad.passes.analyses.cost import OpCost, bytes_of, extents
 from graphad.types import Shape, Sizes
 
@@ -77,7 +77,7 @@ def sends(graph: Graph, mesh: Mesh, shapes: Mapping[Value, Shape]) -> Iterator[t
         if definition is None or not definition.ordered or not communicates(op.type):
             continue
         size = sum(bytes_of(value, shapes) for value in op.reads())
-        type = "c_reducescatter" if op.type == "c_shard" and op.attrs.get("reduce") else op.type
+        type = collective(op.type, op.attrs)
         yield op, type, size, travels(type, size, mesh.ring(op))
 
 

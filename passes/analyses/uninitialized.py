@@ -12,6 +12,7 @@ from graphad.ir.residuals import residual_of
 from graphad.program import EMPTY
 from graphad.rewriting import Analysis
 from graphad.rewriting.dataflow import Dataflow, Facts
+from graphad.types import TENSOR
 
 # -- values that may be uninitialized --------------------------------------------------------------
 # Values that may be uninitialized: reading one is an error, except for operators with optional inputs.
@@ -124,4 +125,6 @@ def _writes_surely(op: Op, there: Facts[bool]) -> bool:
     definition = op.definition
     if definition is None or definition.is_absent or "run_once" in op.attrs:
         return False
-    return not definition.partial or (op.type != "pop_tape" and all(there[value] for value in op.reads()))
+    # What is taken out of an aggregate may have been put in without a value.
+    takes_out = any(v.kind != TENSOR for v in op.reads()) and any(v.kind == TENSOR for v in op.writes())
+    return not definition.partial or (not takes_out and all(there[value] for value in op.reads()))

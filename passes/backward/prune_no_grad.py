@@ -61,10 +61,14 @@ def _read_for_shape(value: Value) -> bool:
     return all(slot in shapes_read(op) for op in value.readers for slot, values in op.inputs.items() if value in values)
 
 
+def _stands_in(op: Op) -> bool:
+    return op.definition is not None and op.definition.placeholder
+
+
 def _keep_shape(inner: Graph, value: Value, residual: Value) -> None:
     """Keep a placeholder, made in the forward graph, in the place of a value whose shape is known at run time only."""
     forward = residual.graph
-    result = next((op.output("Out") for op in residual.readers if op.type == "stand_in"), None)
+    result = next((op.output("Out") for op in residual.readers if _stands_in(op)), None)
     if result is None:
         result = forward.add_value(residual.name + STANDS_IN, residual.shape, residual.dtype)
         forward.add_op("stand_in", {"X": [residual]}, {"Out": [result]}, role=BACKWARD, forward=residual.writer)
@@ -74,7 +78,7 @@ def _keep_shape(inner: Graph, value: Value, residual: Value) -> None:
 def _pass_in_shape(op: Op, inner: Graph, value: Value) -> None:
     """Make a placeholder of a known shape once, outside of the gradient operator, and pass it in."""
     graph, inputs = op.graph, op.inputs.get("X", ())
-    stand_in = next((v for v in inputs if v.writer is not None and v.writer.type == "stand_in" and v.type == value.type), None)
+    stand_in = next((v for v in inputs if v.writer is not None and _stands_in(v.writer) and v.type == value.type), None)
     if stand_in is not None:
         return inner.replace(value, inner.inputs[inputs.index(stand_in)])
     result = graph.add_value(value.name + STANDS_IN, value.shape, value.dtype)

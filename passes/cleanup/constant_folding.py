@@ -24,6 +24,7 @@ from graphad.ops import ControlDef, OpDef, lookup
 from graphad.ops.out_kernels import filling, takes_required
 from graphad.passes.cleanup.constant_arrays import constant_for, element_count, is_source, known_array
 from graphad.rewriting import Pass, Rule, RuleSet, erase_if_dead, rewrite_greedily
+from graphad.rewriting.constants import LISTED, uniform_number
 from graphad.types import TENSOR, Array
 
 Arrays = dict[str, list[Array]]
@@ -58,7 +59,7 @@ class Fold(Rule):
 
     def rewrite(self, op: Op) -> bool:
         if is_source(op):
-            return op.type == "assign_value" and self._made_uniform(op)
+            return op.type == LISTED and self._made_uniform(op)  # what fills with one number already says so
         for values in op.inputs.values():
             for value in values:
                 # Not all constant. What reads only shapes (``shape``, ``fill_zeros_like``) may be known all the same.
@@ -120,7 +121,7 @@ class Fold(Rule):
         # Too large to run: but if all inputs are filled with one number each and the operator gives equal elements for equal ones, one
         # element says it.
         small = any(count is None or count > self.limit for count in counts)
-        if small and (not definition.uniform or None in counts or any(v.writers[0].type != "fill_constant" for v in op.reads())):
+        if small and (not definition.uniform or None in counts or any(uniform_number(v) is None for v in op.reads())):
             return None
         outputs = _run(op, definition, small)
         if outputs is None:

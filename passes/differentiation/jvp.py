@@ -289,9 +289,9 @@ def _linear(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
     attrs = {name: value for name, value in op.attrs.items() if name != definition.offset}
     if definition.offset and not is_shift and definition.attr(definition.offset, {}) != 0.0:
         attrs[definition.offset] = 0.0
-    if op.type == "read_from_array":
-        inputs["Like"] = [op.output("Out")]
-    if op.type == "write_to_array" and not op.inputs.get("Array"):
+    if definition.like:
+        inputs[definition.like] = [op.output("Out")]
+    if definition.extends and not op.inputs.get(definition.extends):
         # Otherwise lowering would take it for a write into the array of that name from before.
         attrs["fresh"] = True
     outputs = {slot: op.outputs[slot] for _, slot in grad_definition(op).cotangents if slot in op.outputs}

@@ -21,7 +21,7 @@ from graphad.ir import Graph, Op, Value
 from graphad.ir.edits import LOOP, add_region_op, outline
 from graphad.ir.regions import is_grad_op, operands, results_of
 from graphad.ir.residuals import residual_inputs
-from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, MIXED, ROWS, STATISTICS, TOTAL, WHOLE, BatchDependence, data_of
+from graphad.passes.analyses.batch_dependence import GRADIENT_NAME, MEAN, MIXED, ROWS, TOTAL, WHOLE, BatchDependence, data_of
 from graphad.passes.backward.prune_no_grad import STANDS_IN
 from graphad.program import BACKWARD, EMPTY, FORWARD, located
 from graphad.rewriting import OnTrial, Pass
@@ -139,7 +139,7 @@ class Training:
         for op in self.inside:
             values = [v for v in op.writes() if self.kinds.get(v) not in (MEAN, TOTAL, WHOLE, "rows", None)]
             if values:
-                statistics = ", which uses statistics of the batch" if op.type in STATISTICS else ""
+                statistics = ", which uses statistics of the batch" if op.definition is not None and op.definition.statistics else ""
                 return located(f"{op!r}{statistics} is no operation on each row", op.source)
         return f"it is {value!r}, row by row" if self.kinds.get(value) == "rows" else "nothing sums it over the batch"
 
@@ -382,7 +382,8 @@ def _retype(body: Graph) -> None:
         if op.graphs:
             _retype_blocks(op)
             continue
-        if definition is None or op.type == "read_from_array":
+        # What is read out of an array has the type of the array's elements, which are parts already.
+        if definition is None or definition.like:
             continue
         operand_types = {slot: [v.type or TensorType((), "float32") for v in values] for slot, values in op.inputs.items()}
         types = definition.infer_types(operand_types, definition.own_attrs(op.attrs))

@@ -321,7 +321,7 @@ class _Narrowing:
         has_changed = False
         # Forward in order: whether an operator follows depends on what its operands have become.
         for op in self.graph.ordered_ops():
-            if op.type == "cast":
+            if op.definition is not None and op.definition.converts:
                 self._remember(op)
             elif self._is_narrow(op):
                 if not self.graph.allows("narrow", op):
@@ -334,7 +334,7 @@ class _Narrowing:
 
     def _remember(self, op: Op) -> None:
         """A cast that is there already widens a value."""
-        x, out = op.input("X"), op.output("Out")
+        (x,), (out,) = op.reads(), op.writes()
         if x.dtype == self.options.dtype and self._is_wide(out) and not out.stop_gradient:
             self.uncast[out] = x
 

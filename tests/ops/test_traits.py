@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from graphad.errors import GraphadError, InvalidValue
 from graphad.ops import GRAD, REGISTRY, ControlDef, GradOpDef, operator
+from graphad.ops.aggregates import TensorArray
 from graphad.ops.inference import same_float
 from graphad.ops.rings import communicates
 from graphad.ops.traits import ZEROS, Declared
@@ -353,6 +354,18 @@ def test_linear() -> None:
     assert [type for type in having("linear") if {*REGISTRY[type].linear} != {*(REGISTRY[type].grads or ())}] == []
 
 
+def is_partly_linear(type: str, slot: str) -> bool | None:
+    return verdict(type, lambda of, slots, attrs: is_linear_in(of, slots, attrs, [slot]), optional=True)
+
+
+def test_partly_linear() -> None:
+    """Slots that are linear alone, of operators that are neither linear nor bilinear: those that say so, and no others."""
+    types = {type for type in plain() if not (REGISTRY[type].linear or REGISTRY[type].bilinear)}
+    found = {(type, slot) for type in types for slot in REGISTRY[type].grads or () if is_partly_linear(type, slot)}
+    found = {(type, slot) for type, slot in found if type not in ON_ZEROS}
+    assert found == {(type, slot) for type in having("partly_linear") for slot in REGISTRY[type].partly_linear}
+
+
 def test_bilinear() -> None:
     found = {type for type in plain() if verdict(type, is_bilinear, optional=True) and not REGISTRY[type].linear}
     assert found - ON_ZEROS == having("bilinear")
@@ -396,12 +409,25 @@ def has_rows(type: str, slots: Slots, attrs: Attrs) -> bool | None:
     """Whether each row alone, and all of them twice, give the rows of the whole."""
     definition = REGISTRY[type]
     values = [value for slot in definition.rows for value in slots.get(slot, ())]
+    if not definition.has_rows(attrs):
+        return None
+    return are_rows(type, slots, attrs, values)
+
+
+def are_rows(type: str, slots: Slots, attrs: Attrs, values: Sequence[Array]) -> bool | None:
+    """The same of a call of which the operator need not say so; ``values`` are those in the slots of rows."""
+    definition = REGISTRY[type]
     if any(value.ndim < 2 for value in values) or len({*map(len, values)}) != 1 or not len(values[0]):
         return None
 
     def of(places: Sequence[int]) -> list[Array] | None:
         chosen = {slot: [value[list(places)] for value in given] for slot, given in slots.items() if slot in definition.rows}
-        found = results(type, {**slots, **chosen}, attrs)
+        outputs = computed(definition, {**slots, **chosen}, attrs)
+        found = (
+            None
+            if outputs is None
+            else [value for slot, values in outputs.items() if slot not in definition.statistics for value in values]
+        )
         return None if found is None else [value for value in found if len(value)]  # an XShape has nothing but a shape
 
     count = len(values[0])
@@ -425,6 +451,24 @@ def test_rows() -> None:
             first: Any = [0] if REGISTRY[type].attrs[name].kind == "list[int]" else 0
             assert verdict(type, lambda t, slots, attrs: has_rows(t, slots, {**attrs, name: first})) is not False, (type, name)  # noqa: B023
     assert [type for type in having("rows") if REGISTRY[type].elementwise or not REGISTRY[type].rows <= REGISTRY[type].inputs.keys()] == []
+
+
+def test_apart() -> None:
+    """Where it is not said that rows are apart they are not, in some sample; where it is said, statistics do not depend on them."""
+    for type in sorted(having("apart")):
+        definition, outcomes = REGISTRY[type], set()
+        for slots, attrs in calls(type, optional=True):
+            if not definition.has_rows(attrs):
+                outcomes.add(are_rows(type, slots, attrs, [value for slot in definition.rows for value in slots.get(slot, ())]))
+                continue
+            moved = {**slots, **{slot: [value[::-1] + 1 for value in slots[slot]] for slot in definition.rows}}
+            before, after = (computed(definition, given, attrs) for given in (slots, moved))
+            assert before, type
+            assert after, type
+            assert all(np.array_equal(before[slot], after[slot]) for slot in definition.statistics), type
+        assert False in outcomes, f"{type} has independent rows in all samples"
+    # Otherwise the statistics of a call are those of its rows.
+    assert {type for type in REGISTRY if REGISTRY[type].statistics} <= having("apart")
 
 
 # -- memory, bits and rounding -------------------------------------------------------------------
@@ -710,6 +754,79 @@ ALIKE = {"allclose", "equal_all", "isclose"}  # arrays that are made equal are e
 def test_of_shape() -> None:
     found = {type for type in plain() if verdict(type, is_of_shape, optional=True)}
     assert found - DEGENERATE - ALIKE - OF_COUNTS == {type for type in plain() if REGISTRY[type].of_shape}
+
+
+def is_placeholder(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+    """Whether the elements of an output are one in memory; None where there is only one."""
+    found = result(type, slots, attrs)
+    return None if found is None or found.size < 2 else not any(found.strides)
+
+
+def test_placeholder() -> None:
+    found = {type for type in plain() if verdict(type, is_placeholder, optional=True)}
+    assert found == having("placeholder") <= having("of_shape")
+
+
+def converted_by(type: str) -> set[str]:
+    """The attributes with a dtype in which the output is the input."""
+    definition = REGISTRY[type]
+    if len(definition.inputs) != 1 or len(definition.outputs) != 1:
+        return set()
+
+    def converts(name: str) -> Callable[[str, Slots, Attrs], bool | None]:
+        def answer(type: str, slots: Slots, attrs: Attrs) -> bool | None:
+            ((value, *more),) = slots.values()
+            dtype, found = definition.attr(name, attrs) or value.dtype.name, result(type, slots, attrs)
+            return not more and found is not None and found.dtype == dtype and alike(found, value.astype(dtype))
+
+        return answer
+
+    return {name for name, attr in definition.attrs.items() if attr.kind == "DType" and verdict(type, converts(name))}
+
+
+def test_converts() -> None:
+    found = {type: names for type in plain() if (names := converted_by(type))}
+    # The dtype of a cast's input is an attribute of it too, which says nothing.
+    assert {type: names - {"in_dtype"} for type, names in found.items()} == {type: {REGISTRY[type].converts} for type in having("converts")}
+
+
+def test_like() -> None:
+    """Where there is nothing in the aggregate, there are zeros in its shape and dtype; where there is something it does not count."""
+    # Of the operators that read an aggregate and write a tensor, those that may be told of one more.
+    aggregates = {type for type in SAMPLES if any(isinstance(v, TensorArray) for s in samples_of(type) for v in s.slots().get("X", ()))}
+    told = {type for type in aggregates if (slot := REGISTRY[type].inputs.get("Like")) is not None and slot.optional}
+    assert having("like") == {type for type in told if not REGISTRY[type].kinds}
+    for type in sorted(having("like")):
+        definition, (first, *_) = REGISTRY[type], REGISTRY[type].inputs
+        outcomes = set()
+        for sample in samples_of(type):
+            like = np.full((4, 1), 7.0, "float32")
+            slots = {**sample.slots(), definition.like: [like]}
+            (found,) = (value for values in definition.run(slots, sample.attrs, tuple(definition.outputs)).values() for value in values)
+            empty = definition.run({**slots, first: [TensorArray()]}, sample.attrs, tuple(definition.outputs))
+            ((zeros,),) = empty.values()
+            assert alike(zeros, np.zeros((4, 1), "float32")), type
+            outcomes.add(found.shape == like.shape)
+        assert outcomes == {True, False}, type
+
+
+def test_extends() -> None:
+    """It keeps what the aggregate has elsewhere; without one it is as with an empty one."""
+    assert having("extends") == {type for type in SAMPLES if "fresh" in REGISTRY[type].attrs}
+    for type in sorted(having("extends")):
+        definition = REGISTRY[type]
+        for sample in samples_of(type):
+            slots: dict[str, list[Any]] = dict(sample.slots())
+            old = TensorArray().write(0, np.array(1.5)).write(9, np.array(2.5))
+            arrays = []
+            for extended in ([old], [TensorArray()], []):
+                ((array,),) = definition.run({**slots, definition.extends: extended}, sample.attrs, tuple(definition.outputs)).values()
+                arrays.append(array)
+            kept, fresh, absent = arrays
+            changed = [at for at in range(len(fresh)) if fresh.read(at) is not None]
+            assert (len(changed), len(absent), len(kept)) == (1, len(fresh), max(10, len(fresh)))
+            assert all(kept.read(at) is old.read(at) for at in {0, 9} - set(changed))
+            assert all(array.read(changed[0]) is fresh.read(changed[0]) for array in arrays)
 
 
 def test_lazy() -> None:

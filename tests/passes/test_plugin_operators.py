@@ -13,10 +13,11 @@ from graphad.ir import Graph
 from graphad.ops import lookup, operator
 from graphad.ops.inference import same, same_float
 from graphad.ops.traits import FUNCTION
+from graphad.passes.analyses.batch_dependence import MEAN, MIXED, ROWS, WHOLE, BatchDependence
 from graphad.passes.analyses.cost import flops_of
 from graphad.passes.differentiation import Jvp
 from graphad.rewriting import Pipeline
-from graphad.types import Function
+from graphad.types import Function, TensorType
 from tests.graphs import types
 from tests.scratch import operators
 
@@ -122,3 +123,44 @@ def test_a_copy_is_seen_through(said: bool) -> None:
     graph = ga.lower(program)
     Pipeline.parse("fold-branches, dead-code").run(graph)
     assert ("if_else" not in types(graph)) is said
+
+
+def facts_of(text: str) -> dict[str, str]:
+    """How the values of a program depend on the batch x."""
+    graph = ga.lower(ga.Program.parse(f"program {{ block 0 {{ var x: float64[4, 3] {text} }} }}"))
+    facts = BatchDependence(frozenset({graph.given("x")})).solve(graph)
+    return {value.name: facts[value] for op in graph.ops for value in op.writes()}
+
+
+@pytest.mark.parametrize("said", ["", "X"])
+def test_the_mean_of_what_is_linear_in_one_operand_alone_is_of_the_mean(said: str) -> None:
+    define("over", lambda X, Y: X / (1.0 + Y * Y), "X Y -> Out", infer=lambda X, Y: X, partly_linear=said)
+    calls = "reduce_mean(X=x) -> (Out=m) {dim=[0]} fill_constant() -> (Out=w) {shape=[3], value=2.0} over(X=m, Y=w) -> (Out=a)"
+    facts = facts_of(f"{calls} over(X=w, Y=m) -> (Out=b) over(X=m, Y=m) -> (Out=c)")
+    # Only the first slot is linear, and only while the second one stays.
+    assert [facts[name] for name in "mabc"] == [MEAN, MEAN if said else MIXED, MIXED, MIXED]
+
+
+def test_rows_are_apart_where_the_attributes_say_so() -> None:
+    def centered(X: Any, Mean: Any, *, fixed: bool = False) -> Any:
+        mean = Mean if fixed else X.mean(0)
+        return X - mean, mean
+
+    promise: dict[str, Any] = {"rows": "X", "apart": lambda attrs: attrs["fixed"], "statistics": "MeanOut"}
+    define("centered", centered, "X Mean -> Y MeanOut", infer=lambda X, Mean, fixed=False: (X, Mean), **promise)
+    start = "fill_constant() -> (Out=m) {shape=[3], value=2.0} centered(X=x, Mean=m) -> (Y=y, MeanOut=n)"
+    assert [facts_of(start)[name] for name in "yn"] == [MIXED, MIXED]
+    assert [facts_of(f"{start} {{fixed=true}}")[name] for name in "yn"] == [ROWS, WHOLE]
+
+
+def test_what_converts_is_a_cast_for_mixed_precision() -> None:
+    """A product reads the narrow value that was widened, not one that is cast back."""
+    grad = {"X": lambda X, dOut: lookup("cast")(dOut, out_dtype=X.dtype.name)}
+    for name, said in (("widen", ""), ("widen_said", "to")):
+        promise: dict[str, Any] = {"converts": said} if said else {}
+        define(name, lambda X, *, to="": X.astype(to), infer=lambda X, to="": TensorType(X.shape, to), grad=grad, linear="X", **promise)
+        declared = "var h: float16[4, 4] var x: float32[4, 4] var y: float32[4, 4]"
+        text = f'{declared} {name}(X=h) -> (Out=x) {{to="float32"}} matmul(X=x, Y=x) -> (Out=y)'
+        graph = after('mixed-precision{dtype="float16"}', text)
+        (product,) = (op for op in graph.ops if op.type == "matmul")
+        assert (product.input("X").name == "h") is bool(said)
