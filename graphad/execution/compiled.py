@@ -15,7 +15,6 @@ import numpy as np
 
 from graphad.errors import GraphadError
 from graphad.execution.compiler import Compiler, Unsupported
-from graphad.execution.native import LOOPS
 from graphad.execution.nodes import Compiled, values_of
 from graphad.execution.parallel import made_parallel, new_signals
 from graphad.execution.planning import MemoryPlan, grouped, planned, updated_early, without_unread
@@ -27,6 +26,7 @@ from graphad.execution.source import HEAD, Options, Source, written
 from graphad.execution.tracing import Value
 from graphad.ops import lookup
 from graphad.ops.communication import rewind
+from graphad.ops.loops import LOOPS
 from graphad.references import COUNTING
 from graphad.types import Array, Function, Tensor
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphad.contexts import binding
 from graphad.errors import ExecutionError, InvalidType, InvalidValue
 from graphad.execution.compiled import run_again, run_compiled
 from graphad.execution.feeds import fed_values, fetch_names, with_read
@@ -21,6 +22,7 @@ from graphad.execution.profiling import Profile, batch_of, costs_of
 from graphad.execution.runtime import own
 from graphad.execution.scope import Scope, global_scope
 from graphad.execution.strategies import CompiledProgram
+from graphad.ops.loops import COMPILED
 from graphad.places import CPUPlace
 from graphad.program import Program, default_main_program
 from graphad.types import Array
@@ -56,8 +58,9 @@ class Executor:
         threads: how many threads a compiled program runs on: calls that do not need each other's results run at the same time
             where that is expected to pay, and give the same to the last bit. Threads of BLAS are BLAS's: with
             ``OPENBLAS_NUM_THREADS=1`` they do not compete. With ``profile=True`` there is one.
-        numba: whether elementwise operators that follow each other are compiled to one loop, which gives the same to the last bit; kept
-            on disk for later processes. It needs the extra ``numba``.
+        numba: whether elementwise operators that follow each other are compiled to one loop, which gives the same to the last bit, and
+            depthwise convolutions, softmax, normalizations and their gradients are loops too, in all modes, which add in another
+            order. They are kept on disk for later processes. It needs the extra ``numba``.
         max_iterations: how many iterations the loops of one run may take, all of them together; no limit if None. What
             ``checkpoint-while`` runs again for a gradient is not counted a second time.
 
@@ -161,6 +164,9 @@ class Executor:
         """
         if use_prune:
             raise InvalidValue("use_prune=True would prune at each run: run program.prune(fetch_list), made once")
+        if COMPILED.get() is not self.numba:  # what kernels may be is the same in all modes
+            with binding(COMPILED, self.numba):
+                return self.run(program, feed, fetch_list, scope, reinitialize, use_prune=use_prune)
         program = default_main_program() if program is None else program.program if isinstance(program, CompiledProgram) else program
         scope = global_scope() if scope is None else scope
         if isinstance(program, Program) and program.identity.family.readers:

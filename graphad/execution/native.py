@@ -11,29 +11,21 @@ IEEE 754 rounds correctly or that round nothing, products and sums are not contr
 which it takes. Exponentials and the like differ in their last digits from library to library: they stay numpy's, on a tile, between the
 loops for what is before and after them.
 
-What is compiled is kept on disk, in ``$GRAPHAD_CACHE_DIR``, else in ``$XDG_CACHE_HOME/graphad`` or ``~/.cache/graphad``: a module for
-each loop, by a hash of its text, with numba's files next to it. One that is there is loaded in milliseconds; compiling one takes a second.
+What is compiled is kept on disk (``graphad/ops/loops.py``).
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
-import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
-from pathlib import Path
+from importlib.util import find_spec
 
 import numpy as np
 
 from graphad.errors import GraphadError
 from graphad.execution.tracing import Call, Value
-from graphad.types import Function, Tensor
-
-LOOPS = "graphad_loop_"  # how the names of their modules begin
+from graphad.ops.loops import LOOPS, folder, function_of
 
 
 class MissingNumba(GraphadError, ImportError):
@@ -197,45 +189,6 @@ def _number(value: Value) -> str:
     # A float32 as a double is exact, and ``repr`` of a double reads back to the same.
     text = repr(float(number)) if finite else "np.nan" if np.isnan(number) else f"{'-' if number < 0 else ''}np.inf"
     return f"np.{number.dtype.name}({text})"
-
-
-# -- on disk -----------------------------------------------------------------------------------------
-
-
-def folder() -> Path | None:
-    """The folder of compiled loops; None if nothing can be written there."""
-    base = os.environ.get("GRAPHAD_CACHE_DIR") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "graphad"
-    )
-    path = Path(base) / "loops"
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return None
-    return path if os.access(path, os.W_OK) else None
-
-
-@cache
-def function_of(text: str) -> Function:
-    """The compiled function of a loop's module: of this process, of the disk, or new."""
-    directory = folder()
-    if directory is None:
-        names: dict[str, Tensor] = {}
-        exec(compile(text.replace("{cached}", "False"), "<loop>", "exec"), names)
-        return names["loop"]  # type: ignore[no-any-return]
-    text = text.replace("{cached}", "True")
-    name = f"loop_{hashlib.sha256(f'{np.__version__} {text}'.encode()).hexdigest()[:24]}"
-    path = directory / f"{name}.py"
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        with tempfile.NamedTemporaryFile("w", dir=directory, suffix=".tmp", delete=False, encoding="utf-8") as file:
-            file.write(text)
-        os.replace(file.name, path)  # whole, or not at all: other processes may read it
-    spec = spec_from_file_location(f"graphad_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = module_from_spec(spec)  # numba looks for it there
-    spec.loader.exec_module(module)
-    return module.loop  # type: ignore[no-any-return]
 
 
 __all__ = ["LOOPS", "MissingNumba", "check_installed", "expression", "folder", "function_of", "loop_of"]

@@ -20,7 +20,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeGuard
@@ -333,7 +333,8 @@ class Threads:
 
         with self._one:
             # All lanes have to end before the run does, also where one fails: the arrays they write to are the program's.
-            futures = [self.pool().submit(run, number) for number in range(1, len(lanes))]
+            # Each in a context like the caller's, which says what kernels may be.
+            futures = [self.pool().submit(copy_context().run, run, number) for number in range(1, len(lanes))]
             errors: list[BaseException | None] = []
             try:
                 run(0)

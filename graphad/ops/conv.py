@@ -18,6 +18,7 @@ from graphad.ops.depthwise import CACHED_BYTES, Product, depthwise, depthwise_co
 from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, same_dtypes
 from graphad.ops.like import sum_like
+from graphad.ops.loops import COMPILED
 from graphad.ops.products import in_float32, times
 from graphad.ops.scratch import scratch
 from graphad.ops.traits import PRODUCT, Declared, Flops, Shapes, Weights
@@ -247,7 +248,7 @@ def _product(spec: type[Convolution], image: Array, filter_: Array, attrs: Mappi
         convolution = spec(**attrs)
         return lambda x, f: correlated(x, f, convolution.axes(image.shape, filter_.shape), convolution.groups)
     attr_values = (tuple(value) if isinstance(value, list) else value for value in attrs.values())
-    key = (spec, image.shape, filter_.shape, image.dtype.char, filter_.dtype.char, *attrs, *attr_values)
+    key = (COMPILED.get(), spec, image.shape, filter_.shape, image.dtype.char, filter_.dtype.char, *attrs, *attr_values)
     stored_product = _IMAGES_KEPT.products.get(key)
     if stored_product is not None:
         return stored_product

@@ -20,7 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphad.ops.loops import COMPILED, may_compile
 from graphad.ops.scratch import KEPT_BYTES, scratch
+from graphad.ops.window_loops import can_loop, cotangent_of, product_of
 from graphad.ops.windows import Axes, Axis, Lines, element, extents_of, inside, kernel_of, last, lines_of, padded, spaced, windows
 from graphad.types import Array, Shape
 
@@ -53,8 +55,12 @@ class Work(NamedTuple):
 
 def depthwise_product(image: Shape, filter_: Shape, window_axes: Axes, dtype: np.dtype[np.generic]) -> Work | None:
     """``depthwise`` for images of a shape and one filter for each channel; None for other geometries than those of lines."""
+    if len(filter_) != 4 or filter_[0] != image[1] or 0 in image:
+        return None
+    if COMPILED.get() and dtype.char in "fd" and dtype.isnative and can_loop(window_axes):
+        return Work(lambda x, f: product_of(x, f, window_axes), True)
     geometry = _geometry(window_axes)
-    if geometry is None or len(filter_) != 4 or filter_[0] != image[1] or 0 in image:
+    if geometry is None:
         return None
     lines = _ImageLines(image, geometry, window_axes[0].count, dtype)
     if _taps_are_quicker(lines, image, window_axes):
@@ -75,6 +81,10 @@ def depthwise_spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -
 
 def depthwise_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, groups: int) -> Array:
     """What every element of the filters multiplies: the products of y with the windows of x, summed over samples and windows."""
+    if shape[0] == groups and may_compile(x, y) and can_loop(window_axes):
+        total = cotangent_of(x, y, window_axes)
+        if total is not None:
+            return total.reshape(shape)
     if shape[0] == groups and prod(x.shape[2:]) >= LEAST and (geometry := _geometry(window_axes)):
         return _cotangent_by_lines(x, y, window_axes, geometry).reshape(shape)
     return _cotangent_by_windows(x, y, window_axes, shape, groups)

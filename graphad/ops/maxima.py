@@ -20,7 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from graphad.ops.formulas import Tracer, Untraceable
+from graphad.ops.loops import may_compile
 from graphad.ops.scratch import aligned, scratch
+from graphad.ops.window_loops import can_loop, scattered_by_loop
 from graphad.ops.windows import Axes, Axis, check_fit, extents_of, inside, kernel_of, last, padded
 from graphad.types import Array, Shape
 
@@ -37,6 +39,8 @@ def scattered(X: Array, peaks: Array, pooled: Array, window_axes: Axes) -> Array
         return _by_elements(X, peaks, pooled, window_axes, is_apart)
     if isinstance(X, Tracer):
         raise Untraceable("places of maxima")
+    if may_compile(X, peaks, pooled) and can_loop(window_axes):
+        return scattered_by_loop(X, peaks, pooled, window_axes)
     return _by_runs(X, peaks, pooled, window_axes)
 
 

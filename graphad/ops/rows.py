@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphad.ops import row_loops
 from graphad.ops.formulas import Tracer, Untraceable, as_array
+from graphad.ops.loops import may_compile
 from graphad.ops.scratch import aligned, scratch
 from graphad.types import Array
 
@@ -119,6 +121,14 @@ def _ones(count: int, dtype: np.dtype[np.generic]) -> Array:
 def _softmax_tile(x: Array, out: Array, ones: Array) -> None:
     # Without the greatest of each row, which takes as long as all the rest: it is for rows whose exponentials are too large or too small.
     np.exp(x, out=out)
+    if may_compile(out):
+        if row_loops.scaled(out, SAFE, left := np.empty(len(out), bool)):
+            rows = x[left]
+            rows -= np.maximum.reduce(rows, axis=1, keepdims=True)
+            np.exp(rows, out=rows)
+            row_loops.scaled(rows, (0.0, np.inf), np.empty(len(rows), bool))
+            out[left] = rows
+        return
     sums = _summed(out, ones)
     if not _all_safe(sums):
         safe = (sums >= SAFE[0]) & (sums <= SAFE[1])
@@ -132,6 +142,9 @@ def _softmax_tile(x: Array, out: Array, ones: Array) -> None:
 def softmax_rows_grad(out: Array, d: Array) -> Array:
     """The cotangent of the argument of ``softmax_rows``, from the result and its cotangent: ``out (d - sum(out d))`` for each row."""
     grad = aligned(out.shape, out.dtype)
+    if may_compile(out, d):
+        row_loops.softmax_grad(out, d, grad)
+        return grad
     with row_buffers(out[None]):
         for tile in _tiles(len(out), out.shape[1] * out.itemsize):
             part, into = out[tile], grad[tile]
@@ -194,6 +207,12 @@ def normalized_rows(x: Array, scale: Array | None, bias: Array | None, epsilon: 
     is taken first, and the same is done with the rest.
     """
     rows, length = x.shape
+    if may_compile(x) and length <= DIGITS:
+        y, (mean, variance), vectors = aligned(x.shape, x.dtype), np.empty((2, rows), x.dtype), np.empty((2, length), x.dtype)
+        vectors[0] = 1 if scale is None else scale
+        vectors[1] = 0 if bias is None else bias
+        row_loops.normalized(x, vectors[0], vectors[1], epsilon, y, mean, variance)
+        return y, mean, variance
     columns = np.zeros((2, 2, length), x.dtype)
     columns[:, 0] = 1 if scale is None else scale
     columns[1, 1] = 0 if bias is None else bias
@@ -269,6 +288,9 @@ def through_rows(x: Array, d: Array, mean: Array, inverse: Array, scale: Array |
     out, ones = aligned(x.shape, x.dtype), _ones(length, x.dtype)
     column = ones if scale is None else np.ascontiguousarray(scale, x.dtype)
     columns, totals = np.zeros((3, 2, length), x.dtype), np.zeros((2, length), x.dtype)
+    if may_compile(x, d, mean, inverse):
+        row_loops.normalized_grad(x, d, mean, inverse, column, out, totals)
+        return RowGrad(out, totals[0], totals[1])
     columns[0, 0], columns[1:, 0] = column, 1
     for place in _tiles(rows, ones.nbytes):
         part, cotangent, middle, factor = x[place], d[place], mean[place], inverse[place]
@@ -303,6 +325,9 @@ def through_channels(x: Array, d: Array, mean: Array, inverse: Array, scale: Arr
     samples, channels, length = x.shape
     out, ones, count = aligned(x.shape, x.dtype), _ones(length, x.dtype), samples * length
     scale_grad, bias_grad = np.empty((2, channels), x.dtype)
+    if may_compile(x, d, mean, inverse, scale):
+        row_loops.channels_grad(x, d, mean, inverse, scale, out, scale_grad, bias_grad)
+        return RowGrad(out, scale_grad, bias_grad)
     with row_buffers(x):
         for place in _tiles(channels, count * x.itemsize):
             part, cotangent = x[:, place], d[:, place]

@@ -4,7 +4,8 @@
     python -m tests.benchmarks.kernels path/to/bin/python                   torch from that interpreter's environment
     python -m tests.benchmarks.kernels path/to/bin/python norm depthwise    only the cases with one of these words in their names
 
-The shapes are those of LeNet (batch 64), ResNet-18 (batch 1 and 8), MobileNet (batch 1 and 8) and a transformer, float32. Every figure
+The shapes are those of LeNet (batch 64), ResNet-18 (batch 1 and 8), MobileNet (batch 1 and 8) and a transformer, float32. With numba
+installed, *loops* are the kernels that ``Executor(numba=True)`` takes. Every figure
 is the processor time of the quickest of the runs that fit into a quarter of a second. Target: at most 1.5 times torch's time.
 """
 
@@ -24,7 +25,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from graphad.contexts import binding
 from graphad.ops import lookup
+from graphad.ops.loops import COMPILED
 from tests.benchmarks.torch_kernels import Work, quickest
 
 Array = NDArray[Any]
@@ -225,6 +228,18 @@ def measured(make: Callable[[Case], dict[str, Work]], cases: Sequence[Case]) -> 
     return [{name: quickest(work, SECONDS) for name, work in make(case).items()} for case in cases]
 
 
+def with_loops(cases: Sequence[Case]) -> Times:
+    """Seconds of the same as compiled loops, of those kernels that can be; nothing without numba."""
+    if importlib.util.find_spec("numba") is None:
+        return [{} for _ in cases]
+    with binding(COMPILED, True):
+        return [measured(works, [case])[0] if can_loop(case) else {} for case in cases]
+
+
+def can_loop(case: Case) -> bool:
+    return case.kind in ("softmax", "batch_norm", "layer_norm", "pool2d") or case.attrs.get("groups", 1) > 1
+
+
 def with_torch(interpreter: str, cases: Sequence[Case]) -> tuple[str, Times]:
     """torch's version and seconds, from the environment of an interpreter; an empty version if it has no torch."""
     given = json.dumps({"cases": [case._asdict() for case in cases], "seconds": SECONDS})
@@ -241,17 +256,18 @@ def ratio(mine: float, other: float | None) -> str:
     return "" if other is None else f"{mine / other:.2f}"
 
 
-def table(cases: Sequence[Case], version: str, ours: Times, straightforward: Times, torch: Times) -> Table:
+def table(cases: Sequence[Case], version: str, ours: Times, loops: Times, straightforward: Times, torch: Times) -> Table:
     """One line for each measurement."""
     result = Table(title="milliseconds on one thread, float32")
-    for column in ("case", "what", "graphad", "numpy", f"torch {version}", "of numpy", "of torch"):
+    for column in ("case", "what", "graphad", "loops", "numpy", f"torch {version}", "of numpy", "of torch", "loops"):
         result.add_column(column, justify="left" if column in ("case", "what") else "right")
-    for case, mine, others, theirs in zip(cases, ours, straightforward, torch, strict=True):
+    for case, mine, compiled, others, theirs in zip(cases, ours, loops, straightforward, torch, strict=True):
         for what, seconds in mine.items():
-            other, their = others.get(what), theirs.get(what)
-            figures = ["" if s is None else f"{s * 1e3:.3f}" for s in (seconds, other, their)]
+            other, their, loop = others.get(what), theirs.get(what), compiled.get(what)
+            figures = ["" if s is None else f"{s * 1e3:.3f}" for s in (seconds, loop, other, their)]
+            ratios = [ratio(seconds, other), ratio(seconds, their), "" if loop is None else ratio(loop, their)]
             over = their is not None and seconds > TARGET * their
-            result.add_row(case.name, what, *figures, ratio(seconds, other), ratio(seconds, their), style="red" if over else None)
+            result.add_row(case.name, what, *figures, *ratios, style="red" if over else None)
     return result
 
 
@@ -259,7 +275,10 @@ def measure(interpreter: str, words: Sequence[str]) -> None:
     """Print the table; the number of threads is set already."""
     cases = [case for case in CASES if not words or any(word in case.name for word in words)]
     version, theirs = with_torch(interpreter, cases) if interpreter else ("", [{} for _ in cases])
-    Console(width=140).print(table(cases, version, measured(works, cases), measured(plain, cases), theirs))
+    # One case after the other, in each way: on a busy machine all of them then meet the same load.
+    ours = [(measured(works, [case])[0], with_loops([case])[0], measured(plain, [case])[0]) for case in cases]
+    mine, loops, straightforward = (list(times) for times in zip(*ours, strict=True))
+    Console(width=160).print(table(cases, version, mine, loops, straightforward, theirs))
 
 
 def main(interpreter: str = "", *words: str) -> None:

@@ -1,0 +1,75 @@
+"""Loops that numba compiles to machine code, kept on disk; and whether kernels may use them.
+
+``Executor(numba=True)`` says that they may: what it runs, interpreted or compiled, then takes the same loops. Numba comes with
+``pip install 'graphad[numba]'``; nothing imports it before.
+
+What is compiled is kept in ``$GRAPHAD_CACHE_DIR``, else in ``$XDG_CACHE_HOME/graphad`` or ``~/.cache/graphad``: a module for each loop, by
+a hash of its text, with numba's files next to it. One that is there is loaded in milliseconds; compiling one takes a second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from contextvars import ContextVar
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import numpy as np
+
+from graphad.types import Array, Function, Tensor
+
+LOOPS = "graphad_loop_"  # how the names of their modules begin
+COMPILED: ContextVar[bool] = ContextVar("compiled", default=False)  # whether kernels may be compiled loops
+
+
+def may_compile(*arrays: Tensor) -> bool:
+    """Whether a kernel may be a compiled loop over these arrays: floats of one type."""
+    if not COMPILED.get():
+        return False
+    dtype: np.dtype[np.generic] = arrays[0].dtype
+    return dtype.char in "fd" and dtype.isnative and all(array.dtype == dtype for array in arrays)
+
+
+def argument(array: Array) -> Array:
+    """An array that a loop takes: its elements in order, and not marked as one that nobody may write."""
+    return array if array.flags.carray else np.array(array, order="C")
+
+
+def folder() -> Path | None:
+    """The folder of compiled loops; None if nothing can be written there."""
+    base = os.environ.get("GRAPHAD_CACHE_DIR") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "graphad"
+    )
+    path = Path(base) / "loops"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return path if os.access(path, os.W_OK) else None
+
+
+@cache
+def function_of(text: str) -> Function:
+    """The compiled function of a loop's module: of this process, of the disk, or new."""
+    directory = folder()
+    if directory is None:
+        names: dict[str, Tensor] = {}
+        exec(compile(text.replace("{cached}", "False"), "<loop>", "exec"), names)
+        return names["loop"]  # type: ignore[no-any-return]
+    text = text.replace("{cached}", "True")
+    name = f"loop_{hashlib.sha256(f'{np.__version__} {text}'.encode()).hexdigest()[:24]}"
+    path = directory / f"{name}.py"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        with tempfile.NamedTemporaryFile("w", dir=directory, suffix=".tmp", delete=False, encoding="utf-8") as file:
+            file.write(text)
+        os.replace(file.name, path)  # whole, or not at all: other processes may read it
+    spec = spec_from_file_location(f"graphad_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)  # numba looks for it there
+    spec.loader.exec_module(module)
+    return module.loop  # type: ignore[no-any-return]

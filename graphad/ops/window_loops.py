@@ -1,0 +1,297 @@
+"""Depthwise convolutions and gradients of maxima over windows as compiled loops: of one image of one channel after the other.
+
+    image [H, W]                  phases (stride 2)         line                      result
+    a b c d     elements a        a c   b d     every row   w0 a + w1 b + w2 c + ..   without the columns
+    e f g h  ⇒  stride apart  ⇒   i k   j l  ⇒  and tap in  one run of memory      ⇒  between the rows
+    i j k l     side by side      e g   f h     one loop
+
+The image of a channel is copied once, with its padding, so that each tap of the filter is a run of memory, from another place on. All taps
+of some rows of the filter are one loop over the runs. The order of the sum over the taps is that of the filter. A loop is made for each
+extent, stride and dilation of a filter; extents of images are arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import groupby, product
+from math import prod
+from textwrap import indent
+
+import numpy as np
+
+from graphad.ops.loops import argument, function_of
+from graphad.ops.scratch import aligned, scratch
+from graphad.ops.windows import Axes, Axis, check_fit
+from graphad.types import Array, Function
+
+# An index without a sign needs no test for being counted from the end, which keeps loops from working on many elements at a time.
+_HEAD = '''\
+"""Windows, by graphad."""
+import numpy as np
+from numba import njit
+
+options = dict(nogil=True, cache={cached}, error_model="numpy", fastmath={{fast}})
+
+@njit(**options)
+def fill(image, x, pitch, size, top, left):
+    """An image in its phases, each of so many elements; the padding is there."""
+    width = x.shape[1]
+    # Whole groups of a stride's elements together: what is read with gaps is not vectorized. Before and after them are a few elements.
+    begin = (-left) % {sw}
+    groups = max(width - begin, 0) // {sw}
+    for r in range(x.shape[0]):
+        row, down = x[r], r + top
+        start = (down % {sh}) * {sw} * size + (down // {sh}) * pitch
+        source, first = row[begin:], start + (begin + left) // {sw}
+        {targets}
+        for i in range(np.uint64(groups)):
+            {moves}
+        for c in range(min(begin, width)):
+            image[start + (c + left) % {sw} * size + (c + left) // {sw}] = row[c]
+        for c in range(begin + groups * {sw}, width):
+            image[start + (c + left) % {sw} * size + (c + left) // {sw}] = row[c]
+
+'''
+
+_PRODUCT = """\
+@njit(["void({t}[:, :, :, ::1], {t}[:, ::1], {t}[:, :, :, ::1], {t}[::1], {t}[::1], intp, intp, intp, intp)"], **options)
+def loop(x, w, out, image, line, pitch, size, top, left):
+    rows, columns = out.shape[2], out.shape[3]
+    length = np.uint64((rows - 1) * pitch + columns)
+    {starts}
+    for n in range(x.shape[0]):
+        for c in range(x.shape[1]):
+            fill(image, x[n, c], pitch, size, top, left)
+            {sums}
+            for r in range(rows):
+                source, target = line[r * pitch : r * pitch + columns], out[n, c, r]
+                for i in range(np.uint64(columns)):
+                    target[i] = source[i]
+"""
+
+_FILTER = """\
+@njit(["void({t}[:, :, :, ::1], {t}[:, :, :, ::1], {t}[:, ::1], {t}[::1], {t}[::1], intp, intp, intp, intp)"], **options)
+def loop(x, y, total, image, line, pitch, size, top, left):
+    rows, columns = y.shape[2], y.shape[3]
+    length = np.uint64((rows - 1) * pitch + columns)
+    {starts}
+    for n in range(x.shape[0]):
+        for c in range(x.shape[1]):
+            fill(image, x[n, c], pitch, size, top, left)
+            for r in range(rows):
+                source, target = y[n, c, r], line[r * pitch : r * pitch + columns]
+                for i in range(np.uint64(columns)):
+                    target[i] = source[i]
+            {sums}
+"""
+
+RUNS = 6  # runs of memory that one loop reads: with more, LLVM does not test whether they overlap with what is written
+TAPS = 25  # sums that one loop keeps in registers
+
+
+# -- depthwise convolutions ------------------------------------------------------------------------
+
+
+class _Geometry:
+    """Where the taps of a filter are in the phases of an image."""
+
+    def __init__(self, window_axes: Axes) -> None:
+        down, across = window_axes
+        self.strides = (down.stride, across.stride)
+        cells = [-(-axis.padded // axis.stride) for axis in window_axes]
+        self.pitch, self.size = cells[1], prod(cells)
+        self.top, self.left = down.before, across.before
+        self.length = (down.count - 1) * self.pitch + across.count
+
+    def memory(self, dtype: np.dtype[np.generic]) -> tuple[Array, Array]:
+        """For an image in its phases, and for the line that is a result: zeros."""
+        image, line = scratch("lines", (self.size * prod(self.strides),), dtype), scratch("columns", (self.length,), dtype)
+        image.fill(0)
+        line.fill(0)
+        return image, line
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int]:
+        return self.pitch, self.size, self.top, self.left
+
+
+def can_loop(window_axes: Axes) -> bool:
+    """Whether loops can go over such windows."""
+    return len(window_axes) == 2 and all(a.before >= 0 and a.after >= 0 and 0 not in (a.kernel, a.size, a.count) for a in window_axes)
+
+
+def product_of(x: Array, filter_: Array, window_axes: Axes) -> Array:
+    """The products of each channel's filter with every window of x: ``[N, C, *counts]``."""
+    geometry = _Geometry(window_axes)
+    out = aligned((*x.shape[:2], *(a.count for a in window_axes)), x.dtype)
+    loop = _depthwise(_PRODUCT, _form(window_axes), x.dtype.name)
+    loop(argument(x), argument(filter_).reshape(len(filter_), -1), out, *geometry.memory(x.dtype), *geometry.numbers)
+    return out
+
+
+def cotangent_of(x: Array, y: Array, window_axes: Axes) -> Array | None:
+    """The sums over samples of the products of y with every window of x, ``[C, kernel]``; None if one of them is not finite.
+
+    Between the rows of y are zeros in the line, which meet elements of x: where these are infinite, that is no sum of products of windows.
+    """
+    geometry = _Geometry(window_axes)
+    total = np.zeros((x.shape[1], prod(a.kernel for a in window_axes)), x.dtype)
+    loop = _depthwise(_FILTER, _form(window_axes), x.dtype.name)
+    loop(argument(x), argument(y), total, *geometry.memory(x.dtype), *geometry.numbers)
+    return total if np.isfinite(total).all() else None
+
+
+_Form = tuple[tuple[int, int, int], tuple[int, int, int]]
+
+
+def _form(window_axes: Axes) -> _Form:
+    """What a loop is made for: extent, stride and dilation along each axis."""
+
+    def of(axis: Axis) -> tuple[int, int, int]:
+        return axis.kernel, axis.stride, axis.dilation
+
+    return of(window_axes[0]), of(window_axes[1])
+
+
+_Tap = tuple[int, str, int]  # its number, the run that it is in, and how much further
+
+
+def _taps(form: _Form) -> tuple[list[str], list[_Tap]]:
+    """Where the runs of the taps start, and the taps: a run for each row of the filter and each phase of its columns."""
+    (height, sh, dh), (width, sw, dw) = form
+    runs: dict[tuple[int, int], str] = {}
+    taps = []
+    for k, (a, b) in enumerate(product(range(height), range(width))):
+        run = runs.setdefault((a, b * dw % sw), f"run{len(runs)}")
+        taps.append((k, run, b * dw // sw))
+    starts = [
+        f"{name} = np.uint64(({a * dh % sh} * {sw} + {column}) * size + {a * dh // sh} * pitch)" for (a, column), name in runs.items()
+    ]
+    return starts, taps
+
+
+def _by_runs(taps: Iterable[_Tap]) -> Iterator[tuple[int, list[_Tap]]]:
+    """Taps that one loop reads, from a few runs; with the number of the loop."""
+    parts = groupby(taps, key=lambda tap: int(tap[1].removeprefix("run")) // RUNS)
+    return ((number, list(some)) for number, (_, some) in enumerate(parts))
+
+
+def _written(text: str, fast: str, form: _Form, starts: list[str], sums: list[str], names: Mapping[str, str]) -> Function:
+    """The loop of a text, for a form of windows."""
+    (kh, sh, dh), (kw, sw, dw) = form
+    whole = _HEAD.replace("{{fast}}", fast) + text
+    targets = [f"target{column} = image[first + {column} * size : first + {column} * size + groups]" for column in range(sw)]
+    moves = [f"target{column}[i] = source[i * np.uint64({sw}) + np.uint64({column})]" for column in range(sw)]
+    for name, lines in (("starts", starts), ("sums", sums), ("targets", targets), ("moves", moves)):
+        # As deep as the line that they are put for.
+        whole = re.sub(rf"^( *)\{{{name}\}}$", lambda place: indent("\n".join(lines), place[1]), whole, flags=re.MULTILINE)  # noqa: B023
+    numbers = {"kh": kh, "sh": sh, "dh": dh, "kw": kw, "sw": sw, "dw": dw}
+    for name, value in {**names, **numbers}.items():
+        whole = whole.replace(f"{{{name}}}", str(value))
+    return function_of(whole)
+
+
+@cache
+def _depthwise(text: str, form: _Form, dtype: str) -> Function:
+    starts, taps = _taps(form)
+    if text is _PRODUCT:
+        return _written(text, '{"contract"}', form, starts, _products(taps), {"t": dtype})
+    return _written(text, '{"contract", "reassoc"}', form, starts, _totals(taps), {"t": dtype})
+
+
+def _element(run: str, further: int) -> str:
+    return f"image[i + {run} + np.uint64({further})]"
+
+
+def _products(taps: list[_Tap]) -> list[str]:
+    """The line as the sum over taps, of some runs at a time."""
+    lines = [f"w{k} = w[c, {k}]" for k, _, _ in taps]
+    for number, some in _by_runs(taps):
+        terms = " + ".join(f"w{k} * {_element(run, further)}" for k, run, further in some)
+        lines += ["for i in range(length):", f"    line[i] = {'line[i] + ' if number else ''}{terms}"]
+    return lines
+
+
+def _totals(taps: list[_Tap]) -> list[str]:
+    """The total of each tap, of some at a time."""
+    lines = []
+    for start in range(0, len(taps), TAPS):
+        some = taps[start : start + TAPS]
+        lines += [f"s{k} = np.{{t}}(0)" for k, _, _ in some]
+        lines += ["for i in range(length):", "    value = line[i]"]
+        lines += [f"    s{k} += {_element(run, further)} * value" for k, run, further in some]
+        lines += [f"total[c, {k}] += s{k}" for k, _, _ in some]
+    return lines
+
+
+# -- gradients of maxima ---------------------------------------------------------------------------
+
+# The place of each maximum is found for all windows of an image: taps from the last to the first, so that the first one stays. Then come
+# the sums, the last window first: in the order of ``maxima``, and so the same bits. Padding is the least number: where that is the maximum,
+# its place may be outside of the image, and it gets nothing. Between the rows of the maxima is nan, which is equal to nothing.
+_MAXIMA = """\
+@njit(**options)
+def least(image, x, value, top, left):
+    for a in range({kh}):
+        for b in range({kw}):
+            r, c = top + a * {dh}, left + b * {dw}
+            if not (0 <= r < image.shape[0] and 0 <= c < image.shape[1]):
+                return
+            if x[r, c] == -np.inf:
+                image[r, c] += value
+                return
+
+images = "{t}[:, :, ::1], "
+
+@njit(["void(" + images * 4 + "{i}[::1], {t}[::1], {t}[::1], intp, intp, intp, intp)"], **options)
+def loop(x, peaks, values, out, places, image, line, pitch, size, top, left):
+    height, width, rows, columns = x.shape[1], x.shape[2], peaks.shape[1], peaks.shape[2]
+    length = np.uint64((rows - 1) * pitch + columns)
+    {starts}
+    for p in range(x.shape[0]):
+        fill(image, x[p], pitch, size, top, left)
+        for o in range(rows):
+            source, target = peaks[p, o], line[o * pitch : o * pitch + columns]
+            for c in range(np.uint64(columns)):
+                target[c] = source[c]
+        {sums}
+        result = out[p].reshape(height * width)
+        result[:] = 0
+        for o in range(rows - 1, -1, -1):
+            wanted, place, value = peaks[p, o], places[o * pitch : o * pitch + columns], values[p, o]
+            first = (o * {sh} - top) * width - left
+            for c in range(columns - 1, -1, -1):
+                if wanted[c] == -np.inf:
+                    least(out[p], x[p], value[c], o * {sh} - top, c * {sw} - left)
+                elif place[c] >= 0:
+                    result[np.uint64(first + c * {sw} + place[c])] += value[c]
+"""
+
+
+def scattered_by_loop(X: Array, peaks: Array, pooled: Array, window_axes: Axes) -> Array:
+    """Every pooled value at the first place of its window where X is the largest, ``[N, C, H, W]``."""
+    check_fit("X", X.shape[2:], tuple(a.size for a in window_axes))
+    x, tops, values = (argument(each).reshape(-1, *each.shape[2:]) for each in (X, peaks, pooled))
+    out, geometry = aligned(x.shape, x.dtype), _Geometry(window_axes)
+    image, line = geometry.memory(x.dtype)
+    image.fill(-np.inf)
+    line.fill(np.nan)
+    kind = "int32" if x.itemsize == 4 else "int64"  # as wide as a number, so that vectors have as many of both
+    places = scratch("number", line.shape, np.dtype(kind))
+    _maxima(_form(window_axes), x.dtype.name, kind)(x, tops, values, out, places, image, line, *geometry.numbers)
+    return out.reshape(X.shape)
+
+
+@cache
+def _maxima(form: _Form, dtype: str, kind: str) -> Function:
+    (_, _, dh), (width, _, dw) = form
+    starts, taps = _taps(form)
+    # How far a tap is from the first one, in the line of an image.
+    lines = [f"d{k} = np.{kind}({k // width * dh} * width + {k % width * dw})" for k, _, _ in taps]
+    for number, some in _by_runs(reversed(taps)):
+        lines += ["for i in range(length):", f"    top_, place_ = line[i], {'places[i]' if number else f'np.{kind}(-1)'}"]
+        lines += [f"    place_ = d{k} if {_element(run, further)} == top_ else place_" for k, run, further in some]
+        lines.append("    places[i] = place_")
+    return _written(_MAXIMA, "False", form, starts, lines, {"t": dtype, "i": kind})
