@@ -7,6 +7,7 @@ a long run can be taken up where it ended.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from graphad.rewriting import Pipeline
 from graphad.rewriting.passes import check_order
 from graphad.testing import Counterexample, Vacuous, check_pass
 from graphad.testing.trial import BACKWARD, standard_preparation
-from tests.testing.test_library import ROWS
+from tests.testing.test_library import ROWS, Row
 
 HEADS = ("pass", "after", "programs", "changed", "seconds", "finding")
 AFTER_BACKWARD = ", ".join(BACKWARD)
@@ -34,12 +35,23 @@ class Tried(NamedTuple):
 
 
 def trials(names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The pipelines to try, each with what prepares it: nothing, or the standard backward as well where it can stand after that."""
+    """The pipelines to try, each with what prepares it: nothing, or the standard backward as well where it can stand after that.
+
+    Raises:
+        SystemExit: no row begins with one of the names; trying none of them would find nothing.
+    """
+    if unknown := [name for name in names if name not in set(map(_first, ROWS))]:
+        sys.exit(f"no row begins with {', '.join(unknown)}; there are {', '.join(sorted(set(map(_first, ROWS))))}")
     for row in ROWS:
-        if not names or row.pipeline.partition("{")[0] in names:
+        if not names or _first(row) in names:
             yield row.pipeline, ""
             if not standard_preparation(row.pipeline) and _can_follow(row.pipeline):
                 yield row.pipeline, AFTER_BACKWARD
+
+
+def _first(row: Row) -> str:
+    """The name of the first pass of a row."""
+    return re.split(r"[^\w-]", row.pipeline, maxsplit=1)[0]
 
 
 def _can_follow(pipeline: str) -> bool:
@@ -69,9 +81,10 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=2000, help="programs for each (2000)")
     parser.add_argument("--seed", type=int, default=0, help="which programs (0)")
     options = parser.parse_args()
+    chosen = list(trials(options.names))
     print("| " + " | ".join(HEADS) + " |\n|" + " --- |" * len(HEADS), flush=True)
     found = []
-    for pipeline, prepare in trials(options.names):
+    for pipeline, prepare in chosen:
         one = tried(pipeline, prepare, options.examples, options.seed)
         where = "the backward" if prepare else ""
         finding = one.finding.partition("\n")[0]

@@ -61,5 +61,5 @@ if __name__ == "__main__":
     if options.rules:
         rule_trials()
     else:
-        chosen = trials(() if options.all else options.names or PASSES)
+        chosen = list(trials(() if options.all else options.names or PASSES))
         main([row for row in chosen if not (options.alone and row[1])], options.examples, options.seeds)

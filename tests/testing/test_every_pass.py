@@ -27,3 +27,12 @@ def test_what_is_found_is_said(capsys: pytest.CaptureFixture[str]) -> None:
         assert every_pass.tried("wrong-says-nothing-changed", "", 40, 0).finding.startswith(
             "wrong-says-nothing-changed: the pass says it changed nothing"
         )
+
+
+def test_rows_are_chosen_by_the_first_pass_and_a_name_of_none_is_an_error() -> None:
+    assert {pipeline.partition(",")[0] for pipeline, _ in every_pass.trials(["fixpoint", "dead-code"])} == {
+        "fixpoint(canonical-order",
+        "dead-code",
+    }
+    with pytest.raises(SystemExit, match="no row begins with dead-cod; there are accumulate-grads, "):
+        list(every_pass.trials(["dead-code", "dead-cod"]))
