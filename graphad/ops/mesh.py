@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Self
 
@@ -60,7 +61,7 @@ class ProcessMesh:
     def __str__(self) -> str:
         return ",".join(f"{name}={size}" for name, size in self.axes)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.axes)
 
@@ -71,8 +72,11 @@ class ProcessMesh:
 
     def parts(self, axes: Iterable[str]) -> int:
         """Into how many parts some axes cut."""
-        sizes = dict(self.axes)
-        return prod(sizes[axis] for axis in axes)
+        return prod(self._sizes[axis] for axis in axes)
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        return dict(self.axes)
 
     def coordinates(self, rank: int) -> dict[str, int]:
         """Where a rank is along each axis."""

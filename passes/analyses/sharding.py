@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from graphad.errors import InvalidGraph
 from graphad.ir import Graph, Op, Value
@@ -107,12 +108,32 @@ def _fixed(graph: Graph, mesh: ProcessMesh) -> dict[Value, Fixed]:
 # -- propagation ---------------------------------------------------------------------------------
 
 
+class _Sides(NamedTuple):
+    """What an operator reads and writes with the indices of each, and when facts go through it."""
+
+    inputs: list[tuple[Value, Labels]]
+    outputs: list[tuple[Value, Labels]]
+    priority: int
+
+
+def _sides(graph: Graph, indices: Indices) -> dict[Op, _Sides]:
+    """The sides of the operators that facts go through: all rounds of the propagation ask for them."""
+    dims_by_op = {op: dims for subgraph in graph.tree() for op in subgraph.ops if (dims := indices[op]) is not None}
+    return {
+        op: _Sides(_labeled(op.inputs, dims.inputs), _labeled(op.outputs, dims.outputs), _priority(dims)) for op, dims in dims_by_op.items()
+    }
+
+
+def _labeled(slots: Mapping[str, Sequence[Value]], labels: Mapping[str, Sequence[Labels]]) -> list[tuple[Value, Labels]]:
+    return [pair for slot, values in slots.items() for pair in zip(values, labels[slot], strict=True)]
+
+
 @dataclass(frozen=True, eq=False)
 class _Propagation(Dataflow[Spec]):
     """Facts about how values lie on the mesh, in one direction; both directions start from what is known so far."""
 
     mesh: ProcessMesh
-    indices: Indices
+    sides: Mapping[Op, _Sides]
     fixed: Mapping[Value, Fixed]
     known: Mapping[Value, Spec]
     priority: int
@@ -149,43 +170,37 @@ class _Propagation(Dataflow[Spec]):
         # A spec that cuts nothing is no fact: the lattice's bottom.
         return dims if any(dims) else ()
 
-    def derived(self, values: Sequence[Value], labels: Sequence[Labels], axes: Mapping[object, tuple[str, ...]]) -> dict[Value, Spec]:
-        """What follows for values from the axes of the indices, an axis cutting the first dimension that it can."""
-        specs: dict[Value, Spec] = {}
-        for value, value_labels in zip(values, labels, strict=True):
-            # One axis cuts one dimension: of x in a product with itself both may have its index.
-            axes_used: set[str] = set()
-            dims = []
-            for label in value_labels:
-                dims.append(tuple(axis for axis in axes.get(label, ()) if axis not in axes_used))
-                axes_used.update(dims[-1])
-            if spec := self.allowed(value, tuple(dims)):
-                specs[value] = spec
-        return specs
+    def derived(self, value: Value, labels: Labels, axes: Mapping[object, tuple[str, ...]]) -> Spec:
+        """What follows for a value from the axes of the indices, an axis cutting the first dimension that it can."""
+        # One axis cuts one dimension: of x in a product with itself both may have its index.
+        axes_used: set[str] = set()
+        dims = []
+        for label in labels:
+            dims.append(tuple(axis for axis in axes.get(label, ()) if axis not in axes_used))
+            axes_used.update(dims[-1])
+        return self.allowed(value, tuple(dims))
 
-    def axes(self, sides: Iterable[tuple[Sequence[Value], Sequence[Labels]]], facts: Facts[Spec]) -> dict[object, tuple[str, ...]]:
+    def axes(self, labeled: Iterable[tuple[Value, Labels]], facts: Facts[Spec]) -> dict[object, tuple[str, ...]]:
         """The axes that cut each index, by the values that are said to be cut along it."""
         axes_by_label: dict[object, tuple[str, ...]] = {}
-        for values, labels in sides:
-            for value, value_labels in zip(values, labels, strict=True):
-                for label, axes in zip(value_labels, facts[value], strict=False):
-                    if label is not None:
-                        # In the mesh's order, so that the same cut is written the same whichever value said it.
-                        axes_by_label[label] = tuple(sorted({*axes_by_label.get(label, ()), *axes}, key=self.mesh.names.index))
+        for value, value_labels in labeled:
+            if value not in facts:
+                continue
+            for label, axes in zip(value_labels, facts[value], strict=False):
+                if label is not None and axes_by_label.get(label) != axes:
+                    # In the mesh's order, so that the same cut is written the same whichever value said it.
+                    axes_by_label[label] = tuple(sorted({*axes_by_label.get(label, ()), *axes}, key=self.mesh.names.index))
         return axes_by_label
 
     def transfer(self, op: Op, facts: Facts[Spec]) -> Mapping[Value, Spec]:
-        dims = self.indices[op]
-        if dims is None or _priority(dims) > self.priority:
+        sides = self.sides.get(op)
+        if sides is None or sides.priority > self.priority:
             return {}
-        inputs = [(values, dims.inputs[slot]) for slot, values in op.inputs.items()]
-        outputs = [(values, dims.outputs[slot]) for slot, values in op.outputs.items()]
         # Backward facts come from all sides: what one operand's cut says of an index holds for the others too.
-        sources, results = ([*outputs, *inputs], inputs) if self.backward else (inputs, outputs)
-        axes = self.axes(sources, facts)
+        axes = self.axes((*sides.outputs, *sides.inputs) if self.backward else sides.inputs, facts)
         new: dict[Value, Spec] = {}
-        for values, labels in results if axes else ():
-            for value, spec in self.derived(values, labels, axes).items():
+        for value, labels in (sides.inputs if self.backward else sides.outputs) if axes else ():
+            if spec := self.derived(value, labels, axes):
                 new[value] = merged(new.get(value, ()), spec, self.mesh)
         return new
 
@@ -275,13 +290,14 @@ def propagated(graph: Graph, mesh: ProcessMesh, indices: Indices, fixed: Mapping
         fixed: by value what is said of its dimensions: the axes that cut it, or None where propagation may.
     """
     specs: dict[Value, Spec] = {value: spec for value, dims in fixed.items() if any(spec := tuple(axes or () for axes in dims))}
-    for priority in (SAME, BROADCAST, REDUCED):
+    sides = _sides(graph, indices)
+    for priority in sorted({side.priority for side in sides.values()} | {SAME}):
         # Facts are joined with what is known, and no axis is taken away again, so this ends.
         before = None
         while before != specs:
             before = dict(specs)
             for kind in (_Propagation, _Backwards):
-                specs = dict(kind(mesh, indices, fixed, specs, priority).solve(graph).items())
+                specs = dict(kind(mesh, sides, fixed, specs, priority).solve(graph).items())
                 _persist(graph, mesh, fixed, specs)
     return {value: spec for value, spec in specs.items() if used_axes(spec)}
 

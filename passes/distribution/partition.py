@@ -132,7 +132,7 @@ class _Partition:
 
     def _leave_uneven_whole(self) -> None:
         """Cut an extent that is not known only where it is a multiple of the parts: no padding could be told from elements."""
-        while True:
+        while any(-1 in self.shape.get(value, ()) and used_axes(spec) for value, spec in self.wanted.items()):
             divisors = _Divisors(self.mesh, self.wanted, self.indices, self.shape, frozenset(self.uncertain)).solve(self.graph)
             evenly = {value: self._evenly(value, divisors[value]) for value in self.wanted}
             uneven = [value for value, spec in self.wanted.items() if evenly[value] != spec]
