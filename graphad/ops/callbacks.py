@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from graphad.errors import InvalidType, InvalidValue, ShapeError
+from graphad.errors import InvalidType, InvalidValue, NoGradient, ShapeError
 from graphad.ops.definition import AS_INPUT, operator
 from graphad.ops.inference import same
 from graphad.types import DTYPES, Array, Tensor, TensorType, dtype_name, element_count
@@ -197,7 +197,7 @@ def _py_func_grad(
     X: list[Tensor], Out: list[Tensor], dOut: list[Tensor], *, backward: str, skipped: list[int], function: str
 ) -> Sequence[Tensor]:
     if not backward:
-        raise InvalidValue(f"py_func calls {function!r}, which has no gradient: give backward_func")
+        raise NoGradient(f"py_func calls {function!r}, which has no gradient: give backward_func")
     operands = [value for place, value in enumerate([*X, *Out]) if place not in skipped]
     types = [type_text(x.shape, x.dtype) for x in X]
     return py_func([*operands, *dOut], function=backward, out_types=types)  # type: ignore[no-any-return]

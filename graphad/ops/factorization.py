@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from graphad.errors import InvalidValue, ShapeError
+from graphad.errors import InvalidValue, NoGradient, ShapeError
 from graphad.ops.creation import tril_triu
 from graphad.ops.definition import operator
 from graphad.ops.formulas import as_array
@@ -54,6 +54,12 @@ def _sum(terms: list[Tensor], like: Tensor) -> Tensor:
     return fill_zeros_like(like) if total is None else total
 
 
+def _is_square(t: Tensor) -> bool:
+    """Whether a matrix is known to have as many rows as columns."""
+    rows, columns = t.shape[-2:]
+    return bool(rows == columns != -1)
+
+
 def _quotients(values: Tensor, others: Tensor) -> Tensor:
     """``1 / (others[j] - values[i])`` off the diagonal, zeros on it."""
     differences = unsqueeze(others, axes=[others.ndim - 1]) - unsqueeze(values, axes=[values.ndim])
@@ -80,7 +86,7 @@ def _svd_grad(
     """J. Townsend, "Differentiating the singular value decomposition" (2016), with M's skew part as in M. Giles (2008), section 3.8."""
     if full_matrices and X.shape[-1] != X.shape[-2]:
         if dU is not None or dVH is not None:
-            raise InvalidValue("svd with full_matrices=True and a matrix that is not square: its further vectors have no gradient")
+            raise NoGradient("svd with full_matrices=True and a matrix that is not square: its further vectors have no gradient")
         U, S, VH = svd(X)
     V = _turned(VH)
     # As a row and as a column S multiplies the columns, or the rows, of a matrix: that is a product with diag(S).
@@ -93,13 +99,16 @@ def _svd_grad(
     if dU is not None:
         product = matmul_v2(U, dU, trans_x=True)
         inner.append((product - _turned(product)) * F * row)
-        # What lies outside of the space that U spans; nothing where U is square.
-        outer.append(matmul_v2((dU - matmul_v2(U, product)) / row, V, trans_y=True))
+        # What lies outside of the space that U spans. Nothing does where U is square: what rounding leaves there, divided by a singular
+        # value near 0, would be anything.
+        if not _is_square(U):
+            outer.append(matmul_v2((dU - matmul_v2(U, product)) / row, V, trans_y=True))
     if dVH is not None:
         dV = _turned(dVH)
         product = matmul_v2(V, dV, trans_x=True)
         inner.append(column * ((product - _turned(product)) * F))
-        outer.append(matmul_v2(U / row, dV - matmul_v2(V, product), trans_y=True))
+        if not _is_square(V):
+            outer.append(matmul_v2(U / row, dV - matmul_v2(V, product), trans_y=True))
     # dX = U (inner) V' + what lies outside: (1 - U U') dU S^-1 V' and U S^-1 dV' (1 - V V').
     middle = [matmul_v2(matmul_v2(U, _sum(inner, S)), V, trans_y=True)] if inner else []
     return _sum([*middle, *outer], S)
@@ -190,7 +199,7 @@ def _qr_grad(X: Tensor, Q: Tensor, R: Tensor, dQ: Tensor = None, dR: Tensor = No
         Q, R = qr(X, mode="reduced")
         dQ = None
     elif mode == "complete" and rows > columns:
-        raise InvalidValue("qr in mode 'complete' of a matrix with more rows than columns: its further vectors have no gradient")
+        raise NoGradient("qr in mode 'complete' of a matrix with more rows than columns: its further vectors have no gradient")
     if dQ is None and dR is None:
         return fill_zeros_like(X)
     if rows >= columns:

@@ -188,10 +188,13 @@ def _intended_difference(trial: Trial, results: Observed) -> str:
 
 
 def _not_running(kind: str, what: str, error: BaseException) -> Finding | None:
-    """That a program does not run; nothing where a linear system has no solution: the gradient of a determinant, say, at zeros."""
+    """That a program does not run; nothing where a linear system has no solution: the gradient of a determinant, say, at zeros.
+
+    Nor where an operator has no gradient in the shape that it meets, which its gradient operator says only when it runs.
+    """
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, NoSolution):
+        if isinstance(cause, NoSolution | NoGradient):
             return None
         cause = cause.__cause__
     return Finding(kind, f"{what}: {type(error).__name__}: {error}", _mark(error))

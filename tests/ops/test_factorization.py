@@ -69,3 +69,23 @@ def test_refused(call: Any, error: type[Exception], message: str) -> None:
         x = L.data("x", [4, 3], append_batch_size=False)
         with pytest.raises(error, match=message):
             call(x)
+
+
+def test_vectors_of_a_singular_square_matrix_have_a_finite_slope() -> None:
+    """U of a square matrix spans everything, so that nothing is divided by the singular value that is 0."""
+    x = -np.ones((2, 2))
+    with ga.program_guard(ga.Program()) as program:
+        data = L.data("x", [2, 2], append_batch_size=False, dtype="float64", stop_gradient=False)
+        (slope,) = ga.gradients(L.reduce_sum(L.svd(data)[0]), data)
+    (found,) = ga.Executor().run(program, {"x": x}, [slope])
+    u, s, vh = np.linalg.svd(x)
+    v = vh.T
+    # dU = U (F * (U' dX V S + S V' dX' U)), F[i, j] = 1 / (s_j^2 - s_i^2): of each element of X in turn.
+    factor = np.array([[0.0, 1.0], [-1.0, 0.0]]) / (s[1] ** 2 - s[0] ** 2)
+
+    def along(way: np.ndarray) -> float:
+        turned = u.T @ way @ v * s
+        return float((u @ (factor * (turned + turned.T))).sum())
+
+    expected = [[along(np.outer(row, column)) for column in np.eye(2)] for row in np.eye(2)]
+    np.testing.assert_allclose(found, expected, atol=1e-12)

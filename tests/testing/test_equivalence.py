@@ -188,6 +188,17 @@ def test_a_gradient_where_the_program_stops_it_is_no_rounding() -> None:
     assert list(rounding_noise(stopped.program, stopped, "w")) == [0.0]
 
 
+def test_an_operator_without_a_gradient_in_the_shape_that_it_meets_is_no_finding() -> None:
+    """The vectors of a matrix that is not square, beyond those of its singular values: the gradient operator says so when it runs."""
+    text = """program { block 0 {
+        var x: float64[2, 1] var u: float64[2, 2] var s: float64[1] var v: float64[1, 1] var loss: float64[]
+        svd(X=x) -> (U=u, S=s, VH=v) {full_matrices=true}
+        reduce_sum(X=v) -> (Out=loss)
+    } }"""
+    prepare = "find-op-path{targets=[$loss]}, expand-grad-ops, find-op-path{targets=[$loss]}"
+    check_case("create-grad-ops", Case(ga.Program.parse(text), "loss", {"x": np.ones((2, 1))}), prepare=prepare)
+
+
 def test_a_gradient_that_has_no_solution_is_no_finding() -> None:
     text = "var x: float64[3, 1, 1] var t: float64[3] var l: float64[] determinant(Input=x) -> (Out=t) reduce_sum(X=t) -> (Out=l)"
     program = ga.Program.parse(f"program {{ block 0 {{ {text} }} }}")
