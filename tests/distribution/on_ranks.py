@@ -6,6 +6,7 @@
     python tests/distribution/on_ranks.py pipeline PARTS SCHEDULE [FAULT RANK]     as many stages as ranks
     python tests/distribution/on_ranks.py checkpoint FOLDER [FAULT RANK]           goes on from what is there, and saves each step
 
+Several of them, with ``+`` between, are done one after another: to start a rank takes longer than what it does.
 In the third step one rank does a FAULT: ``fail`` (it is fed labels that there are not), ``die``, ``leave``, ``differ`` (it comes to
 another collective than the others).
 """
@@ -18,6 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -173,8 +175,7 @@ def checkpoint(rank: Rank, folder: Path) -> None:
     rank.report(losses, expected[done:], apart)
 
 
-def main(arguments: list[str]) -> None:
-    kind, *words = arguments
+def one(kind: str, *words: str) -> None:
     count = {"training": 1, "passes": 1, "partition": 1, "pipeline": 2, "checkpoint": 1}[kind]
     own, rest = words[:count], words[count:]
     rank = Rank(Fault(rest[0], int(rest[1])) if rest else Fault())
@@ -188,6 +189,12 @@ def main(arguments: list[str]) -> None:
         pipeline(rank, int(own[0]), own[1])
     else:
         checkpoint(rank, Path(own[0]))
+
+
+def main(arguments: list[str]) -> None:
+    for _, words in groupby(arguments, "+".__ne__):
+        if (run := list(words)) != ["+"]:
+            one(*run)
 
 
 if __name__ == "__main__":

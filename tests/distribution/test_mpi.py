@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +37,41 @@ def launched(ranks: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
 
-def on_ranks(ranks: int, *arguments: object) -> list[dict[str, Any]]:
-    """What the ranks of a run without a fault print, in their order."""
-    done = launched(ranks, SCRIPT, *map(str, arguments))
+def found_by(ranks: int, *runs: Sequence[object]) -> list[list[dict[str, Any]]]:
+    """What the ranks of runs without a fault print, in their order; the runs are done by the same processes, one after another."""
+    words = [word for run in runs for word in ("+", *map(str, run))][1:]
+    done = launched(ranks, SCRIPT, *words)
     assert done.returncode == 0, done.stderr
-    found = [json.loads(text) for text in re.findall(r"\{(?:[^{}]|\{[^{}]*\})*\}", done.stdout)]  # ranks may share a line
-    assert sorted(each["rank"] for each in found) == list(range(ranks))
-    assert all(each["losses"] < 1e-6 and each["parameters"] < 1e-6 for each in found)
-    return sorted(found, key=lambda each: int(each["rank"]))
+    printed = [json.loads(text) for text in re.findall(r"\{(?:[^{}]|\{[^{}]*\})*\}", done.stdout)]  # ranks may share a line
+    of_rank = [[each for each in printed if each["rank"] == rank] for rank in range(ranks)]
+    assert [len(each) for each in of_rank] == [len(runs)] * ranks
+    assert all(each["losses"] < 1e-6 and each["parameters"] < 1e-6 for each in printed)
+    return [list(each) for each in zip(*of_rank, strict=True)]
+
+
+def buckets(ranks: int, most: int, stage: int) -> str:
+    passes = [f"data-parallel{{ranks={ranks}}}"]
+    passes += [f"bucket-all-reduce{{bytes={most}}}"] * bool(most) + [f"shard-optimizer{{ranks={ranks}, stage={stage}}}"] * bool(stage)
+    return ", ".join(passes)
+
+
+# What is done without a fault by this many ranks, started once for all of it: to start them takes longer than what they do.
+RUNS: dict[int, list[tuple[object, ...]]] = {
+    2: [("training", STEPS), ("passes", buckets(2, 550, 0)), ("partition", 4), ("pipeline", 5, "1f1b")],
+    3: [("training", STEPS), ("partition", 1)],
+    4: [("training", STEPS), ("partition", 10)],
+}
+
+
+@cache
+def all_found(ranks: int) -> list[list[dict[str, Any]]]:
+    return found_by(ranks, *RUNS[ranks])
+
+
+def on_ranks(ranks: int, *run: object) -> list[dict[str, Any]]:
+    if run in RUNS.get(ranks, ()):
+        return all_found(ranks)[RUNS[ranks].index(run)]
+    return found_by(ranks, run)[0]
 
 
 @needs_mpi
@@ -60,10 +89,8 @@ def test_losses_and_parameters_are_those_of_one_process(ranks: int) -> None:
 )
 def test_buckets_and_shards_of_states(ranks: int, most: int, stage: int) -> None:
     """Bytes by the closed forms of test_shard_optimizer.py; the gradients fill three buckets of 550 bytes."""
-    passes = [f"data-parallel{{ranks={ranks}}}"]
-    passes += [f"bucket-all-reduce{{bytes={most}}}"] * bool(most) + [f"shard-optimizer{{ranks={ranks}, stage={stage}}}"] * bool(stage)
     shards = 4 * sum(shard_size(size, ranks) for size in SIZES) if stage else 0
-    for each in on_ranks(ranks, "passes", ", ".join(passes)):
+    for each in on_ranks(ranks, "passes", buckets(ranks, most, stage)):
         reduced = {"c_reducescatter": ranks * shards} if stage == 2 else {"c_allreduce_sum": BYTES}
         assert each["bytes"] == {**reduced, "c_allgather": shards + 2 * 4}
         assert each["counts"] == {**dict.fromkeys(reduced, 3 if most else 6), "c_allgather": (6 if stage else 0) + 2}
@@ -140,7 +167,7 @@ def test_a_checkpoint_outlives_a_rank_and_another_number_of_ranks_goes_on(tmp_pa
     assert done.returncode != 0
     steps = int(ga.load(tmp_path / "checkpoint.json").arrays["steps"][0])
     assert steps in (1, 2)
-    assert all(each["steps"] == STEPS - steps for each in on_ranks(2, "checkpoint", tmp_path))
+    assert all(each["steps"] == STEPS - steps for each in on_ranks(2, "checkpoint", str(tmp_path)))
     assert int(ga.load(tmp_path / "checkpoint.json").arrays["steps"][0]) == STEPS
 
 
