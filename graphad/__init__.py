@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 _collects = gc.isenabled()
@@ -216,7 +217,9 @@ def _instead(name: str) -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PARTS, *__all__})
+    # Completion offers what users type, and not what this file imports for itself.
+    modules = {name for name, item in globals().items() if isinstance(item, ModuleType) and item.__name__.startswith(f"{__name__}.")}
+    return sorted({*modules, *_PARTS, *__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 def _repr_svg_(shown: Any) -> str | None:

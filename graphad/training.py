@@ -98,7 +98,7 @@ class History:
         return f"<History: {len(self.cost)} steps, cost {self.cost[0]:.4g} -> {self.recent(self.cost):.4g}{metrics}>"
 
     def _repr_html_(self) -> str:
-        return f"<div>{escape(repr(self))}</div>\n{self.plot()}"
+        return f"<div>{escape(repr(self).strip('<>').replace('->', '→'))}</div>\n{self.plot()}"
 
     def __rich__(self) -> Any:
         return self.table()

@@ -1,10 +1,12 @@
 """Tutorials as Jupyter notebooks that have been run: the cells of one, in order, in one process, as Jupyter runs them.
 
-A cell's output is what the page shows after the block, once it fits what the cell prints; so the same pages make the same bytes.
+A cell's output is what the page shows after the block, once it fits what the cell prints; so the same pages make the same bytes. Pictures
+are attachments of their cells, since a notebook is downloaded, and opened where no picture is beside it.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -33,17 +35,37 @@ class CellError(Exception):
     """A cell fails, or prints something else than its page shows."""
 
 
-def notebook(markdown: str) -> dict[str, Any]:
-    """A page as a notebook: its blocks of Python are cells of code with what the page shows as their output, the rest is markdown."""
+IMAGE = re.compile(r"(!\[[^\]]*\]\()([\w./-]+)\.svg\)")
+
+
+def notebook(markdown: str, folder: Path | None = None) -> dict[str, Any]:
+    """A page as a notebook: its blocks of Python are cells of code with what the page shows as their output, the rest is markdown.
+
+    Pictures are read from beside the page, in ``folder``; without one they stay links.
+    """
     cells: list[dict[str, Any]] = []
     place = 0
     for match in PYTHON.finditer(markdown):
-        _add(cells, "markdown", _with_links(markdown[place : match.start()]))
+        _add_text(cells, markdown[place : match.start()], folder)
         _add(cells, "code", match["code"], match["shown"])
         place = match.end() if match["indented"] is None else match.start("indented")
-    _add(cells, "markdown", _with_links(markdown[place:]))
+    _add_text(cells, markdown[place:], folder)
     about = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}, "language_info": {"name": "python"}}
     return {"cells": cells, "metadata": about, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _add_text(cells: list[dict[str, Any]], markdown: str, folder: Path | None) -> None:
+    pictures = {} if folder is None else {f"{Path(match[2]).name}.svg": folder / f"{match[2]}.svg" for match in IMAGE.finditer(markdown)}
+    before = len(cells)
+    _add(cells, "markdown", _with_links(IMAGE.sub(_attached, markdown) if pictures else markdown))
+    if len(cells) > before and pictures:
+        cells[-1]["attachments"] = {
+            name: {"image/svg+xml": base64.b64encode(path.read_bytes()).decode()} for name, path in pictures.items()
+        }
+
+
+def _attached(match: re.Match[str]) -> str:
+    return f"{match[1]}attachment:{Path(match[2]).name}.svg)"
 
 
 def _add(cells: list[dict[str, Any]], kind: str, text: str, shown: str | None = None) -> None:

@@ -72,5 +72,5 @@ def on_post_build(config: Any, **_: Any) -> None:
     for name in TUTORIALS:
         page = Path(config["docs_dir"]) / f"{name}.md"
         check(page)
-        text = json.dumps(notebook(page.read_text(encoding="utf-8")), indent=1, ensure_ascii=False)
+        text = json.dumps(notebook(page.read_text(encoding="utf-8"), page.parent), indent=1, ensure_ascii=False)
         (folder / f"{name}.ipynb").write_text(f"{text}\n", encoding="utf-8")

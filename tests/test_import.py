@@ -83,6 +83,10 @@ def test_every_name_is_there(name: str) -> None:
     assert name in dir(ga)
 
 
+def test_completion_offers_nothing_that_the_package_imports_for_itself() -> None:
+    assert not {"Any", "Path", "TYPE_CHECKING", "annotations", "did_you_mean", "gc", "import_module"} & {*dir(ga)}
+
+
 def test_a_name_that_is_not_there() -> None:
     with pytest.raises(AttributeError, match="module 'graphad' has no attribute 'zork'"):
         ga.zork  # type: ignore[attr-defined]  # noqa: B018

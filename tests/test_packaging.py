@@ -22,7 +22,8 @@ import pytest
 import graphad
 from tests.source_tree import ROOT, installed_files, modules, packages
 
-SOURCES = ("graphad", "passes", "pyproject.toml", "README.md", "LICENSE")
+ABOUT = ("README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "SECURITY.md")
+SOURCES = ("graphad", "passes", "tests", "MANIFEST.in", "pyproject.toml", *ABOUT)
 BUILD_SDIST = "import sys; from setuptools.build_meta import build_sdist; print(build_sdist(sys.argv[1]))"
 IMPORT_ALL = """
 import importlib, sys
@@ -116,7 +117,9 @@ def test_the_sdist_holds_every_file(built: Built) -> None:
         held = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     wanted = {path.relative_to(ROOT).as_posix() for path in installed_files().values()}
     assert not wanted - held, "not in the source archive: see package-data in pyproject.toml"
-    assert {"LICENSE", "README.md", "pyproject.toml"} <= held
+    assert {"pyproject.toml", *ABOUT} <= held
+    # setuptools takes tests/test_*.py by itself, which cannot run without the rest of tests.
+    assert not [name for name in held if name.startswith("tests")]
 
 
 def test_the_wheel_holds_every_file_and_no_other(built: Built) -> None:

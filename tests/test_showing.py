@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 import sys
 import xml.dom.minidom
 from typing import Any
@@ -13,8 +14,10 @@ from rich.console import Console
 
 import graphad as ga
 from graphad import layers as L
+from graphad.ir import Op
 from graphad.rewriting import Report
 from graphad.showing import Table, bars, curves, ticks
+from graphad.testing import check_pass
 from graphad.training import History
 
 TABLE = Table(("name", "count", "share"), (("a<b", 12345, 0.123456), ("c", 7, math.nan)))
@@ -267,3 +270,26 @@ def test_what_fluid_calls_nets_is_refused_with_what_is_wrong() -> None:
             ga.nets.scaled_dot_product_attention(x, x, x)
         with pytest.raises(ValueError, match="conv_padding has 1 elements for 2 convolutions"):
             ga.nets.img_conv_group(image, [2, 2], 2, conv_padding=[1])
+
+
+# -- what a notebook shows -------------------------------------------------------------------------
+
+
+def test_what_optimizers_and_checks_are_is_said_in_a_line() -> None:
+    rate = ga.optimizer.Momentum(0.1, grad_clip=ga.optimizer.ClipByNorm(1.0))
+    assert repr(rate) == "Momentum(learning_rate=0.1, grad_clip=ClipByNorm(bound=1.0), momentum=0.9, use_nesterov=False)"
+    checked = check_pass("cse", examples=20)
+    assert re.fullmatch(r"<Checked: nothing wrong on \d+ programs, of which \d+ changed>", repr(checked))
+    assert checked._repr_html_().startswith("<pre>nothing wrong on ")
+
+
+def test_rules_that_are_classes_are_described_too() -> None:
+    class Nothing(ga.Rule):
+        """relu(x) ⇒ relu(x)"""
+
+        name = "nothing"
+
+        def rewrite(self, op: Op) -> bool:
+            return False
+
+    assert "relu(x) ⇒ relu(x)" in ga.RuleSet(Nothing())._repr_html_()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 import inspect
 import json
@@ -93,6 +94,14 @@ def test_a_notebook_that_prints_something_else_is_refused(tmp_path: Path) -> Non
     cells = notebook(page.read_text(encoding="utf-8"))["cells"]
     assert [cell.get("execution_count") for cell in cells] == [None, 1, 2]
     assert cells[2]["outputs"] == [{"name": "stdout", "output_type": "stream", "text": ["2\n"]}]
+
+
+def test_a_notebook_carries_its_pictures() -> None:
+    text = (DOCS / "experiments.md").read_text(encoding="utf-8")
+    (cell,) = (cell for cell in notebook(text, DOCS)["cells"] if "attachments" in cell)
+    assert "](attachment:experiment-memory.svg)" in "".join(cell["source"])
+    (encoded,) = cell["attachments"]["experiment-memory.svg"].values()
+    assert base64.b64decode(encoded) == (DOCS / "images" / "experiment-memory.svg").read_bytes()
 
 
 def test_links_of_notebooks_lead_to_the_pages_of_the_site() -> None:

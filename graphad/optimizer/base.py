@@ -130,6 +130,10 @@ class Optimizer:
         self.grad_clip = grad_clip
         self.parameter_list = parameter_list
 
+    def __repr__(self) -> str:
+        options = (f"{name}={value!r}" for name, value in vars(self).items() if value is not None and not name.startswith("_"))
+        return f"{type(self).__name__}({', '.join(options)})"
+
     def attrs(self) -> dict[str, object]:
         """The attributes of the optimization operators."""
         return {}

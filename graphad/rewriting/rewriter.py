@@ -192,7 +192,7 @@ class RuleSet(Sequence[Rule]):
         return f"<RuleSet of {len(self.rules)} rules: {', '.join(names)}>"
 
     def _repr_html_(self) -> str:
-        return Table(("rule", "before ⇒ after"), tuple((rule.name, getattr(rule, "text", "")) for rule in self.rules)).html()
+        return Table(("rule", "before ⇒ after"), tuple((rule.name, _description(rule)) for rule in self.rules)).html()
 
     def __getitem__(self, index: int | slice | str) -> Rule:  # type: ignore[override]
         if isinstance(index, str):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,7 @@ MOST = 8  # of one kind that the text names
 Number = bool | int | float | str
 
 
-@dataclass
+@dataclass(repr=False)
 class Checked:
     """A check that found nothing.
 
@@ -266,6 +267,13 @@ class Checked:
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
+
+    def __repr__(self) -> str:
+        stopped = ", interrupted" if self.interrupted else ""
+        return f"<Checked: nothing wrong on {self.examples} programs, of which {self.changed} changed{stopped}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def _lines(self) -> Iterator[str]:
         suffix = " before it was interrupted" if self.interrupted else ""
