@@ -29,6 +29,7 @@ TUTORIALS = (
 
 # Which sidebars a page does without; the tabs above lead to the others all the same.
 HIDDEN = {"gallery": ["navigation"], "index": ["navigation", "toc"], "operators": ["toc"], "fluid-layers": ["toc"], "benchmarks": ["toc"]}
+CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
 IMAGE = re.compile(r'<img alt="[^"]*" src="([^":]+)" ?/?>')  # of the documentation itself: no scheme
 
 
@@ -40,7 +41,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, **_: Any) -> str:
-    """A link around each picture, and to the notebook under the title of a tutorial."""
+    """A link around each picture, and to the notebook under the title of a tutorial; bars in the code of tables without backslashes."""
+    # GitHub wants a bar in a cell escaped, within code too; Python-Markdown then shows the backslash.
+    html = CELL.sub(lambda cell: cell[0].replace(r"\|", "|"), html)
 
     def linked(image: re.Match[str]) -> str:
         light = "light " * _is_light(Path(config["docs_dir"]) / page.file.src_uri, image[1])

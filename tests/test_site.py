@@ -142,6 +142,12 @@ def test_a_picture_of_the_site_is_a_link_to_itself_and_is_marked_where_it_is_lig
     assert f"<p>{other}</p>" in html
 
 
+def test_a_bar_in_a_table_has_no_backslash() -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="operators.md"), meta={})
+    html = on_page_content(r"<td><code>list[int] \| None</code></td> <code>a \| b</code>", page, {"docs_dir": str(DOCS)})
+    assert html == r"<td><code>list[int] | None</code></td> <code>a \| b</code>"
+
+
 def test_pages_do_without_the_sidebars_that_they_have_no_use_for() -> None:
     def hidden(name: str, markdown: str) -> object:
         page = SimpleNamespace(file=SimpleNamespace(src_uri=f"{name}.md"), meta={})
