@@ -31,12 +31,12 @@ def read(nodes: list[Any], outputs: str = "y") -> onnx.OnnxModel:
 
 
 def check(found: onnx.OnnxModel, wanted: Array, slope: Array, feeds: dict[str, Any], folder: Path) -> None:
-    """The output and its gradient by x; what is written of them and run by onnxruntime, and the output of what is read again."""
+    """The output and its gradient by x; what is written of them and run by onnxruntime, and what is read again."""
     gradients = onnx.gradients(found, wrt=["x"])
     onnx.save(found, folder / "again.onnx")
     onnx.save(gradients, folder / "gradients.onnx")
     session = onnxruntime.InferenceSession(folder / "gradients.onnx")
-    for y, dx in (gradients.run(feeds), session.run(None, feeds)):
+    for y, dx in (gradients.run(feeds), session.run(None, feeds), onnx.load(folder / "gradients.onnx").run(feeds)):
         np.testing.assert_allclose(y, wanted, rtol=1e-6)
         np.testing.assert_allclose(dx, slope, rtol=1e-5)
     np.testing.assert_allclose(onnx.load(folder / "again.onnx").run(feeds)[0], wanted, rtol=1e-6)
@@ -158,6 +158,23 @@ def test_what_loops_keep_as_sequences_is_read_again(tmp_path: Path) -> None:
     again, feeds = onnx.load(tmp_path / "gradients.onnx"), {"x": X, "n": np.array(2)}
     for found, wanted in zip(again.run(feeds), gradients.run(feeds), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_conditions_that_a_loop_keeps_as_a_sequence_are_booleans(tmp_path: Path) -> None:
+    grow, turn = [node("Mul", "s s", "q"), node("Concat", "s q", "r", axis=0)], [node("Neg", "s", "r")]
+    branches = {"then_branch": graph(grow, {}, ["r"]), "else_branch": graph(turn, {}, ["r"])}
+    body = [node("Equal", "i zero", "first"), node("If", "first", "t", **branches)]
+    found = read([loop(*body, inputs="x", outputs="y")])
+    check(found, np.concatenate([-X, -(X**2)]), -1 - 2 * X, {"x": X, "n": np.array(2)}, tmp_path)
+
+
+def test_a_sequence_of_empty_tensors_is_filled_by_a_loop() -> None:
+    """Before the loop its tensors have no elements, after each iteration one more has: Size is what the run finds."""
+    empty = node("Constant", "", "none", value=np.zeros((0, 3), "float32"))
+    body = [node("SequenceAt", "s zero", "a"), node("Concat", "a x", "b", axis=0), node("SequenceErase", "s zero", "r")]
+    nodes = [empty, node("SequenceConstruct", "none none", "e"), loop(*body, node("SequenceInsert", "r b", "t"), inputs="e", outputs="z")]
+    found = read([*nodes, node("SequenceAt", "z last", "l"), node("Size", "l", "y")])
+    assert found.run({"x": X, "n": np.array(3)})[0] == 2 * X.size
 
 
 def test_what_is_not_read_of_sequences_says_so() -> None:

@@ -37,11 +37,16 @@ def as_array(ops: Recorder, value: Value, type: ElementType | None = None) -> Va
     """The array that has the tensors of a sequence; of a type that its elements will have, where one is given."""
     if value.items is None:
         assert value.variable is not None
-        return value.variable
+        if type is None or value.variable.declared == type:
+            return value.variable
+        copy = ops.variable(ops.assign(value))
+        copy.declare(*type)
+        return copy
     items = value.items
     shape, dtype = element_type(value) if type is None else type
     attrs = {"dtype": dtype} if shape is None else {"dtype": dtype, "shape": list(shape)}
     array = ops.recorded("create_array", attrs)
+    ops.variable(array).declare(shape, dtype)  # inference says no dtype of an array without a shape, which a loop would take for float32
     for i, item in enumerate(items):
         array = _written(ops, array, item, Value(np.asarray(i, "int64")))
     return ops.variable(array)
@@ -54,15 +59,17 @@ def _written(ops: Recorder, array: Value, item: Value, place: Value) -> Value:
     out = ops.write_to_array(item, place, array)
     assert out.variable is not None
     # Elements may differ in their extents; the operator knows only the one that is written.
-    out.variable.declare(_common_shape(shape, item.shape), dtype)
+    out.variable.declare(common_shape(shape, item.shape), dtype)
     return out
 
 
-def _common_shape(a: Shape | None, b: Shape) -> Shape:
-    """The extents that both have, -1 where they differ."""
-    if a is not None and len(a) != len(b):
+def common_shape(a: Shape | None, b: Shape | None) -> Shape | None:
+    """The extents that both have, -1 where they differ; None is a shape that nothing has said."""
+    if a is None or b is None:
+        return b if a is None else a
+    if len(a) != len(b):
         raise UnsupportedModel(f"a sequence with tensors of {len(a)} and of {len(b)} axes, which a run chooses from")
-    return b if a is None else tuple(map(common_extent, a, b))
+    return tuple(map(common_extent, a, b))
 
 
 def element_type(value: Value) -> ElementType:
@@ -72,7 +79,7 @@ def element_type(value: Value) -> ElementType:
         return value.variable.declared[0], value.dtype
     shape: Shape | None = None
     for item in [value] if value.items is None else value.items:
-        shape = _common_shape(shape, item.shape)
+        shape = common_shape(shape, item.shape)
     return shape, value.dtype
 
 
@@ -143,7 +150,7 @@ def _moved(array: Value, out: Value, item: Value | None = None) -> Value:
     assert array.variable is not None
     assert out.variable is not None
     shape, dtype = array.variable.declared
-    out.variable.declare(shape if item is None else _common_shape(shape, item.shape), dtype)
+    out.variable.declare(shape if item is None else common_shape(shape, item.shape), dtype)
     return out
 
 

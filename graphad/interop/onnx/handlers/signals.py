@@ -80,7 +80,8 @@ def _from_one_side(node: Node, x: Value, axis: int, count: int) -> Value:
 
 @handles("STFT")
 def _stft(node: Node) -> Value:
-    x, ops = node[0], node.ops
+    ops = node.ops
+    x = node[0] if node[0].rank > 2 else ops.unsqueeze(node[0], axes=[2])  # real numbers may lack the last axis
     steps = node.integers(1, "frame_step") or [1]
     window = node.get(2)
     lengths = None if node.get(3) is None else node.integers(3, "frame_length")

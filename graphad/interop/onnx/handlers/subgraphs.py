@@ -11,7 +11,17 @@ from graphad import layers
 from graphad.errors import GraphadError, ShapeError
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.handlers.pointwise import cast
-from graphad.interop.onnx.handlers.sequences import ElementType, as_array, element, is_array, is_sequence, length, sequence
+from graphad.interop.onnx.handlers.sequences import (
+    ElementType,
+    as_array,
+    common_shape,
+    element,
+    element_type,
+    is_array,
+    is_sequence,
+    length,
+    sequence,
+)
 from graphad.interop.onnx.operands import Recorder, TwoRanks, UnsupportedModel, Value
 from graphad.interop.protobuf import Desc
 from graphad.layers.control_flow import Branch, branched
@@ -210,13 +220,29 @@ def _unrolled(node: Node, body: Desc, count: Value | None, keep: Value | None, f
 
 
 def _arrays_of_the_body(node: Node, body: Desc, first: Sequence[Value]) -> list[Value]:
-    """Sequences that a loop carries as arrays, of elements with the shape that they have before the loop and after each iteration."""
+    """Sequences that a loop carries as arrays, of elements with the shape that they have before the loop and after each iteration.
+
+    What an iteration makes of a wider type may be wider still, so types are joined until nothing changes: each extent opens once.
+    """
     states = [Value(variable=as_array(node.ops, value)) if is_sequence(value) else value for value in first]
     step = Value(variable=node.ops.variable(Value(np.asarray(0, "int64"))))
-    types = node.reader.types_of(body, [step, Value(np.asarray(True)), *states])[1:]
-    return [
-        Value(variable=as_array(node.ops, value, type)) if is_sequence(value) else value for value, type in zip(first, types, strict=False)
-    ]
+    while True:
+        after = node.reader.types_of(body, [step, Value(np.asarray(True)), *states])[1:]
+        wider = [_joined(value, type) if is_array(value) else None for value, type in zip(states, after, strict=False)]
+        if not any(wider):
+            return states
+        states = [
+            state if type is None else Value(variable=as_array(node.ops, value, type))
+            for value, state, type in zip(first, states, wider, strict=True)
+        ]
+
+
+def _joined(array: Value, after: ElementType) -> ElementType | None:
+    """The type of the elements that an array has before and after an iteration; None where it has that before."""
+    (shape, dtype), shape_after = element_type(array), after[0]
+    joined = common_shape(shape, shape_after)
+    # Names count: an extent that has one before and none after is open.
+    return None if str(joined) == str(shape) else (joined, dtype)
 
 
 # -- Scan ----------------------------------------------------------------------------------------

@@ -131,25 +131,31 @@ def _taken_apart(call: Call) -> Result:
         # An array whose elements have one shape is a tensor with one axis more.
         rows = nodes.moved(x, axis % x.ndim, 0)
         return Stack(layout, (rows,), nodes.extent(rows, 0))
-    if call.attr("use_stack"):
-        sequence = nodes.one("SplitToSequence", [x], x.kind, [], axis=axis % x.ndim, keepdims=0)
-    else:
+    if not call.attr("use_stack"):
         if not call.inputs.get("Like"):
             raise CannotWrite("without use_stack, Like says how long the pieces are")
-        sizes = _extents(nodes, as_items(call, "Like"), axis % x.ndim)
-        sequence = nodes.one("SplitToSequence", [x, sizes], x.kind, [], axis=axis % x.ndim)
+        return Stack(layout, (_cut(nodes, x, as_items(call, "Like"), axis % x.ndim),))
+    sequence = nodes.one("SplitToSequence", [x], x.kind, [], axis=axis % x.ndim, keepdims=0)
     sequence.is_sequence = True
     return Stack(layout, (sequence,))
 
 
-def _extents(nodes: Nodes, items: Term, axis: int) -> Term:
-    """The extents of the elements of an array along an axis."""
+def _cut(nodes: Nodes, x: Term, like: Term, axis: int) -> Term:
+    """A tensor in pieces that are as long as the elements of a sequence along an axis.
+
+    A loop takes one slice after the other: of how many pieces there are SplitToSequence would know only what a run says.
+    """
+    zero = nodes.constant(np.asarray([0], "int64"))
+    where = nodes.constant(np.asarray([axis], "int64"))
 
     def body(step: Term, carried: list[Term]) -> tuple[None, list[Term], list[Term]]:
-        shape = nodes.one("Shape", [stacks.element(nodes, items, step)], "int64", [1], start=axis, end=axis + 1)
-        return None, [], [nodes.as_scalar(shape)]
+        start, pieces = carried
+        size = nodes.one("Shape", [stacks.element(nodes, like, step, [-1] * x.ndim)], "int64", [1], start=axis, end=axis + 1)
+        end = start + size
+        piece = nodes.one("Slice", [x, start, end, where], x.kind, [-1 if i == axis else extent for i, extent in enumerate(x.sizes)])
+        return None, [end, stacks.inserted(nodes, pieces, piece)], []
 
-    return nodes.loop(stacks.length(nodes, items), None, [], body)[0]
+    return nodes.loop(stacks.length(nodes, like), None, [zero, stacks.sequence(nodes, x.kind)], body)[1]
 
 
 @writes("tensor_array_like")
