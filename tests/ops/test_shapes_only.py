@@ -15,7 +15,7 @@ from graphad.testing.samples import SAMPLES
 from graphad.testing.samples.valid import computed
 from graphad.testing.values import random_like
 from tests.ops.check import Slots, on_samples, run
-from tests.ops.test_traits import Attrs, each, having, plain, results, verdict
+from tests.ops.test_traits import having
 
 
 def stand_in(value: Value) -> Value:
@@ -62,26 +62,7 @@ def test_a_row_that_says_so_wrongly_is_found() -> None:
     assert "square_said_wrongly" not in SAMPLES
 
 
-# -- shapes alone, and operands that need not be there -----------------------------------------------
-
-
-def is_of_shape(type: str, slots: dict[str, list[Any]], attrs: Attrs) -> bool | None:
-    """Whether other elements in the inputs give the same."""
-    if not any(value.size for values in slots.values() for value in values):
-        return None
-    found = [results(type, each(slots, change), attrs) for change in (lambda v: v, np.zeros_like, np.ones_like)]
-    if None in found:
-        return None
-    return all(a.dtype == b.dtype and np.array_equal(a, b) for one in found[1:] for a, b in zip(found[0] or (), one or (), strict=True))
-
-
-OF_EQUALS = {"allclose", "equal_all", "isclose"}  # whose inputs are equal whatever they are filled with
-OF_COUNTS = {"box_images"}  # by numbers of boxes, which zeros or ones are not: they do not add up
-
-
-def test_of_shape() -> None:
-    found = {type for type in plain() if verdict(type, is_of_shape, optional=True)}
-    assert found - OF_EQUALS - OF_COUNTS == having("of_shape")
+# -- operands that need not be there ----------------------------------------------------------------
 
 
 ROWS = np.arange(6.0).reshape(2, 3)
