@@ -218,8 +218,8 @@ def set_program_state(program: Program, state_dict: Mapping[str, object]) -> Non
     Raises:
         ValueError: a value has another shape than the variable; nothing is set then.
     """
-    known = kept_variables(program)
-    chosen = {name: np.asarray(value) for name, value in state_dict.items() if name in known}
-    check_values({name: known[name] for name in chosen}, chosen)
-    for name, array in chosen.items():
+    variables = kept_variables(program)
+    arrays = {name: np.asarray(value) for name, value in state_dict.items() if name in variables}
+    check_values({name: variables[name] for name in arrays}, arrays)
+    for name, array in arrays.items():
         global_scope().set(name, array)

@@ -73,9 +73,9 @@ def freeze(
             raise InvalidValue(f"fetch_list: the program has no variable {name!r}")
     # What has no value in the scope is computed by the program, or is missing as before.
     persistable = [var.name for var in program.global_block().vars.values() if var.persistable and var.name in values]
-    frozen, known = with_known_values(program, names, {name: values[name] for name in persistable}, for_export)
+    frozen, values_known = with_known_values(program, names, {name: values[name] for name in persistable}, for_export)
     result = Scope()
-    for name, array in known.items():
+    for name, array in values_known.items():
         result.set(name, array)
     return frozen, result
 

@@ -177,9 +177,9 @@ def bars(values: Mapping[str, float], title: str = "", across: str = "") -> str:
     for row, (name, value) in enumerate(values.items()):
         y = _TOP + _ROW * row
         begin, end = sorted((across_at(0.0), across_at(value if math.isfinite(value) else 0.0)))
-        said = f"<title>{escape(name)}: {value:.6g}</title>"
+        caption = f"<title>{escape(name)}: {value:.6g}</title>"
         body.append(_text(left - 8, y + _ROW / 2 + 1, names[name], "end"))
-        body.append(f'<rect x="{begin:.1f}" y="{y:.1f}" width="{end - begin:.1f}" height="{_ROW - 7}" fill="{COLORS[0]}">{said}</rect>')
+        body.append(f'<rect x="{begin:.1f}" y="{y:.1f}" width="{end - begin:.1f}" height="{_ROW - 7}" fill="{COLORS[0]}">{caption}</rect>')
         body.append(_text(end + 6, y + _ROW / 2 + 1, _number(value), "start"))
     return _svg(body, bottom + 44)
 

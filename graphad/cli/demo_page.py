@@ -158,14 +158,14 @@ def _passes(pictures: Sequence[Picture]) -> Iterator[str]:
         "read them. The forward is blue, the backward orange, the updates violet. What a pass made is outlined.</p>"
     )
     rows = "".join(
-        f'<tr><td><a href="#{each.name}">{escape(each.name)}</a></td><td>{escape(each.text)}</td>'
-        f'<td class="number">{_change(*each.ops)}</td><td class="number">{_change(*each.values)}</td></tr>\n'
-        for each in pictures
+        f'<tr><td><a href="#{picture.name}">{escape(picture.name)}</a></td><td>{escape(picture.text)}</td>'
+        f'<td class="number">{_change(*picture.ops)}</td><td class="number">{_change(*picture.values)}</td></tr>\n'
+        for picture in pictures
     )
     head = '<tr><th>picture</th><th>what it shows</th><th class="number">operators</th><th class="number">values</th></tr>'
     yield f'<div class="wide"><table>\n<thead>{head}</thead>\n<tbody>\n{rows}</tbody>\n</table></div>'
-    for each in pictures:
-        yield from _section(each)
+    for picture in pictures:
+        yield from _section(picture)
 
 
 def _section(picture: Picture) -> Iterator[str]:

@@ -64,8 +64,8 @@ def run(args: argparse.Namespace) -> int:
 def _check_fed(path: str, program: Program, missing: Sequence[str]) -> None:
     """InvalidValue for inputs of a model that are not fed, with their types."""
     if missing:
-        wanted = ", ".join(repr(program.global_block().var(name)).removeprefix("Variable ") for name in missing)
-        raise InvalidValue(f"{path} is not fed {wanted}; --feed FILE.npz holds arrays by the names of inputs")
+        declarations = ", ".join(repr(program.global_block().var(name)).removeprefix("Variable ") for name in missing)
+        raise InvalidValue(f"{path} is not fed {declarations}; --feed FILE.npz holds arrays by the names of inputs")
 
 
 def _hint(program: Program, names: Sequence[str], known: set[str]) -> str:
@@ -75,7 +75,7 @@ def _hint(program: Program, names: Sequence[str], known: set[str]) -> str:
         (f"{option} FILE.npz gives {what}", [value.name for value in missing if value.persistable == persistable])
         for option, what, persistable in (("--feed", "data", False), ("--params", "parameters", True))
     ]
-    return "".join(f"\n  {text}; missing: {', '.join(map(repr, found))}" for text, found in lines if found)
+    return "".join(f"\n  {text}; missing: {', '.join(map(repr, names_missing))}" for text, names_missing in lines if names_missing)
 
 
 def _computed(

@@ -121,7 +121,7 @@ def whole_state(program: Program | Sequence[Program], scopes: Sequence[Scope]) -
     programs = [program] * len(scopes) if isinstance(program, Program) else list(program)
     if len(programs) != len(scopes):
         raise InvalidValue(f"there are {len(programs)} programs and {len(scopes)} scopes")
-    keepers = keepers_of([kept_names(each, scope) for each, scope in zip(programs, scopes, strict=True)])
+    keepers = keepers_of([kept_names(rank_program, scope) for rank_program, scope in zip(programs, scopes, strict=True)])
     arrays = {name: scopes[number].get(name).copy() for name, number in keepers.items()}
     return arrays | put_together(programs[0], scopes[0].names(), lambda name: [scope.get(name) for scope in scopes])
 
@@ -143,7 +143,7 @@ def keepers_of(ranks: Sequence[Kept]) -> dict[str, int]:
     """Which rank has what a variable is after a step: the first that updates it, as of one that no rank updates the first that has it."""
     keepers: dict[str, int] = {}
     # First whoever has it, then, over that, whoever updates it: only that one's value is current.
-    for names in ([kept.names for kept in ranks], [kept.updated for kept in ranks]):
+    for names in ([rank.names for rank in ranks], [rank.updated for rank in ranks]):
         first: dict[str, int] = {}
         for number, each in enumerate(names):
             for name in each:
@@ -155,12 +155,12 @@ def keepers_of(ranks: Sequence[Kept]) -> dict[str, int]:
 def put_together(program: Program, names: Iterable[str], parts_of: Callable[[str], list[Array]]) -> dict[str, Array]:
     """Whole arrays joined from the ranks' parts; ``parts_of`` gives the parts of a variable, and is called in one order on all ranks."""
     # Sorted, since ranks may have stored their names in different orders, and every call is a collective.
-    kept = sorted(names)
+    names_in_order = sorted(names)
     arrays: dict[str, Array] = {}
     for name, part in declared_parts(program).items():
-        if name in kept:
+        if name in names_in_order:
             arrays[name] = joined(parts_of(name), part.shape, part.spec, part.mesh)
-    for name in (name for name in kept if name.endswith(SHARD)):
+    for name in (name for name in names_in_order if name.endswith(SHARD)):
         shape = program.global_block().var(name.removesuffix(SHARD)).shape
         # Shards of an optimizer's state are flat and padded to one length; the padding is at the end.
         flat = np.concatenate(parts_of(name))

@@ -153,9 +153,9 @@ class _Rank(Replay):
                 raise CommunicationError(f"rank {self.number} has waited {self.timeout:g} seconds for the others at {what}")
             self.look(now)
             # After a while only: a rank may send its last message, and leave, before that has arrived.
-            gone = [rank for rank in members if self.left.get(rank, now) < now - GRACE]
-            if gone:
-                raise CommunicationError(f"rank {self.number} waits at {what}, but the process of rank {gone[0]} has ended")
+            silent = [rank for rank in members if self.left.get(rank, now) < now - GRACE]
+            if silent:
+                raise CommunicationError(f"rank {self.number} waits at {what}, but the process of rank {silent[0]} has ended")
             time.sleep(pause)
             pause = min(2 * pause, LONGEST)
 
@@ -368,8 +368,8 @@ class MpiExecutor:
         arrays: dict[str, Array] = {}
         for name, number in sorted(keepers_of(ranks).items()):
             # What all ranks update, or none, is equal on all: it need not be sent.
-            updaters = sum(name in kept.updated for kept in ranks)
-            if updaters in (0, self.size) and all(name in kept.names for kept in ranks):  # all have the same
+            updaters = sum(name in holder.updated for holder in ranks)
+            if updaters in (0, self.size) and all(name in holder.names for holder in ranks):  # all have the same
                 arrays[name] = scope.get(name).copy()
             else:
                 arrays[name] = world.bcast(scope.get(name).copy() if number == self.rank else None, root=number)

@@ -324,8 +324,8 @@ class _Planner:
             return ()
         # Deepest first: inner scopes close before those around them.
         for depth in range(max(map(len, scopes)), 0, -1):
-            left = sum(len(scope) < depth for scope in scopes) + len({scope[:depth] for scope in scopes if len(scope) >= depth})
-            if left <= ALL_BUDGET or depth == 1:
+            count = sum(len(scope) < depth for scope in scopes) + len({scope[:depth] for scope in scopes if len(scope) >= depth})
+            if count <= ALL_BUDGET or depth == 1:
                 break
         else:
             return ()
@@ -457,16 +457,16 @@ class _Planner:
         named_values = inside | {
             value for value in self.out_of if isinstance(value, Value) and self._is_much_read(value) and value not in folded
         }
-        left = []
+        others = []
         for arrow in self.arrows:
             if arrow.head in inside:
                 continue
             is_named = arrow.tail in named_values or (arrow.tail in self.looked_up and self.sweeps.is_lookup(arrow.tail, arrow.head))
             if not is_named or not isinstance(arrow.head, Op):
-                left.append(arrow)
+                others.append(arrow)
             elif arrow.value not in inside or self.nesting.role(arrow.head) != BACKWARD:
                 self.result.references.setdefault(arrow.head, []).append(Reference(arrow.head_slot, arrow.value))
-        return left
+        return others
 
     # -- heights ---------------------------------------------------------------------------------
 

@@ -259,8 +259,8 @@ class Compiler:
         number = self.numbers[op]
         is_open = self.is_open(number, definition, examples)
         if is_open and self.seen:
-            seen = self.seen.get(number)
-            examples = [None if seen is None else np.array(seen, order="C")]
+            memory = self.seen.get(number)
+            examples = [None if memory is None else np.array(memory, order="C")]
         if self.is_fixed(op, definition, values, examples):
             arrays = iter(examples)
             return {slot: [self.settled(next(arrays)) for _ in range(count)] for slot, count in wanted.items()}

@@ -32,10 +32,10 @@ def with_read(program: Program, feed: Mapping[str, object] | None) -> dict[str, 
     declared = program.global_block().vars
     for reader in program.identity.family.readers:
         # A clone may have been pruned to what needs no data: then nothing is taken from the reader.
-        wanted = [name for name in reader.names if name in declared and name not in values]
-        if wanted and reader.started:
-            read = reader.next_feed()
-            values.update((name, read[name]) for name in wanted)
+        names = [name for name in reader.names if name in declared and name not in values]
+        if names and reader.started:
+            row = reader.next_feed()
+            values.update((name, row[name]) for name in names)
     return values
 
 

@@ -255,10 +255,10 @@ def _related(calls: Sequence[Call]) -> list[list[Call]]:
     for call in calls:
         arrays = [value.root for value in (*call.args, *call.results) if not _is_number(value)]
         # The calls that this one joins, each group once.
-        joined = list({id(group): group for array in arrays if (group := group_of.get(array)) is not None}.values())
-        group = max(joined, key=len, default=[])
+        related = list({id(group): group for array in arrays if (group := group_of.get(array)) is not None}.values())
+        group = max(related, key=len, default=[])
         group.append(call)
-        for other in joined:
+        for other in related:
             if other is not group:
                 group += other
                 group_of.update(dict.fromkeys([v.root for c in other for v in (*c.args, *c.results) if not _is_number(v)], group))
@@ -301,16 +301,16 @@ def tile_of(group: Group) -> int:
 def pays(group: Group) -> bool:
     """Whether tiles save more than their calls cost; a compiled loop, which has none, does if it reads or writes any array less often."""
     arrays = [value for value in (*group.reads, *group.made) if not _is_number(value)]
-    needed = sum(value.nbytes for value in arrays)
+    own_bytes = sum(value.nbytes for value in arrays)
     # Two calls that follow each other make a loop: around each other one numpy's tiles have to pay by themselves.
     if group.native and any(expression(one) and expression(other) for one, other in itertools.pairwise(group.calls)):
         touched = sum(value.nbytes for call in group.calls for value in (*call.args, *call.results) if not _is_number(value))
-        return touched > needed
-    saved = _far_bytes(group) - needed
+        return touched > own_bytes
+    gain = _far_bytes(group) - own_bytes
     tiles = -(-int(group.calls[0].results[0].example.size) // tile_of(group))
     cost = (tiles - 1) * (len(group.calls) * CALL + len(arrays) * PART)
     # Where less than half is saved, tiles gain nothing that can be measured: a processor fetches what a long call will read in time.
-    return saved > needed and saved * BYTE > MARGIN * cost
+    return gain > own_bytes and gain * BYTE > MARGIN * cost
 
 
 def _far_bytes(group: Group) -> int:
@@ -320,7 +320,7 @@ def _far_bytes(group: Group) -> int:
     last = {arg: i for i, call in enumerate(group.calls) for arg in call.args}
     array_of: dict[Value, Value] = {}
     recent: list[Value] = []  # arrays, the last one touched at the end
-    found = 0
+    total = 0
     inside = set(group.inside)
     for i, call in enumerate(group.calls):
         (result,) = call.results
@@ -330,11 +330,11 @@ def _far_bytes(group: Group) -> int:
         for array in dict.fromkeys((*args, array_of[result])):
             since = recent[recent.index(array) :] if array in recent else None
             if since is None or sum(other.nbytes for other in since) > NEAR:
-                found += array.nbytes
+                total += array.nbytes
             if since is not None:
                 recent.remove(array)
             recent.append(array)
-    return found
+    return total
 
 
 # -- liveness ------------------------------------------------------------------------------------

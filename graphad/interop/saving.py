@@ -117,8 +117,8 @@ def load(
 
 def _set_values(program: Program, arrays: Mapping[str, Array], var_list: Sequence[Variable] | None) -> None:
     """Put values into the global scope, all or none of them."""
-    chosen = kept_variables(program) if var_list is None else {var.name: var for var in var_list}
-    values = {name: _checked(var, arrays.get(name)) for name, var in chosen.items()}
+    variables = kept_variables(program) if var_list is None else {var.name: var for var in var_list}
+    values = {name: _checked(var, arrays.get(name)) for name, var in variables.items()}
     for name, array in values.items():
         global_scope().set(name, array)
 

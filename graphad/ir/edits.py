@@ -921,7 +921,7 @@ def split_writers(graph: Graph, shared: Sequence[Value], part: Callable[[Value],
                 continue
             for slot, values in op.outputs.items():
                 if value in values:
-                    own = [_part_written(value, op, part) if each is value else each for each in values]
+                    own = [_part_written(value, op, part) if other is value else other for other in values]
                     op.outputs[slot] = tuple(own)
                     new += own if len(own) == 1 else [a for a, b in zip(own, values, strict=True) if b is value]
         parts[value] = new

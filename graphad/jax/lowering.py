@@ -196,8 +196,8 @@ class Lowering:
             # A kernel needed a number that is known only when the program runs, such as an extent.
             raise NotLowered(why_not_lowered(op, inputs, f"{error}; XLA compiles for shapes that are known", op.source)) from error
         except Exception as error:
-            if found := misfit(definition, inputs, attrs):  # numpy would not compute it either
-                raise failure(op, named(op, inputs), found) from None
+            if reason := misfit(definition, inputs, attrs):  # numpy would not compute it either
+                raise failure(op, named(op, inputs), reason) from None
             raise NotLowered(why_not_lowered(op, inputs, f"{type(error).__name__}: {error}", op.source)) from error
         finally:
             self.op = before
@@ -309,14 +309,14 @@ class Lowering:
         if not is_traced(truth):
             return 0 if truth else 1
         # What a loop keeps of each iteration is no longer known in its gradient; that a branch always went one way is, by the tape it left.
-        read = [frames[depth(layout, name)].get(name) for names in op.inputs.values() for name in names if name != EMPTY]
-        return next((only for value in read if isinstance(value, Either) and (only := value.only) is not None), truth)
+        operands = [frames[depth(layout, name)].get(name) for names in op.inputs.values() for name in names if name != EMPTY]
+        return next((only for value in operands if isinstance(value, Either) and (only := value.only) is not None), truth)
 
     def not_empty(self, values: Sequence[Tensor]) -> Tensor:
         """The block that runs where all values have elements: its number, or a traced condition."""
-        known = all(np.prod(value.shape) for value in values)
+        has_elements = all(np.prod(value.shape) for value in values)
         counts = [value.count > 0 for value in values if isinstance(value, Bounded)]
-        return jnp.all(jnp.stack(counts)) if known and counts else 0 if known else 1
+        return jnp.all(jnp.stack(counts)) if has_elements and counts else 0 if has_elements else 1
 
     def branch(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
         """``if_else``, ``conditional_block``, ``net``."""
@@ -770,7 +770,7 @@ class Loop:
                 bound = self.lowering.bounds.get(op) if isinstance(REGISTRY.get(op.type), LoopDef) else 1
                 # Of a loop whose trips are not known at most ``max_trips``.
                 bound = (self.lowering.options.max_trips or 1) if bound is None else bound
-                count += bound * sum(self.writes(each, name) for each in inner)
+                count += bound * sum(self.writes(inner_block, name) for inner_block in inner)
             else:
                 count += name in op.output_names()
         return count
@@ -909,8 +909,8 @@ def _arrays_of(block: Block) -> Iterator[set[str]]:
     """Of each operator without blocks, in a block and in those within, the arrays of tensors that it reads and writes."""
     for op in block.ops:
         inner = blocks_of(op)
-        for each in inner:
-            yield from _arrays_of(each)
+        for child in inner:
+            yield from _arrays_of(child)
         names = {*op.input_names(), *op.output_names()} - {EMPTY} if not inner else set()
         yield {name for name in names if (var := block.find_var(name)) is not None and var.type == TENSOR_ARRAY}
 

@@ -117,9 +117,9 @@ def _call(definition: OpDef, inputs: tuple[Tensor, ...], attrs: dict[str, Tensor
 def _call_on_bounded(definition: OpDef, operands: Sequence[Tensor], attrs: dict[str, Tensor]) -> Tensor:
     slots = zip(definition.inputs, operands, strict=False)
     by_slot = {name: list(map(plain, x)) if isinstance(x, list) else [plain(x)] for name, x in slots if x is not None}
-    wanted = list(definition.outputs)
+    output_slots = list(definition.outputs)
     complete = {name: definition.attr(name, attrs) for name in definition.attrs}
-    results = applied(definition, by_slot, complete, lambda data: kernel_run(definition, data, complete, wanted))
+    results = applied(definition, by_slot, complete, lambda data: kernel_run(definition, data, complete, output_slots))
     values = [results[slot.name] if slot.variadic else results[slot.name][0] for slot in definition.outputs.values()]
     return _lifted(values[0]) if len(values) == 1 else definition.without_optional(tuple(map(_lifted, values)))
 

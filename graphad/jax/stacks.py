@@ -93,8 +93,8 @@ class Buffer(Aggregate):
             return self
         places = jnp.arange(self.capacity)
         is_there = (jnp.asarray(index) >= 0) & (index < jnp.asarray(self.length))
-        moved = self._taken(jnp.where(is_there & (places >= index), places + 1, places))
-        return Buffer(moved.data, moved.filled, jnp.asarray(self.length) - is_there)
+        stack = self._taken(jnp.where(is_there & (places >= index), places + 1, places))
+        return Buffer(stack.data, stack.filled, jnp.asarray(self.length) - is_there)
 
     def insert(self, index: Tensor, item: Tensor) -> Buffer:
         """With one slot more at an index, which holds a tensor or, of None, nothing; later ones move down."""
@@ -105,9 +105,9 @@ class Buffer(Aggregate):
         if self.data is None:
             return self.write(index, item)
         places = jnp.arange(self.capacity)
-        moved = self._taken(jnp.where(places > index, places - 1, places)).without(index)
-        moved = moved if item is None else moved.write(index, item)
-        return Buffer(moved.data, moved.filled, length)
+        stack = self._taken(jnp.where(places > index, places - 1, places)).without(index)
+        stack = stack if item is None else stack.write(index, item)
+        return Buffer(stack.data, stack.filled, length)
 
     def _taken(self, places: Tensor) -> Buffer:
         """The slots at places, empty ones for those beyond the room; of the same length."""

@@ -49,8 +49,8 @@ def alike(layer: Callable[P, R]) -> Callable[P, R]:
         if call is None:
             return layer(*args, **kwargs)
         if call in remembered:
-            written = remembered[call]
-            result = None if written is None else written.again(main, startup, variables)
+            record = remembered[call]
+            result = None if record is None else record.again(main, startup, variables)
             return layer(*args, **kwargs) if result is None else result  # type: ignore[return-value]
         recording = _Recording(main, startup)
         with recording:
@@ -185,9 +185,9 @@ class _Written:
                 main.startup = startup
                 self.startup.append_to(starts, all_names, source)
         except BaseException:  # Ctrl-C: nothing is left of half a layer
-            for each, length in zip((block, starts), lengths, strict=True):
-                del each.ops[length:]
-                each.vars = {name: var for name, var in each.vars.items() if name not in all_names[: len(self.ends)]}
+            for sequence, length in zip((block, starts), lengths, strict=True):
+                del sequence.ops[length:]
+                sequence.vars = {name: var for name, var in sequence.vars.items() if name not in all_names[: len(self.ends)]}
             names.counts.update({self.kind: count}, **{stem + key: 0 for key, _ in self.counts})
             raise
         # As ``Block`` does itself each time that so many operators have come.
@@ -229,16 +229,16 @@ class _Recording:
                 return None
             counts[key] = n + 1
         new = [_last_variables(p.blocks[0], n) for p, (_, _, n) in zip(self.programs, self.before, strict=True)]
-        names = list(dict.fromkeys(name for each in new for name, _ in each))
+        names = list(dict.fromkeys(name for part in new for name, _ in part))
         if not all(name.startswith(f"{stem}.") for name in names) or any(main.names.counts[key] != n for key, n in counts.items()):
             return None
         numbers = {name: i for i, name in enumerate([*names, *(var.name for var in variables)])}
-        written, started = (_part(program, before, numbers) for program, before in zip(self.programs, self.before, strict=True))
-        if written is None or started is None or result.name not in numbers or main.blocks[0].vars.get(result.name) is not result:
+        first_part, started = (_part(program, before, numbers) for program, before in zip(self.programs, self.before, strict=True))
+        if first_part is None or started is None or result.name not in numbers or main.blocks[0].vars.get(result.name) is not result:
             return None
         ends = tuple(name[len(stem) :] for name in names)
         keys = tuple((key[len(stem) :], n) for key, n in counts.items())
-        return _Written(kind, keys, ends, written, started, numbers[result.name])
+        return _Written(kind, keys, ends, first_part, started, numbers[result.name])
 
 
 def _part(program: Program, before: tuple[int, int, int], numbers: Mapping[str, int]) -> _Part | None:

@@ -326,8 +326,8 @@ class _Rows:
         self.places, self.beam = emitted("reshape", [beams + starts], shape=[-1]), beams.shape[1]
 
     def of(self, x: Variable) -> Variable:
-        chosen = emitted("gather", [_merged(x), self.places])
-        return emitted("reshape", [chosen], shape=[-1, self.beam, *x.shape[2:]])  # type: ignore[no-any-return]
+        rows = emitted("gather", [_merged(x), self.places])
+        return emitted("reshape", [rows], shape=[-1, self.beam, *x.shape[2:]])  # type: ignore[no-any-return]
 
 
 def _widened(x: Variable, beam_size: int) -> Variable:
@@ -596,8 +596,8 @@ def beam_search_decode(
     # Which row of a step the sequences of the end come from: the tree of the places themselves.
     places = emitted("cumsum", [emitted("fill_any_like", [parents], value=1.0)], axis=2) - 1
     lines = emitted("gather_tree", [places, parents])
-    found = [emitted("take_along_axis", [x, lines], Axis=2) for x in (tokens, totals)]
-    sentences, sentence_scores = (emitted("transpose", [x], name if not at else None, axis=[1, 2, 0]) for at, x in enumerate(found))
+    sequences = [emitted("take_along_axis", [x, lines], Axis=2) for x in (tokens, totals)]
+    sentences, sentence_scores = (emitted("transpose", [x], name if not at else None, axis=[1, 2, 0]) for at, x in enumerate(sequences))
     return sentences, sentence_scores
 
 

@@ -18,8 +18,8 @@ def _chosen(op: str, layer: str, boxes: object, scores: object, attrs: dict[str,
             raise ShapeError(f"layers.{layer}: {label} is {form}, the same number of boxes for each image, not {inputs[slot]!r}")
     # Paddle's two operators have different names for the counts.
     slots = ("Out", "Index", "RoisNum" if op == "matrix_nms" else "NmsRoisNum")
-    found = LayerHelper(layer, name).append_all(op, inputs, slots, attrs, stopped=slots)
-    return found
+    outputs = LayerHelper(layer, name).append_all(op, inputs, slots, attrs, stopped=slots)
+    return outputs
 
 
 def _asked(found: list[Variable], return_index: bool, return_rois_num: bool) -> Variable | tuple[Variable, ...]:

@@ -126,8 +126,8 @@ def slice_scatter(
     """
     parts = {"axes": axes, "starts": starts, "ends": ends, "steps": strides}
     attrs = {
-        word: [checked_int(f"layers.slice_scatter: {word}", item) for item in (given if isinstance(given, list | tuple) else [given])]
-        for word, given in parts.items()
+        word: [checked_int(f"layers.slice_scatter: {word}", item) for item in (values if isinstance(values, list | tuple) else [values])]
+        for word, values in parts.items()
     }
     inputs = [checked_input("slice_scatter", x), checked_input("slice_scatter", value)]
     return emitted("set_value", inputs, name, **attrs)  # type: ignore[no-any-return]
@@ -142,8 +142,8 @@ def pairwise_distance(
 ) -> Variable:
     """How long the differences of vectors along the last axis are, in the p-norm; ``epsilon`` is added to each difference."""
     difference = checked_input("pairwise_distance", x) - checked_input("pairwise_distance", y)
-    moved = difference + checked_float("layers.pairwise_distance: epsilon", epsilon)
-    return named(moved.norm(p=p, axis=-1, keepdim=checked_flag("layers.pairwise_distance: keepdim", keepdim)), name)
+    shifted = difference + checked_float("layers.pairwise_distance: epsilon", epsilon)
+    return named(shifted.norm(p=p, axis=-1, keepdim=checked_flag("layers.pairwise_distance: keepdim", keepdim)), name)
 
 
 @layer
@@ -185,7 +185,7 @@ def scaled_dot_product_attention(
         mask = (1.0 - mask.astype(q.dtype)) * -1e30
     if not is_dropped:
         return emitted("flash_attn", [q, k, v, None, mask], name, causal=causal)  # type: ignore[no-any-return]
-    q, k, v = (each.transpose(0, 2, 1, 3) for each in (q, k, v))
+    q, k, v = (heads.transpose(0, 2, 1, 3) for heads in (q, k, v))
     if q.shape[3] < 1:
         raise ShapeError(f"layers.scaled_dot_product_attention: the width of query is not known, {query!r}")
     scores = q @ k.transpose(0, 1, 3, 2) * q.shape[3] ** -0.5

@@ -28,8 +28,8 @@ def _stopped(
     layer: str, op: str, inputs: Mapping[str, object], slots: tuple[str, ...], attrs: Mapping[str, object], name: str | None = None
 ) -> list[Variable]:
     """The outputs of an operator through which no gradient flows; inputs that are None are left out."""
-    given = {slot: _tensor(layer, value) for slot, value in inputs.items() if value is not None}
-    return LayerHelper(layer, name).append_all(op, given, slots, attrs, stopped=slots)
+    tensors = {slot: _tensor(layer, value) for slot, value in inputs.items() if value is not None}
+    return LayerHelper(layer, name).append_all(op, tensors, slots, attrs, stopped=slots)
 
 
 # -- matches ---------------------------------------------------------------------------------------
@@ -164,9 +164,9 @@ def ssd_loss(
     # All boxes of all images at once, then by image again.
     boxes, labels = gt_box.reshape(-1, 4), checked_input("ssd_loss", gt_label).reshape(-1, most, 1)
     near = iou_similarity(boxes, prior_box).reshape(-1, most, priors)
-    matched = bipartite_match(near, match_type, overlap_threshold, length=length)
+    pairs = bipartite_match(near, match_type, overlap_threshold, length=length)
     mining = {"neg_pos_ratio": neg_pos_ratio, "neg_dist_threshold": neg_overlap, "sample_size": sample_size or 0}
-    negatives, matches = _hard(confidence, labels, *matched, background, mining)
+    negatives, matches = _hard(confidence, labels, *pairs, background, mining)
     codes = box_coder(prior_box, prior_box_var, boxes, "encode_center_size").reshape(-1, most, priors, 4)
     target_codes, code_weights = target_assign(codes, matches, mismatch_value=background)
     place_loss = _place_losses(location, target_codes) * code_weights

@@ -171,7 +171,7 @@ def pinv(x: Variable, rcond: float = 1e-15, name: str | None = None) -> Variable
     above = (values > most * checked_float("layers.pinv: rcond", rcond)).astype(values.dtype)
     # 1 in place of what counts as zero, whose share is taken out again.
     inverted = above / (values * above + (1.0 - above))
-    turned = [emitted("transpose", [each], axis=[*range(each.ndim - 2), each.ndim - 1, each.ndim - 2]) for each in (vh, u)]
+    turned = [emitted("transpose", [factor], axis=[*range(factor.ndim - 2), factor.ndim - 1, factor.ndim - 2]) for factor in (vh, u)]
     return named((turned[0] * inverted.unsqueeze(-2)) @ turned[1], name)
 
 
@@ -212,7 +212,7 @@ def matrix_norm(x: Variable, p: Any = "fro", axis: Sequence[int] = (-2, -1), kee
     if p == "fro":
         return named(tensor.square().sum([rows, columns], keepdim).sqrt(), name)
     if p in (2, -2, "nuc"):
-        order = [each for each in range(tensor.ndim) if each not in (rows, columns)]
+        order = [axis_number for axis_number in range(tensor.ndim) if axis_number not in (rows, columns)]
         values = emitted("svd", [emitted("transpose", [tensor], axis=[*order, rows, columns])])[1]
         total = values.sum(-1) if p == "nuc" else values.max(-1) if p == 2 else values.min(-1)
         return named(total.unsqueeze(sorted((rows, columns))) if keepdim else total, name)

@@ -150,8 +150,8 @@ def _variables(label: str, value: object) -> list[Variable]:
 
 def _places(skip: object, names: list[str]) -> list[int]:
     items = [] if skip is None else list(skip) if isinstance(skip, list | tuple | set) else [skip]
-    wanted = {item.name if isinstance(item, Variable) else item for item in items}
-    unknown = sorted(str(name) for name in wanted if name not in names)
+    printed_names = {item.name if isinstance(item, Variable) else item for item in items}
+    unknown = sorted(str(name) for name in printed_names if name not in names)
     if unknown:
         raise InvalidValue(f"skip_vars_in_backward_input names {', '.join(unknown)}, neither in x nor in out: {', '.join(names)}")
-    return [place for place, name in enumerate(names) if name in wanted]
+    return [place for place, name in enumerate(names) if name in printed_names]

@@ -14,7 +14,7 @@ from graphad.program.source import at_users_line
 def _levels(layer: str, word: str, values: object) -> list[Variable]:
     if not isinstance(values, list | tuple) or not values:
         raise InvalidType(f"layers.{layer}: {word} is a list of tensors, one a level, not {values!r}")
-    return [checked_input(layer, each) for each in values]
+    return [checked_input(layer, level) for level in values]
 
 
 @layer
@@ -63,8 +63,8 @@ def generate_proposals(
     values = {"Scores": scores, "BboxDeltas": bbox_deltas, "ImInfo": im_info, "Anchors": anchors, "Variances": variances}
     inputs = {slot: checked_input("generate_proposals", value) for slot, value in values.items()}
     slots = ("RpnRois", "RpnRoiProbs", "RpnRoisNum")
-    found = LayerHelper("generate_proposals", name).append_all("generate_proposals", inputs, slots, attrs, stopped=slots)
-    return tuple(found if with_counts else found[:2])
+    outputs = LayerHelper("generate_proposals", name).append_all("generate_proposals", inputs, slots, attrs, stopped=slots)
+    return tuple(outputs if with_counts else outputs[:2])
 
 
 @layer
@@ -112,7 +112,7 @@ def distribute_fpn_proposals(
     block = helper.main.current_block()
     slots = ("MultiFpnRois", "RestoreIndex", "MultiLevelRoIsNum")
     block.append_op("distribute_fpn_proposals", inputs, dict(zip(slots, names, strict=True)), attrs)
-    rois, (places,), counts = ([block.vars[each] for each in part] for part in names)
+    rois, (places,), counts = ([block.vars[key] for key in part] for part in names)
     for variable in (*rois, places, *counts):
         variable.stop_gradient = True
     return (rois, places, counts) if rois_num is not None else (rois, places)
@@ -144,7 +144,7 @@ def collect_fpn_proposals(
         ShapeError: there are not as many tensors as levels.
     """
     rois, scores = (
-        _levels("collect_fpn_proposals", word, each) for word, each in (("multi_rois", multi_rois), ("multi_scores", multi_scores))
+        _levels("collect_fpn_proposals", word, parts) for word, parts in (("multi_rois", multi_rois), ("multi_scores", multi_scores))
     )
     with at_users_line("layers.collect_fpn_proposals"):
         levels = checked_int("max_level", max_level) - checked_int("min_level", min_level) + 1
@@ -201,7 +201,7 @@ def retinanet_detection_output(
         }
         with_counts = checked_flag("return_rois_num", return_rois_num)
     words = {"BBoxes": ("bboxes", bboxes), "Scores": ("scores", scores), "Anchors": ("anchors", anchors)}
-    inputs: dict[str, object] = {slot: _levels("retinanet_detection_output", *each) for slot, each in words.items()}
+    inputs: dict[str, object] = {slot: _levels("retinanet_detection_output", *argument) for slot, argument in words.items()}
     inputs["ImInfo"] = checked_input("retinanet_detection_output", im_info)
     slots = ("Out", "NmsRoisNum")
     helper = LayerHelper("retinanet_detection_output")

@@ -92,10 +92,10 @@ def yolov3_loss(
     # The predictions at the cells of the right boxes: [batch, boxes, 5 + classes].
     predictions = emitted("reshape", [emitted("transpose", [parts], axis=[0, 1, 3, 4, 2])], shape=[-1, head.cells, 5 + head.classes])
     at = emitted("expand", [cell.unsqueeze(-1)], expand_times=[1, 1, 5 + head.classes])
-    chosen = emitted("take_along_axis", [predictions, at], Axis=1)
+    cells = emitted("take_along_axis", [predictions, at], Axis=1)
     # Small boxes count up to twice, as in Paddle.
-    placed = _place_loss(head, chosen, boxes, cell) * ((2.0 - boxes[:, :, 2] * boxes[:, :, 3]) * weight)
-    classified = _class_loss(head, chosen[:, :, 5:], labels, smooth) * weight
+    placed = _place_loss(head, cells, boxes, cell) * ((2.0 - boxes[:, :, 2] * boxes[:, :, 3]) * weight)
+    classified = _class_loss(head, cells[:, :, 5:], labels, smooth) * weight
     ignored = _best_overlap(head, parts, boxes, factor) > threshold
     total = (placed + classified).sum(1) + _object_loss(head, parts, cell, weight, ignored)
     return emitted("scale", [total], name, scale=1.0)  # type: ignore[no-any-return]

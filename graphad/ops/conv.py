@@ -181,8 +181,8 @@ def _adds_rows_up(filter_: Shape, window_axes: Axes, groups: int) -> bool:
         return False
     features, channels, height, width = filter_
     # For each window a row of its column and the products of a column of the filter, which are written and added up; and the filter once.
-    written = channels * width + 1.5 * features * height
-    return (channels * width * height - written) * prod(extents_of(window_axes)) > 4 * prod(filter_)
+    traffic = channels * width + 1.5 * features * height
+    return (channels * width * height - traffic) * prod(extents_of(window_axes)) > 4 * prod(filter_)
 
 
 def _correlated_rows(x: Array, filter_: Array, window_axes: Axes) -> Array:

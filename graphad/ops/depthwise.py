@@ -368,7 +368,7 @@ def _meetings(window_axes: Axes) -> list[tuple[int, tuple[slice, slice], tuple[s
     down, across = window_axes
     pairs = product((_met(down, k) for k in range(down.kernel)), (_met(across, k) for k in range(across.kernel)))
     met = ((number, (rows[0], columns[0]), (rows[1], columns[1])) for number, (rows, columns) in enumerate(pairs))
-    return [each for each in met if all(part.stop for part in each[1])]
+    return [meeting for meeting in met if all(part.stop for part in meeting[1])]
 
 
 def _taps_are_quicker(lines: _ImageLines, image: Shape, window_axes: Axes) -> bool:
@@ -378,9 +378,9 @@ def _taps_are_quicker(lines: _ImageLines, image: Shape, window_axes: Axes) -> bo
     met = [prod(part.stop - part.start for part in windows_met) for _, windows_met, _ in _meetings(window_axes)]
     outputs = n * channels * prod(extents_of(window_axes))
     by_taps = 2000 * len(met) + 0.33 * n * channels * sum(met) + outputs
-    moved = len(lines.down.used) * channels * lines.strip.room * n // lines.strip.samples
+    traffic = len(lines.down.used) * channels * lines.strip.room * n // lines.strip.samples
     calls = channels * len(lines.down.used) * n // lines.strip.samples
-    by_lines = 250 * calls + (0.35 * across + 0.1) * moved + (0.15 * down + 0.2) * outputs
+    by_lines = 250 * calls + (0.35 * across + 0.1) * traffic + (0.15 * down + 0.2) * outputs
     return bool(by_taps < by_lines)
 
 
@@ -416,14 +416,14 @@ def _by_windows(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Arr
     rows = filter_.reshape(groups, len(filter_) // groups, prod(filter_.shape[1:]))
     extents, lines = extents_of(window_axes), lines_of(window_axes)
     out = np.empty((len(x), groups, rows.shape[1], *extents), x.dtype)
-    product = wanted = np.empty(0, x.dtype)
+    product = view = np.empty(0, x.dtype)
     for sample, channels, columns in _channel_columns(x, window_axes, lines):
         size = len(columns)
         if len(product) < size:  # the first ones are as many as any
             product = scratch("product", (size, rows.shape[1], columns.shape[2]), x.dtype)
-            wanted = product.reshape(size, rows.shape[1], *extents) if lines is None else lines.view(product, extents)
+            view = product.reshape(size, rows.shape[1], *extents) if lines is None else lines.view(product, extents)
         np.matmul(rows[channels], columns, out=product[:size])
-        out[sample, channels] = wanted[:size]
+        out[sample, channels] = view[:size]
     return out.reshape(len(x), len(filter_), *extents)
 
 

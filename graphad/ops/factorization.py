@@ -37,7 +37,7 @@ def _sides(name: str, t: TensorType) -> tuple[Shape, int, int, int]:
 def _factors(function: Callable[..., Any], *operands: object) -> tuple[Array, ...]:
     """A factorization of numpy's linear algebra; NoSolution where it finds none."""
     try:
-        return tuple(as_array(each) for each in function(*operands))
+        return tuple(as_array(factor) for factor in function(*operands))
     except np.linalg.LinAlgError as error:
         raise NoSolution(f"there is no solution: {str(error).lower()}") from None
 

@@ -56,14 +56,14 @@ EPSILON = 1e-6  # what a distance has to be above to be a match, Paddle's
 def _best_pairs(distances: Array, rows: Array, best: Array) -> None:
     """The greatest distance of all, then the greatest among the rows and columns that are left, and so on."""
     # A copy, in which rows and columns that have a partner become -1.
-    left = np.where(distances >= EPSILON, distances, -1.0)
-    for _ in range(min(left.shape)):
-        row, column = np.unravel_index(int(left.argmax()), left.shape)
-        if left[row, column] < 0:
+    remaining = np.where(distances >= EPSILON, distances, -1.0)
+    for _ in range(min(remaining.shape)):
+        row, column = np.unravel_index(int(remaining.argmax()), remaining.shape)
+        if remaining[row, column] < 0:
             return
         rows[column], best[column] = row, distances[row, column]
         # Below all that count: neither the row nor the column is taken again.
-        left[row], left[:, column] = -1.0, -1.0
+        remaining[row], remaining[:, column] = -1.0, -1.0
 
 
 @operator("DistMat Length? -> ColToRowMatchIndices ColToRowMatchDist", infer=_matched_types, grad={}, costly=True)
@@ -157,9 +157,9 @@ def _mined_types(
     mining_type: str = "max_negative",
     **_: object,
 ) -> tuple[TensorType, TensorType]:
-    for name, each in (("MatchIndices", MatchIndices), ("MatchDist", MatchDist), ("LocLoss", LocLoss)):
-        if each is not None and not (len(each.shape) == len(ClsLoss.shape) == 2 and all(map(matched, each.shape, ClsLoss.shape))):
-            raise ShapeError(f"ClsLoss is {ClsLoss} but {name} is {each}: both are [images, priors]")
+    for name, tensor in (("MatchIndices", MatchIndices), ("MatchDist", MatchDist), ("LocLoss", LocLoss)):
+        if tensor is not None and not (len(tensor.shape) == len(ClsLoss.shape) == 2 and all(map(matched, tensor.shape, ClsLoss.shape))):
+            raise ShapeError(f"ClsLoss is {ClsLoss} but {name} is {tensor}: both are [images, priors]")
     if ClsLoss.dtype not in FLOATS or MatchDist.dtype not in FLOATS:
         raise ShapeError(f"ClsLoss is {ClsLoss} and MatchDist is {MatchDist}: floats are expected")
     if MatchIndices.dtype not in INTS or mining_type not in ("max_negative", "hard_example"):
@@ -196,11 +196,11 @@ def mine_hard_examples(
         # float32, as Paddle multiplies: 1.1 times 10 is 11 or 10 by how it is rounded.
         count = sample_size if hard else int(np.float32((~free).sum()) * np.float32(neg_pos_ratio))
         # Stable: of equal losses the first prior counts, on every machine.
-        chosen = candidates[np.argsort(-loss[candidates], kind="stable")][: max(count, 0)]
+        hardest = candidates[np.argsort(-loss[candidates], kind="stable")][: max(count, 0)]
         if hard:
-            updated[image, np.setdiff1d(np.flatnonzero(~free), chosen)] = -1
+            updated[image, np.setdiff1d(np.flatnonzero(~free), hardest)] = -1
         # In the order of the priors, as Paddle lists them, and not of their losses.
-        negatives = np.sort(chosen[free[chosen]])
+        negatives = np.sort(hardest[free[hardest]])
         places[image, : len(negatives)] = negatives
     return places, updated
 
@@ -222,7 +222,7 @@ def pixel_overlaps(boxes: Array, others: Array) -> Array:
     low, high = np.maximum(boxes[:, None, :2], others[None, :, :2]), np.minimum(boxes[:, None, 2:], others[None, :, 2:])
     # A pixel is one wide, so corners that are equal enclose an area of one.
     inner = np.maximum(high - low + 1, 0).prod(-1)
-    areas = [(each[:, 2:] - each[:, :2] + 1).prod(-1) for each in (boxes, others)]
+    areas = [(corners[:, 2:] - corners[:, :2] + 1).prod(-1) for corners in (boxes, others)]
     return np.asarray(inner / (areas[0][:, None] + areas[1][None] - inner))
 
 
@@ -296,9 +296,9 @@ def _check_anchors(
         raise ShapeError(f"Anchor is {Anchor}: boxes [..., 4] are expected")
     if len(GtBoxes.shape) != 3 or not matched(GtBoxes.shape[2], 4) or GtBoxes.dtype != Anchor.dtype or Anchor.dtype not in FLOATS:
         raise ShapeError(f"Anchor is {Anchor} and GtBoxes is {GtBoxes}: floats [..., 4] and [images, boxes, 4] are expected")
-    for name, each in (("IsCrowd", IsCrowd), ("GtLabels", labels)):
-        if each is not None and not (len(each.shape) == 2 and all(map(matched, each.shape, GtBoxes.shape))):
-            raise ShapeError(f"GtBoxes is {GtBoxes} but {name} is {each}: integers [images, boxes] are expected")
+    for name, tensor in (("IsCrowd", IsCrowd), ("GtLabels", labels)):
+        if tensor is not None and not (len(tensor.shape) == 2 and all(map(matched, tensor.shape, GtBoxes.shape))):
+            raise ShapeError(f"GtBoxes is {GtBoxes} but {name} is {tensor}: integers [images, boxes] are expected")
     fits = len(ImInfo.shape) == 2 and matched(ImInfo.shape[1], 3) and matched(ImInfo.shape[0], GtBoxes.shape[0])
     if not fits or ImInfo.dtype not in FLOATS:
         raise ShapeError(f"ImInfo is {ImInfo}: height, width and scale of each image, floats [images, 3], are expected")
@@ -346,8 +346,8 @@ def rpn_target_assign(
     is_limited = rpn_fg_fraction > 0 and rpn_batch_size_per_im > 0
     limits = (int(rpn_fg_fraction * rpn_batch_size_per_im), rpn_batch_size_per_im) if is_limited else (-1, -1)
     for number, image in enumerate(_images(Anchor, GtBoxes, IsCrowd, ImInfo, Length, None, rpn_straddle_thresh)):
-        chosen = _scored(image.overlaps, *limits, rpn_positive_overlap, rpn_negative_overlap, rng if use_random else None)
-        parts.append(_told(anchors, image, chosen, number))
+        labeled = _scored(image.overlaps, *limits, rpn_positive_overlap, rpn_negative_overlap, rng if use_random else None)
+        parts.append(_told(anchors, image, labeled, number))
     return _joined(parts, Anchor.dtype)
 
 
@@ -405,12 +405,12 @@ def retinanet_target_assign(
     """
     anchors, parts, numbers = Anchor.reshape(-1, 4), [], []
     for number, image in enumerate(_images(Anchor, GtBoxes, IsCrowd, ImInfo, Length, GtLabels, -1.0)):
-        chosen = _scored(image.overlaps, -1, -1, positive_overlap, negative_overlap, None)
-        labels = chosen.labels.copy()
+        labeled = _scored(image.overlaps, -1, -1, positive_overlap, negative_overlap, None)
+        labels = labeled.labels.copy()
         # Positive anchors come first among those with a label, so that their classes go to the front.
-        positive = chosen.scored[labels == 1]
+        positive = labeled.scored[labels == 1]
         if len(positive) and image.labels is not None:
             labels[: len(positive)] = image.labels[image.overlaps[positive].argmax(1)]
-        parts.append(_told(anchors, image, chosen._replace(labels=labels), number))
+        parts.append(_told(anchors, image, labeled._replace(labels=labels), number))
         numbers.append(len(positive) + 1)
     return (*_joined(parts, Anchor.dtype), np.asarray(numbers, "int32").reshape(-1, 1))

@@ -94,7 +94,7 @@ def _scatter(x: Array, peaks: Array, pooled: Array, window_axes: Axes, is_apart:
 def _by_runs(X: Array, peaks: Array, pooled: Array, window_axes: Axes) -> Array:
     check_fit("X", X.shape[2:], tuple(a.size for a in window_axes))
     count, extents = prod(X.shape[:2]), tuple(a.padded for a in window_axes)
-    x, tops, values = (np.ascontiguousarray(each).reshape(count, *each.shape[2:]) for each in (X, peaks, pooled))
+    x, tops, values = (np.ascontiguousarray(array).reshape(count, *array.shape[2:]) for array in (X, peaks, pooled))
     out = aligned(x.shape, values.dtype)
     tiles = _Tiles(window_axes, count, x.dtype)
     image = out if extents == x.shape[1:] else scratch("image", (tiles.most, *extents), values.dtype)

@@ -515,7 +515,7 @@ def _layers_in_tiles(
     x: Array, Scale: Array | None, Bias: Array | None, epsilon: float, shape: Shape, begin: int
 ) -> tuple[Array, Array, Array]:
     """``layer_norm`` of ``[rows, n]``."""
-    scale, bias = (None if each is None else each.reshape(-1) for each in (Scale, Bias))
+    scale, bias = (None if vector is None else vector.reshape(-1) for vector in (Scale, Bias))
     y, mean, variance = normalized_rows(x, scale, bias, epsilon)
     return y.reshape(shape), mean.reshape(shape[:begin]), variance.reshape(shape[:begin])
 

@@ -32,12 +32,12 @@ def _proposed_types(
     expected = (Scores.shape[0], -1 if anchors == -1 else 4 * anchors, *Scores.shape[2:])
     if not all(map(matched, BboxDeltas.shape, expected)):
         raise ShapeError(f"Scores is {Scores} but BboxDeltas is {BboxDeltas}: {list(expected)} is expected")
-    for name, each in (("Anchors", Anchors), ("Variances", Variances)):
-        if not each.shape or not matched(each.shape[-1], 4):
-            raise ShapeError(f"{name} is {each}: [H, W, A, 4] is expected")
+    for name, tensor in (("Anchors", Anchors), ("Variances", Variances)):
+        if not tensor.shape or not matched(tensor.shape[-1], 4):
+            raise ShapeError(f"{name} is {tensor}: [H, W, A, 4] is expected")
     if len(Im.shape) != 2 or not matched(Im.shape[0], Scores.shape[0]) or Im.shape[1] not in (-1, 2, 3):
         raise ShapeError(f"the extents of images are {Im}: a row of height and width for each of {Scores.shape[0]} images is expected")
-    dtypes = {each.dtype for each in (Scores, BboxDeltas, Im, Anchors, Variances)}
+    dtypes = {tensor.dtype for tensor in (Scores, BboxDeltas, Im, Anchors, Variances)}
     if len(dtypes) > 1:
         raise ShapeError(f"one dtype is expected, not {', '.join(sorted(dtypes))}")
     return TensorType((-1, 4), Scores.dtype), TensorType((-1, 1), Scores.dtype), TensorType((Scores.shape[0],), "int32")
@@ -74,10 +74,10 @@ def _proposals(
         ends = np.array([extents[1], extents[0]] * 2, boxes.dtype) - boxes.dtype.type(pixel)
         boxes = np.clip(boxes, 0, ends)
         fits = _large_enough(boxes, extents, pixel, scaled, max(options["min_size"], 1.0))
-        chosen = _survivors(boxes[fits], scores[order][fits], options, not pixel)
+        survivors = _survivors(boxes[fits], scores[order][fits], options, not pixel)
         # Where no box is left there is one of zeros, as in Paddle: what follows has a box of each image.
-        rois.append(boxes[fits][chosen] if len(fits) else np.zeros((1, 4), boxes.dtype))
-        probabilities.append(scores[order][fits][chosen] if len(fits) else np.zeros(1, scores.dtype))
+        rois.append(boxes[fits][survivors] if len(fits) else np.zeros((1, 4), boxes.dtype))
+        probabilities.append(scores[order][fits][survivors] if len(fits) else np.zeros(1, scores.dtype))
         counts.append(len(rois[-1]))
     joined = (np.concatenate([np.zeros((0, 4)), *rois]), np.concatenate([np.zeros(0), *probabilities])[:, None])
     return joined[0].astype(Scores.dtype), joined[1].astype(Scores.dtype), np.asarray(counts, "int32").reshape(len(Im))
@@ -97,8 +97,8 @@ def _large_enough(boxes: Array, extents: Array, pixel: float, scaled: bool, leas
 def _survivors(boxes: Array, scores: Array, options: dict[str, Any], normalized: bool) -> list[int]:
     if options["nms_thresh"] <= 0:
         return list(range(len(boxes)))
-    chosen = list(greedy(boxes, scores, -math.inf, -1, options["nms_thresh"], options["eta"], normalized))
-    return chosen[: options["post_nms_topN"]] if options["post_nms_topN"] > 0 else chosen
+    survivors = list(greedy(boxes, scores, -math.inf, -1, options["nms_thresh"], options["eta"], normalized))
+    return survivors[: options["post_nms_topN"]] if options["post_nms_topN"] > 0 else survivors
 
 
 @operator("Scores BboxDeltas ImInfo Anchors Variances -> RpnRois RpnRoiProbs RpnRoisNum", infer=_proposed_types, grad={}, costly=True)
@@ -203,8 +203,8 @@ def distribute_fpn_proposals(
     of_level = [np.flatnonzero(levels == level) for level in range(min_level, max_level + 1)]
     # The inverse of the order in which the levels follow each other.
     restore = np.argsort(np.concatenate(of_level), kind="stable").astype("int32")[:, None]
-    counts = [np.bincount(images[each], minlength=len(numbers)).astype("int32") for each in of_level]
-    return [FpnRois[each] for each in of_level], restore, counts
+    counts = [np.bincount(images[places], minlength=len(numbers)).astype("int32") for places in of_level]
+    return [FpnRois[places] for places in of_level], restore, counts
 
 
 def _collected_types(
@@ -216,8 +216,8 @@ def _collected_types(
     for rois, scores in zip(MultiLevelRois, MultiLevelScores, strict=True):
         if len(rois.shape) != 2 or not matched(rois.shape[1], 4) or rois.dtype not in FLOATS or scores.dtype != rois.dtype:
             raise ShapeError(f"boxes are {rois} and scores are {scores}: floats [R, 4] and [R, 1] are expected")
-    for each in numbers:
-        _check_counts("MultiLevelRoIsNum", each)
+    for counts in numbers:
+        _check_counts("MultiLevelRoIsNum", counts)
     return TensorType((-1, 4), MultiLevelRois[0].dtype), TensorType((numbers[0].shape[0] if numbers else 1,), "int32")
 
 
@@ -226,10 +226,10 @@ def collect_fpn_proposals(
     MultiLevelRois: list[Array], MultiLevelScores: list[Array], MultiLevelRoIsNum: list[Array] | None = None, *, post_nms_topN: int
 ) -> tuple[Array, Array]:
     """Of the boxes of all levels the best by score, image by image, the best of an image first; ``RoisNum`` counts those of each."""
-    numbers = MultiLevelRoIsNum or [np.array([len(each)]) for each in MultiLevelRois]
-    images = np.concatenate([_owners("MultiLevelRoIsNum", n, len(each)) for n, each in zip(numbers, MultiLevelRois, strict=True)])
-    rois, scores = np.concatenate(MultiLevelRois), np.concatenate([each.reshape(-1) for each in MultiLevelScores])
-    if len(rois) != len(scores) or any(len(each) != len(numbers[0]) for each in numbers):
+    numbers = MultiLevelRoIsNum or [np.array([len(part)]) for part in MultiLevelRois]
+    images = np.concatenate([_owners("MultiLevelRoIsNum", n, len(part)) for n, part in zip(numbers, MultiLevelRois, strict=True)])
+    rois, scores = np.concatenate(MultiLevelRois), np.concatenate([part.reshape(-1) for part in MultiLevelScores])
+    if len(rois) != len(scores) or any(len(part) != len(numbers[0]) for part in numbers):
         raise InvalidValue(f"there are {len(rois)} boxes and {len(scores)} scores; each level counts the boxes of each image")
     best = np.argsort(-scores, kind="stable")[: max(post_nms_topN, 0)]
     # Stable: within an image the order by score stays.
@@ -291,10 +291,10 @@ def retinanet_detection_output(
             boxes.append(np.clip(decoded, 0, ends).astype(anchors.dtype))
             scores.append(flat[order])
             labels.append(label)
-        found = _of_classes(np.concatenate(boxes), np.concatenate(scores), np.concatenate(labels), nms_threshold, nms_eta)
-        found = found[np.argsort(-found[:, 1], kind="stable")][: keep_top_k if keep_top_k > -1 else None]
-        rows.append(found)
-        counts.append(len(found))
+        detections = _of_classes(np.concatenate(boxes), np.concatenate(scores), np.concatenate(labels), nms_threshold, nms_eta)
+        detections = detections[np.argsort(-detections[:, 1], kind="stable")][: keep_top_k if keep_top_k > -1 else None]
+        rows.append(detections)
+        counts.append(len(detections))
     table = np.concatenate([np.zeros((0, 6)), *rows]).astype(BBoxes[0].dtype)
     return table, np.asarray(counts, "int32").reshape(len(ImInfo))
 
@@ -329,16 +329,16 @@ def locality_aware_nms(
     """
 
     def chosen(boxes: Array, scores: Array) -> list[Box]:
-        found = []
+        boxes_left = []
         for label, of_class in enumerate(scores):
             if label == background_label:
                 continue
-            merged, sums = _merged(boxes, of_class, nms_threshold, normalized)
-            places = greedy(merged, sums, score_threshold, nms_top_k, nms_threshold, nms_eta, normalized)
-            found += [Box(label, float(sums[place]), place, merged[place]) for place in places]
-        if -1 < keep_top_k < len(found):
-            return sorted(sorted(found, key=lambda box: -box.score)[:keep_top_k], key=lambda box: box.label)
-        return found
+            corners, sums = _merged(boxes, of_class, nms_threshold, normalized)
+            places = greedy(corners, sums, score_threshold, nms_top_k, nms_threshold, nms_eta, normalized)
+            boxes_left += [Box(label, float(sums[place]), place, corners[place]) for place in places]
+        if -1 < keep_top_k < len(boxes_left):
+            return sorted(sorted(boxes_left, key=lambda box: -box.score)[:keep_top_k], key=lambda box: box.label)
+        return boxes_left
 
     table, _, counts = rows_of(BBoxes, Scores, chosen)
     return table, counts

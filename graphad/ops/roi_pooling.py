@@ -236,14 +236,14 @@ def _corner_grads(side: Side, d: Tensor, count: int, scale: float) -> tuple[Tens
     share = _inverse(side.size)
     # An end is that of one window and the start of the next; the integral's slope is the weight there.
     none = fill_any_like(slice_(d, axes=[1], starts=[0], ends=[1]), value=0.0)
-    moved = (concat([none, d], axis=1) - concat([d, none], axis=1)) * relu(1.0 - abs_(side.distances))
-    by_end = reduce_sum(moved, dim=[2], keep_dim=True) * share
+    slope = (concat([none, d], axis=1) - concat([d, none], axis=1)) * relu(1.0 - abs_(side.distances))
+    by_end = reduce_sum(slope, dim=[2], keep_dim=True) * share
     part = np.arange(count + 1).reshape(1, -1, 1) / count
     # A longer window weighs less: weights are divided by its length.
     longer = reduce_sum(d * side.weights, dim=[1, 2], keep_dim=True) * share * (1.0 / count)
     high = reduce_sum(by_end * part, dim=[1], keep_dim=True) - longer
     both = reduce_sum(by_end, dim=[1], keep_dim=True)
-    low_grad, high_grad = (reshape(each * scale, shape=[-1, 1]) for each in (both - high, high))
+    low_grad, high_grad = (reshape(cotangent * scale, shape=[-1, 1]) for cotangent in (both - high, high))
     return low_grad, high_grad
 
 

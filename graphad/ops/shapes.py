@@ -105,9 +105,9 @@ def _emptied(old: Shape, shape: list[int]) -> Shape:
 
 def _rest(old: Shape, copied: set[int], target_count: int) -> int:
     """The extent that remains: the one that is not known, where the others have as many elements before and after; else -1."""
-    left = [e for i, e in enumerate(old) if i not in copied]
-    open_ = [e for e in left if e == -1]
-    return open_[0] if len(open_) == 1 and prod(e for e in left if e != -1) == target_count else -1
+    extents = [e for i, e in enumerate(old) if i not in copied]
+    open_ = [e for e in extents if e == -1]
+    return open_[0] if len(open_) == 1 and prod(e for e in extents if e != -1) == target_count else -1
 
 
 def _reshaped_type(

@@ -97,17 +97,17 @@ def multiclass_nms3(
     """
 
     def chosen(boxes: Array, scores: Array) -> list[Box]:
-        found = [
+        survivors = [
             Box(label, of_class[place], place)
             for label, of_class in enumerate(scores)
             if label != background_label
             for place in greedy(boxes, of_class, score_threshold, nms_top_k, nms_threshold, nms_eta, normalized)
         ]
-        if -1 < keep_top_k < len(found):
+        if -1 < keep_top_k < len(survivors):
             # The best of all classes, then by class again.
-            best = sorted(found, key=lambda box: -box.score)[:keep_top_k]
+            best = sorted(survivors, key=lambda box: -box.score)[:keep_top_k]
             return sorted(best, key=lambda box: box.label)
-        return found
+        return survivors
 
     return rows_of(BBoxes, Scores, chosen)
 
@@ -144,14 +144,14 @@ def matrix_nms(
     """
 
     def chosen(boxes: Array, scores: Array) -> list[Box]:
-        found = []
+        survivors = []
         for label, of_class in enumerate(scores):
             order = ranked(of_class, score_threshold, nms_top_k) if label != background_label else np.zeros(0, "int64")
             if len(order):
                 decayed = _decayed(boxes, of_class, order, gaussian_sigma if use_gaussian else -math.inf, normalized)
-                found += [Box(label, score, int(at)) for score, at in zip(decayed, order, strict=True) if score > post_threshold]
-        found.sort(key=lambda box: -box.score)
-        return found[:keep_top_k] if keep_top_k > -1 else found
+                survivors += [Box(label, score, int(at)) for score, at in zip(decayed, order, strict=True) if score > post_threshold]
+        survivors.sort(key=lambda box: -box.score)
+        return survivors[:keep_top_k] if keep_top_k > -1 else survivors
 
     return rows_of(BBoxes, Scores, chosen)
 

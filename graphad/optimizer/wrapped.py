@@ -87,8 +87,8 @@ class GradientMergeOptimizer:
             block.append_op("increment", {"X": runs}, {"Out": runs}, {"step": 1.0})
             is_turn = runs % self.k_steps == 0
             sums = [self._sum(block, startup, param, gradient) for param, gradient in pairs]
-            merged = [total / float(self.k_steps) if self.avg else total for total in sums]
-            updates = self._updated(block, pairs, merged, is_turn)
+            means = [total / float(self.k_steps) if self.avg else total for total in sums]
+            updates = self._updated(block, pairs, means, is_turn)
             for total in sums:
                 # The next sum begins after a step.
                 layers.assign(layers.where(is_turn, layers.zeros_like(total), total), total)
@@ -107,12 +107,12 @@ class GradientMergeOptimizer:
         start = len(block.ops)
         updates = self.inner_optimizer.apply_gradients([(param, total) for (param, _), total in zip(pairs, merged, strict=True)])
         names = dict.fromkeys(name for op in block.ops[start:] for name in op.output_names())
-        kept = [block.var(name) for name in names if block.var(name).persistable]
+        states = [block.var(name) for name in names if block.var(name).persistable]
         appended = block.ops[start:]
         del block.ops[start:]
-        before = [layers.assign(var) for var in kept]
+        before = [layers.assign(var) for var in states]
         block.ops.extend(appended)
-        for var, old in zip(kept, before, strict=True):
+        for var, old in zip(states, before, strict=True):
             layers.assign(layers.where(is_turn, var, old), var)
         return updates
 
@@ -143,7 +143,7 @@ class RecomputeOptimizer:
 
     def _set_checkpoints(self, checkpoints: Sequence[Variable | str]) -> None:
         """Take what Fluid would keep; TypeError for what is no list of variables or names."""
-        if not isinstance(checkpoints, list | tuple) or not all(isinstance(each, Variable | str) for each in checkpoints):
+        if not isinstance(checkpoints, list | tuple) or not all(isinstance(item, Variable | str) for item in checkpoints):
             raise InvalidType(f"checkpoints is a list of variables or their names, not {checkpoints!r}")
 
     def backward(self, loss: Variable, *arguments: Any, **options: Any) -> Pairs:

@@ -240,16 +240,16 @@ def _checked(op: Operator, definition: OpDef) -> Checked:
     """Check everything; the attributes then have their canonical values."""
     _check_slots(op.type, "input", op.inputs, definition.inputs)
     _check_slots(op.type, "output", op.outputs, definition.outputs)
-    written = op.attrs
-    if written or definition.needs_attrs:
+    attrs = op.attrs
+    if attrs or definition.needs_attrs:
         op.attrs = dict(_checked_attrs(op, definition))
     for name in op.input_names():
         if name != EMPTY and not op.block.has_var_recursive(name):
             raise InvalidValue(f"operator {op.type!r} reads {name!r}, which no block here declares")
     check_distinct(op)
     # Which values were replaced by checked ones, so that the next operator of this signature does as much and no more.
-    new = [name for name, value in op.attrs.items() if value is not written[name]]
-    copied = tuple(name for name in new if _is_copy(op.attrs[name], written[name]))
+    new = [name for name, value in op.attrs.items() if value is not attrs[name]]
+    copied = tuple(name for name in new if _is_copy(op.attrs[name], attrs[name]))
     converted = tuple(name for name in new if name not in copied)
     # The collector would look through the whole program for the types of very many inputs.
     with paused_collector(sum(map(len, op.inputs.values()))):

@@ -259,19 +259,19 @@ class _Gradient:
         cotangents = self._cotangents()
         states = [name + GRAD for name in _names(op, "states")]
         self._help({*cotangents, *states})
-        reads, written = read_first(block), {name: None for inner in block.ops for name in inner.output_names() if name != EMPTY}
-        self._check_states(reads, written)
+        reads, names = read_first(block), {name: None for inner in block.ops for name in inner.output_names() if name != EMPTY}
+        self._check_states(reads, names)
         steps = {name: write.steps(outer) for name, outer in cotangents.items() if name in reads}
         index, length = write.counted("step", 0), write.length(op.input("inputs")[0], list(steps.values()))
         # Steps are counted from the end, which is where the backward starts.
         place = write.add("increment", {"X": [length]}, write.declare("place", (1,), "int64"), step=-1.0)
-        _own(block, written, self.forward_block)
-        memories = self._memories(reads, written)
+        _own(block, names, self.forward_block)
+        memories = self._memories(reads, names)
         for name in reads:
             parts = [self._element(steps[name], place, name)] if name in steps else []
             parts += [memory for state, memory in zip(states, memories, strict=True) if state == name and memory]
             self._give(name, parts, place)
-        finish = [*self._of_inputs(written, index), *self._of_parameters(written), *self._of_memories(memories, written)]
+        finish = [*self._of_inputs(names, index), *self._of_parameters(names), *self._of_memories(memories, names)]
         self.after.append(write.made(block, "increment", {"X": [place]}, {"Out": [place]}, step=-1.0))
         write.loop(block, index, length, [*self.carried, place], self.before, self.after)
         for of, result, out in finish:

@@ -178,9 +178,9 @@ class _Solver(ABC, Generic[F]):
 
     def completed(self, op: Op, facts: Facts[F]) -> Mapping[Value, F]:
         """What an operator makes of facts, ``top`` where that is left out."""
-        found, top = self.analysis.transfer(op, facts), self.analysis.top
+        facts_after, top = self.analysis.transfer(op, facts), self.analysis.top
         # Of a value with several writers, between passes of the backward, one transfer function does not know all.
-        return {v: found.get(v, top) if len(v.writers) == 1 else top for values in op.outputs.values() for v in values}
+        return {v: facts_after.get(v, top) if len(v.writers) == 1 else top for values in op.outputs.values() for v in values}
 
     def solved(self) -> Facts[F]:
         """Go on until nothing changes; one visit in order is enough where no facts go through nested graphs."""
@@ -192,10 +192,10 @@ class _Solver(ABC, Generic[F]):
         if self.edges:
             return self.settled()
         facts, analysis = self.facts, self.analysis
-        found = analysis.transfer if analysis.backward or analysis.sparse else self.completed
+        transfer = analysis.transfer if analysis.backward or analysis.sparse else self.completed
         bottom = analysis.bottom
         for op in self.ops:
-            for value, fact in found(op, facts).items():  # as ``put``, without a call for each operator
+            for value, fact in transfer(op, facts).items():  # as ``put``, without a call for each operator
                 if value in facts:
                     self.raise_to(value, fact)
                 elif fact != bottom:

@@ -240,9 +240,9 @@ def _reduction(facts: Facts, x: Grid, *, dim: Sequence[int], keep_dim: bool = Fa
     if keep_dim:
         extents = tuple(z3.IntVal(1) if axis in axes else extent for axis, extent in enumerate(x.extents))
         return _over(x, axes, extents, lambda places: places)
-    left = [axis for axis in range(x.rank) if axis not in axes]
-    extents = tuple(x.extents[axis] for axis in left)
-    return _over(x, axes, extents, lambda p: [p[left.index(axis)] if axis in left else z3.IntVal(0) for axis in range(x.rank)])
+    axes_left = [axis for axis in range(x.rank) if axis not in axes]
+    extents = tuple(x.extents[axis] for axis in axes_left)
+    return _over(x, axes, extents, lambda p: [p[axes_left.index(axis)] if axis in axes_left else z3.IntVal(0) for axis in range(x.rank)])
 
 
 def _mean(facts: Facts, x: Grid) -> list[Grid]:
@@ -274,14 +274,14 @@ def _roll(facts: Facts, x: Grid, *, shifts: Sequence[Element], axis: Sequence[in
     if len(axis) != len(shifts) and 1 not in (len(axis), len(shifts)):
         raise Unsupported("shifts of other axes")
     # One roll after another is one by the sum, which the solver would have to find out about remainders by a number that it does not know.
-    base, known = x.rolled or (x, {})
-    by_axis = dict(known)
+    base, earlier = x.rolled or (x, {})
+    by_axis = dict(earlier)
     pairs = product(axis, shifts) if 1 in (len(axis), len(shifts)) else zip(axis, shifts, strict=True)  # one goes with each of the others
     for number, shift in pairs:
         by_axis[_axis(number, x.rank)] = by_axis.get(_axis(number, x.rank), 0) + shift
-    moved = {i: (shift, x.extents[i]) for i, shift in by_axis.items()}
+    turns = {i: (shift, x.extents[i]) for i, shift in by_axis.items()}
     rolled = (base, by_axis)
-    return [Grid(x.extents, lambda places: base.at([_back(p, *moved[i]) if i in moved else p for i, p in enumerate(places)]), rolled)]
+    return [Grid(x.extents, lambda places: base.at([_back(p, *turns[i]) if i in turns else p for i, p in enumerate(places)]), rolled)]
 
 
 def _back(place: Element, shift: Element, extent: Element) -> Element:

@@ -437,8 +437,8 @@ def renumbered_case(choices: Choices, case: Case, kinds: Sequence[str]) -> Case:
         return array_of(choices, array.shape, str(array.dtype), chosen_kind) if choices.boolean() else array
 
     arrays = [
-        {name: other(array) if isinstance(array, np.ndarray) else array for name, array in each.items()}
-        for each in (case.feeds, case.params)
+        {name: other(array) if isinstance(array, np.ndarray) else array for name, array in by_name.items()}
+        for by_name in (case.feeds, case.params)
     ]
     return replace(case, feeds=arrays[0], params=arrays[1])
 

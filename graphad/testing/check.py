@@ -256,8 +256,8 @@ def _stops_gradients(case: Case) -> bool:
     if not case.loss_name:
         return False
     ops, variables = case.program.global_block().ops, case.program.global_block().vars
-    written = {name: variables[name] for op in ops for name in op.output_names() if name in variables}
-    stopped = {name for name, var in written.items() if var.stop_gradient and var.type == TENSOR and var.declared[1] in FLOATS}
+    results = {name: variables[name] for op in ops for name in op.output_names() if name in variables}
+    stopped = {name for name, var in results.items() if var.stop_gradient and var.type == TENSOR and var.declared[1] in FLOATS}
     return bool(stopped) and any(name in stopped for op in ops for name in op.input_names())
 
 
@@ -366,7 +366,7 @@ class _Search:
         self.counts[is_new] += 1
         has_to = self.subject.is_backward or _stops_gradients(case)
         return {
-            kind for kind, (new, known) in SELDOM.items() if count % (new if is_new else known) == 0 or (kind == "gradients" and has_to)
+            kind for kind, (new, often) in SELDOM.items() if count % (new if is_new else often) == 0 or (kind == "gradients" and has_to)
         }
 
     def _is_new(self, trial: Trial) -> bool:

@@ -312,11 +312,11 @@ class Reach:
 
         def trace_call(frame: FrameType, event: str, argument: object) -> Any:
             code = id(frame.f_code)
-            left = calls_left(code)
+            remaining = calls_left(code)
             # ``settrace``: a call for which None is returned runs untraced.
-            if not left:
+            if not remaining:
                 return None
-            calls[code] = left - 1
+            calls[code] = remaining - 1
             return trace_lines(code)
 
         def trace_lines(code: int) -> Any:

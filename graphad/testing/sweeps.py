@@ -583,7 +583,7 @@ class _Pairs:
     def _all(self, definitions: tuple[OpDef, ...]) -> Iterator[tuple[Variation, int]]:
         for turns in itertools.cycle(PAIR_TURNS):
             dtypes = zip(variations(definitions), itertools.cycle(turns))
-            yield from (found for found in dtypes if _pair(*found) is not None)
+            yield from (pair for pair in dtypes if _pair(*pair) is not None)
             if not self.found:
                 return
 
@@ -721,7 +721,7 @@ def _tied_pairs(types: tuple[str, ...], dtype: str) -> tuple[tuple[Call, Call], 
     """The first such pair of every operator that has one, shuffled by a fixed seed."""
     definitions = [op for op in map(lookup, in_order(types)) if op.grads and len(op.inputs) > 1]
     calls = ((converted(call, dtype) for call in known_calls(op)) for op in definitions)
-    return tuple(pair for each in calls if (pair := next(filter(None, map(_tied, each)), None)) is not None)
+    return tuple(pair for inputs in calls if (pair := next(filter(None, map(_tied, inputs)), None)) is not None)
 
 
 def _tied(call: Call) -> tuple[Call, Call] | None:

@@ -142,7 +142,7 @@ def _read_missing(w: CallProgram, repeated: _Repeated) -> None:
         # Of infinite slopes or not, of interest or not: what may run early differs.
         op_type = w.choices.one_of(types_of(w.interest)) if w.interest.types and w.choices.chance(3) else w.choices.one_of(OVER_MISSING)
         written_names = append_over(w, op_type, name, NEVER)
-        read_name = next((each for each in written_names if _alike(w.values[each], value)), result)
+        read_name = next((candidate for candidate in written_names if _alike(w.values[candidate], value)), result)
         w.apply("elementwise_add", {"X": [result], "Y": [read_name]}, {}, result)
 
     _never(w, read)

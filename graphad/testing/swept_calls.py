@@ -109,7 +109,7 @@ def varied(choices: Choices, op_type: str, interest: Interest) -> Call | None:
 def _without(call: Call, names: tuple[str, ...]) -> Call:
     """The call with some attributes left out, those that the operator can do without."""
     for name in names:
-        variant = call.with_attrs({each: value for each, value in call.attrs.items() if each != name}) if name in call.attrs else None
+        variant = call.with_attrs({attr: value for attr, value in call.attrs.items() if attr != name}) if name in call.attrs else None
         call = variant if variant is not None and variant.finite else call
     return call
 

@@ -60,8 +60,8 @@ def _of_interest(types: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _gradient_types(types: tuple[str, ...]) -> tuple[str, ...]:
-    known = [op for op in REGISTRY.values() if isinstance(op, GradOpDef)]
-    return in_order(tuple(sorted(op.type for op in known if not types or op.type in types or _differentiated(op).type in types)))
+    gradients = [op for op in REGISTRY.values() if isinstance(op, GradOpDef)]
+    return in_order(tuple(sorted(op.type for op in gradients if not types or op.type in types or _differentiated(op).type in types)))
 
 
 def _differentiated(op: GradOpDef) -> OpDef:
@@ -87,9 +87,11 @@ def gradient_call(op_type: str, dtype: str, turn: int) -> Call | None:
     """
     op = lookup(op_type)
     assert isinstance(op, GradOpDef)
-    for known in itertools.islice(known_calls(_differentiated(op)), MOST_TRIED):
-        inputs = _inputs(op, converted(known, dtype), turn)
-        call = inputs and checked(op, inputs, {name: value for name, value in known.attrs.items() if name in op.attrs}, known.number)
+    for candidate in itertools.islice(known_calls(_differentiated(op)), MOST_TRIED):
+        inputs = _inputs(op, converted(candidate, dtype), turn)
+        call = inputs and checked(
+            op, inputs, {name: value for name, value in candidate.attrs.items() if name in op.attrs}, candidate.number
+        )
         if call and call.finite and all(isinstance(v, np.ndarray) for values in call.outputs.values() for v in values):
             return call
     return None
@@ -103,13 +105,13 @@ def _inputs(op: GradOpDef, call: Call, turn: int) -> dict[str, list[Value]] | No
     # The first spelling that is met is the one passed.
     for slot in reversed(op.inputs) if turn else op.inputs:
         name = _meant(op, slot)
-        found = _value(values, name)
-        if not found or name in names:  # Paddle has two spellings of some slots: one of them is passed
+        value = _value(values, name)
+        if not value or name in names:  # Paddle has two spellings of some slots: one of them is passed
             if not op.inputs[slot].optional and name not in names:
                 return None
             continue
         names.add(name)
-        inputs[slot] = found
+        inputs[slot] = value
     return {slot: inputs[slot] for slot in op.inputs if slot in inputs}
 
 

@@ -501,14 +501,14 @@ def _prepare(passes: Pass, graph: Graph) -> None:
     """Run passes; an analysis only once as long as no pass changes the graph."""
     parts = passes.passes if type(passes) is Pipeline else (passes,)
     check_order(parts, graph)
-    known: list[Pass] = []
+    passes_before: list[Pass] = []
     for part in parts:
-        if part in known:
+        if part in passes_before:
             continue
         if part.run(graph):
-            known.clear()
+            passes_before.clear()
         elif part.is_analysis:
-            known.append(part)
+            passes_before.append(part)
 
 
 def as_pass(what: Pass | str, loss: str) -> Pass:
@@ -830,7 +830,7 @@ class Trial:
     def _whole(self) -> Observed:
         """What is expected, and of what shapes gradients are that ``before`` does not have: those of what they belong to."""
         arrays = {**self.case.feeds, **self.case.params}
-        return replace(self.expected, values={**{made: arrays[name] for name, made in self.made.items()}, **self.expected.values})
+        return replace(self.expected, values={**{name_made: arrays[name] for name, name_made in self.made.items()}, **self.expected.values})
 
     def check_rows(self) -> None:
         """Raise Unfit where what is fed cannot be shared out to the ranks: too few rows, unlike numbers of them, or parts already."""

@@ -214,13 +214,13 @@ def page_of(recorder: Recorder, title: str, values: Statistics, watched: bool, o
     }
     text = json.dumps(data | {"tables": recorder.tables.stored()}, separators=(",", ":"), ensure_ascii=False)
     # In HTML a script ends at the first </script>, even within a string: no "<" is left in the data, which JSON reads back.
-    encoding, stored = ("", text.replace("<", "\\u003c")) if len(text) < LARGE else _deflated(text)
+    encoding, payload = ("", text.replace("<", "\\u003c")) if len(text) < LARGE else _deflated(text)
     parts = {
         "title": html.escape(title),
         "style": _part("viewer.css"),
         "script": _part("viewer.js"),
         "encoding": encoding,
-        "data": stored,
+        "data": payload,
     }
     # In one pass: what is put in is not looked through again, so that a title may be any text.
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _part("viewer.html"))

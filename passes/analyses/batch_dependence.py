@@ -74,8 +74,8 @@ class BatchDependence(Dataflow[str]):
 
     def transfer(self, op: Op, facts: Facts[str]) -> dict[Value, str]:
         if op.role != FORWARD:
-            known = dict(self.gradients)
-            return {value: known.get(value, WHOLE) for value in op.writes()}
+            kinds = dict(self.gradients)
+            return {value: kinds.get(value, WHOLE) for value in op.writes()}
         kind = _kind(op, facts)
         # Statistics are the same whatever the batch is, where the first output is row by row.
         besides = op.definition.statistics if op.definition is not None and kind == ROWS else ()

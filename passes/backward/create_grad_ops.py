@@ -130,11 +130,11 @@ def _grad_op(adjoints: Adjoints, op: Op, grad: GradOpDef | None) -> Op:
     for slot, forward in grad.cotangents:
         if values := op.outputs.get(forward):
             inputs[slot] = adjoints.of_all(values)
-    written: Slots = {}
+    results: Slots = {}
     for slot, forward in grad.written:
         if values := op.inputs.get(forward):
-            written[slot] = values
-    outputs = adjoints.written(written)
+            results[slot] = values
+    outputs = adjoints.written(results)
     new_op = Op(graph, grad.type, inputs, outputs, op.attrs)
     new_op.role = BACKWARD
     new_op.forward = op

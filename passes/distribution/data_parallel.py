@@ -121,9 +121,9 @@ class DataParallel(Pass):
 
     def _check_requested(self, graph: Graph, batch: Batch) -> None:
         """Refused if a gradient is requested that is neither that of rows nor of a parameter: each rank has another part of it."""
-        known = {*batch.gradients, *(seed.op.output("Out") for seed in batch.seeds)}
+        gradients = {*batch.gradients, *(seed.op.output("Out") for seed in batch.seeds)}
         for value in graph.targets:
-            backward = bool(value.writers) and value.writers[0].role == BACKWARD and value not in known
+            backward = bool(value.writers) and value.writers[0].role == BACKWARD and value not in gradients
             if backward and batch.kinds.get(gradient_of(value) or value) != ROWS:
                 raise Refused(f"{value.name!r} is requested, which is the gradient neither of a parameter nor of rows of the batch")
 

@@ -148,10 +148,10 @@ class _Partition:
     def _evenly(self, value: Value, divisors: tuple[int, ...] | None) -> Spec:
         """How a value is to lie, without the cuts of unknown extents that the ranks may not share evenly."""
         spec, shape = self.wanted[value], self.shape.get(value, ())
-        known = divisors if divisors and len(divisors) == len(shape) else (1,) * len(shape)
+        known_divisors = divisors if divisors and len(divisors) == len(shape) else (1,) * len(shape)
         return tuple(
             () if extent == -1 and divisor % self.mesh.parts(axes) else axes
-            for axes, extent, divisor in zip(spec, shape, known, strict=True)
+            for axes, extent, divisor in zip(spec, shape, known_divisors, strict=True)
         )
 
     def _kept(self, value: Value, sharding: Sharding) -> Spec:
@@ -597,19 +597,19 @@ class _Divisors(Dataflow[tuple[int, ...]]):
         by_label: dict[Label | None, int] = {}
         for slot, values in op.inputs.items():
             for value, labels in zip(values, dims.inputs[slot], strict=True):
-                known = facts[value] if facts[value] is not None else (0,) * len(labels)
-                for label, extent, divisor in zip(labels, self.shape[value], known, strict=False):
+                divisors = facts[value] if facts[value] is not None else (0,) * len(labels)
+                for label, extent, divisor in zip(labels, self.shape[value], divisors, strict=False):
                     if label is not None and extent == -1:
                         by_label[label] = lcm(by_label.get(label, 1), divisor)
-        found = {
+        results = {
             value: tuple(by_label.get(label, 1) for label in labels)
             for slot, values in op.outputs.items()
             for value, labels in zip(values, dims.outputs[slot], strict=True)
         }
         if op.type == ANNOTATION and self.uncertain.isdisjoint(op.reads()):  # it says that the ranks can share what it is about
             out = op.output("Out")
-            found[out] = tuple(lcm(one, self.mesh.parts(axes)) for one, axes in zip(found[out], self.wanted[out], strict=True))
-        return found
+            results[out] = tuple(lcm(one, self.mesh.parts(axes)) for one, axes in zip(results[out], self.wanted[out], strict=True))
+        return results
 
 
 def _is_steep(op: Op) -> bool:

@@ -328,8 +328,10 @@ def _is_gradient_of(op: Op, forward: Op) -> bool:
     definition = op.definition
     if not isinstance(definition, GradOpDef) or definition.forward is None or definition.forward.type != forward.type:
         return False
-    read = [(slot, side) for slot, side in definition.given if op.inputs.get(slot)]
-    return bool(read) and all(op.inputs[slot] == (forward.inputs if side == "inputs" else forward.outputs).get(slot) for slot, side in read)
+    operands = [(slot, side) for slot, side in definition.given if op.inputs.get(slot)]
+    return bool(operands) and all(
+        op.inputs[slot] == (forward.inputs if side == "inputs" else forward.outputs).get(slot) for slot, side in operands
+    )
 
 
 def _check(op: Op) -> None:

@@ -80,9 +80,9 @@ class Batch:
                     raise Refused(
                         f"the gradients of {seed.loss.name!r} and {loss.name!r} begin with one constant: one is a mean, one is not"
                     )
-        known = _Proportional(graph, [seed.op for seed in self.seeds])
+        proportional = _Proportional(graph, [seed.op for seed in self.seeds])
         for value in self.gradients:
-            if value not in known and uniform_number(value) != 0.0:
+            if value not in proportional and uniform_number(value) != 0.0:
                 raise Refused(f"it does not follow from the operators that {value.name!r} is proportional to the gradient of a loss")
 
 
@@ -100,26 +100,26 @@ class _Proportional:
 
 def _with_gradients(graph: Graph, facts: BatchDependence, starts: Sequence[Op], complete: Sequence[Value]) -> BatchDependence:
     """The analysis, with what it has to know of gradients that the forward part reads: in programs with gradients of gradients."""
-    read = [v for op in graph.ordered_ops() if op.role == BACKWARD for v in op.writes() if any(r.role == FORWARD for r in v.readers)]
-    if not read:
+    values = [v for op in graph.ordered_ops() if op.role == BACKWARD for v in op.writes() if any(r.role == FORWARD for r in v.readers)]
+    if not values:
         return facts
-    known = _Proportional(graph, starts)
-    for value in (value for value in read if value not in complete):
+    proportional = _Proportional(graph, starts)
+    for value in (value for value in values if value not in complete):
         # The gradient of rows is one of rows, and of the whole batch where it is proportional to what the share is multiplied with.
         of = value.grad_of or next(reversed(graph.versions(value.name.removesuffix(GRAD))), None)
-        is_of_rows = of is not None and of.shape == value.shape and facts.of(graph)[of] == ROWS and value in known
+        is_of_rows = of is not None and of.shape == value.shape and facts.of(graph)[of] == ROWS and value in proportional
         facts = replace(facts, gradients=facts.gradients | {(value, ROWS if is_of_rows else MIXED)})
     return facts
 
 
 def _made_of(value: Value) -> Iterator[Value]:
     """The values that the forward part makes a value of, and those of the backward part that it reads."""
-    stack, seen = [value], {value}
+    stack, visited = [value], {value}
     while stack:
         value = stack.pop()
         yield value
-        values = dict.fromkeys(v for op in value.writers if op.role == FORWARD for v in op.reads() if v not in seen)
-        seen.update(values)
+        values = dict.fromkeys(v for op in value.writers if op.role == FORWARD for v in op.reads() if v not in visited)
+        visited.update(values)
         stack += values
 
 

@@ -131,8 +131,8 @@ class Training:
         if not any(writer in self.sent for writer in value.writers):
             yield value
             return
-        for read in dict.fromkeys(v for writer in value.writers for v in writer.reads()):
-            yield from (v for v in self._of_rank(read) if any(writer.role == FORWARD for writer in v.writers))
+        for operand in dict.fromkeys(v for writer in value.writers for v in writer.reads()):
+            yield from (v for v in self._of_rank(operand) if any(writer.role == FORWARD for writer in v.writers))
 
     def _why(self, value: Value) -> str:
         """The first operator on the way to a value that does more than the rows allow."""

@@ -57,8 +57,8 @@ def to_array(tensor: Desc, folder: Path | None) -> Array:
     if tensor.data_type in PACKED:
         return _unpacked(tensor, label, count, folder).reshape(shape)
     if tensor.data_type != BFLOAT16 and tensor.data_type not in DTYPES:
-        known = ", ".join(map(str, sorted((*DTYPES, *PACKED))))
-        raise ParseError(f"{label} has elements of type {tensor.data_type}; known are {known} and {BFLOAT16}")
+        codes = ", ".join(map(str, sorted((*DTYPES, *PACKED))))
+        raise ParseError(f"{label} has elements of type {tensor.data_type}; known are {codes} and {BFLOAT16}")
     # numpy has no bfloat16: its bits are read as uint16, and are the upper half of a float32.
     dtype = np.dtype("uint16" if tensor.data_type == BFLOAT16 else DTYPES[tensor.data_type]).newbyteorder("<")
     # Before anything is allocated: extents come from the file.

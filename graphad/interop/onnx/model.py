@@ -166,7 +166,7 @@ class Undecided(OnnxModel):
 
         names: list[str] = []
         for name in sources:
-            names.append(next(each for each in _names_after(f"{name}@GRAD") if each not in (*self.fetch_names, *names)))
+            names.append(next(candidate for candidate in _names_after(f"{name}@GRAD") if candidate not in (*self.fetch_names, *names)))
         return Undecided(replace(undecided, read=read), list(self.feed_names), [*self.fetch_names, *names], [*self.gradient_names, *names])
 
 
@@ -209,13 +209,13 @@ def _shapes_fed(fed: Mapping[str, Shape], declared: Mapping[str, Sequence[int]])
     extents: dict[str, tuple[int, str]] = {}
     for name, shape in fed.items():
         if len(shape) != len(declared[name]) or any(b != -1 and a != b for a, b in zip(shape, declared[name], strict=True)):
-            wanted = ", ".join(map(str, declared[name]))
-            raise InvalidValue(f"feed {name!r} has the shape {list(shape)}, the model declares [{wanted}]")
+            extents_text = ", ".join(map(str, declared[name]))
+            raise InvalidValue(f"feed {name!r} has the shape {list(shape)}, the model declares [{extents_text}]")
         for size, extent in zip(shape, declared[name], strict=True):
             if isinstance(extent, Extent):
-                known, first = extents.setdefault(extent.name, (size, name))
-                if known != size:
-                    raise InvalidValue(f"extent {extent.name!r} is {known} in feed {first!r} and {size} in feed {name!r}")
+                first_size, first = extents.setdefault(extent.name, (size, name))
+                if first_size != size:
+                    raise InvalidValue(f"extent {extent.name!r} is {first_size} in feed {first!r} and {size} in feed {name!r}")
     return dict(fed)
 
 
@@ -308,14 +308,14 @@ def read_model(
         feeds, fetches = reader.main(proto.graph)
     except NotKnown as error:
         sources, is_sized = reader.sources_of(error.value)
-        needed = [name for name in sources if name not in bind]
+        inputs_left = [name for name in sources if name not in bind]
         declared = {name: reader.program.global_block().var(name).shape for name in reader.feeds}
         # Extents come first: what is computed of them may be all that was missing. A value in a nested graph is not traced.
-        is_open = {name: list(shape) for name, shape in declared.items() if -1 in shape} if is_sized or not needed else {}
-        if not needed and not is_open:
+        is_open = {name: list(shape) for name, shape in declared.items() if -1 in shape} if is_sized or not inputs_left else {}
+        if not inputs_left and not is_open:
             raise
         reader.check_operators(proto.graph.node)
-        return _undecided(proto, folder, file, bind, reader, error, [] if is_open else needed, is_open)
+        return _undecided(proto, folder, file, bind, reader, error, [] if is_open else inputs_left, is_open)
     return OnnxModel(reader.program, feeds, fetches, reader.parameters, reader.unknown, ends=reader.ends if reader.ends.names() else None)
 
 

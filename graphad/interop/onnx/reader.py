@@ -339,7 +339,7 @@ class Reader:
         if isinstance(result, Value) and result.array is not None and result.array.dtype.kind == "O":
             result = self._constant(result.array)
         place = _MOVING_TEXT.get(node.op_type, len(inputs))
-        if place < len(inputs) and (moved := inputs[place]) is not None and moved.is_text:
+        if place < len(inputs) and (operand := inputs[place]) is not None and operand.is_text:
             result = [text_of(value) for value in ([result] if isinstance(result, Value) else result) if value is not None]
         # Larger constants are parameters that do not change: as an attribute each element would be a number of the program's text.
         if (

@@ -52,8 +52,8 @@ def notes(program: Program) -> dict[Operator, Note]:
     """The notes that follow from the backward and the updates that a program did not have in its file."""
     block, notes_by_op = program.global_block(), dict[Operator, Note]()
     for op, note in (*_losses(block), *_rates(block), *_completed(program), *_updates(block)):
-        known = notes_by_op.get(op, Note())
-        notes_by_op[op] = Note(known.loss or note.loss, known.rate or note.rate, known.pairs + note.pairs)
+        note_of_op = notes_by_op.get(op, Note())
+        notes_by_op[op] = Note(note_of_op.loss or note.loss, note_of_op.rate or note.rate, note_of_op.pairs + note.pairs)
     return notes_by_op
 
 

@@ -385,8 +385,8 @@ _RESIZING = (("coordinate_transformation_mode", "half_pixel"), ("nearest_mode", 
 
 def _resized_at_run_time(node: Node, x: Value, axes: list[int], mode: str, coordinates: str, rounding: str) -> Value:
     """To extents that a run knows; an axis that keeps its extent, by its number or its name, stays as it is."""
-    wanted = known_extents(node[3]) or [-1] * len(axes)
-    for i, (axis, size) in enumerate(zip(axes, wanted, strict=True)):
+    extents = known_extents(node[3]) or [-1] * len(axes)
+    for i, (axis, size) in enumerate(zip(axes, extents, strict=True)):
         if same_extent(size, x.shape[axis]):
             continue
         new = Value(np.asarray(size, "int64")) if size != -1 else node.ops.slice(node[3], axes=[0], starts=[i], ends=[i + 1])

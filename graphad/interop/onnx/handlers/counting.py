@@ -71,8 +71,8 @@ def _occurrences(node: Node, rows: Value, grams: _Grams, distance: int, width: i
     ops, (count, length) = node.ops, grams.tokens.shape
     hits = []
     for i in range(length):
-        left = (length - 1 - i) * distance  # tokens after this one
-        part = ops.slice(rows, axes=[1], starts=[i * distance], ends=[-left if left else TO_THE_END])
+        rest = (length - 1 - i) * distance  # tokens after this one
+        part = ops.slice(rows, axes=[1], starts=[i * distance], ends=[-rest if rest else TO_THE_END])
         wide = Value(grams.tokens[:, i].astype(rows.dtype).reshape(1, 1, count))
         hits.append(ops.equal(ops.unsqueeze(part, axes=[2]), wide))
     counts = ops.reduce_sum(ops.cast(reduce(ops.logical_and, hits), out_dtype="float32"), dim=[1])

@@ -85,8 +85,8 @@ def _looked_up(node: Node, keys: Numbers, values: Numbers, default: Numbers) -> 
         is_key = ops.logical_or(is_key, ops.logical_and(ops.unsqueeze(ops.isnan_v2(x), axes=[x.rank]), Value(np.isnan(keys))))
     # The first key that equals it; of none the place is 0, and the default is chosen below.
     place = ops.arg_max(ops.cast(is_key, out_dtype="int32"), axis=x.rank)
-    found = ops.reshape_like(ops.gather(Value(values), ops.reshape(place, shape=[-1]), axis=0), place)
-    out = ops.where(ops.reduce_any(is_key, dim=[x.rank], keep_dim=False), found, Value(default.astype(values.dtype).reshape(())))
+    numbers = ops.reshape_like(ops.gather(Value(values), ops.reshape(place, shape=[-1]), axis=0), place)
+    out = ops.where(ops.reduce_any(is_key, dim=[x.rank], keep_dim=False), numbers, Value(default.astype(values.dtype).reshape(())))
     out.is_text = gives_text
     return out
 
@@ -238,8 +238,8 @@ def _linear_classifier(node: Node) -> list[Value]:
 
 def _numbers(node: Node, name: str) -> Numbers:
     """The numbers of strings in an attribute."""
-    found: Numbers = node.reader.ends.text.encode(node.required(name))
-    return found
+    codes: Numbers = node.reader.ends.text.encode(node.required(name))
+    return codes
 
 
 def _label(node: Node, labels: Numbers, place: Value) -> Value:

@@ -249,8 +249,8 @@ def _multinomial(node: Node) -> Value:
     if -1 in x.shape:
         raise NotKnown("Multinomial of extents that are not known before the model runs")
     shape = [x.shape[0], int(node.attr("sample_size", 1)), x.shape[1]]
-    drawn = {"min": 1e-7, "max": 1.0 - 1e-7, "shape": shape, "dtype": "float32", "seed": int(node.attr("seed", 0))}
-    noise = ops.scale(ops.log(ops.scale(ops.log(ops.recorded("uniform_random", drawn)), scale=-1.0)), scale=-1.0)
+    options = {"min": 1e-7, "max": 1.0 - 1e-7, "shape": shape, "dtype": "float32", "seed": int(node.attr("seed", 0))}
+    noise = ops.scale(ops.log(ops.scale(ops.log(ops.recorded("uniform_random", options)), scale=-1.0)), scale=-1.0)
     places = ops.arg_max(ops.elementwise_add(ops.unsqueeze(cast(node, x, "float32"), axes=[1]), noise), axis=2)
     return cast(node, places, dtype_of(int(node.attr("dtype", 6))))
 

@@ -215,7 +215,7 @@ def _top_of_sorted(node: Node, x: Value, axis: int) -> tuple[Value, Value]:
     ops = node.ops
     ends = ops.cast(ops.reshape(node[1], shape=[1]), out_dtype="int32")
     pair = ops.several("argsort", x, axis=axis, descending=bool(node.attr("largest", 1)))
-    values, places = (ops.slice(each, Value(np.asarray([0], "int32")), ends, axes=[axis]) for each in pair)
+    values, places = (ops.slice(half, Value(np.asarray([0], "int32")), ends, axes=[axis]) for half in pair)
     return values, places
 
 
@@ -238,8 +238,8 @@ def _distinct(node: Node, x: Value, axis: int) -> list[Value]:
     """Where each distinct slice comes first, in their order; which of them each slice is; and how often each is there."""
     if x.array is None:
         x_var = node.ops.variable(x)
-        found = layers.unique(x_var, return_index=True, return_inverse=True, return_counts=True, axis=axis)
-        return [Value(variable=variable) for variable in found[1:]]
+        parts = layers.unique(x_var, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+        return [Value(variable=variable) for variable in parts[1:]]
     arrays = np.unique(x.array, return_index=True, return_inverse=True, return_counts=True, axis=axis)
     # numpy says which each slice is in a shape of its own.
     return [Value(np.asarray(array, "int64").ravel()) for array in arrays[1:]]

@@ -87,23 +87,23 @@ def _loop(node: Node) -> list[Value]:
     body, first = node.required("body"), [node[i] for i in range(2, len(node.inputs))]
     if any(map(is_sequence, first)):
         # Sequences first as Python lists, of which nothing is left in the program.
-        found = _unrolled(node, body, count, keep, first)
-        if found is not None:
-            return found
+        outputs = _unrolled(node, body, count, keep, first)
+        if outputs is not None:
+            return outputs
         first = _arrays_of_the_body(node, body, first)
     # A Loop does not declare the types of what it carries. First they are taken as they come in, which keeps extents known; if an
     # iteration may change an extent that has a name, the loop is built again without the name; if it changes a number, of carried
     # values of which only the rank is known.
     shapes = [None if is_array(value) else list(value.shape) for value in first]
     while True:
-        kept = [None if shape is None else list(shape) for shape in shapes]
-        found = _loop_with(node, body, count, keep, first, kept)
-        if found is not None:
-            return found
+        extents = [None if shape is None else list(shape) for shape in shapes]
+        outputs = _loop_with(node, body, count, keep, first, extents)
+        if outputs is not None:
+            return outputs
         unknown = [None if shape is None else [-1] * len(shape) for shape in shapes]
         if shapes == unknown and not any(type(extent) is Extent for shape in shapes for extent in shape or ()):
             raise UnsupportedModel("the loop's carried values change their types")
-        shapes = kept if _differ(kept, shapes) else unknown
+        shapes = extents if _differ(extents, shapes) else unknown
 
 
 Shapes = list[list[int] | None]
@@ -179,12 +179,12 @@ def _loop_with(
 
 def _keep_names(shapes: Shapes, values: Sequence[Variable]) -> None:
     """ShapeError where a value of an iteration may differ from an extent that has a name, which is one number in a run."""
-    changed = False
+    has_changed = False
     for shape, value in zip(shapes, values, strict=True):
-        for i, (extent, found) in enumerate(zip(shape or (), value.shape if shape else (), strict=False)):
-            if shape is not None and type(extent) is Extent and not same_extent(extent, found):
-                shape[i], changed = -1, True
-    if changed:
+        for i, (extent, size) in enumerate(zip(shape or (), value.shape if shape else (), strict=False)):
+            if shape is not None and type(extent) is Extent and not same_extent(extent, size):
+                shape[i], has_changed = -1, True
+    if has_changed:
         raise ShapeError("an iteration may change an extent")
 
 

@@ -65,8 +65,8 @@ def _erase(call: Call) -> Result:
     """Nothing changes beyond the end, where SequenceErase fails."""
     nodes, items, index = call.nodes, as_items(call, "X"), _index(call)
     there = on.less(index, stacks.length(nodes, items))
-    kept = lambda: [nodes.copied(items)]  # noqa: E731
-    return Stack(call.layout("Out"), (nodes.choose(there, lambda: [stacks.erased(nodes, items, index)], kept)[0],))
+    copy_items = lambda: [nodes.copied(items)]  # noqa: E731
+    return Stack(call.layout("Out"), (nodes.choose(there, lambda: [stacks.erased(nodes, items, index)], copy_items)[0],))
 
 
 @writes("insert_in_array")

@@ -19,8 +19,8 @@ def _check_finite_and_unscale(call: Call) -> Result:
 
 @writes("update_loss_scaling")
 def _update_loss_scaling(call: Call) -> Result:
-    found, scale, good, bad = (call[slot] for slot in ("FoundInfinite", "PrevLossScaling", "InGoodSteps", "InBadSteps"))
-    is_infinite = call.nodes.as_scalar(found)
+    infinite, scale, good, bad = (call[slot] for slot in ("FoundInfinite", "PrevLossScaling", "InGoodSteps", "InBadSteps"))
+    is_infinite = call.nodes.as_scalar(infinite)
     gradients = [on.where(is_infinite, 0.0, x) for x in call.all("X")]
     if call.attr("stop_update"):
         return [gradients, scale, good, bad]
