@@ -168,6 +168,7 @@ def train(
 
 def _check_optimized(program: Program, cost: Variable) -> None:
     parameters = {param.name for param in program.all_parameters()}
+    # Nested blocks count: an update may be in a branch, as one that skips steps whose gradients are not finite.
     if not any(name in parameters for block in program.blocks for op in block.ops for name in op.output_names()):
         raise InvalidValue(
             f"nothing would be trained: no operator of {program.identity} updates a parameter; "
@@ -186,6 +187,7 @@ def data_variables(program: Program) -> list[Variable]:
     written_names: set[str] = set()
     read_names: set[str] = set()
     for op in block.ops:
+        # In program order: a name that is written first is no input, however often it is read after.
         read_names.update(name for name in op.input_names() if name not in written_names)
         written_names.update(op.output_names())
     return [var for name, var in block.vars.items() if name in read_names and not var.persistable]
@@ -208,6 +210,7 @@ def _feeds(reader: Reader, names: Sequence[str]) -> Iterator[Mapping[str, object
 
 
 def _note(history: History, values: Sequence[Array]) -> None:
+    # A mean of one element is that element; a metric may have a number for each sample.
     cost, *metrics = (float(np.mean(v)) for v in values)
     history.cost.append(cost)
     for metric_history, value in zip(history.metrics.values(), metrics, strict=True):

@@ -187,6 +187,7 @@ def reads_of(node: Node) -> tuple[Value, ...]:
         case Keep() | Return():
             return node.values
         case Zeros():
+            # After a loop it reads the total, to leave it as it is if any iteration has added something.
             return () if node.first is None else (node.total, node.first)
         case Group():
             return node.reads
@@ -205,6 +206,8 @@ def writes_of(node: Node) -> tuple[Value, ...]:
         case Assign():
             return node.targets
         case While():
+            # A loop of a gradient that runs its forward steps once more writes the values that these carry, besides what it takes off its
+            # stacks.
             return node.unpacked if node.again is None else (*node.again.carried, *node.unpacked)
         # A Sum is not here: it changes the total that a Zeros has made, in the same memory.
         case Zeros():
@@ -232,6 +235,7 @@ def kept_by(node: Node) -> tuple[Value, ...]:
     if isinstance(node, Assign):
         # An assignment gives a value a second name: the memory lives as long as either.
         return node.sources
+    # What is pushed, kept or returned outlives the place where it was computed.
     return node.values if isinstance(node, Append | Keep | Return) else ()
 
 
@@ -249,5 +253,6 @@ def values_of(compiled: Compiled) -> set[Value]:
     for node in all_nodes(compiled.body):
         values.update(reads_of(node), writes_of(node))
         if isinstance(node, Group):
+            # Which no node outside of the group reads or writes, yet they have names.
             values.update(node.inside)
     return values

@@ -144,6 +144,7 @@ def _examples(program: Program, feed: Mapping[str, object] | None, scope: Scope 
 
 def _declared(program: Program, stored: dict[str, Array]) -> dict[str, Array]:
     block = program.global_block()
+    # A dict in the place of a set: the arguments of the module come in one order, whatever PYTHONHASHSEED is.
     read_names = dict.fromkeys(name for inner in program.blocks for op in inner.ops for name in op.input_names())
     unset_names = [name for name in read_names if name in block.vars and block.vars[name].persistable and name not in stored]
     return {**stored, **{name: _example(program, name) for name in unset_names}}
@@ -189,6 +190,7 @@ def _constant_text(thing: object) -> str:
         raise InvalidValue(f"{thing!r} cannot be written as Python")
     # Floats as decimal text where that reads back to the same bits; long arrays, nan and infinities as bytes.
     dtype = repr(thing.dtype.name)
+    # Without strides it is one element repeated, and stays so: written out it would take the memory that it saves.
     if thing.size and (not any(thing.strides) or bool((thing == thing.reshape(-1)[0]).all())):
         number = f"np.array({_number_text(thing.reshape(-1)[0].item())}, {dtype})"
         if not thing.ndim:
@@ -196,6 +198,7 @@ def _constant_text(thing: object) -> str:
         return f"np.broadcast_to({number}, {thing.shape})" if not any(thing.strides) else f"np.full({thing.shape}, {number})"
     if thing.size <= 64 and bool(np.isfinite(thing).all()):
         return f"np.array({thing.tolist()!r}, {dtype}).reshape({thing.shape})"
+    # A payload of a nan, and the sign of a zero, survive as bytes.
     return f"np.frombuffer(bytes.fromhex({np.ascontiguousarray(thing).tobytes().hex()!r}), {dtype}).reshape({thing.shape})"
 
 

@@ -76,6 +76,7 @@ class Buffer(Aggregate):
         # It is refused after the run; until then nothing may be written beyond the room.
         at = jnp.clip(index, 0, self.capacity - 1)
         length = jnp.maximum(jnp.asarray(self.length), jnp.asarray(index, jnp.int64) + 1)
+        # Under a trace nothing changes in place: XLA makes it so where the old buffer has no other reader.
         mask = jnp.asarray(self.filled).at[at].set(True)
         return Buffer(buffer.data.at[at].set(item.astype(buffer.data.dtype)), mask, length)
 
@@ -111,6 +112,7 @@ class Buffer(Aggregate):
 
     def _taken(self, places: Tensor) -> Buffer:
         """The slots at places, empty ones for those beyond the room; of the same length."""
+        # Zeros and not filled: the invariant on which sums and reads of empty places rest.
         data = jnp.take(self.data, places, axis=0, mode="fill", fill_value=0)
         return Buffer(data, jnp.take(jnp.asarray(self.filled), places, mode="fill", fill_value=False), self.length)
 
@@ -129,6 +131,7 @@ class Buffer(Aggregate):
 
     def __add__(self, right: Tensor) -> Buffer:
         right = as_buffer(right, self.capacity)
+        # Both ways round, since either may have more room than the other.
         left = self.sized(right.capacity)
         right = right.sized(left.capacity)
         present = [data for data in (left.data, right.data) if data is not None]
@@ -158,6 +161,7 @@ def as_buffer(array: Tensor, capacity: int) -> Buffer:
     """An array of tensors as a buffer of at least a capacity."""
     if isinstance(array, Buffer):
         return array.sized(capacity)
+    # At least one place, so that an index that is clipped to the room has one.
     capacity = max(capacity, len(array), 1)
     buffer = Buffer.empty(capacity)
     items = array.items()
@@ -187,6 +191,7 @@ class TapeBuffer(Aggregate):
         items = tuple(None if item is None else jax.tree.map(jnp.asarray, item) for item in items)
         entries = self.entries
         if entries is None:
+            # The first entry says which types the others have: a scan carries one structure from its first iteration to its last.
             entries = tuple(jax.tree.map(lambda x: jnp.zeros((self.capacity, *x.shape), x.dtype), item) for item in items)
         refuse(jnp.asarray(self.length) >= self.capacity, f"the tape has more than the {self.capacity} entries that there is room for")
         # What is beyond the capacity is written over the last entry, and refused after the run.

@@ -85,6 +85,7 @@ def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, 
 def _counter(name: str, begin: int, step: int) -> Variable:
     helper = LayerHelper("global_step_counter")
     block = helper.main.global_block()
+    # Several schedules of a program share one counter, which counts each run once.
     exists = block.has_var(name)
     counter = block.create_var(name, [1], "int64", persistable=True, stop_gradient=True)
     if not exists:
@@ -141,6 +142,7 @@ def _step(begin: int = 0) -> Variable:
 
 def _begin_of(name: str) -> int:
     """The value of a counter in the first run, by its initialization; 0 if the startup program has none."""
+    # The last initialization is the one that counts; the counter starts one step before its first value.
     initial = [op for op in default_startup_program().global_block().ops if name in op.output_names()]
     return int(initial[-1].attrs.get("value", -1.0)) + 1 if initial else 0
 
@@ -159,6 +161,7 @@ def _constant(value: object, dtype: str = _EXACT) -> Variable:
 def _progress(decay_steps: object, staircase: bool) -> Variable:
     """The step in units of ``decay_steps``."""
     progress = _step() / _number("decay_steps", decay_steps, above=0)
+    # In a staircase the exponent is whole, so that the rate stays for ``decay_steps`` steps.
     return lookup("floor")(progress) if staircase else progress
 
 

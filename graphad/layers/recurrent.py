@@ -104,6 +104,7 @@ class _Gated(RNNCell):
 def _named(attr: Any, key: str) -> Any:
     """Two parameters of one attr that has a name get two names."""
     from_attr = getattr(attr, "name", None)
+    # Otherwise the gates and the candidate would share one weight of two shapes.
     return attr if from_attr is None else attr.named(f"{from_attr}_{key}") if key else attr
 
 
@@ -145,6 +146,7 @@ class GRUCell(_Gated):
     def call(self, inputs: Any, states: Any, **kwargs: object) -> tuple[Any, Any]:
         size = self.hidden_size
         gates = self._gate(self._product("gate_", [inputs, states], 2 * size))
+        # One product for both gates; the candidate has its own, since it reads the state that the reset gate has weighed.
         reset, update = gates[:, :size], gates[:, size:]
         candidate = self._activation(self._product("candidate_", [inputs, reset * states], size))
         # The update gate weighs the old state, as in Fluid; other libraries weigh the candidate with it.
@@ -180,6 +182,7 @@ class LSTMCell(_Gated):
         # (R. Jozefowicz, W. Zaremba and I. Sutskever, "An empirical exploration of recurrent network architectures", 2015).
         i, j, f, o = emitted("split", [sums], num=4, axis=1)
         new = cell * self._gate(f + self.forget_bias) + self._gate(i) * self._activation(j)
+        # No gate reads the cell (no peepholes): only what it shows through the output gate is the hidden state.
         out = self._activation(new) * self._gate(o)
         return out, [out, new]
 

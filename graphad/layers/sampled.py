@@ -88,6 +88,7 @@ def _drawn_classes(label: Variable, sampler: str, total: int, count: int, custom
         table = np.asarray(custom, dtype="float64").reshape(-1)
         if table.size != total:
             raise InvalidValue(f"custom_dist has a probability for each of the {total} classes, not {table.size}")
+        # Inversion again: the number of edges that a uniform number is not below. The last edge, 1, is left out.
         edges = assign(np.cumsum(table / table.sum())[:-1].astype(samples.dtype).reshape(1, 1, -1))
         above = emitted("less_equal", [edges, emitted("unsqueeze", [samples], axes=[2])])
         classes = emitted("cast", [above], out_dtype="int64").sum(2)

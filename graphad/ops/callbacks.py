@@ -134,6 +134,7 @@ def _lines(value: Array, message: str, name: str, has_shape: bool, has_dtype: bo
         yield f"  - shape: {list(value.shape)}"
     if has_dtype:
         yield f"  - dtype: {value.dtype.name}"
+    # Cut before it is converted: a large array costs no more than what is shown of it.
     first = value.reshape(-1)[: summarize if summarize >= 0 else None].tolist()
     dots = " ..." if len(first) < value.size else ""
     yield f"  - data: [{' '.join(map(_number, np.asarray(first, value.dtype)))}{dots}]"

@@ -139,6 +139,7 @@ def _range_type(Start: TensorType, End: TensorType, Step: TensorType) -> TensorT
 @operator("Start End Step -> Out", name="range", infer=_range_type, grad={}, flops=0)
 def range_(Start: Array, End: Array, Step: Array) -> Array:
     """The numbers from Start up to End (left out) in steps of Step."""
+    # As numpy counts: ceil((End - Start) / Step), so rounding decides whether a last number just below End is there.
     return np.arange(Start.item(), End.item(), Step.item(), dtype=Start.dtype)
 
 
@@ -161,6 +162,7 @@ def _triangle_type(X: TensorType, **_: object) -> TensorType:
 )
 def tril_triu(X: Array, *, diagonal: int = 0, lower: bool = False) -> Array:
     """The part of each matrix on and below (``lower``) or above a diagonal, zeros elsewhere."""
+    # A choice of elements and no product with a mask: 0 * inf would be nan.
     return np.tril(X, diagonal) if lower else np.triu(X, diagonal)
 
 
@@ -233,6 +235,7 @@ def linspace(Start: Array, Stop: Array, Num: Array, *, dtype: DType = "float32")
     """Num numbers from Start to Stop, both included, at equal distances; whole numbers are cut. InvalidValue for Num below 1."""
     if Num.item() < 1:
         raise InvalidValue(f"Num is {Num.item()}; at least one number is expected")
+    # In double precision and rounded once, so that the last number is Stop itself.
     return np.asarray(np.linspace(Start.item(), Stop.item(), Num.item())).astype(dtype)
 
 
@@ -255,4 +258,5 @@ def _grid_grad(X: list[Tensor], dOut: list[Tensor]) -> list[Tensor]:
 @operator("X* -> Out*", infer=_grid_types, grad={"X": _grid_grad}, shapes="X", linear="X", flops=0)
 def meshgrid(X: list[Array]) -> list[Array]:
     """For every vector a tensor that varies along the axis of its number, as that vector does."""
+    # Copies: numpy's are views of one vector, which a kernel that writes in place would change everywhere.
     return [np.array(array) for array in np.meshgrid(*(x.reshape(-1) for x in X), indexing="ij")]

@@ -53,6 +53,7 @@ def _with(shape: Shape, axis: int, extent: int) -> Shape:
 
 def _concatenated(X: list[TensorType], *, axis: int = 0, **_: object) -> TensorType:
     at = normal_axis(axis, len(X[0].shape))
+    # One of a lower rank is refused below, with both shapes; here it must not stop with an IndexError.
     extents = [x.shape[at] for x in X if at < len(x.shape)]
     # One tensor alone keeps its extent, be it a named one.
     return TensorType(_with(_alike(X, at), at, extents[0] if len(extents) == 1 else -1 if -1 in extents else sum(extents)), X[0].dtype)
@@ -84,6 +85,7 @@ def split_like(X: Array, Like: list[Array], *, axis: int = 0) -> list[Array]:
 
 
 def _cut(X: Array, extents: list[int], axis: int) -> list[Array]:
+    # Slices, not copies: the trait ``view`` of split and split_like says so.
     ends = np.cumsum(extents)
     return [_part(X, axis, end - extent, end) for extent, end in zip(extents, ends, strict=True)]
 
@@ -156,6 +158,7 @@ def _unstacked(X: TensorType, *, axis: int = 0, num: int = 0) -> list[TensorType
         raise ShapeError(f"X is {X}: the extent along axis={axis} or num has to be known, since there is an output for each place")
     if num > 0 and not matched(count, num):
         raise ShapeError(f"X is {X}: it cannot be unstacked into num={num} along axis={axis}")
+    # The number of outputs is part of the program's structure, so it may not wait for the run.
     return [TensorType(_without(X.shape, at), X.dtype)] * (num if num > 0 else count)
 
 

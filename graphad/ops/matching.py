@@ -80,6 +80,7 @@ def bipartite_match(
     best = np.zeros(rows.shape, DistMat.dtype)
     for image, count in enumerate(_lengths(Length, len(matrices), matrices.shape[1])):
         part = matrices[image, :count]
+        # An image without boxes matches nothing: argmax has no place in what is empty.
         if not part.size:
             continue
         _best_pairs(part, rows[image], best[image])
@@ -139,6 +140,7 @@ def target_assign(X: Array, MatchIndices: Array, NegIndices: Array | None = None
         # One row for each place, or one for all of them: modulo 1 every place is the first.
         rows = X[image, at, np.arange(places)[None] % X.shape[2]]
     out = np.where(has[..., None], rows, np.asarray(mismatch_value, X.dtype))
+    # A place without a match counts for nothing in the loss, unless it is one of the negatives, which follow.
     weight = has[..., None].astype(X.dtype if X.dtype.kind == "f" else "float32")
     for number, row in enumerate(NegIndices if NegIndices is not None else ()):
         negatives = row[row >= 0]

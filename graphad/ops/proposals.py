@@ -71,6 +71,7 @@ def _proposals(
         # Section 3.3: the best by score are decoded, cut to the image, left out where too small, and then suppressed.
         order = ranked(scores, -math.inf, options["pre_nms_topN"] if options["pre_nms_topN"] > 0 else -1)
         boxes = _decoded(codes[order] * variances[order], anchors[order], pixel, LARGEST)
+        # Extents are height and width, corners x and y: so the order turns. A pixel that is counted ends one before the extent.
         ends = np.array([extents[1], extents[0]] * 2, boxes.dtype) - boxes.dtype.type(pixel)
         boxes = np.clip(boxes, 0, ends)
         fits = _large_enough(boxes, extents, pixel, scaled, max(options["min_size"], 1.0))
@@ -95,6 +96,7 @@ def _large_enough(boxes: Array, extents: Array, pixel: float, scaled: bool, leas
 
 
 def _survivors(boxes: Array, scores: Array, options: dict[str, Any], normalized: bool) -> list[int]:
+    # As in Paddle, no limit at all means no suppression, and no most of them either.
     if options["nms_thresh"] <= 0:
         return list(range(len(boxes)))
     survivors = list(greedy(boxes, scores, -math.inf, -1, options["nms_thresh"], options["eta"], normalized))
@@ -231,6 +233,7 @@ def collect_fpn_proposals(
     rois, scores = np.concatenate(MultiLevelRois), np.concatenate([part.reshape(-1) for part in MultiLevelScores])
     if len(rois) != len(scores) or any(len(part) != len(numbers[0]) for part in numbers):
         raise InvalidValue(f"there are {len(rois)} boxes and {len(scores)} scores; each level counts the boxes of each image")
+    # The limit is for all images together, as in Paddle: an image whose boxes score low may have none left.
     best = np.argsort(-scores, kind="stable")[: max(post_nms_topN, 0)]
     # Stable: within an image the order by score stays.
     best = best[np.argsort(images[best], kind="stable")]
@@ -285,6 +288,7 @@ def retinanet_detection_output(
             flat = Scores[level][image].reshape(-1)
             # Of the last level all count, however low.
             order = ranked(flat, score_threshold if level + 1 < len(Anchors) else 0.0, nms_top_k)
+            # Scores are one row of classes for each place, so a number in the flat array is both.
             place, label = np.divmod(order, Scores[level].shape[2])
             decoded = _decoded(BBoxes[level][image, place], anchors[place], 1.0) / scale
             ends = np.round(np.array([width, height] * 2) / scale) - 1
@@ -303,6 +307,7 @@ def _of_classes(boxes: Array, scores: Array, labels: Array, limit: float, eta: f
     """Rows of label, score and corners, class by class, of boxes that are pixels."""
     rows = []
     for label in np.unique(labels):
+        # Boxes of other classes do not suppress these.
         own = np.flatnonzero(labels == label)
         for place in greedy(boxes[own], scores[own], -math.inf, -1, limit, eta, False):
             rows.append([label + 1, scores[own[place]], *boxes[own[place]]])
@@ -351,6 +356,8 @@ def _merged(boxes: Array, scores: Array, limit: float, normalized: bool) -> tupl
     for place, box in enumerate(boxes):
         if current >= 0 and overlaps(out[current], box[None], normalized)[0] > limit:
             total = scores[place] + sums[current]
+            # A weighted mean kept up to date: each box counts by its score, in whatever order they come. Linear in boxes, unlike
+            # suppression.
             out[current] = (box * scores[place] + out[current] * sums[current]) / total
             sums[current] = total
         else:

@@ -119,6 +119,7 @@ def _activated(X: Tensor, which: int) -> Tensor:
 
 def _slope(Y: Tensor, d: Tensor, which: int) -> Tensor:
     """The cotangent before an activation whose result is Y."""
+    # Each derivative as a function of the result, so that what came before an activation need not be kept.
     if which == SIGMOID:
         return d * (Y * (1.0 - Y))
     if which == TANH:
@@ -129,6 +130,7 @@ def _slope(Y: Tensor, d: Tensor, which: int) -> Tensor:
 def _weights(Weight: Tensor) -> tuple[Tensor, Tensor]:
     """``[D, 2 D]`` of the gates and ``[D, D]`` of the candidate, which follow each other in Weight's memory."""
     width = Weight.shape[0]
+    # Not columns of [D, 3 D]: Paddle keeps two matrices one after the other in the memory of one parameter.
     flat = reshape(Weight, shape=[-1])
     gates = slice_(flat, axes=[0], starts=[0], ends=[2 * width * width])
     candidate = slice_(flat, axes=[0], starts=[2 * width * width], ends=[3 * width * width])
@@ -162,6 +164,7 @@ def _back(HiddenPrev: Tensor, Weight: Tensor, Gate: Tensor, dGate: Tensor, dRese
     reset = total(dReset, matmul_v2(candidate, of_candidate, trans_y=True))
     before = (total(cotangents[0], times(dHidden, toward), zero), total(cotangents[1], reset * HiddenPrev))
     gates = _joined([_slope(y, d, cell.gate_activation) for y, d in zip((u, r), before, strict=True)])
+    # Three ways back to the state before: through the reset gate, through what is carried on, and through the gates' products.
     hidden = total(reset * r, times(dHidden, carry), matmul_v2(gates, of_gates, trans_y=True))
     return Back(gates, candidate, hidden)
 

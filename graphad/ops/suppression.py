@@ -49,6 +49,7 @@ def rows_of(BBoxes: Array, Scores: Array, chosen: Callable[[Array, Array], list[
 def ranked(scores: Array, threshold: float, most: int) -> Array:
     """The places of the scores above a threshold, the best first; of equal ones the first."""
     order = np.argsort(-scores, kind="stable")
+    # A nan compares as false, so that a box with such a score is never chosen.
     order = order[scores[order] > threshold]
     return order[:most] if most > -1 else order
 
@@ -57,8 +58,10 @@ def overlaps(box: Array, others: Array, normalized: bool) -> Array:
     """Intersections over unions; a box of pixels has its last row and column."""
     pixel = 0.0 if normalized else 1.0
     sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
+    # Two negative sides would have a positive product: boxes that lie apart diagonally share nothing.
     inner = np.where((sides < 0).any(-1), 0.0, (sides + pixel).prod(-1))
     union = _area(box[None], pixel) + _area(others, pixel) - inner
+    # Boxes without an area, which a network may predict, overlap nothing; the inner where keeps the division from a warning.
     return np.where(union > 0, inner / np.where(union > 0, union, 1), 0.0)
 
 
@@ -70,10 +73,12 @@ def _area(boxes: Array, pixel: float) -> Array:
 def greedy(boxes: Array, scores: Array, threshold: float, most: int, limit: float, eta: float, normalized: bool) -> Iterator[int]:
     """The places that stay, the best first: those that overlap no better one too much. With ``eta`` the limit falls to one half."""
     survivors: list[int] = []
+    # Greedy in the order of the scores: a box that is left out suppresses no others. The cost is boxes times those that stay.
     for place in map(int, ranked(scores, threshold, most)):
         if not (overlaps(boxes[place], boxes[survivors], normalized) > limit).any():
             survivors.append(place)
             yield place
+            # Adaptive suppression (Paddle's ``nms_eta``): each box that stays makes the limit stricter, until it is one half or less.
             limit = limit * eta if eta < 1 and limit > 0.5 else limit
 
 
@@ -146,6 +151,7 @@ def matrix_nms(
     def chosen(boxes: Array, scores: Array) -> list[Box]:
         survivors = []
         for label, of_class in enumerate(scores):
+            # Classes do not see each other: a cat may lie on a sofa.
             order = ranked(of_class, score_threshold, nms_top_k) if label != background_label else np.zeros(0, "int64")
             if len(order):
                 decayed = _decayed(boxes, of_class, order, gaussian_sigma if use_gaussian else -math.inf, normalized)

@@ -52,6 +52,7 @@ def _themes(choices: Choices, blocks: bool, specials: bool) -> tuple[Statement, 
 
 def _loss(w: NestedWriter) -> str:
     """The sum of the means of the last few tensors."""
+    # The last ones depend on most of the program; a loss of an early one would leave the rest dead.
     names = list(w.tensors())[-w.one_of(3, 1, 6) :]
     parts = [w.append("mean", {"X": name}, w.unique("part")) for name in names]
     return w.append("sum", {"X": parts}, "loss")
@@ -84,10 +85,13 @@ def _again(w: NestedWriter) -> None:
     op = w.one_of(*ops[::-1])
     inputs, attrs = {slot: list(names) for slot, names in op.inputs.items()}, dict(op.attrs)
     shape = op.block.var_recursive(op.output("Out")[0]).shape
+    # 0 and 1 leave it as it is: what common subexpressions are found in.
     kind = w.choices.integer(0, 3)
     if kind == 2 and isinstance(attrs.get("scale"), float):
+        # Almost the same: a pass that forgets to compare attributes takes it for the same.
         attrs["scale"] = attrs["scale"] * 0.5
     if kind == 3 and "Y" in inputs and _exchangeable(w, inputs):
+        # The same if it is commutative, and something else if not.
         inputs = {"X": inputs["Y"], "Y": inputs["X"]}
     try_known = all(name in w.tensors() for names in inputs.values() for name in names) or not inputs
     # The names may mean other values by now; only their types have to be the same.
@@ -154,6 +158,7 @@ def _copy(w: NestedWriter) -> None:
     """A copy that is read, and at which gradients may stop."""
     x, shape = _any(w)
     name = w.unique("y")
+    # A copy with a stop is no copy to the backward: a pass that sees through it makes gradients flow.
     w.scope.block.create_var(name=name, shape=shape, dtype="float64", stop_gradient=w.rarely(2))
     w.append("assign", {"X": x}, name)
     w.wrote(name, shape)

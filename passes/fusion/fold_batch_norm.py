@@ -73,6 +73,7 @@ class _Match:
 
 def _matched(op: Op) -> _Match | None:
     norm, x = _attributes(op), op.input("X")
+    # In training the statistics are those of the batch itself, which no weights can hold.
     if not norm.fixed or x.shape is None or not _is_replaceable(op):
         return None
     # Each value on the way has one reader: others would need the product as it was, so it would be computed twice.
@@ -84,6 +85,7 @@ def _matched(op: Op) -> _Match | None:
         writer = _only_for(shift.input("X"), shift)
     if writer is None or any(value.type is None for value in (*writer.reads(), *op.reads())):
         return None
+    # Weights that are computed would have to be scaled in each run, too.
     slot, along = _weight(writer, axis, len(x.shape))
     if not slot or not _is_parameter(writer.input(slot)):
         return None
@@ -91,6 +93,7 @@ def _matched(op: Op) -> _Match | None:
 
 
 def _attributes(op: Op) -> BatchNorm:
+    # An operator may carry attributes that every one may have, such as a name scope, which are none of the normalization's.
     names = {option.name for option in fields(BatchNorm)}
     return BatchNorm(**{name: value for name, value in op.attrs.items() if name in names})
 
@@ -118,6 +121,7 @@ def _is_bias(op: Op, axis: int, rank: int) -> bool:
         return False
     own_axis = definition.attr("axis", op.attrs)
     first = rank - len(bias.shape) if own_axis == -1 else own_axis
+    # Just one dimension of the bias is that of the channels: without it, or with another one above 1, it is no number for each channel.
     others = [extent for i, extent in enumerate(bias.shape, first) if i != axis]
     return len(others) == len(bias.shape) - 1 and all(extent == 1 for extent in others)
 
@@ -151,6 +155,7 @@ def _fold(op: Op, match: _Match) -> None:
         shift = (summand if len(match.shift.input("Y").shape or ()) == 1 else ops.reshape(summand, shape=[-1])) * factor + shift
     result = _product(match, builder, factor)
     total = ops.elementwise_add(result, _with_own_bias(match, builder, factor, shift), axis=match.axis)
+    # With fixed statistics these outputs are inputs, or follow from them, so whoever reads them needs no normalization either.
     for slot in ("MeanOut", "SavedMean"):
         _replace_statistic(op, slot, op.input("Mean"))
     _replace_statistic(op, "VarianceOut", op.input("Variance"))

@@ -124,6 +124,7 @@ class OptimizeParameters(Pass):
         attr_names = [attr.name for attr in lookup(self.type).attrs.values() if not attr.has_default and attr.name not in dict(self.attrs)]
         if attr_names:
             raise InvalidValue(f"{self.type} needs a value for {', '.join(attr_names)}: attrs=[[{attr_names[0]}, ...]]")
+        # All that can be refused is refused before the first update is added: a graph is changed as a whole, or not.
         self._check_state(graph, names)
         updates = updates_of(graph, names)
         for name, factor in zip(names, factors, strict=True):
@@ -167,6 +168,7 @@ class OptimizeParameters(Pass):
         state = {"Param": graph.versions(name)[-1]}
         state |= {slot: graph.given(word) for slot, word in self._state(name).items()}
         rate = self._rate(graph, name, factor, gradient)
+        # Parameters and state are the last versions there are, so several optimizers of one parameter follow each other.
         inputs = {**{s: [v] for s, v in state.items()}, "Grad": [gradient], "LearningRate": [rate]}
         definition = lookup(self.type)
         state_inputs = definition.state or ()
@@ -184,6 +186,7 @@ class OptimizeParameters(Pass):
         rate = graph.given(self.learning_rate)
         if factor == 1.0:
             return rate
+        # A rate of the parameter's own (``ParamAttr.learning_rate``) multiplies the program's, which a schedule may change in each run.
         build = Builder(graph, f"{name}@LEARNING_RATE", role=OPTIMIZE, forward=gradient.writer)
         return (build.symbol(rate) * factor).value
 

@@ -41,6 +41,7 @@ def _require(holds: Tensor, message: str) -> None:
 @replaces(indexing.added_rows)
 def _added_rows(rows: Tensor, ids: Tensor, count: int) -> Tensor:
     rows = jnp.asarray(rows)
+    # A scatter that adds: rows with one id are summed, whatever their order, which numpy needs ``add.at`` for.
     return jnp.zeros((count, *rows.shape[1:]), rows.dtype).at[ids].add(rows)
 
 
@@ -78,6 +79,7 @@ def _embedding_scatter(X: Tensor, Ids: Tensor, Like: Tensor, *, padding_idx: int
     ids, rows = Ids.reshape(-1), X.reshape(Ids.size, Like.shape[1])
     places = _from_front("Ids", ids, count, None if padding_idx == -1 else padding_idx)
     if padding_idx != -1:
+        # One beyond the last row.
         places = jnp.where(ids == padding_idx, count, places)
     return jnp.zeros(Like.shape, X.dtype).at[places].add(rows, mode="drop")
 
@@ -95,6 +97,7 @@ def _histogram(X: Tensor, *, bins: int = 100, min: float = 0.0, max: float = 0.0
     low, high = (jnp.min(x), jnp.max(x)) if min == max and x.size else (jnp.asarray(min, x.dtype), jnp.asarray(max, x.dtype))
     # As in the kernel, an interval of no width is widened by one on both sides.
     low, high = jnp.where(low == high, low - 1, low), jnp.where(low == high, high + 1, high)
+    # The last interval is closed on both sides, as numpy's is: the greatest number would have one of its own.
     intervals = jnp.clip(jnp.floor((x - low) * (bins / (high - low))), 0, bins - 1).astype("int32")
     return jnp.zeros(bins, "int64").at[intervals].add(((x >= low) & (x <= high)).astype("int64"))
 
@@ -105,6 +108,7 @@ def _histogram(X: Tensor, *, bins: int = 100, min: float = 0.0, max: float = 0.0
 def held(mask: Tensor) -> tuple[Tensor, Tensor]:
     """The indices where a mask is true, in a buffer with room for all of them, and how many there are."""
     flat = jnp.asarray(mask).reshape(-1)
+    # XLA knows extents before values, so there is room for as many as there could be; the count says how many are meant.
     (places,) = jnp.nonzero(flat, size=max(flat.size, LEAST), fill_value=0)
     return places, jnp.count_nonzero(flat).astype(jnp.int64)
 
@@ -132,6 +136,8 @@ def _unique(
     extent = x.size if along is None else x.shape[along]
     if not x.size:
         raise Known(f"X is {x.dtype}{list(x.shape)}, which has no elements")
+    # Filled up to the room with the least element, after those that differ: ``inverse`` never names these, so its maximum counts the
+    # others.
     out, first, inverse, counts = jnp.unique(x, True, True, True, axis=along, size=max(extent, LEAST))
     # The largest number of a different element, and one: that is how many there are.
     inverse, count, place = inverse.reshape(-1), inverse.max() + 1, 0 if along is None else along % x.ndim
