@@ -43,7 +43,7 @@ def fed_values(block: Block, feed: Mapping[str, object]) -> dict[str, Any]:
     """Fed values as arrays of the types that a block declares; ValueError or TypeError for what does not fit."""
     if not isinstance(feed, Mapping):
         raise InvalidType(f"feed is a dict from name to array, not {feed!r}")
-    env = {name: _fed_array(block, name, value) for name, value in feed.items()}
+    env = {name: fed_array(name, value, *fed_type(block, name)) for name, value in feed.items()}
     _check_extents(block, env)
     return env
 
@@ -60,10 +60,6 @@ def _check_extents(block: Block, env: Mapping[str, Any]) -> None:
                     raise InvalidValue(
                         f"{first_text}, {list(env[first_name].shape)}, and {second_text}, {list(array.shape)}: one name has one number"
                     )
-
-
-def _fed_array(block: Block, name: str, value: object) -> Array:
-    return fed_array(name, value, *fed_type(block, name))
 
 
 def fed_type(block: Block, name: str) -> tuple[Shape | None, str | None]:

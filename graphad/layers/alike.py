@@ -79,7 +79,8 @@ def _call(main: Program, args: tuple[object, ...], kwargs: Mapping[str, object],
         elif isinstance(value, Variable):
             shape = value._shape
             # A variable twice is not like two of one type. Extents with names are equal to -1, and not alike.
-            if shape is None or block.vars.get(value.name) is not value or Extent in map(type, shape) or _is_among(value, variables):
+            is_twice = any(value is other for other in variables)
+            if shape is None or block.vars.get(value.name) is not value or Extent in map(type, shape) or is_twice:
                 return None
             parts += (Variable, shape, value._dtype, value.type)
             variables.append(value)
@@ -88,10 +89,6 @@ def _call(main: Program, args: tuple[object, ...], kwargs: Mapping[str, object],
         elif not _add_record(value, parts):
             return None
     return tuple(parts)
-
-
-def _is_among(value: Variable, variables: list[Variable]) -> bool:
-    return any(value is other for other in variables)
 
 
 def _add_record(value: object, parts: list[object]) -> bool:

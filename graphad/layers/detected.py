@@ -28,6 +28,28 @@ def _asked(found: list[Variable], return_index: bool, return_rois_num: bool) -> 
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def suppression_attrs(
+    score_threshold: object,
+    nms_top_k: object,
+    keep_top_k: object,
+    nms_threshold: object,
+    normalized: object,
+    nms_eta: object,
+    background_label: object,
+) -> dict[str, object]:
+    """The attributes of greedy suppression, as ``multiclass_nms3`` and ``locality_aware_nms`` have them, checked."""
+    return {
+        "score_threshold": checked_float("score_threshold", score_threshold),
+        # -1: all of them.
+        "nms_top_k": checked_int("nms_top_k", nms_top_k, -1),
+        "keep_top_k": checked_int("keep_top_k", keep_top_k, -1),
+        "nms_threshold": checked_float("nms_threshold", nms_threshold),
+        "normalized": checked_flag("normalized", normalized),
+        "nms_eta": checked_float("nms_eta", nms_eta),
+        "background_label": checked_int("background_label", background_label),
+    }
+
+
 @layer
 def multiclass_nms(
     bboxes: Variable,
@@ -75,15 +97,7 @@ def multiclass_nms(
     [[0.0, 0.75, 0.0, 0.0, 1.0, 0.75], [0.0, 0.25, 0.5, 0.5, 0.75, 1.0]]
     """
     with at_users_line("layers.multiclass_nms"):
-        attrs: dict[str, object] = {
-            "score_threshold": checked_float("score_threshold", score_threshold),
-            "nms_top_k": checked_int("nms_top_k", nms_top_k, -1),
-            "keep_top_k": checked_int("keep_top_k", keep_top_k, -1),
-            "nms_threshold": checked_float("nms_threshold", nms_threshold),
-            "normalized": checked_flag("normalized", normalized),
-            "nms_eta": checked_float("nms_eta", nms_eta),
-            "background_label": checked_int("background_label", background_label),
-        }
+        attrs = suppression_attrs(score_threshold, nms_top_k, keep_top_k, nms_threshold, normalized, nms_eta, background_label)
         flags = checked_flag("return_index", return_index), checked_flag("return_rois_num", return_rois_num)
     return _asked(_chosen("multiclass_nms3", "multiclass_nms", bboxes, scores, attrs, name), *flags)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from graphad.errors import InvalidType, ShapeError
 from graphad.layers.checks import checked_flag, checked_float, checked_int
+from graphad.layers.detected import suppression_attrs
 from graphad.layers.helper import LayerHelper, checked_input, layer
 from graphad.program import Variable
 from graphad.program.source import at_users_line
@@ -236,15 +237,7 @@ def locality_aware_nms(
         ShapeError: the shapes do not fit.
     """
     with at_users_line("layers.locality_aware_nms"):
-        attrs: dict[str, object] = {
-            "score_threshold": checked_float("score_threshold", score_threshold),
-            "nms_top_k": checked_int("nms_top_k", nms_top_k, -1),
-            "keep_top_k": checked_int("keep_top_k", keep_top_k, -1),
-            "nms_threshold": checked_float("nms_threshold", nms_threshold),
-            "normalized": checked_flag("normalized", normalized),
-            "nms_eta": checked_float("nms_eta", nms_eta),
-            "background_label": checked_int("background_label", background_label),
-        }
+        attrs = suppression_attrs(score_threshold, nms_top_k, keep_top_k, nms_threshold, normalized, nms_eta, background_label)
     inputs = {"BBoxes": checked_input("locality_aware_nms", bboxes), "Scores": checked_input("locality_aware_nms", scores)}
     slots = ("Out", "NmsRoisNum")
     rows, _ = LayerHelper("locality_aware_nms", name).append_all("locality_aware_nms", inputs, slots, attrs, stopped=slots)

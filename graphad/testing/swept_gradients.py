@@ -27,7 +27,7 @@ PREFIXES = ("", "D", "DD")  # Paddle's of cotangents, DX, and of cotangents of t
 def gradient_operator_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     """Gradient operators on what the operator reads and writes, and random cotangents; every second one again over other cotangents."""
     w = CallProgram(choices, interest)
-    types = _of_interest(interest.types)
+    types = _gradient_types(interest.types) or _gradient_types(())
     dtype = choices.one_of(FLOATS_DRAWN)
     for number in range(start * OPERATORS, (start + 1) * OPERATORS):
         # Every second time through the types the other spelling.
@@ -51,11 +51,6 @@ def _data(w: CallProgram, values: list[Value]) -> list[str]:
 def _other(value: Value, seed: int = 0) -> Value:
     other = random_like(value, np.random.default_rng(seed))
     return other.astype(value.dtype) if isinstance(other, np.ndarray) else other
-
-
-def _of_interest(types: tuple[str, ...]) -> tuple[str, ...]:
-    """The gradient operators of some types, or if there are none, all."""
-    return _gradient_types(types) or _gradient_types(())
 
 
 @cache

@@ -248,6 +248,15 @@ def test_a_stand_in_takes_no_memory() -> None:
     assert (cost.given, cost.peak) == (400, 404)
 
 
+def test_a_view_lies_in_the_memory_of_another_value() -> None:
+    calls = "tanh(X=x) -> (Out=y) reshape(X=y) -> (Out=z) {shape=[10, 10]} tanh(X=z) -> (Out=w)"
+    graph = graph_of(f"var x: float32[100] var y: float32[100] var z: float32[10, 10] var w: float32[10, 10] {calls}")
+    cost = Cost.of(graph)
+    assert {value.name: size for value, size in cost.sizes.items()} == {"x": 400, "y": 400, "z": 0, "w": 400}
+    # What is given, y, which lives for as long as z is read, and w.
+    assert (cost.given, cost.peak) == (400, 1200)
+
+
 def test_the_gradient_of_a_product_of_vectors_has_a_cost() -> None:
     program = ga.Program.parse(
         "program { block 0 { var x: float64[5] var m: float64[3, 5] var d: float64[] var v: float64[3] "
