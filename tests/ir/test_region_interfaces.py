@@ -12,7 +12,27 @@ import pytest
 import graphad as ga
 from graphad import edit
 from graphad.errors import InvalidValue
-from graphad.ir.regions import BranchLike, CallLike, LoopLike
+from graphad.ir import Op
+from graphad.ir.regions import (
+    BACK,
+    BYPASS,
+    ENTRY,
+    EXIT,
+    KEPT,
+    SAVED,
+    SUM,
+    BranchLike,
+    CallLike,
+    LoopLike,
+    added_count,
+    carried_count,
+    conditions,
+    first_captured,
+    has_effects,
+    has_ordered_effects,
+    region_edges,
+    types_of,
+)
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, BranchDef, CallDef, LoopDef, region_operator
 from graphad.rewriting.dataflow import Dataflow
@@ -148,6 +168,51 @@ def test_it_has_a_gradient() -> None:
         ga.Pipeline.parse("checkpoint-while{every=2}").run(graph := ga.lower(p))
         found.append(run(ga.schedule(graph), "w@GRAD", "h@GRAD"))
     np.testing.assert_array_equal(found[0], found[1])
+
+
+def named_edges(operator: Op) -> dict[str, list[tuple[str, str]]]:
+    """The ways of values in and out of an operator, by kind, as pairs of names."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for edge in region_edges(operator):
+        found.setdefault(edge.kind, []).append((edge.source.name, edge.target.name))
+    return found
+
+
+def test_a_loop_and_its_gradient_say_where_values_go() -> None:
+    """The gradient carries the cotangent of what the loop carries, adds up that of what stays, and reads what was kept."""
+    p = program(own=False)
+    block = p.global_block()
+    ga.gradients([block.var("loss")], [block.var("w"), block.var("h")])
+    graph = ga.lower(p)
+    forward, backward = op(graph, "while"), op(graph, "while_grad")
+    loop, gradient = LoopLike.of(forward), LoopLike.of(backward)
+    assert loop is not None
+    assert gradient is not None
+    # Carried values come first in a loop, last in its gradient, where what stays precedes them.
+    assert (loop.carried_at, gradient.carried_at) == (range(4), range(1, 2))
+    assert [value.name for value in gradient.captured] == ["w"]
+    assert gradient.carried == gradient.operands[-1:]
+    assert [first_captured(forward), carried_count(forward), added_count(forward)] == [4, 4, 0]
+    assert [first_captured(backward), carried_count(backward), added_count(backward)] == [0, 1, 1]
+    # The loop asks its condition at the start, and its body's last result after each iteration; the gradient asks nothing.
+    body = loop.arguments("sub_block")
+    assert conditions(forward) == (*loop.condition, loop.goes_on)
+    assert loop.goes_on is loop.yielded("sub_block")[-1] is not body[-1]
+    assert conditions(backward) == ()
+    assert types_of(LoopLike) == {"while", "repeat_until"}
+    carried, kept = [(name, name) for name in ("h", "unused", "i", "more")], ("h@SAVED@0", "r", "t", "s")
+    expected = {ENTRY: [*carried, ("w", "w"), ("n", "n")], EXIT: carried, BACK: carried, BYPASS: carried}
+    assert named_edges(forward) == {**expected, KEPT: [(name, "scopes") for name in kept]}
+    step = [("h@GRAD_0", "h@GRAD")]
+    ways = {ENTRY: [("w", "w"), *step], EXIT: step, BACK: step, BYPASS: step, SUM: [("w@GRAD", "w@GRAD")]}
+    assert named_edges(backward) == {**ways, SAVED: [(name, name) for name in kept]}
+
+
+@pytest.mark.parametrize(("call", "has_effect", "is_ordered"), [("tanh", False, False), ("feed", True, False), ("print", True, True)])
+def test_effects_are_seen_in_nested_graphs(call: str, has_effect: bool, is_ordered: bool) -> None:
+    text = f"net(X=x) -> (Out=y) {{sub_block=block(1)}} }} block 1 in 0 {{ {call}({'In' if call == 'print' else 'X'}=x) -> (Out=y)"
+    operator = op(ga.lower(ga.Program.parse(f"program {{ block 0 {{ var x: float64[2] var y: float64[2] {text} }} }}")), "net")
+    assert (has_effects(operator), has_ordered_effects(operator)) == (has_effect, is_ordered)
 
 
 def test_edits_take_it() -> None:
