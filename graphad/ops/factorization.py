@@ -179,17 +179,29 @@ def _qr_type(X: TensorType, *, mode: str = "reduced") -> tuple[TensorType, Tenso
 
 
 def _tall_qr_grad(Q: Tensor, R: Tensor, dQ: Tensor, dR: Tensor) -> Tensor:
-    """H.-J. Liao et al., "Differentiable programming tensor networks" (2019), appendix: m >= n, ``(dQ + Q sym(M)) R^-T``."""
-    terms = [] if dR is None else [matmul_v2(R, dR, trans_y=True)]
+    """Of X with m >= n: ``Q (triu(dR) + L R^-T) + (1 - Q Q') dQ R^-T``, with L below the diagonal of ``T - T'``, ``T = Q' dQ - dR R'``.
+
+    The adjoint of dQ = Q W + (1 - Q Q') dX R^-1 and dR = Q' dX - W R, where W is skew and has below its diagonal what Q' dX R^-1 has there
+    (S. F. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions", 2010). L has no last column, and the last
+    term is none where Q is square: then nothing is divided by R's last element, which is near 0 where X is singular.
+    """
+    terms, outer = [], None
     if dQ is not None:
-        terms.append(-matmul_v2(dQ, Q, trans_x=True))
-    M = _sum(terms, R)
-    # The lower triangle of M, mirrored.
-    below = tril_triu(M, diagonal=-1, lower=True)
-    product = matmul_v2(Q, tril_triu(M, lower=True) + _turned(below))
-    right = product if dQ is None else dQ + product
-    # X R' = right: R X' = right'.
-    return _turned(triangular_solve(R, _turned(right), upper=True))
+        inside = matmul_v2(Q, dQ, trans_x=True)
+        terms.append(inside - _turned(inside))
+        outer = None if _is_square(Q) else dQ - matmul_v2(Q, inside)
+    if dR is not None:
+        dR = tril_triu(dR, lower=False)
+        product = matmul_v2(R, dR, trans_y=True)
+        terms.append(product - _turned(product))
+    middle = _over(tril_triu(_sum(terms, R), diagonal=-1, lower=True), R)
+    total = matmul_v2(Q, middle if dR is None else middle + dR)
+    return total if outer is None else total + _over(outer, R)
+
+
+def _over(Y: Tensor, R: Tensor) -> Tensor:
+    """``Y R^-T``: of X R' = Y, or R X' = Y'."""
+    return _turned(triangular_solve(R, _turned(Y), upper=True))
 
 
 def _qr_grad(X: Tensor, Q: Tensor, R: Tensor, dQ: Tensor = None, dR: Tensor = None, *, mode: str) -> Tensor:

@@ -126,13 +126,17 @@ class Case:
         """
         data = [name for name, array in self.feeds.items() if array.dtype.kind == "f"]
         parameters = [p.name for p in self.program.all_parameters() if p.trainable]
-        return [name for name in (*data, *parameters) if not self._overwritten(name)]
+        overwritten = self._overwritten()
+        return [name for name in (*data, *parameters) if name not in overwritten]
 
-    def _overwritten(self, name: str) -> bool:
+    def _overwritten(self) -> set[str]:
+        """The names of block 0 that are written for certain before anything reads them."""
+        seen, found = set[str](), set[str]()
         for op in self.program.global_block().ops:
-            if name in reads(op) or name in always_written(op):
-                return name not in reads(op)
-        return False
+            seen.update(reads(op))
+            found.update(always_written(op).difference(seen))
+            seen.update(found)
+        return found
 
     def clone(self) -> Case:
         """A copy whose program can be changed."""

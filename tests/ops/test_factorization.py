@@ -89,3 +89,20 @@ def test_vectors_of_a_singular_square_matrix_have_a_finite_slope() -> None:
 
     expected = [[along(np.outer(row, column)) for column in np.eye(2)] for row in np.eye(2)]
     np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_the_orthogonal_factor_of_a_singular_square_matrix_has_a_finite_slope() -> None:
+    """Nothing is divided by the last element of R, which is 0 but for rounding: a difference tells the slope."""
+    x, step = np.array([[2.0, 4.0], [1.0, np.nextafter(2.0, 3.0)]]), 1e-6
+    with ga.program_guard(ga.Program()) as program:
+        data = L.data("x", [2, 2], append_batch_size=False, dtype="float64", stop_gradient=False)
+        q, r = L.qr(data)
+        (slope,) = ga.gradients(L.reduce_sum(q) + L.reduce_sum(r), data)
+    (found,) = ga.Executor().run(program, {"x": x}, [slope])
+
+    def loss(moved: np.ndarray) -> float:
+        return float(sum(factor.sum() for factor in np.linalg.qr(moved)))
+
+    ways = [np.outer(row, column) * step for row in np.eye(2) for column in np.eye(2)]
+    expected = np.reshape([(loss(x + way) - loss(x - way)) / (2 * step) for way in ways], (2, 2))
+    np.testing.assert_allclose(found, expected, atol=1e-8)
