@@ -28,8 +28,10 @@ help: ## Say what there is to make
 demo: $(VENV)/demo ## Train a small network, and draw its forward and backward graphs
 	$(BIN)/graphad demo
 
+# One thread of BLAS a worker: as many as there are cores, times workers, wait for each other in loops that take the cores.
+# test-all leaves the number to BLAS, as most users do.
 test: $(VENV)/dev ## Run the tests, a few minutes
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-all: $(VENV)/dev ## Run what test leaves out: longer tests, and random programs in greater number
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --long -m "long or hypothesis" --hypothesis-profile=all --hypothesis-seed=1

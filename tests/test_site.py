@@ -166,6 +166,7 @@ def test_the_page_of_passes_is_up_to_date() -> None:
     assert {path.stem for path in passes_page.PICTURES.glob("*.svg")} == set(passes_page.drawn())
 
 
+@pytest.mark.long
 def test_the_site_builds_strictly(tmp_path: Path) -> None:
     """Without ``--quiet``, which keeps mkdocs from counting its warnings."""
     pytest.importorskip("mkdocs", reason="the extra docs is not installed")
