@@ -8,7 +8,7 @@ import random
 import time
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from graphad.settings import SETTINGS
 from tests.fuzz import EXAMPLES, FIRST, SEED, UNTIL
@@ -20,7 +20,16 @@ gc.set_threshold(10_000, 10, 20)
 SETTINGS.reproducers = ""  # tests make passes fail on purpose; those that look at reproducers name a folder
 
 # The same few programs each time: what looks for new ones, at length, is make fuzz.
-settings.register_profile("tests", deadline=None, derandomize=True, database=None, max_examples=25, print_blob=True)
+# A busy machine is no reason to fail: no time is limited.
+settings.register_profile(
+    "tests",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+    database=None,
+    max_examples=25,
+    print_blob=True,
+)
 settings.register_profile("fuzz", deadline=None, max_examples=int(os.environ.get(EXAMPLES, FIRST)), print_blob=True)
 # Others, and more of them; make test-all gives the seed.
 settings.register_profile("all", settings.get_profile("tests"), max_examples=100, derandomize=False)

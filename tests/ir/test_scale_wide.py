@@ -112,7 +112,8 @@ WORK: dict[str, tuple[Callable[[ga.Program], Any], Callable[[Any], object]]] = {
 @pytest.mark.parametrize("make", [fan_out, one_name, overwritten])
 def test_work_grows_with_the_number_of_edges(make: Make, work: str) -> None:
     prepare, act = WORK[work]
-    act(prepare(make(20)))  # what is computed once per process
+    # What is computed once per process; and Python 3.14 misses steps of code that is traced for the first time.
+    steps(act, prepare(make(20)))
     small, large = (steps(act, prepare(make(n))) for n in (SMALL, LARGE))
     assert large < 1.25 * LARGE / SMALL * small + 500, f"{small} steps for {SMALL} operators, {large} for {LARGE}"
 

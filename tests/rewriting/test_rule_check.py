@@ -228,7 +228,8 @@ def test_a_rule_that_fails_behind_is_wrong() -> None:
     def fails(x: Any, *, a: Any) -> Any:
         return ops.scale(x, scale=a), ops.scale(x, scale=compute(divided, a))
 
-    with pytest.raises(InvalidValue, match=r"rule fails is wrong: what comes after fails, float division by zero"):
+    # Python 3.14 says no "float".
+    with pytest.raises(InvalidValue, match=r"rule fails is wrong: what comes after fails, (float )?division by zero"):
         rewrite(fails)
 
 
