@@ -353,7 +353,8 @@ def _lower_operator(graph: Graph, operator: Operator, current: Current) -> None:
         else:
             inputs[slot] = _reading(graph, block, names, current)
     definition = REGISTRY.get(operator.type)
-    if definition is not None and definition.extends_output(inputs, operator.attrs):
+    # The trait first: of most operators it is empty, and every operator of a program comes by here.
+    if definition is not None and definition.extends and definition.extends_output(inputs, operator.attrs):
         _read_old_array(graph, operator, definition.extends, inputs, current)
     _link(graph, operator, inputs, operator.outputs, current, None)
 
