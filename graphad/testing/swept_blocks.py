@@ -368,7 +368,9 @@ class _Repeated:
             return lambda: self.read(first), lambda: repeated.read(first)
         if self.w.choices.chance(3):
             return self._in_both_orders(first)
-        return lambda: self._both(first, second), lambda: self._both(second, first)
+        # The same in both branches, so that only the places of the two results differ.
+        beside, direct = self.w.choices.one_of(BESIDE), self.w.choices.boolean()
+        return lambda: self._both(first, second, beside, direct), lambda: self._both(second, first, beside, direct)
 
     def _in_both_orders(self, target: str) -> tuple[Callable[[], object], Callable[[], object]]:
         """Two bodies that take operands from each other, in both orders; perhaps an operator is between that and the result."""
@@ -384,16 +386,14 @@ class _Repeated:
 
         return lambda: write(x, y), lambda: write(y, x)
 
-    def _both(self, first: str, other: str) -> None:
-        """The operator's result under one name, and what another operator makes of the same input under the other."""
+    def _both(self, first: str, other: str, beside: str, direct: bool) -> None:
+        """The operator's result under one name, and what another operator makes of the same input under the other, itself or as a copy."""
         self.read(first)
-        op_type, fits = self.w.choices.one_of(BESIDE), _alike(self.w.values[self.name], self.w.values[other])
-        # Into the name itself or through a copy: passes look for an operator that a branch ends with.
-        if fits and self.w.choices.boolean():
-            self.w.apply(op_type, {"X": [self.name]}, {}, other)
+        if not _alike(self.w.values[self.name], self.w.values[other]):
             return
-        result = self.w.apply(op_type, {"X": [self.name]}, {})
-        if result is not None and fits:
+        # Into the name itself or through a copy: passes look for an operator that a branch ends with.
+        result = self.w.apply(beside, {"X": [self.name]}, {}, other if direct else None)
+        if result is not None and not direct:
             self.w.apply("assign", {"X": [result]}, {}, other)
 
     def _pass_out(self, name: str, target: str) -> None:
