@@ -11,10 +11,11 @@ from graphad.optimizer import MixedPrecisionOptimizer, Optimizer
 from graphad.optimizer import decorate as decorated
 from graphad.program import Program
 
+_COSTS = "graphad.experiment(program, {'as written': None}, feed) counts operators, FLOPs and bytes"
 INSTEAD = {
     "memory_usage": "graphad.memory_plan(program, feed) says how much memory a run takes",
-    "summary": "graphad analyze on the command line, and the pass annotate-cost, count operations and parameters",
-    "model_stat": "graphad analyze on the command line, and the pass annotate-cost, count operations and parameters",
+    "summary": _COSTS,
+    "model_stat": _COSTS,
     "layers": "layers.LSTMCell, GRUCell and rnn, or layers.lstm, dynamic_lstm and dynamic_gru",
     "decoder": "layers.BeamSearchDecoder and dynamic_decode",
     "Compressor": "operators of 8 bits are read from ONNX models; networks are not pruned here",
