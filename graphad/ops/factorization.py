@@ -14,7 +14,7 @@ import numpy as np
 from graphad.errors import InvalidValue, NoGradient, ShapeError
 from graphad.ops.creation import tril_triu
 from graphad.ops.definition import operator
-from graphad.ops.formulas import as_array
+from graphad.ops.formulas import as_array, like
 from graphad.ops.joining import concat
 from graphad.ops.like import fill_any_like, fill_zeros_like
 from graphad.ops.linalg import NoSolution, diag_embed, matmul_v2, triangular_solve
@@ -40,6 +40,11 @@ def _factors(function: Callable[..., Any], *operands: object) -> tuple[Array, ..
         return tuple(as_array(factor) for factor in function(*operands))
     except np.linalg.LinAlgError as error:
         raise NoSolution(f"there is no solution: {str(error).lower()}") from None
+
+
+def _without_infinities(X: Array) -> Array:
+    """nan for infinities, so that an iteration ends: LAPACK's for singular values may not where a number is infinite."""
+    return np.where(np.isinf(X), like(np.nan, X), X)
 
 
 def _turned(t: Tensor) -> Tensor:
@@ -118,9 +123,10 @@ def _svd_grad(
 def svd(X: Array, *, full_matrices: bool = False) -> tuple[Array, Array, Array]:
     """Singular values, the largest first, and vectors: ``X = U diag(S) VH``, matrices ``[..., m, n]``.
 
-    U has min(m, n) columns and VH so many rows, or m and n with ``full_matrices``. InvalidValue if the iteration does not converge.
+    U has min(m, n) columns and VH so many rows, or m and n with ``full_matrices``. InvalidValue if the iteration does not
+    converge, as with nan and infinities.
     """
-    U, S, VH = _factors(np.linalg.svd, X, full_matrices)
+    U, S, VH = _factors(np.linalg.svd, _without_infinities(X), full_matrices)
     return U, S, VH
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import graphad as ga
 from graphad import layers
 from graphad.errors import ExecutionError, InvalidValue, ShapeError
+from tests.source_tree import ROOT
 
 L: Any = layers
 X = np.random.default_rng(3).normal(size=(4, 3))
@@ -106,3 +109,21 @@ def test_the_orthogonal_factor_of_a_singular_square_matrix_has_a_finite_slope() 
     ways = [np.outer(row, column) * step for row in np.eye(2) for column in np.eye(2)]
     expected = np.reshape([(loss(x + way) - loss(x - way)) / (2 * step) for way in ways], (2, 2))
     np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+INFINITE = """
+import numpy as np
+from graphad.errors import InvalidValue
+from graphad.ops import lookup
+
+try:
+    lookup("svd").run({"X": [np.array([[np.inf] * 3, [1.0] * 3, [1.0] * 3])]}, {}, ("U", "S", "VH"))
+except InvalidValue as error:
+    print(error)
+"""
+
+
+def test_infinities_end_the_iteration() -> None:
+    """LAPACK's search for singular values went on for ever, so this is a process of its own."""
+    done = subprocess.run([sys.executable, "-c", INFINITE], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "there is no solution: svd did not converge\n"
