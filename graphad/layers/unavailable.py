@@ -11,11 +11,6 @@ _REASONS = (
         "sequences are padded, [batch, time, ...], and layers take their lengths: layers.sequence_pool(x, 'sum', length=lengths)",
     ),
     (
-        r"proposal_labels|generate_mask",
-        "training the second stage of a detector with a different number of boxes for each image",
-        "choose boxes in numpy from fetched results; layers.iou_similarity, layers.box_coder and layers.rpn_target_assign are there",
-    ),
-    (
         r"roi_?|deformable",
         "samples regions of images whose windows are moved or turned",
         "layers.roi_align, psroi_pool and prroi_pool, or layers.grid_sampler(x, grid), which samples an image at given places",
@@ -41,8 +36,6 @@ NAMES = frozenset(
         "data_norm",
         "deformable_roi_pooling",
         "filter_by_instag",
-        "generate_mask_labels",
-        "generate_proposal_labels",
         "lod_append",
         "lod_reset",
         "reorder_lod_tensor_by_rank",

@@ -37,6 +37,7 @@ from graphad.ops import rnn as rnn
 from graphad.ops import roi as roi
 from graphad.ops import roi_pooling as roi_pooling
 from graphad.ops import scan as scan
+from graphad.ops import second_stage as second_stage
 from graphad.ops import selection as selection
 from graphad.ops import shapes as shapes
 from graphad.ops import slicing as slicing
@@ -366,6 +367,8 @@ gaussian_random: OpDef
 gaussian_random_batch_size_like: OpDef
 gelu: OpDef
 gelu_grad: GradOpDef
+generate_mask_labels: OpDef
+generate_proposal_labels: OpDef
 generate_proposals: OpDef
 generate_proposals_v2: OpDef
 greater_equal: OpDef

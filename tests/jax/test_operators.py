@@ -15,7 +15,7 @@ from tests.jax.lowered import checked, operators
 
 # How many elements there are, or which of them are read, depends on values, and XLA compiles for shapes.
 BOXES = {"roi_align", "roi_align_spread", "roi_pool"}
-MATCHES = {"bipartite_match", "mine_hard_examples", "retinanet_target_assign"}
+MATCHES = {"bipartite_match", "generate_mask_labels", "mine_hard_examples", "retinanet_target_assign"}
 PROPOSALS = {"generate_proposals", "generate_proposals_v2", "distribute_fpn_proposals", "collect_fpn_proposals"}
 DETECTED = {"retinanet_detection_output", "locality_aware_nms", "hash", "similarity_focus"}
 NOT_LOWERED = BOXES | PROPOSALS | DETECTED | MATCHES | {"bincount", "matrix_nms", "multiclass_nms3", "py_func"}

@@ -20,7 +20,7 @@ from tests.jax.programs import QUICK
 
 SEEDS = ([7], [3, 0, 12345], [1 << 40 | 5, 3, 99, 4, 5])
 LONG = {"gaussian_random_batch_size_like", "truncated_gaussian_random"}  # much to compile; the numbers of gaussian_random
-MATCHES = {"rpn_target_assign"}  # how many boxes match, values say, and XLA compiles for shapes
+MATCHES = {"generate_proposal_labels", "rpn_target_assign"}  # how many boxes match, values say, and XLA compiles for shapes
 RANDOM = [
     pytest.param(name, marks=[pytest.mark.long] if name in LONG else [])
     for name, definition in sorted(REGISTRY.items())

@@ -903,7 +903,13 @@ OF_INDICES = {"embedding_scatter", "index_add", "last_of_each", "scatter", "unga
 LOOPS_OF_NUMPY = {  # one call goes over an axis, or the samples are too small or too particular to be made longer
     *("bincount", "crf_decoding", "crf_lattice", "ctc_lattice", "cumprod", "histogram", "linear_chain_crf", "linear_recurrence"),
     *("eigh", "logcumsumexp", "qr", "roi_align", "roi_align_spread", "rpn_target_assign", "svd"),
-    *("generate_proposals", "generate_proposals_v2", "psroi_pool", "retinanet_detection_output"),
+    *(
+        "generate_proposal_labels",
+        "generate_proposals",
+        "generate_proposals_v2",
+        "psroi_pool",
+        "retinanet_detection_output",
+    ),
 }
 
 

@@ -12,7 +12,7 @@ from graphad.errors import NotLowered
 from graphad.jax.bounded import LEAST, Bounded
 from graphad.jax.forms.indices import held
 from graphad.jax.registry import replaces, rounded
-from graphad.ops import embedding, matching, proposals, sort, suppression, vision
+from graphad.ops import embedding, matching, proposals, second_stage, sort, suppression, vision
 from graphad.types import Tensor
 
 
@@ -65,6 +65,8 @@ def _suppressed(*_: object, **__: object) -> Tensor:
     matching.mine_hard_examples.kernel,
     matching.rpn_target_assign.kernel,
     matching.retinanet_target_assign.kernel,
+    second_stage.generate_proposal_labels.kernel,
+    second_stage.generate_mask_labels.kernel,
 )
 def _matched(*_: object, **__: object) -> Tensor:
     raise NotLowered("which boxes match is chosen one after the other in numpy: run the program with Executor, or feed the matches")

@@ -34,7 +34,10 @@ REFUSED: dict[str, str] = {
         "a loop over the steps of sequences, which is not written as ONNX's",
     ),
     **dict.fromkeys(
-        ("bipartite_match", "mine_hard_examples", "retinanet_target_assign", "rpn_target_assign"),
+        (
+            *("bipartite_match", "mine_hard_examples", "retinanet_target_assign", "rpn_target_assign"),
+            *("generate_mask_labels", "generate_proposal_labels"),
+        ),
         "which boxes match is chosen one after the other, and only while training",
     ),
     **dict.fromkeys(("box_images", "element_places", "psroi_windows"), "numpy computes it of shapes and of how boxes are rounded"),
