@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,6 +121,17 @@ def test_a_program_of_a_family_is_copied_with_its_reader() -> None:
     reader.decorate_paddle_reader(fluid.io.batch(lambda: iter(ROWS), 3))
     reader.start()
     assert fluid.Executor().run(main.clone(), fetch_list=[total.name]) == [45.0]
+
+
+def test_a_pickled_program_is_fed() -> None:
+    main, reader, total = regression()
+    reader.decorate_paddle_reader(lambda: iter([]))
+    reader.start()
+    copy = pickle.loads(pickle.dumps(main))
+    feed = {name: np.ones((2, width), dtype) for name, width, dtype in zip(reader.names, (2, 1), ("float32", "int64"), strict=True)}
+    assert fluid.Executor().run(copy, feed, [total.name]) == [6.0]
+    with pytest.raises(InvalidValue, match="is not fed"):
+        fluid.Executor().run(copy)
 
 
 @pytest.mark.parametrize(

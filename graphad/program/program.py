@@ -60,6 +60,9 @@ class Family:
     def __init__(self) -> None:
         self.readers: list[Source] = []
 
+    def __getstate__(self) -> dict[str, object]:
+        return {"readers": []}  # of this process: what is pickled is fed
+
     def __deepcopy__(self, memo: object) -> Family:
         return self
 

@@ -25,7 +25,7 @@ HABITS = Path(__file__).resolve().parents[1] / "documented_habits.txt"
 # Layers whose results have another number of rows, or that do more than compute, have tests of their own.
 OWN = [
     Path(__file__).resolve().parents[1] / f"layers/test_{name}.py"
-    for name in ("decoding", "callbacks", "suppression", "matched", "proposed", "second_stage")
+    for name in ("decoding", "callbacks", "suppression", "matched", "proposed", "second_stage", "regions", "recommending")
 ] + [Path(__file__).resolve().parents[1] / "test_fluid_readers.py"]
 SIGNATURES: dict[str, str] = json.loads(Path(__file__).with_name("fluid_layers.json").read_text(encoding="utf-8"))
 
@@ -114,7 +114,8 @@ one, {wider} with a wider one, {differs} differ, {absent} are absent. This page 
 - *tested*: a call as Fluid's documentation has it is compared with numpy, and its gradient with central differences
   (`tests/documented_fluid.py`, `tests/documented_fluid_more.py`, `tests/documented_fluid_rest.py`, `tests/documented_habits.txt`), or
   with what the layer is defined by (`tests/layers/test_decoding.py`, `test_callbacks.py`, `test_suppression.py`, `test_matched.py`,
-  `test_proposed.py`, `test_second_stage.py`, `tests/test_fluid_readers.py`).
+  `test_proposed.py`, `test_second_stage.py`, `test_regions.py`,
+  `test_recommending.py`, `tests/test_fluid_readers.py`).
 - Everywhere: a reduction to one element has the shape `[]`, where Fluid has `[1]`; sequences are padded, and what takes
   Fluid's levels of detail (LoD) takes their lengths, `length=`; hints such as
   `use_cudnn` have no effect; a number or a numpy array may stand for a tensor.

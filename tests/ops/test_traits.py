@@ -946,7 +946,20 @@ COMPARING = {  # they choose among what they read, by comparing
     ),
     *("max_pool2d_with_index", "max_pool3d_with_index", "maxout", "pool2d_gather_max", "pool3d_gather_max", "reduce_amax", "reduce_amin"),
     *("bipartite_match", "collect_fpn_proposals", "distribute_fpn_proposals", "similarity_focus"),
-    *("cummax", "cummin", "reduce_max", "reduce_min", "relu", "relu6", "roi_pool", "thresholded_relu", "top_k", "top_k_v2", "unique"),
+    *(
+        "cummax",
+        "cummin",
+        "generate_mask_labels",
+        "reduce_max",
+        "reduce_min",
+        "relu",
+        "relu6",
+        "roi_pool",
+        "thresholded_relu",
+        "top_k",
+        "top_k_v2",
+        "unique",
+    ),
 }
 BY_PRODUCTS = {"nearest_interp", "nearest_interp_v2"}  # with a matrix of zeros and ones
 COUNTING = {"element_places", "range", "window_places"}  # they make numbers of extents
