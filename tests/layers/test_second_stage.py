@@ -63,7 +63,7 @@ def test_labels_of_proposals_are_paddles(agnostic: bool, classes: int) -> None:
     )
     assert counts.tolist() == [7, 6]
     # True boxes come first of an image, then its proposals; those of the second are scaled by 1.25.
-    np.testing.assert_allclose(rois[[0, 7, 8]], [[4, 5, 20, 22], [0, 0, 18.75, 18.75], [37.5, 25, 75, 55]])
+    np.testing.assert_allclose(rois[[0, 7, 8]], np.array([[4, 5, 20, 22], [0, 0, 18.75, 18.75], [37.5, 25, 75, 55]]))
     np.testing.assert_allclose(rois[[1, 2, 3, 4, 5, 6]], ROIS[[7, 8, 0, 1, 2, 3]])
     np.testing.assert_allclose(rois[9:], ROIS[[9, 10, 11, 15]], rtol=1e-6)
     assert labels.ravel().tolist() == [3, 3, 1, 0, 0, 0, 0, 2, 1, 2, 0, 0, 0]
@@ -79,7 +79,13 @@ def test_labels_of_proposals_are_paddles(agnostic: bool, classes: int) -> None:
 
 def test_all_boxes_of_a_cascade_are_paddles() -> None:
     shares = np.linspace(0.3, 1.1, 16).astype("float32")
-    options = {"class_nums": 4, "use_random": False, "is_cascade_rcnn": True, "max_overlap": shares, "return_rois_num": True}
+    options: dict[str, Any] = {
+        "class_nums": 4,
+        "use_random": False,
+        "is_cascade_rcnn": True,
+        "max_overlap": shares,
+        "return_rois_num": True,
+    }
     rois, labels, targets, _, _, counts = labelled(7, 0.5, 0.5, 0.5, 0.0, **options)
     assert counts.tolist() == [10, 7]
     assert labels.ravel().tolist() == [3, 3, 1, 0, 0, 0, 0, 0, 0, 0, 2, 1, 2, 2, 1, 0, 0]
