@@ -12,6 +12,14 @@ from graphad.program import Variable
 from graphad.types import FLOATS, as_float
 
 
+class DefaultInt(int):
+    """A default that is told, by identity, from the same number given: for parameters of which two conventions have two defaults."""
+
+
+class DefaultStr(str):
+    """A default that is told, by identity, from the same text given."""
+
+
 def checked_int(what: str, value: object, least: int | None = None) -> int:
     """A whole number; TypeError if it is none, ValueError if it is less than the least."""
     value = known(value)

@@ -375,15 +375,26 @@ def repeat_interleave(x: Variable, repeats: int, axis: int | None = None, name: 
 
 
 @layer
-def meshgrid(*inputs: Any, input: Any = None, name: str | None = None) -> list[Variable]:
+def meshgrid(input: Any, name: Any = None, *inputs: Any) -> list[Variable]:
     """Tensors of one axis, each repeated along the axes of the others: rows follow the first, as numpy's ``indexing="ij"``.
 
     Args:
-        inputs, input: the tensors, or one list of them.
+        input: a list of the tensors; or the first of them.
+        name: a prefix of the names of the results; or, as numpy has it, the second tensor.
+        inputs: further tensors.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program()) as program:
+    ...     x, y = ga.layers.assign([1.0, 2.0]), ga.layers.assign([3.0, 4.0, 5.0])
+    ...     down, across = ga.layers.meshgrid([x, y])
+    >>> [each.tolist() for each in ga.Executor().run(program, fetch_list=[down, across])]
+    [[[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]], [[3.0, 4.0, 5.0], [3.0, 4.0, 5.0]]]
     """
-    inputs = inputs if input is None else (*inputs, input)
-    tensors = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], list | tuple) else inputs
-    return emitted("meshgrid", [[checked_input("meshgrid", item) for item in tensors]], name)  # type: ignore[no-any-return]
+    tensors = list(input) if isinstance(input, list | tuple) else [input]
+    # A text is a name, and nothing else is one.
+    if name is not None and not isinstance(name, str):
+        tensors, name = [*tensors, name], None
+    return emitted("meshgrid", [[checked_input("meshgrid", item) for item in (*tensors, *inputs)]], name)  # type: ignore[no-any-return]
 
 
 @layer

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
-from graphad.layers.checks import checked_flag, checked_float, checked_int, has_last_one
+from graphad.layers.checks import DefaultInt, DefaultStr, checked_flag, checked_float, checked_int, has_last_one
 from graphad.layers.helper import LayerHelper, checked_input, emitted, layer
 from graphad.layers.recorded import operator_layer
 from graphad.layers.values import constant, is_literal, known, literal_type
@@ -40,11 +40,15 @@ def softmax(input: Variable, use_cudnn: object = False, name: str | None = None,
     return emitted("softmax", [checked_input("softmax", input)], name, axis=axis)  # type: ignore[no-any-return]
 
 
+_LAST = DefaultInt(-1)
+_NARROW = DefaultStr("int32")
+
+
 @layer
 def split(
     input: Variable,
     num_or_sections: int | Sequence[int] | None = None,
-    dim: int | None = None,
+    dim: int = _LAST,
     name: str | None = None,
     *,
     axis: int | None = None,
@@ -55,7 +59,7 @@ def split(
 
     Args:
         num_or_sections: how many parts of one extent, or the extents of the parts, of which one may be -1.
-        dim: the axis; the last one if it is left out, as in Fluid.
+        dim: the axis.
         axis: the same as ``dim``, as in Paddle 2.
         num, sections: the operator's attributes, of which one takes the place of ``num_or_sections``; ``axis`` is then 0 by default.
 
@@ -64,9 +68,9 @@ def split(
     """
     with at_users_line("layers.split"):
         x = checked_input("split", input)
-        if dim is not None and axis is not None:
+        along = axis if dim is _LAST or dim is None else dim
+        if along is not axis and axis is not None:
             raise InvalidType("dim and axis are the same: give one of them")
-        along = dim if dim is not None else axis
         # A size that a constant of the program says counts as the number.
         num_or_sections = known(num_or_sections)
         if num_or_sections is None:
@@ -341,7 +345,7 @@ def topk(
 @layer
 def unique(
     x: Variable,
-    dtype: object = None,
+    dtype: object = _NARROW,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -355,7 +359,7 @@ def unique(
 
     Args:
         x: a tensor.
-        dtype: of the indices: int32, with a word of Paddle 2's int64.
+        dtype: of the indices; where it is left out beside a word of Paddle 2's, int64, as there.
         return_index: where each comes first.
         return_inverse: which of them each element is.
         return_counts: how often each is there.
@@ -375,7 +379,7 @@ def unique(
         checked_flag(f"layers.unique: {word}", flag)
     # Fluid's gives the inverse always, and keeps the order of first occurrence; Paddle 2's, with an axis or a flag, sorts.
     fluid = axis is None and not any(requested_slots.values())
-    kind = dtype_name("int32" if fluid else "int64") if dtype is None else dtype_name(dtype)
+    kind = "int64" if dtype is _NARROW and not fluid else dtype_name("int32" if dtype is None else dtype)
     slots = ("Out", "Index") if fluid else ("Out", *(slot for slot, flag in requested_slots.items() if flag))
     flags = {"return_index": return_index, "return_inverse": fluid or return_inverse, "return_counts": return_counts}
     attrs = {"dtype": kind, **flags, "is_sorted": not fluid, "axis": [] if axis is None else [checked_int("layers.unique: axis", axis)]}

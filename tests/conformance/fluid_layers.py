@@ -31,16 +31,16 @@ SIGNATURES: dict[str, str] = json.loads(Path(__file__).with_name("fluid_layers.j
 
 # Why a layer that is there differs.
 DIFFERS = {
+    "split": "`num_or_sections` may be left out where the operator's `num` or `sections` is given",
     "dropout": "`dropout_prob` may be called `p`, as in Paddle 2; with its `p`, `training` or `mode` it does what that does",
-    "interpolate": "with Paddle 2's `size`, `scale_factor` or `mode` it does what that does, whose `align_corners` is False",
+    "interpolate": "what `align_corners`, `align_mode` and `data_format` are by default: beside Paddle 2's `size`, `scale_factor` "
+    "or `mode` it is what Paddle 2 has, and no value says both",
     "arange": "`end` may be left out, as numpy has it: the numbers up to `start`",
     "clip": "`min` or `max` may be left out, which leaves that side open",
-    "meshgrid": "the tensors may also be given one by one",
-    "unique": "`dtype` is int32 unless said otherwise; with a word of Paddle 2's (`return_counts`, `axis` ...) it does what that does",
     "lstm_unit": "`cell_t_prev` may be left out: with two tensors it is the operator `lstm_unit`",
-    "split": "also takes the operator's `num` and `sections`, so `num_or_sections` and `dim` have other defaults, which mean the same",
     "squeeze": "`axes` may be left out: all axes of extent 1",
-    "tensor_array_to_tensor": "gives the tensor alone, and takes the axis by keyword; its default is 0",
+    "tensor_array_to_tensor": "gives the tensor without the extents of its parts, as the operator does, and takes the axis by keyword; "
+    "its default is 0",
     "ones": "`dtype` may be left out",
     "zeros": "`dtype` may be left out",
     "linspace": "`dtype` may be left out",
