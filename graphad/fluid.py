@@ -276,6 +276,9 @@ class _Namespace(SimpleNamespace):
 
     _instead: Mapping[str, str] = MappingProxyType({})  # of names that are not here
 
+    def __dir__(self) -> list[str]:
+        return sorted(vars(self))
+
     if not TYPE_CHECKING:  # a type checker would take any name for one of these
 
         def __getattr__(self, name: str) -> NoReturn:

@@ -259,3 +259,8 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of the modul
         names = [other for other, value in globals().items() if isinstance(value, type) and issubclass(value, Initializer)]
         hint = "" if name.startswith("_") else did_you_mean(name, names)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+
+
+def __dir__() -> list[str]:
+    kinds = (name for name, value in globals().items() if isinstance(value, type) and issubclass(value, Initializer))
+    return sorted({"set_global_initializer", *kinds})

@@ -310,3 +310,7 @@ _INSTEAD = {"DetectionMAP": "average precision needs as many boxes as each image
 def __getattr__(name: str) -> NoReturn:
     hint = f", which Fluid has: {_INSTEAD[name]}" if name in _INSTEAD else did_you_mean(name, __all__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{'' if name.startswith('_') else hint}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

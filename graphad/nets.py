@@ -173,3 +173,7 @@ def scaled_dot_product_attention(
 def _heads(x: Variable, count: int) -> Variable:
     """``[batch, time, width]`` as ``[batch, heads, time, width // heads]``; as it is if there is one head."""
     return x if count == 1 else layers.reshape(x, [0, 0, count, x.shape[-1] // count]).transpose(0, 2, 1, 3)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

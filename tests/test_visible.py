@@ -54,6 +54,15 @@ def test_an_operator_is_a_layer_with_named_parameters(name: str) -> None:
     assert name in pydoc.plain(pydoc.render_doc(layer))
 
 
+@pytest.mark.parametrize("name", ["optimizer", "initializer", "metrics", "nets", "io", "clip", "contrib", ""])
+def test_what_completes_is_what_a_user_may_want(name: str) -> None:
+    """No private names, and nothing that a module has only imported."""
+    part = getattr(ga, name) if name else ga
+    listed = [each for each in dir(part) if not (each.startswith("__") and each.endswith("__"))]
+    assert not [each for each in listed if each.startswith("_") or not hasattr(part, each)]
+    assert not {"Any", "NoReturn", "TYPE_CHECKING", "annotations", "did_you_mean", "np", "import_module"} & {*listed}
+
+
 def test_only_public_names_are_listed() -> None:
     for module in (layers, ops):
         assert dir(module) == sorted(dir(module))

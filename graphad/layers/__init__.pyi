@@ -182,8 +182,8 @@ from graphad.layers.composed import fsp_matrix as fsp_matrix
 from graphad.layers.composed import full as full
 from graphad.layers.composed import full_like as full_like
 from graphad.layers.functional_losses import gaussian_nll_loss as gaussian_nll_loss
-from graphad.layers.second_stage import generate_mask_labels as generate_mask_labels
-from graphad.layers.second_stage import generate_proposal_labels as generate_proposal_labels
+from graphad.layers.staged import generate_mask_labels as generate_mask_labels
+from graphad.layers.staged import generate_proposal_labels as generate_proposal_labels
 from graphad.layers.proposed import generate_proposals as generate_proposals
 from graphad.layers.composed import get_tensor_from_selected_rows as get_tensor_from_selected_rows
 from graphad.layers.functional import glu as glu

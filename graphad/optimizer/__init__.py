@@ -92,3 +92,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of the modul
         """Say what takes the place of an optimizer of Fluid's that is not here."""
         hint = f", which Fluid has: {_INSTEAD[name]}" if name in _INSTEAD else did_you_mean(name, __all__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{'' if name.startswith('_') else hint}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

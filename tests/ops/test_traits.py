@@ -903,13 +903,7 @@ OF_INDICES = {"embedding_scatter", "index_add", "last_of_each", "scatter", "unga
 LOOPS_OF_NUMPY = {  # one call goes over an axis, or the samples are too small or too particular to be made longer
     *("bincount", "crf_decoding", "crf_lattice", "ctc_lattice", "cumprod", "histogram", "linear_chain_crf", "linear_recurrence"),
     *("eigh", "logcumsumexp", "qr", "roi_align", "roi_align_spread", "rpn_target_assign", "svd"),
-    *(
-        "generate_proposal_labels",
-        "generate_proposals",
-        "generate_proposals_v2",
-        "psroi_pool",
-        "retinanet_detection_output",
-    ),
+    *("generate_proposal_labels", "generate_proposals", "generate_proposals_v2", "psroi_pool", "retinanet_detection_output"),
 }
 
 
@@ -945,21 +939,8 @@ COMPARING = {  # they choose among what they read, by comparing
         "hard_shrink",
     ),
     *("max_pool2d_with_index", "max_pool3d_with_index", "maxout", "pool2d_gather_max", "pool3d_gather_max", "reduce_amax", "reduce_amin"),
-    *("bipartite_match", "collect_fpn_proposals", "distribute_fpn_proposals", "similarity_focus"),
-    *(
-        "cummax",
-        "cummin",
-        "generate_mask_labels",
-        "reduce_max",
-        "reduce_min",
-        "relu",
-        "relu6",
-        "roi_pool",
-        "thresholded_relu",
-        "top_k",
-        "top_k_v2",
-        "unique",
-    ),
+    *("bipartite_match", "collect_fpn_proposals", "distribute_fpn_proposals", "generate_mask_labels", "similarity_focus"),
+    *("cummax", "cummin", "reduce_max", "reduce_min", "relu", "relu6", "roi_pool", "thresholded_relu", "top_k", "top_k_v2", "unique"),
 }
 BY_PRODUCTS = {"nearest_interp", "nearest_interp_v2"}  # with a matrix of zeros and ones
 COUNTING = {"element_places", "range", "window_places"}  # they make numbers of extents
