@@ -89,21 +89,18 @@ def data_norm(
     (Fluid passes a batch's own statistics as gradients to its parameter server, which does the same.)
 
     Args:
-        input: ``[batch, features]``.
-        act: the activation.
+        input, act: ``[batch, features]``, and the activation.
         epsilon: is added to ``square`` for each sample.
         param_attr: what the statistics start from, a dict with ``"batch_size"``, ``"batch_sum"`` and ``"batch_square"`` (10000, 0, 10000),
             and for ``enable_scale_and_shift`` ``"scale_w"`` and ``"bias"`` (1, 0).
         data_layout, in_place, moving_mean_name, moving_variance_name, do_model_average_for_mean_and_var: without effect.
         name: what the names of the statistics begin with.
         slot_dim: features come in groups of so many, and a group whose first feature is 0 was not shown: it becomes 0 and does not count.
-        sync_stats: False: there is one process.
-        summary_decay_rate: what the statistics are multiplied by before a batch is added.
+        sync_stats, summary_decay_rate: False, since there is one process; what the statistics are multiplied by before a batch is added.
         enable_scale_and_shift: whether the result is scaled and shifted by parameters.
 
     Raises:
-        ShapeError: ``input`` is something else, or its features are no whole number of groups.
-        ValueError: ``param_attr`` has another name; ``sync_stats`` is set.
+        ShapeError, ValueError: ``input`` or ``param_attr`` is something else; ``sync_stats`` is set.
 
     >>> import graphad as ga
     >>> with ga.program_guard(ga.Program(), ga.Program()) as program, ga.scope_guard(ga.Scope()):
@@ -115,19 +112,11 @@ def data_norm(
     """
     x = checked_input("data_norm", input)
     with at_users_line("layers.data_norm"):
-        if len(x.shape) != 2 or x.shape[1] < 1:
-            raise ShapeError(f"it takes [batch, features] with known features, not {x!r}")
-        if checked_flag("sync_stats", sync_stats):
-            raise InvalidValue("sync_stats=True: a process has its own statistics")
-        if checked_int("slot_dim", slot_dim) > 0 and x.shape[1] % slot_dim:
-            raise ShapeError(f"slot_dim={slot_dim}: {x.shape[1]} features are no whole number of groups")
+        _check_features(x, slot_dim, sync_stats)
         attr, starts = _starts(param_attr)
         decay, least = checked_float("summary_decay_rate", summary_decay_rate), checked_float("epsilon", epsilon)
     helper, width = LayerHelper("data_norm", name), [x.shape[1]]
-    parts = (("batch_size", "batch_size"), ("batch_sum", "batch_sum"), ("batch_square_sum", "batch_square"))
-    statistics = _Statistics(*(helper.persistable(suffix, width, x.dtype, starts[key], f"{helper.name}.{suffix}") for suffix, key in parts))
-    for each in statistics:
-        each.stop_gradient = True
+    statistics = _statistics(helper, x, starts)
     mean = statistics.sum / statistics.size
     out = (x - mean) * emitted("sqrt", [statistics.size / statistics.square])
     if checked_flag("enable_scale_and_shift", enable_scale_and_shift):
@@ -137,6 +126,24 @@ def data_norm(
     out = out if present is None else out * present
     _update(statistics, x, mean, present, least, decay)
     return helper.activate(out, act)
+
+
+def _check_features(x: Variable, slot_dim: int, sync_stats: bool) -> None:
+    if checked_flag("sync_stats", sync_stats):
+        raise InvalidValue("sync_stats=True: a process has its own statistics")
+    if len(x.shape) != 2 or x.shape[1] < 1:
+        raise ShapeError(f"it takes [batch, features] with known features, not {x!r}")
+    if checked_int("slot_dim", slot_dim) > 0 and x.shape[1] % slot_dim:
+        raise ShapeError(f"slot_dim={slot_dim}: {x.shape[1]} features are no whole number of groups")
+
+
+def _statistics(helper: LayerHelper, x: Variable, starts: Mapping[str, float]) -> _Statistics:
+    parts = (("batch_size", "batch_size"), ("batch_sum", "batch_sum"), ("batch_square_sum", "batch_square"))
+    made = (helper.persistable(suffix, [x.shape[1]], x.dtype, starts[key], f"{helper.name}.{suffix}") for suffix, key in parts)
+    statistics = _Statistics(*made)
+    for each in statistics:
+        each.stop_gradient = True
+    return statistics
 
 
 # -- rows by tags ----------------------------------------------------------------------------------

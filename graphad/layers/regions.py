@@ -97,7 +97,7 @@ def _picked(x: Variable, places: list[int], axis: int) -> Variable:
     return emitted("index_select", [x, assign(np.array(places))], dim=axis)  # type: ignore[no-any-return]
 
 
-def _moves(trans: Variable, part_size: Sequence[int], pooled: Sequence[int], std: float) -> list[Variable]:
+def _moves(trans: Variable, part_size: Sequence[int], pooled: Sequence[int], std: float) -> list[Variable | None]:
     """How far windows are moved, as shares of a box, ``[R, K, P, Q, 1]``: along x, then along y."""
     classes = trans.shape[1] // 2
     pairs = emitted("reshape", [trans], shape=[-1, classes, 2, *part_size])
@@ -134,19 +134,14 @@ def deformable_roi_pooling(
     of the image do not count. The images and the shifts have gradients, the boxes have none.
 
     Args:
-        input: ``[images, channels, height, width]``.
-        rois: boxes of all images, two corners each, ``[boxes, 4]``.
+        input, rois: images ``[images, channels, height, width]``, and boxes of all of them, two corners each, ``[boxes, 4]``.
         trans: for each part of a box how far it is moved, as shares of the box: ``[boxes, 2 * classes, *part_size]``, x and y in turn. The
             channels belong to the classes in equal parts.
-        no_trans: whether the windows stay where they are.
-        spatial_scale: what takes corners to elements.
+        no_trans, trans_std: whether the windows stay where they are; what ``trans`` is multiplied by.
+        spatial_scale, sample_per_part: what takes corners to elements; how many samples a window has along each side.
         group_size: of position-sensitive windows: how many parts, down and across, have channels of their own.
-        pooled_height, pooled_width: how many windows there are.
-        part_size: how many parts, down and across, move by themselves; as many as windows if None.
-        sample_per_part: how many samples a window has along each side.
-        trans_std: what ``trans`` is multiplied by.
+        pooled_height, pooled_width, part_size: how many windows there are; how many parts move by themselves, None for as many.
         position_sensitive: whether a window reads channels of its own, of ``channels / pooled_height / pooled_width`` results.
-        name: without effect.
         rois_num: how many boxes each image has, integers ``[images]``; needed for several images.
 
     Returns:
@@ -170,29 +165,42 @@ def deformable_roi_pooling(
         pooled = [checked_int("pooled_height", pooled_height, 1), checked_int("pooled_width", pooled_width, 1)]
         groups, parts = _pair("group_size", group_size), _pair("part_size", pooled if part_size is None else part_size)
         samples, scale, std = checked_int("sample_per_part", sample_per_part, 1), *_floats(spatial_scale=spatial_scale, trans_std=trans_std)
-        out = images.shape[1] // pooled[0] // pooled[1] if checked_flag("position_sensitive", position_sensitive) else images.shape[1]
-        if out < 1 or out * groups[0] * groups[1] != images.shape[1]:
-            raise ShapeError(f"input has {images.shape[1]} channels: {out} results for each of {groups} parts are expected")
-    moves: list[Variable | None] = [None, None]
-    classes = 1
-    if not checked_flag("no_trans", no_trans):
-        shifts = checked_input("deformable_roi_pooling", trans)
-        if len(shifts.shape) != 4 or list(shifts.shape[2:]) != parts or shifts.shape[1] % 2 or out % max(shifts.shape[1] // 2, 1):
-            raise ShapeError(f"trans is {shifts!r}: [boxes, 2 * classes, {parts[0]}, {parts[1]}], classes of {out}, is expected")
-        classes, moves = shifts.shape[1] // 2, [*_moves(shifts, parts, pooled, std)]
+        out = _results(images.shape[1], pooled if checked_flag("position_sensitive", position_sensitive) else [1, 1], groups)
+        shifts = None if checked_flag("no_trans", no_trans) else _checked_shifts(trans, parts, out)
+    classes, moves = (1, [None, None]) if shifts is None else (shifts.shape[1] // 2, _moves(shifts, parts, pooled, std))
     sides = [_side(images, boxes, axis, count, scale) for axis, count in enumerate(pooled)]
     down, across = (_weights(side, move, samples) for side, move in zip(sides, reversed(moves), strict=True))
-    shape = [-1, classes, out // classes, *groups, *images.shape[2:]]
-    found = emitted("reshape", [_of_boxes(images, boxes, rois_num)], shape=shape)
+    return _summed(_of_boxes(images, boxes, rois_num), (classes, out), down, across, groups, pooled)
+
+
+def _results(channels: int, pooled: Sequence[int], groups: Sequence[int]) -> int:
+    out = channels // pooled[0] // pooled[1]
+    if out < 1 or out * groups[0] * groups[1] != channels:
+        raise ShapeError(f"input has {channels} channels: {out} results for each of {[*groups]} parts are expected")
+    return out
+
+
+def _checked_shifts(trans: object, parts: list[int], out: int) -> Variable:
+    shifts = checked_input("deformable_roi_pooling", trans)
+    if len(shifts.shape) != 4 or list(shifts.shape[2:]) != parts or shifts.shape[1] % 2 or out % max(shifts.shape[1] // 2, 1):
+        raise ShapeError(f"trans is {shifts!r}: [boxes, 2 * classes, {parts[0]}, {parts[1]}], classes of {out}, is expected")
+    return shifts
+
+
+def _summed(
+    images: Variable, numbers: tuple[int, int], down: Variable, across: Variable, groups: Sequence[int], pooled: Sequence[int]
+) -> Variable:
+    """The windows: sums over the images of boxes, ``[R, K, E, *groups, H, W]``, each window over the channels of its group."""
+    classes, out = numbers
+    found = emitted("reshape", [images], shape=[-1, classes, out // classes, *groups, *images.shape[2:]])
     for axis, (group, count) in enumerate(zip(groups, pooled, strict=True)):
-        places = [place * group // count for place in range(count)]
         if group not in (1, count):
-            found = _picked(found, places, 3 + axis)
-    # A window reads the channels of its group; where there is one group, these are all.
-    groups_of = "".join(letter for letter, group in zip("pq", groups, strict=True) if group > 1)
-    if len(groups_of) < 2:
+            found = _picked(found, [place * group // count for place in range(count)], 3 + axis)
+    # Where there is one group, all windows read its channels.
+    letters = "".join(letter for letter, group in zip("pq", groups, strict=True) if group > 1)
+    if len(letters) < 2:
         found = emitted("squeeze", [found], axes=[3 + axis for axis, group in enumerate(groups) if group == 1])
-    equation = f"rke{groups_of}hw,rkpqh,rkpqw->rkepq"
+    equation = f"rke{letters}hw,rkpqh,rkpqw->rkepq"
     windows = emitted("einsum", [[found, *(_full(each, classes, pooled) for each in (down, across))]], equation=equation)
     return emitted("reshape", [windows], shape=[-1, out, *pooled])  # type: ignore[no-any-return]
 
@@ -289,11 +297,9 @@ def roi_perspective_transform(
     Each element is interpolated between four of the image. The images have gradients, the quadrangles have none.
 
     Args:
-        input: ``[images, channels, height, width]``.
-        rois: quadrangles of all images, ``[boxes, 8]``: x and y of each corner, clockwise from the upper left one.
+        input, rois: ``[images, channels, height, width]``; quadrangles ``[boxes, 8]``: x and y of each corner, clockwise from the upper left.
         transformed_height, transformed_width: of the windows.
         spatial_scale: what takes corners to elements.
-        name: without effect.
         rois_num: how many quadrangles each image has, integers ``[images]``; needed for several images.
 
     Returns:

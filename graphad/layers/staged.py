@@ -21,6 +21,15 @@ def _told(type: str, inputs: Mapping[str, Variable | None], slots: Sequence[str]
     return LayerHelper(type).append_all(type, given, slots, attrs, stopped=slots)
 
 
+def _checked_classes(class_nums: int | None) -> int:
+    if class_nums is None:
+        raise InvalidType("class_nums, the number of classes with the background, is expected")
+    return checked_int("class_nums", class_nums, 2)
+
+
+_LABELLED = ("Rois", "LabelsInt32", "BboxTargets", "BboxInsideWeights", "BboxOutsideWeights", "MaxOverlapWithGT", "OutRoisNum")
+
+
 @layer
 def generate_proposal_labels(
     rpn_rois: Variable,
@@ -49,51 +58,39 @@ def generate_proposal_labels(
 
     Args:
         rpn_rois: proposals of all images, two corners each, in the scaled image, ``[proposals, 4]``.
-        gt_classes: the classes of the true boxes, from 1, integers ``[images, boxes]``.
-        is_crowd: 1 for a box of a crowd, which is no proposal itself, integers ``[images, boxes]``.
-        gt_boxes: true boxes, as large as before the scale, ``[images, boxes, 4]``; they are proposals, too.
-        im_info: height, width and scale of each image, ``[images, 3]``.
-        batch_size_per_im, fg_fraction: how many boxes of an image count, and the share of them that are objects, at most.
-        fg_thresh: the share, intersection over union, from which a box is an object.
-        bg_thresh_hi, bg_thresh_lo: between which shares another one is background.
-        bbox_reg_weights: what the four numbers of a code are divided by.
-        class_nums: how many classes there are, with the background.
+        gt_classes, is_crowd: the class of each true box, from 1, and 1 for one of a crowd, integers ``[images, boxes]``.
+        gt_boxes: true boxes, as large as before the scale, ``[images, boxes, 4]``; they are proposals, too, but for crowds.
+        im_info, batch_size_per_im, fg_fraction: height, width and scale of each image, ``[images, 3]``; how many of its boxes count, and
+            the share of them that are objects, at most.
+        fg_thresh, bg_thresh_hi, bg_thresh_lo: from which share, intersection over union, a box is an object; between which background.
+        bbox_reg_weights, class_nums, is_cls_agnostic: what the numbers of a code are divided by; how many classes there are, with the
+            background; whether all objects share the columns of class 1.
         use_random: whether the boxes are drawn; the first otherwise.
-        is_cls_agnostic: whether all objects share the columns of class 1.
-        is_cascade_rcnn: whether all boxes count, but those without area, or whose ``max_overlap`` is 1 or more.
-        rois_num: how many proposals each image has, integers ``[images]``; needed for several images.
-        length: how many true boxes each image has, integers ``[images]``; all if it is left out.
-        max_overlap: of each proposal the share that it had in the stage before, ``[proposals]``.
-        return_rois_num: whether the number of boxes of each image is returned, int32 ``[images]``.
+        rois_num, length, return_rois_num: how many proposals, and true boxes, each image has, integers ``[images]``; whether it is returned.
+        is_cascade_rcnn, max_overlap: whether all boxes count, but those without area, or whose ``max_overlap``, ``[proposals]``, is 1.
 
     Returns:
         Boxes ``[B, 4]``, their classes, int32 ``[B, 1]``, codes ``[B, 4 * class_nums]`` in the columns of the class, and twice weights
         of these: 1 there, and 0 elsewhere.
 
     Raises:
-        TypeError: there is no ``class_nums``.
-        ShapeError: the shapes do not fit.
+        TypeError, ShapeError: there is no ``class_nums``; the shapes do not fit.
     """
     with at_users_line("layers.generate_proposal_labels"):
-        if class_nums is None:
-            raise InvalidType("class_nums, the number of classes with the background, is expected")
+        classes = _checked_classes(class_nums)
+        shares = {"fg_fraction": fg_fraction, "fg_thresh": fg_thresh, "bg_thresh_hi": bg_thresh_hi, "bg_thresh_lo": bg_thresh_lo}
+        flags = {"use_random": use_random, "is_cls_agnostic": is_cls_agnostic, "is_cascade_rcnn": is_cascade_rcnn}
         attrs: dict[str, object] = {
             "batch_size_per_im": checked_int("batch_size_per_im", batch_size_per_im, 1),
-            "fg_fraction": checked_float("fg_fraction", fg_fraction),
-            "fg_thresh": checked_float("fg_thresh", fg_thresh),
-            "bg_thresh_hi": checked_float("bg_thresh_hi", bg_thresh_hi),
-            "bg_thresh_lo": checked_float("bg_thresh_lo", bg_thresh_lo),
             "bbox_reg_weights": [checked_float("bbox_reg_weights", each) for each in bbox_reg_weights],
-            "class_nums": checked_int("class_nums", class_nums, 2),
-            "use_random": checked_flag("use_random", use_random),
-            "is_cls_agnostic": checked_flag("is_cls_agnostic", is_cls_agnostic),
-            "is_cascade_rcnn": checked_flag("is_cascade_rcnn", is_cascade_rcnn),
+            "class_nums": classes,
+            **{name: checked_float(name, value) for name, value in shares.items()},
+            **{name: checked_flag(name, value) for name, value in flags.items()},
         }
         with_counts = checked_flag("return_rois_num", return_rois_num)
     inputs = {"RpnRois": rpn_rois, "GtClasses": gt_classes, "IsCrowd": is_crowd, "GtBoxes": gt_boxes, "ImInfo": im_info}
     optional = {"RoisNum": rois_num, "Length": length, "MaxOverlap": max_overlap}
-    slots = ("Rois", "LabelsInt32", "BboxTargets", "BboxInsideWeights", "BboxOutsideWeights", "MaxOverlapWithGT", "OutRoisNum")
-    told = _told("generate_proposal_labels", {**inputs, **optional}, slots, attrs)
+    told = _told("generate_proposal_labels", {**inputs, **optional}, _LABELLED, attrs)
     return (*told[:5], told[6]) if with_counts else tuple(told[:5])
 
 

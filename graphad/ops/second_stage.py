@@ -216,8 +216,8 @@ def _labelled(rois: Array, classes: Array, crowd: Array, true: Array, how: dict[
     chosen = _sampled(overlaps, crowd, how, rng)
     labels = np.zeros(len(chosen.all), "int32")
     labels[: len(chosen.true)] = classes[chosen.true]
-    if labels.size and not 0 <= labels.min() <= labels.max() < (np.inf if how["agnostic"] else how["classes"]):
-        raise InvalidValue(f"GtClasses has {labels.min()} to {labels.max()}: classes from 0 to {how['classes'] - 1} are expected")
+    if classes.size and not 0 <= classes.min() <= classes.max() < (np.inf if how["agnostic"] else how["classes"]):
+        raise InvalidValue(f"GtClasses has {classes.min()} to {classes.max()}: classes from 0 to {how['classes'] - 1} are expected")
     codes = np.zeros((len(labels), 4), rois.dtype)
     codes[: len(chosen.true)] = encoded(boxes[chosen.objects], true[chosen.true]) / how["weights"]
     targets, weights = (_spread(rows, labels, how["classes"], how["agnostic"]) for rows in (codes, np.ones_like(codes)))
