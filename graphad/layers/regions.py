@@ -297,7 +297,7 @@ def roi_perspective_transform(
     Each element is interpolated between four of the image. The images have gradients, the quadrangles have none.
 
     Args:
-        input, rois: ``[images, channels, height, width]``; quadrangles ``[boxes, 8]``: x and y of each corner, clockwise from the upper left.
+        input, rois: ``[images, channels, height, width]``; quadrangles ``[boxes, 8]``: x, y of each corner, clockwise from the upper left.
         transformed_height, transformed_width: of the windows.
         spatial_scale: what takes corners to elements.
         rois_num: how many quadrangles each image has, integers ``[images]``; needed for several images.

@@ -65,9 +65,8 @@ def generate_proposal_labels(
         fg_thresh, bg_thresh_hi, bg_thresh_lo: from which share, intersection over union, a box is an object; between which background.
         bbox_reg_weights, class_nums, is_cls_agnostic: what the numbers of a code are divided by; how many classes there are, with the
             background; whether all objects share the columns of class 1.
-        use_random: whether the boxes are drawn; the first otherwise.
-        rois_num, length, return_rois_num: how many proposals, and true boxes, each image has, integers ``[images]``; whether it is returned.
-        is_cascade_rcnn, max_overlap: whether all boxes count, but those without area, or whose ``max_overlap``, ``[proposals]``, is 1.
+        rois_num, length, return_rois_num: how many proposals, and true boxes, each image has, ``[images]``; whether that is returned.
+        use_random, is_cascade_rcnn: whether boxes are drawn; whether all count, but those without area, or whose ``max_overlap`` is 1.
 
     Returns:
         Boxes ``[B, 4]``, their classes, int32 ``[B, 1]``, codes ``[B, 4 * class_nums]`` in the columns of the class, and twice weights
