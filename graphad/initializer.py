@@ -173,7 +173,8 @@ class _Usual(NamedTuple):
     bias: Initializer | None = None
 
 
-_usual: ContextVar[_Usual] = ContextVar("usual initializers", default=_Usual())  # noqa: B039 (it cannot be changed)
+_NOTHING = _Usual()
+_usual: ContextVar[_Usual] = ContextVar("usual initializers", default=_NOTHING)
 
 
 def set_global_initializer(weight_init: Initializer | None, bias_init: Initializer | None = None) -> None:
@@ -201,6 +202,11 @@ def set_global_initializer(weight_init: Initializer | None, bias_init: Initializ
         if not isinstance(value, Initializer | None):
             raise InvalidType(f"{name} is an initializer or None, not {value!r}")
     _usual.set(_Usual(weight_init, bias_init))
+
+
+def are_usual() -> bool:
+    """Whether ``set_global_initializer`` says nothing now: then parameters start as each layer has it."""
+    return _usual.get() == _NOTHING
 
 
 def usual_weight() -> Initializer:

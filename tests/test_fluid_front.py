@@ -112,6 +112,26 @@ def test_settings_of_strategies_are_fluids() -> None:
         strategy.enable_inplaces = True
 
 
+def test_a_layer_that_was_written_before_starts_as_is_said_now() -> None:
+    """Calls that are alike are copied, which holds for what is said beside them too."""
+
+    def started() -> list[float]:
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+            out = fluid.layers.fc(fluid.data("x", [1, 2]), 1)
+            fluid.Executor().run(fluid.default_startup_program())
+            (found,) = fluid.Executor().run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[out])
+            return found.ravel().tolist()  # type: ignore[no-any-return]
+
+    try:
+        for weight, bias in (0.5, 0.25), (2.0, 1.0), (2.0, 0.0):
+            fluid.set_global_initializer(fluid.initializer.Constant(weight), fluid.initializer.Constant(bias))
+            assert started() == started() == [2 * weight + bias]
+    finally:
+        fluid.set_global_initializer(None)
+    before = started()
+    assert before not in (started(), [4.0])  # Xavier's numbers are drawn
+
+
 def test_parameters_start_as_is_said_for_all() -> None:
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
         fluid.set_global_initializer(fluid.initializer.Constant(0.5), fluid.initializer.Constant(0.25))

@@ -69,7 +69,7 @@ def alike(layer: Callable[P, R]) -> Callable[P, R]:
 def _call(main: Program, args: tuple[object, ...], kwargs: Mapping[str, object], variables: list[Variable]) -> Call | None:
     """What a call says, its variables put aside; None where more than their types may matter: what it writes is not remembered then."""
     block = main.blocks[0]
-    if main._current:
+    if main._current or not initializer.are_usual():
         return None
     parts: list[object] = list(kwargs)
     for value in (*args, *kwargs.values()):
