@@ -11,7 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -248,6 +248,10 @@ def rows(words: Sequence[str] = (), pairs: int = 7) -> Iterator[list[str]]:
             check(work, numba=True)
             found = measured(work, pairs, numba=True)
             yield [f"{work.name}, numba", f"{found.hand:.4f}", f"{found.graphad:.4f}", f"{found.ratio:.2f}", "0.1"]
+            work = replace(work, hand=by_hand.NumbaChain)
+            check(work, numba=True)
+            found = measured(work, pairs, numba=True)
+            yield [f"{work.name}, both numba", f"{found.hand:.4f}", f"{found.graphad:.4f}", f"{found.ratio:.2f}", "1.1"]
 
 
 def main(pairs: int = 7) -> None:

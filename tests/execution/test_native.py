@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,28 @@ def test_the_chain_is_one_loop_without_memory() -> None:
     (function,) = functions(executor)
     assert function.plan.size == 0
     assert function.source.text.count("loop(") == 1
+
+
+@needs_numba
+@pytest.mark.parametrize("size", [4_096, 5_003])
+def test_a_long_chain_goes_over_four_parts_at_once(size: int) -> None:
+    """With a number that all parts read, nan and both zeros, and lengths that four does not divide."""
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x, s = L.data("x", [size], append_batch_size=False), L.data("s", [1], append_batch_size=False)
+        y = x
+        for _ in range(12):
+            y = L.elementwise_max(y * s - x, x) + s
+    feed = {"x": np.resize(hard_numbers("float32")["x"], size), "s": np.array([0.75], "float32")}
+    executor = ga.Executor(numba=True)
+    (wanted,) = ga.Executor(mode="interpreted").run(program, feed, [y])
+    for _ in range(3):
+        (found,) = executor.run(program, feed, [y])
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(np.signbit(found[~np.isnan(found)]), np.signbit(wanted[~np.isnan(wanted)]))
+    (function,) = functions(executor)
+    (loop,) = (item for name, item in function.source.objects.items() if name.startswith("loop"))
+    assert "4 * part" in inspect.getsource(getattr(loop, "py_func"))  # noqa: B009 - of numba's functions
 
 
 @needs_numba
