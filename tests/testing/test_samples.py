@@ -72,3 +72,21 @@ def test_without_samples_those_calls_of_the_signature_that_run_are_used() -> Non
 def test_there_are_none_of_an_unknown_operator() -> None:
     with pytest.raises(InvalidValue, match="tanhh"):
         samples_of("tanhh")
+
+
+def test_calls_with_results_that_are_too_large_do_not_run() -> None:
+    """An attribute may say how many results there are, and be drawn as the number of something else."""
+
+    def infer(X: TensorType, *, count: int) -> TensorType:
+        return TensorType((count, *X.shape), X.dtype)
+
+    tried: list[int] = []
+
+    def many(X: Array, *, count: int) -> Array:
+        tried.append(count)
+        return np.stack([X] * count)
+
+    definition = operator("X -> Out", name="many", infer=infer, grad={}, samples=[])(many)
+    assert runs(definition, Sample({"X": np.ones(2)}, {"count": 3}))
+    assert not runs(definition, Sample({"X": np.ones(2)}, {"count": 100_000_007}))
+    assert tried == [3]

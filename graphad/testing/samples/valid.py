@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from graphad.types import TensorType, joined_shape
 
 Slots = Mapping[str, Sequence[Any]]
 Outputs = dict[str, list[Any]]
+MOST = 1 << 20  # elements of one output of a call that is drawn
 
 
 def runs(op: OpDef, sample: Sample) -> bool:
@@ -37,6 +39,10 @@ def outputs_of(op: OpDef, inputs: Slots, attrs: Mapping[str, object]) -> Outputs
     try:
         types_by_slot = op.infer_types({slot: [type_of(value) for value in values] for slot, values in inputs.items()}, attrs)
     except Exception:  # as above
+        return None
+    # An attribute may say how many results there are: a number that is meant for another one would make the kernel run for hours.
+    shapes = [each.shape or () for types in types_by_slot.values() for each in types if isinstance(each, TensorType)]
+    if any(prod(max(extent, 1) for extent in shape) > MOST for shape in shapes):
         return None
     outputs = computed(op, inputs, attrs)
     if outputs is None or not all(_as_inferred(outputs[slot], types) for slot, types in types_by_slot.items()):
