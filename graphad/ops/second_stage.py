@@ -342,10 +342,13 @@ def _mask(polygons: list[Array], box: Array, resolution: int) -> Array:
 
 
 FINER = 5.0  # COCO's masks follow an outline on a grid that is five times as fine
+FARTHEST = 1e6  # elements from the box: an outline is followed step by step
 
 
 def _filled(points: Array, size: int) -> Array:
     """The elements of a square inside of a polygon, as in COCO's annotations: columns change at the rows where the outline crosses."""
+    if not (np.abs(points) < FARTHEST).all():
+        raise InvalidValue(f"a polygon reaches {np.abs(points).max():g} elements beyond its box: {FARTHEST:g} at most are expected")
     corners = np.trunc(FINER * points.astype("float64") + 0.5).astype("int64")
     lines = [_line(start, end) for start, end in zip(corners, np.roll(corners, -1, 0), strict=True)]
     x, y = np.concatenate(lines, 1)

@@ -190,6 +190,15 @@ def test_a_fine_mask_is_the_polygon() -> None:
     assert (turned.T != found).mean() < 4e-3
 
 
+@pytest.mark.parametrize("far", [1e9, np.inf, np.nan])
+def test_a_polygon_that_is_too_far_away_is_refused(far: float) -> None:
+    """It would be followed step by step, and fill the memory."""
+    outline = np.array([[2.0, 1.0], [far, 5.0], [11.0, 19.0]])
+    arrays = [np.ones((1, 3)), np.array([[1]]), np.array([[0]]), outline[None, None, None], np.array([[0.0, 0, 9, 9]]), np.array([[1]])]
+    with pytest.raises(InvalidValue, match="beyond its box"):
+        ga.ops.generate_mask_labels(*arrays, num_classes=2, resolution=4)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
