@@ -10,12 +10,14 @@ from functools import cache
 import numpy as np
 import pytest
 
+from graphad.errors import ExecutionError
 from graphad.execution import Executor, Scope
 from graphad.execution.names import blocks_of
 from graphad.ir import lower
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, operator
 from graphad.ops.inference import same
+from graphad.ops.linalg import NoSolution
 from graphad.program import Operator, Program
 from graphad.testing.calls import Interest
 from graphad.testing.cases import Case, RandomChoices, completed
@@ -209,13 +211,26 @@ def test_the_same_choices_give_the_same_program() -> None:
     assert repr(again) == repr(case)
 
 
+def has_no_solution(case: Case) -> bool:
+    """Whether a run solves with a matrix that is singular for the numbers drawn; any other error is raised."""
+    try:
+        assert math.isfinite(len(run(case)))
+    except ExecutionError as error:
+        if isinstance(error.__cause__, NoSolution):
+            return True
+        raise
+    return False
+
+
 def test_differentiated_programs_run() -> None:
     orders: Counter[int] = Counter()
+    unsolved = 0
     for i, case in enumerate(cases()[:300]):
         differentiated_case = differentiated(RandomChoices(f"differentiated {i}"), case)
         if differentiated_case is not None:
             names = differentiated_case.program.global_block().vars
             orders[2 if any(name.count("@GRAD") > 1 and "TEMP" not in name for name in names) else 1] += 1
-            assert math.isfinite(len(run(differentiated_case)))
+            unsolved += has_no_solution(differentiated_case)
+    assert unsolved <= 5
     assert orders[1] > 100
     assert orders[2] > 25
