@@ -166,7 +166,8 @@ def _split(job: Job, row: Row) -> Any:
     raise error
 
 
-FAR = {"write_to_array": {"I"}}  # a sample writes far beyond the array, for which an index that is not known finds no room
+# A sample of each goes far beyond the array, for which an index that is not known finds no room.
+FAR = {"write_to_array": {"I"}, "insert_in_array": {"I"}}
 
 
 def _candidates(job: Job) -> list[set[str]]:
