@@ -16,6 +16,15 @@ from graphad.ops.attributes import applied, attributes
 from graphad.ops.definition import NO_INTS, OpDef, operator
 from graphad.ops.depthwise import CACHED_BYTES, Product, depthwise, depthwise_cotangent, depthwise_product, depthwise_spread, is_depthwise
 from graphad.ops.formulas import as_array
+from graphad.ops.image_rows import (
+    correlated_by_rows,
+    filter_by_rows,
+    kept_by_rows,
+    pays_correlated,
+    pays_filter,
+    pays_spread,
+    spread_by_rows,
+)
 from graphad.ops.inference import matched, same_dtypes
 from graphad.ops.like import sum_like
 from graphad.ops.loops import COMPILED
@@ -55,7 +64,8 @@ from graphad.types import Array, Shape, Tensor, TensorType, element_count
 #     correlated(image, filter) -> output      spread(filter, output) -> image      filter_cotangent(image, output) -> filter
 #
 # Windows are laid out as columns, a few samples at a time so that they stay in the cache, and multiplied as matrices.
-# A filter of one channel (depthwise) takes a few channels at a time, one of one element needs no columns.
+# A filter of one channel (depthwise) takes a few channels at a time, one of one element needs no columns; where less is copied so, products
+# are of rows of the output (``image_rows``).
 
 COLUMN_BYTES = 1 << 19  # with what is made of them they stay in a cache of the second level
 WASTE_OF_COLUMNS = 1.3  # windows over the edges for each that is wanted, where each is met by many features
@@ -132,8 +142,8 @@ def correlated(x: Array, filter_: Array, window_axes: Axes, groups: int) -> Arra
         return _pointwise(x, filter_, window_axes, groups)
     if is_depthwise(filter_.shape, groups):
         return depthwise(x, filter_, window_axes, groups)
-    if _adds_rows_up(filter_.shape, window_axes, groups):
-        return _correlated_rows(x, filter_, window_axes)
+    if groups == 1 and pays_correlated(len(x), filter_.shape, window_axes, x.dtype):
+        return correlated_by_rows(x, filter_, window_axes)
     wide, out = padded(x, window_axes), np.empty((len(x), len(filter_), *extents), x.dtype)
     # Few windows and many features: the samples of a batch go into one product, beside each other.
     is_folded = rows.shape[1] > prod(extents)
@@ -175,59 +185,13 @@ def _multiply(rows: Array, columns: Array, lines: Lines | None, folded: bool, ou
         out[...] = lines.view(product.reshape(*out.shape[:2], lines.length), tuple(extents))
 
 
-def _adds_rows_up(filter_: Shape, window_axes: Axes, groups: int) -> bool:
-    """Whether ``_correlated_rows`` can do it, and is expected to write less than all columns are."""
-    if len(window_axes) != 2 or groups != 1 or window_axes[0].stride != 1:
-        return False
-    features, channels, height, width = filter_
-    # For each window a row of its column and the products of a column of the filter, which are written and added up; and the filter once.
-    traffic = channels * width + 1.5 * features * height
-    return (channels * width * height - traffic) * prod(extents_of(window_axes)) > 4 * prod(filter_)
-
-
-def _correlated_rows(x: Array, filter_: Array, window_axes: Axes) -> Array:
-    """``correlated`` with few features: each row of the filter times all rows of the image, and these products added up.
-
-    Windows are laid out along the width alone: less to copy, as many times as the filter has rows.
-    """
-    down, across = window_axes
-    features, channels, height, width = filter_.shape
-    wide, out = padded(x, window_axes), np.zeros((len(x), features, down.count, across.count), x.dtype)
-    # Row f * height + k of the matrix is row k of filter f, over all channels.
-    matrix = np.ascontiguousarray(filter_.transpose(0, 2, 1, 3)).reshape(features * height, channels * width)
-    step = max(1, COLUMN_BYTES // max(matrix.shape[1] * across.count * x.itemsize, 1))
-    for image, result in zip(wide, out, strict=True):
-        channel, row, column = image.strides
-        shape, strides = (channels, width, down.padded, across.count), (channel, across.dilation * column, row, across.stride * column)
-        # [channels, width of the filter, rows of the padded image, windows across]: neighboring windows share elements, which are not yet
-        # copied.
-        view = as_strided(image, shape, strides, writeable=False)
-        for start in range(0, down.padded, step):
-            part = view[:, :, start : start + step]
-            rows = scratch("columns", part.shape, x.dtype)
-            np.copyto(rows, part)
-            product = scratch("product", (features * height, part.shape[2] * across.count), x.dtype)
-            np.matmul(matrix, rows.reshape(len(matrix.T), product.shape[1]), out=product)
-            _add_rows(product.reshape(features, height, part.shape[2], across.count), start, down, result)
-    return out
-
-
-def _add_rows(product: Array, start: int, down: Axis, out: Array) -> None:
-    """Add the products of the rows from ``start`` on with each row of a filter to the outputs whose windows have them there."""
-    for k in range(down.kernel):
-        # Row r of the padded image is row k of the windows that begin at r - k * dilation.
-        first = start - k * down.dilation
-        low, high = max(first, 0), min(first + product.shape[2], down.count)
-        if low < high:
-            out[:, low:high] += product[:, k, low - first : high - first]
-
-
 # -- small images --------------------------------------------------------------------------------
 # Of a small image the views and memory take longer to make than the products: a thread keeps them for the next call of the same shapes.
 
 KEPT_IMAGE = 1 << 18  # bytes of an image with its padding
 KEPT_IMAGES = 1 << 25  # bytes of all images that a thread keeps
 KEPT_SHAPES = 1024
+LEAST_COLUMNS = 1 << 16  # bytes of the windows of a batch from which on they are copied by rows
 
 
 class _Images(threading.local):
@@ -260,13 +224,20 @@ def _product(spec: type[Convolution], image: Array, filter_: Array, attrs: Mappi
     apart = is_depthwise(filter_.shape, groups) and image.dtype == filter_.dtype
     work = depthwise_product(image.shape, filter_.shape, window_axes, image.dtype) if apart else None
     most = CACHED_BYTES if apart else COLUMN_BYTES
+    # Of the smallest, a few more views take longer than what is not copied.
+    is_enough = groups == 1 and columns * len(image) >= LEAST_COLUMNS
+    by_rows = is_enough and pays_correlated(len(image), filter_.shape, window_axes, image.dtype)
     if work is not None:
         _check_filter(filter_.shape, window_axes)
         size, product = 0, work.product if work.lasting else product
-    elif size <= KEPT_IMAGE and columns * len(image) <= most and image.dtype == filter_.dtype and prod(wide):
+    elif size <= KEPT_IMAGE and (by_rows or columns * len(image) <= most) and image.dtype == filter_.dtype and prod(wide):
         _check_filter(filter_.shape, window_axes)
         check_fit("X", image.shape, (len(image), groups * filter_.shape[1], *(a.size for a in window_axes)))
-        product = _small(image.shape, filter_.shape, np.zeros(wide, image.dtype), window_axes, groups)
+        memory = np.zeros(wide, image.dtype)
+        if by_rows:
+            product = kept_by_rows(image.shape, filter_.shape, memory, window_axes)
+        else:
+            product = _small(image.shape, filter_.shape, memory, window_axes, groups)
     else:
         size = 0
     # When memory is full all are forgotten: that is cheaper than to know which were used last.
@@ -325,7 +296,11 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
         return out
     if is_depthwise(filter_.shape, groups):
         return depthwise_spread(filter_, y, window_axes, groups)
-    lines = lines_of(window_axes) if rows.shape[2] <= prod(extents) else None
+    # Zeros between the rows of y meet all elements of the filter, whose products with infinite ones would be nan.
+    is_finite = bool(np.isfinite(filter_).all())
+    if groups == 1 and is_finite and pays_spread(len(y), filter_.shape, window_axes, y.dtype):
+        return spread_by_rows(filter_, y, window_axes)
+    lines = lines_of(window_axes) if is_finite and rows.shape[2] <= prod(extents) else None
     if lines is not None and _adds_rows(filter_, window_axes, groups):
         _spread_rows(filter_, y, window_axes, groups, out)
         return out
@@ -347,14 +322,13 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
 def _adds_rows(filter_: Array, window_axes: Axes, groups: int) -> bool:
     """Whether ``_spread_rows`` can do it, and copies less than it saves adding."""
     is_short = len(filter_) // groups <= filter_.shape[1] * filter_.shape[-1]
-    return len(window_axes) == 2 and is_short and filter_.size > 0 and bool(np.isfinite(filter_).all())
+    return len(window_axes) == 2 and is_short and filter_.size > 0
 
 
 def _spread_rows(filter_: Array, y: Array, window_axes: Axes, groups: int, out: Array) -> None:
     """``spread`` to images with strides of one: the product adds up over the rows of the filter, so that only its columns overlap.
 
-    For that the output is copied for every row of the filter, with zeros around. These meet all elements of the filter, which have to be
-    finite.
+    For that the output is copied for every row of the filter, with zeros around.
     """
     down, across = window_axes
     n, features, depth, length = *y.shape[:2], len(filter_) // groups * down.kernel, down.padded * across.padded
@@ -441,6 +415,8 @@ def filter_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, groups
     if is_depthwise(shape, groups):
         return depthwise_cotangent(x, y, window_axes, shape, groups)
     depth, features = prod(shape[1:]), shape[0] // groups
+    if groups == 1 and pays_filter(len(x), shape, window_axes, x.dtype):
+        return filter_by_rows(x, y, window_axes, shape)
     # One product over all samples where its result is larger than what a sample adds to it; else a product each, and their sum.
     is_folded = depth * features > count
     wide, total = np.ascontiguousarray(padded(x, window_axes)), np.zeros((groups, depth, features), x.dtype)
