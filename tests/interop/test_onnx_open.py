@@ -199,9 +199,38 @@ COMPUTED: dict[str, tuple[list[Any], dict[str, Array], dict[str, Array], int]] =
         {},
         19,
     ),
+    **{
+        f"SAME_{side}, {extents}, {name}": (
+            [node(*nodes, auto_pad=f"SAME_{side}", strides=[2, 3], **attrs)],
+            {"x": normal(2, 2, *extents)},
+            weights,
+            19,
+        )
+        for side in ("UPPER", "LOWER")
+        for extents in ((4, 5), (7, 9), (8, 6))
+        for name, nodes, attrs, weights in (
+            ("convolution", ("Conv", "x w", "y"), {}, {"w": normal(3, 2, 3, 2)}),
+            ("convolution with dilations", ("Conv", "x w", "y"), {"dilations": [2, 1]}, {"w": normal(3, 2, 2, 4)}),
+            ("maxima", ("MaxPool", "x", "y"), {"kernel_shape": [3, 2]}, {}),
+            ("maxima, rounded up", ("MaxPool", "x", "y"), {"kernel_shape": [3, 1], "ceil_mode": 1}, {}),
+            ("maxima and places", ("MaxPool", "x", "y i"), {"kernel_shape": [3, 2]}, {}),
+            ("averages", ("AveragePool", "x", "y"), {"kernel_shape": [3, 4]}, {}),
+            ("averages with the padding", ("AveragePool", "x", "y"), {"kernel_shape": [3, 4], "count_include_pad": 1}, {}),
+            ("norms", ("LpPool", "x", "y"), {"kernel_shape": [3, 4]}, {}),
+        )
+    },
+    **{
+        f"a transposed convolution to {shape}, {auto}": (
+            [node("ConvTranspose", "x w b", "y", strides=[2, 3], output_shape=list(shape), auto_pad=auto)],
+            IMAGE,
+            {"w": normal(2, 3, 3, 3), "b": normal(3)},
+            11,
+        )
+        for auto in ("NOTSET", "SAME_UPPER", "SAME_LOWER")
+        for shape in ((8, 14), (9, 19))
+    },
     # These have no operators for open extents: they are read again for each shape.
     "Resize, antialias": ([node("Resize", "x - - s", "y", mode="linear", antialias=1)], IMAGE, {"s": np.array([1, 2, 3, 3])}, 18),
-    "windows with strides": ([node("Conv", "x w", "y", auto_pad="SAME_LOWER", strides=[2, 2])], IMAGE, {"w": normal(3, 2, 2, 2)}, 11),
     "GridSample": ([node("GridSample", "x g", "y")], {**IMAGE, "g": RNG.uniform(-1, 1, (1, 3, 2, 2)).astype("float32")}, {}, 16),
     "DFT": ([node("DFT", "x", "y", axis=1)], {"x": normal(2, 6, 1)}, {}, 17),
 }
@@ -210,6 +239,30 @@ COMPUTED: dict[str, tuple[list[Any], dict[str, Array], dict[str, Array], int]] =
 @pytest.mark.parametrize("name", COMPUTED)
 def test_what_operators_need_of_open_extents_changes_nothing(name: str) -> None:
     check_open(*COMPUTED[name])
+
+
+@pytest.mark.parametrize("side", ["UPPER", "LOWER"])
+def test_same_of_open_extents_is_written_with_its_gradients(side: str, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    same: dict[str, Any] = {"auto_pad": f"SAME_{side}", "strides": [2, 2]}
+    nodes = [
+        node("Conv", "x w", "c", **same),
+        node("AveragePool", "c", "a", kernel_shape=[3, 2], **same),
+        node("AveragePool", "c", "b", kernel_shape=[3, 2], count_include_pad=1, **same),
+        node("MaxPool", "c", "m", kernel_shape=[3, 2], **same),
+        node("Concat", "a b m", "d", axis=1),
+        node("Tanh", "d", "y"),
+    ]
+    loaded = onnx.load(model(nodes, {"x": ("float32", ["n", 2, "h", "w_"])}, ["y"], {"w": normal(2, 2, 3, 2)}))
+    written = onnx.gradients(loaded)
+    onnx.save(written, tmp_path / "model.onnx")
+    again = onnx.load(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    for extents in ((7, 6), (8, 9), (5, 5)):
+        fed = {"x": normal(2, 2, *extents)}
+        for one, other, third in zip(written.run(fed), session.run(None, fed), again.run(fed), strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(third, one, rtol=1e-4, atol=1e-5)
 
 
 ANTIALIASED = [node("Resize", "x - - s", "y", mode="linear", antialias=1)]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphad.errors import ParseError
-from graphad.interop.onnx.handlers.arranging import padded
+from graphad.interop.onnx.handlers.arranging import padded, padded_at_run_time
 from graphad.interop.onnx.handlers.handler import Node, handles
 from graphad.interop.onnx.handlers.reducing import extent
 from graphad.interop.onnx.interpolation import Axis, matrix, places
@@ -29,17 +29,20 @@ def spatial(node: Node, name: str, count: int, default: int = 1) -> list[int]:
 
 
 def pads_of(node: Node, extents: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Pads | str:
-    """What is added before and after each spatial axis; ``SAME`` where it depends on extents that are not known."""
+    """What is added before and after each spatial axis, or how that follows from extents which are not known.
+
+    ``SAME`` is what the operators have; ``SAME_LOWER``, or ``SAME_UPPER`` of windows with dilations, is left to ``with_same``.
+    """
     auto = str(node.attr("auto_pad", "NOTSET"))
     count = len(kernel)
     if auto == "VALID":
         return [(0, 0)] * count
     if auto in ("SAME_UPPER", "SAME_LOWER"):
+        if -1 in kernel:
+            raise NotKnown(f"{auto} with a filter whose extents are not known before the model runs")
         # Windows one element apart are padded alike whatever the extent is; others have to know it.
         if any(extent == -1 and stride > 1 for extent, stride in zip(extents, strides, strict=True)):
-            if auto == "SAME_UPPER" and all(dilation == 1 for dilation in dilations):
-                return "SAME"
-            raise NotKnown(f"{auto} with strides and extents that are not known before the model runs")
+            return "SAME" if auto == "SAME_UPPER" and all(dilation == 1 for dilation in dilations) else auto
         return [_same(*item, auto) for item in zip(extents, kernel, strides, dilations, strict=True)]
     amounts = spatial(node, "pads", 2 * count, 0)
     return list(zip(amounts[:count], amounts[count:], strict=True))
@@ -50,6 +53,22 @@ def _same(extent: int, kernel: int, stride: int, dilation: int, auto: str) -> tu
     total = max((-(-extent // stride) - 1) * stride + (kernel - 1) * dilation + 1 - extent, 0)
     less = total // 2
     return (less, total - less) if auto == "SAME_UPPER" else (total - less, less)
+
+
+def with_same(node: Node, x: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], filler: float = 0.0) -> Value:
+    """x with the padding of SAME around it, of extents that only the run knows; its windows are those without any."""
+    ops, half, pairs = node.ops, Value(np.asarray(2, "int64")), dict[int, tuple[Value, Value]]()
+    for i, (size, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True)):
+        count = extent(node, x, i + 2)
+        windows = ops.elementwise_floordiv(ops.scale(count, scale=1.0, bias=float(stride - 1)), Value(np.asarray(stride, "int64")))
+        # As in ``_same``: (windows - 1) stride + reach - extent, where that is above 0.
+        room = ops.scale(windows, scale=float(stride), bias=float((size - 1) * dilation + 1 - stride))
+        total = ops.elementwise_max(ops.elementwise_sub(room, count), Value(np.asarray(0, "int64")))
+        less = ops.elementwise_floordiv(total, half)
+        more = ops.elementwise_sub(total, less)
+        before, after = (less, more) if node.attr("auto_pad") == "SAME_UPPER" else (more, less)
+        pairs[i + 2] = ops.reshape(before, shape=[1]), ops.reshape(after, shape=[1])
+    return padded_at_run_time(node, x, pairs, filler=Value(np.asarray(filler, x.dtype)))
 
 
 def _as_image(node: Node, x: Value) -> Value:
@@ -77,6 +96,8 @@ def convolved(node: Node, x: Value, kernel: Value, bias: Value | None) -> Value:
     count = x.rank - 2
     strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
     pads = pads_of(node, x.shape[2:], kernel.shape[2:], strides, dilations)
+    if pads in ("SAME_LOWER", "SAME_UPPER"):
+        x, pads = with_same(node, x, kernel.shape[2:], strides, dilations), [(0, 0)] * count
     # There is no convolution of signals: they are images of one row.
     if count == 1:
         x, kernel = _as_image(node, x), _as_image(node, kernel)
@@ -105,7 +126,8 @@ def _conv_transpose(node: Node) -> Value:
     strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
     extra, group = spatial(node, "output_padding", count, 0), int(node.attr("group", 1))
     sizes = [d * (k - 1) + 1 for k, d in zip(kernel.shape[2:], dilations, strict=True)]
-    cuts = _transposed_cuts(node, x, sizes, strides, extra)
+    is_open = node.attr("output_shape") is not None and -1 in x.shape[2:]
+    cuts = [(0, 0)] * count if is_open else _transposed_cuts(node, x, sizes, strides, extra)
     # The operator's own padding cannot say what ONNX can: output_shape may make the result longer than the windows reach.
     is_plain = node.attr("output_shape") is None and all(
         before <= 0 and after - more <= 0 and more < stride for (before, after), more, stride in zip(cuts, extra, strides, strict=True)
@@ -119,7 +141,28 @@ def _conv_transpose(node: Node) -> Value:
     attrs |= {"output_padding": extra} if any(extra) else {}
     out = (node.ops.conv3d_transpose if count == 3 else node.ops.conv2d_transpose)(y, w, **attrs)
     out = _as_signal(node, out) if count == 1 else out
+    if is_open:
+        return with_bias(node, _cut_to_shape(node, out), node.get(2))
     return with_bias(node, out if is_plain else padded(node, out, [(0, 0), (0, 0), *cuts]), node.get(2))
+
+
+def _cut_to_shape(node: Node, out: Value) -> Value:
+    """What the windows reach, cut or filled up to ``output_shape``, by amounts that only the run knows."""
+    ops, none = node.ops, Value(np.asarray([0], "int64"))
+    count, pairs = out.rank - 2, {}
+    target = [int(item) for item in node.required("output_shape")][-count:]
+    for i, (size, more) in enumerate(zip(target, spatial(node, "output_padding", count, 0), strict=True)):
+        # As in ``_transposed_cuts``, below 0 where elements are added.
+        room = ops.reshape(extent(node, out, i + 2), shape=[1])
+        total = ops.scale(room, scale=1.0, bias=float(more - size))
+        less = ops.elementwise_floordiv(total, Value(np.asarray([2], "int64")))
+        auto = str(node.attr("auto_pad", "NOTSET"))
+        before = less if auto == "SAME_UPPER" else ops.elementwise_sub(total, less)
+        before = ops.elementwise_max(before, none) if auto == "NOTSET" else before
+        after = ops.elementwise_sub(ops.scale(room, scale=1.0, bias=float(-size)), before)
+        pairs[i + 2] = (ops.scale(before, scale=-1.0), ops.scale(after, scale=-1.0))
+    wide = padded_at_run_time(node, out, pairs)
+    return ops.reshape(wide, shape=[0 if e == -1 else e for e in out.shape[:2]] + target)
 
 
 def _transposed_cuts(node: Node, x: Value, sizes: list[int], strides: list[int], extra: list[int]) -> Pads:
@@ -138,18 +181,16 @@ def _transposed_cuts(node: Node, x: Value, sizes: list[int], strides: list[int],
         )
         # Unlike a convolution's, all but SAME_UPPER put the larger half at the beginning (ConvTranspose, "auto_pad").
         less = total // 2
-        before, after = (less, total - less) if auto == "SAME_UPPER" else (total - less, less)
-        cuts.append((-before, extra[i] - after))
+        before = less if auto == "SAME_UPPER" else total - less
+        # What the windows do not reach is after them, where no SAME says that it is around them.
+        before = max(before, 0) if auto == "NOTSET" else before
+        cuts.append((-before, extra[i] - (total - before)))
     return cuts
 
 
 def _transposed_surplus(extent: int, size: int, stride: int, target: int | None) -> int:
     """How much longer an axis is than it should be: as the stride says, or as long as is wanted."""
-    if target is None:
-        return size - stride
-    if extent == -1:
-        raise NotKnown("ConvTranspose with output_shape, of extents that are not known before the model runs")
-    return stride * (extent - 1) + size - target
+    return size - stride if target is None else stride * (extent - 1) + size - target
 
 
 # -- pooling -------------------------------------------------------------------------------------
@@ -173,17 +214,30 @@ def _pool(node: Node) -> Value | list[Value]:
     count = len(kernel)
     strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
     pads = pads_of(node, x.shape[2:], kernel, strides, dilations)
-    ceil = bool(node.attr("ceil_mode", 0))
+    # SAME says how many windows there are, whatever ceil_mode is.
+    ceil = bool(node.attr("ceil_mode", 0)) and not str(node.attr("auto_pad", "")).startswith("SAME")
     if node.type == "MaxPool" and node.wants(1):
         return _pool_with_places(node, x, kernel, strides, dilations, pads, ceil)
     # What pool2d computes alike. ONNX counts differently from Paddle where windows are rounded up: those are built of slices.
     is_plain = all(number == 1 for number in dilations) and count <= 3 and node.type != "LpPool" and x.is_float
     counts_padding = bool(node.attr("count_include_pad", 0))
-    if is_plain and not (ceil and (counts_padding or not isinstance(pads, str))):
-        return _plain_pool(node, x, kernel, strides, pads, ceil, counts_padding)
-    if isinstance(pads, str):
-        raise NotKnown("pooling with dilations or SAME padding of extents that are not known before the model runs")
-    return _pool_by_slices(node, x, kernel, strides, dilations, pads, ceil, counts_padding)
+
+    def pooled(x: Value, pads: Pads | str) -> Value:
+        if is_plain and not ceil:
+            return _plain_pool(node, x, kernel, strides, pads, ceil, counts_padding)
+        assert not isinstance(pads, str)
+        return _pool_by_slices(node, x, kernel, strides, dilations, pads, ceil, counts_padding)
+
+    if not isinstance(pads, str) or (pads == "SAME" and is_plain):
+        return pooled(x, pads)
+    none = [(0, 0)] * count
+    low = 0.0 if node.type != "MaxPool" else -np.inf if x.is_float else float(np.iinfo(x.dtype).min)
+    out = pooled(with_same(node, x, kernel, strides, dilations, low), none)
+    if node.type != "AveragePool" or counts_padding:
+        return out
+    # The averages count the padding: divided by those of ones, they do not.
+    ones = node.ops.fill_any_like(node.ops.slice(x, axes=[0, 1], starts=[0, 0], ends=[1, 1]), value=1.0, dtype=x.dtype)
+    return node.ops.elementwise_div(out, pooled(with_same(node, ones, kernel, strides, dilations), none))
 
 
 def _plain_pool(node: Node, x: Value, kernel: list[int], strides: list[int], pads: Pads | str, ceil: bool, included: bool) -> Value:
@@ -289,13 +343,14 @@ def _pool_with_places(
     node: Node, x: Value, kernel: list[int], strides: list[int], dilations: list[int], pads: Pads | str, ceil: bool
 ) -> list[Value]:
     """The largest of each window, and where it is in the whole tensor: the first of equal ones."""
-    if isinstance(pads, str):
-        raise NotKnown("MaxPool with Indices and auto_pad of extents that are not known before the model runs")
     ops = node.ops
     # The integers that MaxPool takes have 8 bits, and float64 has a -inf to pad with.
-    wide = x if x.is_float else ops.cast(x, out_dtype="float64")
+    wide, numbers = x if x.is_float else ops.cast(x, out_dtype="float64"), _numbers(node, x)
+    if isinstance(pads, str):
+        wide, numbers = (with_same(node, part, kernel, strides, dilations, low) for part, low in ((wide, -np.inf), (numbers, -1.0)))
+        pads = [(0, 0)] * len(kernel)
     out = _pool_by_slices(node, wide, kernel, strides, dilations, pads, ceil, False)
-    windows, numbers = _Windows(x, kernel, strides, dilations, pads, ceil), _numbers(node, x)
+    windows = _Windows(wide, kernel, strides, dilations, pads, ceil)
     window_elements = ops.stack(windows.slices(node, windows.padded(node, wide, -np.inf)), axis=0)
     window_places = ops.stack(windows.slices(node, windows.padded(node, numbers, -1)), axis=0)
     first = ops.arg_max(window_elements, axis=0, keepdims=True)

@@ -394,10 +394,11 @@ def _pooled(nodes: Nodes, x: Term, spec: Any) -> Term:
     windows = [] if spec.adaptive else windows_of(nodes, x, spec.ksize, spec)
     # AveragePool where runtimes agree about it; otherwise as a product with a matrix of averages for each axis, or sums over windows
     # divided by how many elements each has.
-    plain = windows and not spec.ceil_mode and all(isinstance(amount, int) for w in windows for amount in (w.before, w.after))
+    plain = windows and not spec.ceil_mode
     if plain and x.kind == "float32":
         pads = [*(w.before for w in windows), *(w.after for w in windows)]
-        attrs = {"kernel_shape": [w.kernel for w in windows], "strides": [w.stride for w in windows], "pads": pads}
+        attrs = {"kernel_shape": [w.kernel for w in windows], "strides": [w.stride for w in windows]}
+        attrs |= _same_attrs(windows) or {"pads": pads}
         return nodes.one("AveragePool", [x], x.kind, sizes, count_include_pad=int(not spec.exclusive), **attrs)
     if -1 not in x.shape[2:]:
         return _along_axes(nodes, averaging(spec, x.shape, x.dtype), x)
