@@ -92,7 +92,7 @@ def append_backward(
     # An error, of a callback for instance, takes back the whole backward.
     with program.atomic():
         # By identity: operators of the forward part stay the objects that they were, so whatever else is there afterwards is new.
-        before = {id(op) for any_block in program.blocks for op in any_block.ops}
+        before = {id(op) for any_block in program.blocks for op in any_block.ops} if callbacks else set()
         write_back(graph)
         if callbacks:
             _call_back(block, before, _forward_names(graph), callbacks, start=loss.name + GRAD)

@@ -920,10 +920,14 @@ def split_writers(graph: Graph, shared: Sequence[Value], part: Callable[[Value],
                     outputs[op][slot][i] = new[-1]
                 continue
             for slot, values in op.outputs.items():
-                if value in values:
+                if len(values) == 1:  # nearly always
+                    if values[0] is value:
+                        new.append(_part_written(value, op, part))
+                        op.outputs[slot] = (new[-1],)
+                elif value in values:
                     own = [_part_written(value, op, part) if other is value else other for other in values]
                     op.outputs[slot] = tuple(own)
-                    new += own if len(own) == 1 else [a for a, b in zip(own, values, strict=True) if b is value]
+                    new += [a for a, b in zip(own, values, strict=True) if b is value]
         parts[value] = new
     for op, slots in outputs.items():
         op.outputs.update((slot, tuple(values)) for slot, values in slots.items())

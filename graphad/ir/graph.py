@@ -403,6 +403,10 @@ class Graph(OldNames, PlainResults):
             op.order = i
         return ops.copy()
 
+    def take_as_ordered(self) -> None:
+        """Keep the operators as they are for the topological order that they are in, until the graph is changed."""
+        self._ordered = self.journal.edits, self.ops.numbered()
+
     # -- changing --------------------------------------------------------------------------------
 
     def add_value(self, name: str, shape: Shape | None = None, dtype: str | None = None, var: Variable | None = None) -> Value:

@@ -430,14 +430,18 @@ def _is_same(op: Op, operator: Operator, block: Block) -> bool:
 
 
 def _has_names(slots: Slots, names_by_slot: Mapping[str, list[str]]) -> bool:
+    if len(slots) != len(names_by_slot):
+        return False
     for slot, values in slots.items():
-        names = names_by_slot.get(slot, [])
+        names = names_by_slot.get(slot)
+        if names is None:
+            return False
         if len(values) == 1 == len(names):
             if values[0].name != names[0]:
                 return False
         elif [value.name for value in values] != names:
             return False
-    return len(slots) == len(names_by_slot)
+    return True
 
 
 class _Writer:

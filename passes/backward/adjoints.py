@@ -55,11 +55,13 @@ class Adjoints:
         """The gradient of a value."""
         gradient = self.gradient.get(value)
         if gradient is None:
-            graph, name = self.graph, self._names.get(value.name)
-            if name is None:
-                name = self._names[value.name] = graph.values.fresh(value.name + GRAD)
+            graph, name = self.graph, value.name
             # Versions of a variable share a name, and so do their gradients: each is a version of ``x@GRAD``.
-            gradient = self.gradient[value] = graph.add_version(name)
+            if name not in self.forward.values.contested:
+                fresh = graph.values.fresh(name + GRAD)
+            elif (fresh := self._names.get(name, "")) == "":
+                fresh = self._names[name] = graph.values.fresh(name + GRAD)
+            gradient = self.gradient[value] = graph.add_version(fresh)
             gradient.grad_of, gradient.kind = value, value.kind
         return gradient
 

@@ -79,8 +79,8 @@ class FindOpPath(Pass):
 
 def source_value(graph: Graph, name: str) -> Value:
     """The value a name stands for when one differentiates with respect to it: the one given from outside, else the final one."""
-    versions = graph.versions(name)
-    return versions[0] if versions and not versions[0].writers else graph.value(name)
+    first = graph.values.first(name)
+    return graph.value(name) if first is None or first.writers else first
 
 
 # -- activity ------------------------------------------------------------------------------------

@@ -16,6 +16,10 @@ from graphad.errors import InvalidGraph, InvalidType
 from graphad.ir import Op, Value, write_back
 from graphad.program import Program
 from graphad.testing import Case, check_case
+from graphad.testing.cases import RandomChoices
+from graphad.testing.programs import any_program
+from tests.conformance import loading
+from tests.conformance.test_stored import variables
 from tests.graphs import diamond, op, types, written_over
 
 Choose = Callable[[Any], Any]
@@ -50,6 +54,31 @@ def test_an_operator_before_its_writer_is_moved_behind_it_and_the_others_stay() 
     assert [each.type for each in graph.ordered_ops()] == ["tanh", "sin", "square", "exp", "elementwise_add"]
     assert [each.type for each in ga.schedule(graph).global_block().ops] == ["tanh", "sin", "square", "exp", "elementwise_add"]
     assert types(graph)[0] == "square"
+
+
+def assert_in_order(program: ga.Program) -> None:
+    """``lower`` takes its graphs to be in order, and spares those after it the look."""
+    for graph in ga.lower(program).tree():
+        taken = graph.ordered_ops()
+        places = {each: place for place, each in enumerate(taken)}
+        assert all(places[writer] < places[each] for each in taken for value in each.reads() for writer in value.writers)
+        graph.journal.edits += 1  # nothing is known of a graph that was changed
+        assert graph.ordered_ops() == taken
+
+
+@pytest.mark.parametrize("name", loading.names())
+def test_a_lowered_program_is_in_order(name: str) -> None:
+    case = loading.load(name)
+    program = loading.program_of(case.doc["forward"])
+    assert_in_order(program)
+    if "grads" in case.doc:
+        loading.differentiated(case, program.global_block().var(case.doc["loss"]), variables(program, case))
+        assert_in_order(program)
+
+
+def test_random_programs_are_in_order_when_they_are_lowered() -> None:
+    for seed in range(60):
+        assert_in_order(any_program(RandomChoices(f"order {seed}")).program)
 
 
 def test_a_cycle_has_no_order() -> None:
