@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
+from typing import NoReturn, overload
 
 from graphad.ir.nodes import Op, Value
 
@@ -118,6 +120,26 @@ class OpList:
             yield op
             op = next_op
 
+    @overload
+    def __getitem__(self, place: int) -> Op: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Op]: ...
+
+    def __getitem__(self, place: int | slice) -> Op | list[Op]:
+        """The operator at a place, counted from the last one if it is negative; of a slice a list.
+
+        A linked list is walked to it, so that a loop over places takes quadratic time: iterate instead.
+        """
+        if isinstance(place, slice):
+            return list(self)[place]
+        if not -self.count <= place < self.count:
+            raise IndexError(f"operator {place} of a graph that has {self.count}")
+        # From the nearer end, so that the last operators are as quick as the first ones.
+        forward = place % self.count
+        backward = self.count - 1 - forward
+        return next(islice(self, forward, None)) if forward <= backward else next(islice(reversed(self), backward, None))
+
     def numbered(self) -> list[Op]:
         """The operators, each of which knows its place now (``order``)."""
         ops, op, place = [], self.first, 0
@@ -193,6 +215,10 @@ class ValueTable:
                 yield entry
             else:
                 yield from entry
+
+    def __getitem__(self, name: object) -> NoReturn:
+        # A name may have several values, so the methods of a graph say which one is meant.
+        raise TypeError(f"a graph's values have no index: graph.value({name!r}) is the last value of a name, graph.versions({name!r}) are all")
 
     def versions(self, name: str) -> tuple[Value, ...]:
         """All values of a name, oldest first."""

@@ -71,12 +71,5 @@ def __getattr__(name: str) -> Any:
     """What a name stands for, imported on first use, so that ``import graphad.testing`` does not need hypothesis."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-    except ModuleNotFoundError as error:
-        if error.name != "hypothesis":
-            raise
-        message = f"graphad.testing.{name} draws random programs with hypothesis, which is not installed: pip install 'graphad[testing]'"
-        raise MissingHypothesis(message) from None
-    value = globals()[name] = getattr(module, name)
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     return value

@@ -11,16 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ParamSpec
 
-from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
-
 from graphad.rewriting import Rule
+from graphad.testing import MissingHypothesis
 from graphad.testing.cases import Case, Choices, Generator
 from graphad.testing.nested import nested_program
 from graphad.testing.optimizable import optimizable_program
 from graphad.testing.planted import planted_program
 from graphad.testing.straight_line import straight_line_program
 from graphad.testing.training import training_program
+
+try:
+    from hypothesis import strategies as st
+    from hypothesis.strategies import SearchStrategy
+except ModuleNotFoundError:
+    message = "graphad.testing.strategies draws random programs with hypothesis, which is not installed: pip install 'graphad[testing]'"
+    raise MissingHypothesis(message) from None
 
 P = ParamSpec("P")
 

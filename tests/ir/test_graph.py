@@ -82,6 +82,22 @@ def test_add_op_puts_it_before_another_one_or_last() -> None:
     assert [each.type for each in h.readers] == ["sin", "exp", "assign", "square"]
 
 
+def test_operators_have_places() -> None:
+    graph = diamond()
+    ops = list(graph.ops)
+    assert [graph.ops[place] for place in range(-len(ops), len(ops))] == ops * 2
+    assert graph.ops[1:3] == ops[1:3]
+    assert graph.ops[::-1] == ops[::-1]
+    for place in (len(ops), -len(ops) - 1):
+        with pytest.raises(IndexError, match=f"operator {place} of a graph that has {len(ops)}"):
+            graph.ops[place]
+
+
+def test_values_have_no_places() -> None:
+    with pytest.raises(TypeError, match=r"graph.value\('x'\) is the last value"):
+        diamond().values["x"]
+
+
 def test_a_taken_name_gets_a_number() -> None:
     graph = diamond()
     assert [graph.add_value("h").name for _ in range(3)] == ["h_0", "h_1", "h_2"]
