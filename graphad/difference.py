@@ -12,8 +12,8 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from graphad.errors import InvalidType
-from graphad.ir import Graph, Op, Value, lower, print_graph
+from graphad.ir import Graph, Op, Value, print_graph
+from graphad.ir.lower import graph_of
 from graphad.ir.tables import ValueTable
 from graphad.program import Block, Program
 
@@ -55,17 +55,9 @@ def compare(before: Program | Graph, after: Program | Graph) -> Difference:
     >>> compare(a, b).is_empty
     True
     """
-    result = Difference(_graph(before), _graph(after))
+    result = Difference(graph_of(before, "compared", own=True), graph_of(after, "compared", own=True))
     _Pairing(result).graphs(result.before, result.after)
     return result
-
-
-def _graph(source: Program | Graph) -> Graph:
-    if isinstance(source, Program):
-        return lower(source)
-    if isinstance(source, Graph):
-        return source.clone()
-    raise InvalidType(f"a Program or a Graph is compared, not {source!r}")
 
 
 class _Pairing:

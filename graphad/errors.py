@@ -45,6 +45,14 @@ class GraphadError(Exception):
         super().__init__(*(shortened(arg) if isinstance(arg, str) else arg for arg in args))
 
 
+def add_line(error: Exception, text: str) -> None:
+    """Add a line to an error: to graphad's own message, which is one text; to another's as a note."""
+    if isinstance(error, GraphadError) and len(error.args) == 1 and isinstance(error.args[0], str):
+        error.args = (f"{error.args[0]}\n  {text}",)
+    else:
+        error.add_note(text)
+
+
 class InvalidType(GraphadError, TypeError):
     """A value of the wrong Python type was passed in."""
 

@@ -68,10 +68,7 @@ class Experiment:
 
     def csv(self, path: str | PathLike[str] | None = None) -> str:
         """The table as comma-separated values with all digits; also written to a file if a path is given."""
-        text = self.table().csv()
-        if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
-        return text
+        return self.table().csv(path)
 
     def pandas(self) -> Any:
         """The table as a DataFrame, where pandas is installed."""

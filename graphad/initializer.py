@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from graphad.errors import InvalidType, InvalidValue
-from graphad.ops.definition import did_you_mean
+from graphad.ops.definition import absent
 from graphad.program import Block, Operator, Variable
 
 
@@ -263,8 +263,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of the modul
     def __getattr__(name: str) -> NoReturn:
         """Suggest an initializer for a mistyped name."""
         names = [other for other, value in globals().items() if isinstance(value, type) and issubclass(value, Initializer)]
-        hint = "" if name.startswith("_") else did_you_mean(name, names)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+        raise absent(__name__, name, names)
 
 
 def __dir__() -> list[str]:

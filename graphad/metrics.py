@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from graphad.errors import InvalidType, InvalidValue
-from graphad.ops.definition import did_you_mean
+from graphad.ops.definition import absent
 from graphad.types import Array
 
 __all__ = ["Accuracy", "Auc", "ChunkEvaluator", "CompositeMetric", "EditDistance", "MetricBase", "Precision", "Recall"]
@@ -308,8 +308,7 @@ _INSTEAD = {"DetectionMAP": "average precision needs as many boxes as each image
 
 
 def __getattr__(name: str) -> NoReturn:
-    hint = f", which Fluid has: {_INSTEAD[name]}" if name in _INSTEAD else did_you_mean(name, __all__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{'' if name.startswith('_') else hint}")
+    raise absent(__name__, name, __all__, _INSTEAD)
 
 
 def __dir__() -> list[str]:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import import_module
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from graphad.errors import InvalidType
@@ -78,11 +80,13 @@ class Table:
             table.add_row(*map(text, row))
         return table
 
-    def csv(self) -> str:
-        """The table as comma-separated values with all digits, a line of names first."""
+    def csv(self, path: str | PathLike[str] | None = None) -> str:
+        """The table as comma-separated values with all digits, a line of names first; also written to a file if a path is given."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerows([self.columns, *self.rows])
+        if path is not None:
+            Path(path).write_text(out.getvalue(), encoding="utf-8")
         return out.getvalue()
 
     def pandas(self) -> Any:

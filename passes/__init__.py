@@ -9,7 +9,7 @@ if __name__ != "graphad.passes":
 
 from typing import TYPE_CHECKING, NoReturn
 
-from graphad.ops.definition import did_you_mean
+from graphad.ops.definition import absent
 from graphad.passes.backward import AccumulateGrads, ClipErrors, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, PruneNoGrad
 from graphad.passes.cleanup import CanonicalOrder, ConstantFolding, Cse, DeadCode, Simplify
 from graphad.passes.control_flow import FoldBranches, HoistInvariants, InlineNet, OutlineRepeated, UnrollWhile
@@ -66,5 +66,4 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of the modul
 
     def __getattr__(name: str) -> NoReturn:
         """Say which pass may be meant."""
-        hint = "" if name.startswith("_") else did_you_mean(name, __all__)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+        raise absent(__name__, name, __all__)

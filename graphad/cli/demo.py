@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from graphad import layers
-from graphad.cli.demo_page import Picture, Results, page
+from graphad.cli.demo_page import Picture, Results, change, page
 from graphad.drawing import draw
 from graphad.errors import GraphadError
 from graphad.execution import Executor, Scope
@@ -181,9 +181,5 @@ def _table(steps: list[Step]) -> Table:
     for column, justify in (("pass", "left"), ("ms", "right"), ("operators", "right"), ("values", "right")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
     for step in steps:
-        table.add_row(step.name, f"{step.seconds * 1e3:.2f}", _change(*step.ops), _change(*step.values))
+        table.add_row(step.name, f"{step.seconds * 1e3:.2f}", change(*step.ops), change(*step.values))
     return table
-
-
-def _change(before: int, after: int) -> str:
-    return f"{after}" if before == after else f"{after} ({after - before:+d})"

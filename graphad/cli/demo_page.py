@@ -159,7 +159,7 @@ def _passes(pictures: Sequence[Picture]) -> Iterator[str]:
     )
     rows = "".join(
         f'<tr><td><a href="#{picture.name}">{escape(picture.name)}</a></td><td>{escape(picture.text)}</td>'
-        f'<td class="number">{_change(*picture.ops)}</td><td class="number">{_change(*picture.values)}</td></tr>\n'
+        f'<td class="number">{change(*picture.ops)}</td><td class="number">{change(*picture.values)}</td></tr>\n'
         for picture in pictures
     )
     head = '<tr><th>picture</th><th>what it shows</th><th class="number">operators</th><th class="number">values</th></tr>'
@@ -181,7 +181,8 @@ def _section(picture: Picture) -> Iterator[str]:
     )
 
 
-def _change(before: int, after: int) -> str:
+def change(before: int, after: int) -> str:
+    """A number after a pass, and by how much it differs from the one before."""
     return f"{after}" if before == after else f"{after} ({after - before:+d})"
 
 

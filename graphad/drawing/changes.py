@@ -14,12 +14,13 @@ from graphad.drawing.frames import Frame
 from graphad.drawing.layout import Geometry
 from graphad.drawing.nesting import BEFORE, Arrow
 from graphad.drawing.options import Options, checked_options
-from graphad.drawing.pictures import checked_path, graph_of, replace_file, written
+from graphad.drawing.pictures import checked_path, replace_file, written
 from graphad.drawing.plan import plan
 from graphad.drawing.scene import Scene
 from graphad.drawing.theme import ADDED, CHANGED, REMOVED
 from graphad.errors import InvalidValue
 from graphad.ir import Graph, Node, Op, Value
+from graphad.ir.lower import graph_of
 from graphad.program import BACKWARD, Program
 
 
@@ -50,7 +51,7 @@ def draw_diff(before: Program | Graph, after: Program | Graph, path: str | os.Pa
     target = checked_path(path)
     # Folding may differ between the two, and would look like changes.
     settings = checked_options({"fold": "none"} | options)
-    union = Union([graph_of(before), graph_of(after)])
+    union = Union([graph_of(before, "drawn"), graph_of(after, "drawn")])
     marks = union.marks(0, 1)
     if target.suffix.lower() == ".dot":
         replace_file(target, dot_text(union.graph, settings, marks).encode())
@@ -94,7 +95,7 @@ def draw_steps(
         raise InvalidValue("steps are drawn at fixed places, which DOT has not: the paths end in .svg, .pdf, .png")
     # Folding may differ from step to step, and with it the places.
     settings = checked_options({"fold": "none"} | options)
-    union = Union([graph_of(step) for step in steps])
+    union = Union([graph_of(step, "drawn") for step in steps])
     for target, content in zip(targets, union.drawn(settings, titles), strict=True):
         replace_file(target, written(content, target, settings))
     return targets

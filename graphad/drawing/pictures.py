@@ -15,7 +15,8 @@ from graphad.drawing.render import joined
 from graphad.drawing.scene import Scene
 from graphad.drawing.svg import svg_text
 from graphad.errors import InvalidType, InvalidValue
-from graphad.ir import Graph, lower
+from graphad.ir import Graph
+from graphad.ir.lower import graph_of
 from graphad.program import Program
 
 FORMATS = (".svg", ".pdf", ".png", ".dot")
@@ -52,7 +53,7 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str] | None 
     """
     target = checked_path(options.pop("path", None) if path is None else path)  # path= names the file, or after it a way through the graph
     settings = checked_options(options)
-    graph = graph_of(program_or_graph)
+    graph = graph_of(program_or_graph, "drawn")
     if target.suffix.lower() == ".dot":
         replace_file(target, dot_text(graph, settings).encode())
     else:
@@ -62,12 +63,12 @@ def draw(program_or_graph: Program | Graph, path: str | os.PathLike[str] | None 
 
 def to_dot(program_or_graph: Program | Graph, **options: object) -> str:
     """The DOT text of a drawing; options and errors as in ``draw``, but Graphviz is not run."""
-    return dot_text(graph_of(program_or_graph), checked_options(options))
+    return dot_text(graph_of(program_or_graph, "drawn"), checked_options(options))
 
 
 def to_svg(program_or_graph: Program | Graph, **options: object) -> str:
     """A drawing as one ``<svg>`` element; options and errors as in ``draw``."""
-    return svg_text(scene_of(graph_of(program_or_graph), checked_options(options)))
+    return svg_text(scene_of(graph_of(program_or_graph, "drawn"), checked_options(options)))
 
 
 def draw_pair(
@@ -108,15 +109,6 @@ def draw_pair(
 def repr_svg(program_or_graph: Program | Graph) -> str:
     """What a notebook shows of a program or a graph: its drawing, given 20 seconds."""
     return to_svg(program_or_graph, timeout=NOTEBOOK_SECONDS)
-
-
-def graph_of(source: object) -> Graph:
-    """The graph of a program, or a graph itself."""
-    if isinstance(source, Program):
-        return lower(source)
-    if isinstance(source, Graph):
-        return source
-    raise InvalidType(f"a Program or a Graph is drawn, not {source!r}")
 
 
 def checked_path(path: object) -> Path:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from graphad.errors import GraphadError
-from graphad.execution.names import Layout, argument_names, depth, home, last_uses, names_around, nth, writes_old_array, written
+from graphad.execution.names import GradientBlock, Layout, depth, home, last_uses, names_around, writes_old_array, written
 from graphad.execution.nodes import Again, Append, Assign, Body, Compiled, If, Keep, Return, Sum, While, Zeros, writes_of
 from graphad.execution.operation import operation
 from graphad.execution.prepared import Prepared
@@ -440,8 +440,8 @@ class Compiler:
 
     def loop_gradient(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
         """``while_grad``: its block over the residuals, the last first; some results are the next cotangents, the others are added up."""
-        inside = _Inside(self, op, definition, frames, layout, 0)
-        stack = inside.scopes
+        inside = self.gradient_block(op, definition, frames, layout, 0)
+        stack = _residuals(inside)
         again, residuals, cell = None, stack.kept, {}
         if isinstance(residuals, Restarts):
             again, residuals = self.again(residuals)
@@ -465,14 +465,14 @@ class Compiler:
 
         sums: list[Value | None] = []
         first = Value(hint="first")
-        variables, body = self.fixed(inside.cotangent_names, inside.outer_cotangents, iteration)
+        variables, body = self.fixed(inside.cotangent_names, inside.cotangents, iteration)
         # ``first`` tells the first term of a total from the others: copied instead of added to zeros, which costs a pass over the memory.
         self.trace.calls.append(Call("True", (), (first,), pure=False))
-        self.start(variables, inside.outer_cotangents)
+        self.start(variables, inside.cotangents)
         for total in sums:
             if total is not None:
                 self.trace.calls.append(Zeros(total) if total.static else Assign((total,), (self.trace.constant(None),)))
-        consumes = inside.is_last(op)
+        consumes = _is_last_reader(op, inside.scopes)
         self.trace.calls.append(While(None, body, stack, cell["unpacked"], consumes, again))
         self.trace.calls.extend(Zeros(total, first) for total in sums if total is not None and total.static)
         totals = [self.zeros(total, x) for total, x in zip(sums, inside.outer, strict=False)]
@@ -591,8 +591,8 @@ class Compiler:
     def branch_gradient(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
         """The gradient of the branch that ran."""
         test = self.taken(op, definition, frames, layout)
-        branches = [_Inside(self, op, definition, frames, layout, i) for i in range(len(definition.blocks))]
-        stack = branches[0].scopes
+        branches = [self.gradient_block(op, definition, frames, layout, i) for i in range(len(definition.blocks))]
+        stack = _residuals(branches[0])
         if not isinstance(stack.kept, list):
             raise Unsupported(f"residuals from elsewhere {op}")
         # An operator of one block has a second branch that does nothing, and keeps nothing.
@@ -600,7 +600,7 @@ class Compiler:
         if isinstance(test, int):
             inside, names = branches[test], residuals[test].names
             copies = self.unpacked(stack, residuals[test])
-            inside.write(inside.results(_present(names, copies), inside.outer_cotangents))
+            inside.write(inside.results(_present(names, copies), inside.cotangents))
             return
         # Each branch writes into frames of its own; what both leave is joined.
         ends = [tuple(dict(frame) for frame in frames) for _ in range(2)]
@@ -609,11 +609,16 @@ class Compiler:
             if i >= len(branches):
                 raise Unsupported("the gradient of no branch")
             copies = self.unpacked(stack, residuals[i])
-            results = branches[i].results(_present(residuals[i].names, copies), branches[i].outer_cotangents)
+            results = branches[i].results(_present(residuals[i].names, copies), branches[i].cotangents)
             branches[i].write(results, ends[i])
 
         bodies = (self.inner(lambda: work(0)), self.inner(lambda: work(1)))
         self.join(test, bodies, ends, frames)
+
+    def gradient_block(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout, which: int) -> GradientBlock[Value]:
+        return GradientBlock(
+            op, definition, which, frames, layout, self.run.saved, lambda name: frames[depth(layout, name)].get(name), self.body
+        )
 
     def unpacked(self, stack: Value, residuals: Residuals) -> tuple[Value, ...]:
         """What a branch has kept."""
@@ -687,43 +692,17 @@ class _Iteration:
         return [frame[name] for name in names_around(self.block, self.compiler.run.saved) if name in frame]
 
 
-class _Inside:
-    """One block of a gradient operator: what goes in and out, and its names inside."""
+def _residuals(inside: GradientBlock[Value]) -> Value:
+    if inside.kept is None:
+        raise Unsupported("residuals without a value")
+    return inside.kept
 
-    def __init__(self, compiler: Compiler, op: Operator, definition: ControlDef, frames: Frames, layout: Layout, which: int) -> None:
-        self.compiler, self.frames, self.layout = compiler, frames, layout
-        self.block: Block = op.attrs[definition.blocks[which]]
-        self.saved = compiler.run.saved.get(self.block.parent_idx, frozenset()) - {*self.block.vars, *argument_names(op, which)}
-        self.outer = [frames[depth(layout, n)].get(n) for n in op.input("X")]
-        self.outer_cotangents = [frames[depth(layout, n)].get(n) for n in op.input("Out@GRAD")]
-        (scopes,) = op.input(definition.scopes)
-        stack = frames[depth(layout, scopes)].get(scopes)
-        if stack is None:
-            raise Unsupported("residuals without a value")
-        self.scopes, self.scopes_name = stack, scopes
-        self.targets = op.output("X@GRAD")
-        names = argument_names(op, which)
-        self.operand_names, self.cotangent_names = names[: len(self.outer)], names[len(self.outer) :]
-        self.outputs = nth(op, "original_input_grad", which, len(self.targets))
 
-    def is_last(self, op: Operator) -> bool:
-        """Whether no other operator reads the residuals."""
-        # In the outermost block alone: there an operator runs once, so nothing reads the residuals a second time.
-        readers = [reader for block in op.block.program.blocks for reader in block.ops if self.scopes_name in reader.input_names()]
-        return len(readers) == 1 and op.block.idx == 0
-
-    def results(self, kept: Frame, cotangents: Sequence[Value | None]) -> list[Value | None]:
-        """Run the block once."""
-        local: Frame = {n: v for n, v in zip(self.operand_names, self.outer, strict=False) if v is not None}
-        local.update({n: v for n, v in zip(self.cotangent_names, cotangents, strict=True) if v is not None})
-        self.compiler.body(self.block, (local, kept), (self.block.vars, self.saved))
-        return [local.get(name, kept.get(name)) for name in self.outputs]
-
-    def write(self, results: Sequence[Value | None], frames: Frames | None = None) -> None:
-        """The results, under their names outside."""
-        for name, value in zip(self.targets, results, strict=True):
-            if name != EMPTY and value is not None:
-                (self.frames if frames is None else frames)[depth(self.layout, name)][name] = value
+def _is_last_reader(op: Operator, scopes: str) -> bool:
+    """Whether no other operator reads the residuals."""
+    # In the outermost block alone: there an operator runs once, so nothing reads the residuals a second time.
+    readers = [reader for block in op.block.program.blocks for reader in block.ops if scopes in reader.input_names()]
+    return len(readers) == 1 and op.block.idx == 0
 
 
 # -- values --------------------------------------------------------------------------------------

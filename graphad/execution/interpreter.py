@@ -247,7 +247,7 @@ def _plain_step(run: Interpreter, op: Operator, definition: OpDef, layout: Layou
     if adds:
         # An array that is written at an index is read under the name of the result.
         reads["Array"] = _places(layout, op.output("Out"))
-    homes = {slot: _homes(layout, names) for slot, names in op.outputs.items()}
+    homes = {slot: _places(layout, names, home) for slot, names in op.outputs.items()}
     writes = {slot: places for slot, places in homes.items() if any([name != EMPTY for _, name in places])}
     slots, compute, random, partial = list(writes), definition.run, definition.random, definition.partial or adds
 
@@ -285,13 +285,9 @@ def _write(run: Interpreter, op: Operator, frame: Frame, name: str, result: obje
         raise not_finite(op, name, result, arrays_by_name)
 
 
-def _places(layout: Layout, names: Sequence[str]) -> list[Place]:
+def _places(layout: Layout, names: Sequence[str], frame_of: Callable[[Layout, str], int] = depth) -> list[Place]:
     # Block 0 has one frame, so nothing has to be looked up there.
-    return [(0, name) for name in names] if len(layout) == 1 else [(depth(layout, name), name) for name in names]
-
-
-def _homes(layout: Layout, names: Sequence[str]) -> list[Place]:
-    return [(0, name) for name in names] if len(layout) == 1 else [(home(layout, name), name) for name in names]
+    return [(0, name) for name in names] if len(layout) == 1 else [(frame_of(layout, name), name) for name in names]
 
 
 # -- loops and branches --------------------------------------------------------------------------

@@ -6,13 +6,14 @@ its own, and the residuals of an iteration of the forward block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from graphad.errors import InvalidValue
 from graphad.ops import REGISTRY, ControlDef, LoopDef
 from graphad.program import EMPTY, Block, Operator, Program, located
 
+V = TypeVar("V")
 Frame = dict[str, Any]
 Frames = tuple[Frame, ...]
 Step = Callable[[Frames], None]  # an operator, prepared once for all the times that its block runs
@@ -145,6 +146,56 @@ def nth(op: Operator, attr: str, which: int, count: int) -> list[str]:
             located(f"operator {op.type!r}: attribute {attr!r} is a list of names inside its blocks, not {names!r}", op.source)
         )
     return list(names[which * count : (which + 1) * count])
+
+
+class GradientBlock(Generic[V]):
+    """One block of a gradient operator that is compiled: what goes in and out, and its names inside.
+
+    Args:
+        op, definition, which: the operator, its definition, and the number of the block.
+        frames, layout: the frames where the operator is, and their names.
+        saved: the names that the forward keeps, by the number of the forward block.
+        value: what a name has there.
+        run: runs a block on frames, the innermost first.
+    """
+
+    def __init__(
+        self,
+        op: Operator,
+        definition: ControlDef,
+        which: int,
+        frames: Sequence[dict[str, V]],
+        layout: Layout,
+        saved: Mapping[int, frozenset[str]],
+        value: Callable[[str], V | None],
+        run: Callable[[Block, tuple[dict[str, V], ...], Layout], None],
+    ) -> None:
+        self.frames, self.layout, self.run = frames, layout, run
+        self.block: Block = op.attrs[definition.blocks[which]]
+        names = argument_names(op, which)
+        # What the block declares or is given hides what the forward kept under the same name.
+        self.saved = saved.get(self.block.parent_idx, frozenset()) - {*self.block.vars, *names}
+        self.outer = [value(name) for name in op.input("X")]
+        self.cotangents = [value(name) for name in op.input("Out@GRAD")]
+        (self.scopes,) = op.input(definition.scopes)
+        self.kept = value(self.scopes)
+        self.targets = op.output("X@GRAD")
+        self.operand_names, self.cotangent_names = names[: len(self.outer)], names[len(self.outer) :]
+        self.outputs = nth(op, "original_input_grad", which, len(self.targets))
+
+    def results(self, kept: Mapping[str, V], cotangents: Sequence[V | None]) -> list[V | None]:
+        """Run the block once, on what one run of the forward block kept."""
+        local = {name: value for name, value in zip(self.operand_names, self.outer, strict=False) if value is not None}
+        local.update({name: value for name, value in zip(self.cotangent_names, cotangents, strict=True) if value is not None})
+        around = dict(kept)
+        self.run(self.block, (local, around), (self.block.vars, self.saved))
+        return [local.get(name, around.get(name)) for name in self.outputs]
+
+    def write(self, results: Sequence[V | None], frames: Sequence[dict[str, V]] | None = None) -> None:
+        """The results, under their names outside."""
+        for name, value in zip(self.targets, results, strict=True):
+            if name != EMPTY and value is not None:
+                (self.frames if frames is None else frames)[depth(self.layout, name)][name] = value
 
 
 def controls(program: Program) -> Iterator[tuple[Operator, ControlDef]]:

@@ -39,7 +39,12 @@ def cloned(graph: Graph, copy: Graph, mapping: ValueMap | None = None) -> Graph:
         counterpart = mapping.values[value] = copy.add_version(value.name, value.shape, value.dtype, value.var)
         counterpart.kind = value.kind
     for op in graph.ops:
-        _clone_op(op, copy, mapping)
+        counterpart_op = copy_op(op, copy, mapping)
+        counterpart_op.operator = op.operator
+        # An operator that a pass removed has no copy, and a copy of the whole refers to nothing outside of it.
+        if op.forward is not None and op.forward not in mapping.ops:
+            counterpart_op.forward = None
+        copy.link(counterpart_op)
     # Only now: the gradient may have been copied before what it is the gradient of.
     for value in graph.values:
         if value.grad_of is not None:
@@ -60,14 +65,15 @@ def keep_marks(graph: Graph, copy: Graph) -> Graph:
     return copy
 
 
-def _clone_op(op: Op, copy: Graph, mapping: ValueMap) -> None:
-    counterpart = Op(copy, op.type, mapping.slots(op.inputs), mapping.slots(op.outputs), dict(op.attrs))
-    counterpart.role, counterpart.made_by, counterpart.source, counterpart.operator = op.role, op.made_by, op.source, op.operator
+def copy_op(op: Op, around: Graph, mapping: ValueMap) -> Op:
+    """A copy of an operator over the copies of its values, not yet linked into the graph ``around``."""
+    counterpart = Op(around, op.type, mapping.slots(op.inputs), mapping.slots(op.outputs), op.attrs)
+    counterpart.role, counterpart.made_by, counterpart.source = op.role, op.made_by, op.source
     counterpart.origin, counterpart.stream = op.origin, op.stream
-    counterpart.forward = None if op.forward is None else mapping.ops.get(op.forward)
+    counterpart.forward = None if op.forward is None else mapping.ops.get(op.forward, op.forward)
     mapping.ops[op] = counterpart
-    counterpart.graphs = clone_regions(op.graphs, copy, mapping) if op.graphs else op.graphs
-    copy.link(counterpart)
+    counterpart.graphs = clone_regions(op.graphs, around, mapping) if op.graphs else op.graphs
+    return counterpart
 
 
 def clone_regions(graphs: Mapping[str, Graph], around: Graph, mapping: ValueMap) -> dict[str, Graph]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 
 from graphad.errors import InvalidGraph
-from graphad.ir.clone import ValueMap, clone_regions, input_like
+from graphad.ir.clone import ValueMap, copy_op, input_like
 from graphad.ir.graph import Graph
 from graphad.ir.nodes import Op, Value
 from graphad.ir.provenance import note, recorded
@@ -69,17 +69,6 @@ def copy_into(
         if value.grad_of is not None:
             mapping.values[value].grad_of = mapping.values.get(value.grad_of, value.grad_of)
     return mapping
-
-
-def copy_op(op: Op, around: Graph, mapping: ValueMap) -> Op:
-    """A copy of an operator over the copies of its values, not yet linked into the graph ``around``."""
-    counterpart = Op(around, op.type, mapping.slots(op.inputs), mapping.slots(op.outputs), op.attrs)
-    counterpart.role, counterpart.made_by, counterpart.source = op.role, op.made_by, op.source
-    counterpart.origin, counterpart.stream = op.origin, op.stream
-    counterpart.forward = None if op.forward is None else mapping.ops.get(op.forward, op.forward)
-    counterpart.graphs = clone_regions(op.graphs, around, mapping) if op.graphs else op.graphs
-    mapping.ops[op] = counterpart
-    return counterpart
 
 
 def clone_ops(ops: Sequence[Op], around: Graph, values: ValueMap | None = None, before: Op | None = None) -> ValueMap:

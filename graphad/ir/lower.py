@@ -88,6 +88,23 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
         return graph
 
 
+def graph_of(source: object, use: str, own: bool = False) -> Graph:
+    """The graph of a program, or a graph itself.
+
+    Args:
+        use: what is done with it, for the error: "drawn".
+        own: whether it is going to be changed: of a graph then a copy.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(source, Program):
+        return lower(source)
+    if isinstance(source, Graph):
+        return source.clone() if own else source
+    raise InvalidType(f"a Program or a Graph is {use}, not {source!r}")
+
+
 def _check_known(program: Program) -> None:
     for block in program.blocks if not program.allows_unknown else ():
         for op in block.ops:

@@ -218,7 +218,9 @@ class ValueTable:
 
     def __getitem__(self, name: object) -> NoReturn:
         # A name may have several values, so the methods of a graph say which one is meant.
-        raise TypeError(f"a graph's values have no index: graph.value({name!r}) is the last value of a name, graph.versions({name!r}) are all")
+        raise TypeError(
+            f"a graph's values have no index: graph.value({name!r}) is the last value of a name, graph.versions({name!r}) are all"
+        )
 
     def versions(self, name: str) -> tuple[Value, ...]:
         """All values of a name, oldest first."""

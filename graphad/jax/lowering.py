@@ -26,12 +26,11 @@ from graphad.errors import ExecutionError, GraphadError, NotLowered
 from graphad.execution.names import (
     Frame,
     Frames,
+    GradientBlock,
     Layout,
-    argument_names,
     blocks_of,
     depth,
     home,
-    nth,
     saved_names,
     writes_old_array,
     written,
@@ -357,10 +356,17 @@ class Lowering:
             if isinstance(frame.get(name), Tape):
                 frame[name] = Either([frame[name] if i == k else None for k in range(2)])
 
+    def gradient_block(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout, which: int) -> GradientBlock[Tensor]:
+        def value(name: str) -> Tensor:
+            result = frames[depth(layout, name)].get(name)
+            return frames[-1].get(name) if result is None else result
+
+        return GradientBlock(op, definition, which, frames, layout, self.saved, value, self.body)
+
     def branch_gradient(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> None:
         """The gradient of the branch that ran."""
         choice = self.taken(op, definition, frames, layout)
-        sides = [Inside(self, op, definition, frames, layout, i) for i in range(len(definition.blocks))]
+        sides = [self.gradient_block(op, definition, frames, layout, i) for i in range(len(definition.blocks))]
         residuals = sides[0].kept
         if not isinstance(residuals, Kept):
             raise NotLowered(located(f"operator {op.type!r} reads residuals that no branch kept", op.source))
@@ -819,7 +825,7 @@ class Loop:
 
     def gradient(self) -> None:
         """``while_grad``: its block over what the iterations kept, the last first."""
-        inside = Inside(self.lowering, self.op, self.definition, self.frames, self.layout, 0)
+        inside = self.lowering.gradient_block(self.op, self.definition, self.frames, self.layout, 0)
         if isinstance(inside.kept, StepScopes):
             self.gradient_unrolled(inside, inside.kept)
         elif isinstance(inside.kept, Stack):
@@ -827,7 +833,7 @@ class Loop:
         else:
             raise NotLowered(located(f"operator {self.op.type!r} reads residuals that no loop kept", self.op.source))
 
-    def gradient_unrolled(self, inside: Inside, kept: StepScopes) -> None:
+    def gradient_unrolled(self, inside: GradientBlock[Tensor], kept: StepScopes) -> None:
         cotangents, count = inside.cotangents, len(inside.cotangents)
         sums: list[Tensor] = [None] * (len(inside.targets) - count)
         # Iterations count for random streams: an iteration that is run again draws what it drew.
@@ -839,10 +845,10 @@ class Loop:
             sums = [new if old is None else old if new is None else old + new for old, new in zip(sums, results[count:], strict=True)]
         inside.write([*cotangents, *self.totals(inside, sums)])
 
-    def totals(self, inside: Inside, sums: Sequence[Tensor]) -> list[Tensor]:
+    def totals(self, inside: GradientBlock[Tensor], sums: Sequence[Tensor]) -> list[Tensor]:
         return [zeros_of(x) if total is None else total for total, x in zip(sums, inside.outer, strict=False)]
 
-    def gradient_rolled(self, inside: Inside, kept: Stack) -> None:
+    def gradient_rolled(self, inside: GradientBlock[Tensor], kept: Stack) -> None:
         lowering, count = self.lowering, len(inside.cotangents)
 
         def once(i: Tensor, row: Tensor, cotangents: list[Tensor], fault: Tensor) -> Tensor:
@@ -929,41 +935,3 @@ def _length(value: Tensor) -> int:
     if isinstance(value, Buffer | TapeBuffer):
         return value.capacity
     return len(value) if isinstance(value, TensorArray | Tape) else 0
-
-
-# -- gradients of blocks -------------------------------------------------------------------------
-
-
-class Inside:
-    """One block of a gradient operator: what goes in and out, and its names inside."""
-
-    def __init__(self, lowering: Lowering, op: Operator, definition: ControlDef, frames: Frames, layout: Layout, which: int) -> None:
-        self.lowering, self.op, self.frames, self.layout = lowering, op, frames, layout
-        self.block: Block = op.attrs[definition.blocks[which]]
-        self.saved = lowering.saved.get(self.block.parent_idx, frozenset()) - {*self.block.vars, *argument_names(op, which)}
-        self.outer = [self.value(n) for n in op.input("X")]
-        self.cotangents = [self.value(n) for n in op.input("Out@GRAD")]
-        (scopes,) = op.input(definition.scopes)
-        self.kept = self.value(scopes)
-        self.targets = op.output("X@GRAD")
-        names = argument_names(op, which)
-        self.operand_names, self.cotangent_names = names[: len(self.outer)], names[len(self.outer) :]
-        self.outputs = nth(op, "original_input_grad", which, len(self.targets))
-
-    def value(self, name: str) -> Tensor:
-        result = self.frames[depth(self.layout, name)].get(name)
-        return self.frames[-1].get(name) if result is None else result
-
-    def results(self, kept: Mapping[str, Tensor], cotangents: Sequence[Tensor]) -> list[Tensor]:
-        """Run the block once."""
-        local: Frame = {n: v for n, v in zip(self.operand_names, self.outer, strict=False) if v is not None}
-        local.update({n: v for n, v in zip(self.cotangent_names, cotangents, strict=True) if v is not None})
-        outer = dict(kept)
-        self.lowering.body(self.block, (local, outer), (self.block.vars, self.saved))
-        return [local.get(name, outer.get(name)) for name in self.outputs]
-
-    def write(self, results: Sequence[Tensor], frames: Frames | None = None) -> None:
-        """The results, under their names outside."""
-        for name, value in zip(self.targets, results, strict=True):
-            if name != EMPTY and value is not None:
-                (self.frames if frames is None else frames)[depth(self.layout, name)][name] = value

@@ -143,9 +143,7 @@ class Buffer(Aggregate):
         return self + other
 
     def __len__(self) -> int:
-        if is_traced(self.length):
-            raise InvalidValue("how long the array is, is known only when the program runs")
-        return int(self.length)
+        return _known_length(self.length, "array")
 
     def settled(self, like: TensorArray) -> TensorArray:
         """The array of tensors that has elements where another one has them."""
@@ -224,9 +222,7 @@ class TapeBuffer(Aggregate):
         return self + other
 
     def __len__(self) -> int:
-        if is_traced(self.length):
-            raise InvalidValue("how long the tape is, is known only when the program runs")
-        return int(self.length)
+        return _known_length(self.length, "tape")
 
     def parts(self) -> Iterator[Tensor]:
         return iter(jax.tree.leaves(self.entries))
@@ -360,6 +356,12 @@ def zeros_of(value: Tensor) -> Tensor:
     if isinstance(value, Aggregate):
         return value.zeros_like()
     return np.zeros_like(value) if isinstance(value, np.ndarray) else jnp.zeros_like(value)
+
+
+def _known_length(length: Tensor, what: str) -> int:
+    if is_traced(length):
+        raise InvalidValue(f"how long the {what} is, is known only when the program runs")
+    return int(length)
 
 
 # -- trees ---------------------------------------------------------------------------------------

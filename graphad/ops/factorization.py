@@ -17,9 +17,9 @@ from graphad.ops.definition import operator
 from graphad.ops.formulas import as_array, like
 from graphad.ops.joining import concat
 from graphad.ops.like import fill_any_like, fill_zeros_like
-from graphad.ops.linalg import NoSolution, diag_embed, matmul_v2, triangular_solve
+from graphad.ops.linalg import diag_embed, matmul_v2, solved, transposed, triangular_solve
 from graphad.ops.selection import where
-from graphad.ops.shapes import transpose, unsqueeze
+from graphad.ops.shapes import unsqueeze
 from graphad.ops.slicing import slice_
 from graphad.types import Array, Shape, Tensor, TensorType
 
@@ -36,19 +36,12 @@ def _sides(name: str, t: TensorType) -> tuple[Shape, int, int, int]:
 
 def _factors(function: Callable[..., Any], *operands: object) -> tuple[Array, ...]:
     """A factorization of numpy's linear algebra; NoSolution where it finds none."""
-    try:
-        return tuple(as_array(factor) for factor in function(*operands))
-    except np.linalg.LinAlgError as error:
-        raise NoSolution(f"there is no solution: {str(error).lower()}") from None
+    return tuple(as_array(factor) for factor in solved(function, *operands))
 
 
 def _without_infinities(X: Array) -> Array:
     """nan for infinities, so that an iteration ends: LAPACK's for singular values may not where a number is infinite."""
     return np.where(np.isinf(X), like(np.nan, X), X)
-
-
-def _turned(t: Tensor) -> Tensor:
-    return transpose(t, axis=[*range(t.ndim - 2), t.ndim - 1, t.ndim - 2])
 
 
 def _sum(terms: list[Tensor], like: Tensor) -> Tensor:
@@ -93,7 +86,7 @@ def _svd_grad(
         if dU is not None or dVH is not None:
             raise NoGradient("svd with full_matrices=True and a matrix that is not square: its further vectors have no gradient")
         U, S, VH = svd(X)
-    V = _turned(VH)
+    V = transposed(VH)
     # As a row and as a column S multiplies the columns, or the rows, of a matrix: that is a product with diag(S).
     row, column = unsqueeze(S, axes=[S.ndim - 1]), unsqueeze(S, axes=[S.ndim])
     inner, outer = [], []
@@ -103,15 +96,15 @@ def _svd_grad(
     F = None if dU is None and dVH is None else _quotients(S * S, S * S)
     if dU is not None:
         product = matmul_v2(U, dU, trans_x=True)
-        inner.append((product - _turned(product)) * F * row)
+        inner.append((product - transposed(product)) * F * row)
         # What lies outside of the space that U spans. Nothing does where U is square: what rounding leaves there, divided by a singular
         # value near 0, would be anything.
         if not _is_square(U):
             outer.append(matmul_v2((dU - matmul_v2(U, product)) / row, V, trans_y=True))
     if dVH is not None:
-        dV = _turned(dVH)
+        dV = transposed(dVH)
         product = matmul_v2(V, dV, trans_x=True)
-        inner.append(column * ((product - _turned(product)) * F))
+        inner.append(column * ((product - transposed(product)) * F))
         if not _is_square(V):
             outer.append(matmul_v2(U / row, dV - matmul_v2(V, product), trans_y=True))
     # dX = U (inner) V' + what lies outside: (1 - U U') dU S^-1 V' and U S^-1 dV' (1 - V V').
@@ -153,7 +146,7 @@ def _eigh_grad(
         inner.append(_quotients(Eigenvalues, Eigenvalues) * matmul_v2(V, dEigenvectors, trans_x=True))
     full = matmul_v2(matmul_v2(V, _sum(inner, V)), V, trans_y=True)
     # One triangle is read, and stands for the other: it gets the cotangents of both, the diagonal that of one.
-    both = full + _turned(full)
+    both = full + transposed(full)
     lower = UPLO == "L"
     triangle = tril_triu(both, lower=lower)
     return triangle - tril_triu(tril_triu(full, lower=True), lower=False)
@@ -194,12 +187,12 @@ def _tall_qr_grad(Q: Tensor, R: Tensor, dQ: Tensor, dR: Tensor) -> Tensor:
     terms, outer = [], None
     if dQ is not None:
         inside = matmul_v2(Q, dQ, trans_x=True)
-        terms.append(inside - _turned(inside))
+        terms.append(inside - transposed(inside))
         outer = None if _is_square(Q) else dQ - matmul_v2(Q, inside)
     if dR is not None:
         dR = tril_triu(dR, lower=False)
         product = matmul_v2(R, dR, trans_y=True)
-        terms.append(product - _turned(product))
+        terms.append(product - transposed(product))
     middle = _over(tril_triu(_sum(terms, R), diagonal=-1, lower=True), R)
     total = matmul_v2(Q, middle if dR is None else middle + dR)
     return total if outer is None else total + _over(outer, R)
@@ -207,7 +200,7 @@ def _tall_qr_grad(Q: Tensor, R: Tensor, dQ: Tensor, dR: Tensor) -> Tensor:
 
 def _over(Y: Tensor, R: Tensor) -> Tensor:
     """``Y R^-T``: of X R' = Y, or R X' = Y'."""
-    return _turned(triangular_solve(R, _turned(Y), upper=True))
+    return transposed(triangular_solve(R, transposed(Y), upper=True))
 
 
 def _qr_grad(X: Tensor, Q: Tensor, R: Tensor, dQ: Tensor = None, dR: Tensor = None, *, mode: str) -> Tensor:

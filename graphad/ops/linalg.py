@@ -726,7 +726,8 @@ def _square(X: TensorType, **_: object) -> TensorType:
     return X
 
 
-def _decompositions_turned(t: Tensor) -> Tensor:
+def transposed(t: Tensor) -> Tensor:
+    """Each matrix of a stack transposed."""
     return transpose(t, axis=[*range(t.ndim - 2), t.ndim - 1, t.ndim - 2])
 
 
@@ -734,19 +735,23 @@ class NoSolution(InvalidValue):
     """A linear system has no solution for the numbers that it got."""
 
 
-def _computed(function: Callable[..., object], *arrays: Array) -> Array:
-    """A function of numpy's linear algebra; NoSolution where it finds none."""
+def solved(function: Callable[..., Any], *operands: object) -> Any:
+    """What a function of numpy's linear algebra returns; NoSolution where it finds none."""
     try:
-        return as_array(function(*arrays))
+        return function(*operands)
     except np.linalg.LinAlgError as error:
         raise NoSolution(f"there is no solution: {str(error).lower()}") from None
+
+
+def _computed(function: Callable[..., object], *arrays: Array) -> Array:
+    return as_array(solved(function, *arrays))
 
 
 # -- inverses and powers -------------------------------------------------------------------------
 
 
 def _inverse_grad(Output: Tensor, dOutput: Tensor) -> Tensor:
-    adjoint = _decompositions_turned(Output)
+    adjoint = transposed(Output)
     # d(X^-1) = -X^-1 dX X^-1, transposed.
     return -matmul_v2(matmul_v2(adjoint, dOutput), adjoint)
 
@@ -764,7 +769,7 @@ def _determinant_type(Input: TensorType) -> TensorType:
 
 def _determinant_grad(Input: Tensor, Out: Tensor, dOut: Tensor) -> Tensor:
     """det(X) X^-T (J. Magnus and H. Neudecker, Matrix Differential Calculus, 1988)."""
-    return reshape(dOut * Out, shape=[*([0] * dOut.ndim), 1, 1]) * _decompositions_turned(inverse(Input))
+    return reshape(dOut * Out, shape=[*([0] * dOut.ndim), 1, 1]) * transposed(inverse(Input))
 
 
 @operator("Input -> Out", infer=_determinant_type, grad={"Input": _determinant_grad})
@@ -777,7 +782,7 @@ def _power_grad(X: Tensor, dOut: Tensor, *, n: int) -> Tensor:
     """The sum over the places of a factor of the products before it and after it."""
     if n == 0:
         return fill_zeros_like(X)
-    base = _decompositions_turned(X) if n > 0 else _decompositions_turned(inverse(X))
+    base = transposed(X) if n > 0 else transposed(inverse(X))
     grad = dOut
     # Horner's scheme for the sum of base^i dOut base^(n-1-i).
     for i in range(1, abs(n)):
@@ -835,12 +840,12 @@ def triangular_solve(X: Array, Y: Array, *, upper: bool = True, transpose: bool 
 def _cholesky_grad(Out: Tensor, dOut: Tensor, *, upper: bool) -> Tensor:
     # I. Murray, "Differentiation of the Cholesky decomposition" (2016): S = L^-T Phi(L^T dL) L^-1, symmetrized, where Phi
     # is the lower triangle with half the diagonal.
-    lower, d = (_decompositions_turned(Out), _decompositions_turned(dOut)) if upper else (Out, dOut)
+    lower, d = (transposed(Out), transposed(dOut)) if upper else (Out, dOut)
     product = matmul_v2(lower, tril_triu(d, lower=True), trans_x=True)
     half = (tril_triu(product, lower=True) + tril_triu(product, diagonal=-1, lower=True)) * 0.5
     solved_left = triangular_solve(lower, half, upper=False, transpose=True)
-    grad = triangular_solve(lower, _decompositions_turned(solved_left), upper=False, transpose=True)
-    return (grad + _decompositions_turned(grad)) * 0.5
+    grad = triangular_solve(lower, transposed(solved_left), upper=False, transpose=True)
+    return (grad + transposed(grad)) * 0.5
 
 
 @operator("X -> Out", infer=_square, grad={"X": _cholesky_grad})
@@ -863,15 +868,15 @@ def _system_type(X: TensorType, Y: TensorType) -> TensorType:
 
 def _system_y_grad(X: Tensor, Y: Tensor, dOut: Tensor) -> Tensor:
     if Y.ndim == 1:
-        column = solve(_decompositions_turned(X), unsqueeze(dOut, axes=[dOut.ndim]))
+        column = solve(transposed(X), unsqueeze(dOut, axes=[dOut.ndim]))
         return unbroadcast(squeeze(column, axes=[column.ndim - 1]), Y)
-    return unbroadcast(solve(_decompositions_turned(X), dOut), Y)
+    return unbroadcast(solve(transposed(X), dOut), Y)
 
 
 def _system_x_grad(X: Tensor, Y: Tensor, Out: Tensor, dOut: Tensor) -> Tensor:
     out, d = (unsqueeze(t, axes=[t.ndim]) if Y.ndim == 1 else t for t in (Out, dOut))
     # X A = Y: dX = -S A^T, where S solves X^T S = dA.
-    return unbroadcast(-matmul_v2(solve(_decompositions_turned(X), d), out, trans_y=True), X)
+    return unbroadcast(-matmul_v2(solve(transposed(X), d), out, trans_y=True), X)
 
 
 @operator("X Y -> Out", infer=_system_type, grad={"X": _system_x_grad, "Y": _system_y_grad}, shapes="Y", partly_linear="Y")
@@ -884,7 +889,7 @@ def solve(X: Array, Y: Array) -> Array:
 def _factor_grad(Y: Tensor, Out: Tensor, dOut: Tensor, *, upper: bool) -> Tensor:
     """With A the product of the factor, the cotangent of A is -S Outᵀ, S solving the same system; A is symmetric in the factor."""
     outer = matmul_v2(cholesky_solve(dOut, Y, upper=upper), Out, trans_y=True)
-    symmetric_sum = outer + _decompositions_turned(outer)
+    symmetric_sum = outer + transposed(outer)
     triangle = tril_triu(Y, lower=not upper)
     grad = matmul_v2(triangle, symmetric_sum) if upper else matmul_v2(symmetric_sum, triangle)
     return unbroadcast(-tril_triu(grad, lower=not upper), Y)

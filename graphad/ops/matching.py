@@ -17,15 +17,16 @@ from graphad.ops.inference import check_index, matched
 from graphad.types import FLOATS, INTS, Array, TensorType
 
 
-def _check_lengths(name: str, Length: TensorType | None, images: int) -> None:
-    if Length is None:
+def check_counts(name: str, counts: TensorType | None, images: int) -> None:
+    """Refuse numbers of boxes that are not one for each image; without them each image has as many as there is room for."""
+    if counts is None:
         return
-    check_index(name, Length)
-    if len(Length.shape) != 1 or not matched(Length.shape[0], images):
-        raise ShapeError(f"{name} is {Length}: a number of boxes for each of {images} images is expected")
+    check_index(name, counts)
+    if len(counts.shape) != 1 or not matched(counts.shape[0], images):
+        raise ShapeError(f"{name} is {counts}: a number of boxes for each of {images} images is expected")
 
 
-def _lengths(Length: Array | None, images: int, most: int) -> list[int]:
+def counts_of(Length: Array | None, images: int, most: int) -> list[int]:
     """How many boxes each image has; all of them without ``Length``."""
     if Length is None:
         return [most] * images
@@ -45,7 +46,7 @@ def _matched_types(
     if match_type not in ("bipartite", "per_prediction"):
         raise InvalidValue(f"match_type={match_type!r}: 'bipartite' or 'per_prediction' is expected")
     images = DistMat.shape[0] if len(DistMat.shape) == 3 else 1
-    _check_lengths("Length", Length, images)
+    check_counts("Length", Length, images)
     shape = (images, DistMat.shape[-1])
     return TensorType(shape, "int32"), TensorType(shape, DistMat.dtype)
 
@@ -78,7 +79,7 @@ def bipartite_match(
     matrices = DistMat if DistMat.ndim == 3 else DistMat[None]
     rows = np.full((len(matrices), DistMat.shape[-1]), -1, "int32")
     best = np.zeros(rows.shape, DistMat.dtype)
-    for image, count in enumerate(_lengths(Length, len(matrices), matrices.shape[1])):
+    for image, count in enumerate(counts_of(Length, len(matrices), matrices.shape[1])):
         part = matrices[image, :count]
         # An image without boxes matches nothing: argmax has no place in what is empty.
         if not part.size:
@@ -276,7 +277,7 @@ def _images(
     Anchor: Array, GtBoxes: Array, IsCrowd: Array, ImInfo: Array, Length: Array | None, labels: Array | None, straddle: float
 ) -> Iterator[_Image]:
     anchors = Anchor.reshape(-1, 4)
-    for image, count in enumerate(_lengths(Length, len(GtBoxes), GtBoxes.shape[1])):
+    for image, count in enumerate(counts_of(Length, len(GtBoxes), GtBoxes.shape[1])):
         height, width, scale = ImInfo[image].tolist()
         fits = (anchors[:, :2] >= -straddle).all(1) & (anchors[:, 2] < width + straddle) & (anchors[:, 3] < height + straddle)
         inside = np.flatnonzero(fits) if straddle >= 0 else np.arange(len(anchors))
@@ -304,7 +305,7 @@ def _check_anchors(
     fits = len(ImInfo.shape) == 2 and matched(ImInfo.shape[1], 3) and matched(ImInfo.shape[0], GtBoxes.shape[0])
     if not fits or ImInfo.dtype not in FLOATS:
         raise ShapeError(f"ImInfo is {ImInfo}: height, width and scale of each image, floats [images, 3], are expected")
-    _check_lengths("Length", Length, GtBoxes.shape[0])
+    check_counts("Length", Length, GtBoxes.shape[0])
     return Anchor.dtype
 
 

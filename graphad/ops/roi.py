@@ -56,9 +56,13 @@ def images_of(ROIs: Array, RoisNum: Array | None, count: int) -> Array:
     return np.repeat(np.arange(count), RoisNum)
 
 
-def check_bins(pooled_height: int, pooled_width: int) -> None:
+def pooled_type(X: TensorType, ROIs: TensorType, RoisNum: TensorType | None, pooled_height: int, pooled_width: int) -> TensorType:
+    """Of every channel of the images as many rows and columns for each box; ShapeError if the boxes are none, or not of these images."""
+    dtype = same_dtypes(X=same_float(X), ROIs=ROIs)
+    check_boxes(X, ROIs, RoisNum)
     if min(pooled_height, pooled_width) < 1:
         raise ShapeError(f"pooled_height={pooled_height}, pooled_width={pooled_width}: numbers above 0 are expected")
+    return TensorType((ROIs.shape[0], X.shape[1], pooled_height, pooled_width), dtype)
 
 
 # -- averages of samples ---------------------------------------------------------------------------
@@ -99,10 +103,8 @@ class Aligning:
 
 
 def _aligned_type(X: TensorType, ROIs: TensorType, RoisNum: TensorType | None = None, **attrs: Any) -> TensorType:
-    aligning, dtype = Aligning(**attrs), same_dtypes(X=same_float(X), ROIs=ROIs)
-    check_boxes(X, ROIs, RoisNum)
-    check_bins(aligning.pooled_height, aligning.pooled_width)
-    return TensorType((ROIs.shape[0], X.shape[1], aligning.pooled_height, aligning.pooled_width), dtype)
+    aligning = Aligning(**attrs)
+    return pooled_type(X, ROIs, RoisNum, aligning.pooled_height, aligning.pooled_width)
 
 
 def _aligned_flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
@@ -197,11 +199,9 @@ def _parts(low: int, size: int, count: int, extent: int, dtype: np.dtype[np.gene
 
 
 def _roi_pooled_type(X: TensorType, ROIs: TensorType, RoisNum: TensorType | None = None, **attrs: Any) -> tuple[TensorType, TensorType]:
-    pooling, dtype = RoiPooling(**attrs), same_dtypes(X=same_float(X), ROIs=ROIs)
-    check_boxes(X, ROIs, RoisNum)
-    check_bins(pooling.pooled_height, pooling.pooled_width)
-    shape = (ROIs.shape[0], X.shape[1], pooling.pooled_height, pooling.pooled_width)
-    return TensorType(shape, dtype), TensorType(shape, "int64")
+    pooling = RoiPooling(**attrs)
+    out = pooled_type(X, ROIs, RoisNum, pooling.pooled_height, pooling.pooled_width)
+    return out, TensorType(out.shape, "int64")
 
 
 @operator(

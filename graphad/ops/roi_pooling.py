@@ -19,12 +19,12 @@ from graphad.ops.casting import cast
 from graphad.ops.definition import operator
 from graphad.ops.elementwise import abs_
 from graphad.ops.indexing import gather, ungather
-from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
+from graphad.ops.inference import matched, normal_axis, same_float
 from graphad.ops.joining import concat
 from graphad.ops.like import fill_any_like, reshape_like
 from graphad.ops.linalg import einsum
 from graphad.ops.reduction import reduce_sum
-from graphad.ops.roi import check_bins, check_boxes, images_of
+from graphad.ops.roi import check_boxes, images_of, pooled_type
 from graphad.ops.selection import where
 from graphad.ops.shapes import reshape, unsqueeze
 from graphad.ops.slicing import slice_
@@ -108,9 +108,7 @@ _SENSITIVE = Terms("rdpqhw", "rph", "rqw", "rdpq")
 
 
 def _windows_type(X: TensorType, ROIs: TensorType, *, pooled_height: int, pooled_width: int, **_: object) -> tuple[TensorType, TensorType]:
-    check_boxes(X, ROIs, TensorType((X.shape[0],), "int64") if X.shape else None)
-    check_bins(pooled_height, pooled_width)
-    same_dtypes(X=same_float(X), ROIs=ROIs)
+    pooled_type(X, ROIs, TensorType((X.shape[0],), "int64") if X.shape else None, pooled_height, pooled_width)
     boxes = ROIs.shape[0]
     return TensorType((boxes, pooled_height, X.shape[2]), X.dtype), TensorType((boxes, pooled_width, X.shape[3]), X.dtype)
 
@@ -140,9 +138,8 @@ def _means(low: Array, high: Array, count: int, extent: int) -> Array:
 
 
 def _sensitive_type(X: TensorType, ROIs: TensorType, RoisNum: TensorType | None = None, **attrs: Any) -> TensorType:
-    how, dtype = Sensitive(**attrs), same_dtypes(X=same_float(X), ROIs=ROIs)
-    check_boxes(X, ROIs, RoisNum)
-    check_bins(how.pooled_height, how.pooled_width)
+    how = Sensitive(**attrs)
+    dtype = pooled_type(X, ROIs, RoisNum, how.pooled_height, how.pooled_width).dtype
     if how.output_channels < 1 or not matched(X.shape[1], math.prod(how.shape)):
         raise ShapeError(f"X is {X}: output_channels * pooled_height * pooled_width channels, {how.shape}, are expected")
     return TensorType((ROIs.shape[0], *how.shape), dtype)
@@ -248,10 +245,8 @@ def _corner_grads(side: Side, d: Tensor, count: int, scale: float) -> tuple[Tens
 
 
 def _precise_type(X: TensorType, ROIs: TensorType, BatchRoINums: TensorType | None = None, **attrs: Any) -> TensorType:
-    how, dtype = Precise(**attrs), same_dtypes(X=same_float(X), ROIs=ROIs)
-    check_boxes(X, ROIs, BatchRoINums)
-    check_bins(how.pooled_height, how.pooled_width)
-    return TensorType((ROIs.shape[0], X.shape[1], how.pooled_height, how.pooled_width), dtype)
+    how = Precise(**attrs)
+    return pooled_type(X, ROIs, BatchRoINums, how.pooled_height, how.pooled_width)
 
 
 def _sides(X: Tensor, ROIs: Tensor, how: Precise) -> tuple[Side, Side]:

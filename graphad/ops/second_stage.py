@@ -14,7 +14,7 @@ import numpy as np
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.definition import operator
 from graphad.ops.inference import check_index, matched
-from graphad.ops.matching import encoded, pixel_overlaps
+from graphad.ops.matching import check_counts, counts_of, encoded, pixel_overlaps
 from graphad.types import FLOATS, INTS, Array, TensorType
 
 # -- images ----------------------------------------------------------------------------------------
@@ -27,13 +27,7 @@ def _check_rois(name: str, rois: TensorType, RoisNum: TensorType | None, images:
         if not matched(images, 1):
             raise ShapeError(f"there are {images} images: RoisNum, a number of boxes for each, is expected")
         return
-    _check_numbers("RoisNum", RoisNum, images)
-
-
-def _check_numbers(name: str, numbers: TensorType, images: int) -> None:
-    check_index(name, numbers)
-    if len(numbers.shape) != 1 or not matched(numbers.shape[0], images):
-        raise ShapeError(f"{name} is {numbers}: a number of boxes for each of {images} images is expected")
+    check_counts("RoisNum", RoisNum, images)
 
 
 def _check_true(images: TensorType, classes: TensorType, crowd: TensorType) -> None:
@@ -53,13 +47,6 @@ def _parts(rois: Array, RoisNum: Array | None, images: int) -> list[Array]:
     if len(counts) != images or (counts < 0).any() or counts.sum() != len(rois):
         raise InvalidValue(f"RoisNum is {counts.tolist()}: {len(rois)} boxes of {images} images are expected")
     return np.split(np.arange(len(rois)), np.cumsum(counts)[:-1]) if images else []
-
-
-def _counts(Length: Array | None, images: int, most: int) -> list[int]:
-    counts = np.full(images, most) if Length is None else Length
-    if len(counts) != images or (counts < 0).any() or (counts > most).any():
-        raise InvalidValue(f"Length is {counts.tolist()}: {images} numbers from 0 to {most} are expected")
-    return [int(count) for count in counts]
 
 
 # -- classes and places ----------------------------------------------------------------------------
@@ -88,7 +75,7 @@ def _labelled_types(
     if len(GtBoxes.shape) != 3 or not all(map(matched, GtBoxes.shape, (*GtClasses.shape, 4))) or GtBoxes.dtype != RpnRois.dtype:
         raise ShapeError(f"GtBoxes is {GtBoxes}: boxes {[*GtClasses.shape, 4]} of {RpnRois.dtype} are expected")
     if Length is not None:
-        _check_numbers("Length", Length, ImInfo.shape[0])
+        check_counts("Length", Length, ImInfo.shape[0])
     if MaxOverlap is not None and (
         len(MaxOverlap.shape) != 1 or not matched(MaxOverlap.shape[0], RpnRois.shape[0]) or MaxOverlap.dtype != RpnRois.dtype
     ):
@@ -195,7 +182,7 @@ def generate_proposal_labels(
     how |= {"agnostic": is_cls_agnostic, "weights": np.asarray(bbox_reg_weights, RpnRois.dtype)}
     counts, width, dtype = np.zeros(len(ImInfo), "int32"), 4 * class_nums, RpnRois.dtype
     parts = [(np.zeros((0, 4), dtype), np.zeros((0, 1), "int32"), *[np.zeros((0, width), dtype)] * 3, np.zeros(0, dtype))]
-    true_counts = _counts(Length, len(ImInfo), GtBoxes.shape[1])
+    true_counts = counts_of(Length, len(ImInfo), GtBoxes.shape[1])
     for image, places in enumerate(_parts(RpnRois, RoisNum, len(ImInfo))):
         if not len(places):
             continue

@@ -6,7 +6,7 @@ the updates themselves are operators, in ``graphad.ops.optimizer``.
 
 from typing import TYPE_CHECKING, NoReturn
 
-from graphad.ops.definition import did_you_mean
+from graphad.ops.definition import absent
 from graphad.optimizer.averages import ExponentialMovingAverage, ModelAverage
 from graphad.optimizer.base import Optimizer
 from graphad.optimizer.lookahead import LookaheadOptimizer
@@ -90,8 +90,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of the modul
 
     def __getattr__(name: str) -> NoReturn:
         """Say what takes the place of an optimizer of Fluid's that is not here."""
-        hint = f", which Fluid has: {_INSTEAD[name]}" if name in _INSTEAD else did_you_mean(name, __all__)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{'' if name.startswith('_') else hint}")
+        raise absent(__name__, name, __all__, _INSTEAD)
 
 
 def __dir__() -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
 from graphad import layers
 from graphad.errors import InvalidType, InvalidValue
@@ -15,7 +16,41 @@ from graphad.program.clipping import number
 from graphad.types import Array
 
 
-class ExponentialMovingAverage:
+class _Averages:
+    """What puts averages in the place of parameters for a while: a subclass says what they are now."""
+
+    _raw: Mapping[str, Array] = MappingProxyType({})  # the parameters while the averages are in their place
+
+    def _now(self) -> dict[str, Array]:
+        """The averages by the names of their parameters; ValueError if there are none."""
+        raise NotImplementedError
+
+    @contextmanager
+    def apply(self, executor: Executor, need_restore: bool = True) -> Iterator[None]:
+        """Within it the parameters in the global scope are the averages; afterwards, unless ``need_restore`` is False, what they were.
+
+        Raises:
+            ValueError: no step has been averaged.
+        """
+        scope, averages = global_scope(), self._now()
+        # Copies: the parameters' own arrays may be updated in place.
+        self._raw = {name: scope.get(name).copy() for name in averages}
+        for name, array in averages.items():
+            scope.set(name, array.astype(self._raw[name].dtype))
+        try:
+            yield
+        finally:
+            if need_restore:
+                self.restore(executor)
+
+    def restore(self, executor: Executor) -> None:
+        """Set the parameters to what they were before ``apply(executor, need_restore=False)``."""
+        for name, array in self._raw.items():
+            global_scope().set(name, array)
+        self._raw = {}
+
+
+class ExponentialMovingAverage(_Averages):
     """Averages of the parameters in which a step counts ``decay`` times as much as the next.
 
     (B. Polyak and A. Juditsky, 1992, with weights that fade.) ``update`` appends ``average = decay * average + (1 - decay) * parameter``;
@@ -51,7 +86,6 @@ class ExponentialMovingAverage:
         self._prefix = "" if name is None else f"{name}."
         self._averages: dict[str, str] = {}
         self._remainder = ""
-        self._raw: dict[str, Array] = {}
 
     def update(self) -> None:
         """Append the operators that bring the averages up to date to the current main program.
@@ -91,13 +125,7 @@ class ExponentialMovingAverage:
     def _kept(self, name: str, shape: object, dtype: str, value: float) -> Variable:
         return layers.create_global_var(list(shape), value, dtype, persistable=True, name=self._prefix + name)  # type: ignore[call-overload]
 
-    @contextmanager
-    def apply(self, executor: Executor, need_restore: bool = True) -> Iterator[None]:
-        """Within it the parameters in the global scope are the averages; afterwards, unless ``need_restore`` is False, what they were.
-
-        Raises:
-            ValueError: no step has been averaged.
-        """
+    def _now(self) -> dict[str, Array]:
         scope = global_scope()
         if not self._averages or self._remainder not in scope.arrays:
             raise InvalidValue("there are no averages: call update after minimize, run the startup program and then train")
@@ -105,25 +133,10 @@ class ExponentialMovingAverage:
         weights = 1.0 - scope.get(self._remainder).item()
         if not weights:
             raise InvalidValue("there are no averages: no step has been run since the startup program")
-        # Copies: the parameters' own arrays may be updated in place.
-        self._raw = {name: scope.get(name).copy() for name in self._averages}
-        for name, average in self._averages.items():
-            array = scope.get(average)
-            scope.set(name, (array / weights).astype(array.dtype))
-        try:
-            yield
-        finally:
-            if need_restore:
-                self.restore(executor)
-
-    def restore(self, executor: Executor) -> None:
-        """Set the parameters to what they were before ``apply(executor, need_restore=False)``."""
-        for name, array in self._raw.items():
-            global_scope().set(name, array)
-        self._raw = {}
+        return {name: scope.get(average) / weights for name, average in self._averages.items()}
 
 
-class ModelAverage:
+class ModelAverage(_Averages):
     """Averages of the parameters over a window of the last steps, which all count as much.
 
     Made after ``minimize``: it appends the operators that add up the parameters of the default main program (those that train, but for
@@ -181,7 +194,6 @@ class ModelAverage:
             self._sums = self._appended(program, parameters, rate, min_average_window, max_average_window)
         for op in program.global_block().ops[start:]:
             op.role = OPTIMIZE  # so that a clone for tests does without
-        self._raw: dict[str, Array] = {}
 
     def _appended(self, program: Program, parameters: list[Parameter], rate: float, least: int, most: int) -> dict[str, tuple[str, str]]:
         """The operators that add up, and for each parameter the names of the new sum and of the last one."""
@@ -206,29 +218,10 @@ class ModelAverage:
     def _kept(self, name: str, shape: list[int], dtype: str) -> Variable:
         return layers.create_global_var(shape, 0.0, dtype, persistable=True, name=self._prefix + name)
 
-    @contextmanager
-    def apply(self, executor: Executor, need_restore: bool = True) -> Iterator[None]:
-        """Within it the parameters in the global scope are the averages; afterwards, unless ``need_restore`` is False, what they were.
-
-        Raises:
-            ValueError: no step has been averaged.
-        """
+    def _now(self) -> dict[str, Array]:
         scope = global_scope()
+        # Both sums count, the one that grows and the last full one.
         count = sum(scope.get(name).item() for name in self._counts if name in scope.arrays)
         if not count:
             raise InvalidValue("there are no averages: run the startup program and then train")
-        self._raw = {name: scope.get(name).copy() for name in self._sums}
-        for name, (new, last) in self._sums.items():
-            # ``count`` is that of both sums together.
-            scope.set(name, ((scope.get(new) + scope.get(last)) / count).astype(self._raw[name].dtype))
-        try:
-            yield
-        finally:
-            if need_restore:
-                self.restore(executor)
-
-    def restore(self, executor: Executor) -> None:
-        """Set the parameters to what they were before ``apply(executor, need_restore=False)``."""
-        for name, array in self._raw.items():
-            global_scope().set(name, array)
-        self._raw = {}
+        return {name: (scope.get(new) + scope.get(last)) / count for name, (new, last) in self._sums.items()}

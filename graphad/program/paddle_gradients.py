@@ -191,10 +191,7 @@ def _read_saved(block: Block, forward: Block, name: str, op: Operator) -> None:
 
 def _next(block: Block, name: str, op: Operator) -> str:
     """The cotangent for the iteration before, under a name of its own, at the end of a block."""
-    like, result = block.vars[name], block.program.names.generate(name)
-    block.vars[result] = Variable.trusted(block, result, like._shape, like._dtype, False, like.type)
-    block.ops.append(Operator(block, "assign", {"X": [name]}, {"Out": [result]}, {}, op.role, op.source, op.made_by))
-    return result
+    return _appended(block, "assign", name, name, op)
 
 
 def _argument(around: Block, block: Block, name: str) -> Variable:
@@ -206,11 +203,15 @@ def _argument(around: Block, block: Block, name: str) -> Variable:
 
 def _zeros(block: Block, name: str, op: Operator) -> str:
     """Zeros like an argument, under a new name, at the end of a block."""
-    like = block.vars[name]
-    zeros = block.program.names.generate(name + GRAD)
-    block.vars[zeros] = Variable.trusted(block, zeros, like._shape, like._dtype, False, like.type)
-    block.ops.append(Operator(block, "fill_zeros_like", {"X": [name]}, {"Out": [zeros]}, {}, op.role, op.source, op.made_by))
-    return zeros
+    return _appended(block, "fill_zeros_like", name, name + GRAD, op)
+
+
+def _appended(block: Block, op_type: str, name: str, stem: str, op: Operator) -> str:
+    """The result of an operator on a variable, at the end of a block; of the variable's type, its name made of a stem."""
+    like, result = block.vars[name], block.program.names.generate(stem)
+    block.vars[result] = Variable.trusted(block, result, like._shape, like._dtype, False, like.type)
+    block.ops.append(Operator(block, op_type, {"X": [name]}, {"Out": [result]}, {}, op.role, op.source, op.made_by))
+    return result
 
 
 def _like(op: Operator, op_type: str, inputs: Names, outputs: Names, **attrs: object) -> Operator:

@@ -44,6 +44,12 @@ class SourceLine(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
+def line_of(function: object) -> SourceLine | None:
+    """Where a function begins to be written; None for one that is not written in Python."""
+    code = getattr(function, "__code__", None)
+    return None if code is None else SourceLine(code.co_filename, code.co_firstlineno)
+
+
 @lru_cache(maxsize=4096)
 def _is_ours(file: str) -> bool:
     path = Path(file).resolve()

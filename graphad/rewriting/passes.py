@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
 
 from graphad.contexts import binding
-from graphad.errors import GraphadError, InvalidGraph, InvalidType, InvalidValue, ParseError, PassError, pointed
+from graphad.errors import GraphadError, InvalidGraph, InvalidType, InvalidValue, ParseError, PassError, add_line, pointed
 from graphad.ir import Graph, check_graph, lower, paused_collector
 from graphad.ir.provenance import Origin
 from graphad.ir.untraced import untraced
@@ -270,10 +270,7 @@ def _is_diagnosis(error: Exception) -> bool:
 
 def _mention(error: Exception, text: str) -> None:
     setattr(error, _REPORTED, text)
-    if len(error.args) == 1 and isinstance(error.args[0], str) and isinstance(error, GraphadError):
-        error.args = (f"{error.args[0]}\n  {text}",)
-    else:
-        error.add_note(text)
+    add_line(error, text)
 
 
 def _written(pass_: Pass, graph: Graph, history: Sequence[Pass], run: Run, error: Exception) -> str:

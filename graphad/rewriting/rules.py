@@ -12,7 +12,7 @@ from typing import Any, overload
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ir import Op, Value
-from graphad.program.source import SourceLine
+from graphad.program.source import SourceLine, line_of
 from graphad.rewriting.constants import fillers
 from graphad.rewriting.evaluation import Instance, keeps_types
 from graphad.rewriting.matcher import Choices, Match, Trace, UnknownType, compare_later, match_op, match_roots
@@ -292,16 +292,11 @@ def rewrite_with(function: Callable[..., object], fast: bool, verify: bool, exam
     before, after = _terms(name, "before", result[0]), _terms(name, "after", result[1])
     check_terms(name, before, after, result[2:])
     rule = PatternRule(name, inspect.getdoc(function) or "", before, after, result[2:])  # type: ignore[arg-type]
-    rule.source, rule.exact, rule.example, rule.module = _source(function), not fast, example, function.__module__
+    rule.source, rule.exact, rule.example, rule.module = line_of(function), not fast, example, function.__module__
     rule.gradients = gradients
     if verify:
         rule.evidence = check_rule(rule, exact=not fast, example=example, gradients=gradients)
     return rule
-
-
-def _source(function: Callable[..., object]) -> SourceLine | None:
-    code = getattr(function, "__code__", None)
-    return None if code is None else SourceLine(code.co_filename, code.co_firstlineno)
 
 
 def _unknowns(function: Callable[..., object]) -> Iterator[Term]:

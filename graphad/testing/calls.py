@@ -424,7 +424,7 @@ def _resized(choices: Choices, inputs: Slots, attrs: dict[str, Any]) -> Iterator
     # 0, 1: all axes of the extent; 2: this axis of all tensors, which may be the batch; 3: one place; 4: tensors without axes.
     kind = choices.below(5)
     if kind == 4 and places:
-        yield {s: [_first(v) for v in values] for s, values in inputs.items()}, attrs
+        yield {s: [first_element(v) for v in values] for s, values in inputs.items()}, attrs
         return
     slot, i, axis = choices.one_of(places) if places else ("", 0, 0)
     old = inputs[slot][i].shape[axis] if places else choices.one_of(sizes)
@@ -450,7 +450,8 @@ def _has(value: object, extent: int) -> bool:
     return isinstance(value, list) and any(type(e) is int and e == extent for e in value)
 
 
-def _first(value: Value) -> Value:
+def first_element(value: Value) -> Value:
+    """The first element of an array as a scalar; what has none stays."""
     return value.reshape(-1)[:1].reshape(()) if isinstance(value, np.ndarray) and value.size else value
 
 

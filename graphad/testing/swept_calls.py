@@ -24,6 +24,7 @@ from graphad.testing.calls import (
     checked,
     chosen_value,
     cut_to,
+    first_element,
     in_dtype,
     inferred,
     rank_of,
@@ -141,7 +142,7 @@ def reshaped(call: Call, shape: str) -> Call:
     if shape in ("narrow", "crossed"):
         return _broadcast(call, both=shape == "crossed")
     if shape in ("flat", "scalar"):
-        change = _flat if shape == "flat" else _scalar
+        change = _flat if shape == "flat" else first_element
         inputs: Slots = {slot: [change(value) for value in values] for slot, values in call.inputs.items()}
     else:
         extent = {"empty": 0, "single": 1, "odd": 5}[shape]
@@ -165,10 +166,6 @@ def _broadcast(call: Call, both: bool) -> Call:
 
 def _flat(value: Value) -> Value:
     return value.reshape(-1)[:5] if isinstance(value, np.ndarray) else value
-
-
-def _scalar(value: Value) -> Value:
-    return value.reshape(-1)[:1].reshape(()) if isinstance(value, np.ndarray) and value.size else value
 
 
 def renumbered(choices: Choices, call: Call, kind: str) -> Call:

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from graphad.drawing.overlays import numbers_by_node
-from graphad.errors import GraphadError, InvalidType, InvalidValue
+from graphad.errors import GraphadError, InvalidType, InvalidValue, add_line
 from graphad.interop.files import write_bytes
-from graphad.ir import Graph, Node, lower
+from graphad.ir import Graph, Node
+from graphad.ir.lower import graph_of
 from graphad.program import Program
 from graphad.rewriting import Pass, Pipeline
 from graphad.types import Sizes
@@ -105,7 +106,7 @@ def view(
     >>> page.html.startswith("<!doctype html>"), page.path
     (True, None)
     """
-    graph = _graph(program_or_graph)
+    graph = graph_of(program_or_graph, "viewed", own=True)
     overlays = () if overlay is None else ((overlay_title, _colors(program_or_graph, graph, overlay)),)
     return record(graph, _passes(pipeline), path, title=title or "program", feed=feed, batch=batch, watched=watched, overlays=overlays)
 
@@ -142,7 +143,7 @@ def record(
         # A page up to the failure helps more than none.
         if path is not None and len(recorder.frames) > 1:
             partial_page = Page(page_of(recorder, title, values, watched, colors)).save(path)
-            _mention(error, f"the page up to the failure: {partial_page.path}")
+            add_line(error, f"the page up to the failure: {partial_page.path}")
         raise
     place = "" if rewrite is None else recorder.place(rewrite)
     start = recorder.first_change() if at_change and not place else place
@@ -156,14 +157,6 @@ def _after(recorder: Recorder, feed: Mapping[str, object] | None) -> Statistics:
         return statistics(recorder.graph, feed, recorder.states.numbers)
     except GraphadError as error:
         return Statistics(note=f"The graph after the last pass was not run: {error}.")
-
-
-def _graph(program_or_graph: Program | Graph) -> Graph:
-    if isinstance(program_or_graph, Program):
-        return lower(program_or_graph)
-    if isinstance(program_or_graph, Graph):
-        return program_or_graph.clone()
-    raise InvalidType(f"a Program or a Graph is viewed, not {program_or_graph!r}")
 
 
 def _colors(given: Program | Graph, graph: Graph, overlay: Mapping[Any, Any]) -> dict[Node, float]:
@@ -188,13 +181,6 @@ def _passes(pipeline: Pass | str | None) -> Pass | None:
     if isinstance(pipeline, str):
         return Pipeline.parse(pipeline)
     raise InvalidType(f"a pipeline is a Pass, its text or None, not {pipeline!r}")
-
-
-def _mention(error: Exception, text: str) -> None:
-    if isinstance(error, GraphadError) and len(error.args) == 1:
-        error.args = (f"{error.args[0]}\n  {text}",)
-    else:
-        error.add_note(text)
 
 
 # -- the file --------------------------------------------------------------------------------------

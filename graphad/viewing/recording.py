@@ -15,6 +15,7 @@ from graphad.ir import Graph, Op
 from graphad.ir import graph as graph_module
 from graphad.passes.analyses import Cost, OpCost, estimated
 from graphad.program import SourceLine
+from graphad.program.source import line_of
 from graphad.rewriting import Pass, Step, observing, rewriter, rules
 from graphad.rewriting.passes import applying
 from graphad.rewriting.rule_pass import rules_of
@@ -131,7 +132,7 @@ class Recorder:
         if pass_.combines or graph is not self.graph:
             return
         doc = inspect.cleandoc(type(pass_).__doc__ or "").split("\n\n", 1)[0]
-        frame = Frame(step.name, step.text, doc, step.seconds, self.tables.line(_line_of_pass(pass_)), step.ops, step.values)
+        frame = Frame(step.name, step.text, doc, step.seconds, self.tables.line(line_of(type(pass_).apply)), step.ops, step.values)
         if step.changed or self.rewrites:
             self._complete()
             before = set(self.states.ops) if not self.rewrites else set()
@@ -219,9 +220,3 @@ def _line_of_rewrite(frame: FrameType | None) -> SourceLine | None:
     while frame is not None and Path(frame.f_code.co_filename) in _MACHINERY:
         frame = frame.f_back
     return None if frame is None else SourceLine(frame.f_code.co_filename, frame.f_lineno)
-
-
-def _line_of_pass(pass_: Pass) -> SourceLine | None:
-    """The line where a pass begins to be written."""
-    code = getattr(type(pass_).apply, "__code__", None)
-    return None if code is None else SourceLine(code.co_filename, code.co_firstlineno)

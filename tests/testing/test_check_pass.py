@@ -201,9 +201,7 @@ def test_check_pass_works_without_hypothesis() -> None:
 def test_missing_hypothesis_is_said(statement: str) -> None:
     text = f"import sys; sys.modules['hypothesis'] = None\n{statement}"
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
-    message = (
-        "graphad.testing.strategies draws random programs with hypothesis, which is not installed: pip install 'graphad[testing]'"
-    )
+    message = "graphad.testing.strategies draws random programs with hypothesis, which is not installed: pip install 'graphad[testing]'"
     assert done.stderr.splitlines()[-1] == f"graphad.testing.{MissingHypothesis.__name__}: {message}"
 
 

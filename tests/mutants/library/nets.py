@@ -25,7 +25,7 @@ _NETS = (
     in_pass(
         "copies-without-attributes",
         "inline-net",
-        "graphad.ir.edits:copy_op",
+        "graphad.ir.clone:copy_op",
         "mapping.slots(op.outputs), op.attrs)",
         "mapping.slots(op.outputs), {})",
         """
