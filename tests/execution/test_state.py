@@ -73,14 +73,15 @@ def test_a_scope_forgets_what_is_erased() -> None:
 
 
 def test_scope_guard_sets_and_restores_the_global_scope() -> None:
-    outer, scope = ga.global_scope(), ga.Scope()
+    outer, scope = ga.Scope(), ga.Scope()
     _main, startup, _ = layer()
-    with ga.scope_guard(scope):
-        ga.Executor().run(startup)
-        assert ga.global_scope() is scope
-    assert ga.global_scope() is outer
+    with ga.scope_guard(outer):
+        with ga.scope_guard(scope):
+            ga.Executor().run(startup)
+            assert ga.global_scope() is scope
+        assert ga.global_scope() is outer
     assert scope.has("fc_0.w_0")
-    assert not outer.has("fc_0.w_0")
+    assert not outer.names()
     with pytest.raises(TypeError, match="scope_guard takes a Scope, not 3"), ga.scope_guard(3):  # type: ignore[arg-type]
         pass
 
