@@ -71,7 +71,7 @@ def _flat(term: Term) -> Term | None:
 
 def _axis(axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
-        raise Unsupported(f"axis={axis} of {rank}")
+        raise ValueError(f"axis={axis} of {rank}")
     return axis % rank
 
 
@@ -91,7 +91,7 @@ def _same(facts: Facts, x: Grid, **_: object) -> list[Grid]:
 def _transpose(facts: Facts, x: Grid, *, axis: Sequence[int], **_: object) -> list[Grid]:
     order = [_axis(a, x.rank) for a in axis]
     if sorted(order) != list(range(x.rank)):
-        raise Unsupported("no order of axes")
+        raise ValueError("no order of axes")
     # Axis i of x is where ``axis`` has the number i.
     return [Grid(tuple(x.extents[a] for a in order), lambda places: x.at([places[order.index(i)] for i in range(x.rank)]))]
 
@@ -99,7 +99,7 @@ def _transpose(facts: Facts, x: Grid, *, axis: Sequence[int], **_: object) -> li
 def _flip(facts: Facts, x: Grid, *, axis: Sequence[int]) -> list[Grid]:
     axes = [_axis(a, x.rank) for a in axis]
     if len(set(axes)) != len(axes):
-        raise Unsupported("an axis twice")
+        raise ValueError("an axis twice")
     # Place p comes from the place that is as far from the other end.
     return [Grid(x.extents, lambda places: x.at([x.extents[i] - 1 - p if i in axes else p for i, p in enumerate(places)]))]
 
@@ -124,7 +124,7 @@ def _split(facts: Facts, x: Grid, *, num: int = 0, axis: int = 0, sections: Sequ
     """Equal parts, or parts of any extents: one of the sections may be -1, so only their sum is known."""
     count = len(sections) or num
     if count < 1:
-        raise Unsupported("split in no parts")
+        raise ValueError("split in no parts")
     split_axis = _axis(axis, x.rank)
     # Their extents are unknowns: what is proved holds however the axis is split.
     parts = [z3.FreshInt("part") for _ in range(count)]
@@ -163,15 +163,18 @@ def _unstack(facts: Facts, x: Grid, *, axis: int = 0, num: int = 0) -> list[Grid
 
 
 def _unsqueeze(facts: Facts, x: Grid, *, axes: Sequence[int]) -> list[Grid]:
-    if len(axes) != 1:
-        raise Unsupported("several new axes")
-    along = _axis(axes[0], x.rank + 1)
-    return [Grid(_put(x.extents, along, z3.IntVal(1), instead=0), lambda places: x.at(_put(places, along)))]
+    for axis in axes:  # one after the other, each counted in what the ones before it left
+        x = _with_axis(x, _axis(axis, x.rank + 1))
+    return [x]
+
+
+def _with_axis(x: Grid, along: int) -> Grid:
+    return Grid(_put(x.extents, along, z3.IntVal(1), instead=0), lambda places: x.at(_put(places, along)))
 
 
 def _pad(facts: Facts, x: Grid, *, paddings: Sequence[Element], pad_value: object = 0.0) -> list[Grid]:
     if len(paddings) != 2 * x.rank:
-        raise Unsupported("paddings of another rank")
+        raise ValueError("paddings of another rank")
     before, after = paddings[::2], paddings[1::2]
     facts.extend(amount >= 0 for amount in paddings)
 
@@ -187,7 +190,7 @@ def _pad(facts: Facts, x: Grid, *, paddings: Sequence[Element], pad_value: objec
 def _expand(facts: Facts, x: Grid, *, shape: Sequence[Element]) -> list[Grid]:
     offset = len(shape) - x.rank
     if offset < 0:
-        raise Unsupported("fewer axes")
+        raise ValueError("fewer axes")
     extents = []
     for i, target in enumerate(shape):
         old = x.extents[i - offset] if i >= offset else z3.IntVal(1)
@@ -200,7 +203,7 @@ def _expand(facts: Facts, x: Grid, *, shape: Sequence[Element]) -> list[Grid]:
 def _slice(facts: Facts, x: Grid, *, axes: Sequence[int], starts: Sequence[object], ends: Sequence[object], **_: object) -> list[Grid]:
     extents, first = list(x.extents), [z3.IntVal(0)] * x.rank
     if len({_axis(a, x.rank) for a in axes}) != len(axes) or not len(axes) == len(starts) == len(ends):
-        raise Unsupported("an axis twice, or bounds for others")
+        raise ValueError("an axis twice, or bounds for others")
     for axis, start, end in zip(axes, starts, ends, strict=True):
         along = _axis(axis, x.rank)
         size = x.extents[along]
@@ -235,7 +238,9 @@ def _unknown(rank: int) -> Callable[[Places], Element]:
     return lambda places: function(*places)
 
 
-def _reduction(facts: Facts, x: Grid, *, dim: Sequence[int], keep_dim: bool = False, reduce_all: bool = False, **_: object) -> list[Grid]:
+def _reduction(
+    facts: Facts, x: Grid, *, dim: Sequence[int] = (), keep_dim: bool = False, reduce_all: bool = False, **_: object
+) -> list[Grid]:
     axes = reduced_axes(x.rank, [_axis(axis, x.rank) for axis in dim] if x.rank else [], reduce_all)
     if keep_dim:
         extents = tuple(z3.IntVal(1) if axis in axes else extent for axis, extent in enumerate(x.extents))
@@ -250,21 +255,29 @@ def _mean(facts: Facts, x: Grid) -> list[Grid]:
 
 
 def _expand_like(facts: Facts, x: Grid, like: Grid, *, axis: int = -1) -> list[Grid]:
-    if axis != -1:
-        raise Unsupported("aligned at another axis")
-    return _expand(facts, x, shape=like.extents)
+    after = like.rank - _first_axis(like, x, axis) - x.rank
+    ones = (z3.IntVal(1),) * after
+    return _expand(facts, Grid((*x.extents, *ones), lambda places: x.at(places[: x.rank])), shape=like.extents)
+
+
+def _first_axis(wide: Grid, narrow: Grid, axis: int) -> int:
+    """Where the first axis of what is broadcast is in what it is broadcast to (Fluid's ``axis``; -1: the last ones are aligned)."""
+    offset = wide.rank - narrow.rank
+    if offset < 0 or axis < -1:
+        raise ValueError("aligned at no axis")
+    return offset if axis == -1 else min(axis, offset)
 
 
 def _sum_like(facts: Facts, x: Grid, like: Grid, *, axis: int = -1) -> list[Grid]:
     """A sum over the axes that ``like`` has not, or with one element."""
-    offset = x.rank - like.rank
-    if axis != -1 or offset < 0:
-        raise Unsupported("aligned at another axis, or fewer axes")
-    facts.extend(z3.Or(mine == other, other == 1) for mine, other in zip(x.extents[offset:], like.extents, strict=True))
+    offset = _first_axis(x, like, axis)
+    outside = [extent for i, extent in enumerate(x.extents) if not offset <= i < offset + like.rank]
+    inside = list(zip(x.extents[offset : offset + like.rank], like.extents, strict=True))
+    facts.extend(z3.Or(mine == other, other == 1) for mine, other in inside)
     # Only if nothing is summed is an element known; otherwise it is one of which nothing is known but its place.
-    alone = z3.And(*(mine == other for mine, other in zip(x.extents, (*[1] * offset, *like.extents), strict=True)))
-    several = _unknown(like.rank)
-    return [Grid(like.extents, lambda places: z3.If(alone, x.at([*[z3.IntVal(0)] * offset, *places]), several(places)))]
+    alone = z3.And(*(mine == other for mine, other in inside), *(extent == 1 for extent in outside))
+    several, zeros = _unknown(like.rank), [z3.IntVal(0)] * x.rank
+    return [Grid(like.extents, lambda places: z3.If(alone, x.at(_put(zeros, offset, *places, instead=like.rank)), several(places)))]
 
 
 def _roll(facts: Facts, x: Grid, *, shifts: Sequence[Element], axis: Sequence[int] = ()) -> list[Grid]:
@@ -272,7 +285,7 @@ def _roll(facts: Facts, x: Grid, *, shifts: Sequence[Element], axis: Sequence[in
     if not axis:
         return _as_one_row(x, sum(shifts, z3.IntVal(0)))
     if len(axis) != len(shifts) and 1 not in (len(axis), len(shifts)):
-        raise Unsupported("shifts of other axes")
+        raise ValueError("shifts of other axes")
     # One roll after another is one by the sum, which the solver would have to find out about remainders by a number that it does not know.
     base, earlier = x.rolled or (x, {})
     by_axis = dict(earlier)
@@ -409,7 +422,10 @@ def _tried(rule: PatternRule, choice: _Choice) -> tuple[bool, str | None]:
         before = [grids.of(term) for term in rule.before]
         premises = [fact for condition in rule.conditions for fact in _premises(condition, choice)]
         after = [grids.of(term) for term in rule.after]
-    except (Unsupported, IndexError, ValueError):  # fewer parts than the rule takes; lists that do not go together
+    except Unsupported as error:
+        # An operator takes it, and what it makes of it is not known here: a proof for the other choices would be none for all.
+        return True, f"unsupported: {error}"
+    except (IndexError, ValueError):  # no operator takes it: an axis that is not there, fewer parts than the rule takes
         return False, None
     if any(a.rank != b.rank for a, b in zip(before, after, strict=True)):
         return False, None
@@ -475,15 +491,24 @@ def _choices(rule: PatternRule) -> Iterator[_Choice]:
     """All ranks, axes and lengths of lists."""
     tensors = list(dict.fromkeys(leaf for term in rule.before for leaf in leaves(term)))
     list_leaves = [leaf for leaf in tensors if isinstance(leaf, Several)]
-    # Ranks and axes decide how a term is built, so they are enumerated; extents and amounts stay symbols.
-    for rank, *lengths in product(RANKS, *([LENGTHS] * len(list_leaves))):
-        values = {leaf: _grid(repr(leaf), rank) for leaf in tensors if not isinstance(leaf, Several)}
-        lists: dict[Term, list[Grid]] = {
-            leaf: [_grid(f"{leaf!r}.{i}", rank) for i in range(length)] for leaf, length in zip(list_leaves, lengths, strict=True)
-        }
-        options = dict(_options(rule, rank))
-        for combination in product(*options.values()):
-            yield _Choice(values, lists, dict(zip(options, combination, strict=True)))
+    single = [leaf for leaf in tensors if not isinstance(leaf, Several)]
+    broadcasts = any(
+        move_of(call.definition) in (_expand_like, _sum_like) for term in (*rule.before, *rule.after) for call in calls_in(term)
+    )
+    # Ranks and axes decide how a term is built, so they are enumerated; extents and amounts stay symbols. Operands that are joined have as
+    # many axes as one another, those of which one is broadcast to the other may have fewer.
+    for ranks in product(RANKS, repeat=len(single)) if broadcasts else ([rank] * max(len(single), 1) for rank in RANKS):
+        for lengths in product(*([LENGTHS] * len(list_leaves))):
+            values = {leaf: _grid(repr(leaf), rank) for leaf, rank in zip(single, ranks, strict=False)}
+            lists: dict[Term, list[Grid]] = {
+                leaf: [_grid(f"{leaf!r}.{i}", ranks[0]) for i in range(length)] for leaf, length in zip(list_leaves, lengths, strict=True)
+            }
+            options: dict[str, list[object]] = {}
+            for rank in sorted(set(ranks)):
+                for name, choices in _options(rule, rank):
+                    options.setdefault(name, []).extend(choice for choice in choices if choice not in options.get(name, ()))
+            for combination in product(*options.values()):
+                yield _Choice(values, lists, dict(zip(options, combination, strict=True)))
 
 
 def _grid(name: str, rank: int) -> Grid:
@@ -500,6 +525,15 @@ def _options(rule: PatternRule, rank: int) -> Iterator[tuple[str, list[object]]]
         for name, value in call.attrs.items():
             if isinstance(value, Attribute):
                 yield value.name, list(_values(call, name, value.name, rank))
+            elif isinstance(value, list | tuple):  # ``shifts=[n], axis=[a]``: each is an attribute of the rule by itself
+                yield from ((item.name, _item_values(call, name, item.name, rank)) for item in value if isinstance(item, Attribute))
+
+
+def _item_values(call: Call, name: str, symbol: str, rank: int) -> list[object]:
+    """The values for one item of an attribute that is a list."""
+    if name in ("axis", "axes", "dim"):
+        return [*range(-rank - 1, rank + 1)]
+    return [z3.Int(symbol) if f"{call.definition.type}.{name}" in AMOUNTS else symbol]
 
 
 def _values(call: Call, name: str, symbol: str, rank: int) -> Iterator[object]:

@@ -34,7 +34,7 @@ CASES: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "stack": tuple({"axis": axis} for axis in (0, 1, -1)),
     "unstack": ({"num": 2, "axis": 0}, {"num": 3, "axis": -1}),
-    "unsqueeze": tuple({"axes": [axis]} for axis in (0, 1, -1)),
+    "unsqueeze": tuple({"axes": axes} for axes in ([0], [1], [-1], [], [0, 1], [1, 0], [-1, 0], [0, -1])),
     "pad": tuple({"paddings": list(p), "pad_value": 7.0} for p in ((), (1, 2), (0, 1, 2, 0), (0, 0, 1, 1, 0, 2))),
     "expand_v2": tuple({"shape": shape} for shape in ([3], [2, 3], [4, 2, 3], [5, 4], [-1, 4], [2, 2, 3])),
     "slice": (
@@ -43,8 +43,8 @@ CASES: dict[str, tuple[dict[str, Any], ...]] = {
         {"axes": [0, 1], "starts": [0, 2], "ends": [1, 1]},
         {"axes": [], "starts": [], "ends": []},
     ),
-    "expand_like": ({},),
-    "sum_like": ({},),
+    "expand_like": ({}, {"axis": 0}, {"axis": 1}),
+    "sum_like": ({}, {"axis": 0}, {"axis": 1}),
     "roll": (
         {"shifts": [1], "axis": [0]},
         {"shifts": [-4], "axis": [-1]},
@@ -57,7 +57,10 @@ CASES: dict[str, tuple[dict[str, Any], ...]] = {
         REDUCED, ({"dim": [0]}, {"dim": [-1], "keep_dim": True}, {"dim": [1], "keep_dim": True}, {"dim": [], "keep_dim": True})
     ),
 }
-LIKE = {"expand_like": ((3,), (2, 1), (2, 3)), "sum_like": ((3,), (2, 3), (1, 3))}  # shapes of a tensor, for results of (2, 3) and (3,)
+LIKE = {
+    "expand_like": ((3,), (2,), (2, 1), (2, 3)),
+    "sum_like": ((3,), (2, 3), (1, 3), (3, 2)),
+}  # shapes of a tensor, for results of (2, 3) and (3,)
 
 
 def grid_of(name: str, array: Any, facts: list[Any], elements: dict[float, Any]) -> Grid:

@@ -13,9 +13,10 @@ import pytest
 from graphad import ops
 from graphad.errors import InvalidType
 from graphad.passes.cleanup.rules import claims
-from graphad.rewriting import PatternRule, compute, constant, is_float, prove, rewrite
+from graphad.rewriting import PatternRule, compute, constant, is_float, moving, prove, rewrite
 from graphad.rewriting.proofs import recorded
 from graphad.rewriting.proving import Proof
+from graphad.rewriting.smt import Unsupported
 from tests import proofs
 from tests.rewriting.samples import Counting
 from tests.rewriting.wrong_rules import RIGHT_AS_EXACT, WRONG, WRONG_AS_EXACT
@@ -114,6 +115,47 @@ def test_assumptions_are_listed() -> None:
     assert any(text.startswith("exp(x) >= 0") for text in proof.assumptions)
     assert str(proof).startswith("proved for float64, float32, ")
     assert "  assuming exp(x) >= 0" in str(proof)
+
+
+def test_operands_that_are_broadcast_are_aligned_at_every_axis() -> None:
+    """What was proved where the last axes are aligned was said to be proved for all."""
+
+    def anywhere(x: Any, y: Any, *, k: Any) -> Any:
+        return ops.expand_like(x, y, axis=k), ops.expand_like(x, y)
+
+    def passed_on(x: Any, y: Any, *, k: Any) -> Any:
+        return ops.expand_like(ops.flip(ops.flip(x, axis=[0]), axis=[0]), y, axis=k), ops.expand_like(x, y, axis=k)
+
+    proof = prove(untested(anywhere))
+    assert (proof.status, proof.dtypes) == ("unknown", ())
+    assert "an element comes from elsewhere, with k=0" in str(proof)
+    assert prove(untested(passed_on)).dtypes == ("all",)
+
+
+def test_what_is_not_known_of_one_choice_is_not_proved_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown_of_three_axes(facts: Any, x: Any, **_: Any) -> Any:
+        if x.rank == 3:
+            raise Unsupported("three axes")
+        return [x]
+
+    monkeypatch.setattr(moving, "MOVES", {**moving.MOVES, "flip": unknown_of_three_axes})
+    proof = prove(untested(lambda x, *, a: (ops.flip(ops.flip(x, axis=a), axis=a), x)))
+    assert (proof.status, proof.open) == ("unsupported", {"all": "unsupported: three axes"})
+
+
+def test_attributes_in_lists_are_proved_as_attributes_are() -> None:
+    def right(x: Any, *, m: Any, n: Any, a: Any) -> Any:
+        return ops.roll(ops.roll(x, shifts=[m], axis=[a]), shifts=[n], axis=[a]), ops.roll(x, shifts=[m + n], axis=[a])
+
+    def wrong(x: Any, *, m: Any, n: Any, a: Any) -> Any:
+        return ops.roll(ops.roll(x, shifts=[m], axis=[a]), shifts=[n], axis=[a]), ops.roll(x, shifts=[m - n], axis=[a])
+
+    def default(x: Any, *, a: Any) -> Any:
+        return ops.reduce_max(ops.flip(ops.flip(x, axis=[a]), axis=[a])), ops.reduce_max(x)
+
+    assert prove(untested(right)).dtypes == ("all",)
+    assert "an element comes from elsewhere" in str(prove(untested(wrong)))
+    assert prove(untested(default)).status == "unknown"  # nothing is known of what several elements are reduced to
 
 
 def test_what_has_no_meaning_to_the_solver_is_unsupported() -> None:
