@@ -19,7 +19,7 @@ from graphad.ops.joining import concat
 from graphad.ops.like import fill_any_like, fill_zeros_like
 from graphad.ops.linalg import diag_embed, matmul_v2, solved, transposed, triangular_solve
 from graphad.ops.selection import where
-from graphad.ops.shapes import unsqueeze
+from graphad.ops.shapes import shape_, unsqueeze
 from graphad.ops.slicing import slice_
 from graphad.types import Array, Shape, Tensor, TensorType
 
@@ -82,7 +82,7 @@ def _svd_grad(
     X: Tensor, U: Tensor, S: Tensor, VH: Tensor, dU: Tensor = None, dS: Tensor = None, dVH: Tensor = None, *, full_matrices: bool
 ) -> Tensor:
     """J. Townsend, "Differentiating the singular value decomposition" (2016), with M's skew part as in M. Giles (2008), section 3.8."""
-    if full_matrices and X.shape[-1] != X.shape[-2]:
+    if full_matrices and not _is_square(X):
         if dU is not None or dVH is not None:
             raise NoGradient("svd with full_matrices=True and a matrix that is not square: its further vectors have no gradient")
         U, S, VH = svd(X)
@@ -213,17 +213,27 @@ def _qr_grad(X: Tensor, Q: Tensor, R: Tensor, dQ: Tensor = None, dR: Tensor = No
         raise NoGradient("qr in mode 'complete' of a matrix with more rows than columns: its further vectors have no gradient")
     if dQ is None and dR is None:
         return fill_zeros_like(X)
-    if rows >= columns:
+    if -1 not in (rows, columns) and rows >= columns:
         return _tall_qr_grad(Q, R, dQ, dR)
-    # Of X = [A, B] the square part A = Q U is factored, and R = [U, Q' B].
-    along = [X.ndim - 1]
-    B, U = slice_(X, axes=along, starts=[rows], ends=[columns]), slice_(R, axes=along, starts=[0], ends=[rows])
+    # Of X = [A, B] the square part A = Q U is factored, and R = [U, Q' B]. Where an extent is not known, B may have no columns.
+    B, U = _columns(X, Q, rows, columns)[1], _columns(R, Q, rows, columns)[0]
     if dR is None:
         dA = _tall_qr_grad(Q, U, dQ, None)
         return _beside(dA, fill_zeros_like(B))
-    dU, dV = slice_(dR, axes=along, starts=[0], ends=[rows]), slice_(dR, axes=along, starts=[rows], ends=[columns])
+    dU, dV = _columns(dR, Q, rows, columns)
     through = matmul_v2(B, dV, trans_y=True)
     return _beside(_tall_qr_grad(Q, U, through if dQ is None else dQ + through, dU), matmul_v2(Q, dV))
+
+
+def _columns(t: Tensor, Q: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor]:
+    """As many columns of a matrix as Q has, and the others."""
+    along = [t.ndim - 1]
+    if -1 not in (rows, columns):
+        return slice_(t, axes=along, starts=[0], ends=[rows]), slice_(t, axes=along, starts=[rows], ends=[columns])
+    width = slice_(shape_(Q), axes=[0], starts=[Q.ndim - 1], ends=[Q.ndim])
+    most = np.iinfo("int32").max
+    left = slice_(t, None, width, axes=along, starts=[0], ends=[most], infer_flags=[-1])
+    return left, slice_(t, width, None, axes=along, starts=[0], ends=[most], infer_flags=[-1])
 
 
 def _beside(left: Tensor, right: Tensor) -> Tensor:

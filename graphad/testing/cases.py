@@ -364,6 +364,7 @@ class Programs(Protocol):
 SIZE = 4096
 KINKS = (0.0, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0, 1.5, -1.5, 2.5, -2.5, 2.0)
 KINDS = ("ordinary", "ties", "kinks", "zeros", "large", "tiny", "offset")
+FLOAT16 = 65504.0  # its largest number
 SHORT = ("ordinary", "ties", "kinks", "zeros")  # that fit into float16
 NON_FINITE = "nan and infinities"
 MIXED = "mixed"

@@ -24,6 +24,7 @@ from graphad.testing.equivalence import (
     Observed,
     Stepwise,
     difference,
+    extents_hold_on_ranks,
     observe,
     observe_each_rank,
     observed_difference,
@@ -46,6 +47,7 @@ from graphad.testing.trial import (
     is_forward,
     is_in_range,
     is_normal,
+    overflows_float16,
     program_of,
     quietly,
     request_gradients,
@@ -214,10 +216,10 @@ def _is_unstable(trial: Trial, tolerance: float, most: float = UNSTABLE) -> bool
     """Whether the results before the pass differ much more than arrays that differ within the tolerance: at a jump, or a pole.
 
     All arrays are moved up or down; or every second one the other way, which shows where large numbers cancel. With a tolerance of float16,
-    numbers that it holds with a few bits only decide nothing.
+    numbers that it holds with a few bits only decide nothing, nor do products that are too large for it.
     """
     case, steps = trial.case, Stepwise(trial.before, trial.expected.values)
-    if tolerance >= IN_FLOAT16 and not is_in_range(case, least=NORMAL, most=np.inf):
+    if tolerance >= IN_FLOAT16 and (not is_in_range(case, least=NORMAL, most=np.inf) or overflows_float16(case)):
         return True
     # Inputs moved together, and against each other: a difference of two operands shows only then.
     for up, down in ((tolerance, tolerance), (-tolerance, -tolerance), (tolerance, -tolerance)):
@@ -304,8 +306,14 @@ def _on_ranks(trial: Trial) -> Finding | None:
         expected = observe_each_rank(before, trial.case, names)
     except Exception:  # it needs another number of ranks, say
         return None
+    finding = _rank_by_rank(trial, expected, names)
+    return finding if finding and extents_hold_on_ranks(before, trial.case) else None
+
+
+def _rank_by_rank(trial: Trial, expected: Observed, names: list[str]) -> Finding | None:
+    assert trial.after is not None
     try:
-        results = observe_each_rank(after, trial.case, names)
+        results = observe_each_rank(trial.after, trial.case, names)
     except Exception as error:
         return _not_running("ranks", "the program after the pass does not run on two ranks", error)
     text = observed_difference(expected, results, trial.allowed)

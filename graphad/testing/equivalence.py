@@ -24,7 +24,7 @@ from graphad.ops.mesh import joined
 from graphad.program import Program
 from graphad.testing.cases import Case
 from graphad.testing.values import number, short_text
-from graphad.types import Array, Shape
+from graphad.types import TENSOR, Array, Shape
 
 SEED = 1  # of programs that have none: what they draw is then the same in each run
 ITERATIONS = 2000  # of the loops of a run, all together
@@ -189,6 +189,17 @@ def observe_each_rank(program: Program, case: Case, names: Sequence[str], ranks:
         by_rank = group.run(program, feeds, list(names))
     values = {f"rank {i}, {name}": value for i, results in enumerate(by_rank) for name, value in zip(names, results, strict=True)}
     return Observed(values, {f"rank {i}, {name}": array for i, scope in enumerate(group.scopes) for name, array in scope.arrays.items()})
+
+
+def extents_hold_on_ranks(program: Program, case: Case) -> bool:
+    """Whether what operators write has the declared extents on ranks with other numbers too: those that follow numbers may not.
+
+    They are declared as they are with the numbers of the case, and a pass may rely on that.
+    """
+    block = program.global_block()
+    names = [name for op in block.ops for name in op.output_names() if block.has_var(name) and block.var(name).type == TENSOR]
+    results = observe_each_rank(program, case, list(dict.fromkeys(names))).values
+    return all(_fits(value, block.var(label.split(", ", 1)[1]).shape) for label, value in results.items() if isinstance(value, np.ndarray))
 
 
 def _of_rank(array: Array, rank: int) -> Array:

@@ -15,6 +15,7 @@ from graphad.execution.names import blocks_of
 from graphad.ir import lower
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, LoopDef
+from graphad.ops.callbacks import silent
 from graphad.ops.parameters import REQUIRED
 from graphad.program import EMPTY, Block, Operator, Program
 from graphad.testing.cases import Case, always_written, completed, fitted, outside_reads, outside_writes, reads
@@ -433,9 +434,10 @@ def smallest(subject: Subject, case: Case, finding: Finding) -> tuple[Case, Find
 
     It ends early where it takes too long, or is interrupted; what was found is never lost.
     """
-    shrinking = _Shrinking(subject, case, finding)
-    with suppress(KeyboardInterrupt, _OutOfTime):
-        shrinking.run()
+    with silent():
+        shrinking = _Shrinking(subject, case, finding)
+        with suppress(KeyboardInterrupt, _OutOfTime):
+            shrinking.run()
     return shrinking.case, shrinking.finding
 
 

@@ -17,6 +17,7 @@ from graphad.ops import GRAD, ControlDef, OpDef, lookup
 from graphad.ops.sample import Value
 from graphad.testing.calls import Call, Draft, Interest, Slots, candidates_of, inferred, other_attr
 from graphad.testing.cases import (
+    FLOAT16,
     MIXED,
     NARROW,
     NON_FINITE,
@@ -763,7 +764,6 @@ def _gradients_differ(call: Call, s: str, t: str) -> bool:
 
 INTEGERS = ("int64", "int32")
 VALUED = 4  # so many calls a program
-FLOAT16 = 65504.0  # the largest number of it
 CONSTANT, SAME = 3, 2  # of so many operands one is a constant; of so many calls one has the same operand twice
 
 

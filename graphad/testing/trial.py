@@ -15,7 +15,7 @@ import numpy as np
 from graphad.backward import gradients
 from graphad.distribution import declared_parts, split_arrays, split_feed
 from graphad.errors import GraphadError, InvalidValue, NoGradient, PassError, Refused
-from graphad.ir import SINGLE_WRITER, Graph, Value, lower, schedule
+from graphad.ir import SINGLE_WRITER, Graph, Op, Value, lower, schedule
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, OpDef, lookup
 from graphad.ops.callbacks import silent
@@ -28,7 +28,7 @@ from graphad.program import FORWARD, Block, Operator, Program
 from graphad.rewriting import PASSES, Pass, Pipeline, claims_checked, verification
 from graphad.rewriting.passes import check_order
 from graphad.settings import changed_settings
-from graphad.testing.cases import NARROW, WIDE, Case, retyped
+from graphad.testing.cases import FLOAT16, NARROW, WIDE, Case, retyped
 from graphad.testing.equivalence import Observed, Stepwise, observe, observe_on_ranks
 from graphad.testing.watched import watch
 from graphad.types import FLOATS, TENSOR, Array
@@ -314,6 +314,27 @@ def is_in_range(case: Case, least: float = 1 / FAR, most: float = FAR) -> bool:
 
     watch(lower(case.program), case, see)
     return holds[0]
+
+
+def overflows_float16(case: Case) -> bool:
+    """Whether an operator that may be computed in a narrow type gives, of numbers that float16 holds, finite ones that it does not."""
+    found, beyond = False, set[Value]()
+
+    def see(value: Value, array: object) -> None:
+        nonlocal found
+        if not isinstance(array, np.ndarray) or array.dtype.kind != "f" or not (np.isfinite(array) & (np.abs(array) > FLOAT16)).any():
+            return
+        # A writer that read what is too large already is not the one that went too far.
+        found |= any(_may_be_narrow(op) and beyond.isdisjoint(op.reads()) for op in value.writers)
+        beyond.add(value)
+
+    watch(lower(case.program), case, see)
+    return found
+
+
+def _may_be_narrow(op: Op) -> bool:
+    definition = REGISTRY.get(op.type)
+    return isinstance(definition, OpDef) and bool(definition.narrow)
 
 
 def is_normal(case: Case) -> bool:

@@ -40,6 +40,24 @@ def slope_of(part: Any) -> Any:
     return ga.Executor().run(program, {"x": X}, [slope])[0]
 
 
+@pytest.mark.parametrize("shape", [(4, 3), (3, 3), (2, 3)])
+@pytest.mark.parametrize("mode", ["reduced", "r"])
+def test_slopes_of_slopes_where_rows_are_not_known(shape: tuple[int, int], mode: str) -> None:
+    """Whether a matrix is tall or wide only the run knows: the same numbers as where it is known."""
+
+    def slopes(rows: int) -> list[Any]:
+        with ga.program_guard(ga.Program()) as program:
+            x = L.data("x", [rows, 3], append_batch_size=False, dtype="float64", stop_gradient=False)
+            parts = [L.qr(x, mode="r")] if mode == "r" else L.qr(x)
+            (first,) = ga.gradients(sum(L.reduce_sum(L.sin(part)) for part in parts), x)
+            (second,) = ga.gradients(L.reduce_sum(L.sin(first)), x)
+        return ga.Executor().run(program, {"x": X[: shape[0]]}, [first, second])
+
+    for unknown, known in zip(slopes(-1), slopes(shape[0]), strict=True):
+        np.testing.assert_allclose(unknown, known, rtol=1e-9)
+        assert np.abs(known).max() > 1e-3
+
+
 @pytest.mark.parametrize("part", [lambda x: L.svd(x, full_matrices=True)[0], lambda x: L.qr(x, mode="complete")[0]])
 def test_what_has_no_gradient_says_so(part: Any) -> None:
     """The vectors beyond those of the singular values, and beyond the columns, may be turned at will."""

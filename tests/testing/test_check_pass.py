@@ -280,7 +280,7 @@ def test_lines_of_the_user_are_named(tmp_path: Path) -> None:
 def test_names_that_look_like_the_renamed_ones_of_a_check_are_no_finding() -> None:
     names = "var renamed.x: float32[3] var x: float32[3] var renamed1.x: float32[3]"
     ops = "sum(X=[renamed.x, x, renamed1.x]) -> (Out=w) scale(X=w) -> (Out=y) {scale=1.0} tanh(X=y) -> (Out=z)"
-    program = ga.Program.parse(f"program {{ block 0 {{ {names} {ops} }} }}")
+    subtracts = ga.Program.parse(f"program {{ block 0 {{ {names} {ops} }} }}")
     assert check_pass("simplify, dead-code", programs=[program], examples=20).changed == 20
 
 
@@ -311,6 +311,11 @@ def test_programs_that_print_are_silent_while_they_are_tried(capfd: pytest.Captu
         "program { block 0 { var x: float64[2] var z: float64[2] print(In=x) -> (Out=y) tanh(X=y) -> (Out=z) tanh(X=y) -> (Out=w) } }"
     )
     assert check_pass("cse", programs=[program], examples=4).changed == 4
+    # While a counterexample is made small, too.
+    names = " ".join(f"var {name}: float64[2]" for name in "xyzw")
+    subtracts = ga.Program.parse(f"program {{ block 0 {{ {names} print(In=x) -> (Out=y) elementwise_sub(X=z, Y=y) -> (Out=w) }} }}")
+    with pytest.raises(Counterexample):
+        check_pass(SwapsSubtraction(), programs=[Case(subtracts, "", {"x": np.ones(2), "z": np.full(2, 3.0)})], examples=4)
     assert capfd.readouterr().out == ""
     ga.Executor().run(program, feed={"x": np.ones(2)}, fetch_list=["z"])
     assert "data: [1 1]" in capfd.readouterr().out

@@ -13,7 +13,7 @@ from graphad.testing import Case, assert_equivalent, check_case
 from graphad.testing.cases import completed, fitted, random_case
 from graphad.testing.checks import against_differences
 from graphad.testing.equivalence import difference, observe
-from graphad.testing.trial import Subject, Trial, frozen, gradient_values, is_in_range, rounding_noise, slope
+from graphad.testing.trial import Subject, Trial, frozen, gradient_values, is_in_range, overflows_float16, rounding_noise, slope
 from tests.nested_programs import add, constant, do, nested, while_
 
 _PATH = "find-op-path{targets=[$loss]}"
@@ -241,6 +241,27 @@ def test_numbers_that_float16_holds_with_a_few_bits_decide_nothing() -> None:
         "reduce_sum(X=y) -> (Out=s) {reduce_all=true} } }"
     )
     check_case("mixed-precision", Case(ga.Program.parse(text), "", {"x": np.full((256, 256), -1.0, "float32")}, requested=("s",)))
+
+
+def test_a_product_that_float16_does_not_hold_decides_nothing() -> None:
+    text = "program { block 0 { var x: float32[1, 2] var w: float32[2, 1] var y: float32[1, 1] matmul_v2(X=x, Y=w) -> (Out=y) } }"
+    feeds = {"x": np.full((1, 2), 192.0, "float32"), "w": np.full((2, 1), 192.0, "float32")}
+    case = Case(ga.Program.parse(text), "", feeds)
+    assert overflows_float16(case)
+    check_case("mixed-precision", case)
+    # What cannot be narrow is too large first.
+    text = "program { block 0 { var x: float32[1, 1] var e: float32[1, 1] var y: float32[1, 1] exp(X=x) -> (Out=e) relu(X=e) -> (Out=y) } }"
+    assert not overflows_float16(Case(ga.Program.parse(text), "", {"x": np.full((1, 1), 12.0, "float32")}))
+
+
+def test_extents_that_follow_numbers_need_not_hold_on_ranks_with_other_numbers() -> None:
+    text = (
+        "program { block 0 { var x: float64[2] var half: float64[2] var far: bool[2] var y: float64[2] var z: float64[2] "
+        'fill_constant() -> (Out=half) {shape=[2], value=0.75, dtype="float64"} greater_than(X=x, Y=half) -> (Out=far) '
+        "masked_select(X=x, Mask=far) -> (Y=y) c_allreduce_sum(X=x) -> (Out=z) {ring_id=0} } }"
+    )
+    # On rank 1 nothing is above 0.75: the smallest of no elements is an error, which the declared extent rules out.
+    check_case("probe-numerics", Case(ga.Program.parse(text), "", {"x": np.ones(2)}))
 
 
 def test_an_operator_moved_out_of_a_loop_that_does_not_run_may_have_nan_for_a_gradient_at_nan() -> None:
