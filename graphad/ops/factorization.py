@@ -82,7 +82,7 @@ def _svd_grad(
     X: Tensor, U: Tensor, S: Tensor, VH: Tensor, dU: Tensor = None, dS: Tensor = None, dVH: Tensor = None, *, full_matrices: bool
 ) -> Tensor:
     """J. Townsend, "Differentiating the singular value decomposition" (2016), with M's skew part as in M. Giles (2008), section 3.8."""
-    if full_matrices and not _is_square(X):
+    if full_matrices and X.shape[-1] != X.shape[-2]:
         if dU is not None or dVH is not None:
             raise NoGradient("svd with full_matrices=True and a matrix that is not square: its further vectors have no gradient")
         U, S, VH = svd(X)
