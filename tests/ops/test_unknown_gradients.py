@@ -64,7 +64,7 @@ def compared(type: str) -> int:
         try:
             found = derivatives(definition, sample, False)
         except ShapeError as error:
-            if f"operator {type!r}" not in str(error):
+            if "known" not in str(error):
                 raise  # it comes from what the gradient is made of
             continue
         for one, other in zip(found, expected, strict=True):

@@ -280,7 +280,7 @@ def test_lines_of_the_user_are_named(tmp_path: Path) -> None:
 def test_names_that_look_like_the_renamed_ones_of_a_check_are_no_finding() -> None:
     names = "var renamed.x: float32[3] var x: float32[3] var renamed1.x: float32[3]"
     ops = "sum(X=[renamed.x, x, renamed1.x]) -> (Out=w) scale(X=w) -> (Out=y) {scale=1.0} tanh(X=y) -> (Out=z)"
-    subtracts = ga.Program.parse(f"program {{ block 0 {{ {names} {ops} }} }}")
+    program = ga.Program.parse(f"program {{ block 0 {{ {names} {ops} }} }}")
     assert check_pass("simplify, dead-code", programs=[program], examples=20).changed == 20
 
 
