@@ -30,7 +30,9 @@ _KEPT = {
     **dict.fromkeys(("LSTM", "GRU", "RNN"), ONNX),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"), ONNX),
     **dict.fromkeys(("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv"), ONNX),
-    "DynamicQuantizeLSTM": MICROSOFT,
+    **dict.fromkeys(("DynamicQuantizeLSTM", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "QGemm"), MICROSOFT),
+    **dict.fromkeys(("QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax"), MICROSOFT),
+    **dict.fromkeys(("QLinearConcat", "QLinearWhere", "QLinearGlobalAveragePool", "QLinearAveragePool"), MICROSOFT),
     **dict.fromkeys(("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble", "SVMRegressor"), ML),
 }
 _SMALL = 64  # elements: what may be an extent, or a zero point for each channel of a few

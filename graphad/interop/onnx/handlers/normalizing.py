@@ -286,7 +286,7 @@ def _rotary(node: Node) -> Value:
     if has_joined_heads:
         if heads == 0:
             raise ParseError("num_heads is needed for a tensor with 3 axes")
-        y = _by_heads(node, x, heads)
+        y = by_heads(node, x, heads)
     else:
         y = x
     size = y.shape[3]
@@ -315,7 +315,7 @@ def _rotary(node: Node) -> Value:
         result = ops.concat([real, imaginary], axis=3)
     if is_part:
         result = ops.concat([result, ops.slice(y, axes=[3], starts=[rotary_size], ends=[TO_THE_END])], axis=3)
-    return _joined_heads(node, result) if has_joined_heads else result
+    return joined_heads(node, result) if has_joined_heads else result
 
 
 def _rows(node: Node, table: Value, places: Value) -> Value:
@@ -333,7 +333,7 @@ def _attention(node: Node) -> list[Value | None]:
     has_joined_heads = q.rank == 3
     if has_joined_heads:
         q_heads, kv_heads = int(node.required("q_num_heads")), int(node.required("kv_num_heads"))
-        q, k, v = (_by_heads(node, x, heads) for x, heads in ((q, q_heads), (k, kv_heads), (v, kv_heads)))
+        q, k, v = (by_heads(node, x, heads) for x, heads in ((q, q_heads), (k, kv_heads), (v, kv_heads)))
     if past_k is not None:
         k = ops.concat([past_k, k], axis=2)
     if past_v is not None:
@@ -343,7 +343,7 @@ def _attention(node: Node) -> list[Value | None]:
     q, k, v = _with_groups(node, q, k, v)
     number = node.attr("softmax_precision")
     # Both factors are scaled by the root, as the standard asks: their product would overflow float16 before it is scaled.
-    scores = ops.matmul_v2(*(_scaled(node, x, q) for x in (q, k)), trans_y=True)
+    scores = ops.matmul_v2(*(scaled_by_root(node, x, q) for x in (q, k)), trans_y=True)
     raw = scores
     softcap = float(node.attr("softcap", 0.0))
     capped_scores = ops.scale(ops.tanh(ops.scale(raw, scale=1.0 / softcap)), scale=softcap) if softcap else raw
@@ -354,7 +354,7 @@ def _attention(node: Node) -> list[Value | None]:
     weights = cast(node, _guarded_softmax(node, wide, bias is not None), dtype)
     y = ops.matmul_v2(weights, v)
     if has_joined_heads:
-        y = _joined_heads(node, y)
+        y = joined_heads(node, y)
     mode = int(node.attr("qk_matmul_output_mode", 0))
     qk_output = (raw, capped_scores, scores, weights)[mode] if node.wants(3) else None
     return [y, present_states[0] if node.wants(1) else None, present_states[1] if node.wants(2) else None, qk_output]
@@ -373,7 +373,7 @@ def _with_groups(node: Node, q: Value, k: Value, v: Value) -> tuple[Value, Value
     return (q, _repeated(node, k, repeats), _repeated(node, v, repeats)) if repeats > 1 else (q, k, v)
 
 
-def _scaled(node: Node, x: Value, q: Value) -> Value:
+def scaled_by_root(node: Node, x: Value, q: Value) -> Value:
     """Multiplied by the root of the scale, which is one over the root of the size of a head unless it is said."""
     ops, scale = node.ops, float(node.attr("scale", 0.0))
     if scale or q.shape[3] != -1:
@@ -392,13 +392,13 @@ def _guarded_softmax(node: Node, x: Value, masked: bool) -> Value:
     return ops.where(all_masked, zero, ops.softmax(ops.where(all_masked, zero, x), axis=-1))
 
 
-def _by_heads(node: Node, x: Value, heads: int) -> Value:
+def by_heads(node: Node, x: Value, heads: int) -> Value:
     b, s, size = x.shape
     apart = node.ops.reshape(x, shape=[0 if b == -1 else b, 0 if s == -1 else s, heads, -1 if size == -1 else size // heads])
     return node.ops.transpose(apart, axis=[0, 2, 1, 3])
 
 
-def _joined_heads(node: Node, x: Value) -> Value:
+def joined_heads(node: Node, x: Value) -> Value:
     """The heads one after the other along the last axis."""
     b, h, s, d = x.shape
     rows = node.ops.transpose(x, axis=[0, 2, 1, 3])
@@ -434,7 +434,7 @@ def _visible(node: Node, q: Value, k: Value, past: Value | None, lengths: Value 
     right = 0 if causal else right
     if right < 0 and left < 0 and lengths is None:
         return None
-    rows, columns = (_steps(node, x, axis) for x, axis in ((q, 2), (k, 3)))
+    rows, columns = (steps(node, x, axis) for x, axis in ((q, 2), (k, 3)))
     conditions: list[Value] = []
     ends = None if lengths is None else ops.cast(ops.unsqueeze(lengths, axes=[1, 2, 3]), out_dtype="int64")
     if past is not None:
@@ -451,7 +451,7 @@ def _visible(node: Node, q: Value, k: Value, past: Value | None, lengths: Value 
     return ops.where(reduce(ops.logical_and, conditions), ops.like(0.0, q), ops.like(-np.inf, q))
 
 
-def _steps(node: Node, x: Value, axis: int) -> Value:
+def steps(node: Node, x: Value, axis: int) -> Value:
     """0, 1, 2 ... as many as x has along axis 2, along an axis of four."""
     ops = node.ops
     size = extent(node, x, 2)
@@ -471,12 +471,12 @@ def _linear_attention(node: Node) -> list[Value]:
     """A state that every step updates by an outer product (S. Yang et al., Gated Delta Networks, 2024)."""
     ops, rule = node.ops, str(node.attr("update_rule", "gated_delta"))
     heads, kv_heads = int(node.required("q_num_heads")), int(node.required("kv_num_heads"))
-    q, k, v = (_by_heads(node, node[i], count) for i, count in ((0, heads), (1, kv_heads), (2, kv_heads)))
+    q, k, v = (by_heads(node, node[i], count) for i, count in ((0, heads), (1, kv_heads), (2, kv_heads)))
     steps = q.shape[2]
     if steps == -1:
         raise NotKnown("LinearAttention over a length that is not known before the model runs")
     scale = float(node.attr("scale", 0.0)) or 1.0 / math.sqrt(q.shape[3])
-    decay, beta = (None if node.get(i) is None else _by_heads(node, node[i], kv_heads if node[i].shape[2] != 1 else 1) for i in (4, 5))
+    decay, beta = (None if node.get(i) is None else by_heads(node, node[i], kv_heads if node[i].shape[2] != 1 else 1) for i in (4, 5))
     state = node.get(3)
     if state is None:
         state = Value(np.zeros((q.shape[0], kv_heads, k.shape[3], v.shape[3]), q.dtype))
