@@ -74,7 +74,10 @@ class ParseError(InvalidValue):
 
 
 class NoGradient(InvalidValue):
-    """Something is to be differentiated and cannot be; the message says what and why."""
+    """Something is to be differentiated and cannot be; the message says what and why.
+
+    A program stays as it was. A graph on which passes run may hold a part of the derivative.
+    """
 
 
 class InvalidGraph(GraphadError):

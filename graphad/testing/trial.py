@@ -14,7 +14,7 @@ import numpy as np
 
 from graphad.backward import gradients
 from graphad.distribution import declared_parts, split_arrays, split_feed
-from graphad.errors import GraphadError, InvalidValue, NoGradient, PassError, Refused
+from graphad.errors import GraphadError, InvalidValue, PassError, Refused
 from graphad.ir import SINGLE_WRITER, Graph, Op, Value, lower, schedule
 from graphad.ir.verify import verify
 from graphad.ops import REGISTRY, ControlDef, OpDef, lookup
@@ -623,8 +623,8 @@ def run_requesting_gradients(passes: Pass, graph: Graph, case: Case, watched: bo
         before = str(graph) if watched else ""
         try:
             did = bool(part.run(graph))
-        except (Refused, NoGradient) as error:
-            # A refusal has to come before the first change.
+        except Refused as error:
+            # A refusal has to come before the first change. That a rule has no gradient for a call shows only where it is applied.
             if before and str(graph) != before:
                 raise RefusedLate from error
             raise
