@@ -215,14 +215,16 @@ def _is_finite(results: Observed) -> bool:
 def _is_unstable(trial: Trial, tolerance: float, most: float = UNSTABLE) -> bool:
     """Whether the results before the pass differ much more than arrays that differ within the tolerance: at a jump, or a pole.
 
-    All arrays are moved up or down; or every second one the other way, which shows where large numbers cancel. With a tolerance of float16,
-    numbers that it holds with a few bits only decide nothing, nor do products that are too large for it.
+    All arrays are moved up or down; or every second one, or every second element, the other way, which shows where large numbers cancel,
+    as a variance of numbers that are far from 0. With a tolerance of float16, numbers that it holds with a few bits only decide
+    nothing, nor do products that are too large for it.
     """
     case, steps = trial.case, Stepwise(trial.before, trial.expected.values)
     if tolerance >= IN_FLOAT16 and (not is_in_range(case, least=NORMAL, most=np.inf) or overflows_float16(case)):
         return True
-    # Inputs moved together, and against each other: a difference of two operands shows only then.
-    for up, down in ((tolerance, tolerance), (-tolerance, -tolerance), (tolerance, -tolerance)):
+    # Inputs moved together, and against each other: a difference of two operands, or of two elements, shows only then.
+    turns = np.array([tolerance, -tolerance])
+    for up, down in ((tolerance, tolerance), (-tolerance, -tolerance), (tolerance, -tolerance), (turns, turns)):
         ways = itertools.cycle((up, down))
         feeds, params = ({name: _moved(array, next(ways)) for name, array in arrays.items()} for arrays in (case.feeds, case.params))
         try:
@@ -234,9 +236,12 @@ def _is_unstable(trial: Trial, tolerance: float, most: float = UNSTABLE) -> bool
     return False
 
 
-def _moved(array: Array, by: float) -> Array:
+def _moved(array: Array, by: float | Array) -> Array:
+    """The array with its numbers changed by a part of their size: one for all, or several in turns."""
+    if array.dtype.kind != "f":
+        return array
     with np.errstate(all="ignore"):
-        return np.asarray(array + by * np.maximum(np.abs(array), LEAST), array.dtype) if array.dtype.kind == "f" else array
+        return np.asarray(array + np.resize(by, array.shape) * np.maximum(np.abs(array), LEAST), array.dtype)
 
 
 def _compiled(trial: Trial) -> Finding | None:

@@ -9,6 +9,7 @@ from graphad.ir import Builder, Graph, Value
 from graphad.ops import lookup
 from graphad.passes.backward import AccumulateGrads, CreateGradOps, CreateGradVars, ExpandGradOps, FindOpPath, GradOps, OpPath, PruneNoGrad
 from graphad.passes.differentiation import Jvp
+from graphad.passes.differentiation.jvp import has_known_extents, is_needed
 from graphad.passes.optimization import ClipGradients, DecayWeights, OptimizeParameters
 from graphad.program import OPTIMIZE, Program
 from graphad.rewriting import Pass, Pipeline
@@ -87,7 +88,9 @@ with passes():
             find = FindOpPath((self.loss,))
             Pipeline(find, CreateGradOps(), PruneNoGrad(), AccumulateGrads(), CreateGradVars()).run(graph)
             grad_ops, path = graph.analyses[GradOps], graph.analyses[OpPath]
-            candidates = [grad_ops.gradient.get(source) for source in path.sources]
+            # By default a value of unknown extents that blocks only pass through does not move.
+            sources = [value for value in path.sources if is_needed(value) or has_known_extents(value)]
+            candidates = [grad_ops.gradient.get(source) for source in sources]
             gradients = [gradient for gradient in candidates if gradient is not None and gradient.writers]
             target = graph.value(self.loss)
             build = Builder(graph, f"{self.loss}@TANGENT@BY")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import graphad as ga
 from graphad.errors import InvalidValue, TooManyIterations
 from graphad.testing import Case, assert_equivalent, check_case
 from graphad.testing.cases import completed, fitted, random_case
-from graphad.testing.checks import against_differences
+from graphad.testing.checks import _is_unstable, against_differences
 from graphad.testing.equivalence import difference, observe
 from graphad.testing.trial import Subject, Trial, frozen, gradient_values, is_in_range, overflows_float16, rounding_noise, slope
 from tests.nested_programs import add, constant, do, nested, while_
@@ -241,6 +242,17 @@ def test_numbers_that_float16_holds_with_a_few_bits_decide_nothing() -> None:
         "reduce_sum(X=y) -> (Out=s) {reduce_all=true} } }"
     )
     check_case("mixed-precision", Case(ga.Program.parse(text), "", {"x": np.full((256, 256), -1.0, "float32")}, requested=("s",)))
+
+
+def test_elements_that_cancel_decide_nothing() -> None:
+    """Of 1000 and 1000.03 float32 holds the difference to one part in five hundred: their variance is no more exact."""
+    text = "program { block 0 { var x: float32[2] var m: float32[] var d: float32[2] var s: float32[2] var v: float32[] "
+    text += "mean(X=x) -> (Out=m) elementwise_sub(X=x, Y=m) -> (Out=d) square(X=d) -> (Out=s) mean(X=s) -> (Out=v) } }"
+    case = Case(ga.Program.parse(text), "v", {"x": np.array([1000.0, 1000.03], "float32")})
+    trial = Trial(Subject("dead-code"), case, case.program)
+    assert _is_unstable(trial, 1e-4)
+    spread = replace(case, feeds={"x": np.array([1000.0, -1000.1], "float32")})
+    assert not _is_unstable(Trial(Subject("dead-code"), spread, spread.program), 1e-4)
 
 
 def test_a_product_that_float16_does_not_hold_decides_nothing() -> None:
