@@ -244,6 +244,16 @@ def test_numbers_that_float16_holds_with_a_few_bits_decide_nothing() -> None:
     check_case("mixed-precision", Case(ga.Program.parse(text), "", {"x": np.full((256, 256), -1.0, "float32")}, requested=("s",)))
 
 
+def test_a_gradient_that_float16_does_not_hold_decides_nothing() -> None:
+    """The products are 30000 each, their sum over eight rows, which is the gradient of w, is 240000."""
+    text = "program { block 0 { var x: float32[8, 1] var w: float32[1, 1] var y: float32[8, 1] var loss: float32[] "
+    text += "matmul_v2(X=x, Y=w) -> (Out=y) reduce_sum(X=y) -> (Out=loss) {reduce_all=true} } }"
+    check_case(
+        "mixed-precision",
+        Case(ga.Program.parse(text), "loss", {"x": np.full((8, 1), 3e4, "float32"), "w": np.full((1, 1), 1.0, "float32")}),
+    )
+
+
 def test_elements_that_cancel_decide_nothing() -> None:
     """Of 1000 and 1000.03 float32 holds the difference to one part in five hundred: their variance is no more exact."""
     text = "program { block 0 { var x: float32[2] var m: float32[] var d: float32[2] var s: float32[2] var v: float32[] "
