@@ -586,6 +586,13 @@ def _taken(tracer: Traced, x: Tensor, places: Tensor, axis: int | None = None) -
     return tracer.made(f"np.take({{0}}, {{1}}, axis={at})", values, example, pure=False)
 
 
+def _repeated(tracer: Traced, x: Traced, repeats: Tensor, axis: int | None = None) -> Tensor:
+    if not isinstance(repeats, int) or axis is None:
+        raise Untraceable("repeats that a run computes, or of a flat array")
+    example = np.repeat(x.value.example, repeats, axis)
+    return tracer.made(f"{{0}}.repeat({repeats}, {int(axis)})", [x.value], example)
+
+
 def _clip(tracer: Traced, x: Tensor, low: Tensor = None, high: Tensor = None) -> Tensor:
     values = [tracer.operand(x)]
     texts = []
@@ -654,6 +661,7 @@ _FUNCTIONS: dict[Function, Function] = {
     np.concatenate: _joining(np.concatenate),
     np.stack: _joining(np.stack),
     np.take: _taken,
+    np.repeat: _repeated,
     np.broadcast_to: _broadcast,
     np.zeros_like: _like(np.zeros_like),
     np.ones_like: _like(np.ones_like),

@@ -90,7 +90,7 @@ def swish(X: Array, *, beta: float = 1.0) -> Tensor:
 )
 def hard_sigmoid(X: Array, *, slope: float = 0.2, offset: float = 0.5) -> Tensor:
     """``slope * X + offset`` kept between 0 and 1."""
-    return np.clip(X * slope + offset, 0.0, 1.0)
+    return np.minimum(np.maximum(X * slope + offset, 0.0), 1.0)
 
 
 def _hard_swish_grad(X: Tensor, dOut: Tensor, *, threshold: float, scale: float, offset: float) -> Tensor:
@@ -103,7 +103,7 @@ def _hard_swish_grad(X: Tensor, dOut: Tensor, *, threshold: float, scale: float,
 @operator("X -> Out", infer=same_float, grad={"X": _hard_swish_grad}, **FUNCTION, own=True, narrow="follows", flops=5)
 def hard_swish(X: Array, *, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0) -> Tensor:
     """``X`` times ``X + offset`` kept between 0 and ``threshold``, over ``scale``."""
-    return X * np.clip(X + offset, 0.0, threshold) / scale
+    return X * np.minimum(np.maximum(X + offset, 0.0), threshold) / scale
 
 
 def _stanh_grad(X: Tensor, dOut: Tensor, *, scale_a: float, scale_b: float) -> Tensor:

@@ -75,6 +75,17 @@ def is_given(tensor: object, parts: Sequence[object] | None) -> bool:
 # def pool2d_spread(X: Array, Like: Array, **attrs: Any) -> Array: ...
 
 Kernel = TypeVar("Kernel", bound=Function)
+Frozen = tuple[tuple[str, Any], ...]
+
+
+def frozen(attrs: Mapping[str, Any]) -> Frozen:
+    """Attributes as what a cache goes by: lists are tuples."""
+    return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in attrs.items())
+
+
+def thawed(attrs: Frozen) -> dict[str, Any]:
+    """What was ``frozen``."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in attrs}
 
 
 def attributes(spec: object, **defaults: object) -> Callable[[Kernel], Kernel]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from graphad.errors import ShapeError
-from graphad.ops.attributes import applied, attributes
+from graphad.ops.attributes import Frozen, applied, attributes, frozen, thawed
 from graphad.ops.definition import NO_INTS, OpDef, operator
 from graphad.ops.depthwise import CACHED_BYTES, Product, depthwise, depthwise_cotangent, depthwise_product, depthwise_spread, is_depthwise
 from graphad.ops.formulas import as_array
@@ -296,6 +297,9 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
         return out
     if is_depthwise(filter_.shape, groups):
         return depthwise_spread(filter_, y, window_axes, groups)
+    if groups == 1 and _are_apart(window_axes):
+        _spread_apart(rows[0], y, window_axes, out)
+        return out
     # Zeros between the rows of y meet all elements of the filter, whose products with infinite ones would be nan.
     is_finite = bool(np.isfinite(filter_).all())
     if groups == 1 and is_finite and pays_spread(len(y), filter_.shape, window_axes, y.dtype):
@@ -309,9 +313,8 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
         if lines is None:
             columns = scratch("columns", (groups, rows.shape[1], n * prod(extents)), y.dtype)
             np.matmul(rows, _fold(spaced(y[batch], None), groups), out=columns)
-            (_lay if _are_apart(window_axes) else _overlay)(
-                columns.reshape(channels, *kernel_of(window_axes), n, *extents), window_axes, out[batch]
-            )
+            columns = columns.reshape(channels, *kernel_of(window_axes), n, *extents)
+            _overlay(columns, window_axes, out[batch])
         else:
             columns = scratch("columns", (n, groups, rows.shape[1], lines.length), y.dtype)
             np.matmul(rows, spaced(y[batch], lines).reshape(n, groups, rows.shape[2], lines.length), out=columns)
@@ -369,10 +372,16 @@ def _are_apart(window_axes: Axes) -> bool:
     return all(a.stride == a.kernel and a.dilation == 1 and a.size == a.padded == a.count * a.stride for a in window_axes)
 
 
-def _lay(columns: Array, window_axes: Axes, out: Array) -> None:
-    """Columns ``[C, *kernel, samples, *counts]`` beside each other."""
-    for place in np.ndindex(*kernel_of(window_axes)):
-        np.copyto(out[element(window_axes, place)], columns[(slice(None), *place)].swapaxes(0, 1))
+def _spread_apart(matrix: Array, y: Array, window_axes: Axes, out: Array) -> None:
+    """``spread`` where nothing is added up: the columns of windows, ``[C * kernel, features] @ [features, windows]``, beside each other."""
+    n, features, points = *y.shape[:2], prod(y.shape[2:])
+    for batch in _batches(len(matrix) * points, n, y.itemsize, False):
+        part = y[batch]
+        columns = scratch("columns", (len(part), len(matrix), points), y.dtype)
+        np.matmul(matrix, part.reshape(len(part), features, points), out=columns)
+        windows_of = columns.reshape(len(part), out.shape[1], *kernel_of(window_axes), *extents_of(window_axes))
+        for place in np.ndindex(*kernel_of(window_axes)):
+            out[batch][element(window_axes, place)] = windows_of[(slice(None), slice(None), *place)]
 
 
 def _overlay(columns: Array, window_axes: Axes, out: Array) -> None:
@@ -744,13 +753,17 @@ def _type(spec: type[TransposedConvolution], rank: int) -> Callable[..., TensorT
 
 
 def _define(name: str, spec: type[TransposedConvolution], rank: int, bias: str = "") -> OpDef:
+    @lru_cache(maxsize=256)
+    def produced(image: Shape, kernel: Shape, attrs: Frozen) -> Axes:
+        return spec(**thawed(attrs)).produced(image, kernel)
+
     @attributes(spec)
     def kernel(Input: Array, Filter: Array, Bias: Array | None = None, **attrs: Any) -> Array:
-        conv = spec(**attrs)
-        image = to_front(Input, conv.data_format)
-        window_axes = conv.produced(image.shape, Filter.shape)
-        out = in_float32(lambda f, y: spread(f, y, window_axes, conv.groups), Filter, image)
-        return with_bias(out, Bias, conv.data_format)
+        data_format, groups = attrs.get("data_format", spec.data_format), attrs.get("groups", 1)
+        image = to_front(Input, data_format)
+        window_axes = produced(image.shape, Filter.shape, frozen(attrs))
+        out = in_float32(lambda f, y: spread(f, y, window_axes, groups), Filter, image)
+        return with_bias(out, Bias, data_format)
 
     kernel.__doc__ = "``[N, C, ...]`` through a filter ``[C, features / groups, ...]``: what a convolution's gradient does to its output."
     of, base = ("conv2d", Convolution) if rank == 4 else ("conv3d", Convolution3d)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from graphad.errors import ShapeError
-from graphad.ops.attributes import applied, attributes
+from graphad.ops.attributes import Frozen, applied, attributes, frozen, thawed
 from graphad.ops.definition import GRAD, Inputs, OpDef, Outputs, grad_kernel, operator
 from graphad.ops.inference import matched, same_dtypes, same_number
 from graphad.ops.maxima import in_cache, lowest, places, scattered
@@ -119,13 +119,19 @@ def _axis_bounds(axis: Axis) -> Bounds:
 
 
 def averaging(pooling: Pooling, image: Shape, dtype: np.dtype[np.generic]) -> list[Array]:
-    """Matrices ``[windows, size]`` of the averages along each axis."""
+    """Matrices ``[windows, size]`` of the averages along each axis, which nobody may write."""
+    return list(_averaging(frozen(vars(pooling)), tuple(image), dtype))
+
+
+@lru_cache(maxsize=256)
+def _averaging(attrs: Frozen, image: Shape, dtype: np.dtype[np.generic]) -> tuple[Array, ...]:
+    pooling = Pooling(**thawed(attrs))  # all attributes, so that of three dimensions no default matters
     bounds = pooling.bounds(image)
     divisors: list[list[int]] = [[stop - start for start, stop in item] for item in bounds]
     # Padding counts in the divisor unless it is excluded; Paddle excludes it by default.
     if not (pooling.exclusive or pooling.adaptive or pooling.global_pooling):
         divisors = [_padded_extents(axis) for axis in pooling.sliding(image)]
-    return [_weights(*item, dtype) for item in zip(bounds, image[2:], divisors, strict=True)]
+    return tuple(_weights(*item, dtype) for item in zip(bounds, image[2:], divisors, strict=True))
 
 
 def _padded_extents(axis: Axis) -> list[int]:
@@ -139,11 +145,21 @@ def _weights(bounds: Bounds, size: int, divisors: Sequence[int], dtype: np.dtype
     matrix = np.zeros((len(bounds), size), dtype)
     for row, (start, stop), divisor in zip(matrix, bounds, divisors, strict=True):
         row[start:stop] = 1.0 / divisor
+    matrix.flags.writeable = False
     return matrix
 
 
 def along_axes(matrices: Sequence[Array], x: Array) -> Array:
     """x multiplied by a matrix ``[new, old]`` along each of its spatial axes, the last one first."""
+    lead = x.shape[: x.ndim - len(matrices)]
+    # One number of each channel, and one for each: matrix by matrix BLAS would begin anew for each row of the image.
+    if all(len(matrix) == 1 for matrix in matrices):
+        weights = reduce(np.multiply.outer, (matrix[0] for matrix in matrices)).reshape(-1, 1)
+        return np.asarray(x.reshape(prod(lead), len(weights)) @ weights).reshape(*lead, *(1 for _ in matrices))
+    if all(matrix.shape[1] == 1 for matrix in matrices):
+        weights = reduce(np.multiply.outer, (matrix[:, 0] for matrix in matrices))
+        # ``matmul`` has no BLAS for an inner extent of one, ``dot`` has.
+        return np.asarray(np.dot(x.reshape(prod(lead), 1), weights.reshape(1, -1))).reshape(*lead, *weights.shape)
     for axis, matrix in reversed(list(enumerate(matrices, 2))):
         x = _along(matrix, x, axis)
     return x
