@@ -321,7 +321,8 @@ class Graph(OldNames, PlainResults):
         self.targets: dict[Value, None] = {}
         self.redeclared: dict[str, Variable] = {}
         self.marked = 0  # the journal's edits when the marks of operators that compute in place were true
-        self._ordered: tuple[int, list[Op]] = (-1, [])  # the journal's edits when the operators were put in order, and these
+        # The journal's edits when the operators were put in order, and these; None for all in the order that they are in.
+        self._ordered: tuple[int, list[Op] | None] = (-1, None)
         self._node, self.wide = NodeTable(self), WideSlots()
         self._adj, self._pred = Adjacency(self._node, successors), Adjacency(self._node, predecessors)
 
@@ -399,13 +400,16 @@ class Graph(OldNames, PlainResults):
             ops = ordered(self)
             self._ordered = self.journal.edits, ops
             return ops.copy()
+        if ops is None:
+            return self.ops.numbered()
         for i, op in enumerate(ops):
             op.order = i
         return ops.copy()
 
     def take_as_ordered(self) -> None:
         """Keep the operators as they are for the topological order that they are in, until the graph is changed."""
-        self._ordered = self.journal.edits, self.ops.numbered()
+        # Without a list of them: one that nobody asks for would keep operators that are gone, and by their links all that came after them.
+        self._ordered = self.journal.edits, None
 
     # -- changing --------------------------------------------------------------------------------
 
