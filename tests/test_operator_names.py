@@ -50,7 +50,7 @@ ASKED = {
         "makes the operators that look at a value",
     ),
     "program.paddle_gradients": (
-        "conditional_block conditional_block_grad if_else_grad select_input_grad select_output while while_grad",
+        "conditional_block conditional_block_grad fill_zeros_like if_else_grad select_input_grad select_output while while_grad",
         "how Paddle writes the gradients of blocks",
     ),
     "program.paddle_recurrent": ("fill_zeros_like", "how Paddle writes a recurrent block"),

@@ -214,9 +214,18 @@ def filter_by_rows(x: Array, y: Array, window_axes: Axes, shape: Shape) -> Array
         windows, part = _windows(view, tile, window_axes[0]), y[tile[0], :, tile[1]].transpose(2, 1, 0, 3)
         rows = scratch("rows", part.shape, x.dtype)
         np.copyto(rows, part)
-        products = np.matmul(rows.reshape(len(windows), features, windows.shape[2]), windows.swapaxes(1, 2))
-        total += np.add.reduce(products, axis=0).reshape(total.shape)
+        _add_products(rows.reshape(len(windows), features, windows.shape[2]), windows.swapaxes(1, 2), total)
     return np.ascontiguousarray(total.transpose(0, 3, 1, 2))
+
+
+def _add_products(left: Array, right: Array, total: Array) -> None:
+    """Add the sum of products of matrices, of which there are as many as a cache holds at a time."""
+    step = max(1, TILE_BYTES // max(total.nbytes, 1))
+    for start in range(0, len(left), step):
+        a, b = left[start : start + step], right[start : start + step]
+        products = scratch("products", (len(a), *total.shape), total.dtype)
+        np.matmul(a, b, out=products.reshape(*products.shape[: b.ndim - 2], a.shape[-2], b.shape[-1]))
+        total += np.add.reduce(products, axis=0)
 
 
 def _filter_by_points(x: Array, y: Array, window_axes: Axes, shape: Shape) -> Array:
@@ -240,6 +249,5 @@ def _filter_by_points(x: Array, y: Array, window_axes: Axes, shape: Shape) -> Ar
         # The windows' rows k, of all places of the windows, are a run of memory.
         strides = (*columns.strides[:3], x.itemsize)
         rows = np.ndarray((len(image), height, points, width * channels), x.dtype, columns.data, 0, strides)
-        products = np.matmul(np.ascontiguousarray(y[batch]).reshape(len(image), 1, features, points), rows)
-        total += np.add.reduce(products, axis=0).reshape(total.shape)
+        _add_products(np.ascontiguousarray(y[batch]).reshape(len(image), 1, features, points), rows, total)
     return np.ascontiguousarray(total.transpose(1, 3, 0, 2))
