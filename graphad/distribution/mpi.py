@@ -46,6 +46,7 @@ NEEDS = "MpiExecutor needs mpi4py and an MPI library: pip install 'graphad[mpi]'
 POLL = 1e-4  # seconds between looks for a message
 LONGEST = 0.05
 GRACE = 2.0  # seconds in which what a rank has done before it left still has to arrive
+PASSED_ON = 0.2  # seconds in which a launcher reads what a rank wrote last
 
 
 def mpi_module() -> Any:
@@ -311,6 +312,8 @@ class MpiExecutor:
     def abort(self, error: BaseException) -> None:
         """Write an error of this rank to stderr, and end all ranks."""
         print(f"rank {self.rank} of {self.size} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        # Launchers pass on what ranks write; what they have not read when these are ended is lost, on a busy machine half of a traceback.
+        time.sleep(PASSED_ON)
         # The others may wait in a collective, which no exception would reach.
         self._mpi.COMM_WORLD.Abort(1)
 
