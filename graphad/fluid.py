@@ -1,5 +1,7 @@
 """The names of Fluid's top level that are elsewhere here, so that an old script runs with ``import graphad as fluid``.
 
+``import graphad.fluid as fluid`` and ``import graphad.fluid.layers as layers`` find the rest of graphad as well.
+
 ``fluid.data``, ``fluid.embedding``, ``fluid.DataFeeder``, ``fluid.io``, ``fluid.regularizer``, ``fluid.clip``; and for what is not here,
 what takes its place.
 """
@@ -7,6 +9,7 @@ what takes its place.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType, SimpleNamespace
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
-from graphad import fluid_contrib, fluid_io, fluid_readers, layers
+from graphad import fluid_contrib, fluid_io, fluid_readers, initializer, layers, metrics, nets, optimizer
 from graphad.data_feeder import DataFeeder as DataFeeder
 from graphad.errors import EndOfData, InvalidType, InvalidValue
 from graphad.execution.executor import Executor
@@ -409,9 +412,28 @@ io = _Namespace(
 )
 
 
+# ``import graphad.fluid.layers as layers`` and ``from graphad.fluid.regularizer import L2Decay``, as scripts have them: Python's import
+# looks here first, so that the names of modules inside of this one need no files.
+for _name, _module in {
+    "average": average,
+    "clip": clip,
+    "contrib": contrib,
+    "core": core,
+    "initializer": initializer,
+    "io": io,
+    "layers": layers,
+    "metrics": metrics,
+    "nets": nets,
+    "optimizer": optimizer,
+    "regularizer": regularizer,
+}.items():
+    sys.modules[f"{__name__}.{_name}"] = _module  # type: ignore[assignment]
+
+
 if not TYPE_CHECKING:  # a type checker would take any name for one of the module's
 
-    def __getattr__(name: str) -> NoReturn:
-        """Say where Fluid's names are."""
-        hint = "" if name.startswith("_") else ": import graphad as fluid has Fluid's names"
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+    def __getattr__(name: str) -> object:
+        """What Fluid has at its top and graphad too: ``import graphad.fluid as fluid`` is how many edit an old script."""
+        if name.startswith("_"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(sys.modules["graphad"], name)

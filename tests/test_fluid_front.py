@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -172,3 +175,35 @@ def test_mixed_precision_keeps_a_black_list_wide() -> None:
         types.append({var.dtype for var in program.list_vars()})
     assert "float16" in types[0]
     assert "float16" not in types[1]
+
+
+def test_a_script_may_import_from_the_places_that_it_had_before() -> None:
+    script = """
+import graphad.fluid as fluid
+import graphad.fluid.layers as layers
+import graphad.fluid.optimizer
+from graphad.fluid.initializer import Constant
+from graphad.fluid.regularizer import L2Decay
+
+x = fluid.data("x", [None, 3])
+loss = layers.mean(fluid.layers.fc(x, 1, param_attr=fluid.ParamAttr(initializer=Constant(2.0), regularizer=L2Decay(0.1))))
+graphad.fluid.optimizer.SGD(0.1).minimize(loss)
+executor = fluid.Executor(fluid.CPUPlace())
+executor.run(fluid.default_startup_program())
+print(executor.run(fluid.default_main_program(), feed={"x": [[1.0, 2.0, 3.0]]}, fetch_list=[loss])[0])
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (run.stdout, run.stderr) == ("12.0\n", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("dygraph", "'dygraph', which Fluid has: there is no eager mode"),
+        ("Programm", "did you mean 'Program'"),
+        ("_hidden", r"module 'graphad\.fluid' has no attribute '_hidden'"),
+    ],
+)
+def test_a_name_that_is_nowhere_gets_the_hint_of_the_top(name: str, hint: str) -> None:
+    with pytest.raises(AttributeError, match=hint):
+        getattr(importlib.import_module("graphad.fluid"), name)

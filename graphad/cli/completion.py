@@ -37,7 +37,8 @@ def run(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     except TypeError:
         raise InvalidValue("completion needs shtab, which is not installed: pip install 'graphad[completion]'") from None
     _mark(parser, shtab.FILE, shtab.DIRECTORY)
-    print(shtab.complete(parser, args.shell, preamble={"bash": _BASH.replace("NAMES", " ".join(sorted(PASSES)))}))
+    names = " ".join(sorted(PASSES))
+    print(shtab.complete(parser, args.shell, preamble={"bash": _BASH.replace("NAMES", names), "zsh": _ZSH.replace("NAMES", names)}))
     return 0
 
 
@@ -55,6 +56,15 @@ _graphad_passes() {
 """
 
 
+# zsh takes care of quotes by itself; compset leaves what is before the last name as it is.
+_ZSH = """\
+_graphad_passes() {
+  compset -P '*[,\\(\\{ ]'
+  compadd "$@" -- NAMES
+}
+"""
+
+
 def _mark(parser: argparse.ArgumentParser, file: dict[str, str], folder: dict[str, str]) -> None:
     """Say of each argument of a parser, and of its commands, what completes it."""
     names = f"({' '.join(sorted(PASSES))})"
@@ -67,4 +77,4 @@ def _mark(parser: argparse.ArgumentParser, file: dict[str, str], folder: dict[st
         elif action.metavar == "DIR":
             action.complete = folder  # type: ignore[attr-defined]
         elif action.metavar in _PIPELINES:
-            action.complete = {"bash": "_graphad_passes", "zsh": names, "tcsh": names}  # type: ignore[attr-defined]
+            action.complete = {"bash": "_graphad_passes", "zsh": "_graphad_passes", "tcsh": names}  # type: ignore[attr-defined]

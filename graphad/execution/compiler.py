@@ -257,10 +257,10 @@ class Compiler:
             examples = self.examples(definition, call, values, sum(wanted.values()))
             bases = [_shared_with(example, values) for example in examples]
         number = self.numbers[op]
-        is_open = self.is_open(number, definition, examples)
-        if is_open and self.seen:
+        at = self.open_result(number, definition, wanted, examples)
+        if at is not None and self.seen:
             memory = self.seen.get(number)
-            examples = [None if memory is None else np.array(memory, order="C")]
+            examples[at] = None if memory is None else np.array(memory, order="C")
         if self.is_fixed(op, definition, values, examples):
             arrays = iter(examples)
             return {slot: [self.settled(next(arrays)) for _ in range(count)] for slot, count in wanted.items()}
@@ -275,26 +275,30 @@ class Compiler:
             form = f"settled_or_absent({form})"
         self.trace.calls.append(Call(form, tuple(values), results, pure=False, op=op))
         # An aggregate may hold the arrays that it was made of: their memory is not the plan's to give again.
-        if is_open or not all(isinstance(value.example, np.ndarray) for value in results):
+        if at is not None or not all(isinstance(value.example, np.ndarray) for value in results):
             self.trace.calls.append(Keep(tuple(values)))
-        if is_open and self.seen is not None and number not in self.seen:
-            self.trace.calls.append(Call(f"note({number}, {{0}})", results, (), pure=False))
-        self.guard(op, definition, inputs, attrs, wanted, results, by_run=is_open)
+        if at is not None and self.seen is not None and number not in self.seen:
+            self.trace.calls.append(Call(f"note({number}, {{0}})", (results[at],), (), pure=False))
+        self.guard(op, definition, inputs, attrs, wanted, results, by_run=at is not None)
         for value in results if definition.partial else ():
             value.absent = value.example is None
-        by_slot, at = dict[str, list[Value | None]](), 0
+        by_slot, first = dict[str, list[Value | None]](), 0
         for slot, count in wanted.items():
-            by_slot[slot] = list(results[at : at + count])
-            at += count
+            by_slot[slot] = list(results[first : first + count])
+            first += count
         return by_slot
 
-    def is_open(self, number: int, definition: OpDef, examples: Sequence[Tensor]) -> bool:
-        """Whether examples do not say what an operator's one result is, and the type that it had in a run may be assumed of others.
+    def open_result(self, number: int, definition: OpDef, wanted: Mapping[str, int], examples: Sequence[Tensor]) -> int | None:
+        """Which result is an operator's one but for optional ones, if examples do not say what it is and its type in a run may be assumed.
 
-        That is so after loops: how many tensors are in an array that they fill, runs alone know.
+        That is so after loops: how many tensors are in an array that they fill, runs alone know. What is optional stays open.
         """
-        is_assumed = number not in self.unguarded and not (definition.random or definition.ordered or definition.partial)
-        return is_assumed and len(examples) == 1 and examples[0] is None
+        if number in self.unguarded or definition.random or definition.ordered or definition.partial:
+            return None
+        is_optional = [definition.outputs[slot].optional for slot, count in wanted.items() for _ in range(count)]
+        if is_optional.count(False) != 1 or any(example is not None for example in examples):
+            return None
+        return is_optional.index(False)
 
     def is_fixed(self, op: Operator, definition: OpDef, values: Sequence[Value], examples: Sequence[Tensor]) -> bool:
         """Whether an operator makes the same arrays in every run: all that it reads are constants, such as extents."""

@@ -93,7 +93,7 @@ def array_write(x: Variable, i: Variable | int, array: Variable | None = None) -
         if not isinstance(x, Variable):
             raise InvalidType(f"x is a Variable, not {x!r}")
         if array is not None:
-            _checked_array(array)
+            checked_array(array)
         _checked_index(i)
     helper = LayerHelper("array_write")
     block = helper.main.current_block()
@@ -117,7 +117,7 @@ def array_read(array: Variable, i: Variable | int) -> Variable:
         ShapeError: i is not an index.
     """
     with at_users_line("layers.array_read"):
-        _checked_array(array)
+        checked_array(array)
         _checked_index(i)
     helper = LayerHelper("array_read")
     return helper.append("read_from_array", {"X": array, "I": _index(helper, i)})
@@ -127,13 +127,14 @@ def array_read(array: Variable, i: Variable | int) -> Variable:
 def array_length(array: Variable) -> Variable:
     """How many elements an array has, as an int64 of shape [1]; TypeError if it is not an array."""
     with at_users_line("layers.array_length"):
-        _checked_array(array)
+        checked_array(array)
     length = LayerHelper("array_length").append("lod_array_length", {"X": array})
     length.stop_gradient = True
     return length
 
 
-def _checked_array(array: object) -> None:
+def checked_array(array: object) -> None:
+    """TypeError if it is no array."""
     if not isinstance(array, Variable) or array.type != TENSOR_ARRAY:
         raise InvalidType(f"array is an array of tensors, not {array!r}")
 

@@ -16,6 +16,13 @@ class DefaultInt(int):
     """A default that is told, by identity, from the same number given: for parameters of which two conventions have two defaults."""
 
 
+class DefaultFlag(int):
+    """A default that is told, by identity, from the same flag given; bool has no subclasses."""
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+
 class DefaultStr(str):
     """A default that is told, by identity, from the same text given."""
 

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
-from graphad.layers.checks import checked_flag, checked_float, checked_format, checked_fractions, checked_int, listed
+from graphad.layers.checks import (
+    DefaultFlag,
+    DefaultInt,
+    DefaultStr,
+    checked_flag,
+    checked_float,
+    checked_format,
+    checked_fractions,
+    checked_int,
+    listed,
+)
 from graphad.layers.helper import AttrLike, LayerHelper, checked_input, emitted, layer
 from graphad.layers.images import adaptive_pool2d
 from graphad.layers.nn import fc
@@ -318,6 +328,7 @@ def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: st
     return emitted("pad", [y], name, paddings=paddings, pad_value=checked_float("pad_value", pad_value))  # type: ignore[no-any-return]
 
 
+_CORNERS, _EDGES, _FIRST = DefaultFlag(True), DefaultInt(1), DefaultStr("NCHW")  # Fluid's defaults
 _INTERPOLATED = {"nearest": 4, "linear": 3, "bilinear": 4, "trilinear": 5, "bicubic": 4, "area": 4}
 
 
@@ -329,9 +340,9 @@ def interpolate(
     name: str | None = None,
     resample: str = "BILINEAR",
     actual_shape: Any = None,
-    align_corners: bool | None = None,
-    align_mode: int | None = None,
-    data_format: str | None = None,
+    align_corners: bool | DefaultFlag | None = _CORNERS,
+    align_mode: int | None = _EDGES,
+    data_format: str | None = _FIRST,
     *,
     size: Any = None,
     scale_factor: Any = None,
@@ -341,11 +352,12 @@ def interpolate(
 
     Args:
         input: ``[batch, channels, ...]`` with one to three more axes; the channels last where ``data_format`` says so.
-        out_shape, scale, resample, actual_shape: those of ``image_resize``; ``align_corners`` and ``align_mode`` are True and 1 then.
+        out_shape, scale, resample, actual_shape: those of ``image_resize``.
         size: the new extents, or a Variable of them.
         scale_factor: the factor on the extents, or one for each.
         mode: "nearest" (which it is beside ``size`` and ``scale_factor``), "linear", "bilinear", "trilinear", "bicubic" or "area".
-        align_corners, align_mode: which points are on top of each other; False and 0 beside ``size``, ``scale_factor`` or ``mode``.
+        align_corners, align_mode, data_format: which points are on top of each other, and where the channels are. Beside ``size``,
+            ``scale_factor`` or ``mode`` they are by default what Paddle 2 has: False, 0, and the layout with the channels first.
 
     Raises:
         TypeError: words of both kinds are given, or neither a size nor a factor.
@@ -359,9 +371,12 @@ def interpolate(
     """
     tensor = checked_input("interpolate", input)
     if size is None and scale_factor is None and mode is None:
-        # Fluid's defaults; Paddle 2's are the opposite, False and 0.
-        corners, edges = (True if align_corners is None else align_corners), (1 if align_mode is None else align_mode)
+        corners: Any = True if align_corners in (None, _CORNERS) else align_corners
+        edges = 1 if align_mode in (None, _EDGES) else align_mode
         return image_resize(tensor, out_shape, scale, name, resample, actual_shape, corners, edges, data_format or "NCHW")
+    # Paddle 2's defaults are the opposite of Fluid's, so that those of the signature count as nothing given.
+    align_corners = None if align_corners is _CORNERS else align_corners
+    align_mode, data_format = None if align_mode is _EDGES else align_mode, None if data_format is _FIRST else data_format
     with at_users_line("layers.interpolate"):
         if out_shape is not None or scale is not None or actual_shape is not None:
             raise InvalidType("size, scale_factor and mode are Paddle 2's words, out_shape, scale and resample Fluid's: give those of one")

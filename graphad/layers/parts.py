@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ShapeError
-from graphad.layers.checks import checked_int
+from graphad.layers.arrays import checked_array
+from graphad.layers.checks import checked_flag, checked_int
 from graphad.layers.functional import named
-from graphad.layers.helper import checked_input, emitted, layer
+from graphad.layers.helper import LayerHelper, checked_input, emitted, layer
 from graphad.layers.tensor import assign
 from graphad.program import Variable
+from graphad.program.source import at_users_line
 
 Tensors = Sequence[Variable]
 
@@ -35,6 +37,38 @@ def _with_axes(x: Variable, count: int, after: bool = False) -> Variable:
     while x.ndim < count:
         x = x.unsqueeze(x.ndim if after else 0)
     return x
+
+
+@layer
+def tensor_array_to_tensor(input: Variable, axis: int = 1, name: str | None = None, use_stack: bool = False) -> tuple[Variable, Variable]:
+    """The elements of an array in one tensor, and the extent of each along the axis.
+
+    Args:
+        input: an array of tensors of one rank and dtype; without ``use_stack`` their extents may differ along the axis.
+        axis: along which they are joined.
+        name: of the tensor.
+        use_stack: join them along a new axis.
+
+    Returns:
+        The tensor, and int32 of the shape [number of elements]: how long each element is along ``axis``, 1 where only the result has it.
+
+    Raises:
+        TypeError: ``input`` is not an array, or ``use_stack`` not a bool.
+        ShapeError: the elements lack the axis.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program()):
+    ...     array = ga.layers.create_array("float32", [ga.layers.ones([2, 3]), ga.layers.zeros([2, 1])])
+    ...     ga.Executor().run(ga.default_main_program(), {}, ga.layers.tensor_array_to_tensor(array))
+    [array([[1., 1., 1., 0.],
+           [1., 1., 1., 0.]], dtype=float32), array([3, 1], dtype=int32)]
+    """
+    with at_users_line("layers.tensor_array_to_tensor"):
+        checked_array(input)
+        attrs = {"axis": checked_int("axis", axis), "use_stack": checked_flag("use_stack", use_stack)}
+    helper = LayerHelper("tensor_array_to_tensor")
+    tensor, extents = helper.append_all("tensor_array_to_tensor", {"X": input}, ("Out", "OutIndex"), attrs, stopped=("OutIndex",))
+    return named(tensor, name), extents
 
 
 @layer

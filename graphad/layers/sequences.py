@@ -195,6 +195,33 @@ def sequence_reverse(x: Variable, name: str | None = None, *, length: Variable |
 
 
 @layer
+def reorder_lod_tensor_by_rank(x: Variable, rank_table: Variable) -> Variable:
+    """The sequences of a batch in the order of lengths, the longest first; of those of one length the first stays first.
+
+    Args:
+        x: ``[batch, ...]``: sequences, or anything else that has a row for each of them.
+        rank_table: the lengths to rank by, ``[batch]``, int32 or int64; in Fluid, where tensors carry their lengths, a table of these.
+
+    Raises:
+        TypeError: one of them is not a Variable, or lengths are not integers.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program()):
+    ...     rows = ga.layers.assign([[1, 0, 0], [2, 3, 4], [5, 6, 0]])
+    ...     ga.Executor().run(ga.default_main_program(), {}, [ga.layers.reorder_lod_tensor_by_rank(rows, ga.layers.assign([1, 3, 2]))])[0]
+    array([[2, 3, 4],
+           [5, 6, 0],
+           [1, 0, 0]])
+    """
+    what = "reorder_lod_tensor_by_rank"
+    rows, lengths = checked_input(what, x), checked_input(what, rank_table)
+    if lengths.dtype not in ("int32", "int64"):
+        raise InvalidType(f"layers.{what}: rank_table are lengths of sequences, int32 or int64, not {lengths!r}")
+    _, order = emitted("argsort", [lengths.reshape(-1)], axis=0, descending=True)
+    return emitted("gather", [rows, order], axis=0)  # type: ignore[no-any-return]
+
+
+@layer
 def sequence_enumerate(
     input: Variable, win_size: int, pad_value: int = 0, name: str | None = None, *, length: Variable | None = None
 ) -> Variable:

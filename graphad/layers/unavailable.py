@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-NAMES = frozenset(("lod_append", "lod_reset", "reorder_lod_tensor_by_rank"))
-_WHY = "tensors carry no lengths of sequences (LoD)"
-_INSTEAD = "sequences are padded, [batch, time, ...], and layers take their lengths: layers.sequence_pool(x, 'sum', length=lengths)"
+# What a layer does in Fluid that tensors without lengths of sequences (LoD) cannot, and how the same is said here.
+_ABSENT = {
+    "lod_append": (
+        "it adds a level to the lengths of sequences (LoD) that a tensor carries, and tensors carry none here",
+        "a level more is an axis more, [batch, paragraphs, words, ...]; reshape makes it part of the batch for layers that take length=",
+    ),
+    "lod_reset": (
+        "it changes the lengths of sequences (LoD) that a tensor carries, and tensors carry none here",
+        "the layer that reads padded sequences, [batch, time, ...], takes other lengths: layers.sequence_pool(x, 'sum', length=lengths)",
+    ),
+}
+NAMES = frozenset(_ABSENT)
 
 
 def unavailable(name: str) -> tuple[str, str] | None:
     """Why a layer of Fluid 1.8 is not here, and what takes its place; None for other names."""
-    return (_WHY, _INSTEAD) if name in NAMES else None
+    return _ABSENT.get(name)

@@ -129,32 +129,41 @@ def lod_array_length(X: TensorArray) -> Array:
 
 def _stacked(
     X: TensorType, *, axis: int = 0, use_stack: bool = False, empty_shape: list[int] = _NO_INTS, empty_dtype: str = ""
-) -> TensorType:
+) -> tuple[TensorType, TensorType]:
     rank = len(X.shape) + use_stack
     # The axis of the elements: new with use_stack, else as long as all of them together.
     at = normal_axis(axis, rank)
     shape = (*X.shape[:at], -1, *X.shape[at + (not use_stack) :])
-    return TensorType(shape, X.dtype)
+    return TensorType(shape, X.dtype), TensorType((-1,), "int32")
 
 
 @operator(
-    "X -> Out",
+    "X -> Out OutIndex?",
     infer=_stacked,
     grad={"X": lambda X, dOut, *, axis=0, use_stack=False: tensor_to_tensor_array(dOut, X, axis=axis, use_stack=use_stack)},
 )
 def tensor_array_to_tensor(
     X: TensorArray, *, axis: int = 0, use_stack: bool = False, empty_shape: list[int] = _NO_INTS, empty_dtype: str = ""
-) -> Array:
-    """The elements of an array in one tensor: stacked along a new axis, or concatenated.
+) -> tuple[Array, Array]:
+    """The elements of an array in one tensor: stacked along a new axis, or concatenated. OutIndex has each one's extent along the axis.
 
     With ``empty_dtype``, an array without elements is as if its elements, of which there are none, had ``empty_shape``; else it fails.
     """
     items = [X.read(i) for i in range(len(X))]
     if empty_dtype and not items:
-        return stack_of_none(empty_shape, empty_dtype, axis, use_stack)
+        return stack_of_none(empty_shape, empty_dtype, axis, use_stack), extents_along([], axis, use_stack)
     if not items or any(item is None for item in items):
         raise InvalidValue(f"the array has {len(items)} elements, some of them empty: they cannot be put into one tensor")
-    return np.stack(items, axis) if use_stack else np.concatenate(items, axis)
+    joined = np.stack(items, axis) if use_stack else np.concatenate(items, axis)
+    return joined, extents_along([item.shape for item in items], axis, use_stack)
+
+
+def extents_along(shapes: Sequence[Sequence[int]], axis: int, use_stack: bool) -> Array:
+    """Paddle's OutIndex: the extent of each element along an axis of the result, 1 where only the result has that axis."""
+    if not shapes:
+        return np.zeros(0, "int32")
+    at = normal_axis(axis, len(shapes[0]) + use_stack)
+    return np.array([shape[at] if at < len(shape) else 1 for shape in shapes], "int32")
 
 
 def stack_of_none(shape: Sequence[int], dtype: str, axis: int, use_stack: bool) -> Array:

@@ -189,7 +189,7 @@ def test_an_array_that_a_loop_carries(n: int) -> None:
             return [i + 1, layers.array_write(layers.array_read(a, i) * w, i + 1, a)]
 
         last, filled = layers.while_loop(lambda i, a: i < n, body, [ZERO, array])
-        return [layers.array_read(filled, last), layers.tensor_array_to_tensor(filled, axis=0, use_stack=True)]
+        return [layers.array_read(filled, last), layers.tensor_array_to_tensor(filled, axis=0, use_stack=True)[0]]
 
     check(Model(build, {"w": W}, x=X, n=[n]))
 

@@ -2,9 +2,11 @@
 
 import argparse
 import os
+import select
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import fields
 from pathlib import Path
 
@@ -284,3 +286,48 @@ def test_bash_completes_files_and_passes(net: str, capsys: pytest.CaptureFixture
             ["bash", "--norc", "ask.sh", "graphad", *line], cwd=folder, capture_output=True, text=True, check=True, timeout=60
         )
         assert done.stdout.split("\n")[:-1] == expected, line
+
+
+# How a shell without the user's files is started, and told where the script is.
+INTERACTIVE = {
+    "zsh": (["zsh", "-f", "-i"], "_graphad", "fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -d $PWD/dump; echo rea''dy\n"),
+    "tcsh": (["tcsh", "-f"], "graphad.csh", "set edit autolist; source graphad.csh; echo rea''dy\n"),
+}
+
+
+def typed(fd: int, text: str, expected: str, seconds: float = 30.0) -> str:
+    """What a terminal shows after some keys, once it has what is expected or the time is over."""
+    os.write(fd, text.encode())
+    shown, end = "", time.monotonic() + seconds
+    while expected not in shown and time.monotonic() < end:
+        if select.select([fd], [], [], 0.2)[0]:
+            shown += os.read(fd, 1 << 16).decode(errors="replace")
+    return shown
+
+
+@pytest.mark.parametrize("shell", INTERACTIVE)
+def test_zsh_and_tcsh_complete_as_one_types(shell: str, net: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab", reason="the extra completion is not installed")
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    command, script, start = INTERACTIVE[shell]
+    assert status_of("completion", shell) == 0
+    (Path(net).parent / script).write_text(capsys.readouterr().out, encoding="utf-8")
+    ours, theirs = os.openpty()
+    # zsh shows plain text on a dumb terminal; tcsh edits no line there.
+    environment = {**os.environ, "TERM": "dumb" if shell == "zsh" else "vt100"}
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=Path(net).parent, env=environment, start_new_session=True
+    ) as process:
+        try:
+            typed(ours, start, "ready")
+            lines = [("graphad veri", "graphad verify "), ("graphad draw ne", "draw net.txt"), ("graphad check simp", "check simplify")]
+            if shell == "zsh":  # within quotes, the last name of a pipeline
+                lines.append(("graphad opt net.txt -p 'cse, dead", "'cse, dead-code"))
+            for keys, expected in lines:
+                assert expected in typed(ours, keys + "\t", expected)
+                typed(ours, "\x15", "", 1.0)  # the line is taken back
+        finally:
+            process.kill()
+            os.close(ours)
+            os.close(theirs)

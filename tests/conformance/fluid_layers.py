@@ -33,14 +33,10 @@ SIGNATURES: dict[str, str] = json.loads(Path(__file__).with_name("fluid_layers.j
 DIFFERS = {
     "split": "`num_or_sections` may be left out where the operator's `num` or `sections` is given",
     "dropout": "`dropout_prob` may be called `p`, as in Paddle 2; with its `p`, `training` or `mode` it does what that does",
-    "interpolate": "what `align_corners`, `align_mode` and `data_format` are by default: beside Paddle 2's `size`, `scale_factor` "
-    "or `mode` it is what Paddle 2 has, and no value says both",
     "arange": "`end` may be left out, as numpy has it: the numbers up to `start`",
     "clip": "`min` or `max` may be left out, which leaves that side open",
     "lstm_unit": "`cell_t_prev` may be left out: with two tensors it is the operator `lstm_unit`",
     "squeeze": "`axes` may be left out: all axes of extent 1",
-    "tensor_array_to_tensor": "gives the tensor without the extents of its parts, as the operator does, and takes the axis by keyword; "
-    "its default is 0",
     "ones": "`dtype` may be left out",
     "zeros": "`dtype` may be left out",
     "linspace": "`dtype` may be left out",

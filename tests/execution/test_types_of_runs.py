@@ -30,7 +30,7 @@ def stacking(axis: int = 0, use_stack: bool = True) -> tuple[ga.Program, ga.Vari
 
         start = [layers.fill_constant([1], "int64", 0), x, layers.create_array("float64")]
         (_, _, steps) = layers.while_loop(lambda i, *_: layers.less_than(i, n), iteration, start)
-        rows = layers.tensor_array_to_tensor(steps, axis=axis, use_stack=use_stack)
+        rows = layers.tensor_array_to_tensor(steps, axis=axis, use_stack=use_stack)[0]
         out = layers.exp(rows) * 2.0
     return program, out
 

@@ -430,3 +430,30 @@ def test_extents_keep_their_names(tmp_path: Path) -> None:
     assert str(onnx.load(tmp_path / "m.onnx").program.global_block().var(y.name).shape) == "(batch, time, time)"
     gradients = onnx.gradients(onnx.load(tmp_path / "m.onnx"), wrt=["x"])
     assert str(gradients.program.global_block().var("x@GRAD").shape) == "(batch, time, 4)"
+
+
+def collecting(axis: int, use_stack: bool) -> tuple[ga.Program, list[ga.Variable], list[ga.Variable]]:
+    """x, 2 x, 4 x, ... of n iterations in one tensor, and the extent of each."""
+    with ga.program_guard(ga.Program(), ga.Program()) as program:
+        x = ga.layers.data("x", [2, 3], append_batch_size=False)
+        n = ga.layers.data("n", [1], dtype="int64", append_batch_size=False)
+        start = [ga.layers.fill_constant([1], "int64", 0), x, ga.layers.create_array("float32")]
+        _, _, array = ga.layers.while_loop(lambda i, *_: i < n, lambda i, s, a: [i + 1, s * 2.0, ga.layers.array_write(s, i, a)], start)
+        return program, [x, n], list(ga.layers.tensor_array_to_tensor(array, axis=axis, use_stack=use_stack))
+
+
+@pytest.mark.parametrize(("axis", "use_stack", "extent"), [(0, True, 2), (1, True, 3), (2, True, 1), (0, False, 2), (1, False, 3)])
+def test_the_extents_of_what_a_loop_collects(axis: int, use_stack: bool, extent: int, tmp_path: Path) -> None:
+    program, inputs, outputs = collecting(axis, use_stack)
+    feeds = {"x": np.arange(6, dtype="float32").reshape(2, 3), "n": np.array([4])}
+    _, extents = same(onnx.from_program(program, inputs, outputs), feeds, tmp_path)
+    np.testing.assert_array_equal(extents, [extent] * 4)
+
+
+def test_extents_that_differ_are_not_written(tmp_path: Path) -> None:
+    with ga.program_guard(ga.Program(), ga.Program()) as program:
+        x = ga.layers.data("x", [2, 3], append_batch_size=False)
+        whole, extents = ga.layers.tensor_array_to_tensor(ga.layers.create_array("float32", [x, x[:, :1]]))
+    with pytest.raises(GraphadError, match=r"the extents of the elements of an array \(OutIndex\)"):
+        onnx.save(onnx.from_program(program, [x], [whole, extents]), tmp_path / "m.onnx")
+    same(onnx.from_program(program, [x], [whole]), {"x": np.ones((2, 3), "float32")}, tmp_path)

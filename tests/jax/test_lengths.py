@@ -29,6 +29,11 @@ Made = Callable[[ga.Variable], ga.Variable]
 
 def collected(x: ga.Variable, axis: int = 0, use_stack: bool = True) -> ga.Variable:
     """Of x, tanh(1.5 x), tanh(1.5 tanh(1.5 x)), ... the first n + 1, as one tensor."""
+    return collected_with_extents(x, axis, use_stack)[0]
+
+
+def collected_with_extents(x: ga.Variable, axis: int, use_stack: bool) -> tuple[ga.Variable, ga.Variable]:
+    """The tensor, and how long each of those that are in it is along the axis."""
     n = x.block.vars.get("n") or ga.layers.data("n", [1], dtype="int64", append_batch_size=False)
     zero = ga.layers.fill_constant([1], "int64", 0)
     parts = ga.layers.array_write(x, zero)
@@ -99,6 +104,16 @@ FEW = ("it", "a product over it", "a maximum")
 )
 def test_what_is_made_of_it(make: Made) -> None:
     assert_agrees(*program_of(make), 3)
+
+
+@pytest.mark.parametrize(("axis", "use_stack", "extent"), [(0, False, 2), (2, True, 1)])
+def test_the_extents_of_what_is_collected(axis: int, use_stack: bool, extent: int) -> None:
+    with ga.program_guard(ga.Program()) as program:
+        x = ga.layers.data("x", [2, 3], dtype="float64", append_batch_size=False)
+        _, extents = collected_with_extents(x, axis, use_stack)
+        names = [extents.name, ga.layers.reduce_sum(extents).name]
+    assert_agrees(program, names, 0, 3)
+    np.testing.assert_array_equal(on_numpy(program, {"x": X, "n": np.array([3])}, {}, names)[0], [extent] * 4)
 
 
 @pytest.mark.long

@@ -41,12 +41,49 @@ def test_an_array_without_elements_has_none() -> None:
 def test_an_array_may_start_with_elements() -> None:
     def build(x: Any) -> Any:
         array = layers.create_array("float32", [x, x * 2.0])
-        return [layers.array_length(array), layers.array_read(array, np.int32(1)), layers.tensor_array_to_tensor(array, use_stack=True)]
+        whole, _ = layers.tensor_array_to_tensor(array, axis=0, use_stack=True)
+        return [layers.array_length(array), layers.array_read(array, np.int32(1)), whole]
 
     length, last, whole = ran(build, x=X)
     assert length.tolist() == [2]
     np.testing.assert_array_equal(last, X * 2)
     np.testing.assert_array_equal(whole, [X, X * 2])
+
+
+@pytest.mark.parametrize(
+    ("parts", "how", "expected"),
+    [
+        ([(2, 3), (2, 1)], {}, [3, 1]),
+        ([(2, 3), (1, 3), (4, 3)], {"axis": 0}, [2, 1, 4]),
+        ([(2, 3), (2, 1)], {"axis": -1}, [3, 1]),
+        ([(2, 3), (2, 3)], {"use_stack": True}, [3, 3]),  # Fluid's documentation: the elements' own extents
+        ([(2,), (2,), (2,)], {"axis": 1, "use_stack": True}, [1, 1, 1]),
+    ],
+)
+def test_the_elements_are_joined_and_the_extent_of_each_is_told(parts: list[Any], how: dict[str, Any], expected: list[int]) -> None:
+    """As in Fluid two results; the tensor alone would be taken apart by ``whole, extents = ...``."""
+    arrays = [np.arange(1.0, np.prod(shape) + 1).reshape(shape).astype("float32") for shape in parts]
+
+    def build(**elements: Any) -> Any:
+        array = layers.create_array("float32", list(elements.values()))
+        whole, extents = layers.tensor_array_to_tensor(array, name="whole", **how)
+        assert (whole.name.split(".")[0], extents.dtype, extents.stop_gradient) == ("whole", "int32", True)
+        return [whole, extents, *ga.gradients(layers.reduce_sum(whole * whole), list(elements.values()))]
+
+    feeds: Any = {f"part{i}": array for i, array in enumerate(arrays)}
+    whole, extents, *gradients = ran(build, **feeds)
+    axis = how.get("axis", 1)
+    np.testing.assert_array_equal(whole, np.stack(arrays, axis) if how.get("use_stack") else np.concatenate(arrays, axis))
+    np.testing.assert_array_equal(extents, expected)
+    for gradient, array in zip(gradients, arrays, strict=True):
+        np.testing.assert_array_equal(gradient, 2 * array)
+
+
+def test_what_is_no_array_is_not_joined() -> None:
+    with pytest.raises(TypeError, match="array is an array of tensors, not Variable"):
+        built(lambda x: layers.tensor_array_to_tensor(x), x=X)
+    with pytest.raises(TypeError, match="use_stack is True or False, not 'yes'"):
+        built(lambda x: layers.tensor_array_to_tensor(layers.array_write(x, 0), 0, use_stack="yes"), x=X)
 
 
 def test_an_empty_place_cannot_be_read() -> None:
@@ -83,7 +120,7 @@ def test_a_loop_may_fill_an_array_of_unknown_elements() -> None:
             return [i + 1, array, y + 1.0]
 
         _, array, _ = layers.while_loop(lambda i, *_: i < 3, body, [0, layers.create_array("float32"), x])
-        return layers.tensor_array_to_tensor(array, use_stack=True)
+        return layers.tensor_array_to_tensor(array, axis=0, use_stack=True)[0]
 
     np.testing.assert_array_equal(ran(build, x=X), [X, X + 1, X + 2])
 

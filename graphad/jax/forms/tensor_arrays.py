@@ -97,20 +97,26 @@ def _tensor_array_to_tensor(
     if isinstance(X, Buffer) and is_traced(X.length):
         return _joined(X, normal_axis(axis, X.rank + use_stack), use_stack)
     if empty_dtype and not len(X):
-        return jnp.asarray(tensor_array.stack_of_none(empty_shape, empty_dtype, axis, use_stack))
+        none = jnp.asarray(tensor_array.stack_of_none(empty_shape, empty_dtype, axis, use_stack))
+        return none, jnp.zeros(0, "int32")
     items = [jnp.asarray(item) for item in _items(X)]
-    return jnp.stack(items, axis) if use_stack else jnp.concatenate(items, axis)
+    extents = tensor_array.extents_along([item.shape for item in items], axis, use_stack)
+    return (jnp.stack(items, axis) if use_stack else jnp.concatenate(items, axis)), jnp.asarray(extents)
 
 
-def _joined(X: Buffer, axis: int, use_stack: bool) -> Bounded:
-    """The elements of an array whose length only the run knows."""
+def _joined(X: Buffer, axis: int, use_stack: bool) -> tuple[Bounded, Bounded]:
+    """The elements of an array whose length only the run knows, and the extents of each."""
     is_there = jnp.arange(X.capacity) < X.length
     refuse((X.length == 0) | (is_there & ~jnp.asarray(X.filled)).any(), "the array has no elements, or some of them are empty")
     data = jnp.moveaxis(X.data, 0, axis)
+    # The elements of a Buffer have one shape, that of its data without the first axis.
+    (extent,) = tensor_array.extents_along([X.data.shape[1:]], axis, use_stack)
+    extents = Bounded.first(jnp.full(X.capacity, extent, "int32"), X.length, 0)
     if use_stack:
-        return Bounded.first(data, X.length, axis)
+        return Bounded.first(data, X.length, axis), extents
     long = data.shape[axis + 1]
-    return Bounded.first(data.reshape(*data.shape[:axis], -1, *data.shape[axis + 2 :]), X.length * long, axis)
+    merged = data.reshape(*data.shape[:axis], -1, *data.shape[axis + 2 :])
+    return Bounded.first(merged, X.length * long, axis), extents
 
 
 @of_bounded(tensor_array.tensor_to_tensor_array)
@@ -133,7 +139,7 @@ def _put_together(X: Tensor, Like: Bounded, Pieces: Tensor = None, *, axis: int 
     buffer = as_buffer(X, Like.capacity // long)
     if buffer.data is None:
         return Like.zeros_like()
-    whole = _joined(Buffer(buffer.data, np.ones(buffer.capacity, bool), Like.count // long), normal_axis(axis, Like.ndim), use_stack)
+    whole, _ = _joined(Buffer(buffer.data, np.ones(buffer.capacity, bool), Like.count // long), normal_axis(axis, Like.ndim), use_stack)
     return whole.sized(Like.capacity)
 
 

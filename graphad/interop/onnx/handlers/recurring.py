@@ -209,8 +209,7 @@ def _scanned(node: Node, shares: Value, step: Step, initial: list[Value], length
 
     start = [ops.variable(Value(np.asarray(0, "int64"))), *map(ops.variable, initial), layers.create_array(shares.dtype)]
     outputs = layers.while_loop(condition, iteration, start)
-    rows = layers.tensor_array_to_tensor(outputs[-1], axis=0, use_stack=True)
-    ys = Value(variable=rows[0] if isinstance(rows, tuple) else rows)
+    ys = ops.tensor_array_to_tensor(Value(variable=outputs[-1]), axis=0, use_stack=True)
     if shares.shape[0] != -1:  # an array of tensors does not say how many it has
         ys = ops.reshape(ys, shape=[shares.shape[0], *([0] * (ys.rank - 1))])
     return ys, [Value(variable=item) for item in outputs[1:-1]]

@@ -105,6 +105,20 @@ def _length(call: Call) -> Result:
 
 @writes("tensor_array_to_tensor")
 def _joined(call: Call) -> Result:
+    if not call.is_read("OutIndex"):
+        return [_whole(call), None]
+    rank = len(call.output("Out").shape) - int(call.attr("use_stack"))
+    at = call.attr("axis") % len(call.output("Out").shape)
+    # Only elements that are rows of one tensor have one extent, which is then written for each of them.
+    array, nodes = call.stack("X"), call.nodes
+    if not array.layout.is_rows or not array.parts:
+        raise CannotWrite("the extents of the elements of an array (OutIndex)")
+    extent = nodes.extent(array.parts[0], 1 + at) if at < rank else 1
+    extents = nodes.expand(nodes.vector([extent]), [nodes.extent(array.parts[0], 0)])
+    return [_whole(call), nodes.cast(extents, "int32")]
+
+
+def _whole(call: Call) -> Term:
     """Rows are there already; joined they lose their first axis."""
     array, new_axis, nodes = call.stack("X"), int(call.attr("use_stack")), call.nodes
     axis, out = call.attr("axis"), call.output("Out")
