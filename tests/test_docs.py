@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from graphad.ops.traits import Traits
 from tests import operators_page
 from tests.pages import PAGES, ROOT, Runner, examples, fits, sessions
 from tests.pictures import BLOCKS, DIGITS_RNN, DRAWN, IMAGES, RULES, draw_rules, rules_page, run
@@ -120,3 +122,10 @@ def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_trait_is_in_the_glossary() -> None:
+    """A word of our own needs an entry there."""
+    section = (ROOT / "docs/glossary.md").read_text(encoding="utf-8").split("## Traits of operators")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted(trait.name for trait in fields(Traits))

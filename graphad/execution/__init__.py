@@ -1,7 +1,7 @@
 """Running programs on numpy arrays.
 
 Here belongs what a program means when it runs. ``interpreter`` goes step by step, which defines it. ``compiler`` traces the kernels
-on examples (``tracing``) into calls of numpy, ``planning`` says which share memory, and ``source`` writes them as a Python function,
+on examples (``tracing``) into calls of numpy, ``planning`` says which share memory, and ``codegen`` writes them as a Python function,
 which ``compiled`` runs. ``profiling`` says where the time went.
 How one operator computes is its kernel's business, in ``graphad.ops``.
 """

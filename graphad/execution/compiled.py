@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphad.errors import GraphadError
+from graphad.execution.codegen import HEAD, Options, Source, written
 from graphad.execution.compiler import Compiler, Unsupported
 from graphad.execution.nodes import Compiled, values_of
 from graphad.execution.parallel import made_parallel, new_signals
@@ -22,7 +23,6 @@ from graphad.execution.prepared import Prepared
 from graphad.execution.profiling import Profile, batch_of, costs_of
 from graphad.execution.runtime import ABSENT, HELPERS, Changed
 from graphad.execution.scope import Scope
-from graphad.execution.source import HEAD, Options, Source, written
 from graphad.execution.tracing import Value
 from graphad.ops import lookup
 from graphad.ops.communication import rewind

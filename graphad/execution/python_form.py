@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphad.errors import InvalidValue
+from graphad.execution.codegen import Options, written
 from graphad.execution.compiled import compiled_program
 from graphad.execution.compiler import Unsupported
 from graphad.execution.feeds import fed_array, fetch_names
@@ -17,7 +18,6 @@ from graphad.execution.planning import MemoryPlan
 from graphad.execution.prepared import Prepared
 from graphad.execution.runtime import ABSENT, HELPERS
 from graphad.execution.scope import Scope
-from graphad.execution.source import Options, written
 from graphad.execution.tracing import Value
 from graphad.program import Operator, Program
 from graphad.types import Array

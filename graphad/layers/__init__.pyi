@@ -147,7 +147,7 @@ from graphad.layers.composed import cumsum as cumsum
 from graphad.layers.matrices import cumulative_trapezoid as cumulative_trapezoid
 from graphad.layers.recommending import data_norm as data_norm
 from graphad.layers.images import deformable_conv as deformable_conv
-from graphad.layers.regions import deformable_roi_pooling as deformable_roi_pooling
+from graphad.layers.image_regions import deformable_roi_pooling as deformable_roi_pooling
 from graphad.layers.numpy_names import deg2rad as deg2rad
 from graphad.layers.detection import density_prior_box as density_prior_box
 from graphad.layers.matrices import det as det
@@ -300,7 +300,7 @@ from graphad.layers.proposed import retinanet_detection_output as retinanet_dete
 from graphad.layers.matched import retinanet_target_assign as retinanet_target_assign
 from graphad.layers.recurrent import rnn as rnn
 from graphad.layers.detection import roi_align as roi_align
-from graphad.layers.regions import roi_perspective_transform as roi_perspective_transform
+from graphad.layers.image_regions import roi_perspective_transform as roi_perspective_transform
 from graphad.layers.detection import roi_pool as roi_pool
 from graphad.layers.statistics import rot90 as rot90
 from graphad.layers.composed import row_conv as row_conv

@@ -110,7 +110,7 @@ one, {wider} with a wider one, {differs} differ, {absent} are absent. This page 
 - *tested*: a call as Fluid's documentation has it is compared with numpy, and its gradient with central differences
   (`tests/documented_fluid.py`, `tests/documented_fluid_more.py`, `tests/documented_fluid_rest.py`, `tests/documented_habits.txt`), or
   with what the layer is defined by (`tests/layers/test_decoding.py`, `test_callbacks.py`, `test_suppression.py`, `test_matched.py`,
-  `test_proposed.py`, `test_second_stage.py`, `test_regions.py`,
+  `test_proposed.py`, `test_second_stage.py`, `test_image_regions.py`,
   `test_recommending.py`, `tests/test_fluid_readers.py`).
 - Everywhere: a reduction to one element has the shape `[]`, where Fluid has `[1]`; sequences are padded, and what takes
   Fluid's levels of detail (LoD) takes their lengths, `length=`; hints such as
