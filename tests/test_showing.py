@@ -255,7 +255,7 @@ def test_a_plot_is_told_from_its_file() -> None:
 
 
 def test_mistyped_names_get_a_suggestion() -> None:
-    for owner, name, hint in (ga.passes, "DeadCod", "'DeadCode'"), (ga.fluid, "Program2", "import graphad as fluid"):
+    for owner, name, hint in (ga.passes, "DeadCod", "'DeadCode'"), (ga.fluid, "Program2", "'Program'"):
         with pytest.raises(AttributeError, match=hint):
             getattr(owner, name)
     main, loss = network()

@@ -25,7 +25,7 @@ HABITS = Path(__file__).resolve().parents[1] / "documented_habits.txt"
 # Layers whose results have another number of rows, or that do more than compute, have tests of their own.
 OWN = [
     Path(__file__).resolve().parents[1] / f"layers/test_{name}.py"
-    for name in ("decoding", "callbacks", "suppression", "matched", "proposed", "second_stage", "regions", "recommending")
+    for name in ("decoding", "callbacks", "suppression", "matched", "proposed", "second_stage", "image_regions", "recommending")
 ] + [Path(__file__).resolve().parents[1] / "test_fluid_readers.py"]
 SIGNATURES: dict[str, str] = json.loads(Path(__file__).with_name("fluid_layers.json").read_text(encoding="utf-8"))
 

@@ -9,7 +9,7 @@ import pytest
 
 import graphad as ga
 from graphad import layers
-from graphad.execution import extremes, planning, source
+from graphad.execution import codegen, extremes, planning
 
 Array = np.ndarray[Any, Any]
 
@@ -38,7 +38,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.extend([] if found is None else [size])
         return found
 
-    monkeypatch.setattr(source, "bound_of", noted)
+    monkeypatch.setattr(codegen, "bound_of", noted)
     return sizes
 
 

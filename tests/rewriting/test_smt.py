@@ -60,7 +60,7 @@ ATTRIBUTES: dict[str, tuple[dict[str, Any], ...]] = {
 
 ELEMENTWISE = {type for type, definition in REGISTRY.items() if definition.elementwise}
 # What they do with numpy's functions has no meaning for the solver.
-WITHOUT_MEANING = {"acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "digamma", "hard_sigmoid", "hard_swish"}
+WITHOUT_MEANING = {"acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "digamma"}
 WITHOUT_MEANING |= {"isclose", "lgamma", "log10", "log2", "polygamma", "sinh", "tan", "view_dtype"}
 WITHOUT_MEANING |= {f"bitwise_{name}" for name in ("and", "not", "or", "xor")}
 WITHOUT_MEANING |= {f"elementwise_{name}" for name in ("floordiv", "fmax", "fmin", "heaviside", "mod")}

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import graphad as ga
-from graphad.execution import planning, source
+from graphad.execution import codegen, planning
 from graphad.execution.compiled import FIRST
 from graphad.execution.nodes import Group
 from graphad.ops import REGISTRY, operator
@@ -61,7 +61,7 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         sizes.append(group.calls[0].results[0].example.size)
         return planning.tile_of(group)
 
-    monkeypatch.setattr(source, "tile_of", counted)
+    monkeypatch.setattr(codegen, "tile_of", counted)
     before = FIRST.set(1)
     yield sizes
     FIRST.reset(before)
