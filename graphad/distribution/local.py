@@ -346,7 +346,9 @@ class _Run:
         error = causes[number]
         if isinstance(error, GraphadError):
             lines = [f"on rank {rank}: {other_error}" for rank, other_error in causes.items() if rank != number]
-            return type(error)("\n".join([f"on rank {number}: {error}", *lines]))
+            located = type(error)("\n".join([f"on rank {number}: {error}", *lines]))
+            located.__cause__ = error  # what the rank raised, with its own cause and its traceback
+            return located
         error.add_note(f"on rank {number}")
         return error
 

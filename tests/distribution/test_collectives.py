@@ -207,6 +207,8 @@ def test_a_rank_that_fails_ends_all_with_its_error_and_line_and_the_scopes_stay(
     with pytest.raises(ExecutionError, match=r"on rank 1: operator 'reshape.*") as caught:
         run(group, program, [y.name], x=[np.ones((1, 2))] * 3, z=[np.ones((2, 2)), np.ones((1, 2)), np.ones((2, 2))])
     assert "on rank 0" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, ExecutionError)
+    assert f"on rank 1: {caught.value.__cause__}" == str(caught.value)
     assert "test_collectives.py" in str(caught.value)
     assert [scope.names() for scope in group.scopes] == [[], [], []]
 

@@ -198,6 +198,9 @@ def test_an_operator_without_a_gradient_in_the_shape_that_it_meets_is_no_finding
     } }"""
     prepare = "find-op-path{targets=[$loss]}, expand-grad-ops, find-op-path{targets=[$loss]}"
     check_case("create-grad-ops", Case(ga.Program.parse(text), "loss", {"x": np.ones((2, 1))}), prepare=prepare)
+    # Nor where it says so on one of several ranks.
+    text = text.replace("X=v", "X=u").replace("svd(", "c_allreduce_max(X=x) -> (Out=m) svd(").replace("var u", "var m: float64[2, 1] var u")
+    check_case("prune-no-grad", Case(ga.Program.parse(text), "loss", {"x": np.ones((2, 1))}), prepare=f"{prepare}, create-grad-ops")
 
 
 def test_a_gradient_that_has_no_solution_is_no_finding() -> None:
