@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from graphad import nets as nets
     from graphad import rewriting as rewriting
     from graphad.backward import append_backward, backward_pipeline, gradients
-    from graphad.data_feeder import DataFeeder
     from graphad.distribution import LocalGroup, MpiExecutor
     from graphad.drawing import draw, draw_diff, draw_pair, draw_rule, draw_steps
     from graphad.execution import Executor, Scope, global_scope, memory_plan, scope_guard, to_python
@@ -75,7 +74,7 @@ if TYPE_CHECKING:
         require_version,
         set_flags,
     )
-    from graphad.fluid_io import load_program_state, set_program_state
+    from graphad.fluid.files import load_program_state, set_program_state
     from graphad.freezing import freeze
     from graphad.initializer import set_global_initializer
     from graphad.interop import load, save
@@ -83,6 +82,7 @@ if TYPE_CHECKING:
     from graphad.layers import ParamAttr, WeightNormParamAttr
     from graphad.optimizer import optimize
     from graphad.places import CPUPlace, CUDAPlace
+    from graphad.readers import DataFeeder
     from graphad.rewriting import (
         Pass,
         Pipeline,
@@ -127,7 +127,7 @@ _HOMES = {
     "CPUPlace": "places",
     "CUDAPlace": "places",
     "CompiledProgram": "execution.strategies",
-    "DataFeeder": "data_feeder",
+    "DataFeeder": "readers",
     "ExecutionStrategy": "execution.strategies",
     "Executor": "execution",
     "JaxExecutor": "jax",
@@ -170,7 +170,7 @@ _HOMES = {
     "io": "fluid",
     "is_compiled_with_cuda": "fluid",
     "load": "interop",
-    "load_program_state": "fluid_io",
+    "load_program_state": "fluid.files",
     "memory_plan": "execution",
     "nested": "rewriting",
     "one_hot": "fluid",
@@ -183,7 +183,7 @@ _HOMES = {
     "scope_guard": "execution",
     "set_flags": "fluid",
     "set_global_initializer": "initializer",
-    "set_program_state": "fluid_io",
+    "set_program_state": "fluid.files",
     "several": "rewriting",
     "to_jax": "jax",
     "to_python": "execution",

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from graphad.errors import InvalidType, InvalidValue, ParseError
-from graphad.fluid_readers import PyReader
 from graphad.layers.checks import checked_flag
 from graphad.layers.helper import layer
 from graphad.layers.nn import data
 from graphad.layers.tensor import assign
 from graphad.program import Variable, default_main_program
 from graphad.program.source import at_users_line
+from graphad.readers import PyReader
 
 
 @layer

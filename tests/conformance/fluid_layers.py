@@ -26,7 +26,7 @@ HABITS = Path(__file__).resolve().parents[1] / "documented_habits.txt"
 OWN = [
     Path(__file__).resolve().parents[1] / f"layers/test_{name}.py"
     for name in ("decoding", "callbacks", "suppression", "matched", "proposed", "second_stage", "image_regions", "recommending")
-] + [Path(__file__).resolve().parents[1] / "test_fluid_readers.py"]
+] + [Path(__file__).resolve().parents[1] / "test_readers.py"]
 SIGNATURES: dict[str, str] = json.loads(Path(__file__).with_name("fluid_layers.json").read_text(encoding="utf-8"))
 
 # Why a layer that is there differs.
@@ -111,7 +111,7 @@ one, {wider} with a wider one, {differs} differ, {absent} are absent. This page 
   (`tests/documented_fluid.py`, `tests/documented_fluid_more.py`, `tests/documented_fluid_rest.py`, `tests/documented_habits.txt`), or
   with what the layer is defined by (`tests/layers/test_decoding.py`, `test_callbacks.py`, `test_suppression.py`, `test_matched.py`,
   `test_proposed.py`, `test_second_stage.py`, `test_image_regions.py`,
-  `test_recommending.py`, `tests/test_fluid_readers.py`).
+  `test_recommending.py`, `tests/test_readers.py`).
 - Everywhere: a reduction to one element has the shape `[]`, where Fluid has `[1]`; sequences are padded, and what takes
   Fluid's levels of detail (LoD) takes their lengths, `length=`; hints such as
   `use_cudnn` have no effect; a number or a numpy array may stand for a tensor.

@@ -1,4 +1,4 @@
-"""``fluid.io``: values and models in Paddle's files, under Fluid's names; Paddle reads what it writes, as does ``ga.interop.paddle``."""
+"""What ``fluid.io`` saves and loads: values and models in Paddle's files. Paddle reads what it writes, as does ``ga.interop.paddle``."""
 
 from __future__ import annotations
 
