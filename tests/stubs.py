@@ -6,15 +6,22 @@ Layers and operators are made when they are first used, so that type checkers an
 from __future__ import annotations
 
 import ast
+import re
+from inspect import Parameter, signature
 from pathlib import Path
 
 from graphad import layers, ops
 from graphad.layers.recorded import form_of
 from graphad.layers.signatures import EMPTY, LAST, Form, Part
+from graphad.layers.variable_methods import METHODS
 from tests.source_tree import ROOT
 
 HOMES: dict[str, str] = vars(layers)["_HOMES"]
-STUBS = {"layers": ROOT / "graphad/layers/__init__.pyi", "ops": ROOT / "graphad/ops/__init__.pyi"}
+STUBS = {
+    "layers": ROOT / "graphad/layers/__init__.pyi",
+    "ops": ROOT / "graphad/ops/__init__.pyi",
+    "methods": ROOT / "graphad/program/layer_methods.pyi",
+}
 _KINDS = {"int": "int", "float": "float", "bool": "bool", "str": "str"}
 
 
@@ -107,13 +114,62 @@ def ops_stub() -> str:
     return "\n".join([*head, "CHAPTERS: tuple[ModuleType, ...]", f"__all__ = {ops.__all__}", "", *definitions, ""])
 
 
+def methods_stub() -> str:
+    """The stub of the methods of variables that are layers."""
+    head = [
+        '"""Made by `make stubs`: the methods of variables that are layers."""',
+        "",
+        "from collections.abc import Callable, Iterable, Sequence",
+        "from typing import Any, ClassVar",
+        "",
+        "from numpy.typing import NDArray",
+        "",
+        "from graphad.program.variable import Variable",
+        "",
+        "_Tensor = Variable | NDArray[Any] | float",
+        "_Tensors = Sequence[_Tensor] | Variable",
+        "",
+        "class LayerMethods:",
+        "    layer_names: ClassVar[Callable[[], Iterable[str]]]",
+    ]
+    return "\n".join([*head, *(f"    {_method(name)}" for name in METHODS), ""])
+
+
+def _method(name: str) -> str:
+    form = form_of(name) if name not in layers.__all__ else None
+    function = _function(form) if form is not None else _written(name)
+    # The first parameter is the variable itself.
+    return re.sub(r"\((\w+): [^,()]+", "(self", function, count=1)
+
+
+_PLAIN = {"Any", "None", "Sequence", "Variable", "bool", "float", "int", "list", "object", "str", "tuple"}
+
+
+def _written(name: str) -> str:
+    """A layer that is written as a function, with its annotations where they are builtin or of tensors."""
+    layer = signature(getattr(layers, name))
+    parameters, starred = [], False
+    for each in layer.parameters.values():
+        if each.kind is Parameter.KEYWORD_ONLY and not starred:
+            parameters.append("*")
+        starred = starred or each.kind in (Parameter.KEYWORD_ONLY, Parameter.VAR_POSITIONAL)
+        star = "*" if each.kind is Parameter.VAR_POSITIONAL else ""
+        parameters.append(f"{star}{each.name}: {_plain(each.annotation)}{'' if each.default is Parameter.empty else ' = ...'}")
+    return f"def {name}({', '.join(parameters)}) -> {_plain(layer.return_annotation)}: ..."
+
+
+def _plain(annotation: object) -> str:
+    text = str(annotation)
+    return text if set(re.findall(r"\w+", text)) <= _PLAIN else "Any"
+
+
 def _is_word(name: str) -> bool:
     return name.isidentifier() and name not in ("while", "with")
 
 
 def texts() -> dict[str, str]:
     """The stubs by package."""
-    return {"layers": layers_stub(), "ops": ops_stub()}
+    return {"layers": layers_stub(), "ops": ops_stub(), "methods": methods_stub()}
 
 
 def main() -> None:

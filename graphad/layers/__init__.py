@@ -52,6 +52,7 @@ from graphad.layers.tensor import (
 )
 from graphad.layers.tensor import range_ as range
 from graphad.layers.unavailable import unavailable
+from graphad.layers.variable_methods import provide
 from graphad.ops.definition import did_you_mean
 
 # Imported when one of their layers is first used: most programs use few.
@@ -145,6 +146,7 @@ _HOMES = {
     "ctc_loss": "labeling",
     "cummax": "functional_tensors",
     "cummin": "functional_tensors",
+    "cumprod": "composed",
     "cumsum": "composed",
     "cumulative_trapezoid": "matrices",
     "data_norm": "recommending",
@@ -229,6 +231,7 @@ _HOMES = {
     "local_response_norm": "functional_images",
     "locality_aware_nms": "proposed",
     "logaddexp": "numpy_names",
+    "logcumsumexp": "composed",
     "logit": "numpy_names",
     "lp_pool2d": "functional_tensors",
     "lstm": "recurrent",
@@ -280,6 +283,7 @@ _HOMES = {
     "prior_box": "detection",
     "prroi_pool": "detection",
     "psroi_pool": "detection",
+    "put_along_axis": "functional_tensors",
     "py_func": "printing",
     "py_reader": "reading",
     "qr": "matrices",
@@ -486,6 +490,7 @@ __all__ = [
     "ctc_loss",
     "cummax",
     "cummin",
+    "cumprod",
     "cumsum",
     "cumulative_trapezoid",
     "data",
@@ -583,6 +588,7 @@ __all__ = [
     "local_response_norm",
     "locality_aware_nms",
     "logaddexp",
+    "logcumsumexp",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -644,6 +650,7 @@ __all__ = [
     "prior_box",
     "prroi_pool",
     "psroi_pool",
+    "put_along_axis",
     "py_func",
     "py_reader",
     "qr",
@@ -775,3 +782,10 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *import_module(f"{__name__}.recorded").names()})
+
+
+def _layer(name: str) -> Any:
+    return globals().get(name) or __getattr__(name)
+
+
+provide(_layer, __dir__)

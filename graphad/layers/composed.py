@@ -26,7 +26,7 @@ from graphad.layers.shaping import image_resize
 from graphad.layers.tensor import assign, equal, fill_constant, gaussian_random, range_
 from graphad.program import Variable
 from graphad.program.source import at_users_line
-from graphad.types import dtype_name
+from graphad.types import FLOATS, dtype_name
 
 _GATES = {"identity": 0, "sigmoid": 1, "tanh": 2, "relu": 3}
 
@@ -214,6 +214,52 @@ def cumsum(
     tensor = checked_input("cumsum", x)
     numbers = tensor.astype("int64") if tensor.dtype == "bool" else tensor
     return emitted("cumsum", [numbers], axis=along, flatten=flatten, exclusive=bool(exclusive), reverse=bool(reverse))  # type: ignore[no-any-return]
+
+
+@layer
+def cumprod(
+    x: Variable,
+    dim: int | None = None,
+    dtype: object = None,
+    name: str | None = None,
+    *,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> Variable:
+    """The products of the elements up to each, along an axis, or of all elements in a row if ``dim`` is None.
+
+    Args:
+        x: a tensor; booleans count as 0 and 1, and ``dtype`` says in what is multiplied.
+        exclusive, reverse: as in ``cumsum``.
+    """
+    tensor = checked_input("cumprod", x)
+    numbers = tensor.astype(dtype) if dtype is not None else tensor.astype("int64") if tensor.dtype == "bool" else tensor
+    row, axis = (numbers.flatten(), 0) if dim is None else (numbers, checked_int("layers.cumprod: dim", dim))
+    return emitted("cumprod", [row], name, dim=axis, exclusive=exclusive, reverse=reverse)  # type: ignore[no-any-return]
+
+
+@layer
+def logcumsumexp(
+    x: Variable,
+    axis: int | None = None,
+    dtype: object = None,
+    name: str | None = None,
+    *,
+    flatten: bool = False,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> Variable:
+    """The logarithms of the sums of the exponentials up to each element, along an axis, or of all elements in a row if None.
+
+    Args:
+        x: a tensor; integers are computed as float32, or as ``dtype``.
+        flatten, exclusive, reverse: as in ``cumsum``.
+    """
+    tensor = checked_input("logcumsumexp", x)
+    numbers = tensor.astype(dtype) if dtype is not None else tensor if tensor.dtype in FLOATS else tensor.astype("float32")
+    along = -1 if axis is None else checked_int("layers.logcumsumexp: axis", axis)
+    attrs = {"axis": along, "flatten": flatten or axis is None, "exclusive": exclusive, "reverse": reverse}
+    return emitted("logcumsumexp", [numbers], name, **attrs)  # type: ignore[no-any-return]
 
 
 # -- constants -----------------------------------------------------------------------------------

@@ -192,9 +192,11 @@ def _without_nan(what: str, x: Variable) -> tuple[Variable, Variable]:
 
 
 @layer
-def nansum(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """The sum of the elements that are not nan, over all axes or those named."""
-    return named(_without_nan("nansum", x)[0].sum(axis, keepdim), name)
+def nansum(x: Variable, axis: Axes = None, dtype: object = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """The sum of the elements that are not nan, over all axes or those named; a boolean in the place of ``dtype`` is ``keepdim``."""
+    flag = isinstance(dtype, bool)
+    total = _without_nan("nansum", x)[0].sum(axis, bool(dtype) if flag else keepdim, dtype=None if flag else dtype)
+    return named(total, name)
 
 
 @layer

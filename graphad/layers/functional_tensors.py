@@ -12,6 +12,7 @@ from graphad.layers.helper import checked_input, emitted, layer
 from graphad.layers.images import Window, pool2d
 from graphad.layers.nn import dropout
 from graphad.layers.tensor import sums
+from graphad.ops.tensor_literals import as_tensor
 from graphad.program import Variable
 from graphad.program.source import at_users_line
 
@@ -70,6 +71,42 @@ def cummin(x: Variable, axis: int | None = None, dtype: str = "int64", name: str
 
 
 # -- parts ---------------------------------------------------------------------------------------
+
+
+@layer
+def put_along_axis(
+    arr: Variable,
+    indices: Variable,
+    values: Variable | float,
+    axis: int,
+    reduce: str = "assign",
+    include_self: bool = True,
+    broadcast: bool = True,
+    *,
+    name: str | None = None,
+) -> Variable:
+    """A tensor with other elements at places along an axis.
+
+    Args:
+        arr: a tensor.
+        indices: integers, of the rank of ``arr``: where each of the values goes along the axis.
+        values: one for each index, or one for all, a number or what is broadcast to the shape of the indices.
+        reduce: "assign", or "add", "multiply", "mean", "amin", "amax" of what is there and what comes.
+        include_self: whether what is there counts in these.
+        broadcast: whether values are broadcast.
+
+    >>> import graphad as ga
+    >>> with ga.program_guard(ga.Program()) as program:
+    ...     out = ga.layers.put_along_axis(ga.layers.assign([[1.0, 2.0]]), ga.layers.assign([[1]]), 9.0, axis=1)
+    >>> ga.Executor().run(program, fetch_list=[out])[0].tolist()
+    [[1.0, 9.0]]
+    """
+    tensor, places = checked_input("put_along_axis", arr), checked_input("put_along_axis", indices)
+    given: Any = as_tensor(values, tensor)
+    if checked_flag("broadcast", broadcast) and given.shape != places.shape:
+        given = given.expand_as(places)
+    attrs = {"Axis": axis, "Reduce": reduce, "Include_self": include_self}
+    return emitted("put_along_axis", [tensor, places, given], name, **attrs)  # type: ignore[no-any-return]
 
 
 @layer

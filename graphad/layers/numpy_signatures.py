@@ -40,13 +40,6 @@ NAMES: dict[str, Spec] = {
     "tanhshrink": Spec("x, name=None", "tanh_shrink"),
     "smooth_l1_loss": Spec("x, y, sigma=1.0, name=None", "smooth_l1_loss", paddle2="functional_losses.smooth_l1_loss"),
     "take_along_axis": Spec("arr, indices, axis", "take_along_axis", binds={"arr": "Input", "indices": "Index", "axis": "Axis"}),
-    "put_along_axis": Spec(
-        "arr, indices, values, axis, reduce='assign', include_self=True",
-        "put_along_axis",
-        binds={
-            **{"arr": "Input", "indices": "Index", "values": "Value", "axis": "Axis"},
-            **{"reduce": "Reduce", "include_self": "Include_self"},
-        },
-    ),
+    "atan2": Spec("x, y, name=None", "atan2", binds={"x": "X1", "y": "X2"}),
     "sgn": Spec("x, name=None", "sign"),
 }

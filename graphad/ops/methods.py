@@ -109,12 +109,12 @@ class Methods:
 
     def transpose(self, *axes: object) -> Self:
         """The axes in another order: ``x.transpose(0, 2, 1)`` or ``x.transpose([0, 2, 1])``; reversed if none is given."""
-        order = _listed(axes if axes != (None,) else ()) or list(range(self.ndim))[::-1]
+        order = listed(axes if axes != (None,) else ()) or list(range(self.ndim))[::-1]
         return self._on("transpose", axis=[axis % self.ndim if -self.ndim <= axis < 0 else axis for axis in order])
 
     def reshape(self, *shape: object, order: str = "C") -> Self:
         """The same elements in another shape: ``x.reshape(6, -1)`` or ``x.reshape([6, -1])``; one extent may be -1, 0 copies the extent."""
-        extents = _listed(shape)
+        extents = listed(shape)
         if self._by_columns(order):
             return self.transpose()._on("reshape", shape=extents[::-1]).transpose()
         return self._on("reshape", shape=extents)
@@ -208,10 +208,10 @@ class Methods:
         """The sums of the diagonals."""
         return self._on("trace", offset=offset, axis1=axis1, axis2=axis2)
 
-    def nonzero(self) -> tuple[Any, ...]:
-        """Where elements are not zero: the places along each axis."""
+    def nonzero(self, as_tuple: bool = True) -> Any:
+        """Where elements are not zero: the places along each axis; with ``as_tuple=False`` one a row, as Paddle has it."""
         places: Any = self._on("where_index")
-        return tuple(places[:, axis] for axis in range(self.ndim))
+        return tuple(places[:, axis] for axis in range(self.ndim)) if as_tuple else places
 
     def copy(self) -> Self:
         """The same elements."""
@@ -338,11 +338,12 @@ class Methods:
         *,
         ddof: int = 0,
         correction: int = 0,
+        unbiased: bool = False,
         keepdim: bool = False,
         where: object = True,
     ) -> Self:
-        """The mean of the squared distances from the mean, as numpy has it; with ``ddof=1`` over one less, as Paddle does."""
-        x, less = self._floating(), ddof or correction
+        """The mean of the squared distances from the mean, as numpy has it; over one less with ``ddof=1`` or ``unbiased=True``."""
+        x, less = self._floating(), ddof or correction or int(unbiased)
         mean = x.mean(axis, keepdims=True, where=where)
         squares = x._on("elementwise_sub", mean)._on("square")
         if where is not True:
@@ -366,47 +367,56 @@ class Methods:
         *,
         ddof: int = 0,
         correction: int = 0,
+        unbiased: bool = False,
         keepdim: bool = False,
         where: object = True,
     ) -> Self:
         """The square root of ``var``."""
-        return self.var(axis, keepdims or keepdim, ddof=ddof, correction=correction, where=where)._on("sqrt")
+        return self.var(axis, keepdims or keepdim, ddof=ddof or correction or int(unbiased), where=where)._on("sqrt")
 
     def ptp(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """The largest element less the smallest, over all axes or those named."""
         return self.max(axis, keepdims)._with("elementwise_sub", self.min(axis, keepdims))
 
-    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
-        """Where the largest element is along an axis, or in ``x.flatten()``; int64."""
-        return self._on("arg_max", axis=-1 if axis is None else axis, flatten=axis is None, keepdims=keepdims)
+    def argmax(self, axis: int | None = None, keepdims: bool = False, *, keepdim: bool = False, dtype: object = "int64") -> Self:
+        """Where the largest element is along an axis, or in ``x.flatten()``."""
+        return self._place("arg_max", axis, keepdims or keepdim, dtype)
 
-    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Self:
-        """Where the smallest element is along an axis, or in ``x.flatten()``; int64."""
-        return self._on("arg_min", axis=-1 if axis is None else axis, flatten=axis is None, keepdims=keepdims)
+    def argmin(self, axis: int | None = None, keepdims: bool = False, *, keepdim: bool = False, dtype: object = "int64") -> Self:
+        """Where the smallest element is along an axis, or in ``x.flatten()``."""
+        return self._place("arg_min", axis, keepdims or keepdim, dtype)
+
+    def _place(self, op: str, axis: int | None, keepdims: bool, dtype: object) -> Self:
+        return self._on(op, axis=-1 if axis is None else axis, flatten=axis is None, keepdims=keepdims, dtype=dtype_name(dtype))
 
     def cumsum(self, axis: int | None = None, *, dtype: object = None) -> Self:
         """The sums of the elements up to each, along an axis, or of ``x.flatten()``."""
         x = self._counted() if dtype is None else self.astype(dtype)
         return x._on("cumsum", axis=axis) if axis is not None else x.flatten()._on("cumsum", axis=0)
 
-    def cumprod(self, axis: int | None = None, *, dtype: object = None) -> Self:
-        """The products of the elements up to each, along an axis, or of ``x.flatten()``."""
+    def cumprod(self, axis: int | None = None, *, dim: int | None = None, dtype: object = None) -> Self:
+        """The products of the elements up to each, along an axis (Paddle's ``dim``), or of ``x.flatten()``."""
         x = self._counted() if dtype is None else self.astype(dtype)
+        axis = dim if axis is None else axis
         return x._on("cumprod", dim=axis) if axis is not None else x.flatten()._on("cumprod", dim=0)
 
-    def argsort(self, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Self:
+    def argsort(
+        self, axis: int | None = -1, kind: str | bool | None = None, *, descending: bool = False, stable: bool | None = None
+    ) -> Self:
         """Where the elements come from when they are sorted along an axis, or in ``x.flatten()``; int64.
 
-        ``kind`` and ``stable`` are hints: of equal elements the first always comes first.
+        ``kind`` and ``stable`` are hints: of equal elements the first always comes first. A boolean in the place of ``kind`` is Paddle's
+        ``descending``.
         """
-        return (self.flatten() if axis is None else self)._sorted(-1 if axis is None else axis)[1]  # type: ignore[no-any-return]
+        return self._sorted(axis, descending or kind is True)[1]
 
-    def sort(self, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Self:
-        """The elements sorted along an axis, or those of ``x.flatten()``; a new tensor, not in place. ``kind`` and ``stable`` are hints."""
-        return (self.flatten() if axis is None else self)._sorted(-1 if axis is None else axis)[0]  # type: ignore[no-any-return]
+    def sort(self, axis: int | None = -1, kind: str | bool | None = None, *, descending: bool = False, stable: bool | None = None) -> Self:
+        """The elements sorted along an axis, or those of ``x.flatten()``; a new tensor, not in place. The rest is as in ``argsort``."""
+        return self._sorted(axis, descending or kind is True)[0]
 
-    def _sorted(self, axis: int) -> Any:
-        return self._on("argsort", axis=axis)
+    def _sorted(self, axis: int | None, descending: bool) -> tuple[Self, Self]:
+        x: Any = self.flatten() if axis is None else self
+        return x._on("argsort", axis=-1 if axis is None else axis, descending=descending)  # type: ignore[no-any-return]
 
     def searchsorted(self, v: Any, side: str = "left") -> Self:
         """Where values belong in a sorted vector: how many of its elements are less, with ``side="right"`` not more; int64.
@@ -420,13 +430,15 @@ class Methods:
 
     # -- two tensors -----------------------------------------------------------------------------
 
-    def dot(self, other: Tensor) -> Self:
-        """``x @ other``; a number multiplies, as numpy has it."""
-        return self._with("elementwise_mul" if is_number(other) else "matmul_v2", other)
+    def dot(self, y: Tensor) -> Self:
+        """``x @ y``; a number multiplies, as numpy has it."""
+        return self._with("elementwise_mul" if is_number(y) else "matmul_v2", y)
 
-    def matmul(self, other: Tensor) -> Self:
-        """``x @ other``."""
-        return self._with("matmul_v2", other)
+    def matmul(self, y: Tensor, transpose_x: bool = False, transpose_y: bool = False) -> Self:
+        """``x @ y``; with ``transpose_x`` and ``transpose_y`` the last two axes of that side change places."""
+        left, right = self._operands(self, y)
+        result: Self = REGISTRY["matmul_v2"](left, right, trans_x=transpose_x, trans_y=transpose_y)
+        return result
 
     def clip(self, min: Any = None, max: Any = None) -> Self:
         """The elements, at least ``min`` and at most ``max``, numbers or tensors; None leaves a side open."""
@@ -540,7 +552,7 @@ def _booleans(values: object) -> dict[str, object]:
     return {"shape": list(array.shape), "dtype": "bool", "bool_values": [*map(int, array.ravel().tolist())]}
 
 
-def _listed(items: tuple[Any, ...]) -> list[int]:
+def listed(items: tuple[Any, ...]) -> list[int]:
     """``(2, 3)`` of ``f(2, 3)`` and of ``f((2, 3))``."""
     return list(items[0]) if len(items) == 1 and isinstance(items[0], list | tuple) else list(items)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-from graphad.ops.methods import Axis, Methods, axes_of
+from graphad.ops.methods import Axis, Methods, axes_of, listed
 from graphad.ops.tensor_literals import as_tensor, is_number
 from graphad.types import Tensor
 
@@ -15,12 +15,12 @@ INSTEAD = {
     "backward": "ga.append_backward(loss) or ga.gradients(loss, x) appends the backward",
     "base": "a Variable is a value by itself, never a view of another",
     "choose": "layers.multiplex, or layers.where",
+    "addmm": "layers.addmm(x, y, z), or x * beta + y @ z * alpha",
     "clear_gradient": "gradients are values of the program, which nothing adds up over runs",
+    "concat": "layers.concat([x, y], axis)",
     "cpu": "the program runs on numpy arrays",
     "cuda": "the program runs on numpy arrays, or with ga.JaxExecutor",
     "data": "executor.run(program, feed, fetch_list=[x]) returns its value as an array",
-    "detach": "y = layers.assign(x); y.stop_gradient = True",
-    "expand": "x.broadcast_to(shape) has the extents said, x.tile(times) and layers.expand(x, times) repeat",
     "device": "the program runs on numpy arrays",
     "fill": "layers.full_like(x, value) makes another tensor",
     "fill_": "layers.full_like(x, value) makes another tensor",
@@ -33,11 +33,14 @@ INSTEAD = {
     "resize": "x.reshape(shape)",
     "requires_grad": "x.stop_gradient is its opposite",
     "set_value": "layers.where, layers.scatter or layers.set_value make another tensor; scope.set(name, array) sets a parameter",
+    "stack": "layers.stack([x, y], axis)",
     "strides": "a Variable has no memory before the program runs",
     "tobytes": "executor.run(program, feed, fetch_list=[x]) returns its value as an array, which has it",
     "tofile": "executor.run(program, feed, fetch_list=[x]) returns its value as an array, which has it",
     "to": "x.astype(dtype)",
+    "unique": "layers.unique(x), and with return_index=True sorted, as numpy has it",
     "view": "x.reshape(shape)",
+    "where": "layers.where(condition, x, y)",
 }
 
 
@@ -232,6 +235,10 @@ class TensorMethods(Methods):
     def broadcast_to(self, shape: Sequence[int]) -> Self:
         """The elements repeated to a shape, as in arithmetic; -1 leaves an extent as it is."""
         return self._on("expand_v2", shape=list(shape))
+
+    def expand(self, *shape: object) -> Self:
+        """The elements repeated to a shape, ``x.expand([2, 3])`` or ``x.expand(2, 3)``; unlike ``layers.expand``, which takes how often."""
+        return self.broadcast_to(listed(shape))
 
     def expand_as(self, y: Tensor) -> Self:
         """The elements repeated to the shape of another tensor."""

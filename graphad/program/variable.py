@@ -16,6 +16,7 @@ from graphad.ops.definition import did_you_mean
 from graphad.ops.tensor_literals import as_tensor, is_literal, unlisted
 from graphad.ops.tensor_methods import INSTEAD
 from graphad.program.clipping import Clip, ErrorClipByValue
+from graphad.program.layer_methods import LayerMethods
 from graphad.program.source import at_users_line, located, user_line
 from graphad.types import FLOATS, INTS, KINDS, TENSOR, Shape, Tensor, TensorType, checked_shape, dtype_name
 
@@ -61,7 +62,7 @@ _REGULARIZERS = (L1Decay, L2Decay, type(None))
 # Variables and parameters of a program: names with a type, not values.
 
 
-class Variable(Symbol):
+class Variable(LayerMethods, Symbol):
     """A name in a block. ``shape`` has -1 where an extent is unknown, or its name (``Extent``); it is None before anything says it.
 
     Arithmetic (``+ - * / // % @ **``), comparisons, ``& | ^ ~``, subscripts and methods append operators to the program's current
@@ -254,6 +255,12 @@ class Variable(Symbol):
         var._error_clip = error_clip
         return var
 
+    def detach(self) -> Self:
+        """The same elements, with no gradient through them."""
+        same: Self = self.copy()
+        same.stop_gradient = True
+        return same
+
     @property
     def grad_name(self) -> str:
         """The name of its gradient, ``x@GRAD``, as Fluid has it."""
@@ -352,7 +359,7 @@ def _instead_of(name: str) -> str:
     """What does what an attribute that a variable has not would do; "" if nothing is known to."""
     if name in INSTEAD:
         return f": {INSTEAD[name]}"
-    if name in REGISTRY:
+    if name in REGISTRY or name in LayerMethods.layer_names():
         return f": layers.{name}(x)"
     return did_you_mean(name, [*(attribute for attribute in dir(Variable) if not attribute.startswith("_")), *INSTEAD])
 
