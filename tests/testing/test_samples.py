@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -90,3 +90,20 @@ def test_calls_with_results_that_are_too_large_do_not_run() -> None:
     assert runs(definition, Sample({"X": np.ones(2)}, {"count": 3}))
     assert not runs(definition, Sample({"X": np.ones(2)}, {"count": 100_000_007}))
     assert tried == [3]
+
+
+@pytest.mark.parametrize(
+    ("op_type", "operands"),
+    [
+        ("expand", lambda count: {"X": np.ones((1, 2)), "ExpandTimes": np.array([count, 1])}),
+        ("range", lambda count: {"Start": np.array([0.0]), "End": np.array([float(count)]), "Step": np.array([1.0])}),
+        ("range", lambda count: {"Start": np.array([0.0]), "End": np.array([1.0]), "Step": np.array([1.0 / count])}),
+    ],
+)
+def test_calls_whose_operands_say_that_there_are_too_many_results_do_not_run(
+    op_type: str, operands: Callable[[int], dict[str, Array]]
+) -> None:
+    """Where an operand says how many results there are, its type does not: another integer of its type may be a billion."""
+    definition = lookup(op_type)
+    assert runs(definition, Sample(dict(operands(4))))
+    assert not runs(definition, Sample(dict(operands(100_000_007))))
