@@ -22,6 +22,7 @@ from graphad.execution.profiling import Profile, batch_of, costs_of
 from graphad.execution.runtime import own
 from graphad.execution.scope import Scope, global_scope
 from graphad.execution.strategies import CompiledProgram
+from graphad.ir import Graph
 from graphad.ops.loops import COMPILED
 from graphad.places import CPUPlace
 from graphad.program import Program, default_main_program
@@ -205,7 +206,8 @@ class Executor:
     ) -> list[Array]:
         """Run a program: everything is checked."""
         if not isinstance(program, Program) or not isinstance(scope, Scope):
-            raise InvalidType(f"run takes a Program and a Scope, not {program!r} and {scope!r}")
+            hint = "; graphad.schedule(graph) makes a program" if isinstance(program, Graph) else ""
+            raise InvalidType(f"run takes a Program and a Scope, not {program!r} and {scope!r}{hint}")
         block = program.global_block()
         names = fetch_names(block, fetch_list)
         env = fed_values(block, feed or {})

@@ -42,7 +42,7 @@ def with_read(program: Program, feed: Mapping[str, object] | None) -> dict[str, 
 def fed_values(block: Block, feed: Mapping[str, object]) -> dict[str, Any]:
     """Fed values as arrays of the types that a block declares; ValueError or TypeError for what does not fit."""
     if not isinstance(feed, Mapping):
-        raise InvalidType(f"feed is a dict from name to array, not {feed!r}")
+        raise InvalidType(f"feed is a dict from name to array, not a {type(feed).__name__}")
     env = {name: fed_array(name, value, *fed_type(block, name)) for name, value in feed.items()}
     _check_extents(block, env)
     return env

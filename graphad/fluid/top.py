@@ -44,6 +44,25 @@ INSTEAD = {
     "transpiler": "graphad.LocalGroup and graphad.MpiExecutor run a program on several ranks, and passes split it",
 }
 
+# What Paddle 2 has at its top and Fluid has not.
+INSTEAD_OF_PADDLE = {
+    "Model": "layers append operators to a program; graphad.train(cost, reader) runs it over minibatches",
+    "Tensor": "a Variable is a value of a program; values of runs are numpy arrays",
+    "disable_static": "there is no eager mode: layers append operators to a program",
+    "enable_static": "programs are all there is, nothing has to be enabled",
+    "grad": "graphad.gradients(targets, inputs)",
+    "in_dynamic_mode": "programs are all there is: it would be False",
+    "jit": "layers append operators to a program; graphad.lower(program) is its graph",
+    "linalg": "its functions are layers: graphad.layers.norm, inverse, det, svd",
+    "nn": "nn.functional.relu is graphad.layers.relu; there are no modules with state, parameters are made by layers.fc and others",
+    "no_grad": "variable.stop_gradient = True, or no_grad_set= of graphad.append_backward",
+    "seed": "program.random_seed = 1, of the startup program and of the main one",
+    "static": "its names are at the top, as graphad.data and graphad.Executor, and its layers, as fc, in graphad.layers",
+    "tensor": "its functions are graphad.layers",
+    "to_tensor": "feed an array to graphad.data(name, shape), or graphad.layers.assign(array) makes a constant of it",
+    "vision": "layers.conv2d, layers.pool2d and others; models are read by graphad.interop",
+}
+
 
 def data(name: str, shape: Sequence[int | str | None], dtype: object = "float32", lod_level: int = 0) -> Variable:
     """A variable to feed, of just this shape: ``layers.data`` without a batch in front.

@@ -14,6 +14,7 @@ from graphad.errors import ExecutionError, GraphadError, InvalidType, InvalidVal
 from graphad.execution import Scope, global_scope
 from graphad.execution.feeds import another_dtype, as_declared, check_fed_shape, fed_array, fed_type, fed_values, fetch_names, with_read
 from graphad.execution.interpreter import SEED
+from graphad.ir import Graph
 from graphad.jax.bounded import Bounded
 from graphad.jax.device import OnDevice, on_device
 from graphad.jax.lowering import Lowering, Options
@@ -233,7 +234,8 @@ class JaxExecutor:
         program = default_main_program() if program is None else program
         scope = global_scope() if scope is None else scope
         if not isinstance(program, Program) or not isinstance(scope, Scope):
-            raise InvalidType(f"run takes a Program and a Scope, not {program!r} and {scope!r}")
+            hint = "; graphad.schedule(graph) makes a program" if isinstance(program, Graph) else ""
+            raise InvalidType(f"run takes a Program and a Scope, not {program!r} and {scope!r}{hint}")
         feeds = fed_values(program.global_block(), with_read(program, feed))
         function, step = self._function(program, fetch_list, reinitialize)
         with jax.enable_x64(True), jax.default_device(self.device):

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from graphad.errors import GraphadError, InvalidType, InvalidValue
 from graphad.initializer import Constant, Initializer, usual_bias, usual_weight
-from graphad.layers.synonyms import renamed
+from graphad.layers.synonyms import SYNONYMS, renamed, synonym
 from graphad.ops import REGISTRY, find, lookup
 from graphad.ops.definition import did_you_mean
 from graphad.program import (
@@ -47,6 +47,11 @@ class ParamAttr:
     need_clip: bool = True
     gradient_clip: Clip | None = None  # as set_gradient_clip says it: where the optimizer has no grad_clip
     do_model_average: bool = True  # whether a ModelAverage averages it
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.initializer, Initializer | None):
+            hint = f"; {self.initializer.__name__}(...) makes one" if isinstance(self.initializer, type) else ""
+            raise InvalidType(f"ParamAttr: initializer is an Initializer, such as Constant(0.1), or None, not {self.initializer!r}{hint}")
 
     def named(self, name: str) -> ParamAttr:
         """The same under another name."""
@@ -251,9 +256,16 @@ def _misfit(function: Callable[..., object], options: Mapping[str, object], erro
         )
     )
     unknown = [word for word in options if word not in parameters_of.parameters]
-    hint = did_you_mean(unknown[0], parameters_of.parameters) if unknown else ""
+    hint = _nearest(unknown[0], parameters_of.parameters) if unknown else ""
     message = (str(error).partition("() ")[2] or str(error)).partition(". Did you mean ")[0]  # Python 3.13 has a hint of its own
     return f"layers.{function.__name__}{signature_text}: {message}{hint}"
+
+
+def _nearest(word: str, parameters: Mapping[str, object]) -> str:
+    """The parameter that was probably meant, by its own name or by one of its synonyms."""
+    meant = {other: name for other in SYNONYMS if (name := synonym(other, parameters))}
+    hint = did_you_mean(word, parameters)
+    return hint or next((f"; did you mean {name!r}?" for other, name in meant.items() if did_you_mean(word, [other])), "")
 
 
 def emitted(op: str, inputs: Sequence[object], name: str | None = None, /, **attrs: object) -> Any:
@@ -287,7 +299,8 @@ def as_param_attr(attr: AttrLike) -> ParamAttr:
         return ParamAttr(initializer=attr)
     if isinstance(attr, ParamAttr):
         return attr
-    raise InvalidType(f"param_attr is a ParamAttr, a name, an initializer, or None, not {attr!r}")
+    hint = f"; {attr.__name__}(...) makes one" if isinstance(attr, type) else ""
+    raise InvalidType(f"param_attr is a ParamAttr, a name, an initializer, or None, not {attr!r}{hint}")
 
 
 def checked_input(layer: str, x: object) -> Variable:

@@ -228,9 +228,18 @@ def _with_constants(form: Form, inputs: list[object]) -> list[object]:
         (item for operand in inputs for item in (operand if isinstance(operand, list | tuple) else [operand]) if isinstance(item, Symbol)),
         None,
     )
+    if like is None:
+        _check_arrays(form, inputs)
     if not isinstance(like, Variable):
         return inputs
     return [_constant(like, operand) for operand in inputs]
+
+
+def _check_arrays(form: Form, inputs: list[object]) -> None:
+    """TypeError for operands without a variable or an array among them: numbers, lists of numbers, names."""
+    operands = [item for operand in inputs for item in (operand if isinstance(operand, list | tuple) else [operand])]
+    if operands and not any(item is None or hasattr(item, "dtype") for item in operands):
+        raise InvalidType(f"{form} takes a Variable, not {', '.join(map(repr, inputs))}; layers.assign([1.0, 2.0]) makes one of numbers")
 
 
 def _constant(like: Variable, value: object) -> Any:

@@ -468,12 +468,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def absent(module: str, name: str, known: Iterable[str], instead: Mapping[str, str] | None = None) -> AttributeError:
-    """The error for a name that a module has not: with what takes the place of one of Fluid's, else the known names nearest to it."""
+def absent(
+    module: str, name: str, known: Iterable[str], instead: Mapping[str, str] | None = None, library: str = "Fluid"
+) -> AttributeError:
+    """The error for a name that a module has not: with what takes the place of one of a library's, else the known names nearest to it."""
     if name.startswith("_"):  # Python and its tools ask modules for such names
         hint = ""
     else:
-        hint = f", which Fluid has: {instead[name]}" if instead and name in instead else did_you_mean(name, known)
+        hint = f", which {library} has: {instead[name]}" if instead and name in instead else did_you_mean(name, known)
     return AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
 
 

@@ -33,7 +33,7 @@ def same_dtypes(**inputs: TensorType | None) -> str:
     first, like = types[0]
     for name, t in types[1:]:
         if t.dtype != like.dtype:
-            raise ShapeError(f"{first} is {like} but {name} is {t}: their dtypes differ")
+            raise ShapeError(f"{first} is {like} but {name} is {t}: their dtypes differ; x.astype(dtype) casts")
     return like.dtype
 
 

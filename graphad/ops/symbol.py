@@ -43,6 +43,9 @@ class Symbol(TensorMethods):
     def __setitem__(self, key: object, value: object) -> None:
         self.refuse(f"{self!r} is not changed in place: layers.where, layers.scatter or layers.set_value make another tensor")
 
+    def __delitem__(self, key: object) -> None:
+        self.refuse(f"{self!r} is not changed in place: a subscript, such as x[1:], makes another tensor of a part")
+
     # -- arithmetic ------------------------------------------------------------------------------
 
     def __add__(self, other: object) -> Self:

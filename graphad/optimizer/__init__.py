@@ -79,10 +79,12 @@ __all__ = [
     "optimize",
 ]
 
+# What Fluid and Paddle have and this has not.
 _INSTEAD = {
     "DGCMomentumOptimizer": "Momentum, and the pass bucket-all-reduce",
     "Dpsgd": "SGD: apply_gradients(pairs) of backward(loss), clipped and with layers.gaussian_random added",
     "DpsgdOptimizer": "SGD: apply_gradients(pairs) of backward(loss), clipped and with layers.gaussian_random added",
+    "lr": "learning_rate= takes what layers.piecewise_decay, noam_decay and others return: the program counts its steps",
     "PipelineOptimizer": "the pass pipeline-split, on a graphad.LocalGroup or MpiExecutor",
 }
 
@@ -90,7 +92,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of the modul
 
     def __getattr__(name: str) -> NoReturn:
         """Say what takes the place of an optimizer of Fluid's that is not here."""
-        raise absent(__name__, name, __all__, _INSTEAD)
+        raise absent(__name__, name, __all__, _INSTEAD, "Paddle" if name == "lr" else "Fluid")
 
 
 def __dir__() -> list[str]:
