@@ -9,24 +9,30 @@ from typing import Any
 import numpy as np
 import pytest
 
-import graphad as ga
-from graphad import layers as L
+import graphad
+from graphad import layers
+from graphad.program import Variable
+
+ga: Any = graphad  # mistakes are what a type checker would refuse
+L: Any = layers
 
 
-def _regression() -> ga.Variable:
+def _regression() -> Variable:
     x, y = ga.data("x", [None, 13]), ga.data("y", [None, 1])
-    return L.mean(L.square_error_cost(L.fc(x, 1), y))
+    cost: Variable = L.mean(L.square_error_cost(L.fc(x, 1), y))
+    return cost
 
 
 def _run(feed: Any, fetch: object = "mean_0.tmp_0") -> object:
     _regression()
     executor = ga.Executor()
     executor.run(ga.default_startup_program())
-    return executor.run(feed=feed, fetch_list=[fetch])
+    return [*executor.run(feed=feed, fetch_list=[fetch])]
 
 
 def _constant_class(of: Callable[[Any], Any]) -> object:
-    return L.fc(ga.data("x", [None, 3]), 2, param_attr=of(ga.initializer.Constant))
+    out: object = L.fc(ga.data("x", [None, 3]), 2, param_attr=of(ga.initializer.Constant))
+    return out
 
 
 X, Y = np.ones((4, 13), "float32"), np.ones((4, 1), "float32")

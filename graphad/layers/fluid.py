@@ -352,6 +352,28 @@ class _Step:
     memories: dict[str, tuple[Variable, Variable | None]] = field(default_factory=dict)  # memory, its next value
     outputs: list[Variable] = field(default_factory=list)  # arrays
 
+    def steps(self) -> Variable:
+        """How many steps there are: a constant, or the first extent of the first sequence where only a run knows it."""
+        if self.length >= 0:
+            return constant(self.around, f"{self.name}.tmp", self.length, _SCALAR)
+        return self._extent(next(iter(self.sources.values())), 0)
+
+    def numbers(self, x: Variable, axis: int) -> Variable:
+        """The numbers of the steps of sequences, from 0, int64 ``[time, 1]``; computed before the loop."""
+        count = x.shape[axis]
+        if count >= 0:
+            values = {"shape": [count, 1], "dtype": "int64", "int64_values": list(range(count))}
+            return self.append(self.around, "tmp", "assign_value", {}, values)
+        zero, one = (constant(self.around, f"{self.name}.tmp", bound, _SCALAR) for bound in (0, 1))
+        row = self.append(self.around, "tmp", "range", {"Start": zero, "End": self._extent(x, axis), "Step": one})
+        return self.append(self.around, "tmp", "reshape", {"X": row}, {"shape": [-1, 1]})
+
+    def _extent(self, x: Variable, axis: int) -> Variable:
+        """An extent that only a run knows, int64 ``[1]``."""
+        extents = self.append(self.around, "tmp", "shape", {"Input": x})
+        one = self.append(self.around, "tmp", "slice", {"Input": extents}, {"axes": [0], "starts": [axis], "ends": [axis + 1]})
+        return self.append(self.around, "tmp", "cast", {"X": one}, {"out_dtype": "int64"})
+
     def append(self, block: Block, key: str, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any] | None = None) -> Variable:
         """Append an operator with one fresh output; return that."""
         name = block.program.names.generate(f"{self.name}.{key}")
@@ -365,7 +387,7 @@ class StaticRNN:
     Raises:
         TypeError: what is given is not a Variable.
         ShapeError: a memory's next value has another shape or dtype.
-        ValueError: the step inputs have no known length, or not one; something is done inside or outside of ``step`` that has
+        ValueError: the step inputs have no steps, or not as many; something is done inside or outside of ``step`` that has
             its place elsewhere.
 
     >>> import graphad as ga
@@ -419,14 +441,14 @@ class StaticRNN:
     def _complete(self, step: _Step) -> Variable:
         """Pass the memories on, count, and compute whether there is another step; return the condition."""
         with at_users_line("layers.StaticRNN"):
-            if step.length < 0:
+            if not step.sources:
                 raise InvalidValue("there is no step_input, so nothing says how many steps there are")
             if not step.outputs:
                 raise InvalidValue("RNN has no output")
             memory_names = [memory.name for memory, new in step.memories.values() if new is None]
             if memory_names:
                 raise InvalidValue(f"no update_memory says what the memory {memory_names[0]!r} is in the next step")
-        length = constant(step.around, f"{step.name}.tmp", step.length, _SCALAR)
+        length = step.steps()
         # Computed before the first step, and again at the end of each.
         condition = step.append(step.around, "tmp", "less_than", {"X": step.index, "Y": length})
         overwrite(step.block, f"{step.name}.tmp", [(memory, new) for memory, new in step.memories.values() if new is not None])
@@ -452,7 +474,7 @@ class StaticRNN:
         """The step's part of a sequence.
 
         Args:
-            x: of shape ``[T, ...]``; T is known, and the same for all step inputs.
+            x: of shape ``[T, ...]``; T is the same for all step inputs. Where none of them knows it, the first one says it in each run.
 
         Returns:
             A Variable of shape ``x.shape[1:]``.
@@ -460,6 +482,8 @@ class StaticRNN:
         with at_users_line("layers.StaticRNN"):
             step = self._inside("step_input")
             length = _checked_length(x, step.length)
+            if x.block is step.block:
+                raise InvalidValue(f"{x!r} is made in the step; step_input takes a sequence that is made before it")
         # Taken apart once, before the loop.
         steps = step.append(step.around, "steps", "tensor_to_tensor_array", {"X": x}, {"axis": 0, "use_stack": True})
         part = step.append(step.block, "tmp", "read_from_array", {"X": steps, "I": step.index})
@@ -545,9 +569,11 @@ class StaticRNN:
 def _checked_length(x: object, known: int) -> int:
     if not isinstance(x, Variable):
         raise InvalidType(f"step_input takes a Variable, not {x!r}")
-    length = x.shape[0] if x.shape else -1
+    length = x.shape[0] if x.shape else 0
+    if length == -1:
+        return known
     if length < 1 or known not in (-1, length):
-        expected = "a known T" if known < 0 else f"T = {known}, as the step input before"
+        expected = "T of 1 or more" if known < 0 else f"T = {known}, as the step input before"
         raise InvalidValue(f"Static RNN only take fix seq_len input: {x.name!r} is {described(x)}; [T, ...] with {expected} is expected")
     return length
 

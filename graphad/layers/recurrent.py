@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from graphad.errors import InvalidType, InvalidValue, ShapeError
 from graphad.initializer import Initializer
 from graphad.layers import nest
@@ -14,7 +12,7 @@ from graphad.layers.checks import checked_flag, checked_float, checked_int
 from graphad.layers.fluid import StaticRNN
 from graphad.layers.helper import AttrLike, LayerHelper, checked_activation, checked_input, emitted, layer
 from graphad.layers.nn import dropout
-from graphad.layers.tensor import assign
+from graphad.layers.tensor import range_
 from graphad.program import Variable
 from graphad.program.source import at_users_line
 
@@ -208,7 +206,7 @@ def rnn(
 
     Args:
         cell: an ``RNNCell``.
-        inputs: ``[batch, time, ...]``, or ``[time, batch, ...]`` with ``time_major``; the time is known. Also a structure of them.
+        inputs: ``[batch, time, ...]``, or ``[time, batch, ...]`` with ``time_major``. Also a structure of them.
         initial_states: zeros if None.
         sequence_length: how many steps count for each sample, int64 ``[batch]``; after them the states stay as they are.
         is_reverse: from the last step to the first.
@@ -222,11 +220,11 @@ def rnn(
         sequences = [checked_input("rnn", item) for item in nest.flatten(inputs)]
         steps = [x if major else _swapped(x) for x in sequences]
         time = steps[0].shape[0]
-        if time < 1:
-            raise InvalidValue(f"the number of steps of {sequences[0]!r} is not known; layers.while_loop runs until a condition")
+        if not time:
+            raise InvalidValue(f"{sequences[0]!r} has no steps")
     if initial_states is None:
         initial_states = cell.get_initial_states(inputs, dtype=sequences[0].dtype, batch_dim_idx=1 if major else 0)
-    counts = None if sequence_length is None else _counting(sequence_length, time, steps[0].dtype)
+    counts = None if sequence_length is None else _counting(sequence_length, steps[0])
     if backwards:
         steps = [emitted("flip", [x], axis=[0]) for x in steps]
         # Backwards, padding comes first: where the flipped counts are 0, states stay as they start.
@@ -241,10 +239,11 @@ def _swapped(x: Variable) -> Variable:
     return emitted("transpose", [x], axis=[1, 0, *range(2, len(x.shape))])  # type: ignore[no-any-return]
 
 
-def _counting(lengths: Variable, time: int, dtype: str) -> Variable:
-    """Ones ``[time, batch]`` for the steps that count."""
-    places = assign(np.arange(time, dtype=lengths.dtype).reshape(-1, 1))
-    return (places < emitted("reshape", [lengths], shape=[1, -1])).astype(dtype)  # type: ignore[no-any-return]
+def _counting(lengths: Variable, sequences: Variable) -> Variable:
+    """Ones ``[time, batch]`` for the steps that count of sequences ``[time, batch, ...]``."""
+    time: Any = sequences.shape[0] if sequences.shape[0] >= 0 else emitted("shape", [sequences])[0]
+    places = range_(0, time, 1, lengths.dtype).unsqueeze(1)
+    return (places < emitted("reshape", [lengths], shape=[1, -1])).astype(sequences.dtype)  # type: ignore[no-any-return]
 
 
 def _run(cell: RNNCell, inputs: object, initial: object, counts: Variable | None, kwargs: dict[str, object]) -> tuple[Any, Any]:

@@ -525,7 +525,7 @@ def dynamic_lstm(
     """An LSTM (S. Hochreiter and J. Schmidhuber, 1997) over sequences whose share of the sums is given, with peepholes (F. Gers, 2000).
 
     Args:
-        input: ``[batch, time, size]``, as ``fc(x, size, num_flatten_dims=2)`` gives it; time is known.
+        input: ``[batch, time, size]``, as ``fc(x, size, num_flatten_dims=2)`` gives it.
         size: four times the width of the state.
         h_0, c_0: the states before, ``[batch, size / 4]``; zeros if None.
         param_attr: the weight ``[size / 4, size]``: of candidate, input gate, forget gate, output gate.
@@ -597,7 +597,7 @@ def dynamic_gru(
     """A GRU (K. Cho et al., 2014) over sequences whose share of the sums is given: the states of all steps, ``[batch, time, size]``.
 
     Args:
-        input: ``[batch, time, 3 * size]``: of update gate, reset gate, candidate; time is known.
+        input: ``[batch, time, 3 * size]``: of update gate, reset gate, candidate.
         param_attr: the weight ``[size, 3 * size]``; ``bias_attr``: ``[1, 3 * size]``.
         origin_mode: whether the update gate says how much of the state before is kept.
         length: the number of steps of each sequence, ``[batch]``.
@@ -652,7 +652,7 @@ class DynamicRNN(StaticRNN):
             yield
 
     def step_input(self, x: Variable, level: int = 0) -> Variable:
-        """The step's part of sequences ``[batch, time, ...]``; the time is known. ``level`` is 0: lengths have one level here."""
+        """The step's part of sequences ``[batch, time, ...]``. ``level`` is 0: lengths have one level here."""
         with at_users_line("layers.DynamicRNN"):
             step = self._inside("step_input")
             sequences = _sequences("DynamicRNN.step_input", x)
@@ -671,13 +671,7 @@ class DynamicRNN(StaticRNN):
         """Ones ``[time, batch]`` for the steps that count, computed before the loop."""
         # Steps as a column and lengths as a row: the comparison has an element for each step of each sequence.
         step = self._inside("step_input")
-        steps = step.append(
-            step.around,
-            "tmp",
-            "assign_value",
-            {},
-            {"shape": [sequences.shape[1], 1], "dtype": "int64", "int64_values": list(range(sequences.shape[1]))},
-        )
+        steps = step.numbers(sequences, 1)
         lengths = step.append(step.around, "tmp", "reshape", {"X": self._length}, {"shape": [1, -1]})
         lengths = step.append(step.around, "tmp", "cast", {"X": lengths}, {"out_dtype": "int64"})
         inside = step.append(step.around, "tmp", "less_than", {"X": steps, "Y": lengths})

@@ -169,9 +169,9 @@ def mem(g: Given, *updates: Any) -> Callable[[Any], None]:
 REFUSED: list[Row] = [
     (lambda g: step(g, lambda r: r.step_input(3)), T, r"layers.StaticRNN: step_input takes a Variable, not 3"),
     (
-        lambda g: step(g, lambda r: r.step_input(g.batch)),
+        lambda g: step(g, lambda r: r.step_input(layers.assign(g.x))),
         V,
-        r"Static RNN only take fix seq_len input: 'batch' is float32\[-1, 4\]; .* a known T",
+        r"is made in the step; step_input takes a sequence that is made before it",
     ),
     (
         lambda g: step(g, lambda r: r.step_input(g.short), True),
