@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,22 @@ def test_a_long_chain_goes_over_four_parts_at_once(size: int) -> None:
     (function,) = functions(executor)
     (loop,) = (item for name, item in function.source.objects.items() if name.startswith("loop"))
     assert "4 * part" in inspect.getsource(getattr(loop, "py_func"))  # noqa: B009 - of numba's functions
+
+
+@needs_numba
+def test_loops_take_the_longest_vectors_where_the_clock_stays() -> None:
+    if not import_module("llvmlite.binding").get_host_cpu_features().get("avx512vbmi2", False):
+        pytest.skip("the processor has no vectors of 512 bits, or lowers its clock for them")
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = L.data("x", [5_000], append_batch_size=False)
+        y = x * x - x
+    executor = ga.Executor(numba=True)
+    executor.run(program, {"x": np.ones(5_000, "float32")}, [y])
+    (loop,) = (item for name, item in functions(executor)[0].source.objects.items() if name.startswith("loop"))
+    names: dict[str, Any] = {}  # compiled anew: what comes from the disk has no assembly
+    exec(inspect.getsource(sys.modules[loop.__module__]).replace("cache=True", "cache=False"), names)
+    assert "zmm" in "".join(names["loop"].inspect_asm().values())
 
 
 @needs_numba
