@@ -287,16 +287,16 @@ def spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:
     """The image whose windows receive y through the filter: the transpose of ``correlated``."""
     _check_filter(filter_.shape, window_axes)
     check_fit("the output's cotangent", y.shape, (len(y), len(filter_), *extents_of(window_axes)))
+    # The same cases as in ``correlated``, each transposed: columns are made by a product, and added where their windows overlap (col2im).
+    if is_depthwise(filter_.shape, groups) and not _is_pointwise(window_axes):
+        return depthwise_spread(filter_, y, window_axes, groups)
     channels, extents = groups * filter_.shape[1], extents_of(window_axes)
     out = np.zeros((len(y), channels, *(a.size for a in window_axes)), y.dtype)
-    # The same cases as in ``correlated``, each transposed: columns are made by a product, and added where their windows overlap (col2im).
     rows = _matrix(filter_, groups).transpose(0, 2, 1)
     if _is_pointwise(window_axes):
         points = np.matmul(rows, y.reshape(len(y), groups, rows.shape[2], prod(extents)))
         out[element(window_axes, (0,) * len(window_axes))] = points.reshape(len(y), channels, *extents)
         return out
-    if is_depthwise(filter_.shape, groups):
-        return depthwise_spread(filter_, y, window_axes, groups)
     if groups == 1 and _are_apart(window_axes):
         _spread_apart(rows[0], y, window_axes, out)
         return out

@@ -28,6 +28,7 @@ from graphad.types import Array, Shape
 
 LINE_BYTES = 1 << 19  # of the lines of some channels, which with their products stay in a cache of the second level
 CACHED_BYTES = 1 << 18
+IMAGE_BYTES = 1 << 20  # of the images that are written phase by phase
 SMALL = 1 << 8  # elements of an image of which a product takes longer to begin than to compute: those of all samples go into one
 LEAST = 1 << 6  # elements of an image from which on the lines pay for each row of the filter
 Product = Callable[[Array, Array], Array]
@@ -74,6 +75,8 @@ def depthwise_spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -
     # Of stride one the transpose of a convolution is a convolution with the filter turned round.
     if len(filter_) == groups and len(turned_axes) == len(window_axes):
         return depthwise(y, np.ascontiguousarray(np.flip(filter_, tuple(range(2, filter_.ndim)))), turned_axes, groups)
+    if len(filter_) == groups and may_compile(filter_, y) and can_loop(window_axes):
+        return _spread_by_phases(filter_, y, window_axes)
     if len(filter_) == groups and (geometry := _geometry(window_axes)):
         return _spread_by_lines(filter_, y, window_axes, geometry)
     return _spread_by_weights(filter_, y, window_axes, groups)
@@ -311,7 +314,9 @@ def _spread_by_lines(filter_: Array, y: Array, window_axes: Axes, geometry: tupl
             for place, k in enumerate(taps):
                 if across.shifts[k]:
                     strip.wrapped(lines[:, place], -across.shifts[k])[...] = 0
-            if taps:
+            if len(taps) == 1:  # numpy's product of matrices takes five times as long to multiply a column by a row
+                np.multiply(weights[some, :, taps.start : taps.start + 1], lines, out=results[:count])
+            elif taps:
                 np.matmul(weights[some, :, taps.start :: taps.step], lines, out=results[:count])
             for row in range(down.stride):
                 into = out[samples, some, row :: down.stride, column :: across.stride].swapaxes(0, 1)
@@ -327,7 +332,13 @@ def _collect(results: Array, down: Taps, taps: range, strip: Strip, out: Array) 
     row, room = strip.width, strip.room
     pitches = (len(down.phases) * room, taps.step * room - down.step * row, strip.pitch * row, row, 1)
     first = taps.start * room + (strip.top - down.shifts[taps.start]) * row
-    np.add.reduce(_view(results, first, (len(out), len(taps), *out.shape[1:]), pitches), axis=1, out=out)
+    terms = _view(results, first, (len(out), len(taps), *out.shape[1:]), pitches)
+    if len(taps) == 1:
+        np.copyto(out, terms[:, 0])
+    elif out.strides[-1] == out.itemsize:
+        np.add.reduce(terms, axis=1, out=out)
+    else:  # elements of a phase, a stride apart, are copied there in a third of the time that it takes to add them there
+        np.copyto(out, np.add.reduce(terms, axis=1, out=scratch("total", out.shape, out.dtype)))
 
 
 def _cotangent_by_lines(x: Array, y: Array, window_axes: Axes, geometry: tuple[Taps, Taps]) -> Array:
@@ -450,6 +461,46 @@ def _turned(axis: Axis) -> Axis | None:
     if axis.stride > 1 or before < 0 or after < 0:
         return None
     return Axis(axis.count, axis.kernel, 1, axis.dilation, before, after, axis.size)
+
+
+class _Phase(NamedTuple):
+    """The elements of an image that are a stride apart along an axis: each is met by some taps of the filter, from windows that follow
+    each other."""
+
+    elements: slice
+    taps: list[int]
+    outputs: slice
+    windows: Axis
+
+
+def _phases(axis: Axis) -> Iterator[_Phase]:
+    """The phases of an axis that windows meet."""
+    for first_element in range(axis.stride):
+        # x[i] meets tap k of window o where i + before = o * stride + k * dilation. With k from the last on, o grows by ``step``.
+        taps = [k for k in range(axis.kernel) if (first_element + axis.before - k * axis.dilation) % axis.stride == 0][::-1]
+        elements, step = slice(first_element, axis.size, axis.stride), axis.dilation // gcd(axis.dilation, axis.stride)
+        count = len(range(*elements.indices(axis.size)))
+        first = (first_element + axis.before - taps[0] * axis.dilation) // axis.stride if taps else axis.count
+        if count and first < axis.count:
+            outputs, beyond = slice(max(first, 0), None), first + (len(taps) - 1) * step + count - axis.count
+            windows_of = Axis(axis.count - outputs.start, len(taps), 1, step, max(-first, 0), max(beyond, 0), count)
+            yield _Phase(elements, taps, outputs, windows_of)
+
+
+def _spread_by_phases(filter_: Array, y: Array, window_axes: Axes) -> Array:
+    """The image of windows with strides: a compiled convolution with the taps of each phase."""
+    n, channels = y.shape[:2]
+    out = np.zeros((n, channels, *(axis.size for axis in window_axes)), y.dtype)
+    pairs = [*product(*map(_phases, window_axes))]
+    # All phases of some images and channels, while they are in the cache: each writes to the same lines of it.
+    nbytes = prod(out.shape[2:]) * out.itemsize
+    samples, some = max(1, IMAGE_BYTES // max(nbytes * channels, 1)), min(channels, max(1, IMAGE_BYTES // max(nbytes, 1)))
+    for sample, channel in product(range(0, n, samples), range(0, channels, some)):
+        batch, group = slice(sample, sample + samples), slice(channel, channel + some)
+        for down, across in pairs:
+            weights, part = filter_[group][:, :, down.taps][..., across.taps], y[batch, group, down.outputs, across.outputs]
+            out[batch, group, down.elements, across.elements] = product_of(part, weights, (down.windows, across.windows))
+    return out
 
 
 def _spread_by_weights(filter_: Array, y: Array, window_axes: Axes, groups: int) -> Array:

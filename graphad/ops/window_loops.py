@@ -6,7 +6,7 @@
     i j k l     side by side      e g   f h     one loop
 
 The image of a channel is copied once, with its padding, so that each tap of the filter is a run of memory, from another place on. All taps
-of some rows of the filter are one loop over the runs. The order of the sum over the taps is that of the filter. A loop is made for each
+of some rows of the filter are one loop over the runs, each of which is summed by itself. A loop is made for each
 extent, stride and dilation of a filter; extents of images are arguments.
 """
 
@@ -209,8 +209,12 @@ def _products(taps: list[_Tap]) -> list[str]:
     """The line as the sum over taps, of some runs at a time."""
     lines = [f"w{k} = w[c, {k}]" for k, _, _ in taps]
     for number, some in _by_runs(taps):
-        terms = " + ".join(f"w{k} * {_element(run, further)}" for k, run, further in some)
-        lines += ["for i in range(length):", f"    line[i] = {'line[i] + ' if number else ''}{terms}"]
+        # A sum for each run: a single one would be a chain of additions that wait for each other.
+        of_runs: dict[str, list[str]] = {}
+        for k, run, further in some:
+            of_runs.setdefault(run, []).append(f"w{k} * {_element(run, further)}")
+        sums = " + ".join(f"({' + '.join(terms)})" for terms in of_runs.values())
+        lines += ["for i in range(length):", f"    line[i] = {'line[i] + ' if number else ''}{sums}"]
     return lines
 
 

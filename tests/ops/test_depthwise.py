@@ -33,7 +33,7 @@ def geometries(count: int) -> Iterator[tuple[Shape, Shape, Axes]]:
 
 def soil() -> None:
     """Leave numbers in the memory that kernels write to that would show in any result."""
-    for use in ("lines", "columns", "product"):
+    for use in ("lines", "columns", "product", "total"):
         scratch(use, (1 << 16,), np.dtype("float64")).fill(np.nan)
 
 
@@ -70,6 +70,18 @@ def test_lines_and_taps_compute_what_windows_do(monkeypatch: pytest.MonkeyPatch,
         soil()
         near(depthwise.depthwise_cotangent(x, y, window_axes, filter_.shape, channels), cotangent)
     assert by_lines > 30
+
+
+def test_each_phase_of_an_image_is_a_convolution_of_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As compiled kernels do it, with the convolution by windows in place of a loop."""
+    rng, with_strides = np.random.default_rng(0), 0
+    monkeypatch.setattr(depthwise, "product_of", lambda x, filter_, axes: depthwise._by_windows(x, filter_, axes, len(filter_)))
+    for shape, kernel, window_axes in geometries(120):
+        filter_ = rng.standard_normal((shape[1], 1, *kernel))
+        y = rng.standard_normal((*shape[:2], *(axis.count for axis in window_axes)))
+        near(depthwise._spread_by_phases(filter_, y, window_axes), depthwise._spread_by_weights(filter_, y, window_axes, shape[1]))
+        with_strides += any(axis.stride > 1 for axis in window_axes)
+    assert with_strides > 60
 
 
 def test_an_infinite_pixel_reaches_its_own_windows() -> None:
