@@ -35,6 +35,9 @@ def test_a_model_is_a_program_with_parameters() -> None:
     assert operators(found.program) == ["matmul_v2", "tanh", "assign"]
     np.testing.assert_allclose(found.run({"x": FLOATS})[0], np.tanh(FLOATS @ W), rtol=1e-6)
     np.testing.assert_allclose(found.run({"x": FLOATS[:1]})[0], np.tanh(FLOATS[:1] @ W), rtol=1e-6)
+    executor = ga.Executor(profile=True)
+    np.testing.assert_array_equal(found.run({"x": FLOATS}, executor)[0], found.run({"x": FLOATS})[0])
+    assert executor.profile.runs == 1, "the executor that is given runs the program"
 
 
 def test_a_file_and_elements_beside_it(tmp_path: Path) -> None:
@@ -110,6 +113,7 @@ def test_inputs_that_decide_the_program_are_bound_or_read_when_it_runs() -> None
     free = onnx.load(data)
     for axis in (0, 1, 0):
         np.testing.assert_array_equal(free.run({"x": FLOATS, "axes": [axis]})[0], FLOATS.sum(axis))
+        np.testing.assert_array_equal(free.run({"x": FLOATS, "axes": [axis]}, ga.Executor())[0], FLOATS.sum(axis))
     assert repr(free) == "<OnnxModel x, axes -> y: its operators depend on axes>"
     with pytest.raises(onnx.UnsupportedModel, match=r"axes .* is not known before the model runs(.|\n)*with axes decides"):
         _ = free.program

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphad.backward import gradients as program_gradients
 from graphad.errors import InvalidValue, ParseError
-from graphad.execution import Scope
+from graphad.execution import Executor, Scope
 from graphad.interop.files import PathLike, read_bytes
 from graphad.interop.onnx.operands import LEAST_ROOM, NotKnown, UnsupportedModel
 from graphad.interop.onnx.reader import Reader, extents_of
@@ -57,11 +57,13 @@ class OnnxModel:
     def _ends(self) -> str:
         return f"{', '.join(self.feed_names)} -> {', '.join(self.fetch_names)}"
 
-    def run(self, feeds: Mapping[str, object]) -> list[Array]:
+    def run(self, feeds: Mapping[str, object], executor: Executor | None = None) -> list[Array]:
         """The outputs for inputs.
 
         Args:
             feeds: an array for each name in ``feed_names``, of its shape and dtype.
+            executor: what runs the program, kept for many runs: ``Executor(numba=True)``, for instance, or one with threads or a profile.
+                The model has one of its own, which is taken if None.
 
         Returns:
             An array for each name in ``fetch_names``; a list of arrays for a sequence, a list of dicts for a sequence of maps.
@@ -76,9 +78,9 @@ class OnnxModel:
             runner = self.__dict__["_running"] = Running(self.program, self.feed_names, self.fetch_names, self.parameters)
         ends = self.ends
         if ends is None:
-            results: list[Array] = runner.run(feeds)
+            results: list[Array] = runner.run(feeds, executor)
             return results
-        return ends.fetched(self.fetch_names, runner.run(ends.fed(feeds)))
+        return ends.fetched(self.fetch_names, runner.run(ends.fed(feeds), executor))
 
     def decided(self, feeds: Mapping[str, object]) -> OnnxModel:
         """The model that has a program for what is fed: itself, where that depends on nothing."""
@@ -114,10 +116,10 @@ class Undecided(OnnxModel):
         """What goes in and out, and what decides."""
         return f"<OnnxModel {self._ends()}: its operators depend on {', '.join(self.__dict__['_undecided'].deciding())}>"
 
-    def run(self, feeds: Mapping[str, object]) -> list[Array]:
+    def run(self, feeds: Mapping[str, object], executor: Executor | None = None) -> list[Array]:
         """The outputs for inputs, as a model's that has one program."""
         model = self.decided(feeds)
-        return model.run({name: array for name, array in feeds.items() if name in model.feed_names})
+        return model.run({name: array for name, array in feeds.items() if name in model.feed_names}, executor)
 
     def decided(self, feeds: Mapping[str, object]) -> OnnxModel:
         """The model that has a program: for the extents of what is fed, and for its elements where those decide.

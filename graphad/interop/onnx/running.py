@@ -43,8 +43,8 @@ class Running:
         self.program, values = prepared(program, feeds, fetches, parameters)
         self.executor, self.scope = Executor(), scope_of(values)
 
-    def run(self, feeds: Mapping[str, object]) -> list[Array]:
-        return self.executor.run(self.program, feed=dict(feeds), fetch_list=self.fetches, scope=self.scope)
+    def run(self, feeds: Mapping[str, object], executor: Executor | None = None) -> list[Array]:
+        return (executor or self.executor).run(self.program, feed=dict(feeds), fetch_list=self.fetches, scope=self.scope)
 
 
 def scope_of(parameters: Mapping[str, Array]) -> Scope:
