@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from graphad import initializer, layers, metrics, nets, optimizer
 from graphad.fluid.namespaces import average, clip, compiler, contrib, core, io, regularizer
 from graphad.fluid.top import (
-    INSTEAD,
     ParallelExecutor,
     cpu_places,
     data,
@@ -28,7 +27,6 @@ from graphad.fluid.top import (
 )
 
 __all__ = [
-    "INSTEAD",
     "ParallelExecutor",
     "average",
     "clip",

@@ -37,7 +37,8 @@ def test_a_model_is_a_program_with_parameters() -> None:
     np.testing.assert_allclose(found.run({"x": FLOATS[:1]})[0], np.tanh(FLOATS[:1] @ W), rtol=1e-6)
     executor = ga.Executor(profile=True)
     np.testing.assert_array_equal(found.run({"x": FLOATS}, executor)[0], found.run({"x": FLOATS})[0])
-    assert executor.profile.runs == 1, "the executor that is given runs the program"
+    assert executor.profile is not None
+    assert executor.profile.runs == 1, "the executor that is passed runs the program"
 
 
 def test_a_file_and_elements_beside_it(tmp_path: Path) -> None:
