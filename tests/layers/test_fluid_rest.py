@@ -127,7 +127,7 @@ def test_layers_of_an_lstm_in_both_directions_have_twice_the_width() -> None:
         (lambda x: L.nce(x, x, 3, sampler="log"), "sampler is 'uniform', 'log_uniform' or 'custom_dist', not 'log'"),
         (lambda x: L.hsigmoid(x, x, 4, is_custom=True), "is_custom=True comes with path_table and path_code"),
         (lambda x: L.auc(x, x, curve="PR"), "curve='ROC'"),
-        (lambda x: L.rnn(L.GRUCell(2), L.data("y", [2, -1, 3])), "number of steps"),
+        (lambda x: L.rnn(L.GRUCell(2), L.data("y", [0, 3])), "has no steps"),
         (lambda x: L.GRUCell("relu"), "hidden_size is an int, not 'relu'"),  # type: ignore[arg-type]
         (lambda x: L.GRUCell(2, gate_activation="relus"), "did you mean 'relu'"),
         (lambda x: L.prior_box(x, x, [1.0]), r"input is \[batch, channels, height, width\]"),
