@@ -512,3 +512,87 @@ def test_pooling_with_dilations_and_windows_rounded_up_of_any_size(type: str, at
         for found in (slope, written.run(None, {"x": x})[-1]):
             np.testing.assert_allclose(found, known, rtol=1e-5, atol=1e-6)
     assert len(opened.program.blocks) == 1  # one program for all sizes
+
+
+def whole(*numbers: int) -> Array:
+    return np.array(numbers, "int64")
+
+
+# How long a vector is decides the rank of what is made of it, or how many axes an index is of; weights may be inputs.
+OPEN_VECTORS: dict[str, tuple[list[Any], dict[str, Array], int]] = {
+    "Expand": ([node("Expand", "x s", "y")], {"x": normal(3, 1), "s": whole(3, 4)}, 13),
+    "Reshape": ([node("Reshape", "x s", "y")], {"x": normal(3, 4), "s": whole(2, -1, 3)}, 13),
+    "Tile": ([node("Tile", "x s", "y")], {"x": normal(3, 1), "s": whole(2, 3)}, 13),
+    "Pad": ([node("Pad", "x s", "y")], {"x": normal(3, 1), "s": whole(2, 0, 0, 1)}, 13),
+    "Slice": ([node("Slice", "x s e", "y")], {"x": normal(3, 4), "s": whole(1, 0), "e": whole(3, -1)}, 13),
+    "Split": ([node("Split", "x s", "z y", axis=1)], {"x": normal(3, 4), "s": whole(1, 3)}, 13),
+    "ConstantOfShape": ([node("ConstantOfShape", "s", "c"), node("Add", "x c", "y")], {"x": normal(4), "s": whole(3, 1)}, 13),
+    "GatherND": ([node("GatherND", "x i", "y", batch_dims=1)], {"x": normal(2, 2, 3), "i": np.array([[1], [-2]])}, 13),
+    "ScatterND": (
+        [node("ScatterND", "x i u", "y", reduction="min")],
+        {"x": normal(4, 3), "i": np.array([[2], [0]]), "u": normal(2, 3)},
+        18,
+    ),
+    "LSTM": (
+        [node("LSTM", "x w r b", "y", hidden_size=3)],
+        {"x": normal(2, 1, 4), "w": normal(1, 12, 4), "r": normal(1, 12, 3), "b": normal(1, 24)},
+        14,
+    ),
+    "DeformConv": ([node("DeformConv", "x w o", "y")], {"x": normal(1, 1, 3, 3), "w": normal(1, 1, 2, 2), "o": normal(1, 8, 2, 2) / 9}, 19),
+    "Attention": ([node("Attention", "q k v m", "y")], {**HEADS, "m": normal(2, 1, 3, 4)}, 24),
+    "CausalConvWithState": ([node("CausalConvWithState", "x w", "y")], {"x": normal(2, 3, 5), "w": normal(3, 1, 3)}, 27),
+}
+
+
+@pytest.mark.parametrize("name", OPEN_VECTORS)
+def test_vectors_of_open_length_and_weights_of_open_extents_change_nothing(name: str) -> None:
+    nodes, inputs, opset = OPEN_VECTORS[name]
+    check_open(nodes, inputs, {}, opset)
+
+
+def _rankless(data: bytes) -> bytes:
+    """The model without shapes of its inputs."""
+    made = onnx.model.parsed(data, "model")
+    for each in made.graph.input:
+        each.type.tensor_type.ClearField("shape")
+    changed: bytes = made.SerializeToString()
+    return changed
+
+
+def test_inputs_without_a_shape_have_the_rank_of_what_is_fed() -> None:
+    nodes = [node("Softmax", "x", "s", axis=-1), node("ReduceMean", "s", "m", axes=[-1]), node("MatMul", "s w", "h")]
+    data = model([*nodes, node("Add", "h m", "y")], {"x": ("float32", ["n", "m", 3])}, ["y"], {"w": normal(3, 1)}, opset=13)
+    known, rankless = onnx.load(data), onnx.load(_rankless(data))
+    assert (rankless.feed_names, rankless.fetch_names, list(rankless.parameters)) == (["x"], ["y"], ["w"])
+    slopes, known_slopes = (onnx.gradients(each, wrt=["x", "w"]) for each in (rankless, known))
+    for shape in ((2, 4, 3), (1, 5, 3)):
+        x = normal(*shape)
+        for found, wanted in zip(slopes.run({"x": x}), known_slopes.run({"x": x}), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+    (flat,) = rankless.run({"x": normal(4, 3)})  # a rank that the first file does not have
+    assert flat.shape == (4, 1)
+    with pytest.raises(UnsupportedModel, match=r"'x': declared without a shape(.|\n)*decided\(\{'x': array, ...\}\)"):
+        rankless.program  # noqa: B018
+    assert rankless.decided({"x": normal(4, 3)}).program.global_block().var("x").shape == (4, 3)
+
+
+@pytest.mark.parametrize("attributes", [{"auto_pad": "SAME_UPPER"}, {"auto_pad": "SAME_LOWER"}, {"output_shape": [7, 6]}])
+def test_transposed_convolutions_by_a_filter_of_open_extents(attributes: dict[str, Any]) -> None:
+    infos: dict[str, tuple[str, Any]] = {"x": ("float32", [1, 2, 3, 3]), "w": ("float32", [2, 1, "kh", "kw"])}
+    data = model([node("ConvTranspose", "x w", "y", strides=[2, 2], **attributes)], infos, ["y"])
+    opened, known = onnx.load(data), onnx.load(data, bind={"kh": 3, "kw": 3})
+    feeds = {"x": normal(1, 2, 3, 3), "w": normal(2, 1, 3, 3)}
+    (wanted,) = known.run(feeds)
+    assert wanted.shape == (1, 1, *attributes.get("output_shape", [6, 6]))
+    np.testing.assert_array_equal(opened.run(feeds)[0], wanted)
+
+
+def test_settings_that_follow_from_constants_are_known() -> None:
+    # Constants of floats are parameters, which may be trained; what joins them here says by how much an image grows.
+    constants = {"ones": np.ones(2, "float32"), "grows": np.array([2, 1.5], "float32")}
+    nodes = [node("Constant", "", name, value=array) for name, array in constants.items()]
+    nodes += [node("Concat", "ones grows", "s", axis=0), node("Resize", "x - s", "y", mode="linear")]
+    read_ = onnx.load(model(nodes, {"x": ("float32", ["n", 2, "h", "w"])}, ["y"]))
+    known = onnx.load(model([node("Resize", "x - s", "y", mode="linear")], {"x": ("float32", ["n", 2, 4, 5])}, ["y"], sized(1, 1, 2, 1.5)))
+    assert read_.program.global_block().var("y").shape[:2] == read_.program.global_block().var("x").shape[:2]
+    np.testing.assert_allclose(read_.run(IMAGE)[0], known.run(IMAGE)[0], rtol=1e-6)

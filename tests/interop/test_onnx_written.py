@@ -97,6 +97,22 @@ def test_the_same_program_is_read_back(tmp_path: Path) -> None:
     assert str(onnx.load(tmp_path / "m.onnx").program) == str(found.program)
 
 
+@pytest.mark.parametrize("outputs", [["y", "w", "x", "k"], ["w"], ["x"], ["k"]])
+def test_inputs_and_weights_that_are_outputs_keep_their_names(outputs: list[str], tmp_path: Path) -> None:
+    weights = {"w": np.array([[1.0, 2.0]], "float32"), "k": np.array([3, 4])}
+    loaded = onnx.load(model([node("Mul", "x w", "y")], {"x": ("float32", ["n", 2])}, outputs, weights))
+    assert loaded.fetch_names == outputs
+    onnx.save(loaded, tmp_path / "model.onnx")
+    fed = {"x": np.ones((3, 2), "float32")}
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    again = onnx.load(tmp_path / "model.onnx")
+    assert again.fetch_names == [item.name for item in session.get_outputs()] == outputs
+    wanted = {**weights, **fed, "y": fed["x"] * weights["w"]}
+    for found in (session.run(outputs, fed), again.run(fed)):
+        for name, array in zip(outputs, found, strict=True):
+            np.testing.assert_array_equal(array, wanted[name])
+
+
 def test_the_same_bytes_every_time_and_nothing_left_behind(tmp_path: Path) -> None:
     gradients = onnx.gradients(onnx.load(DENSE))
     for name in ("a.onnx", "b.onnx"):

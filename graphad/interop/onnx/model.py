@@ -109,7 +109,7 @@ class Undecided(OnnxModel):
         # A field of the base class, which this has not: whoever asks for it is told why.
         if name == "program":
             undecided = self.__dict__["_undecided"]
-            raise UnsupportedModel(f"{undecided.error}\n  load(path, bind={{...}}) with {', '.join(undecided.deciding())} decides")
+            raise UnsupportedModel(f"{undecided.error}\n  {undecided.hint()}")
         return super().__getattribute__(name)
 
     def __repr__(self) -> str:
@@ -183,22 +183,39 @@ class _Undecided:
     Attributes:
         error: why it has none.
         needed: inputs whose elements decide.
-        open: inputs whose extents decide, and what they are declared with.
+        open: inputs whose extents decide, and what they are declared with; None for those declared without a shape.
         floats: inputs and initializers that hold floats; of initializers their values.
         read: the model of elements and of shapes of inputs.
     """
 
     error: NotKnown
     needed: Sequence[str]
-    open: Mapping[str, Sequence[int]]
+    open: Mapping[str, Sequence[int] | None]
     floats: Mapping[str, Array]
     read: Callable[[Mapping[str, Array], Mapping[str, Shape]], OnnxModel]
 
     def deciding(self) -> list[str]:
-        """What decides, as ``bind`` takes it: extents by their names, and inputs."""
-        names = dict.fromkeys(extent.name for shape in self.open.values() for extent in shape if isinstance(extent, Extent))
-        nameless = [name for name, shape in self.open.items() if any(extent == -1 and not isinstance(extent, Extent) for extent in shape)]
-        return [*names, *(f"the shape of {name}" for name in nameless), *self.needed]
+        """What decides: extents by their names, inputs by theirs."""
+        return [*self._named_extents(), *(f"the shape of {name}" for name in self._nameless()), *self.needed]
+
+    def hint(self) -> str:
+        """How a user decides: ``bind`` takes names of extents and of inputs; what has no name is known of what is fed."""
+        nameless = self._nameless()
+        if nameless:
+            fed = ", ".join(f"{name!r}: array" for name in [*nameless, *self.needed])
+            return f"decided({{{fed}, ...}}) gives the model for what is fed"
+        return f"load(path, bind={{...}}) with {', '.join(self.deciding())} decides"
+
+    def _named_extents(self) -> list[str]:
+        return list(dict.fromkeys(extent.name for shape in self.open.values() for extent in shape or () if isinstance(extent, Extent)))
+
+    def _nameless(self) -> list[str]:
+        """Inputs with extents that have no names, or without a shape."""
+        return [
+            name
+            for name, shape in self.open.items()
+            if shape is None or any(extent == -1 and not isinstance(extent, Extent) for extent in shape)
+        ]
 
 
 def _names_after(name: str) -> Iterator[str]:
@@ -206,14 +223,17 @@ def _names_after(name: str) -> Iterator[str]:
     yield from (f"{name}_{i}" for i in itertools.count())
 
 
-def _shapes_fed(fed: Mapping[str, Shape], declared: Mapping[str, Sequence[int]]) -> dict[str, Shape]:
+def _shapes_fed(fed: Mapping[str, Shape], declared: Mapping[str, Sequence[int] | None]) -> dict[str, Shape]:
     """The shapes of what is fed; InvalidValue where one is not as it is declared, or two extents of one name differ."""
     extents: dict[str, tuple[int, str]] = {}
     for name, shape in fed.items():
-        if len(shape) != len(declared[name]) or any(b != -1 and a != b for a, b in zip(shape, declared[name], strict=True)):
-            extents_text = ", ".join(map(str, declared[name]))
+        expected = declared[name]
+        if expected is None:
+            continue
+        if len(shape) != len(expected) or any(b != -1 and a != b for a, b in zip(shape, expected, strict=True)):
+            extents_text = ", ".join(map(str, expected))
             raise InvalidValue(f"feed {name!r} has the shape {list(shape)}, the model declares [{extents_text}]")
-        for size, extent in zip(shape, declared[name], strict=True):
+        for size, extent in zip(shape, expected, strict=True):
             if isinstance(extent, Extent):
                 first_size, first = extents.setdefault(extent.name, (size, name))
                 if first_size != size:
@@ -313,7 +333,9 @@ def read_model(
         inputs_left = [name for name in sources if name not in bind]
         declared = {name: reader.program.global_block().var(name).shape for name in reader.feeds}
         # Extents come first: what is computed of them may be all that was missing. A value in a nested graph is not traced.
-        is_open = {name: list(shape) for name, shape in declared.items() if -1 in shape} if is_sized or not inputs_left else {}
+        is_open: dict[str, list[int] | None] = dict.fromkeys(reader.rankless)
+        if is_sized or not inputs_left:
+            is_open = {**{name: list(shape) for name, shape in declared.items() if -1 in shape}, **is_open}
         if not inputs_left and not is_open:
             raise
         reader.check_operators(proto.graph.node)
@@ -329,7 +351,7 @@ def _undecided(
     reader: Reader,
     error: NotKnown,
     needed: Sequence[str],
-    is_open: Mapping[str, Sequence[int]],
+    is_open: Mapping[str, Sequence[int] | None],
 ) -> Undecided:
     """The model, to be read when it is known what decides."""
     block = reader.program.global_block()

@@ -65,6 +65,7 @@ class Value:
         array: its value where it is known and may be computed with while reading.
         variable: the variable of the program that has it; made when it is first needed where ``array`` is known.
         given: its value at load where it is a parameter, which may be trained: known, but not folded.
+        follows: of a small tensor its value at load where it is computed of parameters alone; for settings of operators only.
         elements: of a small tensor of integers the elements, ``UNKNOWN`` where they are not known, or the name that they have as
             an extent.
         items: of a sequence of known length its tensors.
@@ -74,11 +75,12 @@ class Value:
         real: of integers that floats were rounded to, the whole numbers as floats, which have gradients.
     """
 
-    __slots__ = ("array", "elements", "given", "is_text", "item_dtype", "items", "keys", "real", "variable")
+    __slots__ = ("array", "elements", "follows", "given", "is_text", "item_dtype", "items", "keys", "real", "variable")
 
     def __init__(self, array: Array | None = None, variable: Variable | None = None, given: Array | None = None) -> None:
         self.array, self.variable, self.given = array, variable, given
         self.elements: Array | None = None
+        self.follows: Array | None = None
         self.items: list[Value] | None = None
         self.item_dtype = "float32"
         self.is_text = False
@@ -183,7 +185,10 @@ class Recorder:
             self._has_room(definition, arrays, attrs)
             with np.errstate(all="ignore"):
                 return _wrapped(definition(*arrays, **attrs), lambda array: Value(np.asarray(array)))
-        return _wrapped(definition(*map(self._symbol, inputs), **attrs), lambda variable: Value(variable=variable))
+        result = _wrapped(definition(*map(self._symbol, inputs), **attrs), lambda variable: Value(variable=variable))
+        if isinstance(result, Value):
+            result.follows = _followed(definition, inputs, attrs)
+        return result
 
     def _has_room(self, definition: OpDef, known: Sequence[object], attrs: Mapping[str, object]) -> None:
         """Refuse to compute what takes too much memory: a few bytes of a file may ask for any number of elements."""
@@ -250,6 +255,18 @@ class Recorder:
         del self.made[count:]
 
 
+def _followed(definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Array | None:
+    """What an operator gives for the values at load of small parameters, and of what is computed of them; None for anything else."""
+    arrays = [_array_of(value, lambda value: value.content if value.content is not None else value.follows) for value in inputs]
+    if any(array is _NOT_KNOWN for array in arrays) or sum(map(np.size, arrays)) > _SMALL:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(definition(*arrays, **attrs))
+    except GraphadError:  # of the values, which may be others when the model runs
+        return None
+
+
 _NOT_KNOWN = object()
 _WRITTEN = {"bool": "bool_values", "float32": "fp32_values", "float64": "fp64_values", "int32": "int32_values", "int64": "int64_values"}
 
@@ -260,13 +277,14 @@ def _type_of(known: object) -> object:
     return TensorType(known.shape, str(known.dtype)) if isinstance(known, np.ndarray) else known
 
 
-def _array_of(value: Any) -> Any:
+def _array_of(value: Any, known: Callable[[Value], Array | None] = lambda value: value.array) -> Any:
     if isinstance(value, list | tuple):
-        arrays = [_array_of(item) for item in value]
+        arrays = [_array_of(item, known) for item in value]
         return _NOT_KNOWN if any(array is _NOT_KNOWN for array in arrays) else arrays
     if value is None:
         return None
-    return _NOT_KNOWN if value.array is None else value.array
+    array = known(value)
+    return _NOT_KNOWN if array is None else array
 
 
 def _wrapped(result: object, wrap: Callable[[Any], Value]) -> Any:

@@ -40,6 +40,7 @@ class Reader:
         ends: what goes in and out as strings or maps.
         unknown: operators without a handler, with how often each occurs.
         splits: how many times the rest of a graph was read in both branches of an If.
+        rankless: inputs that are declared without a shape.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Reader:
         self.versions: dict[str, int] = {}
         self.unknown: dict[str, int] = {}
         self.feeds: list[str] = []
+        self.rankless: list[str] = []
         self.depth = self.splits = 0
         self.place: tuple[Sequence[Desc], int] = ((), 0)  # the nodes of the graph that is being read, and how many are done
 
@@ -88,6 +90,9 @@ class Reader:
             self.scopes.append(scope)
             self._initialize(graph, scope)
             self.feeds = [item.name for item in graph.input if item.name not in scope and self._declared(item, scope)]
+            if self.rankless:
+                names = ", ".join(map(repr, self.rankless))
+                raise NotKnown(f"{self.file}: {names}: declared without a shape, so that the rank is not known")
             self._nodes(graph.node, [item.name for item in graph.output])
             fetches = [self._fetched(item.name) for item in graph.output]
             self.scopes.pop()
@@ -177,6 +182,8 @@ class Reader:
         if not is_text and tensor.elem_type != BFLOAT16 and DTYPES.get(tensor.elem_type) not in OURS:
             raise UnsupportedModel(f"input {name!r} has elements of type {DTYPES.get(tensor.elem_type, tensor.elem_type)}")
         dtype = {BFLOAT16: "float32", STRING: "int64"}.get(tensor.elem_type) or DTYPES[tensor.elem_type]
+        if name not in self.shapes and not tensor.HasField("shape"):
+            self.rankless.append(name)
         shape = self.shapes.get(name) or extents_of(type)
         variable = self.program.global_block().create_var(name=name, shape=shape, dtype=dtype, stop_gradient=dtype not in FLOATS)
         scope[name] = value = Value(variable=variable)

@@ -205,8 +205,10 @@ def _bind_parameter(writer: GraphWriter, value: Value, array: Array) -> None:
 
 
 def _output(writer: GraphWriter, graph: Graph, name: str, inputs: Mapping[str, Value]) -> Term:
-    """What has the value of an output under its name; one that is an input too gets another."""
+    """What has the value of an output under its name; what an input of that name becomes has another."""
     bound = writer.bound[next(value for value in graph.targets if value.name == name)]
+    if name in inputs and bound is writer.bound[inputs[name]] and isinstance(bound, Term) and bound.name == name:
+        return bound
     term = bound if isinstance(bound, Term) else _as_sequence(writer.nodes, bound, name)
     if term.name or term.array is not None:
         # One tensor has one name in ONNX.

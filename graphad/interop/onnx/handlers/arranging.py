@@ -47,7 +47,7 @@ def _constant(node: Node) -> Value:
 @handles("ConstantOfShape")
 def _constant_of_shape(node: Node) -> Value:
     value = np.asarray(node.attr("value", np.zeros(1, "float32"))).ravel()
-    shape = node[0]
+    shape = node.vector(0, "the shape")
     if shape.array is not None:
         # A view: a constant takes no memory, however large its shape is.
         return Value(np.broadcast_to(value[0], integers(shape.array)))
@@ -121,7 +121,7 @@ def _reshape(node: Node) -> Value:
     x = node[0]
     if node.version < 5:
         return node.ops.reshape(x, shape=list(node.required("shape")))
-    return reshaped(node, x, node[1], bool(node.attr("allowzero", 0)))
+    return reshaped(node, x, node.vector(1, "the shape"), bool(node.attr("allowzero", 0)))
 
 
 def reshaped(node: Node, x: Value, shape: Value, allow_zero: bool = False) -> Value:
@@ -194,7 +194,7 @@ def _without_ones(node: Node, x: Value, ones: list[int], unknown: list[int]) -> 
 
 @handles("Expand")
 def _expand(node: Node) -> Value:
-    return expanded(node, node[0], node[1])
+    return expanded(node, node[0], node.vector(1, "the shape"))
 
 
 def expanded(node: Node, x: Value, shape: Value) -> Value:
@@ -223,7 +223,7 @@ def _tile(node: Node) -> Value:
     times = known_integers(node[1])
     if times is not None and UNKNOWN not in times:
         return node.ops.tile(x, repeat_times=list(times)) if times else node.ops.assign(x)
-    return node.ops.tile(x, node[1], repeat_times=[-1] * x.rank)
+    return node.ops.tile(x, _of_length(node, node[1], x.rank), repeat_times=[-1] * x.rank)
 
 
 # -- joining and splitting -----------------------------------------------------------------------
@@ -244,7 +244,7 @@ def _split(node: Node) -> list[Value]:
     axis, count = node.axis(x.rank, 0), len(node.outputs)
     size = x.shape[axis]
     if not node.is_decided(1, "split"):
-        return _split_at(node, x, axis, [_element(node, node[1], i) for i in range(count)])
+        return _split_at(node, x, axis, [_element(node, _of_length(node, node[1], count), i) for i in range(count)])
     sizes = node.integers(1, "split")
     if sizes is None and size == -1 and count > 1:
         # Since version 18 the last part is the smaller one where the extent is not divisible.
@@ -270,6 +270,11 @@ def _split_at(node: Node, x: Value, axis: int, sizes: Sequence[Value]) -> list[V
     return parts
 
 
+def _of_length(node: Node, x: Value, count: int) -> Value:
+    """A vector whose length is declared open, and follows from what it is for."""
+    return node.ops.reshape(x, shape=[count]) if x.shape == (-1,) else x
+
+
 def _element(node: Node, x: Value, i: int) -> Value:
     """An element of a vector, as a vector."""
     elements = x.partly()
@@ -289,7 +294,8 @@ def _pad(node: Node) -> Value:
     axes = list(range(x.rank)) if argument is None else [axis % x.rank for axis in integers(node.known(3, "axes"))]  # type: ignore[arg-type]
     if not node.is_decided(1, "pads") or (filler is not None and filler.content is None):
         half = len(axes)
-        pairs_open = {axis: (_element(node, node[1], i), _element(node, node[1], i + half)) for i, axis in enumerate(axes)}
+        amounts_open = _of_length(node, node[1], 2 * half)
+        pairs_open = {axis: (_element(node, amounts_open, i), _element(node, amounts_open, i + half)) for i, axis in enumerate(axes)}
         return padded_at_run_time(node, x, pairs_open, mode, filler)
     amounts = node.integers(1, "pads") if node.version >= 2 else [int(amount) for amount in node.required("paddings")]
     if amounts is None:

@@ -120,6 +120,7 @@ def _deform_conv(node: Node) -> Value:
     x, kernel, offset, bias, mask = node[0], node[1], node[2], node.get(3), node.get(4)
     if x.rank != 4:
         raise UnsupportedModel(f"DeformConv over {x.rank - 2} axes")
+    node.extents("an extent of the image or of the filter", *x.shape[1:], *kernel.shape)
     top, left, bottom, right = spatial(node, "pads", 4, 0)
     attrs = {
         "strides": spatial(node, "strides", 2),

@@ -126,7 +126,9 @@ def _conv_transpose(node: Node) -> Value:
     strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
     extra, group = spatial(node, "output_padding", count, 0), int(node.attr("group", 1))
     sizes = [d * (k - 1) + 1 for k, d in zip(kernel.shape[2:], dilations, strict=True)]
-    is_open = node.attr("output_shape") is not None and -1 in x.shape[2:]
+    is_open = node.attr("output_shape") is not None and -1 in (*x.shape[2:], *kernel.shape[2:])
+    if not is_open and -1 in kernel.shape[2:] and str(node.attr("auto_pad", "")).startswith("SAME"):
+        raise NotKnown(f"{node.attr('auto_pad')} with a filter whose extents are not known before the model runs")
     cuts = [(0, 0)] * count if is_open else _transposed_cuts(node, x, sizes, strides, extra)
     # The operator's own padding cannot say what ONNX can: output_shape may make the result longer than the windows reach.
     is_plain = node.attr("output_shape") is None and all(

@@ -88,9 +88,10 @@ class Node:
         value = self.get(i)
         if value is None:
             return None
-        if value.content is None:
+        content = value.content if value.content is not None else value.follows
+        if content is None:
             raise NotKnown(f"{what} (input {i}) is not known before the model runs; load(path, bind={{...}}) fixes an input", value)
-        return value.content
+        return content
 
     def integers(self, i: int, name: str) -> list[int] | None:
         """Integers of an input, or of the attribute that older versions have in its place; None where neither is there."""
@@ -103,6 +104,18 @@ class Node:
             return [int(item) for item in elements.ravel()]
         array = self.known(i, name)
         return None if array is None else integers(array)
+
+    def vector(self, i: int, what: str) -> Value:
+        """An input that is a vector; NotKnown where the run decides how long it is, and so how the program looks."""
+        value = self[i]
+        if value.rank == 1:
+            self.extents(f"the length of {what}", value.shape[0])
+        return value
+
+    def extents(self, what: str, *extents: int) -> None:
+        """NotKnown where one of some extents is open."""
+        if -1 in extents:
+            raise NotKnown(f"{what} is not known before the model runs")
 
     def is_decided(self, i: int, name: str = "") -> bool:
         """Whether the integers of an input, or of an attribute in its place, are known at load; also where it is left out."""

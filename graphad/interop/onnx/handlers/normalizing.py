@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 
 from graphad.errors import ParseError
-from graphad.interop.onnx.handlers.arranging import padded
+from graphad.interop.onnx.handlers.arranging import padded, padded_at_run_time
 from graphad.interop.onnx.handlers.convolving import with_bias
 from graphad.interop.onnx.handlers.handler import TO_THE_END, Handler, Node, handles
 from graphad.interop.onnx.handlers.pointwise import cast, dtype_of
@@ -412,18 +412,27 @@ def _repeated(node: Node, x: Value, times: int) -> Value:
 
 def _attention_bias(node: Node, q: Value, k: Value, mask: Value | None, past: Value | None, lengths: Value | None) -> Value | None:
     """What is added to the scores: -inf where a position must not be seen."""
-    ops, columns = node.ops, k.shape[2]
+    ops = node.ops
     bias = _visible(node, q, k, past, lengths)
     if mask is None:
         return bias
     argument = ops.where(mask, ops.like(0.0, q), ops.like(-np.inf, q)) if mask.dtype == "bool" else mask
-    if -1 not in (argument.shape[-1], columns) and argument.shape[-1] < columns:
-        # A mask shorter than the keys forbids those that it does not reach.
-        pairs = [0] * (2 * argument.rank)
-        pairs[-1] = columns - argument.shape[-1]
-        argument = ops.pad(argument, paddings=pairs, pad_value=-np.inf)
-    argument = cast(node, argument, q.dtype)
+    argument = cast(node, _as_long_as(node, argument, k), q.dtype)
     return argument if bias is None else ops.elementwise_add(bias, argument)
+
+
+def _as_long_as(node: Node, mask: Value, k: Value) -> Value:
+    """A mask shorter than the keys forbids those that it does not reach."""
+    ops, size, columns = node.ops, mask.shape[-1], k.shape[2]
+    if same_extent(size, columns) or (-1 not in (size, columns) and size >= columns):
+        return mask
+    if -1 not in (size, columns):
+        pairs = [0] * (2 * mask.rank)
+        pairs[-1] = columns - size
+        return ops.pad(mask, paddings=pairs, pad_value=-np.inf)
+    axis, none = mask.rank - 1, Value(np.asarray([0], "int64"))
+    missing = ops.elementwise_sub(ops.reshape(extent(node, k, 2), shape=[1]), ops.reshape(extent(node, mask, axis), shape=[1]))
+    return padded_at_run_time(node, mask, {axis: (none, ops.elementwise_max(missing, none))}, filler=ops.like(-np.inf, mask))
 
 
 def _visible(node: Node, q: Value, k: Value, past: Value | None, lengths: Value | None) -> Value | None:
@@ -509,6 +518,7 @@ def _next_state(node: Node, rule: str, state: Value, k: Value | None, v: Value |
 def _causal_conv(node: Node) -> list[Value]:
     """A convolution of each channel that looks back only; the last elements are what the next call begins with."""
     x, kernel, bias, past, ops = node[0], node[1], node.get(2), node.get(3), node.ops
+    node.extents("an extent of the filter", kernel.shape[0], kernel.shape[2])
     back = kernel.shape[2] - 1
     # ``back`` elements before and none after: an output then sees no later input.
     pairs = [(0, 0), (0, 0), (back, 0)]

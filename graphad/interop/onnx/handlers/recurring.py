@@ -97,6 +97,8 @@ def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int
     ops = node.ops
     w, r = weights or (_Weights(node, node[1]), _Weights(node, node[2]))
     x, lengths = node[0], node.get(4)
+    # Weights may be inputs; gates are parts of theirs.
+    node.extents("an extent of the weights", *r.matrix.shape[1:], *(node[3].shape[1:] if node.get(3) is not None else ()))
     if node.attr("layout", 0):
         x = ops.transpose(x, axis=[1, 0, 2])
     x = _of_known_batch(node, x, states)

@@ -102,6 +102,7 @@ def _with_rows(node: Node, places: Value) -> Value:
 
 def _nd_from_front(node: Node, places: Value, x: Value, batch: int) -> Value:
     count = places.shape[-1]
+    node.extents("how many axes the indices are of", count)
     if places.array is not None and (places.array >= 0).all():
         return places
     sizes = x.shape[batch : batch + count]
@@ -124,7 +125,8 @@ def _slice(node: Node) -> Value:
         starts, ends = ([int(item) for item in node.required(name)] for name in ("starts", "ends"))
         return sliced(node, x, starts, ends, [int(item) for item in node.attr("axes", range(len(starts)))], [1] * len(starts))
     parts = [node.get(i) for i in (1, 2, 3, 4)]
-    count = node[1].shape[0]
+    count = next((known for i in (1, 2, 3, 4) if (known := -1 if (part := node.get(i)) is None else part.shape[0]) != -1), -1)
+    node.extents("the number of axes", count)
     axes = list(range(count)) if parts[2] is None else integers(node.known(3, "axes"))  # type: ignore[arg-type]
     steps = [1] * count if parts[3] is None else integers(node.known(4, "steps"))  # type: ignore[arg-type]
     starts, ends = (known_integers(node[i]) for i in (1, 2))  # type: ignore[assignment]
