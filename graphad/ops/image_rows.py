@@ -78,6 +78,8 @@ def _rows_of(lines: Array, count: int, down: Axis) -> Array:
 
 SMALL = 1.5e6  # products of numbers that one product of matrices takes
 WIDE = 100  # columns with which packing no longer matters
+LONG = 32  # windows of a row, of which the outputs are written quickly
+MANY = 48  # features, short rows of which are written slowly
 NARROW = 5  # rows of a matrix with which BLAS is slow
 POINTS = 400  # of all samples
 
@@ -88,7 +90,10 @@ def pays_correlated(samples: int, filter_: Shape, window_axes: Axes, dtype: Dtyp
         return False
     (down, across), (features, channels, height, width) = window_axes, filter_
     wide = _together(samples, down.padded * width * channels * across.count * dtype.itemsize) * across.count
-    return channels * height * width > 0.75 * features and (wide >= WIDE or prod(filter_) * wide <= SMALL)
+    # Less is copied of the image, and the outputs are written a row of each feature at a time, or copied: how many times as many numbers
+    # of a window as features make up for that depends on how long a row is. By 45 shapes on Intel's Sapphire Rapids.
+    least = 0 if samples == 1 and across.count >= LONG else 0.75 if features < MANY else 4 if wide >= LONG // 2 else 12
+    return channels * height * width > least * features and (wide >= WIDE or prod(filter_) * wide <= SMALL)
 
 
 def pays_spread(samples: int, filter_: Shape, window_axes: Axes, dtype: Dtype) -> bool:
