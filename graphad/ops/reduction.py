@@ -174,10 +174,10 @@ def _extremum(larger: np.ufunc, X: Array, axis: tuple[int, ...], keepdims: bool)
 
 
 _EXTREMUM: Declared = {"speculatable": "extents", "flops": 1, "reduction": "extremum"}
-_OWN_EXTREMUM: Declared = {**_EXTREMUM, "own": True}
+_WHOLE: Declared = {**_EXTREMUM, "own": True, "whole_ties": True}
 
-reduce_max = _define("reduce_max", _greatest, _tie_rule("reduce_max", split=False), _extreme_type, **_OWN_EXTREMUM)
-reduce_min = _define("reduce_min", _least, _tie_rule("reduce_min", split=False), _extreme_type, **_OWN_EXTREMUM)
+reduce_max = _define("reduce_max", _greatest, _tie_rule("reduce_max", split=False), _extreme_type, **_WHOLE)
+reduce_min = _define("reduce_min", _least, _tie_rule("reduce_min", split=False), _extreme_type, **_WHOLE)
 reduce_amax = _define("reduce_amax", _greatest, _tie_rule("reduce_amax", split=True), _extreme_type, **_EXTREMUM)
 reduce_amin = _define("reduce_amin", _least, _tie_rule("reduce_amin", split=True), _extreme_type, **_EXTREMUM)
 reduce_all = _define("reduce_all", np.all, None, _truth_type, "bool", speculatable="extents", flops=1)

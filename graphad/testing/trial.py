@@ -316,6 +316,25 @@ def is_in_range(case: Case, least: float = 1 / FAR, most: float = FAR) -> bool:
     return holds[0]
 
 
+def has_whole_ties(case: Case) -> bool:
+    """Whether an extremum has several places in a run, each of which gets the whole cotangent: together more than the slope."""
+    operands, found = dict[Value, Array](), False
+
+    def see(value: Value, array: object) -> None:
+        nonlocal found
+        if not isinstance(array, np.ndarray):
+            return
+        if any(lookup(op.type).whole_ties for op in value.readers):
+            operands[value] = array.copy()
+        for op in value.writers:
+            if lookup(op.type).whole_ties and (x := operands.get(op.input("X"))) is not None:
+                kept = lookup(op.type).run({"X": [x]}, {**op.attrs, "keep_dim": True}, ["Out"])["Out"][0]
+                found |= int(np.count_nonzero(x == kept)) > np.size(kept)
+
+    watch(lower(case.program), case, see)
+    return found
+
+
 def overflows_float16(case: Case) -> bool:
     """Whether an operator that may be computed in a narrow type gives, of numbers that float16 holds, finite ones that it does not."""
     found, beyond = False, set[Value]()

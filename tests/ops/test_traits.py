@@ -290,6 +290,17 @@ def test_steep() -> None:
     assert {type for type in having("speculatable") if has_infinite_slope(type)} == having("steep")
 
 
+def test_whole_ties() -> None:
+    """Of the reductions to an extremum, which alone have it, the gradients where all elements are equal add up to their number, or to 1."""
+    equal = np.full(4, 3.0)
+    for type in sorted(type for type in plain() if REGISTRY[type].reduction == "extremum"):
+        definition = REGISTRY[f"{type}_grad"]
+        slots = {"X": [equal], "Out": [equal[0]], "Out@GRAD": [np.ones(())]}
+        gradient = definition.run(slots, {"reduce_all": True, "dim": [0], "keep_dim": False}, ["X@GRAD"])["X@GRAD"][0]
+        assert gradient.sum() == (4.0 if REGISTRY[type].whole_ties else 1.0), type
+    assert all(REGISTRY[type].reduction == "extremum" for type in having("whole_ties"))
+
+
 # -- linear --------------------------------------------------------------------------------------
 
 

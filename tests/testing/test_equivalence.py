@@ -14,7 +14,17 @@ from graphad.testing import Case, assert_equivalent, check_case
 from graphad.testing.cases import completed, fitted, random_case
 from graphad.testing.checks import _is_unstable, against_differences
 from graphad.testing.equivalence import difference, observe
-from graphad.testing.trial import Subject, Trial, frozen, gradient_values, is_in_range, overflows_float16, rounding_noise, slope
+from graphad.testing.trial import (
+    Subject,
+    Trial,
+    frozen,
+    gradient_values,
+    has_whole_ties,
+    is_in_range,
+    overflows_float16,
+    rounding_noise,
+    slope,
+)
 from tests.nested_programs import add, constant, do, nested, while_
 
 _PATH = "find-op-path{targets=[$loss]}"
@@ -208,6 +218,18 @@ def test_a_gradient_that_has_no_solution_is_no_finding() -> None:
     program = ga.Program.parse(f"program {{ block 0 {{ {text} }} }}")
     case = Case(program, "l", {"x": np.zeros((3, 1, 1))})
     check_case("create-grad-ops, prune-no-grad, accumulate-grads, create-grad-vars", case, _PATH)
+
+
+def test_elements_that_tie_and_move_together_are_not_held_against_differences() -> None:
+    """Along any direction the loss is smooth, while each of the copies has the whole cotangent, as Paddle has it."""
+    text = """program { block 0 {
+        var x: float64[1] var copies: float64[3] var l: float64[]
+        expand(X=x) -> (Out=copies) {expand_times=[3]} OPERATOR(X=copies) -> (Out=l) {reduce_all=true}
+    } }"""
+    for op_type, has_ties in ("reduce_max", True), ("reduce_amax", False):
+        case = Case(ga.Program.parse(text.replace("OPERATOR", op_type)), "l", {"x": np.array([2.0])})
+        assert has_whole_ties(case) is has_ties
+        check_case("create-grad-ops, prune-no-grad, accumulate-grads, create-grad-vars", case, _PATH)
 
 
 def test_a_gradient_that_goes_straight_through_is_not_held_against_differences() -> None:
