@@ -406,6 +406,7 @@ class Inputs:
             self.budget -= 1
             return _takes(setting, call)
         choices = [self._options(kind, shape, len(setting.attrs) + i) for i, kind in enumerate(unbound.values())]
+        choices = self._of_one_length(choices, call, setting)
         # Lists have many forms that do not fit; numbers nearly always do, or none does.
         most = INFERENCES if any(kind.startswith("list") for kind, _ in unbound.values()) else 6
         for count, values in enumerate(product(*choices) if len(choices) == 1 else _diagonal(choices)):
@@ -418,6 +419,16 @@ class Inputs:
         for name in unbound:
             setting.attrs.pop(name, None)
         return False
+
+    def _of_one_length(self, choices: list[list[object]], call: Call, setting: Setting) -> list[list[object]]:
+        """The choices for an operator's lists, of one length where there are several: starts and ends, one for each axis."""
+        values = [setting.attrs.get(value.name) for value in call.attrs.values() if isinstance(value, Attribute)]
+        lengths = [len(value) for value in values if isinstance(value, list)]
+        if not lengths and sum(isinstance(options[0], list) for options in choices) < 2:
+            return choices
+        length = lengths[0] if lengths else (1, 1, 2)[self.turn % 3]
+        alike: list[list[object]] = [[item for item in options if isinstance(item, list) and len(item) == length] for options in choices]
+        return [some or options for some, options in zip(alike, choices, strict=True)]
 
     def _options(self, kind: tuple[str, object], shape: Shape, place: int) -> list[object]:
         text, default = kind

@@ -399,7 +399,7 @@ POOLS: dict[str, Callable[[np.random.Generator], Array]] = {
     "kinks": _one_of(*KINKS),
     "zeros": _one_of(0.0, -0.0, 0.0, -0.0, 1.0),
     "large": _one_of(100.0, -100.0, 1000.0, -1000.0, 89.0, 710.0, 0.5),
-    "tiny": _one_of(1e-3, -1e-8, 1e-20, -1e-40, 1e-300, 1e-7),
+    "tiny": _one_of(1e-3, -1e-8, 1e-20, -1e-40, 1e-300, 1e-7, 2e-5, 4e-4, -3e-4),  # those that bounds keep away from zero, too
     "offset": lambda rng: 1e4 + np.round(rng.normal(0.0, 1.0, SIZE), 3),
     MIXED: _mixed,
     NON_FINITE: _one_of(math.nan, math.inf, -math.inf, 0.0, 1.5, -0.25),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +49,7 @@ from graphad.testing.trial import (
     is_forward,
     is_in_range,
     is_normal,
+    keeping_ties,
     overflows_float16,
     program_of,
     quietly,
@@ -56,6 +58,7 @@ from graphad.testing.trial import (
     roundings,
     run_requesting_gradients,
     scheduled,
+    splits_ties,
 )
 from graphad.testing.watched import is_marked, run_reusing
 from graphad.types import Array
@@ -425,7 +428,11 @@ def _made_gradients(trial: Trial) -> Finding | None:
 
 
 def against_differences(trial: Trial) -> Finding | None:
-    """The gradients along a random direction are the slope of the loss, where that is smooth; one that is missing is zero."""
+    """The gradients along a direction are the slope of the loss, where that is smooth; one that is missing is zero.
+
+    The direction is random. Where the loss bends along it, another one is taken along which equal elements stay equal: what a tie chooses
+    between is the same all along it.
+    """
     case = trial.case
     if not trial.can_difference:
         return None
@@ -442,8 +449,19 @@ def against_differences(trial: Trial) -> Finding | None:
     for name, way in direction.items():
         if np.shape(gradient := values.get(trial.made.get(name, ""), way)) != way.shape:
             return Finding("gradients", f"that of {name} is {list(np.shape(gradient))}, and {name} {list(way.shape)}", "shape")
+    smooth = differenced(case)
+    finding = _along(trial, smooth, direction, values)
+    if finding is None and not trial.slope_agrees and splits_ties(case.program):
+        ties = keeping_ties({name: arrays[name] for name in sources}, trial.random)
+        return _along(trial, smooth, ties, values) if ties else None
+    return finding
+
+
+def _along(trial: Trial, smooth: Case, direction: dict[str, Array], values: Mapping[str, Any]) -> Finding | None:
+    """How the gradients along a direction differ from the slope there; ``slope_agrees`` says afterwards whether that is known not to."""
+    case = trial.case
     # The slope along d is sum(gradient * d). Where its terms cancel, it is as exact as the terms are: hence ``scale``.
-    terms = [values[trial.made[name]] * direction[name] for name in sources if trial.made.get(name) in values]
+    terms = [values[trial.made[name]] * direction[name] for name in direction if trial.made.get(name) in values]
     total, scale = sum(float(np.sum(term)) for term in terms), sum(float(np.sum(np.abs(term))) for term in terms)
     if not np.isfinite(total):
         return None  # what is nan here and finite in the standard backward is found by comparing the two
@@ -451,7 +469,6 @@ def against_differences(trial: Trial) -> Finding | None:
     def agrees(expected: float) -> bool:
         return abs(total - expected) <= max(DIFFERENCED, trial.allowed) * max(1.0, abs(expected), scale)
 
-    smooth = differenced(case)
     expected = trial.slope(smooth, direction, agrees)
     trial.slope_agrees = expected is not None and agrees(expected)
     if expected is None or trial.slope_agrees or not is_in_range(case) or has_whole_ties(case):

@@ -22,7 +22,7 @@ from graphad.testing.cases import NON_FINITE, Case, Choices, array_of, outside_r
 from graphad.testing.samples import samples_of
 from graphad.testing.samples.valid import computed
 from graphad.testing.values import name_of
-from graphad.types import FLOATS, Array
+from graphad.types import FLOATS, TENSOR, Array
 
 # -- call writer -----------------------------------------------------------------------------------
 # What programs of calls are written with: a ``CallWriter`` that knows the value of every name while it writes.
@@ -48,6 +48,7 @@ class CallWriter:
         self.underivable: set[str] = set()  # names whose gradient some operator without a rule may stop with an error
         self.moving: set[str] = set()  # names whose values have a gradient with respect to data or parameters
         self.counters: list[str] = []  # those of the loops that are open
+        self.conditions: list[list[str]] = []  # those of the branches that are open, each with what it is made of
         self.count = 0
 
     @property
@@ -86,6 +87,14 @@ class CallWriter:
         self.program.rollback()
         outer = self.around.pop()
         self.values = {name: self.values[name] if runs and name not in block.vars else value for name, value in outer.items()}
+
+    @contextmanager
+    def deciding(self, condition: str) -> Iterator[None]:
+        """Within it, the block that is written runs where a condition holds, or where it does not."""
+        writer = next((op for op in reversed(self.block.ops) if condition in op.output_names()), None)
+        self.conditions.append([condition, *(writer.input_names() if writer is not None else ())])
+        yield
+        self.conditions.pop()
 
     @contextmanager
     def outside(self) -> Iterator[None]:
@@ -817,7 +826,7 @@ def conditional(w: CallProgram) -> None:
 def write_conditional(w: CallProgram, holds: bool, body: Callable[[], object]) -> None:
     """A ``conditional_block`` with a body."""
     condition = _condition(w, holds)
-    with w.inside(runs=holds) as block:
+    with w.deciding(condition), w.inside(runs=holds) as block:
         body()
     _append(w, "conditional_block", "Input", {"Cond": condition}, {"sub_block": block})
 
@@ -832,7 +841,7 @@ def write_branch(w: CallProgram, holds: bool, first: Callable[[], object], secon
     condition = _condition(w, holds)
     blocks = []
     for runs, body in ((holds, first), (not holds, second)):
-        with w.inside(runs=runs) as block:
+        with w.deciding(condition), w.inside(runs=runs) as block:
             body()
         blocks.append(block)
     _append(w, "if_else", "X", {"Cond": condition}, {"true_block": blocks[0], "false_block": blocks[1]})
@@ -969,15 +978,37 @@ def _weighted(w: CallProgram, name: str) -> str:
 
 
 def unknown_extent(choices: Choices, program: Program, feeds: dict[str, Array]) -> None:
-    """Declare the first extent of what is fed as unknown, in a few programs; not where inference has to know it."""
-    if not choices.chance(6):
-        return
+    """Declare the first extent of what is fed as unknown, in a few programs; not where inference has to know it.
+
+    Where an operator broadcasts a tensor along the first axis, it is done more often, for all that it reads: of two unknown extents one may
+    be 1, and nothing that is declared says so.
+    """
+    arrays = {name: array for name, array in feeds.items() if array.ndim}
     root = program.global_block()
-    types = {name: root.vars[name].declared for name in feeds if feeds[name].ndim}
-    for name in types if choices.boolean() else [*types][:1]:
+    operands = [[name for name in op.input_names() if name in arrays] for op in root.ops]
+    broadcast = [names for names in operands if _is_broadcast([arrays[name] for name in names])]
+    if broadcast and choices.boolean():
+        open_names = choices.one_of(broadcast)
+    elif choices.chance(6):
+        open_names = [*arrays] if choices.boolean() else [*arrays][:1]
+    else:
+        return
+    types = {name: var.declared for name, var in root.vars.items()}
+    for name in open_names:
         shape, dtype = types[name]
         root.vars[name].declare((-1, *(shape or ())[1:]), dtype)
+    # What operators write is what they give of these, as where the program was written so; around blocks it stays as it was.
+    if len(program.blocks) == 1 and choices.boolean():
+        for name in {name for op in root.ops for name in op.output_names()}.difference(arrays):
+            if name in types and root.vars[name].type == TENSOR and not root.vars[name].persistable:
+                root.vars[name].declare(None, None)
     # Some operators need to know an extent: the declarations are put back.
-    if not type_checks(program):
+    if not type_checks(program) or any(dtype and root.vars[name].declared[1] is None for name, (_, dtype) in types.items()):
         for name, (shape, dtype) in types.items():
             root.vars[name].declare(shape, dtype)
+
+
+def _is_broadcast(arrays: list[Array]) -> bool:
+    """Whether one of some arrays is broadcast along the first axis, the others having as many axes."""
+    extents = {array.shape[0] for array in arrays}
+    return 1 in extents and len(extents) > 1 and len({array.ndim for array in arrays}) == 1

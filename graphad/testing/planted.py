@@ -18,6 +18,7 @@ from graphad.rewriting.pattern import Constant, Result, Scalar, Several, Term
 from graphad.rewriting.rule_check import applicable
 from graphad.rewriting.rule_inputs import Drawn
 from graphad.testing.cases import KINDS, MIXED, NON_FINITE, Case, Choices, array_of, outside_reads, outside_writes
+from graphad.testing.operator_programs import unknown_extent
 from graphad.types import FLOATS, Array, TensorType
 
 SEEDS = 10_000
@@ -58,7 +59,9 @@ def planted_with_all(choices: Choices, rules: Sequence[tuple[PatternRule, str]],
         planting.feed(MIXED)
     elif planting.finals and not choices.chance(4):
         planting.harden()
-    return planting.case()
+    case = planting.case()
+    unknown_extent(choices, case.program, case.feeds)
+    return case
 
 
 class _Planting(Evaluation[str]):
@@ -160,13 +163,19 @@ class _Planting(Evaluation[str]):
             self.finals.append(self._append("assign", {"X": [name]}, {}))
 
     def case(self) -> Case:
-        """The program, with a loss over what is floating-point; for exact rules mostly all results are requested, since means hide much."""
+        """The program, with a loss over what is floating-point; for exact rules mostly all results are requested, since means hide much.
+
+        For others each mean is: where one rule's result is nan, so is the loss, in which another rule's could be anything.
+        """
         floats = [name for name in dict.fromkeys(self.finals) if self._var(name).dtype in FLOATS[1:]]
-        # ``sum`` takes one dtype: that of the first result.
-        means = [self._append("mean", {"X": [n]}, {}) for n in floats if self._var(n).dtype == self._var(floats[0]).dtype]
-        loss = self._append("sum", {"X": means}, {}) if means else ""
+        # ``sum`` takes one dtype: that of the first result. A mean of nothing is nan, and so would be the loss.
+        alike = [name for name in floats if self._var(name).dtype == self._var(floats[0]).dtype]
+        means = [self._append("mean", {"X": [name]}, {}) for name in alike]
+        parts = [mean for mean, name in zip(means, alike, strict=True) if 0 not in self._var(name).shape] or means
+        loss = self._append("sum", {"X": parts}, {}) if means else ""
         # A mean can hide a wrong element by another one, or by rounding.
-        names = () if not self.exact or self.choices.chance(4) else tuple(dict.fromkeys([*self.finals, *([loss] if loss else [])]))
+        requested = self.finals if self.exact else means
+        names = () if self.choices.chance(4) else tuple(dict.fromkeys([*requested, *([loss] if loss else [])]))
         return Case(self.program, loss, self.feeds, {}, names)
 
     # -- as an evaluation ------------------------------------------------------------------------

@@ -200,7 +200,7 @@ def _first_call(w: CallProgram, op_type: str, dtype: str) -> tuple[Call, Names] 
         return None
     chooses = any(attr.kind == "DType" for attr in call.op.attrs.values())  # a type, as cast does: its samples have several
     call = call if chooses and w.choices.boolean() else converted(call, dtype)
-    if w.non_finite or w.choices.chance(3):
+    if w.non_finite or call.op.converts or w.choices.chance(3):  # what is converted rounds on few numbers only
         call = renumbered(w.choices, call, w.choices.one_of(_kinds(w, call)))
     operands = {slot: [_known(w, value) for value in values] for slot, values in call.inputs.items()}
     pairs = {slot: list(zip(values, operands[slot], strict=True)) for slot, values in call.inputs.items()}
@@ -378,6 +378,7 @@ STEEPEST = 1e2  # the slope of what goes into a sum with many others, which woul
 SLOPE_SEEDS = 1 << 14
 TRIES = 80  # calls tried to find some that differ
 WORDS = ("str", "DType")  # kinds of attributes that seldom matter to a gradient
+POWERS = np.array([2.0, 1.0, -1.0, 0.5, 4.0])  # products with them, and quotients, are exact
 SLOPE_NUMBERS = ("sample", "ordinary", "positive")  # on which an operator may be smooth, the first ones preferred
 
 
@@ -407,8 +408,18 @@ def _of_either(choices: Choices, case: Case) -> Case:
 
 
 def _input(w: CallProgram, op: OpDef, slot: str, value: Value) -> str:
-    """A name for an input, which stops gradients if the operator has none with respect to it: what depends on it has no slope."""
-    return w.data(value, stop_gradient=not has_slope(op, slot)) if isinstance(value, np.ndarray) else w.new(value)
+    """A name for an input, which stops gradients if the operator has none with respect to it: what depends on it has no slope.
+
+    Half of the others are products with a power of two for each element: the elements of one input move by unlike amounts then, where all
+    that is fed moves by the same. An operator that is wrongly taken for linear agrees on tangents that are all ones.
+    """
+    if not isinstance(value, np.ndarray):
+        return w.new(value)
+    if not has_slope(op, slot) or not _is_wide(value) or not value.size or w.choices.boolean():
+        return w.data(value, stop_gradient=not has_slope(op, slot))
+    factors = np.resize(POWERS, value.size).reshape(value.shape)
+    operands = {"X": [w.data(value / factors)], "Y": [w.data(factors, stop_gradient=True)]}
+    return w.apply("elementwise_mul", operands, {}) or w.data(value)
 
 
 def smooth_variant(op: OpDef, turn: int) -> Call | None:
@@ -966,10 +977,18 @@ def sweeps(interest: Interest, is_backward: bool = False, after_backward: bool =
         if sweep is block_sweep and not is_backward and emphasis.kinds != SHORT and choices.chance(HARDENED):
             # No loss, which says nothing of numbers that are not finite: what a block that does not run computes may be such.
             case = replace(renumbered_case(choices, case, (MIXED, NON_FINITE)), loss_name="")
+        elif sweep is block_sweep and not is_backward and choices.chance(2 if _is_steep_inside(case) else HARDENED):
+            # With the loss, which is finite where what has no slope at zero does not run.
+            case = renumbered_case(choices, case, ("zeros", "zeros", "kinks"))
         unknown_extent(choices, case.program, case.feeds)
         return case
 
     return program
+
+
+def _is_steep_inside(case: Case) -> bool:
+    """Whether a block holds an operator of which the slope may be infinite."""
+    return any(lookup(op.type).steep for block in case.program.blocks[1:] for op in block.ops)
 
 
 def drawn(interest: Interest, is_backward: bool = False, after_backward: bool = False) -> Callable[[Choices], Case]:

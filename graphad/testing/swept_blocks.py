@@ -13,6 +13,7 @@ from functools import cache
 
 import numpy as np
 
+from graphad.ops import lookup
 from graphad.program import Variable
 from graphad.testing.calls import Call, Interest, other_attr
 from graphad.testing.cases import Case, Choices, outside_reads
@@ -30,6 +31,8 @@ KINDS = (
     *(("never", trips) for trips in (0, 0, 0)),
 )
 TRIES = 4  # other attributes
+DRAWN = 3  # of so many operands that are computed one is drawn at random
+STEEP = 6  # of so many blocks one has an operator of which the slope may be infinite, so that 0 times it is nan
 LOOKUPS = ("gather", "lookup_table_v2", "index_select", "gather_nd", "one_hot_v2")
 FAR, FAR_READS = 1000, 3
 BESIDE = ("sin", "sin", "exp", "abs", "sqrt")  # what a branch computes besides, of the type of what it reads
@@ -70,16 +73,22 @@ def block_sweep(choices: Choices, interest: Interest, start: int) -> Case:
     (kind, runs), role = places[start % len(places)]
     common = WITH_ATTRIBUTES if kind.startswith("if_else") and choices.boolean() else PLAIN
     types = types_of(interest) if interest.types and choices.chance(3) else common
+    types = steep_types() if choices.chance(STEEP) else types
     call = varied(choices, choices.one_of(types), interest)
     repeated = _Repeated.drawn(w, None if call is None else converted(call, choices.one_of(FLOATS_DRAWN)))
     if repeated is None:
         return Case(w.program, "", w.feeds, w.params)
-    before = [] if choices.chance(4) else repeated.read()
+    # What is drawn at random for a block alone has to be drawn before it nevertheless.
+    is_inside_alone = repeated.is_drawn and choices.boolean()
+    role = "captured" if is_inside_alone else role
+    before = [] if is_inside_alone or choices.chance(4) else repeated.read()
     repeated.keep()
-    repeated.prepare()
+    if not is_inside_alone:
+        repeated.prepare()
     _write(w, kind, runs, repeated, role)
-    after = repeated.read() if choices.boolean() else []
-    kept_alive = {*w.reserved, repeated.copy}  # what is read after the blocks as well cannot be lost in them
+    after = repeated.read() if choices.boolean() and not is_inside_alone else []
+    # What is read after the blocks as well cannot be lost in them.
+    kept_alive = {*w.reserved, repeated.copy, *((repeated.name,) if is_inside_alone else ())}
     written_names = [name for op in w.block.ops for name in op.output_names() if name in w.values and name not in kept_alive]
     return Case(w.program, loss_of(w, [*written_names[::-1], *before, *after]), w.feeds, w.params)
 
@@ -88,6 +97,12 @@ def block_sweep(choices: Choices, interest: Interest, start: int) -> Case:
 def _places_of(types: tuple[str, ...]) -> tuple[tuple[tuple[str, int], str], ...]:
     """The places in blocks of some types, or if there are none, all."""
     return tuple(place for place in PLACES if any(op_type in place[0][0] for op_type in types)) or PLACES
+
+
+@cache
+def steep_types() -> tuple[str, ...]:
+    """The operators of which the slope may be infinite, or none: they may not run where the program would not run them."""
+    return tuple(op_type for op_type in operators() if lookup(op_type).steep)
 
 
 def _write(w: CallProgram, kind: str, runs: int, repeated: _Repeated, role: str) -> None:
@@ -199,6 +214,7 @@ class _Repeated:
         call: the operator on the values at first.
         names: its inputs.
         name: that of the input which is overwritten.
+        is_drawn: whether that is drawn at random.
 
     Attributes:
         kept: names around all blocks, of the type of the operator's first result, through which its results leave blocks.
@@ -206,8 +222,8 @@ class _Repeated:
         line: names that change places.
     """
 
-    def __init__(self, w: CallProgram, call: Call, names: Names, name: str) -> None:
-        self.w, self.call, self.names, self.name = w, call, names, name
+    def __init__(self, w: CallProgram, call: Call, names: Names, name: str, is_drawn: bool = False) -> None:
+        self.w, self.call, self.names, self.name, self.is_drawn = w, call, names, name, is_drawn
         self.kept: list[str] = []
         self.copy = ""
         self.line: list[str] = []
@@ -221,11 +237,12 @@ class _Repeated:
             return None
         names = w.named(call, {})
         slot, i = w.choices.one_of(floats)
-        name = names[slot][i]
+        name, is_drawn = names[slot][i], False
         if w.choices.boolean():
-            name = w.apply("tanh", {"X": [name]}, {}) or name
+            is_drawn = w.choices.chance(DRAWN)
+            name = (_drawn_like(w, name) if is_drawn else w.apply("tanh", {"X": [name]}, {})) or name
             names[slot][i] = name
-        return cls(w, call, names, name)
+        return cls(w, call, names, name, is_drawn)
 
     def keep(self) -> None:
         """Make names for results: constants, data, state, or what is known."""
@@ -309,6 +326,8 @@ class _Repeated:
             tensors += self.read()[:1]
         if copy_kind > 1:
             self._read_copy()
+        if w.conditions and self.kept and w.choices.chance(3):
+            self._read_condition()
         for name, target in zip(dict.fromkeys(tensors), self.kept, strict=False):
             if name != target and _alike(w.values[name], w.values[target]):
                 self._pass_out(name, target)
@@ -329,6 +348,16 @@ class _Repeated:
         name = self.copy if op_type == "assign" else w.apply(op_type, {"X": [self.copy]}, {})
         if name and _alike(w.values[name], w.values[self.kept[-1]]):
             self._pass_out(name, self.kept[-1])
+
+    def _read_condition(self) -> None:
+        """Let a condition of the block, or a part of it, reach a name around the blocks as a number: in here more is known of it."""
+        w, target = self.w, self.kept[-1]
+        value = w.values[target]
+        name = w.choices.one_of(w.choices.one_of(w.conditions))
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.ndim:
+            number = w.apply("cast", {"X": [name]}, {"out_dtype": name_of(value.dtype)})
+            if number:
+                w.apply("elementwise_add", {"X": [target], "Y": [number]}, {}, target)
 
     def _exchange(self) -> None:
         """Two or three names around the blocks change places; mostly those that did before."""
@@ -410,6 +439,13 @@ class _Repeated:
             return name
         number = w.apply("cast", {"X": [counter]}, {"out_dtype": name_of(value.dtype)})
         return (w.apply("elementwise_mul", {"X": [name], "Y": [number]}, {}) if number else None) or name
+
+
+def _drawn_like(w: CallProgram, name: str) -> str | None:
+    """Random numbers of a name's type, drawn once around the blocks that read them."""
+    value = w.values[name]
+    assert isinstance(value, np.ndarray)
+    return w.apply("uniform_random", {}, {"shape": list(value.shape), "min": 0.25, "max": 0.75, "dtype": name_of(value.dtype)})
 
 
 def _differ(first: Call, other: Call) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from graphad.ops import OpDef, lookup
 from graphad.ops.sample import Value
+from graphad.program import Operator
 from graphad.testing.calls import (
     NONE,
     Call,
@@ -42,7 +43,7 @@ FORGOTTEN = 3  # of so many changed attributes one is any that the operator has,
 LEFT = 0.3  # of the terms of a sum, where that does not cancel
 KEPT = 1 << 14  # so many calls that were made from others
 LARGEST, TERMS = 1e6, 8  # of what goes into a loss: no larger numbers, and so many results
-SHAPES = ("as it is", "as it is", "as it is", "flat", "flat", "empty", "single", "odd", "scalar", "narrow", "crossed")
+SHAPES = ("as it is", "as it is", "as it is", "flat", "flat", "empty", "single", "odd", "scalar", "narrow", "short", "crossed")
 
 
 @cache
@@ -139,8 +140,8 @@ def reshaped(call: Call, shape: str) -> Call:
     """The call on inputs of one axis, of no element, one, or extent 5, without axes, or broadcast, if the operator takes them."""
     if shape == "as it is":
         return call
-    if shape in ("narrow", "crossed"):
-        return _broadcast(call, both=shape == "crossed")
+    if shape in ("narrow", "short", "crossed"):
+        return _broadcast(call, last=shape != "short", first=shape != "narrow")
     if shape in ("flat", "scalar"):
         change = _flat if shape == "flat" else first_element
         inputs: Slots = {slot: [change(value) for value in values] for slot, values in call.inputs.items()}
@@ -151,14 +152,15 @@ def reshaped(call: Call, shape: str) -> Call:
     return call.with_inputs(inputs) or call
 
 
-def _broadcast(call: Call, both: bool) -> Call:
-    """The call with the first of two inputs of one shape broadcast along the last axis, with ``both`` the second along the first one."""
+def _broadcast(call: Call, last: bool, first: bool) -> Call:
+    """The call with the first of two inputs of one shape broadcast along the last axis, with ``first`` the second along the first one."""
     tensors = [(s, i, v) for s, values in call.inputs.items() for i, v in enumerate(values) if isinstance(v, np.ndarray) and v.size]
     for (s, i, x), (t, j, y) in itertools.combinations(tensors, 2):
         if x.shape == y.shape and x.ndim and max(x.shape) > 1:
             inputs = {slot: list(values) for slot, values in call.inputs.items()}
-            inputs[s][i] = x[..., :1] if x.ndim > 1 or not both else x[:, None]
-            if both and y.ndim > 1:
+            if last:
+                inputs[s][i] = x[..., :1] if x.ndim > 1 or not first else x[:, None]
+            if first and (y.ndim > 1 or not last):
                 inputs[t][j] = y[:1]
             return call.with_inputs(inputs) or call
     return call
@@ -206,7 +208,7 @@ def append_over(w: CallProgram, op_type: str, name: str, overwrite: int, beside:
         return []
     if w.choices.chance(3):
         call = _along_the_same(w, call, name)
-    call = converted(call, name_of(value.dtype))
+    call = _back(w, converted(call, name_of(value.dtype)), name)
     draft = inferred(Draft(call.op, call.inputs, call.attrs, call.number))
     next_call = over(w, draft, name, beside) if draft is not None else None
     return w.append(*next_call, overwrite=overwrite) if next_call is not None else []
@@ -217,7 +219,7 @@ AXES = ("axis", "axes", "dim")  # attributes that say along which axes an operat
 
 def _along_the_same(w: CallProgram, call: Call, name: str) -> Call:
     """The call along the axis that the operator works along which wrote a name, if both work along one: where pieces meet, say."""
-    writer = next((op for op in reversed(w.block.ops) if name in op.output_names()), None)
+    writer = _writer(w, name)
     axes = [] if writer is None else _axes(lookup(writer.type), writer.attrs)
     # Slicing along the axis of a concatenation, say, is where rules about pieces apply.
     if len(axes) != 1 or len(_axes(call.op, call.attrs)) != 1:
@@ -225,6 +227,20 @@ def _along_the_same(w: CallProgram, call: Call, name: str) -> Call:
     axis_attr = next(attr for attr in AXES if attr in call.op.attrs)
     value = axes[0] if call.op.attrs[axis_attr].kind == "int" else axes
     return call.with_attrs({**call.attrs, axis_attr: value}) or call
+
+
+def _back(w: CallProgram, call: Call, name: str) -> Call:
+    """A conversion of what another one gave is now and then that back to the dtype from before: what looks like nothing, and rounds."""
+    writer = _writer(w, name) if call.op.converts else None
+    if writer is None or not lookup(writer.type).converts or w.choices.boolean():
+        return call
+    value = w.values[writer.input_names()[0]]
+    return call.with_attrs({**call.attrs, call.op.converts: name_of(value.dtype)}) or call if isinstance(value, np.ndarray) else call
+
+
+def _writer(w: CallProgram, name: str) -> Operator | None:
+    """The operator of the current block that wrote a name last."""
+    return next((op for op in reversed(w.block.ops) if name in op.output_names()), None)
 
 
 def _axes(op: OpDef, attrs: Mapping[str, object]) -> list[object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -84,10 +84,14 @@ class GradientProgram:
     @classmethod
     def of(cls, program: Program, case: Case, sources: Iterable[str]) -> GradientProgram:
         """The gradients of a case's loss with respect to some names, as far as there are any; the program stays as it is."""
-        copy = program.clone()
-        block = copy.global_block()
+        block = program.global_block()
         differentiable = Case(program, case.loss_name, case.feeds, case.params).sources
         names = [name for name in sources if block.has_var(name) and name in differentiable]
+        # What the loss does not need would be differentiated in vain, and run. A random operator's stream may depend on others, and which
+        # value of an overwritten name is meant may, too.
+        is_whole = _draws(program) or not {name for op in block.ops for name in op.output_names()}.isdisjoint(names)
+        copy = program.clone() if is_whole else program.prune([case.loss_name, *names])
+        block = copy.global_block()
         with verification(False), claims_checked(False):
             results = gradients([block.var(case.loss_name)], [block.var(name) for name in names])
         return cls(copy, case, {source: g.name for source, g in zip(names, results, strict=True) if g is not None})
@@ -96,6 +100,12 @@ class GradientProgram:
         """The gradients where the arrays are these; a name without one is left out."""
         values = observe(self.program, replace(self.case, feeds=feeds, params=params), list(self.names.values())).values
         return {source: values[name] for source, name in self.names.items() if name in values}
+
+
+def _draws(program: Program) -> bool:
+    """Whether an operator of a program draws random numbers."""
+    definitions = (REGISTRY.get(op.type) for block in program.blocks for op in block.ops)
+    return any(isinstance(definition, OpDef) and definition.random for definition in definitions)
 
 
 def gradient_values(program: Program, case: Case, sources: list[str]) -> dict[str, Array]:
@@ -296,6 +306,33 @@ def slope(
     if not np.isfinite([right, left, wide]).all() or abs(right - left) > SMOOTH * scale or abs(wide - central) > STEADY * scale:
         return None
     return float(central)
+
+
+def splits_ties(program: Program) -> bool:
+    """Whether every operator's gradient is that of a choice between equal elements, or of a mean of such.
+
+    ``reduce_max`` gives each of several equal elements the whole cotangent, as Paddle's does: where they move together, its gradient says
+    so many times the slope.
+    """
+    definitions = (REGISTRY.get(op.type) for block in program.blocks for op in block.ops)
+    return not any(isinstance(definition, OpDef) and definition.reduction == "extremum" for definition in definitions)
+
+
+def keeping_ties(arrays: Mapping[str, Array], random: np.random.Generator) -> dict[str, Array]:
+    """A direction along which equal numbers move equally, and zeros do not move; empty where no two nonzero numbers are equal.
+
+    A maximum of equal elements has no slope along most directions, but along this one it has. A gradient gives the two parts of it in
+    any shares: of the composition, all rules that choose give the same along a curve on which every tie stays one (J. Bolte and
+    E. Pauwels, Conservative set valued fields, Mathematical Programming, 2021).
+    """
+    numbers = np.concatenate([np.ravel(array).astype(WIDE) for array in arrays.values()])
+    values, places, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    if not (counts[values != 0] > 1).any():
+        return {}
+    ways = np.where(values == 0, 0.0, np.round(random.uniform(-1, 1, values.shape), 3))[places.reshape(-1)]
+    ends = np.cumsum([array.size for array in arrays.values()])
+    parts = np.split(ways, ends[:-1])
+    return {name: part.reshape(array.shape) for (name, array), part in zip(arrays.items(), parts, strict=True)}
 
 
 def is_in_range(case: Case, least: float = 1 / FAR, most: float = FAR) -> bool:

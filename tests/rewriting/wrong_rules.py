@@ -28,6 +28,10 @@ def _composed_backwards(first: Any, second: Any) -> Any:
     return [second[a] for a in first]
 
 
+def _added(first: Any, second: Any) -> Any:
+    return [a + b for a, b in zip(first, second, strict=True)]
+
+
 def _sorted_union(first: Any, second: Any) -> Any:
     return sorted({*first, *second})
 
@@ -41,6 +45,10 @@ def _is_power_of_two(c: float) -> bool:
 
 
 WRONG: dict[str, Function] = {  # as fast rules, which may differ by rounding, and so as exact ones too
+    "slices of slices from the end": lambda x, *, axes, first, last, second, until: (
+        ops.slice(ops.slice(x, axes=axes, starts=first, ends=last), axes=axes, starts=second, ends=until),
+        ops.slice(x, axes=axes, starts=compute(_added, first, second), ends=compute(_added, first, until)),
+    ),
     # rounding, kinks and signs
     "round is not floor of a half more": lambda x: (ops.round(x), ops.floor(x + 0.5)),
     "floor is not round": lambda x: (ops.floor(x), ops.round(x)),

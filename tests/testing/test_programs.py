@@ -8,15 +8,17 @@ from functools import cache
 import numpy as np
 import pytest
 
+from graphad import ops
 from graphad.errors import ExecutionError
 from graphad.execution import Executor, Scope
 from graphad.ir import lower
 from graphad.ir.verify import verify
 from graphad.passes.cleanup import Simplify
 from graphad.program import Program
-from graphad.rewriting import PatternRule, rules_of
+from graphad.rewriting import PatternRule, rewrite, rules_of
 from graphad.testing.calls import Interest
 from graphad.testing.cases import Case, RandomChoices, completed, unread
+from graphad.testing.equivalence import observe
 from graphad.testing.optimizable import optimizable_program
 from graphad.testing.planted import planted_program, planted_with_all
 from graphad.testing.programs import KINDS, any_program
@@ -128,6 +130,29 @@ def test_planted_programs_request_results_and_have_rows_of_axes_alike() -> None:
     assert sum(len(shape) > 2 and len({*shape}) == 1 for shape in shapes) > COUNT // 8
     mixed = [a for case in drawn for a in case.feeds.values() if a.dtype.kind == "f" and not np.isfinite(a).all()]
     assert sum(len({*a[np.isfinite(a)].ravel().tolist()}) > 3 for a in mixed) > COUNT // 50
+
+
+def test_where_one_rule_gives_nan_another_one_shows() -> None:
+    @rewrite(fast=True, verify=False)
+    def exp_of_log(x):  # type: ignore[no-untyped-def]
+        return ops.exp(ops.log(x)), x
+
+    @rewrite(fast=True, verify=False)
+    def wrong(x, y):  # type: ignore[no-untyped-def]
+        return ops.elementwise_sub(x, y), ops.elementwise_sub(y, x)
+
+    cases = [planted_with_all(RandomChoices(f"beside {i}"), [(exp_of_log, "float64"), (wrong, "float64")], False) for i in range(20)]
+    shown = 0
+    for case in cases:
+        results = observe(case.program, case, case.requested).values
+        shown += len(results) > 2 and not all(map(np.isfinite, results.values())) and any(map(np.isfinite, results.values()))
+    assert shown > 3
+
+
+def test_some_planted_programs_do_not_say_their_extents() -> None:
+    rules = [rewrite(verify=False)(lambda x: (ops.relu(ops.relu(x)), ops.relu(x)))]
+    cases = [planted_program(RandomChoices(f"open {i}"), rules) for i in range(60)]
+    assert any(-1 in (var.shape or ()) for case in cases for var in case.program.list_vars() if var.name in case.feeds)
 
 
 def test_exact_rules_are_planted_on_numbers_that_are_not_finite_the_first_time() -> None:

@@ -126,6 +126,34 @@ def test_operands_are_broadcast_on_both_sides() -> None:
     assert any(x[1] == 1 != y[1] and y[0] == 1 != x[0] for x, y in pairs)
 
 
+def test_what_is_converted_is_converted_back_on_numbers_that_do_not_fit() -> None:
+    found = Counter[str]()
+    for case in swept(chain_sweep, 200, Interest(("cast",))):
+        variables = case.program.global_block().vars
+        for (x,) in operands(case, "cast"):
+            writer = next((op for op in case.program.global_block().ops if x in op.output_names()), None)
+            if writer is not None and writer.type == "cast" and (array := case.feeds.get(writer.input("X")[0])) is not None:
+                is_back = any(variables[y].dtype == array.dtype.name for y in outputs_over(case, x))
+                found[array.dtype.kind] += is_back and bool((np.abs(array.astype("float64")) > 2**24).any())
+    assert found["i"] > 3
+
+
+def outputs_over(case: Case, name: str) -> list[str]:
+    """What operators that read a name write."""
+    return [out for op in case.program.global_block().ops if name in op.input_names() for out in op.output_names()]
+
+
+def test_extents_that_are_not_known_are_one_in_one_of_two_operands() -> None:
+    draw, found = sweeps(Interest(("elementwise_add", "elementwise_mul"))), 0
+    for i in range(400):
+        case = draw(RandomChoices(f"open {i}"))
+        variables = case.program.global_block().vars
+        for x, y in operands(case, "elementwise_add") + operands(case, "elementwise_mul"):
+            if x in case.feeds and y in case.feeds and variables[x].shape == variables[y].shape:
+                found += case.feeds[x].shape != case.feeds[y].shape
+    assert found
+
+
 def test_operators_of_gradients_occur() -> None:
     draw = sweeps(Interest())
     cases = [draw(RandomChoices(f"gradients {i}")) for i in range(250)]
@@ -177,6 +205,31 @@ def test_blocks_overwrite_what_the_same_operator_reads_around_them() -> None:
     assert found > 5
 
 
+def test_blocks_read_conditions_and_what_is_drawn_for_them_alone_and_have_steep_slopes() -> None:
+    conditions = drawn_inside = steep = 0
+    for case in swept(block_sweep, 300):
+        root, *inner = case.program.blocks
+        tests = {name for op in root.ops if op.type in ("if_else", "conditional_block") for name in op.input("Cond")}
+        parts = {name for op in root.ops if tests.intersection(op.output_names()) for name in op.input_names()}
+        conditions += any(op.type == "cast" and {*op.input("X")} & (tests | parts) for block in inner for op in block.ops)
+        noise = {name for op in root.ops if op.type == "uniform_random" for name in op.output_names()}
+        readers = [op for op in root.ops if noise.intersection(op.input_names())]
+        drawn_inside += len(readers) == 1 and any(noise.intersection(op.input_names()) for block in inner for op in block.ops)
+        steep += any(lookup(op.type).steep for block in inner for op in block.ops)
+    assert conditions > 10
+    assert drawn_inside > 3
+    assert steep > 20
+
+
+def test_losses_stay_where_blocks_run_or_not_on_zeros() -> None:
+    source, found = sweeps(Interest(types=("if_else",), blocks=True)), 0
+    for i in range(200):
+        case = source(RandomChoices(f"zeros {i}"))
+        zeros = sum((array == 0).mean() > 0.5 for array in case.feeds.values() if array.dtype.kind == "f" and array.size > 2)
+        found += bool(case.loss_name) and zeros > 0 and len(case.program.blocks) > 1
+    assert found > 5
+
+
 def test_blocks_that_do_not_run_read_what_is_missing_and_indices_that_are_none() -> None:
     missing = far = 0
     over_missing = set[str]()
@@ -204,6 +257,16 @@ def test_many_smooth_operators_have_one_slope() -> None:
             np.testing.assert_allclose(sum(float(array.sum()) for array in found.values()), expected, rtol=1e-4)
             agreeing += 1
     assert agreeing > 5
+
+
+def test_operands_of_smooth_operators_move_by_unlike_amounts() -> None:
+    """A tangent of ones is the same for every element, and what is wrongly taken for linear gives the right one."""
+    scaled = 0
+    for case in swept(slope_sweep, 6):
+        stopped = {name for name, var in case.program.global_block().vars.items() if var.stop_gradient}
+        factors = [case.feeds[y] for _, y in operands(case, "elementwise_mul") if y in case.feeds and y in stopped]
+        scaled += sum(set(np.abs(array).ravel()) <= {0.5, 1.0, 2.0, 4.0} and len(set(array.ravel())) > 1 for array in factors)
+    assert scaled > 6
 
 
 @pytest.mark.parametrize(("op_type", "name", "least"), [("pow", "factor", 4), ("softmax", "axis", 3), ("scale", "scale", 3)])
