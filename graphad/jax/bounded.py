@@ -23,7 +23,8 @@ from graphad.jax.registry import plain, refuse
 from graphad.jax.xla_array import Known, wrapped
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import Inputs, OpDef, Outputs
-from graphad.ops.dimensions import Dimensions, Label, dimensions
+from graphad.ops.dimensions import dimensions
+from graphad.ops.traits import Dimensions, Label
 from graphad.types import Array, Function, Shape, Tensor, TensorType
 
 LEAST = 2  # elements of room: an extent of one would be broadcast

@@ -11,6 +11,7 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask
 from graphad.ops.definition import GRAD, Attr, GradOpDef, Inputs, Outputs, grad_kernel, lookup, operator
+from graphad.ops.dimensions import along_axis
 from graphad.ops.elementwise import abs_, between, erf, exp, square, tanh
 from graphad.ops.formulas import as_array, like
 from graphad.ops.indexing import put_along_axis
@@ -326,7 +327,16 @@ def _softmax_grad(Out: Tensor, dOut: Tensor, *, axis: int) -> Tensor:
 
 
 @operator(
-    "X -> Out", infer=_along, grad={"X": _softmax_grad}, speculatable="extents", symmetric=True, rows="X", along="axis", own=True, flops=5
+    "X -> Out",
+    infer=_along,
+    grad={"X": _softmax_grad},
+    speculatable="extents",
+    symmetric=True,
+    rows="X",
+    along="axis",
+    own=True,
+    flops=5,
+    dimensions=along_axis,
 )
 def softmax(X: Array, *, axis: int = -1, data_format: str = "AnyLayout") -> Array:
     """Exponentials along ``axis`` scaled to the sum 1."""
@@ -361,6 +371,7 @@ def _fast_softmax_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence
     along="axis",
     own=True,
     flops=5,
+    dimensions=along_axis,
 )
 def log_softmax(X: Array, *, axis: int = -1) -> Array:
     """The logarithm of the softmax along ``axis``."""

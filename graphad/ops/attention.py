@@ -11,6 +11,7 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.activation import softmax
 from graphad.ops.definition import GRAD, Inputs, Outputs, grad_kernel, operator
+from graphad.ops.dimensions import attended
 from graphad.ops.inference import matched, same_dtypes, same_float
 from graphad.ops.like import fill_any_like, sum_like
 from graphad.ops.linalg import matmul_v2
@@ -163,6 +164,7 @@ def _mask_grad(
     infer=_attended_type,
     grad={"q": _q_grad, "k": _k_grad, "v": _v_grad, "attn_mask": _mask_grad},
     shapes="v:v",
+    dimensions=attended,
 )
 def flash_attn(
     q: Array,

@@ -22,6 +22,7 @@ from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.casting import as_mask
 from graphad.ops.communication import REDUCTIONS, Contact, check_rank, check_size, current
 from graphad.ops.definition import OpDef, operator
+from graphad.ops.dimensions import annotated
 from graphad.ops.inference import normal_axis, same, same_number
 from graphad.ops.mesh import ProcessMesh, parse_spec
 from graphad.ops.selection import where
@@ -293,6 +294,7 @@ def _annotated(X: TensorType, *, mesh: str, spec: list[str] = NO_WORDS, shape: l
     linear="X",
     view="X",
     flops=0,
+    dimensions=annotated,
 )
 def shard_tensor(X: Array, *, mesh: str, spec: list[str] = NO_WORDS, shape: list[int] | None = None) -> Array:
     """X itself: an annotation that it is to lie on a mesh as ``spec`` says, a text for each dimension, or, where ``shape`` is given, that

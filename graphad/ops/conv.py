@@ -16,6 +16,7 @@ from graphad.errors import ShapeError
 from graphad.ops.attributes import Frozen, applied, attributes, frozen, thawed
 from graphad.ops.definition import NO_INTS, OpDef, operator
 from graphad.ops.depthwise import CACHED_BYTES, Product, depthwise, depthwise_cotangent, depthwise_product, depthwise_spread, is_depthwise
+from graphad.ops.dimensions import convolved
 from graphad.ops.formulas import as_array
 from graphad.ops.image_rows import (
     correlated_by_rows,
@@ -31,7 +32,7 @@ from graphad.ops.like import sum_like
 from graphad.ops.loops import COMPILED
 from graphad.ops.products import in_float32, times
 from graphad.ops.scratch import scratch
-from graphad.ops.traits import PRODUCT, Declared, Flops, Shapes, Weights
+from graphad.ops.traits import PRODUCT, Declared, DimensionsRule, Flops, Shapes, Weights
 from graphad.ops.windows import (
     CHANNELS_LAST,
     Axes,
@@ -625,7 +626,9 @@ def _to_filter(spec: type[Convolution]) -> Callable[..., Array]:
 # -- operators -----------------------------------------------------------------------------------
 
 
-def _convolution(name: str, spec: type[Convolution], rank: int, of: str, bias: str, doc: str) -> OpDef:
+def _convolution(
+    name: str, spec: type[Convolution], rank: int, of: str, bias: str, doc: str, dimensions: DimensionsRule | None = None
+) -> OpDef:
     """The definition of a convolution whose cotangents are ``<of>_backprop_input`` and ``<of>_backprop_filter``."""
     kernel = _forward(spec)
     kernel.__doc__ = doc
@@ -638,8 +641,14 @@ def _convolution(name: str, spec: type[Convolution], rank: int, of: str, bias: s
     shapes = "Input:Input Filter:Filter"
     if bias:
         grad, shapes = {**grad, "Bias": bias_grad}, f"Bias {shapes}"
+    traits: Declared = {**convolving(bias, "Output"), "dimensions": dimensions}
     return operator(
-        f"Input Filter {bias} -> Output", name=name, infer=forward_type(spec, rank), grad=grad, shapes=shapes, **convolving(bias, "Output")
+        f"Input Filter {bias} -> Output",
+        name=name,
+        infer=forward_type(spec, rank),
+        grad=grad,
+        shapes=shapes,
+        **traits,
     )(kernel)
 
 
@@ -676,7 +685,7 @@ def _backprop_filter(of: str, spec: type[Convolution], rank: int) -> OpDef:
 _IMAGES = "``[N, C, H, W]`` correlated with a filter ``[features, C / groups, kh, kw]``, plus a bias for each feature."
 _VOLUMES = "``[N, C, D, H, W]`` correlated with a filter ``[features, C / groups, kd, kh, kw]``."
 
-conv2d = _convolution("conv2d", Convolution, 4, "conv2d", "Bias?", _IMAGES)
+conv2d = _convolution("conv2d", Convolution, 4, "conv2d", "Bias?", _IMAGES, convolved)
 depthwise_conv2d = _convolution("depthwise_conv2d", Convolution, 4, "conv2d", "Bias?", _IMAGES)
 conv2d_backprop_input = _backprop_input("conv2d", Convolution, 4)
 conv2d_backprop_filter = _backprop_filter("conv2d", Convolution, 4)

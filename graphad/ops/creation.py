@@ -8,6 +8,7 @@ from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import Types, given, hinted, numbers
 from graphad.ops.casting import in_dtype_of
 from graphad.ops.definition import NO_INTS, DType, operator
+from graphad.ops.dimensions import filled, one_hot_encoded
 from graphad.ops.indices import from_front
 from graphad.ops.inference import check_index, matched, normal_axis, same_dtypes
 from graphad.ops.like import fill_any_like, fill_zeros_like, reshape_like, sum_like
@@ -75,7 +76,7 @@ def _hot_type(X: TensorType, *, depth: int, dtype: DType = "float32", allow_out_
     return TensorType((*X.shape, depth), dtype)
 
 
-@operator("X -> Out", infer=_hot_type, grad={}, rows="X", flops=0)
+@operator("X -> Out", infer=_hot_type, grad={}, rows="X", flops=0, dimensions=one_hot_encoded)
 def one_hot_v2(X: Array, *, depth: int, dtype: DType = "float32", allow_out_of_range: bool = False) -> Array:
     """One at each id along a new last axis; InvalidValue for an id outside ``depth`` unless that is allowed (then zeros)."""
     if not allow_out_of_range:
@@ -89,7 +90,7 @@ def _column_hot_type(X: TensorType, *, depth: int, dtype: DType = "float32", all
     return _hot_type(TensorType(X.shape[:-1], X.dtype), depth=depth, dtype=dtype)
 
 
-@operator("X -> Out", infer=_column_hot_type, grad={}, rows="X", flops=0)
+@operator("X -> Out", infer=_column_hot_type, grad={}, rows="X", flops=0, dimensions=one_hot_encoded)
 def one_hot(X: Array, *, depth: int, dtype: DType = "float32", allow_out_of_range: bool = False) -> Array:
     """Like ``one_hot_v2`` for ids whose last extent is 1, which the depth replaces."""
     out: Array = one_hot_v2.kernel(X[..., 0], depth=depth, dtype=dtype, allow_out_of_range=allow_out_of_range)
@@ -166,7 +167,14 @@ def tril_triu(X: Array, *, diagonal: int = 0, lower: bool = False) -> Array:
     return np.tril(X, diagonal) if lower else np.triu(X, diagonal)
 
 
-@operator("-> Out", infer=lambda *, shape=None, dtype="float32": TensorType(tuple(shape or ()), dtype), grad={}, partial=True, flops=0)
+@operator(
+    "-> Out",
+    infer=lambda *, shape=None, dtype="float32": TensorType(tuple(shape or ()), dtype),
+    grad={},
+    partial=True,
+    flops=0,
+    dimensions=filled,
+)
 def undefined(*, shape: list[int] | None = None, dtype: DType = "float32") -> None:
     """No value: what a branch that does not write a variable leaves of one that had none."""
     return None

@@ -6,61 +6,21 @@
 
 An index is *parallel* where each place of the outputs is made of the same place of the inputs alone, and *reduced* where an input has it
 and an output does not: then parts give parts of a sum, a mean or a maximum. These are the factors of Shardy and the index names
-of an einsum; GSPMD (Xu et al. 2021, section 3.5) has a rule for each operator. Most follow here from the traits; the others are in a table.
-A gradient needs no rule: it is parallel in what its forward operator is parallel in, and a sum over what its result does not have.
+of an einsum; GSPMD (Xu et al. 2021, section 3.5) has a rule for each operator. Most follow here from the traits; the other operators say
+with the trait ``dimensions`` which of the rules below is theirs. A gradient needs no rule: it is parallel in what its forward operator is
+parallel in, and a sum over what its result does not have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Literal, TypeVar
 
 from graphad.ops.definition import GradOpDef, OpDef
+from graphad.ops.traits import Combined, Dimensions, DimensionsRule, Label, Labels, Shapes
 from graphad.types import Shape
 
-Label = Hashable
-Labels = tuple[Label | None, ...]  # of a tensor, by dimension; None: not to be cut
-Shapes = Mapping[str, Sequence[Shape]]
-Kind = Literal["sum", "mean", "max", "min"]
 Attributes = Mapping[str, object]
-
-
-@dataclass(frozen=True)
-class Dimensions:
-    """The indices of an operator.
-
-    Attributes:
-        inputs, outputs: by slot, for each value the index of each dimension; None where it must not be cut.
-        reduced: the indices that only inputs have, and how the parts are put together.
-        even: indices that may only be cut evenly, as those that are a part of a dimension.
-        shapes: attributes that say extents, with the indices that these are of: a rank says its own.
-    """
-
-    inputs: Mapping[str, Sequence[Labels]]
-    outputs: Mapping[str, Sequence[Labels]]
-    reduced: Mapping[Label, Kind] = field(default_factory=dict)
-    even: frozenset[Label] = frozenset()
-    shapes: Mapping[str, Labels] = field(default_factory=dict)
-
-
-Rule = Callable[[Shapes, Shapes, Callable[[str], object]], Dimensions | None]
-# The steps of these updates are as long as the norm of the whole parameter says.
-RULES: dict[str, Rule] = dict.fromkeys(("lamb", "lars_momentum"), lambda inputs, outputs, attr: None)
-R = TypeVar("R", bound=Rule)
-
-
-def dimensions_of(*types: str) -> Callable[[R], R]:
-    """Register the rule of operators, called with the shapes by slot and what gives an attribute; None where nothing may be cut."""
-
-    def add(rule: R) -> R:
-        RULES.update(dict.fromkeys(types, rule))
-        return rule
-
-    return add
-
-
 NOTHING: Shapes = {}
 
 
@@ -81,7 +41,7 @@ def dimensions(
     """
     if isinstance(definition, GradOpDef):
         return _of_gradient(definition, inputs, outputs, attrs, forward)
-    rule = RULES.get(definition.type) or _by_traits(definition, attrs)
+    rule = definition.dimensions or _by_traits(definition, attrs)
     # A gradient may lack operands of its forward operator, which a rule would look for.
     complete = definition.elementwise or all(slot in inputs for slot, declaration in definition.inputs.items() if not declaration.optional)
     if rule is None or not complete or next(iter(definition.outputs)) not in outputs:
@@ -89,17 +49,22 @@ def dimensions(
     return rule(inputs, outputs, lambda name: definition.attr(name, attrs) if name in definition.attrs else None)
 
 
-def _by_traits(definition: OpDef, attrs: Attributes) -> Rule | None:
+def _by_traits(definition: OpDef, attrs: Attributes) -> DimensionsRule | None:
     if definition.elementwise:
         return _by_element
     if definition.reduction in ("sum", "mean"):
-        return _reduction(definition.reduction)
+        return reduction(definition.reduction)
     if definition.state is not None:
         return _update
     if definition.fills:
-        return _filled
+        return filled
     # Rows by themselves, unless the operator works along an axis that an attribute names: that could be the rows'.
     return _by_rows(definition) if definition.has_rows(attrs) and not definition.along else None
+
+
+def uncut(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """Nothing may be cut, although other traits would allow it: the step of an update may be as long as the norm of the whole parameter."""
+    return None
 
 
 # -- gradients -----------------------------------------------------------------------------------
@@ -140,7 +105,7 @@ def _of_gradient(
         return None
     everywhere = {label for dims_of_slot in operands.values() for dims in dims_of_slot for label in dims if label is not None}
     # Whatever a result lacks is summed over, since it was broadcast in the forward direction: transposition turns one into the other.
-    kinds: dict[Label, Kind] = {label: "mean" if forward_dimensions.reduced.get(label) == "mean" else "sum" for label in everywhere}
+    kinds: dict[Label, Combined] = {label: "mean" if forward_dimensions.reduced.get(label) == "mean" else "sum" for label in everywhere}
     return Dimensions(operands, results, kinds, forward_dimensions.even, forward_dimensions.shapes)
 
 
@@ -218,8 +183,7 @@ def _may_be(shape: Shape, other: Shape) -> bool:
     return len(shape) == len(other) and all(a == b or -1 in (a, b) for a, b in zip(shape, other, strict=True))
 
 
-@dimensions_of("undefined")
-def _filled(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def filled(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """One number everywhere, in a shape that an attribute says."""
     if any(inputs.values()):
         return None
@@ -227,7 +191,7 @@ def _filled(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> D
     return Dimensions({}, {"Out": [labels]}, shapes={"shape": labels})
 
 
-def _by_rows(definition: OpDef) -> Rule:
+def _by_rows(definition: OpDef) -> DimensionsRule:
     """Rows by themselves."""
 
     def rule(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
@@ -265,7 +229,9 @@ def _axes(value: object, rank: int) -> list[int]:
     return [int(axis) % rank for axis in axes if isinstance(axis, int)] if rank else []
 
 
-def _reduction(kind: Kind) -> Rule:
+def reduction(kind: Combined) -> DimensionsRule:
+    """Of a reduction over the axes ``dim``, or over all where ``reduce_all``; ``kind`` says how parts are put together."""
+
     def rule(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
         (shape,) = inputs["X"]
         (result,) = outputs["Out"]
@@ -283,26 +249,20 @@ def _reduction(kind: Kind) -> Rule:
     return rule
 
 
-for _type in ("reduce_max", "reduce_amax"):
-    RULES[_type] = _reduction("max")
-for _type in ("reduce_min", "reduce_amin"):
-    RULES[_type] = _reduction("min")
-
-
-@dimensions_of("mean")
-def _whole(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+def mean_of_all(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    """The mean of all elements."""
     labels = _numbered(inputs["X"][0])
     return Dimensions({"X": [labels]}, {"Out": [(None,) * len(outputs["Out"][0])]}, {i: "mean" for i in labels if i is not None})
 
 
-@dimensions_of("squared_l2_norm")
-def _total(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
-    dims = _whole(inputs, outputs, attr)
+def sum_of_all(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    """A sum over all elements."""
+    dims = mean_of_all(inputs, outputs, attr)
     return Dimensions(dims.inputs, dims.outputs, dict.fromkeys(dims.reduced, "sum"))
 
 
-@dimensions_of("expand_like")
-def _expanded(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def expanded_like(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """X, broadcast to the shape of Like."""
     (like,), (shape,) = outputs["Out"], inputs["X"]
     labels = _numbered(like)
     if _may_be_broadcast(shape, like, attr("axis")):
@@ -310,8 +270,8 @@ def _expanded(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
     return Dimensions({"X": [_aligned(shape, like, labels, attr("axis"))], "Like": [labels]}, {"Out": [labels]})
 
 
-@dimensions_of("sum_like")
-def _summed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def summed_like(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """X, summed to the shape of Like: the transpose of broadcasting."""
     (shape,) = inputs["X"]
     labels = _numbered(shape)
     # Cutting an index is right only if it is certain which indices are summed.
@@ -332,8 +292,8 @@ def _but_for(shape: Shape, axes: Sequence[int]) -> Labels:
     return tuple(None if i in axes or extent == 1 else i for i, extent in enumerate(shape))
 
 
-@dimensions_of("softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "flip", "reverse", "roll", "linear_recurrence")
-def _along(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def along_axis(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """Along one axis, or some, which stay whole; all tensors are of one shape."""
     shape = _widest(inputs)
     if any(extents != shape for group in (*inputs.values(), *outputs.values()) for extents in group):
         return None
@@ -346,8 +306,7 @@ def _along(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Di
     )
 
 
-@dimensions_of("concat", "split", "top_k_v2", "argsort", "take_along_axis")
-def _along_one(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def along_one_axis(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """Along an axis whose extent changes; the ranks are the same."""
     shapes = [shape for group in (*inputs.values(), *outputs.values()) for shape in group]
     rank = len(shapes[0])
@@ -361,8 +320,7 @@ def _along_one(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -
     )
 
 
-@dimensions_of("arg_max", "arg_min", "stack", "unstack", "unbind")
-def _one_less(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def one_axis_less(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """One side has an axis more than the other."""
     sides = (
         [shape for group in inputs.values() for shape in group],
@@ -382,8 +340,8 @@ def _one_less(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
     return Dimensions(given(inputs), given(outputs))
 
 
-@dimensions_of("softmax_with_cross_entropy")
-def _with_labels(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def classes_with_labels(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """All axes but that of the classes, along which all tensors may differ."""
     (shape,) = inputs.get("Logits") or outputs.get("Softmax") or ((),)
     rank, axis = len(shape), attr("axis")
     if not rank or not isinstance(axis, int) or any(len(s) != rank for group in (*inputs.values(), *outputs.values()) for s in group):
@@ -392,8 +350,7 @@ def _with_labels(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object])
     return Dimensions({slot: [labels] for slot in inputs}, {slot: [labels] for slot in outputs})
 
 
-@dimensions_of("layer_norm")
-def _normalized(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def layer_normalized(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """Rows; the statistics have an element for each, in one dimension or in as many as the rows."""
     shape, begin = _widest(inputs), attr("begin_norm_axis")
     assert isinstance(begin, int)
@@ -414,8 +371,8 @@ def _normalized(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) 
     return Dimensions(input_labels, output_labels, even=frozenset((0,)) if is_flat else frozenset())
 
 
-@dimensions_of("dropout")
-def _masked(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+def masked(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    """Each element by itself, with a mask that is drawn or read."""
     labels = _numbered(_widest(inputs) or _widest(outputs))
     return Dimensions({slot: [labels] for slot in inputs}, {slot: [labels] for slot in outputs})
 
@@ -423,8 +380,8 @@ def _masked(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> D
 # -- products ------------------------------------------------------------------------------------
 
 
-@dimensions_of("mul")
-def _mul(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+def product(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    """A product of matrices, into which ``mul`` flattens its operands."""
     (x,), (y,) = inputs["X"], inputs["Y"]
     nx, ny = attr("x_num_col_dims"), attr("y_num_col_dims")
     assert isinstance(nx, int) and isinstance(ny, int)
@@ -437,8 +394,8 @@ def _mul(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dime
     return Dimensions({"X": [rows + left], "Y": [right + columns]}, {"Out": [rows + columns]}, {"k": "sum"} if alike else {})
 
 
-@dimensions_of("matmul", "matmul_v2", "bmm")
-def _matmul(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def matrix_product(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """A product of matrices, or of batches of them."""
     (x,), (y,), (out,) = inputs["X"], inputs["Y"], outputs["Out"]
     if len(x) > 1 and len(y) == 1 and not attr("trans_x") and not attr("transpose_X"):
         rows: Labels = tuple(("m", i) for i in range(len(out)))
@@ -456,8 +413,7 @@ def _matmul(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> D
     return Dimensions({"X": [begin[0] + left], "Y": [begin[1] + right]}, {"Out": [(*batch, "m", "n")]}, {"k": "sum"})
 
 
-@dimensions_of("conv2d")
-def _convolution(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def convolved(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """Samples, filters, and, where nothing is added to the sum over them, channels."""
     if attr("data_format") not in ("NCHW", "AnyLayout"):
         return None
@@ -473,16 +429,15 @@ def _convolution(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object])
     return Dimensions({slot: [labels[slot]] for slot in inputs}, {"Output": [labels["Output"]]}, {"c": "sum"} if channels else {})
 
 
-@dimensions_of("pool2d")
-def _pooled(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def pooled(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """Samples and channels."""
     if attr("data_format") not in ("NCHW", "AnyLayout"):
         return None
     labels: Labels = ("n", "c", None, None)
     return Dimensions({"X": [labels]}, {"Out": [labels]})
 
 
-@dimensions_of("batch_norm")
-def _batch_norm(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def batch_normalized(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """Channels by themselves; samples where the statistics are given."""
     shape = _widest(inputs)
     if attr("data_layout") != "NCHW" or len(shape) < 2:
@@ -500,8 +455,7 @@ def _batch_norm(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) 
     return Dimensions(given(inputs), given(outputs))
 
 
-@dimensions_of("lookup_table", "lookup_table_v2")
-def _looked_up(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+def looked_up(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
     """Ids, and the columns of the table."""
     (ids,), (out,) = inputs["Ids"], outputs["Out"]
     out_labels: Labels = (*(("i", i) for i in range(len(out) - 1)), "d")
@@ -512,8 +466,7 @@ def _looked_up(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -
     )
 
 
-@dimensions_of("flash_attn")
-def _attended(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def attended(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """Samples and heads."""
     # A mask may differ between samples and heads, or broadcast: it is not followed.
     if "attn_mask" in inputs or attr("return_softmax") or "fixed_seed_offset" in inputs:
@@ -528,8 +481,8 @@ def _attended(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
 # -- shapes --------------------------------------------------------------------------------------
 
 
-@dimensions_of("transpose", "transpose2")
-def _transposed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def transposed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """The same indices in another order."""
     axis = attr("axis")
     if set(outputs) != {"Out"} or not isinstance(axis, list | tuple):
         return None
@@ -537,8 +490,8 @@ def _transposed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) 
     return Dimensions({"X": [labels]}, {"Out": [tuple(labels[i] for i in axis)]})
 
 
-@dimensions_of("reshape", "reshape2", "reshape_like")
-def _reshaped(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def reshaped(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """What of the dimensions stays, or is split or joined so that it can still be cut."""
     if set(outputs) != {"Out"} or not set(inputs) <= {"X", "Like"} or attr("skip"):
         return None
     pairing = _matched(inputs["X"][0], outputs["Out"][0])
@@ -550,11 +503,10 @@ def _reshaped(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
     return Dimensions({"X": [old]}, {"Out": [new]}, even=even, shapes={"shape": new})
 
 
-@dimensions_of("squeeze", "squeeze2")
-def _squeezed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def squeezed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """A dimension that would be left out if it had one place must not get one by being cut."""
     axes = _axes(attr("axes"), len(inputs["X"][0]))
-    dims = _with_other_extents(inputs, outputs, attr) if axes else None
+    dims = with_other_extents(inputs, outputs, attr) if axes else None
     if dims is None:
         return None
     (old,), (new,) = dims.inputs["X"], dims.outputs["Out"]
@@ -567,8 +519,8 @@ def _squeezed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
     return Dimensions({"X": [left(old)]}, {"Out": [left(new)]}, even=dims.even)
 
 
-@dimensions_of("unsqueeze", "unsqueeze2", "flatten", "flatten2", "flatten_contiguous_range")
-def _with_other_extents(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def with_other_extents(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+    """A shape that follows from the operand's: dimensions of one element more or less, or several made one."""
     pairing = _matched(inputs["X"][0], outputs["Out"][0]) if set(outputs) == {"Out"} and set(inputs) == {"X"} else None
     return None if pairing is None else Dimensions({"X": [pairing[0]]}, {"Out": [pairing[1]]}, even=pairing[2])
 
@@ -598,8 +550,7 @@ def _same_rest(old: Shape, new: Shape, a: Sequence[int], b: Sequence[int]) -> bo
     return old_extents.count(-1) == new_extents.count(-1) and prod(old_extents) == prod(new_extents)
 
 
-@dimensions_of("slice", "strided_slice")
-def _sliced(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def sliced(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """The axes that are not sliced."""
     if set(inputs) != {"Input"} or len(inputs["Input"][0]) != len(outputs["Out"][0]):
         return None
@@ -608,15 +559,14 @@ def _sliced(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> D
     return Dimensions({"Input": [labels]}, {"Out": [labels]})
 
 
-@dimensions_of("one_hot", "one_hot_v2")
-def _one_hot(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+def one_hot_encoded(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    """The indices of the labels; the classes stay whole."""
     (shape,), (out,) = inputs["X"], outputs["Out"]
     out_labels: Labels = tuple(i if i < len(out) - 1 else None for i in range(len(out)))
     return Dimensions({"X": [tuple(out_labels[i] if i < len(out) - 1 else None for i in range(len(shape)))]}, {"Out": [out_labels]})
 
 
-@dimensions_of("gather", "index_select")
-def _gathered(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
+def gathered(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
     """The axes of X but for the one that is gathered along."""
     (shape,), (out,), axis = inputs["X"], outputs["Out"], attr("axis") or attr("dim") or 0
     if not isinstance(axis, int) or "Axis" in inputs or len(shape) != len(out) or len(inputs["Index"][0]) != 1:
@@ -627,10 +577,7 @@ def _gathered(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) ->
     return Dimensions({"X": [(*before, None, *after)], "Index": [("i",)]}, {"Out": [(*before, "i", *after)]})
 
 
-@dimensions_of("shard_tensor")
-def _annotated(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+def annotated(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
+    """The operand as it is."""
     labels = _numbered(inputs["X"][0])
     return Dimensions({"X": [labels]}, {"Out": [labels]})
-
-
-__all__ = ["RULES", "Dimensions", "Label", "Labels", "dimensions", "dimensions_of"]

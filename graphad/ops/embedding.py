@@ -6,6 +6,7 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.definition import operator
+from graphad.ops.dimensions import looked_up
 from graphad.ops.indexing import added_rows
 from graphad.ops.indices import from_front
 from graphad.ops.inference import check_index, matched
@@ -30,7 +31,7 @@ def _table_grad(W: Tensor, Ids: Tensor, dOut: Tensor, *, padding_idx: int) -> Te
     return embedding_scatter(dOut, Ids, W, padding_idx=padding_idx)
 
 
-@operator("W Ids -> Out", infer=_looked_up, grad={"W": _table_grad}, shapes="W", linear="W", rows="Ids", flops=0)
+@operator("W Ids -> Out", infer=_looked_up, grad={"W": _table_grad}, shapes="W", linear="W", rows="Ids", flops=0, dimensions=looked_up)
 def lookup_table_v2(
     W: Array, Ids: Array, *, padding_idx: int = -1, is_sparse: bool = False, is_distributed: bool = False, remote_prefetch: bool = False
 ) -> Array:
@@ -50,7 +51,9 @@ def _column_looked_up(W: TensorType, Ids: TensorType, **_: object) -> TensorType
     return TensorType((*Ids.shape[:-1], W.shape[1]), W.dtype)
 
 
-@operator("W Ids -> Out", infer=_column_looked_up, grad={"W": _table_grad}, shapes="W", linear="W", rows="Ids", flops=0)
+@operator(
+    "W Ids -> Out", infer=_column_looked_up, grad={"W": _table_grad}, shapes="W", linear="W", rows="Ids", flops=0, dimensions=looked_up
+)
 def lookup_table(
     W: Array, Ids: Array, *, padding_idx: int = -1, is_sparse: bool = False, is_distributed: bool = False, remote_prefetch: bool = False
 ) -> Array:

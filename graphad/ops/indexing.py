@@ -12,6 +12,7 @@ from graphad.ops.casting import as_mask, assign
 from graphad.ops.comparison import equal
 from graphad.ops.creation import tril_triu
 from graphad.ops.definition import operator
+from graphad.ops.dimensions import along_one_axis, gathered
 from graphad.ops.formulas import as_array
 from graphad.ops.indices import from_either_end, from_front, refuse
 from graphad.ops.inference import check_index, matched, normal_axis, same_dtypes
@@ -66,7 +67,17 @@ def _gather_grad(X: Tensor, Index: Tensor, dOut: Tensor, Axis: Tensor, *, axis: 
     return ungather(dOut, Index, X, Axis, axis=axis) if Axis is not None else index_add(fill_zeros_like(X), Index, dOut, axis=axis)
 
 
-@operator("X Index Axis? -> Out", infer=_gathered, grad={"X": _gather_grad}, shapes="X", linear="X", own=True, narrow="follows", flops=0)
+@operator(
+    "X Index Axis? -> Out",
+    infer=_gathered,
+    grad={"X": _gather_grad},
+    shapes="X",
+    linear="X",
+    own=True,
+    narrow="follows",
+    flops=0,
+    dimensions=gathered,
+)
 def gather(X: Array, Index: Array, Axis: Array | None = None, *, axis: int = 0, overwrite: bool = True) -> Array:
     """The slices of X at Index ([N], [N, 1] or []) along ``axis``, or along the axis that is in Axis."""
     return _index_taken(X, Index, axis if Axis is None else normal_axis(one_number(Axis), X.ndim, "Axis"))
@@ -107,6 +118,7 @@ def ungather(X: Array, Index: Array, Like: Array, Axis: Array | None = None, *, 
     shapes="X",
     linear="X",
     flops=0,
+    dimensions=gathered,
 )
 def index_select(X: Array, Index: Array, *, dim: int = 0) -> Array:
     """The slices of X at Index along ``dim``."""
@@ -313,7 +325,15 @@ def at(index: Array, axis: int) -> tuple[Array, ...]:
     return tuple(grid)
 
 
-@operator("Input Index -> Result", infer=_along_taken, grad={"Input": _take_grad}, shapes="Input", linear="Input", flops=0)
+@operator(
+    "Input Index -> Result",
+    infer=_along_taken,
+    grad={"Input": _take_grad},
+    shapes="Input",
+    linear="Input",
+    flops=0,
+    dimensions=along_one_axis,
+)
 def take_along_axis(Input: Array, Index: Array, *, Axis: int) -> Array:
     """``Result[i, j] = Input[i, Index[i, j]]``, for Axis 1 of a matrix."""
     try:

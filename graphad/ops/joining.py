@@ -9,6 +9,7 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.definition import operator
+from graphad.ops.dimensions import along_one_axis, one_axis_less
 from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.traits import PART_OF_X, Declared
@@ -24,6 +25,8 @@ _COPIED_TOGETHER: Declared = {
     "narrow": "follows",
     "flops": 0,
 }
+_CONCATENATED: Declared = {**_COPIED_TOGETHER, "dimensions": along_one_axis}
+_STACKED: Declared = {**_COPIED_TOGETHER, "dimensions": one_axis_less}
 
 
 def _alike(tensors: Sequence[TensorType], apart_from: int | None = None) -> Shape:
@@ -64,7 +67,7 @@ def _concatenated(X: list[TensorType], *, axis: int = 0, **_: object) -> TensorT
     infer=_concatenated,
     grad={"X": lambda X, dOut, *, axis: split_like(dOut, X, axis=axis)},
     shapes="X",
-    **_COPIED_TOGETHER,
+    **_CONCATENATED,
 )
 def concat(X: list[Array], *, axis: int = 0, num: int = 0, sections: list[int] = NO_INTS) -> Array:
     """The inputs concatenated along ``axis``."""
@@ -125,6 +128,7 @@ def _split_type(X: TensorType, *, num: int = 0, sections: list[int] = NO_INTS, a
     rows="X",
     along="axis",
     **PART_OF_X,
+    dimensions=along_one_axis,
 )
 def split(X: Array, *, num: int = 0, sections: list[int] = NO_INTS, axis: int = 0) -> list[Array]:
     """X cut along ``axis`` into ``num`` equal pieces, or into pieces of the extents ``sections`` (one may be -1)."""
@@ -144,7 +148,7 @@ def _stacked(X: list[TensorType], *, axis: int = 0) -> TensorType:
     infer=_stacked,
     grad={"X": lambda X, dY, *, axis: unstack(dY, axis=axis, num=len(X))},
     shapes="X",
-    **_COPIED_TOGETHER,
+    **_STACKED,
 )
 def stack(X: list[Array], *, axis: int = 0) -> Array:
     """The inputs along a new axis."""
@@ -162,7 +166,14 @@ def _unstacked(X: TensorType, *, axis: int = 0, num: int = 0) -> list[TensorType
     return [TensorType(_without(X.shape, at), X.dtype)] * (num if num > 0 else count)
 
 
-@operator("X -> Y*", infer=_unstacked, grad={"X": lambda dY, *, axis: stack(dY, axis=axis)}, speculatable="extents", **PART_OF_X)
+@operator(
+    "X -> Y*",
+    infer=_unstacked,
+    grad={"X": lambda dY, *, axis: stack(dY, axis=axis)},
+    speculatable="extents",
+    **PART_OF_X,
+    dimensions=one_axis_less,
+)
 def unstack(X: Array, *, axis: int = 0, num: int = 0) -> list[Array]:
     """The slices of X along ``axis``, without that axis."""
     # Copies: results own their memory, and slices of one axis lie apart.

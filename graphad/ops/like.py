@@ -10,6 +10,7 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.aggregates import Aggregate
 from graphad.ops.definition import OUT_AS_X, DType, Typed, operator
+from graphad.ops.dimensions import expanded_like, reshaped, summed_like
 from graphad.ops.formulas import as_array, filled
 from graphad.ops.inference import aligned, matched, same
 from graphad.ops.summation import summed
@@ -118,6 +119,7 @@ def _summed_axes(shape: Shape, like: Shape, axis: int) -> tuple[Shape, Shape]:
     shapes="X",
     linear="X",
     flops=1,
+    dimensions=summed_like,
 )
 def sum_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
     """X summed over the axes along which Like would be broadcast to it: the transpose of ``expand_like``.
@@ -144,6 +146,7 @@ def _expanded_like(X: TensorType, Like: TensorType, *, axis: int = -1) -> Tensor
     linear="X",
     view="X",
     flops=0,
+    dimensions=expanded_like,
 )
 def expand_like(X: Array, Like: Array, *, axis: int = -1) -> Array:
     """X broadcast to the shape of Like, ``axis`` being where its first axis is in Like. Only Like's shape is read."""
@@ -166,6 +169,7 @@ def _reshaped_like(X: TensorType, Like: TensorType, *, skip: int = 0) -> TensorT
     view="X",
     flops=0,
     in_order=True,
+    dimensions=reshaped,
 )
 def reshape_like(X: Array, Like: Array, *, skip: int = 0) -> Array:
     """X in the shape of Like without its first ``skip`` axes (1 for an XShape). Only Like's shape is read."""

@@ -14,6 +14,7 @@ import numpy as np
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.creation import tril_triu
 from graphad.ops.definition import Typed, operator
+from graphad.ops.dimensions import matrix_product, product
 from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes
 from graphad.ops.like import expand_like, fill_any_like, fill_zeros_like, reshape_like, sum_like, unbroadcast
@@ -75,6 +76,7 @@ def _mul_flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
     flops=_mul_flops,
     weights=Weights("Y", _mul_channels),
     **PRODUCT,
+    dimensions=product,
 )
 def mul(X: Array, Y: Array, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> Array:
     """The product of X and Y as matrices, whose rows are the axes before ``x_num_col_dims`` and ``y_num_col_dims``."""
@@ -198,6 +200,7 @@ def _matmul_flops(turned: str = "") -> Flops:
     flops=_matmul_flops("trans_x"),
     weights=_columns("trans_y"),
     **PRODUCT,
+    dimensions=matrix_product,
 )
 def matmul_v2(X: Array, Y: Array, *, trans_x: bool = False, trans_y: bool = False) -> Array:
     """The matrix product over the last two axes, the others broadcast; a vector X is a row, a vector Y a column."""
@@ -233,6 +236,7 @@ def _old_y_grad(X: Tensor, Y: Tensor, dOut: Tensor, *, transpose_X: bool, transp
     flops=_matmul_flops("transpose_X"),
     weights=_columns("transpose_Y"),
     **PRODUCT,
+    dimensions=matrix_product,
 )
 def matmul(X: Array, Y: Array, *, transpose_X: bool = False, transpose_Y: bool = False, alpha: float = 1.0) -> Array:
     """``alpha`` times the matrix product; of two vectors it has the shape [1]."""
@@ -258,6 +262,7 @@ def _bmm_type(X: TensorType, Y: TensorType) -> TensorType:
     flops=_matmul_flops(),
     weights=_columns(),
     **PRODUCT,
+    dimensions=matrix_product,
 )
 def bmm(X: Array, Y: Array) -> Array:
     """The matrix product of each of a batch of matrices."""

@@ -11,6 +11,7 @@ from graphad.errors import ShapeError
 from graphad.ops.activation import log_softmax, logsigmoid, sigmoid
 from graphad.ops.casting import as_mask, cast
 from graphad.ops.definition import GRAD, GradOpDef, Inputs, Outputs, grad_kernel, lookup, operator
+from graphad.ops.dimensions import classes_with_labels
 from graphad.ops.elementwise import clip, elementwise_max, log, log1p, pow_
 from graphad.ops.formulas import as_array, like, primitive
 from graphad.ops.indexing import at, gather, index_add, one_of, put_along_axis, take_along_axis
@@ -383,6 +384,7 @@ def cross_entropy(X: Array, Label: Array, *, soft_label: bool = False, ignore_in
     rows="Logits Label",
     along="axis",
     flops=6,
+    dimensions=classes_with_labels,
 )
 def softmax_with_cross_entropy(
     Logits: Array,

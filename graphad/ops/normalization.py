@@ -15,6 +15,7 @@ from graphad.ops.attributes import attributes
 from graphad.ops.casting import cast
 from graphad.ops.conv import channel_axis
 from graphad.ops.definition import GRAD, GradOpDef, Inputs, Outputs, grad_kernel, lookup, operator
+from graphad.ops.dimensions import batch_normalized, layer_normalized
 from graphad.ops.elementwise import elementwise_add, elementwise_mul, elementwise_sub, pow_, rsqrt, sqrt
 from graphad.ops.formulas import Tracer, as_array
 from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
@@ -287,7 +288,9 @@ def _is_fixed(attrs: Mapping[str, Any]) -> bool:
     return BatchNorm(**attrs).fixed
 
 
-@operator(_SIGNATURE, infer=_batch_norm_type, grad=_GRAD, flops=8, rows="X", apart=_is_fixed, statistics=_STATISTICS)
+@operator(
+    _SIGNATURE, infer=_batch_norm_type, grad=_GRAD, flops=8, rows="X", apart=_is_fixed, statistics=_STATISTICS, dimensions=batch_normalized
+)
 @attributes(BatchNorm)
 def batch_norm(X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array, **attrs: Any) -> tuple[Array, ...]:
     """Every channel normalized over the batch, or in a test by the running statistics Mean and Variance.
@@ -490,6 +493,7 @@ def _layer_bias_grad(X: Tensor, Bias: Tensor, dY: Tensor, *, begin_norm_axis: in
     along="begin_norm_axis",
     own=True,
     flops=8,
+    dimensions=layer_normalized,
 )
 def layer_norm(
     X: Array, Scale: Array | None = None, Bias: Array | None = None, *, epsilon: float = 1e-5, begin_norm_axis: int = 1

@@ -11,6 +11,7 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask
 from graphad.ops.definition import OpDef, operator
+from graphad.ops.dimensions import uncut
 from graphad.ops.elementwise import elementwise_max
 from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, same_float
@@ -123,7 +124,7 @@ def momentum(
     return Param - lr * (g + mu * velocity if use_nesterov else velocity), velocity
 
 
-@update("Param Grad Velocity LearningRate", "Param Velocity", state="Velocity:velocity", flops=9)
+@update("Param Grad Velocity LearningRate", "Param Velocity", state="Velocity:velocity", dimensions=uncut, flops=9)
 def lars_momentum(
     Param: Array,
     Grad: Array,
@@ -347,7 +348,12 @@ def adamw(
     return results
 
 
-@update("Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow", "Param Moment1 Moment2 Beta1Pow? Beta2Pow?", state=MOMENTS)
+@update(
+    "Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow",
+    "Param Moment1 Moment2 Beta1Pow? Beta2Pow?",
+    state=MOMENTS,
+    dimensions=uncut,
+)
 def lamb(
     Param: Array,
     Grad: Array,

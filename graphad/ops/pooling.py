@@ -13,10 +13,11 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.attributes import Frozen, applied, attributes, frozen, thawed
 from graphad.ops.definition import GRAD, Inputs, OpDef, Outputs, grad_kernel, operator
+from graphad.ops.dimensions import pooled
 from graphad.ops.inference import matched, same_dtypes, same_number
 from graphad.ops.maxima import in_cache, lowest, places, scattered
 from graphad.ops.registry import REGISTRY
-from graphad.ops.traits import Shapes
+from graphad.ops.traits import DimensionsRule, Shapes
 from graphad.ops.windows import (
     Axes,
     Axis,
@@ -456,7 +457,7 @@ def _flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
     return prod(x) if attrs["global_pooling"] else prod(out) * prod(attrs["ksize"])
 
 
-def _rows(name: str, spec: Spec, rank: int) -> OpDef:
+def _rows(name: str, spec: Spec, rank: int, dimensions: DimensionsRule | None = None) -> OpDef:
     """The pooling and its three helpers."""
     pooled_type = _pooled_type(spec, rank)
     definition = operator(
@@ -469,6 +470,7 @@ def _rows(name: str, spec: Spec, rank: int) -> OpDef:
         own=True,
         narrow="follows",
         flops=_flops,
+        dimensions=dimensions,
     )(_pool(spec))
     # Average pooling and ``spread`` are transposes of each other, and so are ``gather_max``, which takes from another image the elements
     # that are maxima in X, and ``scatter_max``: gradients of all orders are made of these.
@@ -501,5 +503,5 @@ def _fast_grad(name: str, spec: Spec) -> None:
         return {"X" + GRAD: [rule(*(inputs[slot][0] for slot in ("X", "Out", "Out" + GRAD)), **attrs)]}
 
 
-pool2d = _rows("pool2d", Pooling, 4)
+pool2d = _rows("pool2d", Pooling, 4, dimensions=pooled)
 pool3d = _rows("pool3d", Pooling3d, 5)

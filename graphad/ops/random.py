@@ -13,6 +13,7 @@ from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask
 from graphad.ops.creation import batch_type
 from graphad.ops.definition import operator
+from graphad.ops.dimensions import masked
 from graphad.ops.inference import matched, same_float
 from graphad.types import FLOATS, INTS, Array, Tensor, TensorType, checked_shape, element_count
 
@@ -188,7 +189,7 @@ def _dropout_grad(Mask: Tensor, dOut: Tensor, *, dropout_prob: float, is_test: b
     return dOut * scale if is_test else dOut * as_mask(Mask, dOut) * scale
 
 
-@operator("X Seed? -> Out Mask", infer=_dropout_type, grad={"X": _dropout_grad}, random=True, flops=2)
+@operator("X Seed? -> Out Mask", infer=_dropout_type, grad={"X": _dropout_grad}, random=True, flops=2, dimensions=masked)
 def dropout(
     X: Array,
     Seed: Array | None = None,

@@ -11,6 +11,7 @@ import numpy as np
 from graphad.errors import ShapeError
 from graphad.ops.casting import as_mask, cast, in_dtype_of
 from graphad.ops.definition import GRAD, Inputs, OpDef, Outputs, grad_kernel, lookup, operator
+from graphad.ops.dimensions import mean_of_all, one_axis_less, reduction, sum_of_all
 from graphad.ops.elementwise import abs_, exp, pow_, sign
 from graphad.ops.formulas import as_array, like
 from graphad.ops.inference import reduced, reduced_axes, same_float
@@ -115,6 +116,7 @@ reduce_mean = _define("reduce_mean", _mean, _mean_grad, shapes="X", speculatable
     linear="X",
     own=True,
     flops=1,
+    dimensions=mean_of_all,
 )
 def mean(X: Array) -> Array:
     """The mean of all elements, of shape []."""
@@ -174,12 +176,15 @@ def _extremum(larger: np.ufunc, X: Array, axis: tuple[int, ...], keepdims: bool)
 
 
 _EXTREMUM: Declared = {"speculatable": "extents", "flops": 1, "reduction": "extremum"}
-_WHOLE: Declared = {**_EXTREMUM, "own": True, "whole_ties": True}
+_MAXIMUM: Declared = {**_EXTREMUM, "dimensions": reduction("max")}
+_MINIMUM: Declared = {**_EXTREMUM, "dimensions": reduction("min")}
+_WHOLE_MAXIMUM: Declared = {**_MAXIMUM, "own": True, "whole_ties": True}
+_WHOLE_MINIMUM: Declared = {**_MINIMUM, "own": True, "whole_ties": True}
 
-reduce_max = _define("reduce_max", _greatest, _tie_rule("reduce_max", split=False), _extreme_type, **_WHOLE)
-reduce_min = _define("reduce_min", _least, _tie_rule("reduce_min", split=False), _extreme_type, **_WHOLE)
-reduce_amax = _define("reduce_amax", _greatest, _tie_rule("reduce_amax", split=True), _extreme_type, **_EXTREMUM)
-reduce_amin = _define("reduce_amin", _least, _tie_rule("reduce_amin", split=True), _extreme_type, **_EXTREMUM)
+reduce_max = _define("reduce_max", _greatest, _tie_rule("reduce_max", split=False), _extreme_type, **_WHOLE_MAXIMUM)
+reduce_min = _define("reduce_min", _least, _tie_rule("reduce_min", split=False), _extreme_type, **_WHOLE_MINIMUM)
+reduce_amax = _define("reduce_amax", _greatest, _tie_rule("reduce_amax", split=True), _extreme_type, **_MAXIMUM)
+reduce_amin = _define("reduce_amin", _least, _tie_rule("reduce_amin", split=True), _extreme_type, **_MINIMUM)
 reduce_all = _define("reduce_all", np.all, None, _truth_type, "bool", speculatable="extents", flops=1)
 reduce_any = _define("reduce_any", np.any, None, _truth_type, "bool", speculatable="extents", flops=1)
 
@@ -195,8 +200,8 @@ def _define_arg(name: str, function: Callable[..., object], **traits: Unpack[Dec
     return operator("X -> Out", name=name, infer=_arg_type, grad={}, **traits)(kernel)
 
 
-arg_max = _define_arg("arg_max", np.argmax, own=True, flops=1)
-arg_min = _define_arg("arg_min", np.argmin, own=True, flops=1)
+arg_max = _define_arg("arg_max", np.argmax, own=True, flops=1, dimensions=one_axis_less)
+arg_min = _define_arg("arg_min", np.argmin, own=True, flops=1, dimensions=one_axis_less)
 
 # -- products ------------------------------------------------------------------------------------
 
@@ -292,6 +297,7 @@ frobenius_norm = _define("frobenius_norm", lambda X, axis, keepdims: power_norm(
     speculatable="types",
     own=True,
     flops=2,
+    dimensions=sum_of_all,
 )
 def squared_l2_norm(X: Array) -> Array:
     """The sum of the squares of all elements, of shape [1]."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from graphad.errors import ShapeError
 from graphad.ops.definition import operator
+from graphad.ops.dimensions import along_axis
 from graphad.ops.elementwise import exp
 from graphad.ops.inference import matched, normal_axis, same_dtypes, same_float
 from graphad.ops.like import reshape_like
@@ -46,7 +47,7 @@ def _cumsum_grad(X: Tensor, dOut: Tensor, *, axis: int, flatten: bool, exclusive
     return reshape_like(grad, X) if flatten else grad
 
 
-@operator("X -> Out", infer=_cumsum_type, grad={"X": _cumsum_grad}, shapes="X", linear="X", own=True, flops=1)
+@operator("X -> Out", infer=_cumsum_type, grad={"X": _cumsum_grad}, shapes="X", linear="X", own=True, flops=1, dimensions=along_axis)
 def cumsum(X: Array, *, axis: int = -1, flatten: bool = False, exclusive: bool = False, reverse: bool = False) -> Array:
     """The running sum along ``axis``, or over all elements in a row (``flatten``)."""
     if flatten or X.ndim == 0:
@@ -73,7 +74,7 @@ def _cumprod_grad(X: Tensor, dOut: Tensor, *, dim: int, exclusive: bool, reverse
     return before * (dOut + linear_recurrence(X, dOut * X, axis=dim, reverse=not reverse))
 
 
-@operator("X -> Out", infer=_cumprod_type, grad={"X": _cumprod_grad}, own=True, costly=True, flops=1)
+@operator("X -> Out", infer=_cumprod_type, grad={"X": _cumprod_grad}, own=True, costly=True, flops=1, dimensions=along_axis)
 def cumprod(X: Array, *, dim: int, exclusive: bool = False, reverse: bool = False) -> Array:
     """The running product along ``dim``."""
     return _accumulated(np.multiply.accumulate, X, dim, exclusive, reverse, 1.0)
@@ -98,6 +99,7 @@ def _recurrence_type(A: TensorType, B: TensorType, *, axis: int, reverse: bool =
     },
     partly_linear="B",
     costly=True,
+    dimensions=along_axis,
 )
 def linear_recurrence(A: Array, B: Array, *, axis: int, reverse: bool = False) -> Array:
     """``Out[0] = 0`` and ``Out[i + 1] = A[i] * Out[i] + B[i]`` along ``axis``; ``reverse`` runs from the end."""
@@ -131,7 +133,7 @@ def _running_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, axis: int, flatten: b
     return reshape_like(grad, X) if flatten else grad
 
 
-@operator("X -> Out", infer=_running_type, grad={"X": _running_grad}, costly=True)
+@operator("X -> Out", infer=_running_type, grad={"X": _running_grad}, costly=True, dimensions=along_axis)
 def logcumsumexp(X: Array, *, axis: int = -1, flatten: bool = False, exclusive: bool = False, reverse: bool = False) -> Array:
     """The logarithm of the running sum of exponentials along ``axis``, or over all elements in a row (``flatten``)."""
     x = X.reshape(-1) if flatten or not X.ndim else np.moveaxis(X, axis, 0)

@@ -12,6 +12,7 @@ from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import Types, given, hinted, is_given, numbers
 from graphad.ops.casting import assign
 from graphad.ops.definition import NO_INTS, OpDef, operator
+from graphad.ops.dimensions import along_axis, reshaped, squeezed, transposed, with_other_extents
 from graphad.ops.formulas import as_array
 from graphad.ops.inference import matched, normal_axis
 from graphad.ops.like import reshape_like, sum_like
@@ -150,6 +151,7 @@ def _in_shape(X: Array, Shape: Array | None, ShapeTensor: list[Array] | None, sh
     extents="Shape ShapeTensor",
     in_order=True,
     **PART_OF_X,
+    dimensions=reshaped,
 )
 def reshape2(
     X: Array,
@@ -177,6 +179,7 @@ def reshape2(
     narrow="follows",
     flops=0,
     in_order=True,
+    dimensions=reshaped,
 )
 def reshape(
     X: Array,
@@ -212,6 +215,7 @@ def inverse_order(axis: list[int]) -> list[int]:
     grad={"X": lambda dOut, XShape=None, *, axis: _transpose_grad(dOut, axis=axis)},
     shapes="XShape",
     speculatable="types",
+    dimensions=transposed,
     **PART_OF_X,
 )
 def transpose2(X: Array, *, axis: list[int], data_format: str = "AnyLayout") -> tuple[Array, Array]:
@@ -223,7 +227,7 @@ def _transpose_grad(dOut: Tensor, *, axis: list[int]) -> Tensor:
     return transpose(dOut, axis=inverse_order(axis))
 
 
-@operator("X -> Out", infer=_alone(_transposed), grad={"X": _transpose_grad}, speculatable="types", **PART_OF_X)
+@operator("X -> Out", infer=_alone(_transposed), grad={"X": _transpose_grad}, speculatable="types", dimensions=transposed, **PART_OF_X)
 def transpose(X: Array, *, axis: list[int], data_format: str = "AnyLayout") -> Array:
     """``transpose2`` without XShape."""
     return X.transpose(axis)
@@ -241,13 +245,13 @@ def _squeezed(old: Shape, *, axes: list[int] = NO_INTS) -> Shape:
     return tuple(e for i, e in enumerate(old) if i not in dropped_axes or e not in (1, -1))
 
 
-@_reshaping(_squeezed, speculatable="types", rows="X", along="axes", **PART_OF_X)
+@_reshaping(_squeezed, speculatable="types", rows="X", along="axes", dimensions=squeezed, **PART_OF_X)
 def squeeze2(X: Array, *, axes: list[int] = NO_INTS) -> tuple[Array, Array]:
     """X without the named axes that have one element (without all such axes if none is named)."""
     return X.reshape(_squeezed(X.shape, axes=axes)), _old_shape(X)
 
 
-@_reshaping_alone(_squeezed, speculatable="extents", rows="X", along="axes", **PART_OF_X)
+@_reshaping_alone(_squeezed, speculatable="extents", rows="X", along="axes", dimensions=squeezed, **PART_OF_X)
 def squeeze(X: Array, *, axes: list[int] = NO_INTS) -> Array:
     """``squeeze2`` without XShape."""
     return X.reshape(_squeezed(X.shape, axes=axes))
@@ -260,13 +264,13 @@ def _unsqueezed(old: Shape, *, axes: list[int]) -> Shape:
     return tuple(new)
 
 
-@_reshaping(_unsqueezed, speculatable="types", rows="X", along="axes", **PART_OF_X)
+@_reshaping(_unsqueezed, speculatable="types", rows="X", along="axes", dimensions=with_other_extents, **PART_OF_X)
 def unsqueeze2(X: Array, *, axes: list[int]) -> tuple[Array, Array]:
     """X with an axis of one element inserted at each of ``axes``, in this order."""
     return X.reshape(_unsqueezed(X.shape, axes=axes)), _old_shape(X)
 
 
-@_reshaping_alone(_unsqueezed, speculatable="extents", rows="X", along="axes", **PART_OF_X)
+@_reshaping_alone(_unsqueezed, speculatable="extents", rows="X", along="axes", dimensions=with_other_extents, **PART_OF_X)
 def unsqueeze(X: Array, *, axes: list[int]) -> Array:
     """``unsqueeze2`` without XShape."""
     return X.reshape(_unsqueezed(X.shape, axes=axes))
@@ -285,7 +289,7 @@ def _flat_range(old: Shape, *, start_axis: int = 1, stop_axis: int = 1) -> Shape
     return (*old[:start], element_count(old[start : stop + 1]), *old[stop + 1 :])
 
 
-@_reshaping(_flat_range, speculatable="extents", rows="X", along="start_axis", **PART_OF_X)
+@_reshaping(_flat_range, speculatable="extents", rows="X", along="start_axis", dimensions=with_other_extents, **PART_OF_X)
 def flatten_contiguous_range(X: Array, *, start_axis: int = 1, stop_axis: int = 1) -> tuple[Array, Array]:
     """X with the axes from ``start_axis`` to ``stop_axis`` made one."""
     return X.reshape(_flat_range(X.shape, start_axis=start_axis, stop_axis=stop_axis)), _old_shape(X)
@@ -297,7 +301,7 @@ def _two_axes(old: Shape, *, axis: int = 1) -> Shape:
     return element_count(old[:axis]), element_count(old[axis:])
 
 
-@_reshaping(_two_axes, speculatable="extents", rows="X", along="axis", **PART_OF_X)
+@_reshaping(_two_axes, speculatable="extents", rows="X", along="axis", dimensions=with_other_extents, **PART_OF_X)
 def flatten2(X: Array, *, axis: int = 1) -> tuple[Array, Array]:
     """X as a matrix: the axes before ``axis`` make the rows, the others the columns."""
     return X.reshape(_two_axes(X.shape, axis=axis)), _old_shape(X)
@@ -311,6 +315,7 @@ def flatten2(X: Array, *, axis: int = 1) -> tuple[Array, Array]:
     view="X",
     narrow="follows",
     flops=0,
+    dimensions=with_other_extents,
 )
 def flatten(X: Array, *, axis: int = 1) -> Array:
     """``flatten2`` without XShape."""
@@ -393,7 +398,14 @@ def flipped(X: TensorType, *, axis: list[int]) -> TensorType:
     return X
 
 
-@operator("X -> Out", infer=flipped, grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)}, speculatable="extents", **PART_OF_X)
+@operator(
+    "X -> Out",
+    infer=flipped,
+    grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)},
+    speculatable="extents",
+    **PART_OF_X,
+    dimensions=along_axis,
+)
 def flip(X: Array, *, axis: list[int]) -> Array:
     """X in reverse order along each of ``axis``."""
     return np.flip(X, tuple(axis))
@@ -406,6 +418,7 @@ def flip(X: Array, *, axis: list[int]) -> Array:
     linear="X",
     narrow="follows",
     flops=0,
+    dimensions=along_axis,
 )
 def roll(X: Array, *, shifts: list[int], axis: list[int] = NO_INTS) -> Array:
     """X moved along each of ``axis``, what leaves at the end coming back at the front; all of X as one row without ``axis``."""

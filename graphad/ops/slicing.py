@@ -11,6 +11,7 @@ import numpy as np
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.attributes import Types, attributes, hinted, how_many, is_given, numbers
 from graphad.ops.definition import NO_INTS, DType, operator
+from graphad.ops.dimensions import along_axis, one_axis_less, sliced
 from graphad.ops.inference import FAR, matched, normal_axis, same_dtypes
 from graphad.ops.joining import stack
 from graphad.ops.like import unbroadcast
@@ -179,6 +180,7 @@ def _cutting(bounds: str) -> Declared:
         "view": "Input",
         "narrow": "follows",
         "flops": 0,
+        "dimensions": sliced,
     }
 
 
@@ -407,14 +409,30 @@ def _unbound(X: TensorType, *, axis: int = 0) -> list[TensorType]:
     return [TensorType(X.shape[:at] + X.shape[at + 1 :], X.dtype)] * X.shape[at]
 
 
-@operator("X -> Out*", infer=_unbound, grad={"X": lambda dOut, *, axis: stack(dOut, axis=axis)}, linear="X", narrow="follows", flops=0)
+@operator(
+    "X -> Out*",
+    infer=_unbound,
+    grad={"X": lambda dOut, *, axis: stack(dOut, axis=axis)},
+    linear="X",
+    narrow="follows",
+    flops=0,
+    dimensions=one_axis_less,
+)
 def unbind(X: Array, *, axis: int = 0) -> list[Array]:
     """The slices of X along ``axis``, without that axis."""
     # Slices are views of X; results own their memory.
     return [part.copy() for part in np.moveaxis(X, axis, 0)]
 
 
-@operator("X -> Out", infer=flipped, grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)}, linear="X", narrow="follows", flops=0)
+@operator(
+    "X -> Out",
+    infer=flipped,
+    grad={"X": lambda dOut, *, axis: flip(dOut, axis=axis)},
+    linear="X",
+    narrow="follows",
+    flops=0,
+    dimensions=along_axis,
+)
 def reverse(X: Array, *, axis: list[int]) -> Array:
     """X in reverse order along each of ``axis``."""
     return np.flip(X, tuple(axis)).copy()

@@ -8,6 +8,7 @@ import numpy as np
 
 from graphad.errors import InvalidValue, ShapeError
 from graphad.ops.definition import NO_INTS, DType, operator
+from graphad.ops.dimensions import along_one_axis
 from graphad.ops.indexing import at, gather, put_along_axis
 from graphad.ops.inference import matched, normal_axis, same_float
 from graphad.ops.like import fill_zeros_like
@@ -51,7 +52,17 @@ def top_k(X: Array, *, k: int = 1) -> tuple[Array, Array]:
     return _top(X, k, X.ndim - 1, largest=True)
 
 
-@operator("X -> Out Indices", infer=_top_type, grad={"X": _top_grad}, shapes="X", rows="X", along="axis", own=True, costly=True)
+@operator(
+    "X -> Out Indices",
+    infer=_top_type,
+    grad={"X": _top_grad},
+    shapes="X",
+    rows="X",
+    along="axis",
+    own=True,
+    costly=True,
+    dimensions=along_one_axis,
+)
 def top_k_v2(X: Array, *, k: int = 1, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Array, Array]:
     """The k largest (or smallest) elements along ``axis``, in order; of equal ones the first."""
     return _top(X, k, normal_axis(axis, X.ndim), largest)
@@ -72,7 +83,16 @@ def _sort_grad(X: Tensor, Indices: Tensor, dOut: Tensor, *, axis: int) -> Tensor
     return put_along_axis(fill_zeros_like(X), Indices, dOut, Axis=axis, Reduce="add") if X.ndim else dOut
 
 
-@operator("X -> Out Indices", infer=_sorted_type, grad={"X": _sort_grad}, shapes="X", rows="X", along="axis", costly=True)
+@operator(
+    "X -> Out Indices",
+    infer=_sorted_type,
+    grad={"X": _sort_grad},
+    shapes="X",
+    rows="X",
+    along="axis",
+    costly=True,
+    dimensions=along_one_axis,
+)
 def argsort(X: Array, *, axis: int = -1, descending: bool = False) -> tuple[Array, Array]:
     """X sorted along ``axis``, and where the elements were; equal ones keep their order. NaN counts as greater than all numbers."""
     if not X.ndim:

@@ -8,8 +8,8 @@ every promise against the kernel, and looks for operators that could make one an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypedDict, get_args
 
 from graphad.errors import InvalidValue
@@ -33,6 +33,32 @@ class Weights(NamedTuple):
 
     slot: str
     channels: Callable[[Mapping[str, Any], int, int], tuple[int, int] | None]
+
+
+Label = Hashable
+Labels = tuple[Label | None, ...]  # of a tensor, by dimension; None: not to be cut
+Combined = Literal["sum", "mean", "max", "min"]
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """The indices of a call: which dimensions of its operands and results are the same index (see ``graphad.ops.dimensions``).
+
+    Attributes:
+        inputs, outputs: by slot, for each value the index of each dimension; None where it must not be cut.
+        reduced: the indices that only inputs have, and how the parts are put together.
+        even: indices that may only be cut evenly, as those that are a part of a dimension.
+        shapes: attributes that say extents, with the indices that these are of: a rank says its own.
+    """
+
+    inputs: Mapping[str, Sequence[Labels]]
+    outputs: Mapping[str, Sequence[Labels]]
+    reduced: Mapping[Label, Combined] = field(default_factory=dict)
+    even: frozenset[Label] = frozenset()
+    shapes: Mapping[str, Labels] = field(default_factory=dict)
+
+
+DimensionsRule = Callable[[Shapes, Shapes, Callable[[str], object]], Dimensions | None]  # of operands, results, and an attribute's name
 
 
 class State(NamedTuple):
@@ -67,6 +93,7 @@ class Declared(TypedDict, total=False):
     along: str
     apart: Apart
     statistics: str
+    dimensions: DimensionsRule | None
     view: str
     own: bool
     cheap: bool
@@ -192,6 +219,9 @@ class Traits:
         apart: whether rows are independent of each other in a call with these attributes; ``rows`` is said of such calls alone. In others
             statistics of all rows go into each. None: in every call.
         statistics: output slots that are not row by row where ``rows`` is said: they are made of the other inputs alone there.
+        dimensions: which dimensions of operands and results are the same index, where that does not follow from the traits above: called
+            with the shapes by slot and what gives an attribute by its name, None where nothing may be cut. ``graphad.ops.dimensions`` has
+            the rules of the library's operators, to be used again.
         view: the slot of the input in whose memory the outputs lie, or may lie.
         own: whether the outputs lie in memory that nothing else knows of, and nothing of the inputs is kept.
         cheap: whether it is computed again rather than passed into nested graphs, since it only fills or converts; a ``view`` is cheap
@@ -242,6 +272,7 @@ class Traits:
     along: str = ""
     apart: Apart | None = None
     statistics: frozenset[str] = _NONE
+    dimensions: DimensionsRule | None = None
     view: str = ""
     own: bool = False
     cheap: bool = False

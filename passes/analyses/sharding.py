@@ -21,8 +21,9 @@ from graphad.errors import InvalidGraph
 from graphad.ir import Graph, Op, Value
 from graphad.ir.regions import KEPT, Edge, has_ordered_effects
 from graphad.ops import GradOpDef
-from graphad.ops.dimensions import Dimensions, Labels, dimensions
+from graphad.ops.dimensions import dimensions
 from graphad.ops.mesh import ProcessMesh, Spec, local_shape, merged, parse_spec, spec_text, used_axes
+from graphad.ops.traits import Dimensions, Labels
 from graphad.program import located
 from graphad.rewriting.analysis import Analysis
 from graphad.rewriting.dataflow import Dataflow, Facts
@@ -95,12 +96,19 @@ def mesh_of(graph: Graph) -> ProcessMesh | None:
 
 
 def _fixed(graph: Graph, mesh: ProcessMesh) -> dict[Value, Fixed]:
-    """What annotations say of the values that they read and write; an axis of one rank cuts nothing."""
+    """What annotations say of the values that they read and write; an axis of one rank cuts nothing.
+
+    Raises:
+        InvalidGraph: an annotation is not of as many dimensions as its value.
+    """
     dims_by_value: dict[Value, Fixed] = {}
     for op in annotation_ops(graph):
         words = parse_spec(" ".join(op.attrs.get("spec", ())), mesh)
         dims = tuple(None if axes is None else tuple(axis for axis in axes if mesh.parts([axis]) > 1) for axes in words)
         for value in (op.input("X"), op.output("Out")):
+            if value.shape is not None and len(dims) != len(value.shape):
+                message = f"spec={op.attrs['spec']} says how {len(dims)} dimensions are cut, but {value.name} has {len(value.shape)}"
+                raise InvalidGraph(located(message, op.source))
             dims_by_value[value] = dims
     return dims_by_value
 

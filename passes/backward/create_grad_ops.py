@@ -56,6 +56,7 @@ class CreateGradOps(Pass):
             target, starts from ones.
 
     Raises:
+        ValueError: find-op-path had no targets, or ``target_gradients`` are not as many.
         Refused: an operator on the path is a gradient itself: run expand-grad-ops first.
     """
 
@@ -68,6 +69,8 @@ class CreateGradOps(Pass):
 
     def apply(self, graph: Graph) -> bool:
         path: OpPath = graph.analyses[OpPath]
+        if not path.targets:
+            raise InvalidValue("there is nothing to differentiate: find-op-path had no targets, as in find-op-path{targets=[loss]}")
         starts = self.target_gradients or ("",) * len(path.targets)
         if len(starts) != len(path.targets):
             raise InvalidValue(f"{len(starts)} target_gradients are given for {len(path.targets)} targets")

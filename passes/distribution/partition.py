@@ -26,8 +26,8 @@ from graphad.ir.edits import open_sealed
 from graphad.ir.regions import KEPT, Edge, LoopLike, conditions, definition_of, operands, results_of
 from graphad.ir.residuals import residual_inputs
 from graphad.ops import GRAD, GradOpDef, lookup
-from graphad.ops.dimensions import Dimensions, Label, Labels
 from graphad.ops.mesh import SPEC, ProcessMesh, Spec, local_extent, local_shape, spec_text, used_axes, words_of
+from graphad.ops.traits import Dimensions, Label, Labels
 from graphad.passes.analyses.sharding import ANNOTATION, Indices, Sharding
 from graphad.passes.analyses.uninitialized import Certain
 from graphad.passes.distribution.ranks import interpose

@@ -144,6 +144,11 @@ def test_wrong_target_gradients_are_refused(starts: Any, error: type[Exception],
     assert str(program) == before
 
 
+def test_a_backward_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"there is nothing to differentiate: find-op-path had no targets"):
+        ga.Pipeline.parse("find-op-path, create-grad-ops").run(ga.lower(vector(SQUARE)))
+
+
 @pytest.mark.parametrize("shape", [[4], [1, 3], []])
 def test_a_target_gradient_of_another_shape_is_refused(shape: list[int]) -> None:
     program = vector(SQUARE, s=shape)

@@ -350,6 +350,9 @@ def test_refusals() -> None:
     Shard("r=3", ("w: - r",)).run(graph)
     with pytest.raises(InvalidGraph, match="lies on one mesh"):
         Sharding.of(graph)
+    text = 'var x: float32[4, 6] shard_tensor(X=x) -> (Out=x) {mesh="r=2", spec=["r"]}'
+    with pytest.raises(InvalidGraph, match=r"spec=\['r'\] says how 1 dimensions are cut, but x has 2"):
+        Sharding.of(ga.lower(parsed(text)))
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from graphad.ops import REGISTRY, ControlDef, GradOpDef, OpDef
-from graphad.ops.dimensions import Dimensions, Label, Labels, dimensions
+from graphad.ops.dimensions import dimensions
+from graphad.ops.traits import Dimensions, Label, Labels
 from graphad.testing.samples import SAMPLES, samples_of
 from graphad.testing.samples.valid import computed
 from graphad.types import Array

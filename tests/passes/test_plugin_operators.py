@@ -11,8 +11,9 @@ import pytest
 import graphad as ga
 from graphad.ir import Graph
 from graphad.ops import lookup, operator
+from graphad.ops.dimensions import matrix_product
 from graphad.ops.inference import same, same_float
-from graphad.ops.traits import FUNCTION
+from graphad.ops.traits import FUNCTION, DimensionsRule
 from graphad.passes.analyses.batch_dependence import MEAN, MIXED, ROWS, WHOLE, BatchDependence
 from graphad.passes.analyses.cost import flops_of
 from graphad.passes.differentiation import Jvp
@@ -20,6 +21,8 @@ from graphad.rewriting import Pipeline
 from graphad.types import Function, TensorType
 from tests.graphs import types
 from tests.scratch import operators
+
+CUTS = {"x": '["-", "model"]', "y": '["model", "-"]'}  # columns of x, rows of y
 
 
 @pytest.fixture(autouse=True)
@@ -164,3 +167,13 @@ def test_what_converts_is_a_cast_for_mixed_precision() -> None:
         graph = after('mixed-precision{dtype="float16"}', text)
         (product,) = (op for op in graph.ops if op.type == "matmul")
         assert (product.input("X").name == "h") is bool(said)
+
+
+@pytest.mark.parametrize("said", [None, matrix_product])
+def test_a_product_is_cut_along_the_dimensions_that_it_says(said: DimensionsRule | None) -> None:
+    """Both operands are cut along what is summed over: each rank has a part of the sum, unless the product needs them whole."""
+    define("matrices", np.matmul, "X Y -> Out", infer=lambda X, Y: TensorType((X.shape[0], Y.shape[1]), X.dtype), dimensions=said)
+    declared = "var x: float64[4, 6] var y: float64[6, 2] var z: float64[4, 2]"
+    cuts = " ".join(f'shard_tensor(X={name}) -> (Out={name}) {{mesh="model=2", spec={spec}}}' for name, spec in CUTS.items())
+    graph = after('partition{mesh="model=2"}', f"{declared} {cuts} matrices(X=x, Y=y) -> (Out=z)")
+    assert ("c_allreduce_sum" in types(graph), "c_allgather" in types(graph)) == (said is not None, said is None)
