@@ -56,13 +56,13 @@ bench: $(VENV)/dev ## Measure speed and memory
 bench-peers: $(VENV)/dev $(PEERS)/peers ## Measure training steps beside torch, JAX, PyTensor, autograd and mygrad, in PEERS (.venv-peers)
 	$(BIN)/python -m tests.benchmarks.step_peers --python $(PEERS)/bin/python --write
 
-pictures: $(VENV)/dev ## Draw the pictures in docs/images anew
+pictures: $(VENV)/dev ## Draw the pictures in docs/images again
 	$(BIN)/python -m tests.pictures
 
-stubs: $(VENV)/dev ## Write the stubs of layers and operators (.pyi) anew
+stubs: $(VENV)/dev ## Write the stubs of layers and operators (.pyi) again
 	$(BIN)/python -m tests.stubs
 
-proofs: $(VENV)/dev ## Prove the rules of simplify anew with z3, and write graphad/rewriting/proofs.json: a quarter of an hour
+proofs: $(VENV)/dev ## Prove the rules of simplify again with z3, and write graphad/rewriting/proofs.json: a quarter of an hour
 	$(BIN)/python -m tests.proofs
 
 mutants: $(VENV)/dev ## Measure how many planted mistakes check_pass catches; takes hours (ONLY="rules cse" tries these alone)

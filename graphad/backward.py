@@ -60,7 +60,7 @@ def append_backward(
             that reach the loss, in the order of their making.
         no_grad_set: variables, or their names, without gradient, besides those with ``stop_gradient``.
         callbacks: functions ``callback(block, context)``, as in Fluid: each is called after each operator of the backward is
-            appended to its block, but for the one that the gradient starts with, and may append operators itself. ``context`` has
+            appended to its block, except for the one that the gradient starts with, and may append operators itself. ``context`` has
             the name of the forward variable for the name of each gradient, and the operator as ``"__current_op_desc__"``.
         checkpoints: None; to compute forward values again instead of keeping them is a pass, ``recompute``.
 

@@ -114,7 +114,7 @@ def _rename(graph: Graph, names: Mapping[Value, str], taken: set[str]) -> None:
     values, final = list(graph.values), {}
     for value in values:
         final[value] = names.get(value) or (f"{value.name}'" if value.name in taken else value.name)
-    # Names may be exchanged between values, so that the table is built anew rather than value by value.
+    # Names may be exchanged between values, so that the table is built again rather than value by value.
     graph.values = ValueTable({})
     for value in values:
         value.name = final[value]

@@ -166,7 +166,7 @@ def xmap_readers(mapper: Callable[[S], T], reader: Reader[S], process_num: int, 
 
 @contextmanager
 def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that do no more of what is waiting when nobody wants it: a reader may be left before its end."""
+    """Threads that drop what is still waiting when the block ends: a reader may be left before its end."""
     threads = ThreadPoolExecutor(count)
     try:
         yield threads
@@ -324,7 +324,7 @@ class DataLoader:
         self._current = self._given()()
 
     def reset(self) -> None:
-        """Runs take nothing from here any more; after ``start()`` the reader begins anew."""
+        """Runs take nothing from here any more; after ``start()`` the reader begins again."""
         self._current = None
 
     def next_feed(self) -> Feed:

@@ -89,7 +89,7 @@ class Replay:
             self.log.append((contact, copied(work())))
         earlier_contact, result = self.log[self.at]
         if earlier_contact != contact:
-            raise CommunicationError(f"the run that was begun anew is at {contact}, where it was at {earlier_contact} before")
+            raise CommunicationError(f"the repeated run is at {contact}, where it was at {earlier_contact} before")
         self.at += 1
         return copied(result)
 

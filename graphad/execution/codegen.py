@@ -79,7 +79,7 @@ class Source:
 
 @dataclass
 class Options:
-    """What a run counts."""
+    """The counters of a run."""
 
     counts_trips: bool = True
     limit: int | None = None
@@ -315,7 +315,7 @@ class _Writer:
         self.say(depth, f"together(({_items(names)}), ({groups}))")
 
     def insert(self, at: int, depth: int, text: str) -> None:
-        """A line among those that there are."""
+        """Insert a line among the existing ones."""
         self.lines.insert(at, "    " * depth + text)
         # Their numbers begin with 1, so the line at index ``at`` was number ``at + 1``.
         self.calls = {line + (line > at): node for line, node in self.calls.items()}
@@ -391,7 +391,7 @@ class _Writer:
         return None
 
     def parts(self, node: Group) -> list[Call | list[Call]]:
-        """The calls of a group: those that follow each other and can be compiled together, if anything is to be."""
+        """Split the calls of a group into runs of consecutive calls that can be compiled together."""
         if not (node.native and self.options.native):
             return list(node.calls)
         parts: list[Call | list[Call]] = []
@@ -424,7 +424,7 @@ class _Writer:
         self.say(depth, f"{self.object(function_of(text), 'loop')}({', '.join(arrays)})", calls[-1])
 
     def allocated(self, group: Group, depth: int) -> None:
-        """Arrays for what a group makes and the plan has no place for, unless they are there."""
+        """Allocate arrays for the results of a group that the plan has no place for."""
         for value in group.made:
             if value not in self.plan.place_of and value not in self.there:
                 self.there.add(value)
@@ -502,7 +502,7 @@ _OURS = frozenset([*_WORDS.split(), *HELPERS])
 
 @lru_cache(maxsize=1024)
 def _identifier(hint: str) -> str:
-    """A hint as a name that Python takes and the source does not use for something else."""
+    """A valid Python identifier made of a hint, unused in the source."""
     name = re.sub(r"\W", "_", hint).strip("_") or "t"
     return f"v{name}" if name[0].isdigit() or keyword.iskeyword(name) or name in _OURS else name
 
@@ -592,13 +592,13 @@ def _last_reads(compiled: Compiled, plan: MemoryPlan) -> dict[int, list[Value]]:
 
 
 def _results(writer: _Writer, compiled: Compiled) -> str:
-    """The tuple that a run returns: an array of the run's own as it is, any other as a copy."""
+    """The tuple that a run returns: arrays that the run has allocated, copies of all others."""
     run_arrays = set(made_directly(compiled))
     values = [value.root for value in (*compiled.fetched, *compiled.kept.values())]
     texts, feeds = [], {*compiled.feeds.values()}
 
     def placed(value: Value) -> bool:
-        """Whether it is an array that something else certainly has."""
+        """Whether it is an array whose memory belongs to the plan, a constant or a feed."""
         return value.static and (value.root in writer.plan.place_of or value.root.constant or value.root in feeds)
 
     for value in compiled.fetched:

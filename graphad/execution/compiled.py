@@ -62,7 +62,7 @@ def compiled_program(
 
 
 class CompiledFunction:
-    """What a program does for feeds and variables of some types, as a function.
+    """A program compiled to one function, for feeds and variables of some types.
 
     Raises:
         Unsupported: the program has something that is left to the interpreter.
@@ -155,7 +155,7 @@ class CompiledFunction:
         self.made[number] = earlier if is_alike else None
 
     def variables(self, stored: Mapping[str, Tensor]) -> list[Tensor] | None:
-        """The variables that it reads, if they are of the types that it was compiled for."""
+        """The variables that the function reads; None if a type differs from the compiled one."""
         if any(all(name in stored for name in names) is not has_run for names, has_run in self.initial):
             return None
         try:  # in one step: another thread may be changing the scope
@@ -169,7 +169,7 @@ class CompiledFunction:
         return arrays
 
     def fed(self, feed: Mapping[str, Tensor]) -> list[Tensor] | None:
-        """What is fed, if it is arrays of the types that it was compiled for."""
+        """The fed arrays; None if a type differs from the compiled one."""
         if len(feed) != len(self.feeds):
             return None
         arrays = []

@@ -35,7 +35,7 @@ DEEPEST = 12  # blocks in blocks: Python's own limit is 20
 
 
 class Unsupported(Exception):
-    """The program has something that is left to the interpreter."""
+    """The compiler does not support the program: the interpreter runs it."""
 
 
 Frame = dict[str, Value]
@@ -44,7 +44,7 @@ Made = dict[str, list[Value | None]]  # the values that an operator makes, by sl
 
 
 class Compiler:
-    """Goes through a program on examples of what it is fed, and of the scope's variables."""
+    """Traces a program on example feeds and variables."""
 
     def __init__(self, run: Prepared, unguarded: frozenset[int] = frozenset(), seen: Mapping[int, Array | None] | None = None) -> None:
         self.run = run
@@ -59,7 +59,7 @@ class Compiler:
         self.held: set[Value] = set()  # what iterations read that are traced again later
 
     def compiled(self, feeds: Mapping[str, Tensor], stored: Mapping[str, Tensor], fetched: Sequence[str]) -> Compiled:
-        """What the program does on such feeds and variables."""
+        """Compile the program for such feeds and variables."""
         # Examples stand for all values of their types: what is read of an example beyond shape, dtype and layout has to be guarded.
         block = self.run.block
         names = {name for inner in block.program.blocks for op in inner.ops for name in (*op.input_names(), *op.output_names())}
@@ -176,7 +176,7 @@ class Compiler:
                     _bind(frames[place[0]], place[1], value)
 
     def inputs(self, op: Operator, definition: OpDef, frames: Frames, layout: Layout) -> dict[str, list[Value | None]]:
-        """What an operator reads, by slot; None for what has no value."""
+        """The operands of an operator by slot; None where one has no value."""
         slots = dict(op.inputs)
         if writes_old_array(op):
             slots["Array"] = op.output("Out")
@@ -197,7 +197,7 @@ class Compiler:
         return None if value is None or value.static or value.absent else {slot: [value]}
 
     def traced(self, op: Operator, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]], wanted: list[str]) -> Made | None:
-        """The values that an operator makes, as the calls of its kernel; None if it is not to be traced."""
+        """The results of an operator, traced through its kernel; None if the kernel is called as a whole."""
         values = [value for group in inputs.values() for value in group]
         if definition.random or definition.ordered or any(value is None or not value.static or value.absent for value in values):
             return None
@@ -214,7 +214,7 @@ class Compiler:
             return None
 
     def settled(self, result: Tensor) -> Value | None:
-        """What a traced kernel returned, as a value."""
+        """The value for the result of a traced kernel."""
         if isinstance(result, Traced):
             return result.value
         if result is None:
@@ -289,7 +289,7 @@ class Compiler:
         return by_slot
 
     def open_result(self, number: int, definition: OpDef, wanted: Mapping[str, int], examples: Sequence[Tensor]) -> int | None:
-        """Which result is an operator's one but for optional ones, if examples do not say what it is and its type in a run may be assumed.
+        """The number of the one required result of an operator, if no example says its type and a run's type may be assumed.
 
         That is so after loops: how many tensors are in an array that they fill, runs alone know. What is optional stays open.
         """
@@ -306,7 +306,7 @@ class Compiler:
         return not effects and all(value.constant for value in values) and all(isinstance(example, np.ndarray) for example in examples)
 
     def examples(self, definition: OpDef, call: Function, values: Sequence[Value], count: int) -> list[Tensor]:
-        """What an operator makes of examples; nothing where they do not say it."""
+        """The example results of an operator; empty where its operands have no examples."""
         if any(value.example is None and not value.constant for value in values) or any(value.absent for value in values):
             return [None] * count
         random = {"rng": np.random.default_rng(0)} if definition.random else {}
@@ -625,7 +625,7 @@ class Compiler:
         )
 
     def unpacked(self, stack: Value, residuals: Residuals) -> tuple[Value, ...]:
-        """What a branch has kept."""
+        """The residuals of a branch."""
         values = tuple(_copied(value, name) for name, value in zip(residuals.names, residuals.values, strict=True))
         if values:
             self.trace.calls.append(Call("{0}", (stack,), values, pure=False, unpacks=True))
@@ -653,7 +653,7 @@ class Compiler:
 
 
 class _Described:
-    """An operation that is called as a whole, with what it is made of."""
+    """An operation that is called as a whole, with its parts."""
 
     def __init__(self, call: Function, described: tuple[Tensor, ...]) -> None:
         self.call = call
@@ -670,7 +670,7 @@ class _Iteration:
         self.residual_names = tuple(name for _, name in self.residual_places)
 
     def traced(self, variables: Sequence[Value]) -> tuple[list[Value | None], tuple[Value, ...]]:
-        """What it carries on, and its residuals."""
+        """The next carried values, and the residuals."""
         # Frames are copied: an iteration is traced until its types settle, and only the last trace counts.
         frames: tuple[Frame, ...] = ({}, *(dict(frame) for frame in self.frames))
         for (at, name), variable in zip(self.slots, variables, strict=True):
@@ -753,7 +753,7 @@ def _widened(variable: Value, other: Value | None) -> Value:
 
 
 def _copied(value: Value, name: str) -> Value:
-    """What a residual is when it is read again."""
+    """The value that reads of a residual get."""
     if value.constant:
         return value
     return Value(value.example, static=value.static, hint=name, absent=value.absent, kept=value.kept)

@@ -56,7 +56,7 @@ _BOOL = np.dtype(bool)
 
 
 class RunOptions(NamedTuple):
-    """What a program's steps depend on, besides the program.
+    """The options of a run that the prepared steps depend on.
 
     Attributes:
         check_finite: raise at the first operator that makes a nan or an infinity.

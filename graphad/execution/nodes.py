@@ -83,7 +83,7 @@ class Sum:
 
 @dataclass
 class Compiled:
-    """What a program does: of feeds and variables of the scope, to fetched values and variables for the scope."""
+    """A compiled program: from feeds and variables of the scope to fetched values and new variables."""
 
     feeds: dict[str, Value]
     states: dict[str, Value]
@@ -124,7 +124,7 @@ class Zeros:
 
 @dataclass(eq=False)
 class Group:
-    """Elementwise calls on large arrays of one shape: they are made for one tile after the other, each small enough for a cache.
+    """Elementwise calls on large arrays of one shape, run tile by tile, so that a tile stays in the cache.
 
     ``inside`` are results that nothing else reads: they are as large as a tile. With a ``span`` it is a part of a group, from one
     element up to another. One that is ``native`` is compiled, as far as its calls can be.
@@ -169,7 +169,7 @@ Node = Call | Assign | While | Return | If | Sum | Append | Keep | Zeros | Group
 
 
 def reads_of(node: Node) -> tuple[Value, ...]:
-    """What a node itself reads."""
+    """The values that a node reads, without those of nested nodes."""
     match node:
         case Call():
             return node.args
@@ -199,7 +199,7 @@ def _present(*values: Value | None) -> tuple[Value, ...]:
 
 
 def writes_of(node: Node) -> tuple[Value, ...]:
-    """What a node itself makes."""
+    """The values that a node writes, without those of nested nodes."""
     match node:
         case Call():
             return node.results
@@ -231,7 +231,7 @@ def bodies_of(node: Node) -> tuple[Body, ...]:
 
 
 def kept_by(node: Node) -> tuple[Value, ...]:
-    """The values that something has after a node, under another name: their memory is not written to again."""
+    """The values that live on after a node under another name: their memory must not be reused."""
     if isinstance(node, Assign):
         # An assignment gives a value a second name: the memory lives as long as either.
         return node.sources

@@ -202,7 +202,7 @@ def _spans(group: Group, count: int) -> list[Group]:
 
 
 def _needed(nodes: Sequence[Call | Group]) -> list[list[int]]:
-    """For each node, those that make what it reads."""
+    """For each node, the nodes that write its operands."""
     makers: dict[Value, list[int]] = {}
     causes = []
     for i, node in enumerate(nodes):
@@ -311,7 +311,7 @@ class Threads:
         self._one = threading.Lock()
 
     def pool(self) -> ThreadPoolExecutor:
-        """The threads, which are begun when they are first needed; a forked process has its own."""
+        """The thread pool, started on first use; a forked process starts its own."""
         if self._pool is None or self._pool[0] != os.getpid():
             self._pool = os.getpid(), ThreadPoolExecutor(self.count - 1, "graphad", lambda: np.seterr(all="ignore"))
         return self._pool[1]

@@ -569,7 +569,7 @@ def _offsets_in_order(places: list[Place]) -> int:
 
 
 def _release(free: list[tuple[int, int]], offset: int, nbytes: int) -> None:
-    """Add a stretch, joined with those that it touches."""
+    """Add a free interval, merged with its neighbors."""
     # The list is sorted by offset, and no two stretches touch: so at most the neighbors on either side join.
     at = bisect.bisect(free, (offset, nbytes))
     first = last = at

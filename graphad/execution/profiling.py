@@ -49,7 +49,7 @@ class Spent:
     flops: int = 0
 
     def add(self, other: Spent) -> None:
-        """Count something else in."""
+        """Add the counts of another entry."""
         self.seconds += other.seconds
         self.times += other.times
         self.moved += other.moved
@@ -67,7 +67,7 @@ class Event(NamedTuple):
 
 @dataclass(eq=False)
 class Profile:
-    """What the runs of an executor have taken so far; ``Executor(profile=True).profile``.
+    """The time that the runs of an executor have taken so far; ``Executor(profile=True).profile``.
 
     Attributes:
         operators: by operator of the programs that have run.
@@ -159,15 +159,15 @@ class Profile:
         return {op: usage.seconds for op, usage in self.operators.items()}
 
     def by_line(self) -> dict[str, Spent]:
-        """What each line of the user's has taken; of gradients the line of what they are the gradients of."""
+        """The time of each line of the user's program; a gradient counts for the line of its forward operator."""
         return _summed((_place(op), usage) for op, usage in self.operators.items())
 
     def by_type(self) -> dict[str, Spent]:
-        """What each type of operator has taken."""
+        """The time of each type of operator."""
         return _summed((op.type, usage) for op, usage in self.operators.items())
 
     def table(self, by: str = "operator", most: int = 30) -> Table:
-        """What took longest first.
+        """A table of the entries, the slowest first.
 
         Args:
             by: "operator", "line" or "type".

@@ -120,7 +120,7 @@ def _compiled(
 
 
 def _examples(program: Program, feed: Mapping[str, object] | None, scope: Scope | None) -> tuple[dict[str, Array], dict[str, Array]]:
-    """What is fed, and the variables that outlive a run: as given, else ones of the declared types."""
+    """Examples for the feeds and persistable variables: those passed in, else ones of the declared types."""
     block = program.global_block()
     arrays = {} if scope is None else dict(scope.arrays)
     if feed is not None:

@@ -40,7 +40,7 @@ def why_not(op: Operator, definition: OpDef) -> str:
 
 
 def _unfit(op: Operator, definition: OpDef) -> str:
-    """What is wrong with an attribute that a file gave and the operator does not take; empty if nothing is."""
+    """The message about an attribute from a file that the operator does not accept; empty if it is fine."""
     try:
         for name, value in op.attrs.items():
             if name in definition.attrs:

@@ -80,7 +80,7 @@ def settled_or_absent(value: Tensor) -> Tensor:
 
 
 def truth(value: Tensor) -> bool:
-    """A condition, of which it is not known that it is one boolean."""
+    """The truth value of a condition that may not be one boolean."""
     if type(value) is not np.ndarray or value.dtype != bool or value.size != 1:
         raise Changed
     return bool(value.reshape(())[()])

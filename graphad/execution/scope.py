@@ -70,7 +70,7 @@ class Scope:
         return self.table()._repr_html_()
 
     def table(self) -> Table:
-        """The values that there are: name, dtype, shape, and bytes."""
+        """A table of the values: name, dtype, shape, and bytes."""
         rows = tuple((name, str(array.dtype), str(list(array.shape)), array.nbytes) for name, array in self.arrays.items())
         return Table(("name", "dtype", "shape", "bytes"), rows)
 
@@ -99,7 +99,7 @@ class Scope:
         return name in self.arrays
 
     def find_var(self, name: str) -> Stored | None:
-        """What the scope has for a name, None if nothing: ``scope.find_var(name).get_tensor()`` is the array, as in Fluid."""
+        """The variable of a name, None if the scope has none: ``scope.find_var(name).get_tensor()`` is the array, as in Fluid."""
         return Stored(self, name) if name in self.arrays else None
 
     def var(self, name: str) -> Stored:

@@ -82,7 +82,7 @@ class Value:
 
 @dataclass
 class Residuals:
-    """What a block keeps of each run: names, and the values that they stand for."""
+    """The residuals of each run of a block: their names and values."""
 
     names: tuple[str, ...]
     values: tuple[Value, ...]
@@ -90,7 +90,7 @@ class Residuals:
 
 @dataclass
 class Restarts:
-    """What a loop keeps that runs iterations again for its gradient: what some of them started from.
+    """The checkpoints of a loop whose gradient runs iterations again: the values that some iterations started from.
 
     Attributes:
         names: of the residuals of an iteration.
@@ -343,7 +343,7 @@ class Traced(Tracer):
     # -- calls --
 
     def operand(self, thing: object) -> Value:
-        """What a call reads: a value, or a constant."""
+        """An operand of a call: a value, or a constant."""
         if isinstance(thing, Traced):
             if thing.trace is not self.trace:
                 raise Untraceable("another trace")

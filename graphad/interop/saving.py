@@ -130,7 +130,7 @@ def _with_end(path: PathLike) -> PathLike:
 
 
 def kept_variables(program: Program) -> dict[str, Variable]:
-    """The variables whose values outlive a run, but for those that hold no tensor (what feeds and fetches go through)."""
+    """The variables whose values outlive a run, except for those that hold no tensor (what feeds and fetches go through)."""
     return {var.name: var for var in program.list_vars() if var.persistable and _holds_tensor(var)}
 
 

@@ -243,7 +243,7 @@ def inline(op: Op, name: str | None = None) -> list[Op]:
 
 
 def open_sealed(graph: Graph) -> bool:
-    """Put the operators of all that is sealed in its place, so that they are looked at one by one; return whether there was any.
+    """Inline all sealed calls, so that passes see their operators one by one; return whether there was any.
 
     What differentiates or divides a program calls it first, for its rules are those of operators. The innermost are opened first.
     """
@@ -326,7 +326,7 @@ def outline(ops: Sequence[Op]) -> Op:
 
 
 def _check_together(ops: Sequence[Op], inside: set[Op]) -> None:
-    """Refuse operators of which one waits for an operator in between that waits for another one."""
+    """Refuse operators if one between them, which is left out, depends on some of them and others depend on it."""
     # ``dependents``: operators between, not among them, that depend on one of them. If one of them depends on such an operator, the
     # net would wait for itself.
     dependents, op = set[Op](), ops[0]
@@ -432,7 +432,7 @@ def add_operand(op: Op, value: Value) -> list[Value]:
 
 
 def add_operands(op: Op, values: Sequence[Value]) -> list[list[Value]]:
-    """The same for several values at once: for each nested graph, what they are inside.
+    """The same for several values at once; for each nested graph it returns their block arguments.
 
     Raises:
         InvalidGraph: a value is of another graph.

@@ -250,7 +250,7 @@ def transfer_name(graph: Graph, old: Value, new: Value) -> None:
 
 
 def _withdraw(graph: Graph, old: Value, new: Value) -> None:
-    """Take the last version of a name away from it: the one before is final."""
+    """Remove the last version of a name, so that the version before it is the final one."""
     graph.values.discard(old)
     old.name, old.var = graph.values.numbered(old.name, "{}@OLD@{}"), None
     graph.values.add(old)
@@ -408,7 +408,7 @@ class Graph(OldNames, PlainResults):
 
     def take_as_ordered(self) -> None:
         """Keep the operators as they are for the topological order that they are in, until the graph is changed."""
-        # Without a list of them: one that nobody asks for would keep operators that are gone, and by their links all that came after them.
+        # No list of them is kept: one that is never read would keep removed operators alive, and by their links all that came after them.
         self._ordered = self.journal.edits, None
 
     # -- changing --------------------------------------------------------------------------------
@@ -441,7 +441,7 @@ class Graph(OldNames, PlainResults):
         return value
 
     def set_type(self, value: Value, shape: Shape | None, dtype: str | None) -> None:
-        """Say what a value is; the inputs that stand for it in the graphs of gradients, where it is a residual, are the same."""
+        """Set the type of a value, and of the inputs that stand for it in gradients' graphs where it is a residual."""
         if value.graph is not self:
             raise InvalidGraph(f"{value.name} is not in this graph")
         value.shape, value.dtype = shape, dtype
@@ -517,7 +517,7 @@ class Graph(OldNames, PlainResults):
                 graph.parent, graph.owner = self, op
 
     def reorder(self, ops: Sequence[Op]) -> None:
-        """Put the operators into another order, which is then the one that is kept where nothing is against it.
+        """Reorder the operators; later edits keep this order where dependences allow it.
 
         Raises:
             InvalidGraph: these are not the operators of the graph, or one comes before a writer of what it reads; nothing is changed.
@@ -721,7 +721,7 @@ class Graph(OldNames, PlainResults):
         return "_NOWHERE" if self is _NOWHERE else reduced_graph(self)
 
     def reduced(self, node: Node) -> Any:
-        """What pickle stores of an operator or a value of this graph: the outermost graph, and its number there."""
+        """Pickle an operator or a value of this graph as the outermost graph and its number there."""
         return reduced_node(node)
 
     def __setstate__(self, state: object) -> None:

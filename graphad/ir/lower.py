@@ -83,7 +83,7 @@ def lower(program: Program, targets: Sequence[str | Variable] | None = None) -> 
         for subgraph in graph.tree():
             # Nothing has changed since: what the program's operators say holds for the graph's.
             subgraph.marked = graph.journal.edits
-            # Operators come after what they read, since a name stands for what was written last: nobody has to look whether they do.
+            # Operators come after what they read, since a name stands for what was written last: no check is needed.
             subgraph.take_as_ordered()
         return graph
 
@@ -140,7 +140,7 @@ def _requested(graph: Graph, block: Block, targets: Sequence[str | Variable]) ->
 
 
 class _Lowering:
-    """One program while it is lowered.
+    """The state of lowering one program.
 
     ``graphs`` and ``final`` are the graph of each block so far, and the last value of each name in it, ``reads`` the values that the
     graphs of gradients read of their forward graphs, and the inputs made for them.

@@ -75,7 +75,7 @@ class Value:
 
     @property
     def gradient_marks(self) -> tuple[bool, ErrorClipByValue | None]:
-        """What the value's variable does to gradients: whether it stops them, and how it clips them."""
+        """The marks of a variable that concern gradients: whether it stops them, and how it clips them."""
         return self.stop_gradient, self.error_clip
 
     def __reduce_ex__(self, protocol: object) -> Any:

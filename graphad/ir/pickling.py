@@ -37,7 +37,7 @@ class _Numbering:
 
 
 def reduced_graph(graph: Graph) -> _Reduced:
-    """What pickle stores of a graph: of a nested one its number in the outermost."""
+    """Pickle a graph; a nested one as its number in the outermost graph."""
     root = graph
     while root.parent is not None:
         root = root.parent
@@ -49,7 +49,7 @@ def reduced_graph(graph: Graph) -> _Reduced:
 
 
 def reduced_node(node: Node) -> _Reduced:
-    """What pickle stores of an operator or a value of a graph: its number there. One that was removed has its name only."""
+    """Pickle an operator or a value as its number in the graph; a removed one as its name alone."""
     root = node.graph
     while root.parent is not None:
         root = root.parent

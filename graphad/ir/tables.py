@@ -282,7 +282,7 @@ class ValueTable:
             del versions[old]
             versions[new] = None
         else:
-            # In the middle: versions are in order, so the dict is built anew.
+            # In the middle: versions are in order, so the dict is built again.
             self.by_name[old.name] = {new if v is old else v: None for v in self._several(old.name)}
 
     def discard(self, value: Value) -> None:

@@ -307,6 +307,6 @@ def _own(value: Tensor) -> Tensor:
 
 
 def _key(program: Program, scope: Scope) -> tuple[int, int]:
-    """The numbers that the streams of a run begin with, as on the numpy executor; without a seed each run draws anew."""
+    """The numbers that the streams of a run begin with, as on the numpy executor; without a seed each run draws again."""
     seed = program.random_seed or SEED.get()
     return (seed, scope.runs) if seed else (int(np.random.default_rng().integers(1 << 62)), scope.runs)

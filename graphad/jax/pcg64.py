@@ -5,7 +5,7 @@
 
 The bits are numpy's, and what is made of them by multiplying and comparing: uniform numbers, masks and integers are equal to the last bit.
 Normal numbers come from the same ziggurat (Marsaglia and Tsang 2000, 256 layers), as numpy has it; a draw that is rejected shifts all
-later ones, which is found by a fixed-point iteration over all places at once. They are equal to the last bit as well, but for a few of
+later ones, which is found by a fixed-point iteration over all places at once. They are equal to the last bit as well, except for a few of
 double precision beyond 3.65, whose logarithm XLA rounds in another way: one in a million.
 """
 
@@ -341,9 +341,9 @@ class Generator:
         bits, factor = raw(self.words, places), U64(extent & 0xFFFFFFFFFFFFFFFF)
         if extent >= 1 << 64:
             return (bits[:count].astype(np.int64) + np.int64(low)).reshape(shape)
-        # D. Lemire, "Fast random integer generation in an interval" (2019): the high word of a product is uniform but for a few low words,
-        # which are rejected. The generator would draw again; here there are 64 places to spare, and the first that are accepted are taken,
-        # in their order.
+        # D. Lemire, "Fast random integer generation in an interval" (2019): the high word of a product is uniform except for a few low
+        # words, which are rejected. The generator would draw again; here there are 64 places to spare, and the first that are accepted
+        # are taken, in their order.
         is_fair = bits * factor >= U64(((1 << 64) - extent) % extent)
         order = jnp.where(is_fair, jnp.cumsum(is_fair) - 1, count)
         numbers = jnp.zeros(count, U64).at[order].set(_high(bits, factor), mode="drop")

@@ -774,7 +774,7 @@ def __getattr__(name: str) -> Any:
             why, instead = reason_and_hint
             raise AttributeError(f"Fluid's layer {name!r} is not here ({why}): {instead}")
         raise AttributeError(f"no layer or operator is named {name!r}{did_you_mean(name, [*recording.names(), *__all__])}")
-    # A plugin's operator may be registered anew, so that its layer is looked up each time.
+    # A plugin's operator may be redefined, so that its layer is looked up each time.
     if home is not None or recording.is_fixed(name):
         globals()[name] = layer
     return layer

@@ -255,7 +255,7 @@ def _part(program: Program, before: tuple[int, int, int], numbers: Mapping[str, 
 
 
 def _last_variables(block: Block, start: int) -> list[tuple[str, Variable]]:
-    """The variables but for the first ones, with their names; it takes no longer where those are many."""
+    """The variables except for the first ones, with their names; it takes no longer where those are many."""
     return list(islice(reversed(block.vars.items()), len(block.vars) - start))[::-1]
 
 

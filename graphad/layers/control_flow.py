@@ -83,7 +83,7 @@ def write_body(
     """The body, the condition on its results, and the loop variables overwritten with them."""
     declarations = [var.declared for var in carried]
     outputs = body(*nest.pack(loop_vars, carried))
-    # Layers of the body may have declared a loop variable anew: for the next iteration it is what it was.
+    # Layers of the body may have redeclared a loop variable: for the next iteration it is what it was.
     _declare_again(carried, declarations)
     with at_users_line("layers.while_loop"):
         results = _results(block, helper, outputs, loop_vars, carried)

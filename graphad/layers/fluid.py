@@ -74,7 +74,7 @@ class While:
 class IfElse:
     """Two blocks, each for some of the rows of a batch: ``true_block`` for those where ``cond`` holds, ``false_block`` for the others.
 
-    A block that gets no rows is not run, but for the first one where the batch has none.
+    A block that gets no rows is not run, except for the first one where the batch has none.
 
     Args:
         cond: a boolean Variable of shape [N, 1], one element a row.
@@ -585,7 +585,7 @@ def _memory_shape(shape: Any, ref: Variable, at: int, ref_at: int) -> list[int]:
         raise InvalidValue(f"axis {at} of the memory {extents} is to be axis {ref_at} of {ref.name!r}, {described(ref)}: there is none")
     extents[at] = ref.shape[ref_at]
     if any(extent == -1 for axis, extent in enumerate(extents) if axis != at):
-        raise InvalidValue(f"the shape {extents} of a memory is known but for axis {at}, the batch")
+        raise InvalidValue(f"the shape {extents} of a memory is known except for axis {at}, the batch")
     return extents
 
 

@@ -118,7 +118,7 @@ def index_add(
     Args:
         x: a tensor.
         index: the places, integers ``[count]``.
-        add_value: the slices, of the shape of x but for ``count`` along the axis.
+        add_value: the slices, of the shape of x except for ``count`` along the axis.
         axis: the axis of x; 0 if it is left out. Paddle 2's order, ``index_add(x, index, axis, value)``, works as well.
         value: Paddle 2's word for ``add_value``.
 

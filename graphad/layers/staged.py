@@ -59,7 +59,7 @@ def generate_proposal_labels(
     Args:
         rpn_rois: proposals of all images, two corners each, in the scaled image, ``[proposals, 4]``.
         gt_classes, is_crowd: the class of each true box, from 1, and 1 for one of a crowd, integers ``[images, boxes]``.
-        gt_boxes: true boxes, as large as before the scale, ``[images, boxes, 4]``; they are proposals, too, but for crowds.
+        gt_boxes: true boxes, as large as before the scale, ``[images, boxes, 4]``; they are proposals, too, except for crowds.
         im_info, batch_size_per_im, fg_fraction: height, width and scale of each image, ``[images, 3]``; how many of its boxes count, and
             the share of them that are objects, at most.
         fg_thresh, bg_thresh_hi, bg_thresh_lo: from which share, intersection over union, a box is an object; between which background.

@@ -45,7 +45,7 @@ def _attended_type(
         raise ShapeError(f"q is {q}, k is {k}, v is {v}: [N, length, heads, D] with D known is expected")
     extent_pairs = zip(q.shape[:1] + q.shape[2:], k.shape[:1] + k.shape[2:], strict=True)
     if not all(matched(a, b) for a, b in extent_pairs) or not all(map(matched, k.shape[:3], v.shape[:3])):
-        raise ShapeError(f"q is {q}, k is {k}, v is {v}: they must agree but for the lengths of q and of k, and the width of v")
+        raise ShapeError(f"q is {q}, k is {k}, v is {v}: they must agree except for the lengths of q and of k, and the width of v")
     if dropout and not is_test:
         raise ShapeError(f"dropout={dropout}: attention is computed without dropout; apply the operator 'dropout' to what it gives")
     batch, length, heads, _ = q.shape

@@ -265,7 +265,7 @@ def _marginals(Emission: Tensor, Transition: Tensor, Label: Tensor, Length: Tens
     A = exp(scores * unsqueeze(live_mask, axes=[3]) + offset)
     B = exp(Emission + unsqueeze(start, axes=[1]) + first)
     h = matrix_recurrence(A, B)
-    leaving = exp(end - unsqueeze(ends, axes=[0]))  # ones, but for the derivative
+    leaving = exp(end - unsqueeze(ends, axes=[0]))  # ones, except for the derivative
     total = reduce_sum(h * last * leaving, dim=[1, 2], keep_dim=True)
     cotangent = unsqueeze(d, axes=[2])
     out = expand_like(last, h) * leaving * cotangent / total

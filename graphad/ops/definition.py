@@ -399,7 +399,7 @@ def register(definition: OpDef) -> OpDef:
 
     A type may be defined once, and again where the same cell of a notebook or the same line of a module runs again.
     """
-    # A cell of a notebook that is run again defines its operator anew; the same name from elsewhere is a mistake.
+    # A notebook's cell that runs again redefines its operator; the same name from elsewhere is a mistake.
     old = REGISTRY.get(definition.type)
     if old is not None and _is_rerun(old.kernel, definition.kernel):
         # Both go, since the new definition may have no gradient.

@@ -567,7 +567,7 @@ def one_hot_encoded(inputs: Shapes, outputs: Shapes, attr: Callable[[str], objec
 
 
 def gathered(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
-    """The axes of X but for the one that is gathered along."""
+    """The axes of X except for the one that is gathered along."""
     (shape,), (out,), axis = inputs["X"], outputs["Out"], attr("axis") or attr("dim") or 0
     if not isinstance(axis, int) or "Axis" in inputs or len(shape) != len(out) or len(inputs["Index"][0]) != 1:
         return None

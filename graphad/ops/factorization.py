@@ -206,7 +206,7 @@ def _over(Y: Tensor, R: Tensor) -> Tensor:
 def _qr_grad(X: Tensor, Q: Tensor, R: Tensor, dQ: Tensor = None, dR: Tensor = None, *, mode: str) -> Tensor:
     rows, columns = X.shape[-2:]
     if mode == "r":
-        # Q is made anew, since the rule reads it.
+        # Q is made again, since the rule reads it.
         Q, R = qr(X, mode="reduced")
         dQ = None
     elif mode == "complete" and rows > columns:

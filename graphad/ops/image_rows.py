@@ -74,7 +74,7 @@ def _rows_of(lines: Array, count: int, down: Axis) -> Array:
 
 # -- where it is quicker -------------------------------------------------------------------------
 # Columns of all windows copy ``C kh kw`` elements for each window. By rows the outputs, which lie in another order, are copied instead, in
-# longer runs. Products are narrower: BLAS packs both matrices anew for each, unless they are so small that it works on them as they are.
+# longer runs. Products are narrower: BLAS packs both matrices again for each, unless they are so small that it works on them as they are.
 
 SMALL = 1.5e6  # products of numbers that one product of matrices takes
 WIDE = 100  # columns with which packing no longer matters

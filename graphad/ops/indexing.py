@@ -219,7 +219,7 @@ _REDUCE = ("assign", "add", *_PRODUCTS, "mean", *_EXTREMES)
 
 
 def _check_lines(Input: TensorType, Index: TensorType, axis: int) -> None:
-    """ShapeError unless Index has Input's shape, but for the extent of the axis."""
+    """ShapeError unless Index has Input's shape, except for the extent of the axis."""
     if Index.dtype not in INTS or Index.dtype == "bool":
         raise ShapeError(f"Index is {Index}; integers are expected")
     # take_along_axis and its kin pair lines along one axis; all others have to agree.

@@ -37,7 +37,7 @@ def _alike(tensors: Sequence[TensorType], apart_from: int | None = None) -> Shap
         # What is known of one tensor is known of all: a later one is held against the shape of those before, not against the first.
         joint_shape = None if joint_shape is None else joined_shape(joint_shape, _without(x.shape, apart_from))
         if joint_shape is None or len(x.shape) != len(tensors[0].shape):
-            but = "" if apart_from is None else f" but for axis {apart_from}"
+            but = "" if apart_from is None else f" except for axis {apart_from}"
             raise ShapeError(f"X[0] is {tensors[0]} but X[{i}] is {x}: their shapes must agree{but}")
     assert joint_shape is not None
     return joint_shape

@@ -35,7 +35,7 @@ def may_compile(*arrays: Tensor) -> bool:
 
 
 def argument(array: Array) -> Array:
-    """An array that a loop takes: its elements in order, and not marked as one that nobody may write."""
+    """An array that a loop takes: its elements in order, and not marked as read-only."""
     return array if array.flags.carray else np.array(array, order="C")
 
 

@@ -135,7 +135,7 @@ def _cut(axis: Axis, phase: int) -> tuple[slice, slice]:
 
 
 class _Tiles:
-    """Some of many images ``[images, ...]`` at a time, padded and taken apart into phases; memory that is used for each tile anew."""
+    """Some of many images ``[images, ...]`` at a time, padded and taken apart into phases; the memory is reused for each tile."""
 
     def __init__(self, window_axes: Axes, images: int, dtype: np.dtype[np.generic]) -> None:
         # The stride of a single window means nothing: its elements are a phase each.
@@ -143,7 +143,7 @@ class _Tiles:
         extents = tuple(a.padded for a in window_axes)
         self.counts = extents_of(window_axes)
         self.cells = tuple(-(-a.padded // a.stride) for a in window_axes)
-        count = -(-images // max(1, -(-images * prod(extents) // TILE)))  # tiles of one size, but for the last
+        count = -(-images // max(1, -(-images * prod(extents) // TILE)))  # tiles of one size, except for the last
         self.most = max(1, count)
         self.runs = list(_runs(window_axes, self.cells))
         self.phases = scratch("phases", (*(a.stride for a in window_axes), self.most, *self.cells), dtype)

@@ -107,7 +107,7 @@ class ProcessMesh:
         return 0 if bits == (1 << len(self.axes)) - 1 else bits
 
     def rings(self) -> dict[int, list[list[int]]]:
-        """All rings by number, but for 0: what ``LocalGroup`` and ``MpiExecutor`` take.
+        """All rings by number, except for 0: what ``LocalGroup`` and ``MpiExecutor`` take.
 
         >>> ProcessMesh.parse("x=2,y=2").rings()
         {1: [[0, 2], [1, 3]], 2: [[0, 1], [2, 3]]}

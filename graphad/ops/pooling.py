@@ -120,7 +120,7 @@ def _axis_bounds(axis: Axis) -> Bounds:
 
 
 def averaging(pooling: Pooling, image: Shape, dtype: np.dtype[np.generic]) -> list[Array]:
-    """Matrices ``[windows, size]`` of the averages along each axis, which nobody may write."""
+    """Matrices ``[windows, size]`` of the averages along each axis, which are read-only."""
     return list(_averaging(frozen(vars(pooling)), tuple(image), dtype))
 
 
@@ -153,7 +153,7 @@ def _weights(bounds: Bounds, size: int, divisors: Sequence[int], dtype: np.dtype
 def along_axes(matrices: Sequence[Array], x: Array) -> Array:
     """x multiplied by a matrix ``[new, old]`` along each of its spatial axes, the last one first."""
     lead = x.shape[: x.ndim - len(matrices)]
-    # One number of each channel, and one for each: matrix by matrix BLAS would begin anew for each row of the image.
+    # One number of each channel, and one for each: matrix by matrix BLAS would begin again for each row of the image.
     if all(len(matrix) == 1 for matrix in matrices):
         weights = reduce(np.multiply.outer, (matrix[0] for matrix in matrices)).reshape(-1, 1)
         return np.asarray(x.reshape(prod(lead), len(weights)) @ weights).reshape(*lead, *(1 for _ in matrices))

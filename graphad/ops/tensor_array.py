@@ -54,7 +54,7 @@ def _written(X: TensorType, I: TensorType, Array: TensorType | None = None, *, f
 @operator(
     "X I Array? -> Out",
     infer=_written,
-    # Out is Array but for index I, where it is X: so dX is dOut's tensor at I, and dArray is dOut without it.
+    # Out is Array except for index I, where it is X: so dX is dOut's tensor at I, and dArray is dOut without it.
     grad={"X": lambda X, I, dOut: read_from_array(dOut, I, X), "Array": lambda I, dOut: clear_in_array(dOut, I)},
     kinds=_ARRAY,
     linear="X Array",
@@ -102,7 +102,7 @@ def _element(X: TensorType, I: TensorType, Like: TensorType | None = None) -> Te
     return X if Like is None else Like
 
 
-# Of the whole array the gradient is that of one tensor: empty but for index I.
+# Of the whole array the gradient is that of one tensor: empty except for index I.
 @operator(
     "X I Like? -> Out", infer=_element, grad={"X": lambda I, dOut: write_to_array(dOut, I, fresh=True)}, linear="X", like="Like", flops=0
 )

@@ -239,7 +239,7 @@ class Traits:
         of_shape: whether the outputs depend on nothing but the shapes and dtypes of the inputs, and the attributes.
         lazy: slots of which it needs the operands that another input chooses: the others may be without a value.
         like: the optional slot of a tensor in whose shape and dtype there are zeros where the first input, an aggregate, has nothing.
-        extends: the optional slot of an aggregate that the output is, but for what the call writes; a call without it makes a new one.
+        extends: the optional slot of an aggregate that the output is, except for what the call writes; a call without it makes a new one.
             Fluid's programs leave it out and mean what the output's name has, unless the attribute ``fresh`` is set.
         narrow: what it does in a narrow floating-point type. ``gains``: it is much faster there, as products are; ``follows``: it loses
             nothing more than its inputs have lost, so that it may be where they are.

@@ -139,7 +139,7 @@ class ExponentialMovingAverage(_Averages):
 class ModelAverage(_Averages):
     """Averages of the parameters over a window of the last steps, which all count as much.
 
-    Made after ``minimize``: it appends the operators that add up the parameters of the default main program (those that train, but for
+    Made after ``minimize``: it appends the operators that add up the parameters of the default main program (those that train, except for
     ``ParamAttr(do_model_average=False)``). The window is as long as ``average_window_rate`` times the number of updates, but within
     ``min_average_window`` and ``max_average_window``. When that many are added up a new sum begins, and the averages are over the
     last sum and the new one.

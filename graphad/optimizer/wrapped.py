@@ -172,7 +172,7 @@ class RecomputeOptimizer:
         with diagnoses_only():
             Recompute().run(graph)
         write_back(graph)
-        # They are looked up again, since the program is written anew.
+        # They are looked up again, since the program is written again.
         return [op for op in program.global_block().ops if op.role == OPTIMIZE and op.type == self.optimizer.type][-updates:]
 
 

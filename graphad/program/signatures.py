@@ -48,7 +48,7 @@ def known(definition: OpDef) -> dict[Signature, Checked]:
 
 
 def remember(definition: OpDef, signature: Signature, checked: Checked) -> None:
-    """Keep what checking an operator has found out; after very many signatures begin anew."""
+    """Keep what checking an operator has found out; after very many signatures begin again."""
     signatures = known(definition)
     if len(signatures) >= _MOST:
         signatures.clear()

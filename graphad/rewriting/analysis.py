@@ -8,7 +8,7 @@
 
     Liveness.of(graph)          # computed now, or the one kept
 
-A pass that changes a graph drops its analyses, but for those it ``preserves``. Within ``claims_checked()`` what a pass says it
+A pass that changes a graph drops its analyses, except for those it ``preserves``. Within ``claims_checked()`` what a pass says it
 preserves is computed again after it and compared.
 """
 

@@ -47,7 +47,7 @@ def keeps_elements(rule: PatternRule) -> tuple[str, ...] | None:
     """The assumptions under which a rule leaves all elements where they were; None if that is not seen without the solver.
 
     Operators that keep the order of the elements are nothing but a change of shape, and a rule is applied only where both sides have one
-    shape. So sides that are the same tensor but for such operators are equal.
+    shape. So sides that are the same tensor except for such operators are equal.
     """
     before, after = ([_flat(term) for term in terms] for terms in (rule.before, rule.after))
     if None in (*before, *after) or not list(calls_in(rule.before[0])):

@@ -544,7 +544,7 @@ def _type(array: Array) -> TensorType:
 
 
 def _has(dtype: str, number: Any) -> bool:
-    """Whether arrays of a dtype hold a number as it is, but for rounding."""
+    """Whether arrays of a dtype hold a number as it is, except for rounding."""
     if dtype.startswith("float"):
         return True
     integral = bool(np.isfinite(number)) and number == int(number)

@@ -60,7 +60,7 @@ def add(x: Element, y: Element) -> Element:
         return by_case(x, lambda case: add(case, y))
     x, y = (y, x) if z3.is_fp_value(x) and not z3.is_fp_value(y) else (x, y)
     if is_number(y, 0.0):
-        # x + 0.0 is x but for -0.0, which becomes 0.0; x + -0.0 is x (IEEE 754-2019, 6.3).
+        # x + 0.0 is x except for -0.0, which becomes 0.0; x + -0.0 is x (IEEE 754-2019, 6.3).
         plus = z3.is_true(z3.simplify(z3.fpIsPositive(y)))
         return z3.If(z3.fpIsZero(x), literal(0.0, x.sort()), x) if plus else x
     return z3.fpAdd(z3.RNE(), x, y) if current().exact else _some_sum(x, y)
@@ -71,7 +71,7 @@ def _some_sum(x: Element, y: Element) -> Element:
     # Both sides of a rule should get the same term, so operands are put in one order, by the solver's number for them, and the first
     # without a sign.
     (x, minus_x), (y, minus_y) = sorted((signed(x), signed(y)), key=lambda pair: pair[0].get_id())
-    if minus_x:  # -x + y = -(x - y), but for the sign of a sum that is zero, which another function gives
+    if minus_x:  # -x + y = -(x - y), except for the sign of a sum that is zero, which another function gives
         x, y, minus_y = neg(x), (neg(y) if minus_y else y), False
     y = neg(y) if minus_y else y
     is_flipped = x.decl().kind() == z3.Z3_OP_FPA_NEG

@@ -461,7 +461,7 @@ def cut_to(inputs: Slots, places: Sequence[tuple[str, int, int]], extent: int) -
     for slot, i, axis in places:
         value = result[slot][i]
         if value.shape[axis]:
-            # Repeated and not drawn anew: indices stay in range, matrices stay as well-conditioned as the sample's.
+            # Repeated and not drawn again: indices stay in range, matrices stay as well-conditioned as the sample's.
             result[slot][i] = np.take(value, np.arange(extent) % value.shape[axis], axis)
         else:
             result[slot][i] = np.ones((*value.shape[:axis], extent, *value.shape[axis + 1 :]), value.dtype)

@@ -196,7 +196,7 @@ def _words(values: Iterable[object], depth: int = 3) -> Iterator[str]:
 
 
 def _numbers(values: Iterable[object], depth: int = 2) -> Iterator[float]:
-    """The numbers of moderate size in numbers, and in collections of them, but for those that are everywhere."""
+    """The numbers of moderate size in numbers, and in collections of them, except for those that are everywhere."""
     for value in values:
         if isinstance(value, int | float) and not isinstance(value, bool):
             # 0 and 1 are indices and counts nearly everywhere, and say nothing of the pass; 0.0 is what an element is compared with.
@@ -347,5 +347,5 @@ class Reach:
 
 
 def _lines(code: CodeType) -> list[int]:
-    """The numbers of the lines of a function, but for that of ``def``, which runs at import, before anything is traced."""
+    """The numbers of the lines of a function, except for that of ``def``, which runs at import, before anything is traced."""
     return sorted({line for _, _, line in code.co_lines() if line and line != code.co_firstlineno})

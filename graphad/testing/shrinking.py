@@ -128,7 +128,7 @@ def _fill(slots: dict[str, list[str]], slot: str, names: list[str]) -> None:
 
 
 def _drop_unused(program: Program) -> None:
-    """Forget variables that no operator touches, but for what persists: a pass may go by its name."""
+    """Forget variables that no operator touches, except for what persists: a pass may go by its name."""
     used_names = _used(program)
     for block in program.blocks:
         block.vars = {name: var for name, var in block.vars.items() if name in used_names or var.persistable}

@@ -101,7 +101,7 @@ def texts_of(module: str, files: Sequence[str] = ()) -> list[Text]:
     names = vars(sys.modules[module]) if module in sys.modules else {}
     cells = names.get("In")
     sources = ["".join(linecache.getlines(file, names)) for file in dict.fromkeys([*_file(names), *files])]
-    # The last cell first: a cell that was run again defines the name anew.
+    # The last cell first: a cell that was run again defines the name again.
     sources += reversed([cell for cell in cells if isinstance(cell, str)]) if isinstance(cells, list) else []
     texts = [_parsed(source) for source in dict.fromkeys(sources) if source.strip()]
     return [text for text in texts if text is not None]

@@ -95,7 +95,7 @@ def _kind(op: Op, kinds: Kinds) -> str:
 
 
 def _rule(definition: OpDef) -> Rule:
-    """What follows from what an operator says of itself."""
+    """The rule that follows from an operator's traits."""
     if definition.elementwise and definition.linear:
         return _affine if len(definition.inputs) > 1 or definition.inputs["X"].variadic else _scaled
     if definition.elementwise:
@@ -199,7 +199,7 @@ def _partly_linear(op: Op, definition: OpDef, kinds: Kinds) -> str:
 
 
 def _row_by_row(op: Op, kinds: Kinds) -> str:
-    """What its row says: rows of some inputs, each by itself; the others do not know the batch."""
+    """By the trait ``rows``: each row of some operands by itself, where the other operands do not depend on the batch."""
     definition = op.definition
     assert definition is not None
     if not definition.has_rows(op.attrs):

@@ -100,7 +100,7 @@ def _cotangents(
 
 
 class _Typed(TypedSymbol):
-    """A tensor of which nothing is known but its type: operators applied to it infer theirs."""
+    """A tensor known by its type alone: operators applied to it infer the types of their results."""
 
     __slots__ = ()
 
@@ -150,7 +150,7 @@ class Extents(Dataflow[Shape | None]):
 
 
 def _inferred(op: Op, facts: Facts[Shape | None]) -> dict[str, list[TensorType]]:
-    """What the definition says, empty if it says nothing about these inputs."""
+    """The inferred types of the results, empty where the operands do not determine them."""
     definition = op.definition
     input_types = {
         slot: [TensorType(shape, v.dtype) for v in values if (shape := facts[v]) is not None and v.dtype is not None]
@@ -266,7 +266,7 @@ class OpCost(NamedTuple):
 
 @dataclass(frozen=True)
 class Cost(Analysis):
-    """What one graph costs.
+    """The cost of one graph.
 
     Attributes:
         ops: by operator, in the order of the schedule.
@@ -344,7 +344,7 @@ class _Estimate:
     # -- operators -------------------------------------------------------------------------------
 
     def operator(self, op: Op) -> OpCost:
-        """What an operator costs."""
+        """The cost of an operator."""
         if op.graphs:
             return self.blocks(op)
         if op.definition is not None and op.definition.view:
@@ -353,7 +353,7 @@ class _Estimate:
         return OpCost(flops_of(op, self.shape), bytes_read, sum(self.bytes(value) for value in op.writes()))
 
     def blocks(self, op: Op) -> OpCost:
-        """What an operator with blocks costs: its body times the trip count, or the more expensive of its branches."""
+        """The cost of an operator with blocks: its body times the trip count, or the more expensive of its branches."""
         inner = [self.block(graph) for graph in op.graphs.values()]
         self.unknown += sum(cost.unknown for cost in inner)
         totals = [cost.total for cost in inner]
@@ -381,7 +381,7 @@ class _Estimate:
         return 0 if value in self.live.owner or _is_stand_in(value) else self.bytes(value)
 
     def kept(self, scopes: Value) -> int:
-        """What an operator keeps for its gradient: of each run the values that the gradient reads."""
+        """The bytes of the residuals of an operator with blocks: of each run the values that its gradient reads."""
         op = scopes.writer
         if op is None or not op.graphs:
             return 0
@@ -408,7 +408,7 @@ class _Estimate:
         return most
 
     def inside(self, graph: Graph) -> int:
-        """What a nested graph needs beside its arguments, which the graph around has."""
+        """The memory of a nested graph, without its arguments, which count in the graph around."""
         cost = self.nested[graph]
         return cost.peak - cost.given
 

@@ -85,7 +85,7 @@ def _known(array: Array) -> Known:
 
 
 class KnownValues:
-    """What is known of the values of a graph, and of those nested in it; ``note`` tells it of operators that were added since."""
+    """The known values of a graph and those nested in it; ``note`` adds operators that are newer than the analysis."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -109,12 +109,12 @@ class KnownValues:
         return fact.array if isinstance(fact, Known) else None
 
     def truth(self, value: Value) -> bool | None:
-        """What a condition is, None if it is not known."""
+        """The truth value of a condition, None if it is not known."""
         array = self.array(value)
         return None if array is None or array.dtype != bool else bool(array.reshape(())[()])
 
     def iterations(self, loop: Op, most: int) -> int | None:
-        """The trip count of a loop, if it is known and at most ``most``: its condition is computed, iteration by iteration."""
+        """The trip count of a loop if it can be computed and is at most ``most``: the condition is evaluated, iteration by iteration."""
         (body,) = loop.graphs.values()
         count, steps = carried_count(loop), _what_decides(body)
         starts = [self.array(value) for value in operands(loop)[:count]]
@@ -123,7 +123,7 @@ class KnownValues:
         count_done = 0
         if steps is None:
             return None
-        # The loop is run, but for all that does not decide how often: a slice of the body (M. Weiser, "Program slicing", 1981).
+        # The loop is run, except for all that does not decide how often: a slice of the body (M. Weiser, "Program slicing", 1981).
         while (condition := env.get(body.inputs[count - 1])) is not None and condition.dtype == bool:
             if not condition.reshape(())[()]:
                 return count_done
@@ -172,7 +172,7 @@ def is_plain(op: Op) -> bool:
 
 
 def computed(op: Op, known: dict[Value, Array]) -> dict[Value, Array]:
-    """What an operator writes, as far as that is one element; nothing where it fails."""
+    """The results of an operator that are one element; empty where computing them fails."""
     definition = op.definition
     assert definition is not None
     try:

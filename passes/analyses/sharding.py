@@ -6,7 +6,7 @@
 GSPMD's propagation (Xu et al. 2021, section 3.5): annotations go forward, from what an operator reads to what it writes, and backward,
 in turn until nothing changes; through elementwise operators and reshapes first, through broadcasts next, through products and
 reductions last, so that what is certain comes before what is a guess. Which dimensions are one index says ``graphad.ops.dimensions``.
-Facts go into loops and branches, and out of them, by the dataflow framework. What an annotation says stays, but for dimensions that it
+Facts go into loops and branches, and out of them, by the dataflow framework. What an annotation says stays, except for dimensions that it
 leaves open.
 """
 

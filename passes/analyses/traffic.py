@@ -82,7 +82,7 @@ def sends(graph: Graph, mesh: Mesh, shapes: Mapping[Value, Shape]) -> Iterator[t
 
 
 def sent_by(graph: Graph, mesh: Mesh, batch: Sizes) -> dict[Op, Traveled]:
-    """What each collective of a graph sends, unknown extents being ``batch``."""
+    """The bytes that each collective of a graph sends, with unknown extents taken as ``batch``."""
     return {op: traveled for op, _, _, traveled in sends(graph, mesh, extents(graph, batch))}
 
 

@@ -102,7 +102,7 @@ def _counted(loop: LoopLike, known: KnownValues) -> int | None:
 
 
 def _start(loop: LoopLike, counter: Value, known: KnownValues) -> float | None:
-    """What a counter is before the first iteration, None if its value in a body is not made of the one before."""
+    """The value of a counter before the first iteration, None if the body does not compute it from the one before."""
     (body,) = loop.op.graphs.values()
     writer = counter.writer
     # The value in the body is the one before, plus a step: what it was before the first iteration is what the loop is given for that.

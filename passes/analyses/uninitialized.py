@@ -100,7 +100,7 @@ class _There(Dataflow[bool]):
 
 
 def _totals(graph: Graph) -> Iterator[tuple[Value, Value]]:
-    """What the gradients of loops add up over their iterations, each after the operand that it is the gradient of."""
+    """The sums that gradients of loops accumulate over their iterations, each after the operand whose gradient it is."""
     for op in (op for subgraph in graph.tree() for op in subgraph.controls):
         loop = LoopLike.of(op)
         if loop is not None and loop.is_gradient:
@@ -121,7 +121,7 @@ def is_needed(value: Value) -> bool:
 
 
 def _writes_surely(op: Op, there: Facts[bool]) -> bool:
-    """An operator that runs writes all it has to; a partial one may pass on that there is nothing."""
+    """Whether an operator that runs writes its results for certain; a partial one may pass on a missing value."""
     definition = op.definition
     if definition is None or definition.is_absent or "run_once" in op.attrs:
         return False

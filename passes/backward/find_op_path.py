@@ -26,7 +26,7 @@ from graphad.types import FLOATS
 
 @dataclass(frozen=True)
 class OpPath:
-    """What ``find-op-path`` found: the operators on the path in order, the targets, and the active values.
+    """The result of ``find-op-path``: the operators on the path in order, the targets, and the active values.
 
     ``inner`` is the path through each nested graph of the operators on the path; ``carried`` says which of the values that such
     an operator returns (of a loop: carries) have a gradient.
@@ -172,7 +172,7 @@ class Useful(Dataflow[bool]):
 
 
 def _path(graph: Graph, varied: Facts[bool], useful: Facts[bool], targets: tuple[Value, ...]) -> OpPath:
-    """What the facts say of a graph, and of those nested in it."""
+    """The path in a graph and those nested in it, from the facts of both analyses."""
     # Useful facts exist only of varied values, so useful is active. A carried value of a loop is on the path if its result is useful or
     # its block argument is: later iterations read it, too.
     ops = [op for op in graph.ordered_ops() if _writes_any(op, useful)]

@@ -76,7 +76,7 @@ def _listed(array: Array) -> tuple[str, dict[str, Any]] | None:
 
 
 def _checked(op_type: str, attrs: Mapping[str, object], array: Array) -> tuple[str, dict[str, object]] | None:
-    """The operator if it makes exactly the array: the same bits, but for those that tell one nan from another."""
+    """The operator if it makes exactly the array: the same bits, except for those that tell one nan from another."""
     try:
         result = lookup(op_type).run({}, attrs, ("Out",))["Out"][0]
     except Exception:

@@ -116,7 +116,7 @@ Table = dict[Graph, dict[Key, Op]]
 class Cse(Pass):
     """Replace operators by those before them that compute the same.
 
-    Loops, branches and nets are equal if their graphs are but for names. Operators that draw random numbers or have effects are never
+    Loops, branches and nets are equal if their graphs are except for names. Operators that draw random numbers or have effects are never
     merged, nor what holds one, nor gradients of loops and branches; neither are those that differ in the type or ``stop_gradient`` of
     their results. Where both outputs are requested by name, one becomes a copy of the other.
     """

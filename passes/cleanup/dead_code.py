@@ -78,7 +78,7 @@ class Needed:
                 self.pending.append(value)
 
     def _follow(self, value: Value) -> None:
-        """What a value needs: its writer, and the positions it is passed through."""
+        """Mark the writer of a live value, and the positions that it is passed through, as live."""
         for writer in value.writers:
             self._run(writer)
             if writer.graphs and not writer.is_sealed:
@@ -145,7 +145,7 @@ class Needed:
         return (len(ports[0]), len(ports[1])) != (len(operands(op)), len(results_of(op)))
 
     def _spare_residuals(self, graph: Graph) -> list[Value]:
-        """What a graph keeps, and no gradient needs."""
+        """The residuals that no gradient reads."""
         live: set[Value] = set()
         for gradient_graph in gradient_graphs(graph) if graph.residuals else ():
             inside = gradient_graph.owner in self.controls

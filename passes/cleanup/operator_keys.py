@@ -103,7 +103,7 @@ def key_of(op: Op, origin: Callable[[Value], Value] | None = None) -> Key:
 
 
 def _graph_key(graph: Graph) -> Key:
-    """A key that graphs share if they are the same but for names: values count by the place where they first come up."""
+    """A key that graphs share if they are the same except for names: values count by the place where they first come up."""
     numbers: dict[Value, int] = {value: i for i, value in enumerate(graph.inputs)}
     key: list[object] = [tuple((value.type, value.stop_gradient) for value in graph.inputs)]
     for op in graph.ordered_ops():

@@ -22,7 +22,7 @@ from graphad.rewriting import Pass, RuleSet, rewrite_greedily
 class Simplify(Pass):
     """Apply rules that make a graph smaller or cheaper, until none applies.
 
-    Exact rules keep every bit, but for the sign of zeros; gradients stay what they are, ties and kinks included, up to rounding.
+    Exact rules keep every bit, except for the sign of zeros; gradients stay what they are, ties and kinks included, up to rounding.
 
     Args:
         fast: also rules after which results differ by rounding, or where something is nan, infinite or out of range: ``x - x ⇒ 0``.

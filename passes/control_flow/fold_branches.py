@@ -171,7 +171,7 @@ class FoldBranches(Pass):
     """Fold branches, loops and choices whose condition is a constant, or whose branches are the same.
 
     A branch that has a gradient is folded together with that. Constants are followed through operators over single elements, and into
-    nested graphs. Branches stay that are the same but for the random numbers that they draw, or that hold operators run once per scope.
+    nested graphs. Branches stay that are the same except for the random numbers that they draw, or that hold operators run once per scope.
     """
 
     name = "fold-branches"
@@ -222,7 +222,7 @@ def writers_of(op: Op) -> Iterator[Op]:
 
 @dataclass(repr=False)
 class _KnownCondition(Rule):
-    """A branch whose condition is a constant: the one taken in its place."""
+    """Replace a branch whose condition is a constant by the graph that runs."""
 
     facts: _Facts
     name = "known-condition"
@@ -303,7 +303,7 @@ def _copied(value: Value) -> Value:
 
 @dataclass(repr=False)
 class _NeverRuns(Rule):
-    """A loop whose condition does not hold at its start: what it carries as it is."""
+    """Replace the results of a loop that never runs by its initial operands."""
 
     facts: _Facts
     name = "never-runs"

@@ -33,7 +33,7 @@ _Names = NDArray[np.int64]
 
 
 class Repeats:
-    """The stretches of a sequence; a negative number occurs once, whatever it is."""
+    """The repeated substrings of a sequence of numbers; a negative number equals no other."""
 
     def __init__(self, tokens: Sequence[int]) -> None:
         names = np.asarray(tokens, np.int64)
@@ -86,7 +86,7 @@ class Repeats:
 
 
 def _paired(names: _Names, shift: int) -> _Names:
-    """Names for pairs of a stretch and the one that starts ``shift`` places on."""
+    """Numbers for pairs of a substring and the one that starts ``shift`` places later."""
     first, second = names[: len(names) - shift], names[shift:]
     # A pair as one number; ``unique`` then numbers the distinct pairs from 0, so that names stay small.
     _, numbers = np.unique(first * (int(names.max(initial=0)) + 1) + second, return_inverse=True)
@@ -94,7 +94,7 @@ def _paired(names: _Names, shift: int) -> _Names:
 
 
 def _apart(places: list[int], length: int) -> list[int]:
-    """The places of which none overlaps the one before, from the first on."""
+    """The places, from the first on, without those that overlap the one before."""
     starts: list[int] = []
     for place in places:
         if not starts or place - starts[-1] >= length:
@@ -195,7 +195,7 @@ class _Outlining:
         return self._outline_alike([place for place in places if _ALONE not in self.tokens[place : place + length]], length)
 
     def _outline_alike(self, places: list[int], length: int) -> bool:
-        """Outline those of some stretches of which another one is connected in the same way."""
+        """Outline the substrings of operators that are connected like another one of them."""
         alike: dict[object, list[int]] = {}
         for place in places:
             ops = self.ops[place : place + length]
@@ -228,7 +228,7 @@ def _occurrences(tokens: list[int], pattern: list[int], start: int) -> Iterator[
 
 
 def _kind(op: Op) -> Hashable:
-    """The key that two operators have in common if they are alike."""
+    """A key that is equal for operators that are alike."""
     reads = tuple((slot, tuple((v.shape, v.dtype) for v in values)) for slot, values in op.inputs.items())
     writes = tuple((slot, tuple((v.shape, v.dtype, v.stop_gradient) for v in values)) for slot, values in op.outputs.items())
     return op.type, op.role, repr(sorted(op.attrs.items())) if op.attrs else "", reads, writes

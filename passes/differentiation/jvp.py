@@ -275,7 +275,7 @@ def _is_symmetric(definition: OpDef) -> bool:
 
 
 def _linear(tangents: Tangents, op: Op, moving: Sequence[str]) -> Found:
-    """The operator itself, on tangents; zeros where something does not move, unless that may be left out."""
+    """Apply the linear operator to tangents, with zeros for operands without one, unless those may be left out."""
     same_tangent = _passed_on(tangents, op, moving)
     if same_tangent is not None:
         return {op.output("Out"): same_tangent}

@@ -183,7 +183,7 @@ class _Partition:
             value.graph.nodes[value][SPEC] = spec_text(self.spec[value])  # for drawings
 
     def whole(self, value: Value) -> Spec:
-        """How a value lies of which every rank has all."""
+        """The layout of a value that every rank has whole."""
         return ((),) * len(self.shape.get(value, ()))
 
     def settle(self, value: Value, spec: Spec) -> None:
@@ -390,7 +390,7 @@ class _Partition:
     # -- reading and writing ---------------------------------------------------------------------
 
     def build(self, op: Op, value: Value) -> Builder:
-        """What adds operators before another one."""
+        """A builder of operators before another one."""
         return Builder(op.graph, value.name, before=op, role=op.role, forward=op)
 
     def read(self, op: Op, slot: str, values: Sequence[Value]) -> None:
@@ -398,7 +398,7 @@ class _Partition:
             op.graph.set_inputs(op, slot, values)
 
     def as_laid(self, value: Value, spec: Spec, op: Op) -> Value:
-        """A value as it is to lie for an operator, by what moves it there the first time."""
+        """The value in the layout that an operator needs; the operators that move it are added once."""
         if value.kind != TENSOR or self.spec.get(value, spec) == spec:
             return value
         if (value, spec) not in self.laid:
@@ -408,7 +408,7 @@ class _Partition:
         return self.laid[value, spec]
 
     def write(self, op: Op, value: Value, spec: Spec, partial: Mapping[str, str], scale: float) -> None:
-        """A result that lies in a way, or is a part of a sum along some axes, comes to lie as it is to."""
+        """Bring a result to its final layout from another layout, or from parts of a sum along some axes."""
         target = self.wanted[value]
         if value.kind != TENSOR or value.shape is None:
             self.spec[value] = ()
@@ -433,7 +433,7 @@ class _Partition:
         """The sum, or the greatest or the least, of parts: in parts, where it is to be cut along the same axes."""
         rest = {axis for axis, kind in partial.items() if kind == "sum"}
         for dim, axes in enumerate(target):
-            # Scattered is a dimension that lies as it is to but for axes along which there is a sum to make anyway.
+            # Scattered is a dimension that lies as it is to except for axes along which there is a sum to make anyway.
             new_axes = axes[len(spec[dim]) :]
             if not new_axes or spec[dim] != axes[: len(spec[dim])] or not rest.issuperset(new_axes) or not self._is_even(shape[dim], axes):
                 continue
@@ -454,7 +454,7 @@ class _Partition:
         steps = [self._steps(extent, old_axes, goal_axes) for extent, old_axes, goal_axes in zip(shape, spec, target, strict=True)]
         gathered = {axis for axes_left, _ in steps for axis in axes_left}
         position = list(spec)
-        # Slices move nothing and make what follows smaller, so they come first, but for axes that another dimension has to give up.
+        # Slices move nothing and make what follows smaller, so they come first, except for axes that another dimension has to give up.
         for dim, (axes_left, new_axes) in enumerate(steps):
             if new_axes and not axes_left and not gathered.intersection(new_axes):
                 tensor = self._split(build, tensor, dim, shape[dim], new_axes, position[dim])
@@ -539,7 +539,7 @@ class _Partition:
             self.spec[value] = ()
 
     def _operands(self, op: Op, arguments: Sequence[Spec]) -> None:
-        """What an operator with blocks reads, as its blocks take it; conditions are whole."""
+        """Move the operands of an operator with blocks into the layouts of its block arguments; conditions become whole."""
         definition = definition_of(op)
         # The arguments of the blocks, in order: operands first, and for a gradient the cotangents after them.
         rest = list(arguments)
@@ -553,7 +553,7 @@ class _Partition:
                 self.read(op, slot, [self.as_laid(value, self.whole(value), op) for value in values])
 
     def _results(self, graph: Graph, yielded: Sequence[Spec]) -> None:
-        """What a block yields, as it is to lie."""
+        """Move the values that a block yields into the layouts of the results."""
         for place, (value, spec) in enumerate(zip(list(graph.results), yielded, strict=True)):
             if value.kind != TENSOR or self.spec[value] == spec:
                 continue
@@ -662,7 +662,7 @@ def _reduce_later(op: Op) -> None:
 
 
 def _tensors(op: Op, dims: Dimensions) -> list[tuple[Value, Labels]]:
-    """What an operator reads and writes, with the indices of each."""
+    """The operands and results of an operator, with the indices of each."""
     sides = (op.inputs, dims.inputs), (op.outputs, dims.outputs)
     return [pair for slots, side in sides for slot, values in slots.items() for pair in zip(values, side[slot], strict=True)]
 

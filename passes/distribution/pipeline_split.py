@@ -235,7 +235,7 @@ class _Step:
         return stage_of
 
     def _check_home(self, op: Op, stage: int) -> None:
-        """A parameter is updated where it is used: the other stages keep what it began with."""
+        """Refuse a parameter whose gradient is computed in another stage than uses it: there it would keep its old value."""
         for value in op.writes():
             home = self.homes.get(self.graph.versions(value.name)[0], stage)
             if home != stage:

@@ -172,7 +172,7 @@ def _kind(kind: str, loss: Value, assumed: str) -> str:
 
 
 def gradient_of(value: Value) -> Value | None:
-    """What a value is the gradient of, by its note, else by its name."""
+    """The value whose gradient this one is, by its note, else by its name."""
     name = GRADIENT_NAME.match(value.name)
     return value.grad_of or next(reversed(value.graph.versions(name[1])), None) if name else value.grad_of
 

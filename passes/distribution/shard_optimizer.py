@@ -136,7 +136,7 @@ def _check(op: Op) -> None:
 
 
 def is_by_element(op: Op) -> bool:
-    """Whether an update of two parts gives the parts of that of the whole: it is tried on numbers."""
+    """Whether updating two parts equals updating the whole: tested on numbers."""
     definition, numbers = lookup(op.type), np.random.default_rng(0)
     # Six elements against two and four: an update with a norm in it (LAMB, LARS) gives other numbers. None is skipped.
     scalars = {slot for slot, values in op.inputs.items() if slot in SCALARS or (values and _is_number(values[0], op.input("Param")))}

@@ -96,7 +96,7 @@ class AnnotateCost(Pass):
 
 
 def _on_mesh(graph: Graph, cost: Cost, mesh: Mesh, batch: Sizes) -> None:
-    """What a rank of a mesh computes and sends, in seconds."""
+    """The seconds that a rank of a mesh computes and communicates."""
     travels = sent_by(graph, mesh, batch)
     totals = {"compute": 0.0, "communicate": 0.0, "messages": 0, "bytes_sent": 0.0}
     for op, op_cost in cost.ops.items():

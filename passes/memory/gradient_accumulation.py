@@ -167,7 +167,7 @@ class Training:
 
 
 def _sent(ops: Sequence[Op]) -> dict[Op, None]:
-    """What ranks send to each other once for all parts of their batches, as ``data-parallel`` puts it in.
+    """The collectives that run once for all parts of the batches, as ``data-parallel`` adds them.
 
     x ─▶ shape ─▶ c_allgather ─▶ share of the rows        before the loop: what no part of the batch is needed for
     w@GRAD@PART ─▶ c_allreduce_sum ─▶ w@GRAD              after it: what depends on results of the loop
@@ -216,7 +216,7 @@ def _is_seed(op: Op) -> bool:
 
 
 def _spread(sent: dict[Op, None], among: set[Op]) -> None:
-    """Add what operators need, and what follows from them, of those that are named."""
+    """Extend a set of operators by those among the candidates that they depend on or that depend on them."""
     pending = list(sent)
     while pending:
         op = pending.pop()

@@ -94,7 +94,7 @@ def _reordered(graph: Graph, cost: Cost) -> tuple[int, int]:
 
 
 class _Memory:
-    """What the operators of a graph need: which wait for which, and whose memory they touch.
+    """The dependences between operators of a graph, and the buffers that they touch.
 
     Attributes:
         live: the liveness in the given order.
@@ -165,7 +165,7 @@ def _successors(graph: Graph, order: Sequence[Op]) -> dict[Op, list[Op]]:
 
 
 class _ForwardSchedule:
-    """From the first operator on. What is written comes, what nothing touches any more goes."""
+    """Schedules from the first operator on: written buffers become live, those that are not touched any more are freed."""
 
     def __init__(self, memory: _Memory) -> None:
         self.memory = memory

@@ -33,7 +33,7 @@ def _optimizers(known: int) -> tuple[str, ...]:
 
 
 def accumulators(type: str) -> dict[str, str]:
-    """What an optimizer keeps for a parameter: the names by the operator's slots; see ``accumulator_name``."""
+    """The names of an optimizer's accumulators for a parameter, by the operator's slots; see ``accumulator_name``."""
     return {state.slot: state.name for state in lookup(type).state or ()}
 
 

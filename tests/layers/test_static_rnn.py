@@ -192,7 +192,7 @@ REFUSED: list[Row] = [
     (
         lambda g: step(g, lambda r: r.memory(shape=[-1, -1], batch_ref=g.seq), True),
         V,
-        r"the shape \[2, -1\] of a memory is known but for axis 0",
+        r"the shape \[2, -1\] of a memory is known except for axis 0",
     ),
     (
         lambda g: step(g, lambda r: r.memory(shape=[], batch_ref=g.seq), True),

@@ -547,7 +547,7 @@ class Nodes:
         axis: int = 0,
         backward: bool = False,
     ) -> list[Term]:
-        """A loop over the slices along an axis: ``body`` gets what is carried and the slices, and returns both anew."""
+        """A loop over the slices along an axis: ``body`` takes the carried values and the slices, and returns both for the next step."""
         slices = [Term(self, row.kind, [e for i, e in enumerate(row.sizes) if i != axis]) for row in rows]
         row_terms: list[Term] = []
 

@@ -71,7 +71,7 @@ def _from_one_side(node: Node, x: Value, axis: int, count: int) -> Value:
         pairs[axis] = (0, bins - x.shape[axis])
         x = padded(node, x, pairs)
     angles = 2 * np.pi * np.outer(np.arange(count), np.arange(bins)) / count
-    # Every bin stands for itself and its conjugate, but for the first one and, of an even count, the one in the middle.
+    # Every bin stands for itself and its conjugate, except for the first one and, of an even count, the one in the middle.
     weights = np.where((np.arange(bins) == 0) | (2 * np.arange(bins) == count), 1.0, 2.0) / count
     parts = [ops.slice(x, axes=[x.rank - 1], starts=[i], ends=[i + 1]) for i in (0, 1)]
     c, s = (Value((matrix * weights).astype(x.dtype)) for matrix in (np.cos(angles), np.sin(angles)))
