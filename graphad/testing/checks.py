@@ -58,7 +58,6 @@ from graphad.testing.trial import (
     roundings,
     run_requesting_gradients,
     scheduled,
-    splits_ties,
 )
 from graphad.testing.watched import is_marked, run_reusing
 from graphad.types import Array
@@ -451,7 +450,7 @@ def against_differences(trial: Trial) -> Finding | None:
             return Finding("gradients", f"that of {name} is {list(np.shape(gradient))}, and {name} {list(way.shape)}", "shape")
     smooth = differenced(case)
     finding = _along(trial, smooth, direction, values)
-    if finding is None and not trial.slope_agrees and splits_ties(case.program):
+    if finding is None and not trial.slope_agrees:
         ties = keeping_ties({name: arrays[name] for name in sources}, trial.random)
         return _along(trial, smooth, ties, values) if ties else None
     return finding

@@ -308,16 +308,6 @@ def slope(
     return float(central)
 
 
-def splits_ties(program: Program) -> bool:
-    """Whether every operator's gradient is that of a choice between equal elements, or of a mean of such.
-
-    ``reduce_max`` gives each of several equal elements the whole cotangent, as Paddle's does: where they move together, its gradient says
-    so many times the slope.
-    """
-    definitions = (REGISTRY.get(op.type) for block in program.blocks for op in block.ops)
-    return not any(isinstance(definition, OpDef) and definition.reduction == "extremum" for definition in definitions)
-
-
 def keeping_ties(arrays: Mapping[str, Array], random: np.random.Generator) -> dict[str, Array]:
     """A direction along which equal numbers move equally, and zeros do not move; empty where no two nonzero numbers are equal.
 

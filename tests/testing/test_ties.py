@@ -11,7 +11,7 @@ from graphad import layers
 from graphad.program import Program, Variable, program_guard
 from graphad.testing.cases import Case
 from graphad.testing.checks import examine
-from graphad.testing.trial import BACKWARD, Subject, keeping_ties, splits_ties
+from graphad.testing.trial import BACKWARD, Subject, has_whole_ties, keeping_ties
 from tests.mutants.entries import MUTANTS, planted, register
 from tests.mutants.isolation import isolated
 
@@ -52,8 +52,8 @@ def test_without_equal_numbers_there_is_no_such_direction(numbers: list[float]) 
 
 
 def test_a_maximum_that_gives_every_tie_the_whole_is_no_choice() -> None:
-    assert not splits_ties(at_ties(of_all).program)
-    assert splits_ties(at_ties(maximum).program)
+    assert has_whole_ties(at_ties(of_all))
+    assert not has_whole_ties(at_ties(maximum))
 
 
 @pytest.mark.parametrize("join", [maximum, of_squares])
