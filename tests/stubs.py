@@ -120,7 +120,7 @@ def methods_stub() -> str:
         '"""Made by `make stubs`: the methods of variables that are layers."""',
         "",
         "from collections.abc import Callable, Iterable, Sequence",
-        "from typing import Any, ClassVar",
+        "from typing import Any",
         "",
         "from numpy.typing import NDArray",
         "",
@@ -129,8 +129,10 @@ def methods_stub() -> str:
         "_Tensor = Variable | NDArray[Any] | float",
         "_Tensors = Sequence[_Tensor] | Variable",
         "",
+        "def hint_at(names: Callable[[], Iterable[str]]) -> None: ...",
+        "def is_layer(name: str) -> bool: ...",
+        "",
         "class LayerMethods:",
-        "    layer_names: ClassVar[Callable[[], Iterable[str]]]",
     ]
     return "\n".join([*head, *(f"    {_method(name)}" for name in METHODS), ""])
 

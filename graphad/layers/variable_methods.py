@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from types import MethodType
 from typing import Any
 
-from graphad.program.layer_methods import LayerMethods
+from graphad.program.layer_methods import LayerMethods, hint_at
 from graphad.types import Function
 
 # Not here: what means something else as a method of Paddle's than as a layer of Fluid's (addmm, expand, unfold, unique, where), what
@@ -56,4 +56,4 @@ def provide(find: Callable[[str], Function], names: Callable[[], Iterable[str]])
     """Give variables the methods that are layers: ``find`` gives a layer by name, ``names`` all their names."""
     for name in METHODS:
         setattr(LayerMethods, name, _LayerMethod(find, name))
-    LayerMethods.layer_names = staticmethod(names)
+    hint_at(names)

@@ -7,11 +7,22 @@ Layers are written over programs, which do not know them: ``graphad.layers.varia
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import ClassVar
 
 
 class LayerMethods:
-    """The methods that are layers; ``layer_names`` gives the names of all layers, for hints."""
+    """The methods that are layers."""
 
     __slots__ = ()
-    layer_names: ClassVar[Callable[[], Iterable[str]]] = tuple
+
+
+_NAMES: list[Callable[[], Iterable[str]]] = []
+
+
+def hint_at(names: Callable[[], Iterable[str]]) -> None:
+    """Say what gives the names of layers, which hints mention."""
+    _NAMES.append(names)
+
+
+def is_layer(name: str) -> bool:
+    """Whether a layer has a name."""
+    return any(name in names() for names in _NAMES)

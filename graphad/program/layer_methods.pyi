@@ -1,7 +1,7 @@
 """Made by `make stubs`: the methods of variables that are layers."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -10,8 +10,10 @@ from graphad.program.variable import Variable
 _Tensor = Variable | NDArray[Any] | float
 _Tensors = Sequence[_Tensor] | Variable
 
+def hint_at(names: Callable[[], Iterable[str]]) -> None: ...
+def is_layer(name: str) -> bool: ...
+
 class LayerMethods:
-    layer_names: ClassVar[Callable[[], Iterable[str]]]
     def acosh(self, *, name: str | None = ..., act: str | None = ...) -> Variable: ...
     def allclose(self, other: _Tensor, rtol: str | Variable | None = ..., atol: str | Variable | None = ..., equal_nan: bool | None = ..., name: str | None = ..., *, rtol_tensor: _Tensor | None = ..., atol_tensor: _Tensor | None = ..., act: str | None = ...) -> Variable: ...
     def amax(self, axis: Any = ..., keepdim: bool | None = ..., name: str | None = ..., *, reduce_all: bool | None = ..., in_dtype: Any = ..., out_dtype: Any = ..., act: str | None = ...) -> Variable: ...

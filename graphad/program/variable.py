@@ -16,7 +16,7 @@ from graphad.ops.definition import did_you_mean
 from graphad.ops.tensor_literals import as_tensor, is_literal, unlisted
 from graphad.ops.tensor_methods import INSTEAD
 from graphad.program.clipping import Clip, ErrorClipByValue
-from graphad.program.layer_methods import LayerMethods
+from graphad.program.layer_methods import LayerMethods, is_layer
 from graphad.program.source import at_users_line, located, user_line
 from graphad.types import FLOATS, INTS, KINDS, TENSOR, Shape, Tensor, TensorType, checked_shape, dtype_name
 
@@ -359,7 +359,7 @@ def _instead_of(name: str) -> str:
     """What does what an attribute that a variable has not would do; "" if nothing is known to."""
     if name in INSTEAD:
         return f": {INSTEAD[name]}"
-    if name in REGISTRY or name in LayerMethods.layer_names():
+    if name in REGISTRY or is_layer(name):
         return f": layers.{name}(x)"
     return did_you_mean(name, [*(attribute for attribute in dir(Variable) if not attribute.startswith("_")), *INSTEAD])
 
