@@ -424,6 +424,29 @@ def test_support_vectors(kernel: str) -> None:
     np.testing.assert_allclose(found, similar @ np.array([[0.5], [-0.7]]) + 0.2, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("norm", ["MAX", "L1", "L2"])
+def test_rows_are_normalized_as_in_onnxruntime(norm: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    data = model([node("Normalizer", "x", "y", "ai.onnx.ml", norm=norm)], {"x": ("float32", ["n", 3])}, ["y"], ai_onnx_ml=1)
+    x = np.array([[0, 0, 0], [1, -2, 0.5], [-1, -2, -3], [-1, 0, -2]], "float32")
+    (wanted,) = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    y, slope = onnx.gradients(onnx.load(data)).run({"x": x})
+    np.testing.assert_allclose(y, wanted, rtol=1e-6)
+    assert np.isfinite(slope).all()
+
+
+@pytest.mark.parametrize(("type", "nothing"), [("ReduceMax", -np.inf), ("ReduceMin", np.inf)])
+def test_the_extremum_of_what_was_found_may_be_that_of_nothing(type: str, nothing: float) -> None:
+    data = model(
+        [node("Compress", "x c", "found"), node(type, "found", "y", keepdims=0)], {"x": ("float32", [3]), "c": ("bool", [3])}, ["y"]
+    )
+    found = onnx.gradients(onnx.load(data), wrt=["x"])
+    x = np.array([1, 3, 2], "float32")
+    assert found.run({"x": x, "c": x > 9})[0] == nothing
+    y, slope = found.run({"x": x, "c": x > 1})
+    assert (float(y), slope.tolist()) == ((3, [0, 1, 0]) if nothing < 0 else (2, [0, 0, 1]))
+
+
 def test_trees_whose_nodes_compare_in_different_ways() -> None:
     np.testing.assert_array_equal(learned("TreeEnsembleRegressor", **TREES), [[2.0], [1.0], [3.0]])
 
@@ -596,3 +619,12 @@ def test_settings_that_follow_from_constants_are_known() -> None:
     known = onnx.load(model([node("Resize", "x - s", "y", mode="linear")], {"x": ("float32", ["n", 2, 4, 5])}, ["y"], sized(1, 1, 2, 1.5)))
     assert read_.program.global_block().var("y").shape[:2] == read_.program.global_block().var("x").shape[:2]
     np.testing.assert_allclose(read_.run(IMAGE)[0], known.run(IMAGE)[0], rtol=1e-6)
+
+
+def test_what_is_replaced_in_a_tensor_of_open_extents_leaves_nothing_behind() -> None:
+    # Neither a number that is none, nor the digits that a sum of a large number and a small one loses.
+    data = model([node("ScatterND", "x i u", "y")], {"x": ("float32", ["n", "m"])}, ["y"], {"i": np.array([[1], [-2]]), "u": normal(2, 3)})
+    x = np.array([[1, 2, 3], [np.nan, np.inf, 1e8], [4, -np.inf, 1e30], [5, 6, 7]], "float32")
+    opened, known = onnx.load(data), onnx.load(data, bind={"n": 4, "m": 3})
+    np.testing.assert_array_equal(opened.run({"x": x})[0], known.run({"x": x})[0])
+    assert np.isfinite(opened.run({"x": x})[0]).all()

@@ -29,15 +29,16 @@ def _scaler(node: Node) -> Value:
 
 @handles("Normalizer", domain=ML)
 def _normalizer(node: Node) -> Value:
+    """Rows divided by their sizes; those of size 0 stay."""
     x, ops, kind = _single(node, node[0]), node.ops, str(node.attr("norm", "MAX"))
     axis = [x.rank - 1]
-    if kind == "MAX":
-        size = ops.reduce_max(ops.abs(x), dim=axis, keep_dim=True)
+    if kind == "MAX":  # with its sign, as the operator has it; scikit-learn takes that of the absolute values
+        size = ops.reduce_max(x, dim=axis, keep_dim=True)
     elif kind == "L1":
         size = ops.reduce_sum(ops.abs(x), dim=axis, keep_dim=True)
     else:
         size = ops.frobenius_norm(x, dim=axis, keep_dim=True)
-    return ops.elementwise_div(x, size)
+    return ops.elementwise_div(x, ops.where(ops.equal(size, ops.like(0.0, size)), ops.like(1.0, size), size))
 
 
 @handles("Imputer", domain=ML)

@@ -9,6 +9,7 @@ import numpy as np
 from graphad import layers
 from graphad.interop.onnx.handlers.handler import Handler, Node, handles
 from graphad.interop.onnx.operands import Value
+from graphad.types import Extent
 
 # -- reductions ----------------------------------------------------------------------------------
 
@@ -29,6 +30,9 @@ def reduced(node: Node, type: str, x: Value, axes: list[int], keep: bool = True)
         return Value(np.full(shape, _neutral(type, x.dtype), x.dtype))
     if not axes:
         return node.ops.assign(x)
+    # How many elements were found (by Compress, NonZero) only the run knows, and they may be none.
+    if type in ("reduce_max", "reduce_min") and x.shape == (-1,) and not isinstance(x.shape[0], Extent):
+        x = node.ops.concat([x, Value(np.full(1, _neutral(type, x.dtype), x.dtype))], axis=0)
     if len(axes) == x.rank and not keep:
         return node.ops.one(type, x, reduce_all=True, keep_dim=False)
     return node.ops.one(type, x, dim=axes, keep_dim=keep)

@@ -245,7 +245,7 @@ def _scatter_nd(node: Node) -> Value:
         return ops.scatter_nd_add(x, places, values)
     count = places.shape[-1]
     if -1 in x.shape:
-        return _scatter_nd_unknown(node, x, places, values, reduction)
+        return _scatter_rows(node, x, places, values, reduction)
     # Row-major numbers of the slices: the indices' product with the strides, as numpy's ravel_multi_index.
     strides = [math.prod(x.shape[i + 1 : count]) for i in range(count)]
     weights = Value(np.asarray(strides, places.dtype))
@@ -256,16 +256,6 @@ def _scatter_nd(node: Node) -> Value:
     wide = ops.elementwise_add(flat_row, Value(np.zeros((1, inner), places.dtype)))
     result = ops.put_along_axis(table, wide, ops.reshape(values, shape=[-1, inner]), Axis=0, Reduce=reduction)
     return ops.reshape(result, shape=list(x.shape))
-
-
-def _scatter_nd_unknown(node: Node, x: Value, places: Value, values: Value, reduction: str) -> Value:
-    """In place of what is there by sums: that is taken away, and the new is added; right where no place comes twice."""
-    ops = node.ops
-    if reduction != "assign":
-        return _scatter_rows(node, x, places, values, reduction)
-    # Without a reduction ONNX leaves duplicate indices undefined, so the case that this gets wrong does not occur in valid models.
-    old_values = ops.gather_nd(x, places)
-    return ops.scatter_nd_add(x, places, ops.elementwise_sub(values, old_values))
 
 
 def _scatter_rows(node: Node, x: Value, places: Value, values: Value, reduction: str) -> Value:
