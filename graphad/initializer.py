@@ -206,7 +206,8 @@ def set_global_initializer(weight_init: Initializer | None, bias_init: Initializ
 
 def are_usual() -> bool:
     """Whether ``set_global_initializer`` says nothing now: then parameters start as each layer has it."""
-    return _usual.get() == _NOTHING
+    usual = _usual.get()
+    return usual is _NOTHING or usual == _NOTHING
 
 
 def usual_weight() -> Initializer:

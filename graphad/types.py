@@ -75,6 +75,13 @@ class Extent(int):
 
 
 _EXTENTS: dict[str, Extent] = {}
+
+
+def has_names(shape: Shape) -> bool:
+    """Whether an extent of a shape has a name: an ``Extent`` is equal to -1, whatever its name."""
+    return bool(_EXTENTS) and Extent in map(type, shape)  # most processes have no names at all
+
+
 _BARE = re.compile(r"[A-Za-z_][\w.@/-]*(?<!-)", re.ASCII)
 
 

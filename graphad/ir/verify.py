@@ -18,7 +18,7 @@ from graphad.ir.regions import definition_of, operands, results_of
 from graphad.ir.residuals import residual_inputs
 from graphad.ops import REGISTRY, ControlDef, LoopDef, OpDef, Slot
 from graphad.program import EMPTY, located
-from graphad.types import TENSOR, Extent, TensorType
+from graphad.types import TENSOR, Extent, TensorType, has_names
 
 Complaint = tuple[Node, str]
 Rule = Callable[[Graph], Iterator[Complaint]]
@@ -200,7 +200,7 @@ def extents_agree(graph: Graph) -> Iterator[Complaint]:
 
 
 def _has_named_extents(value: Value) -> bool:
-    return value.shape is not None and -1 in value.shape and Extent in map(type, value.shape)
+    return value.shape is not None and -1 in value.shape and has_names(value.shape)
 
 
 def _inferred(op: Op) -> Iterator[tuple[Value, TensorType]]:

@@ -19,10 +19,9 @@ from graphad import initializer
 from graphad.layers.helper import ParamAttr
 from graphad.ops import REGISTRY, OpDef
 from graphad.program import Block, Operator, Program, Variable, default_main_program, default_startup_program, user_line
-from graphad.program.block import GROWTH
-from graphad.program.gc_pause import settle
+from graphad.program.gc_pause import GROWTH, settle
 from graphad.program.variable import L1Decay, L2Decay
-from graphad.types import Extent
+from graphad.types import has_names
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -79,8 +78,9 @@ def _call(main: Program, args: tuple[object, ...], kwargs: Mapping[str, object],
         elif isinstance(value, Variable):
             shape = value._shape
             # A variable twice is not like two of one type. Extents with names are equal to -1, and not alike.
-            is_twice = any(value is other for other in variables)
-            if shape is None or block.vars.get(value.name) is not value or Extent in map(type, shape) or is_twice:
+            if shape is None or block.vars.get(value.name) is not value or (-1 in shape and has_names(shape)):
+                return None
+            if variables and any(value is other for other in variables):
                 return None
             parts += (Variable, shape, value._dtype, value.type)
             variables.append(value)
@@ -111,7 +111,7 @@ _Slots = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class _Operator(NamedTuple):
-    definition: OpDef
+    type: str
     inputs: _Slots
     outputs: _Slots
     attrs: dict[str, Any]
@@ -120,35 +120,39 @@ class _Operator(NamedTuple):
 
     def append_to(self, block: Block, names: Sequence[str], source: Any) -> None:
         inputs, outputs, attrs = {}, {}, self.attrs.copy()
+        # One name in a slot nearly always: then without a loop of its own.
         for slot, numbers in self.inputs:
-            inputs[slot] = [names[i] for i in numbers]
+            inputs[slot] = [names[numbers[0]]] if len(numbers) == 1 else [names[i] for i in numbers]
         for slot, numbers in self.outputs:
-            outputs[slot] = [names[i] for i in numbers]
+            outputs[slot] = [names[numbers[0]]] if len(numbers) == 1 else [names[i] for i in numbers]
         for name in self.lists:
             attrs[name] = attrs[name].copy()
-        block.ops.append(Operator(block, self.definition.type, inputs, outputs, attrs, self.role, source))
+        block.ops.append(Operator(block, self.type, inputs, outputs, attrs, self.role, source))
 
 
 class _Part(NamedTuple):
-    """What was appended to one program: variables, each with the number of its name, and operators."""
+    """What was appended to one program: variables, each with the number of its name and what makes it again, and operators."""
 
-    variables: tuple[tuple[int, Variable], ...]
+    variables: tuple[tuple[int, Callable[[Block, str], Variable]], ...]
     ops: tuple[_Operator, ...]
+    types: tuple[str, ...]
+    definitions: list[OpDef | None]
 
     def append_to(self, block: Block, names: Sequence[str], source: Any) -> None:
-        for number, var in self.variables:
-            copy = var.copy_to(block)
-            copy.name = name = names[number]
-            block.vars[name] = copy
+        declared = block.vars
+        for number, copy_to in self.variables:
+            name = names[number]
+            declared[name] = copy_to(block, name)
         for op in self.ops:
             op.append_to(block, names, source)
 
     def fits(self, block: Block, names: Sequence[str]) -> bool:
         """Whether the names are free, and the operators are still defined as they were."""
+        declared = block.vars
         for number, _ in self.variables:
-            if names[number] in block.vars:
+            if names[number] in declared:
                 return False
-        return all(REGISTRY.get(op.definition.type) is op.definition for op in self.ops)
+        return list(map(REGISTRY.get, self.types)) == self.definitions
 
 
 @dataclass(frozen=True)
@@ -169,14 +173,15 @@ class _Written:
         stem = names.next_of(self.kind)
         all_names = [stem + end for end in self.ends]
         all_names += [var.name for var in variables]
-        is_free = startup._current == 0 and self.main.fits(block, all_names) and self.startup.fits(starts, all_names)
-        if not is_free or any(names.counts.get(stem + key) for key, _ in self.counts):
+        if startup._current or not self.main.fits(block, all_names) or not self.startup.fits(starts, all_names):
             return None
+        for key, _ in self.counts:
+            if names.counts.get(stem + key):
+                return None
         source, lengths, count = user_line(), (len(block.ops), len(starts.ops)), names.counts.get(self.kind, 0)
         try:
             names.generate(self.kind)
-            for key, n in self.counts:
-                names.count(stem + key, n)
+            names.count(stem, self.counts)
             self.main.append_to(block, all_names, source)
             if self.startup.ops:
                 main.startup = startup
@@ -189,7 +194,7 @@ class _Written:
             raise
         # As ``Block`` does itself each time that so many operators have come.
         if lengths[0] // GROWTH != len(block.ops) // GROWTH:
-            settle(GROWTH)
+            settle(len(block.ops))
         return block.vars[all_names[self.result]]
 
 
@@ -241,24 +246,18 @@ class _Recording:
 def _part(program: Program, before: tuple[int, int, int], numbers: Mapping[str, int]) -> _Part | None:
     """What was appended to a program's first block; None where an operator touches a name that has no number."""
     block, (_, op_count, var_count) = program.blocks[0], before
-    variables = tuple((numbers[name], _apart(var)) for name, var in _last_variables(block, var_count))
+    variables = tuple((numbers[name], var.copier()) for name, var in _last_variables(block, var_count))
     ops = []
     for op in block.ops[op_count:]:
         if op.made_by is not None or not numbers.keys() >= {*op.input_names(), *op.output_names()}:
             return None
         inputs, outputs = (tuple((slot, tuple(numbers[n] for n in ns)) for slot, ns in side.items()) for side in (op.inputs, op.outputs))
         lists = tuple(name for name, value in op.attrs.items() if isinstance(value, list))
-        ops.append(
-            _Operator(REGISTRY[op.type], inputs, outputs, {**op.attrs, **{name: list(op.attrs[name]) for name in lists}}, lists, op.role)
-        )
-    return _Part(variables, tuple(ops))
+        ops.append(_Operator(op.type, inputs, outputs, {**op.attrs, **{name: list(op.attrs[name]) for name in lists}}, lists, op.role))
+    types = tuple(op.type for op in ops)
+    return _Part(variables, tuple(ops), types, [REGISTRY[op_type] for op_type in types])
 
 
 def _last_variables(block: Block, start: int) -> list[tuple[str, Variable]]:
     """The variables except for the first ones, with their names; it takes no longer where those are many."""
     return list(islice(reversed(block.vars.items()), len(block.vars) - start))[::-1]
-
-
-def _apart(var: Variable) -> Variable:
-    """The declaration alone: it must not keep the program."""
-    return var.copy_to(None)  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ def as_layer(form: Form) -> Function:
         for item in args:
             if not isinstance(item, Variable):
                 return bound(*args)
-        return definition(*args)  # nothing to bind: the quick way of most calls
+        return args[0].emit(definition, args, {})  # type: ignore[attr-defined]  # nothing to bind: the quick way of most calls
 
     record.__name__ = record.__qualname__ = name
     record.__module__ = "graphad.layers"

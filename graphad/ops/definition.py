@@ -170,6 +170,14 @@ class OpDef(Traits):
         return tuple(s.name for s in self.inputs.values() if not s.optional and not s.variadic)
 
     @cached_property
+    def only_output(self) -> str:
+        """The slot of its output, if it has one that always holds one value; else empty."""
+        if len(self.outputs) != 1:
+            return ""
+        (slot,) = self.outputs.values()
+        return "" if slot.variadic or slot.optional else slot.name
+
+    @cached_property
     def is_plain(self) -> bool:
         """Whether it always computes one value: ``function`` of those in its slots gives the output."""
         is_tuple = len(self.outputs) != 1 or any(slot.variadic for slot in self.outputs.values())
@@ -198,9 +206,11 @@ class OpDef(Traits):
     def __call__(self, *inputs: object, **attrs: object) -> Tensor:
         if len(inputs) < self.required["input"]:
             raise InvalidType(f"operator {self.type!r} takes {', '.join(self.inputs)}; got {len(inputs)} inputs")
+        # The first symbol decides where the operator is built: in a program, a graph or a pattern.
         for value in inputs:
-            # The first symbol decides where the operator is built: in a program, a graph or a pattern.
-            for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(value, Symbol):
+                return value.emit(self, inputs, attrs)
+            for item in value if isinstance(value, list | tuple) else ():
                 if isinstance(item, Symbol):
                     return item.emit(self, inputs, attrs)
         if any(type(value) is str and not name.endswith("dtype") for name, value in attrs.items()):

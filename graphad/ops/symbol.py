@@ -286,7 +286,9 @@ def _power_of_2(x: Symbol, count: Any) -> object:
 
 def _binary(op: str, x: object, y: object, symbol: S) -> S:
     """An operator of two tensors, one of which is the symbol."""
-    result: S = REGISTRY[op](*symbol._operands(x, y))
+    operands = symbol._operands(x, y)
+    first: Any = operands[0] if isinstance(operands[0], Symbol) else symbol
+    result: S = first.emit(REGISTRY[op], operands, {})
     return result
 
 

@@ -28,9 +28,12 @@ class Emitter(Protocol):
     def refuse(self, message: str) -> NoReturn: ...
 
 
+_NUMBERS = (int, float, np.number, np.bool_)
+
+
 def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a number of Python's or numpy's."""
-    return isinstance(value, int | float | np.number | np.bool_)
+    return isinstance(value, _NUMBERS)
 
 
 def is_literal(value: object) -> bool:

@@ -7,9 +7,9 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from graphad.errors import InvalidType, InvalidValue
-from graphad.ops import ControlDef, OpDef, Slot, lookup
+from graphad.ops import REGISTRY, ControlDef, OpDef, Slot, lookup
 from graphad.ops.definition import did_you_mean
-from graphad.program.gc_pause import settle
+from graphad.program.gc_pause import GROWTH, settle
 from graphad.program.operator import FORWARD, ROLES, Operator, check, names_by_slot
 from graphad.program.source import SourceLine, at_users_line, located, user_line
 from graphad.program.variable import Parameter, Regularizer, Variable
@@ -30,9 +30,6 @@ def check_depth(depth: int, source: SourceLine | None = None) -> None:
     """Refuse blocks that are nested too deep, at the line of the operator that holds the block; block 0 has depth 0."""
     if depth > MAX_DEPTH:
         raise InvalidValue(located(f"a block is nested {depth} deep; at most {MAX_DEPTH} are possible", source))
-
-
-GROWTH = 1024  # operators after which the collector is told
 
 
 class Block:
@@ -231,7 +228,7 @@ class Block:
         check(op, definition)
         self.ops.insert(index, op)
         if not len(self.ops) % GROWTH:
-            settle(GROWTH)
+            settle(len(self.ops))
         return op
 
     def emit(self, definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, object], name: str | None = None) -> Tensor:
@@ -243,28 +240,51 @@ class Block:
             raise InvalidType(
                 located(f"operator {definition.type!r} takes {', '.join(definition.inputs)}; got {len(inputs)} inputs", user_line())
             )
-        slots = {}
-        for slot_name, value in zip(definition.inputs, inputs, strict=False):
-            if value is not None:
-                slots[slot_name] = value
         if name is not None and not isinstance(name, str):
             raise InvalidType(located(f"operator {definition.type!r}: name is a string, not {name!r}", user_line()))
         program = self.program
-        stem = name or program.names.generate(definition.type)
-        # Of a stem that is new, the first name is free, nearly always; without a counter for each stem.
-        first_name = f"{stem}.tmp_0" if name is None and len(definition.outputs) == 1 else ""
+        if name is None and definition.only_output:
+            # Nearly always one output of a stem that is new: the first name is free, without a counter for each stem.
+            first_name = f"{program.names.generate(definition.type)}.tmp_0"
+            if not program.declares(first_name):
+                return self._emit_one(definition, inputs, attrs, first_name, user_line())
+            stem = first_name.removesuffix(".tmp_0")
+        else:
+            stem = name or program.names.generate(definition.type)
+        slots = {slot: value for slot, value in zip(definition.inputs, inputs, strict=False) if value is not None}
         names: dict[str, str | list[str]] = {}
         for slot in definition.outputs.values():
             if slot.variadic and not slot.optional:
                 names[slot.name] = self._fresh(stem, definition, slots, attrs)
             elif not slot.optional:
-                names[slot.name] = first_name if first_name and not program.declares(first_name) else program.names.generate(f"{stem}.tmp")
+                names[slot.name] = program.names.generate(f"{stem}.tmp")
         self._insert(len(self.ops), definition.type, slots, names, attrs, FORWARD, user_line())
-        if len(names) == 1:
-            (only,) = names.values()
-            return self.vars[only] if isinstance(only, str) else [self.vars[v] for v in only]
         values = [self.vars[names_] if isinstance(names_, str) else [self.vars[v] for v in names_] for names_ in names.values()]
-        return tuple(values)
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def _emit_one(
+        self, definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, object], output: str, source: SourceLine | None
+    ) -> Variable:
+        """Append an operator that writes one variable, which nothing declares yet."""
+        read = {}
+        for slot, value in zip(definition.inputs, inputs, strict=False):
+            # The usual case first, and without a call.
+            if isinstance(value, Variable) and value.block is self:
+                read[slot] = [value.name]
+            elif value is not None:
+                read[slot] = self._names_read(definition.type, slot, value, source)
+        op = Operator(self, definition.type, read, {definition.only_output: [output]}, dict(attrs), FORWARD, source)
+        check(op, REGISTRY.get(definition.type) or lookup(definition.type), output)
+        self.ops.append(op)
+        if not len(self.ops) % GROWTH:
+            settle(len(self.ops))
+        return self.vars[output]
+
+    def _names_read(self, type: str, slot: str, value: object, source: SourceLine | None) -> list[str]:
+        try:
+            return names_by_slot("inputs", type, self, {slot: value})[slot]
+        except (InvalidValue, InvalidType) as error:
+            raise error.__class__(located(str(error), source)) from None
 
     def _fresh(self, stem: str, definition: OpDef, slots: Mapping[str, object], attrs: Mapping[str, object]) -> list[str]:
         """Names for the variables of an output slot that holds several."""

@@ -23,6 +23,7 @@ _book = _Book()
 _lock = RLock()  # a finalizer may make graphs
 _pauses: set[object] = set()
 _LARGE = 1000  # operators
+GROWTH = 64  # operators of a large program after which the collector is told: fewer than those whose objects it would look at
 _YOUNG = 10_000  # new objects at which those of small graphs are collected
 _OBJECTS = 12  # of an operator with its names, its variables and those of a startup program
 _FEW, _MANY = 200_000, 4_000_000  # objects; many are half a gigabyte, and to look through them takes 0.4 µs for each
@@ -78,17 +79,19 @@ def _move_what_was_made() -> None:
         gc.unfreeze()
 
 
-def settle(operators: int) -> None:
-    """Tell the collector that so many operators of a program have been written since it was told last, which stay as long as that.
+def settle(count: int) -> None:
+    """Tell the collector that a program has grown to so many operators, ``GROWTH`` more than when it was told last, which stay.
 
     What is young goes to the oldest generation, and is looked at when very much was made and several times what survived the last time:
-    while a large program grows, Python's own rule would look through all of it whenever it has grown by a quarter. Graphs that come and
-    go are collected by ``collect_if_due``, which does not wait for so long.
+    while a large program grows, Python's own rule would look twice at each of its objects while they are young, and through all of it
+    whenever it has grown by a quarter. Graphs that come and go are collected by ``collect_if_due``, which does not wait for so long.
     """
+    if count < _LARGE:
+        return
     with _lock:
         if _pauses or not gc.isenabled() or gc.get_freeze_count():
             return
-        _book.written += _OBJECTS * operators
+        _book.written += _OBJECTS * GROWTH
         gc.freeze()
         gc.unfreeze()
     _collect_above(_book.moved + _book.written, _MANY, growth=4.0)

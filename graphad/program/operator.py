@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -208,10 +208,11 @@ def _name(side: str, op_type: str, block: Block, slot: str, item: object) -> str
     raise InvalidType(f"{what} takes variables or their names, not {item!r}")
 
 
-def check(op: Operator, definition: OpDef) -> None:
+def check(op: Operator, definition: OpDef, new: str = "") -> None:
     """Check slots, names and attributes against the definition, and declare the outputs; an error shows the mistake and the user's line.
 
-    What an operator of the same signature has passed (``graphad.program.signatures``) is not checked again.
+    What an operator of the same signature has passed (``graphad.program.signatures``) is not checked again. ``new`` is the name of its only
+    output, if nothing declares that yet.
     """
     try:
         signature = signature_of(op)
@@ -231,7 +232,11 @@ def check(op: Operator, definition: OpDef) -> None:
             if checked.copied:
                 # Lists are the operator's own.
                 op.attrs = op.attrs | {name: op.attrs[name].copy() for name in checked.copied}
-        _declare(op, definition, checked.types)
+        if new and checked.only is not None:
+            shape, dtype = checked.only
+            op.block.vars[new] = Variable.trusted(op.block, new, shape, dtype)
+        else:
+            _declare(op, definition, checked)
     except GraphadError as error:
         raise type(error)(located(str(error), op.source)) from None
 
@@ -254,7 +259,9 @@ def _checked(op: Operator, definition: OpDef) -> Checked:
     # The collector would look through the whole program for the types of very many inputs.
     with paused_collector(sum(map(len, op.inputs.values()))):
         types = inferred_types(op, definition)
-    return Checked(types, sum(map(len, op.outputs.values())) > 1, copied, converted)
+    slots = [slot for slot, names in op.outputs.items() for _ in names]
+    only = types.get(slots[0], ()) if len(slots) == 1 and not definition.kinds else ()
+    return Checked(types, only[0] if len(only) == 1 else None, len(slots) > 1, copied, converted)
 
 
 def _is_copy(value: object, of: object) -> bool:
@@ -386,11 +393,11 @@ def _block(op: Operator, definition: ControlDef, name: str, value: object) -> Bl
 # -- inference -----------------------------------------------------------------------------------
 
 
-def _declare(op: Operator, definition: OpDef, types: Mapping[str, Sequence[TensorType]]) -> None:
+def _declare(op: Operator, definition: OpDef, checked: Checked) -> None:
     """Check that every output can be what inference says, then declare them: nothing is half-declared after an error."""
-    block = op.block
+    block, types = op.block, checked.types
     declarations = []
-    if len(op.outputs) == 1 and not definition.kinds and _declare_new(block, op.outputs, types):
+    if checked.only is not None and _declare_new(block, op.outputs, checked.only):
         return
     for slot, names in op.outputs.items():
         inferred = types.get(slot)
@@ -414,18 +421,13 @@ def _declare(op: Operator, definition: OpDef, types: Mapping[str, Sequence[Tenso
         var.declare(shape, dtype)
 
 
-def _declare_new(block: Block, outputs: Names, types: Mapping[str, Sequence[TensorType]]) -> bool:
-    """Declare the only output of an operator if it is a new tensor of a known type, as it nearly always is; return whether it is."""
-    ((slot, names),) = outputs.items()
-    inferred = types.get(slot)
-    if not inferred or len(inferred) != 1 or len(names) != 1:
-        return False
-    name = names[0]
-    if name == EMPTY or block.find_var(name) is not None:
-        return False
-    shape, dtype = inferred[0]
-    block.vars[name] = Variable.trusted(block, name, shape, dtype)
-    return True
+def _declare_new(block: Block, outputs: Names, tensor_type: TensorType) -> bool:
+    """Declare the only output of an operator, a tensor of a known type, if that is new, as it nearly always is; return whether it is."""
+    for (name,) in filter(None, outputs.values()):
+        if name != EMPTY and block.find_var(name) is None:
+            block.vars[name] = Variable.trusted(block, name, tensor_type.shape, tensor_type.dtype)
+            return True
+    return False
 
 
 def _kind(op: Operator, definition: OpDef, slot: str) -> str:

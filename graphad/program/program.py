@@ -133,11 +133,12 @@ class UniqueNames:
             n += 1
         return name
 
-    def count(self, key: str, n: int) -> None:
-        """Count ``n`` names of a key that has none yet."""
-        if self._watchers:
-            self._undoable.append((key, 0))
-        self.counts[key] = n
+    def count(self, stem: str, counts: Iterable[tuple[str, int]]) -> None:
+        """Count names of keys that begin with a stem and have none yet: of each end of a key so many."""
+        for end, n in counts:
+            if self._watchers:
+                self._undoable.append((stem + end, 0))
+            self.counts[stem + end] = n
 
     def generated(self, start: int) -> list[tuple[str, int]]:
         """The keys of the names that were generated since ``remember`` returned ``start``, each with its count before that."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from graphad.ops import OpDef
-from graphad.types import Extent, TensorType
+from graphad.types import TensorType, has_names
 
 if TYPE_CHECKING:
     from graphad.program.operator import Operator
@@ -28,12 +28,14 @@ class Checked(NamedTuple):
 
     Attributes:
         types: of the outputs, by slot.
+        only: that of the only output, if there is one, and it is a tensor.
         several: whether there are several outputs, whose names have to differ.
         copied: attributes with a list, which each operator has for itself.
         converted: attributes that are stored in another form than the one they were given in.
     """
 
     types: dict[str, list[TensorType]]
+    only: TensorType | None
     several: bool
     copied: tuple[str, ...]
     converted: tuple[str, ...]
@@ -69,7 +71,7 @@ def signature_of(op: Operator) -> Signature | None:
             shape = var._shape
             key += (shape, var._dtype)
             # Extents are equal to -1 whatever their names; one object stands for a name.
-            if shape is not None and -1 in shape and Extent in map(type, shape):
+            if shape is not None and -1 in shape and has_names(shape):
                 key += map(id, shape)
     # Neither a name nor a type: what is read and what is written never run into each other.
     key.append(...)

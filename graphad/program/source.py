@@ -50,10 +50,17 @@ def line_of(function: object) -> SourceLine | None:
     return None if code is None else SourceLine(code.co_filename, code.co_firstlineno)
 
 
-@lru_cache(maxsize=4096)
+_our_files: dict[str, bool] = {}
+_MOST_FILES = 4096
+
+
 def _is_ours(file: str) -> bool:
+    """Whether a file is graphad's own, found out and remembered."""
+    if len(_our_files) >= _MOST_FILES:
+        _our_files.clear()
     path = Path(file).resolve()
-    return any(path.is_relative_to(folder) for folder in _OURS)
+    is_ours = _our_files[file] = any(path.is_relative_to(folder) for folder in _OURS)
+    return is_ours
 
 
 @lru_cache(maxsize=65536)
@@ -95,9 +102,13 @@ def name_scope(name: str) -> Iterator[None]:
 def user_line() -> SourceLine | None:
     """The nearest line on the stack outside graphad; None when there is none."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_ours(frame.f_code.co_filename):
+    while frame is not None:
+        file = frame.f_code.co_filename
+        is_ours = _our_files.get(file)
+        if not (_is_ours(file) if is_ours is None else is_ours):
+            return _shared(file, frame.f_lineno, _SCOPE.get())
         frame = frame.f_back
-    return None if frame is None else _shared(frame.f_code.co_filename, frame.f_lineno, _SCOPE.get())
+    return None
 
 
 def with_scope(attrs: Mapping[str, T], source: SourceLine | None) -> dict[str, T | str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass
@@ -169,10 +169,10 @@ class Variable(LayerMethods, Symbol):
     def emit(self, op: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Tensor:
         program = self.block.program
         current = MAIN.get() or program
-        if current.identity.family is not program.identity.family:
+        if current is not program and current.identity.family is not program.identity.family:
             # Operators go to the current program, which may be a clone of the variable's.
             raise InvalidValue(located(f"operator {op.type!r}: {foreign(current, self)}", user_line()))
-        return current.current_block().emit(op, inputs, attrs)
+        return current.blocks[current._current].emit(op, inputs, attrs)
 
     def refuse(self, message: str) -> NoReturn:
         raise InvalidType(located(message, user_line()))
@@ -209,8 +209,9 @@ class Variable(LayerMethods, Symbol):
 
     def _operands(self, x: Any, y: Any) -> tuple[Tensor, Tensor]:
         """Numbers and arrays as constants; integers and booleans beside a wider kind are cast to it; of two widths of floats neither is."""
-        operand = unlisted(y if x is self else x, self)
+        operand = y if x is self else x
         if not isinstance(operand, Variable):
+            operand = unlisted(operand, self)
             like = self._beside(operand) if is_literal(operand) else self
             constant = as_tensor(operand, like)
             return (like, constant) if x is self else (constant, like)
@@ -279,6 +280,27 @@ class Variable(LayerMethods, Symbol):
         copy.stored = self.stored
         copy._error_clip = self._error_clip
         return copy
+
+    def copier(self) -> Callable[[Block, str], Variable]:
+        """What makes this variable in any block under any name: it looks at the variable once, for all the copies."""
+        kind, make = self.__class__, self.__class__.__new__
+        shape, dtype, persistable, stop_gradient = self._shape, self._dtype, self.persistable, self.stop_gradient
+        variable_type, stored, error_clip = self.type, self.stored, self._error_clip
+
+        def copy_to(block: Block, name: str) -> Variable:
+            copy = make(kind)
+            copy.block = block
+            copy.name = name
+            copy._shape = shape
+            copy._dtype = dtype
+            copy.persistable = persistable
+            copy.stop_gradient = stop_gradient
+            copy.type = variable_type
+            copy.stored = stored
+            copy._error_clip = error_clip
+            return copy
+
+        return copy_to
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         # Copying the block copies its variables, this one among them; else it is a variable without a block.
@@ -349,10 +371,30 @@ class Parameter(Variable):
 
     def copy_to(self, block: Block) -> Self:
         copy = super().copy_to(block)
-        copy.trainable, copy.learning_rate = self.trainable, self.learning_rate
-        copy.regularizer, copy.need_clip, copy._gradient_clip = self.regularizer, self.need_clip, self._gradient_clip
+        copy.trainable = self.trainable
+        copy.learning_rate = self.learning_rate
+        copy.regularizer = self.regularizer
+        copy.need_clip = self.need_clip
+        copy._gradient_clip = self._gradient_clip
         copy.do_model_average = self.do_model_average
         return copy
+
+    def copier(self) -> Callable[[Block, str], Variable]:
+        copy_variable: Any = super().copier()
+        trainable, learning_rate, regularizer = self.trainable, self.learning_rate, self.regularizer
+        need_clip, gradient_clip, do_model_average = self.need_clip, self._gradient_clip, self.do_model_average
+
+        def copy_to(block: Block, name: str) -> Variable:
+            copy: Parameter = copy_variable(block, name)
+            copy.trainable = trainable
+            copy.learning_rate = learning_rate
+            copy.regularizer = regularizer
+            copy.need_clip = need_clip
+            copy._gradient_clip = gradient_clip
+            copy.do_model_average = do_model_average
+            return copy
+
+        return copy_to
 
 
 def _instead_of(name: str) -> str:
