@@ -89,8 +89,8 @@ def append_backward(
     graph = lower(program)
     pairs = build_backward(graph, loss, parameter_list, no_grad_set)
     block = program.global_block()
-    # An error, of a callback for instance, takes back the whole backward.
-    with program.atomic():
+    # An error, of a callback for instance, takes back the whole backward. Without callbacks and nested graphs block 0 alone grows.
+    with program.atomic() if callbacks or graph.controls else program.appending():
         # By identity: operators of the forward part stay the objects that they were, so whatever else is there afterwards is new.
         before = {id(op) for any_block in program.blocks for op in any_block.ops} if callbacks else set()
         write_back(graph)
@@ -112,12 +112,12 @@ def build_backward(
         clip_errors = any(var.error_clip is not None for var in program.list_vars())
         backward_pipeline((loss.name,), no_grad=no_grad, expand=_has_grad_ops(graph), clip_errors=clip_errors).run(graph)
     grad_ops: GradOps = graph.analyses[GradOps]
-    gradients_by_name = {p.name: _gradient_of(graph, grad_ops, p.name) for p in parameters}
+    found = [_gradient_of(graph, grad_ops, param.name) for param in parameters]
     # Parameters that were named must have a gradient; of all parameters, those that the loss does not depend on are left out.
-    for param in parameters if parameter_list is not None else ():
-        if gradients_by_name[param.name] is None:
+    for param, gradient in zip(parameters, found, strict=True) if parameter_list is not None else ():
+        if gradient is None:
             raise NoGradient(f"parameter {param.name!r} has no gradient: {_why_not(graph, param.name, loss.name, no_grad)}")
-    return [(p, g) for p in parameters if (g := gradients_by_name[p.name]) is not None]
+    return [(param, gradient) for param, gradient in zip(parameters, found, strict=True) if gradient is not None]
 
 
 def gradients(targets: object, inputs: object, target_gradients: object = None, no_grad_set: Named | None = None) -> list[Variable | None]:
@@ -189,7 +189,7 @@ def _gradient_of(graph: Graph, grad_ops: GradOps, name: str) -> Value | None:
     if gradient is None or not gradient.writers:
         return None
     # Between passes a name has versions. Here the last one gets the plain name, by which users fetch ``w@GRAD``.
-    if gradient.name in graph.values.contested:
+    if graph.values.contested and gradient.name in graph.values.contested:
         for version in graph.versions(gradient.name):
             if version is not gradient:
                 graph.rename(version, graph.values.numbered(gradient.name, "{}_{}"))
@@ -197,7 +197,8 @@ def _gradient_of(graph: Graph, grad_ops: GradOps, name: str) -> Value | None:
 
 
 def _has_grad_ops(graph: Graph) -> bool:
-    return any(is_grad_op(op) for subgraph in graph.tree() for op in subgraph.ops)
+    seen = {op.type: op for subgraph in graph.tree() for op in subgraph.ops}
+    return any(map(is_grad_op, seen.values()))
 
 
 # -- callbacks -----------------------------------------------------------------------------------

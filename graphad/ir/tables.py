@@ -200,7 +200,7 @@ class ValueTable:
         self.by_name: dict[str, Value | Versions] = {}
         self.count = 0
         self.contested: dict[str, None] = {}
-        self.suffixes: dict[str, int] = {}
+        self.suffixes: dict[tuple[str, str], tuple[str, int]] = {}
         self._numbers: dict[str, dict[Value, int]] = {}
 
     def __len__(self) -> int:
@@ -311,9 +311,9 @@ class ValueTable:
     def numbered(self, stem: str, pattern: str) -> str:
         """A name no value has, made of the stem and the next number, with which the pattern ends."""
         # The last number is remembered for each pattern: counting from 0 each time is quadratic when a pass makes thousands of names.
-        start = pattern.format(stem, "")
-        n = self.suffixes.get(start, 0)
+        key = stem, pattern
+        start, n = self.suffixes.get(key) or (pattern.format(stem, ""), 0)
         while (name := f"{start}{n}") in self.by_name or name in self.reserved:
             n += 1
-        self.suffixes[start] = n + 1
+        self.suffixes[key] = start, n + 1
         return name

@@ -81,6 +81,18 @@ class Dataflow(ABC, Generic[F]):
         """The facts about what an operator writes, ``top`` where one is left out (``sparse``: ``bottom``); backwards those about what it
         reads, as far as it has a part in them."""
 
+    def sweep(self, ops: Sequence[Op], facts: Facts[F]) -> None:
+        """Let facts go through operators in order, none of which has nested graphs; a form of ``transfer`` for all of them at once."""
+        solver = (_Backward if self.backward else _Forward)(self, ops[0].graph, facts)
+        transfer = self.transfer if self.backward or self.sparse else solver.completed
+        bottom = self.bottom
+        for op in ops:
+            for value, fact in transfer(op, facts).items():  # as ``put``, without a call for each operator
+                if value in facts:
+                    solver.raise_to(value, fact)
+                elif fact != bottom:
+                    facts[value] = fact
+
     def widen(self, before: F, after: F) -> F:
         """A fact that both imply, such that a sequence of them ends; needed where facts could grow forever."""
         return after
@@ -191,16 +203,9 @@ class _Solver(ABC, Generic[F]):
         self.settle()
         if self.edges:
             return self.settled()
-        facts, analysis = self.facts, self.analysis
-        transfer = analysis.transfer if analysis.backward or analysis.sparse else self.completed
-        bottom = analysis.bottom
-        for op in self.ops:
-            for value, fact in transfer(op, facts).items():  # as ``put``, without a call for each operator
-                if value in facts:
-                    self.raise_to(value, fact)
-                elif fact != bottom:
-                    facts[value] = fact
-        return facts
+        if self.ops:
+            self.analysis.sweep(self.ops, self.facts)
+        return self.facts
 
     def settled(self) -> Facts[F]:
         """Visit operators, some again and again, until nothing changes."""

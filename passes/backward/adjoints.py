@@ -34,20 +34,19 @@ class Adjoints:
 
     def written(self, slots: Mapping[str, tuple[Value, ...]]) -> dict[str, tuple[Value, ...]]:
         """The gradients that one operator writes, of the values in its slots."""
-        gradients = {}
-        for slot, values in slots.items():
-            gradients[slot] = self.of_all(values)
-        if self.forward.values.contested:  # else each value has a name of its own
-            all_values = [value for values in slots.values() for value in values]
-            if len({value.name for value in all_values}) < len(all_values):
-                self._tell_apart(all_values)
+        gradients = {slot: self.of_all(values) for slot, values in slots.items()}
+        self.tell_apart(gradients)
         return gradients
 
-    def _tell_apart(self, values: list[Value]) -> None:
+    def tell_apart(self, slots: Mapping[str, tuple[Value, ...]]) -> None:
         """Names of their own for gradients that one operator writes: of several versions of a name, the first's keeps the gradient's."""
+        if not self.forward.values.contested:
+            return  # each value has a name of its own
+        gradients = list(dict.fromkeys(gradient for values in slots.values() for gradient in values))
+        if len({gradient.name for gradient in gradients}) == len(gradients):
+            return
         first: dict[str, Value] = {}
-        for value in sorted(dict.fromkeys(values), key=_version):
-            gradient = self.gradient[value]
+        for gradient in sorted(gradients, key=_version):
             if first.setdefault(gradient.name, gradient) is not gradient:
                 self.graph.rename(gradient, self.graph.values.fresh(gradient.name))
 
@@ -58,7 +57,9 @@ class Adjoints:
             graph, name = self.graph, value.name
             # Versions of a variable share a name, and so do their gradients: each is a version of ``x@GRAD``.
             if name not in self.forward.values.contested:
-                fresh = graph.values.fresh(name + GRAD)
+                fresh = name + GRAD
+                if fresh in graph.values.by_name or fresh in graph.values.reserved:
+                    fresh = graph.values.fresh(fresh)
             elif (fresh := self._names.get(name, "")) == "":
                 fresh = self._names[name] = graph.values.fresh(name + GRAD)
             gradient = self.gradient[value] = graph.add_version(fresh)
@@ -107,6 +108,7 @@ class Adjoints:
         return argument
 
 
-def _version(value: Value) -> int:
-    """Where a value of a name comes among the others: what is there from the beginning is first."""
-    return -1 if value.writer is None else value.writer.order
+def _version(gradient: Value) -> int:
+    """Where the value of a gradient comes among the others of its name: what is there from the beginning is first."""
+    value = gradient.grad_of
+    return -1 if value is None or value.writer is None else value.writer.order

@@ -133,11 +133,11 @@ def _grad_op(adjoints: Adjoints, op: Op, grad: GradOpDef | None) -> Op:
     for slot, forward in grad.cotangents:
         if values := op.outputs.get(forward):
             inputs[slot] = adjoints.of_all(values)
-    results: Slots = {}
+    outputs: Slots = {}
     for slot, forward in grad.written:
         if values := op.inputs.get(forward):
-            results[slot] = values
-    outputs = adjoints.written(results)
+            outputs[slot] = adjoints.of_all(values)
+    adjoints.tell_apart(outputs)
     new_op = Op(graph, grad.type, inputs, outputs, op.attrs)
     new_op.role = BACKWARD
     new_op.forward = op

@@ -10,7 +10,7 @@ A. Griewank and A. Walther, "Evaluating Derivatives", 2008, section 6.2). These 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from graphad.errors import NoGradient
@@ -125,6 +125,18 @@ class Varied(Dataflow[bool]):
                     varied[value] = True
         return varied
 
+    def sweep(self, ops: Sequence[Op], facts: Facts[bool]) -> None:
+        registry, may_vary = REGISTRY, self.may_vary
+        for op in ops:
+            definition = registry.get(op.type)
+            rules = None if definition is None else definition.grads
+            if not _reads_any(op, rules, facts):
+                continue
+            for values in op.outputs.values() if len(op.outputs) == 1 or not rules else _varied_outputs(op, facts):
+                for value in values:
+                    if may_vary(value):
+                        facts[value] = True
+
     def may_vary(self, value: Value) -> bool:
         """Whether a value of this type, and with these declarations, has a gradient."""
         return (value.dtype is None or value.dtype in FLOATS) and not value.stop_gradient and value not in self.blocked
@@ -152,6 +164,22 @@ class Useful(Dataflow[bool]):
 
     def along(self, edge: Edge, fact: bool) -> bool:
         return fact and edge.source in self.varied and edge.kind != KEPT
+
+    def sweep(self, ops: Sequence[Op], facts: Facts[bool]) -> None:
+        registry, varied = REGISTRY, self.varied
+        for op in ops:
+            if not _writes_any(op, facts):
+                continue
+            definition = registry.get(op.type)
+            rules = None if definition is None else definition.grads
+            if rules is None or len(op.outputs) != 1:
+                facts.update(self.transfer(op, facts))
+                continue
+            for slot, values in op.inputs.items():
+                if slot in rules:
+                    for value in values:
+                        if value in varied:
+                            facts[value] = True
 
     def transfer(self, op: Op, facts: Facts[bool]) -> Mapping[Value, bool]:
         if not _writes_any(op, facts):
