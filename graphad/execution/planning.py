@@ -29,7 +29,7 @@ from graphad.program import OPTIMIZE, Operator
 ALIGNED = 64  # bytes
 BIG = 1 << 12  # bytes of an array that is worth a line: it is let go after its last use, or written to again
 LARGE = 1 << 16  # elements from which on elementwise calls go tile by tile
-NATIVE = 1 << 12  # where they are compiled
+NATIVE = 1 << 8  # where they are compiled: of fewer, what a loop saves in a run is never as long as it took to compile
 TILE_BYTES = 1 << 20  # of all arrays of a tile together
 MANY_PLACES = 1 << 10  # from which on places are not compared with each other
 _LEAST, _MOST = 1 << 12, 1 << 16  # elements of a tile

@@ -22,7 +22,7 @@ import numpy as np
 
 from graphad.ops.loops import COMPILED, may_compile
 from graphad.ops.scratch import KEPT_BYTES, scratch
-from graphad.ops.window_loops import can_loop, cotangent_of, product_of
+from graphad.ops.window_loops import can_loop, cotangent_of, product_for, product_of
 from graphad.ops.windows import Axes, Axis, Lines, element, extents_of, inside, kernel_of, last, lines_of, padded, spaced, windows
 from graphad.types import Array, Shape
 
@@ -59,7 +59,7 @@ def depthwise_product(image: Shape, filter_: Shape, window_axes: Axes, dtype: np
     if len(filter_) != 4 or filter_[0] != image[1] or 0 in image:
         return None
     if COMPILED.get() and dtype.char in "fd" and dtype.isnative and can_loop(window_axes):
-        return Work(lambda x, f: product_of(x, f, window_axes), True)
+        return Work(product_for(image, window_axes, dtype), True)
     geometry = _geometry(window_axes)
     if geometry is None:
         return None

@@ -13,7 +13,7 @@ extent, stride and dilation of a filter; extents of images are arguments.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import groupby, product
 from math import prod
@@ -24,7 +24,7 @@ import numpy as np
 from graphad.ops.loops import argument, function_of
 from graphad.ops.scratch import aligned, scratch
 from graphad.ops.windows import Axes, Axis, check_fit
-from graphad.types import Array, Function
+from graphad.types import Array, Function, Shape
 
 # An index without a sign needs no test for being counted from the end, which keeps loops from working on many elements at a time.
 _HEAD = '''\
@@ -124,11 +124,22 @@ def can_loop(window_axes: Axes) -> bool:
 
 def product_of(x: Array, filter_: Array, window_axes: Axes) -> Array:
     """The products of each channel's filter with every window of x: ``[N, C, *counts]``."""
-    geometry = _Geometry(window_axes)
-    out = aligned((*x.shape[:2], *(a.count for a in window_axes)), x.dtype)
-    loop = _depthwise(_PRODUCT, _form(window_axes), x.dtype.name)
-    loop(argument(x), argument(filter_).reshape(len(filter_), -1), out, *geometry.memory(x.dtype), *geometry.numbers)
-    return out
+    return product_for(x.shape, window_axes, x.dtype)(x, filter_)
+
+
+def product_for(image: Shape, window_axes: Axes, dtype: np.dtype[np.generic]) -> Callable[[Array, Array], Array]:
+    """``product_of`` for images of a shape, in memory that this thread keeps: what does not depend on their elements is found once."""
+    geometry, shape = _Geometry(window_axes), (*image[:2], *(a.count for a in window_axes))
+    loop, numbers = _depthwise(_PRODUCT, _form(window_axes), dtype.name), geometry.numbers
+    memory, line = geometry.memory(dtype)
+
+    def product(x: Array, filter_: Array) -> Array:
+        out = aligned(shape, dtype)
+        memory.fill(0)  # the padding: others have written to it
+        loop(argument(x), argument(filter_).reshape(len(filter_), -1), out, memory, line, *numbers)
+        return out
+
+    return product
 
 
 def cotangent_of(x: Array, y: Array, window_axes: Axes) -> Array | None:

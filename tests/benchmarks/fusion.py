@@ -32,6 +32,8 @@ from graphad.types import element_count
 Array = NDArray[Any]
 LIMIT = 1.02
 SHAPES: tuple[tuple[int, ...], ...] = (
+    (1 << 8,),
+    (1 << 10,),
     (1 << 12,),
     (1 << 14,),
     (1 << 16,),
