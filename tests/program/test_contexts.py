@@ -89,6 +89,30 @@ def test_they_do_not_mix(together: Callable[..., None]) -> None:
     assert len(main.global_block().ops) == count
 
 
+def named(name: str, seen: list[str]) -> Work:
+    """Layers in a name scope, with initial values of their own."""
+    startup = ga.Program()
+    with ga.program_guard(ga.Program(), startup), ga.name_scope(name):
+        yield
+        ga.set_global_initializer(ga.initializer.Constant(float(len(name))))
+        yield
+        y = layers.fc(layers.data("x", shape=[2]), 1, bias_attr=False)
+        yield
+        scopes = {op.source.scope for op in y.block.ops}
+        values = {op.attrs["value"] for op in startup.global_block().ops if op.type == "fill_constant"}
+        assert (scopes, values) == ({name}, {float(len(name))})
+        ga.set_global_initializer(None)
+        yield
+    seen.append(name)
+
+
+@pytest.mark.parametrize("together", [in_threads, in_tasks])
+def test_name_scopes_and_usual_initializers_do_not_mix(together: Callable[..., None]) -> None:
+    seen = list[str]()
+    together(named("a", seen), named("bbb", seen))
+    assert sorted(seen) == ["a", "bbb"]
+
+
 def in_thread(function: Callable[..., Any], *args: Any) -> Any:
     found = []
     thread = Thread(target=lambda: found.append(function(*args)))
