@@ -563,6 +563,11 @@ OPEN_VECTORS: dict[str, tuple[list[Any], dict[str, Array], int]] = {
     ),
     "DeformConv": ([node("DeformConv", "x w o", "y")], {"x": normal(1, 1, 3, 3), "w": normal(1, 1, 2, 2), "o": normal(1, 8, 2, 2) / 9}, 19),
     "Attention": ([node("Attention", "q k v m", "y")], {**HEADS, "m": normal(2, 1, 3, 4)}, 24),
+    "MaxUnpool": (
+        [node("MaxPool", "x", "m i", kernel_shape=[2], strides=[2]), node("MaxUnpool", "m i", "y", kernel_shape=[2], strides=[2])],
+        {"x": normal(1, 2, 6)},
+        11,
+    ),
     "CausalConvWithState": ([node("CausalConvWithState", "x w", "y")], {"x": normal(2, 3, 5), "w": normal(3, 1, 3)}, 27),
 }
 
@@ -619,6 +624,13 @@ def test_settings_that_follow_from_constants_are_known() -> None:
     known = onnx.load(model([node("Resize", "x - s", "y", mode="linear")], {"x": ("float32", ["n", 2, 4, 5])}, ["y"], sized(1, 1, 2, 1.5)))
     assert read_.program.global_block().var("y").shape[:2] == read_.program.global_block().var("x").shape[:2]
     np.testing.assert_allclose(read_.run(IMAGE)[0], known.run(IMAGE)[0], rtol=1e-6)
+
+
+def test_parameters_of_any_shapes_are_joined() -> None:
+    weights = {"a": normal(2, 3), "b": normal(1, 3)}
+    found = onnx.load(model([node("Concat", "a b", "w", axis=0), node("MatMul", "x w", "y")], {"x": ("float32", ["n", 3])}, ["y"], weights))
+    x = normal(2, 3)
+    np.testing.assert_allclose(found.run({"x": x})[0], x @ np.concatenate([weights["a"], weights["b"]]), rtol=1e-5)
 
 
 def test_what_is_replaced_in_a_tensor_of_open_extents_leaves_nothing_behind() -> None:

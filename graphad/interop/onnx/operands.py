@@ -258,13 +258,18 @@ class Recorder:
 def _followed(definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Array | None:
     """What an operator gives for the values at load of small parameters, and of what is computed of them; None for anything else."""
     arrays = [_array_of(value, lambda value: value.content if value.content is not None else value.follows) for value in inputs]
-    if any(array is _NOT_KNOWN for array in arrays) or sum(map(np.size, arrays)) > _SMALL:
+    if any(array is _NOT_KNOWN for array in arrays) or _elements_of(arrays) > _SMALL:
         return None
     try:
         with np.errstate(all="ignore"):
             return np.asarray(definition(*arrays, **attrs))
     except GraphadError:  # of the values, which may be others when the model runs
         return None
+
+
+def _elements_of(known: Any) -> int:
+    """How many elements arrays have, and lists of arrays."""
+    return sum(map(_elements_of, known)) if isinstance(known, list) else 0 if known is None else int(known.size)
 
 
 _NOT_KNOWN = object()

@@ -151,7 +151,10 @@ class Reader:
             if tensor.name in self.bind:
                 scope[tensor.name] = self._constant(np.asarray(self.bind[tensor.name]))
                 continue
-            scope[tensor.name] = self._parameter(tensor.name, to_array(tensor, self.folder))
+            try:
+                scope[tensor.name] = self._parameter(tensor.name, to_array(tensor, self.folder))
+            except GraphadError as error:
+                raise type(error)(f"{self.file}: {error}") from None
 
     def _parameter(self, name: str, array: Array) -> Value:
         """Floats may be trained; anything else is a constant."""

@@ -381,6 +381,7 @@ def _max_unpool(node: Node) -> Value:
     kernel = [int(item) for item in node.required("kernel_shape")]
     strides = spatial(node, "strides", len(kernel))
     amounts = spatial(node, "pads", 2 * len(kernel), 0)
+    node.extents("an extent of the image", *x.shape)
     usual = [
         (e - 1) * s - amounts[i] - amounts[i + len(kernel)] + k
         for i, (e, s, k) in enumerate(zip(x.shape[2:], strides, kernel, strict=True))
