@@ -154,7 +154,11 @@ def long_vectors(typing):
         return context.get_dummy_value()
     return types.none(), generate
 
-@njit([{types}], nogil=True, cache={cached}, error_model="numpy")
+def read(kind):
+    """An array that is read alone, which may be marked as one that nobody may write."""
+    return types.Array(kind, 1, "C", readonly=True)
+
+@njit([types.void({types})], nogil=True, cache={cached}, error_model="numpy")
 def loop({names}):
     long_vectors()
 '''
@@ -191,7 +195,9 @@ def loop_of(calls: Sequence[Call], outside: Sequence[Value], array_of: Callable[
         body_lines += [f"t{i} = {step.format(*args, r=f't{i}')}" for step in expression(call).split("; ")]
         texts[call.results[0]] = f"t{i}"
     body_lines += [f"{names[array_of(value)]}[i] = {texts[value]}" for value in outside]
-    head = _HEAD.replace("{types}", f'"void({_types(list(params.values()))})"').replace("{names}", ", ".join(names.values()))
+    written = {array_of(value) for value in outside}
+    kinds = ", ".join(_type(value, is_read=array not in written) for array, value in params.items())
+    head = _HEAD.replace("{types}", kinds).replace("{names}", ", ".join(names.values()))
     size = f"{names[array_of(outside[0])]}.size"
     parts = PARTS if len(calls) >= LONG_CHAIN and len(params) <= FEW_ARRAYS else 1
     lines = [*before, *_in_parts(body_lines, size, parts)]
@@ -213,8 +219,9 @@ def _in_parts(body_lines: Sequence[str], size: str, parts: int) -> list[str]:
     return [*lines, f"for i in range({parts} * part, {size}):", *(f"    {line}" for line in body_lines)]
 
 
-def _types(arrays: Sequence[Value]) -> str:
-    return ", ".join("boolean[::1]" if _kind(value) == "bool" else f"{_kind(value)}[::1]" for value in arrays)
+def _type(value: Value, is_read: bool) -> str:
+    kind = "types.boolean" if _kind(value) == "bool" else f"types.{_kind(value)}"
+    return f"read({kind})" if is_read else f"{kind}[::1]"
 
 
 def _is_constant(value: Value) -> bool:

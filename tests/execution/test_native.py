@@ -132,6 +132,27 @@ def test_loops_take_the_longest_vectors_where_the_clock_stays() -> None:
 
 
 @needs_numba
+def test_loops_take_arrays_that_nobody_may_write() -> None:
+    """What is fed, or what a loop carries first: the run was left to the interpreter, which took four times as long."""
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = L.data("x", [5_000], append_batch_size=False)
+        start, count = L.fill_constant([5_000], "float32", 0.5), L.fill_constant([1], "int64", 3)
+        zero = L.zeros([1], "int64")
+        _, y = L.while_loop(lambda i, h: L.less_than(i, count), lambda i, h: [L.increment(i), h * x - h], [zero, start])
+        z = y * x + x
+    feed = {"x": np.linspace(-1, 1, 5_000, dtype="float32")}
+    feed["x"].flags.writeable = False
+    executor = ga.Executor(numba=True)
+    (wanted,) = ga.Executor(mode="interpreted").run(program, feed, [z])
+    for _ in range(3):
+        np.testing.assert_array_equal(executor.run(program, feed, [z])[0], wanted)
+    (function,) = functions(executor)
+    assert function.source.text.count("loop") > 1
+    assert not any(each.failures for idle in executor._idle.values() for run in idle for each in run.functions.values())
+
+
+@needs_numba
 def test_what_is_not_compiled_stays_numpys_between_loops() -> None:
     program = ga.Program()
     with ga.program_guard(program, ga.Program()):
