@@ -5,7 +5,8 @@
     GRAPHAD_ONNX_MODELS=FOLDER python -m tests.interop.onnx_corpus MEASURE [PART OF A NAME ...]
 
 ``values`` compares outputs with onnxruntime's at two sizes where extents are free. ``gradients`` compares gradients of all inputs and
-weights with central differences in float64, along random directions, and ``second`` those of gradients. ``speed`` is on one thread.
+weights with central differences in float64, along random directions, and ``second`` those of gradients. ``speed`` is on one
+thread, also with loops.
 ``written`` runs gradients that are written in onnxruntime and reads them again, and ``precision`` says how far both are from float64.
 ``variants`` are the same models in a later operator set, with weights as constants or inputs, in an If and in a Loop.
 """
@@ -21,6 +22,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -533,8 +535,10 @@ def speed(name: str, path: Path) -> str:
     loaded = onnx.load(path)
     loading, size = time.process_time() - start, path.stat().st_size / 1e6
     fed = feeds(name, reference.get_inputs(), 0)
-    ours, theirs = timed([lambda: loaded.run(fed), lambda: reference.run(None, fed)])
-    return f"{ours / theirs:7.2f} times, {ours * 1e3:9.2f} ms and {theirs * 1e3:9.2f} ms; {size:6.2f} MB loaded in {loading:5.2f} s"
+    loops = ga.Executor(numba=find_spec("numba") is not None)
+    ours, compiled, theirs = timed([lambda: loaded.run(fed), lambda: loaded.run(fed, loops), lambda: reference.run(None, fed)])
+    milliseconds = f"{ours * 1e3:9.2f} ms, {compiled * 1e3:9.2f} ms and {theirs * 1e3:9.2f} ms"
+    return f"{ours / theirs:7.2f} times, with loops {compiled / theirs:5.2f}, {milliseconds}; {size:6.2f} MB loaded in {loading:5.2f} s"
 
 
 def variants(name: str, path: Path) -> str:
