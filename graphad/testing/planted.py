@@ -18,7 +18,7 @@ from graphad.rewriting.pattern import Constant, Result, Scalar, Several, Term
 from graphad.rewriting.rule_check import applicable
 from graphad.rewriting.rule_inputs import Drawn
 from graphad.testing.cases import KINDS, MIXED, NON_FINITE, Case, Choices, array_of, outside_reads, outside_writes
-from graphad.testing.operator_programs import unknown_extent
+from graphad.testing.open_extents import unknown_extent
 from graphad.types import FLOATS, Array, TensorType
 
 SEEDS = 10_000

@@ -15,7 +15,8 @@ from graphad.program import Program, Variable
 from graphad.testing.calls import Interest
 from graphad.testing.cases import KINKS, NARROW, WIDE, Case, Choices, array_of, retyped
 from graphad.testing.nested import nested_program
-from graphad.testing.operator_programs import operator_program, type_checks
+from graphad.testing.open_extents import type_checks
+from graphad.testing.operator_programs import operator_program
 from graphad.testing.optimizable import optimizable_program
 from graphad.testing.straight_line import straight_line_program
 from graphad.testing.training import deep_program, trainable_program, training_program

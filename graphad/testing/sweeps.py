@@ -32,7 +32,8 @@ from graphad.testing.cases import (
     retyped,
 )
 from graphad.testing.nested import accumulate, delay, nested_program
-from graphad.testing.operator_programs import COMMON, NEVER, CallProgram, Names, operators, over, unknown_extent
+from graphad.testing.open_extents import unknown_extent
+from graphad.testing.operator_programs import COMMON, NEVER, CallProgram, Names, operators, over
 from graphad.testing.programs import any_program, differentiated
 from graphad.testing.samples.valid import computed
 from graphad.testing.swept_blocks import block_sweep

@@ -27,7 +27,7 @@ def of_squares(x: Variable, y: Variable) -> Variable:
 
 
 def of_all(x: Variable, y: Variable) -> Variable:
-    return layers.reduce_max(x + y)
+    return layers.reduce_min(layers.concat([x, y], axis=0))
 
 
 def at_ties(join: Joining) -> Case:
