@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -65,6 +66,7 @@ COARSE = 1e-3  # a pass with this tolerance may compute in float16, to which lar
 MUTATED, CHANGES = 4, (1, 1, 2, 4)  # one program in so many is a mutated one; how many choices differ
 RENUMBERED = 3  # of so many mutated programs one has the same operators, on other numbers
 DRAWN = 2  # of so many programs that could be mutated the smallest is: one of 200 operators costs as much as ten small ones
+_QUOTED = re.compile(r"'[^']*'|\d+")
 Programs = Sequence[Program | Case] | Callable[[Choices], Case]
 
 
@@ -277,6 +279,8 @@ class _Search:
     corpus: list[tuple[int, list[int]]] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     reach: Reach = field(default_factory=Reach)
+    reasons: Counter[str] = field(default_factory=Counter)  # why programs were unfit
+    reason_texts: dict[str, str] = field(default_factory=dict)  # each as it was said first
     counts: Counter[bool] = field(default_factory=Counter)  # of programs on which the pass did something new, and of others
 
     def run(self, examples: int | None, seconds: float | None) -> tuple[Case, Finding] | None:
@@ -381,8 +385,13 @@ class _Search:
 
     def _unfit(self, reason: Exception) -> None:
         self.checked.unfit += 1
+        # Counted without what is quoted, and numbers, which differ from one program to the next; shown with them.
+        text = _QUOTED.sub("", str(reason))
+        self.reasons[text] += 1
+        self.reason_texts.setdefault(text, str(reason))
         if self.checked.unfit > UNFIT * (self.checked.examples + UNFIT):
+            ((most, count),) = self.reasons.most_common(1)
             raise InvalidValue(
                 f"{self.subject} cannot be tried: {self.checked.unfit} programs are unfit for it, and {self.checked.examples} are not; "
-                f"the last one: {reason}"
+                f"{count} of them as this one: {self.reason_texts[most]}"
             )

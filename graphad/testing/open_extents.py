@@ -8,7 +8,7 @@ from graphad.ops import lookup
 from graphad.program import Program
 from graphad.program.operator import check
 from graphad.testing.cases import Choices
-from graphad.types import TENSOR, Array
+from graphad.types import TENSOR, Array, Shape
 
 
 def unknown_extent(choices: Choices, program: Program, feeds: dict[str, Array]) -> None:
@@ -36,10 +36,22 @@ def unknown_extent(choices: Choices, program: Program, feeds: dict[str, Array]) 
         for name in {name for op in root.ops for name in op.output_names()}.difference(arrays):
             if name in types and root.vars[name].type == TENSOR and not root.vars[name].persistable:
                 root.vars[name].declare(None, None)
-    # Some operators need to know an extent: the declarations are put back.
-    if not type_checks(program) or any(dtype and root.vars[name].declared[1] is None for name, (_, dtype) in types.items()):
+    # Some operators need to know an extent, or take one that is unknown for 1, as squeeze does: the declarations are put back.
+    if not type_checks(program) or not all(_says_less(root.vars[name].declared, declared) for name, declared in types.items()):
         for name, (shape, dtype) in types.items():
             root.vars[name].declare(shape, dtype)
+
+
+def _says_less(new: tuple[Shape | None, str | None], old: tuple[Shape | None, str | None]) -> bool:
+    """Whether a declaration says what another one does, perhaps not all extents."""
+    (shape, dtype), (old_shape, old_dtype) = new, old
+    if old_shape is None or old_dtype is None:
+        return True
+    return dtype == old_dtype and shape is not None and len(shape) == len(old_shape) and all(map(_may_be, shape, old_shape))
+
+
+def _may_be(extent: int, old: int) -> bool:
+    return extent in (-1, old)
 
 
 def _is_broadcast(arrays: list[Array]) -> bool:

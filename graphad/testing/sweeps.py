@@ -933,6 +933,7 @@ OF_BACKWARDS: tuple[Sweep, ...] = (
     name_sweep,
     chain_sweep,
     value_sweep,
+    tied_sweep,
 )
 
 

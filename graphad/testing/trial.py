@@ -900,8 +900,15 @@ class Trial:
         return replace(self.expected, values={**{name_made: arrays[name] for name, name_made in self.made.items()}, **self.expected.values})
 
     def check_rows(self) -> None:
-        """Raise Unfit where what is fed cannot be shared out to the ranks: too few rows, unlike numbers of them, or parts already."""
+        """Raise Unfit where what is fed cannot be shared out to the ranks: too few rows, unlike numbers of them, or parts already.
+
+        So it is where the program after the pass is that of one rank of several, which have others: one stage of a pipeline.
+        """
         ranks, after = self.ranks, self.after
+        if after is not None and self.changed and _has_peers(after) and not _has_peers(self.before):
+            raise Unfit(
+                "the program after the pass is one of several that differ, and waits for the others: options may leave one rank all"
+            )
         if ranks == 1 or not self.changed or after is None:
             return
         # In a block as well, from which a pass may take them out.
@@ -973,6 +980,11 @@ class Trial:
     @cached_property
     def passes(self) -> Pass:
         return self.subject.passes(self.case)
+
+
+def _has_peers(program: Program) -> bool:
+    """Whether an operator of a program sends to one other rank, or waits for what that sends."""
+    return any("peer" in op.attrs for block in program.blocks for op in block.ops)
 
 
 def _fetched(program: Program) -> list[str]:

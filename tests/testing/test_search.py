@@ -308,8 +308,14 @@ def test_what_is_expected_is_checked(tmp_path: Path) -> None:
 
 
 def test_a_pass_that_refuses_everything_cannot_be_tried() -> None:
-    with pytest.raises(InvalidValue, match=r"cannot be tried: \d+ programs are unfit for it, and 0 are not; the last one: .*loss"):
+    message = r"cannot be tried: 401 programs are unfit for it, and 0 are not; 401 of them as this one: .*loss"
+    with pytest.raises(InvalidValue, match=message):
         check_pass("gradient-accumulation", programs=[ga.Program.parse(TANH)])
+
+
+def test_a_stage_of_a_pipeline_that_waits_for_others_cannot_be_tried_alone() -> None:
+    with pytest.raises(InvalidValue, match=r"^pipeline-split after .* cannot be tried: .* is one of several that differ"):
+        check_pass("pipeline-split", examples=5)
 
 
 def test_seconds_are_a_budget() -> None:

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from graphad.ops import REGISTRY, GradOpDef, lookup
+from graphad.program import Program
 from graphad.testing.calls import Constants, Interest
 from graphad.testing.cases import SHORT, Case, RandomChoices
 from graphad.testing.equivalence import observe
 from graphad.testing.nested import accumulate, delay, nested_program
+from graphad.testing.operator_programs import unknown_extent
 from graphad.testing.sweeps import (
     OF_BACKWARDS,
     SWEEPS,
@@ -152,6 +154,16 @@ def test_extents_that_are_not_known_are_one_in_one_of_two_operands() -> None:
             if x in case.feeds and y in case.feeds and variables[x].shape == variables[y].shape:
                 found += case.feeds[x].shape != case.feeds[y].shape
     assert found
+
+
+def test_declarations_stay_where_an_operator_would_take_an_unknown_extent_for_one() -> None:
+    def program() -> Program:
+        return Program.parse("program { block 0 { var x: float32[3, 3] var y: float32[3, 3] squeeze(X=x) -> (Out=y) {axes=[0]} } }")
+
+    kept, feeds = program(), {"x": np.ones((3, 3), "float32")}
+    for i in range(60):
+        unknown_extent(RandomChoices(f"squeeze {i}"), kept, feeds)
+    assert str(kept) == str(program())
 
 
 def test_operators_of_gradients_occur() -> None:
