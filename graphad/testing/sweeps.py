@@ -375,6 +375,7 @@ def _in_turn(choices: Choices, interest: Interest, start: int, count: int) -> It
 
 OPERATORS = 8  # of a program
 STEP, BENT = 1e-4, 3e-4  # how far numbers move, and how much slopes may differ where an operator is smooth
+BEND = 1e-2  # and by how much they differ at least where it bends
 STEEPEST = 1e2  # the slope of what goes into a sum with many others, which would not be seen beside larger ones
 SLOPE_SEEDS = 1 << 14
 TRIES = 80  # calls tried to find some that differ
@@ -738,7 +739,7 @@ def _tied_pairs(types: tuple[str, ...], dtype: str) -> tuple[tuple[Call, Call], 
 
 
 def _tied(call: Call) -> tuple[Call, Call] | None:
-    """The call with one number in two inputs, and with these exchanged, if the gradients of the two differ then.
+    """The call with one number in two inputs, and with these exchanged, if the gradients of the two differ then, or the results bend.
 
     Of an operator whose results change where different inputs are exchanged, those show it, and there is no need for ties.
     """
@@ -753,7 +754,7 @@ def _tied(call: Call) -> tuple[Call, Call] | None:
         # A copy: names are told apart by the identity of their arrays.
         second = first.copy()
         pair = [call.with_inputs({**call.inputs, s: [a], t: [b]}) for a, b in ((first, second), (second, first))]
-        if pair[0] is not None and pair[1] is not None and _gradients_differ(pair[0], s, t):
+        if pair[0] is not None and pair[1] is not None and (_gradients_differ(pair[0], s, t) or _bends(pair[0], s)):
             return pair[0], pair[1]
     return None
 
@@ -769,6 +770,15 @@ def _gradients_differ(call: Call, s: str, t: str) -> bool:
     grad_results = computed(call.op.grad, gradient_inputs, call.attrs)
     gradients = [None if grad_results is None else (grad_results.get(slot + GRAD) or [None])[0] for slot in (s, t)]
     return not (gradients[0] is gradients[1] is None) and not np.array_equal(*gradients)  # type: ignore[arg-type]
+
+
+def _bends(call: Call, s: str) -> bool:
+    """Whether slopes to both sides differ where an input moves: the gradient may be wrong, and say that they do not."""
+    wide = converted(call, WIDE)
+    ways = {slot: [np.ones(np.shape(v)) if slot == s and _is_wide(v) else None for v in values] for slot, values in wide.inputs.items()}
+    results = [_moved(wide, ways, distance) for distance in (-STEP, 0.0, STEP)]
+    triples = zip(*(result or () for result in results), strict=False)
+    return any((np.abs(above - 2 * middle + below) > BEND * STEP).any() for below, middle, above in triples)
 
 
 # -- swept values ----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from graphad.testing.sweeps import (
     OF_BACKWARDS,
     SWEEPS,
     Sweep,
+    _tied_pairs,
     chain_sweep,
     drawn,
     name_sweep,
@@ -74,6 +75,12 @@ def test_operators_whose_gradients_alone_tell_inputs_apart_come_with_ties_in_bot
             assert x != y
             assert (case.feeds[x] == case.feeds[y]).all()
         assert any(all(map(np.any, gradient_values(case.program, case, list(names)).values())) for case, names in arrays[::2])
+
+
+def test_operators_that_bend_at_ties_come_with_them_although_their_gradient_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphad.testing.sweeps._gradients_differ", lambda call, s, t: False)
+    pairs = _tied_pairs.__wrapped__(("elementwise_max", "elementwise_min", "elementwise_add"), "float64")
+    assert sorted(call.op.type for call, _ in pairs) == ["elementwise_max", "elementwise_min"]
 
 
 def test_values_have_ties_along_one_axis_and_large_integers() -> None:
