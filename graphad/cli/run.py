@@ -94,7 +94,7 @@ def _computed(
 
 
 def _parts(program: Program, feed: Mapping[str, Array], ranks: int) -> list[dict[str, Any]]:
-    """What each rank is fed: its parts of what a partitioned program declares parts of, else its rows."""
+    """The feeds of each rank: its parts of variables that a partitioned program declares in parts, else its rows."""
     return split_arrays(program, feed, ranks) if declared_parts(program) else split_feed(feed, ranks)
 
 

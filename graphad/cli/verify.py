@@ -57,7 +57,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def complaints(program: Program, allow_unknown: bool = False) -> Iterator[str]:
-    """What is wrong, a line or a few each, in the order of the operators."""
+    """The problems, a line or a few each, in the order of the operators."""
     all_known = True
     for block in program.blocks:
         for at, op in enumerate(block.ops):

@@ -20,7 +20,7 @@ from graphad.types import Sizes
 
 
 class Communication(NamedTuple):
-    """What one rank sends in a run of a program, by the type of operator."""
+    """The bytes that one rank sends in a run of a program, by the type of operator."""
 
     calls: dict[str, int]
     passed_in: dict[str, int]
@@ -28,7 +28,7 @@ class Communication(NamedTuple):
 
 
 def communication(graph: Graph, ranks: int | Mesh, batch: Sizes = 1) -> Communication:
-    """What the collectives of a graph send, outside of loops.
+    """The bytes that the collectives of a graph send, outside of loops.
 
     Args:
         graph: a whole graph, as a pass of distribution leaves it.
@@ -80,7 +80,7 @@ def in_flight(stages: int, micro_batches: int, schedule: str) -> list[int]:
 
 
 class Task(NamedTuple):
-    """What a stage does with one micro-batch, and when."""
+    """A task of a stage on one micro-batch, with its times."""
 
     stage: int
     kind: str  # "F" forward, "B" backward
@@ -125,7 +125,7 @@ def timeline(
 
 
 def _needed(stage: int, kind: str, i: int, stages: int) -> set[tuple[int, str, int]]:
-    """What has to be done before a task."""
+    """The tasks that a task depends on."""
     if kind == "F":
         return {(stage - 1, "F", i)} if stage else set()
     # A backward needs the stage's own activations, and the cotangent from the stage after it.

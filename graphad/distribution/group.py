@@ -1,4 +1,4 @@
-"""What all engines share: rings of ranks, the traffic of a rank, and the parts of what is fed."""
+"""Shared by all engines: rings of ranks, the traffic of a rank, and the parts of feeds."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Replay:
         self.at = 0
 
     def done(self, contact: Contact, work: Callable[[], Any]) -> Any:
-        """What a collective gives, or has given."""
+        """The result of a collective, present or future."""
         if self.at == len(self.log):
             # Copied on the way in and out: a rank may write in place into what it sent or got, and the log has to stay what it was.
             self.log.append((contact, copied(work())))

@@ -118,7 +118,7 @@ class _Rank(Replay):
         return len(self.members(ring))
 
     def met(self, contact: Contact, brought: Any, size: int) -> list[Any]:
-        """What all ranks of the ring bring to their next collective, in their order."""
+        """The contributions of all ranks of the ring to their next collective, in order."""
         self.traffic.append(Sent(contact.type, contact.ring, size))
         members = self.members(contact.ring)
         contribution = copied(brought)  # this rank may use the memory again before the others run
@@ -199,7 +199,7 @@ class _Meetings:
         return meeting
 
     def box(self, ring: int, sender: int, receiver: int) -> list[Array]:
-        """What one rank has sent to another one."""
+        """The messages that one rank has sent to another, and that are not received yet."""
         return self.boxes.setdefault((ring, sender, receiver), [])
 
 

@@ -380,7 +380,7 @@ class MpiExecutor:
 
 
 def _ending(executor: MpiExecutor, shown: Any) -> Any:
-    """What is done with an error that nothing catches: it is shown, and all ranks are ended."""
+    """Handle an uncaught error: show it, and end all ranks."""
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         shown(kind, error, trace)

@@ -190,7 +190,7 @@ class Union:
                 step.names[partner] = repr(node)
 
     def marks(self, before: int, after: int) -> Marks:
-        """What changed from one step to another."""
+        """The changes from one step to another."""
         old, new = (dict.fromkeys(self.steps[i].nodes.values()) for i in (before, after))
         nodes: dict[Node, str] = dict.fromkeys((node for node in new if node not in old), ADDED)
         nodes |= dict.fromkeys((node for node in old if node not in new), REMOVED)

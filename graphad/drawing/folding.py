@@ -440,7 +440,7 @@ def _crossing(ops: Sequence[Op], index: Mapping[Op, int], run: _Run) -> int:
 
 
 def _signature(op: Op) -> object:
-    """What copies of an operator have in common: not the extents, nor the values of attributes."""
+    """A key that copies of an operator share: it has no extents and no values of attributes."""
     slots = tuple((slot, len(values)) for slot, values in (*op.inputs.items(), *op.outputs.items()))
     # Ranks and not extents: layers of different widths are repetitions.
     results = tuple((value.dtype, None if value.shape is None else len(value.shape)) for value in op.writes())

@@ -17,7 +17,7 @@ Place = tuple[float, float, float, float]
 
 
 class Obstacles:
-    """What is in the way of titles: lines, nodes, frames in frames, and the titles before."""
+    """The obstacles of titles: lines, nodes, inner frames, and the titles placed before."""
 
     def __init__(self, geometry: Geometry, boxes: Mapping[Node, Box]) -> None:
         self.geometry = geometry

@@ -42,5 +42,5 @@ class Groups:
         return (self.colors[self.names[node]], GROUP_INK) if node in self.names else None
 
     def words(self, node: Node) -> str | None:
-        """What a tooltip says of a node."""
+        """The tooltip of a node."""
         return (f"{self.title}: " if self.title else "") + self.names[node] if node in self.names else None

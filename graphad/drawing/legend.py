@@ -1,4 +1,4 @@
-"""What is above a drawing: its title, the legend of nodes and lines, the color bar."""
+"""The head of a drawing: its title, the legend of nodes and lines, the color bar."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WEIGHTS = {"carried": 1.8, "next": 2.2, "link": 0.8}
 
 @dataclass
 class Header:
-    """What is above a drawing, and its size."""
+    """The head of a drawing, and its size."""
 
     item: Item
     width: float
@@ -122,7 +122,7 @@ def _note(theme: Theme, mark: str, text: str) -> _Entry:
 
 
 def _colors(theme: Theme, overlay: Overlay | Groups | None) -> list[_Entry]:
-    """What the colors of an overlay mean."""
+    """The colors of an overlay: a bar, or one chip a group."""
     if not isinstance(overlay, Groups):
         return [] if overlay is None else [_bar(theme, overlay)]
     title = [_Entry(text_width(overlay.title, SIZE), [Text(0, 11, overlay.title, SIZE, theme.ink, START)])] if overlay.title else []

@@ -112,7 +112,7 @@ def lines_of(drawn: Plan, options: Options) -> Iterator[Line]:
 
 
 def holds_of(drawn: Plan, frames: Frames) -> Iterator[Hold]:
-    """What keeps operators above their nested graphs."""
+    """The invisible lines that keep operators above their nested graphs."""
     for op, regions in drawn.nesting.opened.items():
         if op not in drawn.nodes:
             continue

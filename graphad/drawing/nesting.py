@@ -141,7 +141,7 @@ class Nesting:
 
 
 def operands_of(op: Op) -> Iterator[Operand]:
-    """What an operator passes to its graphs, in order."""
+    """The operands that an operator passes to its graphs, in order."""
     inputs, loop = operands(op), LoopLike.of(op)
     places = range(0) if loop is None else loop.carried_at
     for i, outer in enumerate(inputs):

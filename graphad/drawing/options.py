@@ -170,7 +170,7 @@ class Options:
 
 
 def keys_of(node: Node) -> tuple[object, ...]:
-    """What a user may name a node by: itself, its operator or variable in the program (by identity), the name of a value."""
+    """The ways to name a node: itself, its operator or variable in the program (by identity), the name of a value."""
     return (id(node), id(node.operator)) if isinstance(node, Op) else (id(node), id(node.var), node.name, repr(node))
 
 

@@ -79,7 +79,7 @@ class Overlay:
         return None if share is None else (scale_color(share), ink_on(share))
 
     def words(self, node: Node) -> str | None:
-        """What a tooltip says of a node."""
+        """The tooltip of a node."""
         return f"{self.title}: {self.numbers[node]:g}" if node in self.numbers else None
 
     def text(self, number: float) -> str:

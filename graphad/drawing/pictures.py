@@ -107,7 +107,7 @@ def draw_pair(
 
 
 def repr_svg(program_or_graph: Program | Graph) -> str:
-    """What a notebook shows of a program or a graph: its drawing, given 20 seconds."""
+    """The drawing of a program or a graph for notebooks, within 20 seconds."""
     return to_svg(program_or_graph, timeout=NOTEBOOK_SECONDS)
 
 

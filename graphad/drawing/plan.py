@@ -36,7 +36,7 @@ DEEPEST, DEEPEST_AUTO = 1000, 16  # frames in frames: all that there are, and wh
 
 @dataclass(frozen=True)
 class Reference:
-    """What an operator reads by name, without an arrow: in which slot, and which value."""
+    """An operand written by name, without an arrow: its slot and value."""
 
     slot: str
     value: Value
@@ -264,7 +264,7 @@ class _Planner:
         return self.result
 
     def _between_parts(self, arrow: Arrow) -> object:
-        """What tells arrows apart: those between two closed boxes are one, whatever the value."""
+        """The key of an arrow: all arrows between two closed boxes are one."""
         boxes = self.folding.closed
         return (arrow.tail, arrow.head, arrow.sort, arrow.up) if arrow.tail in boxes and arrow.head in boxes else arrow
 

@@ -57,7 +57,7 @@ class Ways:
         return nodes | {neighbor for op in ops for neighbor in self._around(op)}
 
     def between(self, start: Sequence[Node], end: Sequence[Node]) -> set[Node]:
-        """What is on a way from one of some nodes to one of others."""
+        """The nodes on a path from one of some nodes to one of others."""
         return _reached(start, self.after) & _reached(end, self.before)
 
     def _leads_on(self, node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""What labels and tooltips say, as plain text."""
+"""The texts of labels and tooltips."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def part_lines(ops: Sequence[Op]) -> list[str]:
 
 
 def reference_text(reference: Reference, drawn: Plan) -> str:
-    """What an operator reads by name: the slot, the value, and the type of one that is not drawn elsewhere."""
+    """The text of an operand without an arrow: the slot, the value, and the type of one that is not drawn elsewhere."""
     inside = reference.value in drawn.inside
     if reference.value in drawn.shapes:
         of = "" if reference.value.shape is None else f" {list(reference.value.shape)}"

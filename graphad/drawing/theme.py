@@ -20,7 +20,7 @@ class Look(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What the legend says of a mark of a difference, and its color."""
+    """The legend's text for a mark of a difference, and its color."""
 
     text: str
     color: str

@@ -1,4 +1,4 @@
-"""What a compiled program does, as a tree: calls (``tracing.Call``), assignments, loops, branches."""
+"""The nodes of a compiled program, a tree: calls (``tracing.Call``), assignments, loops, branches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compiled programs call besides numpy and kernels: about values that may be missing, and arrays that the caller gets."""
+"""The functions that compiled programs call besides numpy and kernels: for values that may be missing, and arrays that the caller gets."""
 
 from __future__ import annotations
 

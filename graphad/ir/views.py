@@ -1,4 +1,4 @@
-"""What networkx sees of a graph: its tables of nodes and neighbors, read-only, computed from the operators and values."""
+"""The views of a graph for networkx: tables of nodes and neighbors, read-only, computed from the operators and values."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class _Written:
-    """What a layer wrote: its kind, how often it asked for a name after each key, the ends of new names, and what was appended."""
+    """What a layer wrote: its kind, how many names it generated for each key, the ends of new names, and what was appended."""
 
     kind: str
     counts: tuple[tuple[str, int], ...]

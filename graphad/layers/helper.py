@@ -248,7 +248,7 @@ def layer(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _misfit(function: Callable[..., object], options: Mapping[str, object], error: TypeError) -> str:
-    """What is wrong with arguments that do not fit a layer's parameters."""
+    """The message about arguments that do not fit a layer's parameters."""
     parameters_of = signature(function)
     signature_text = str(
         parameters_of.replace(

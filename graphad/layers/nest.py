@@ -83,7 +83,7 @@ def paired(first: Any, second: Any) -> Iterator[tuple[Path, Any, Any]]:
 
 
 def describe(structure: object) -> str:
-    """What is at a place of a structure, in a few words."""
+    """A short text for a part of a structure."""
     if isinstance(structure, dict):
         return f"a dict of {', '.join(map(repr, structure)) or 'nothing'}"
     if isinstance(structure, list | tuple):

@@ -33,7 +33,7 @@ def _joined(tensors: Tensors, axis: int, name: str | None) -> Variable:
 
 
 def _with_axes(x: Variable, count: int, after: bool = False) -> Variable:
-    """A tensor with axes of extent 1 in front, or behind, until it has so many."""
+    """A tensor with axes of extent 1 added at the front, or at the end, until it has so many."""
     while x.ndim < count:
         x = x.unsqueeze(x.ndim if after else 0)
     return x
@@ -96,7 +96,7 @@ row_stack = vstack
 
 @layer
 def dstack(x: Tensors, name: str | None = None) -> Variable:
-    """Tensors behind each other, along the third axis."""
+    """Tensors joined along the third axis."""
     return _joined([_with_axes(_with_axes(item, 2), 3, after=True) for item in _listed("dstack", x)], 2, name)
 
 

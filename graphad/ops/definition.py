@@ -528,7 +528,7 @@ def _grad_operator(definition: OpDef) -> GradOpDef:
     assert definition.grads is not None
     rules = definition.grads.values()
     slots_read = {slot for rule in rules for slot in rule.reads}
-    # A slot is required only if every rule needs it: the operator may be asked for one gradient alone.
+    # A slot is required only if every rule needs it: a call may need one gradient alone.
     common_slots = {slot for slot in slots_read if all(slot in r.reads and slot not in r.optional for r in rules)}
     slots = [
         *definition.inputs.values(),

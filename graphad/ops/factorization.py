@@ -172,7 +172,7 @@ def _qr_type(X: TensorType, *, mode: str = "reduced") -> tuple[TensorType, Tenso
     if mode not in _MODES:
         raise InvalidValue(f"mode={mode!r}: one of {', '.join(map(repr, _MODES))} is expected")
     height = rows if mode == "complete" else least
-    # As in Paddle, Q has no elements where it is not asked for.
+    # As in Paddle, Q has no elements where it is not requested.
     q = (0,) if mode == "r" else (*batch, rows, height)
     return TensorType(q, X.dtype), TensorType((*batch, height, columns), X.dtype)
 

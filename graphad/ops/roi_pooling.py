@@ -215,7 +215,7 @@ def _side(X: Tensor, ROIs: Tensor, axis: int, count: int, scale: float) -> Side:
     size = relu(high - low) * (1.0 / count)
     ends = low + size * np.arange(count + 1.0).reshape(1, -1, 1)
     distances = ends - cast(element_places(X, axis=2 + axis), out_dtype="float64")
-    # From -1 to 1: the integral up to there is 0.5 + u - u |u| / 2; it is 0 before and 1 behind.
+    # From -1 to 1: the integral up to there is 0.5 + u - u |u| / 2; it is 0 before and 1 after.
     u = relu(2.0 - relu(1.0 - distances)) - 1.0
     integral = 0.5 + u - u * abs_(u) * 0.5
     parts = slice_(integral, axes=[1], starts=[1], ends=[count + 1]) - slice_(integral, axes=[1], starts=[0], ends=[count])

@@ -193,7 +193,7 @@ def read_first(block: Block) -> dict[str, None]:
 
 
 def _copied_on(op: Operator) -> Operator:
-    """What a step passes on, as a copy."""
+    """A copy of a value that a step passes on."""
     if op.type != _HELPER:
         return op
     return Operator(op.block, "assign", {"X": op.input("X")}, {"Out": op.output("Out")}, {}, op.role, op.source, op.made_by)
@@ -304,7 +304,7 @@ class _Gradient:
         self.block.ops = ops
 
     def _check_states(self, reads: Mapping[str, None], written: Mapping[str, None]) -> None:
-        """What comes to a state from the step after it has to go on to the step before."""
+        """Refuse a step whose gradient ignores the cotangent that a state gets from the step after it."""
         for state, name in zip(_names(self.op, "states"), _names(self.op, "ex_states"), strict=True):
             var = self.forward_block.vars.get(state)
             if name + GRAD in written and state + GRAD not in reads and not (var is not None and var.stop_gradient):

@@ -42,7 +42,7 @@ class Checked(NamedTuple):
 
 
 def known(definition: OpDef) -> dict[Signature, Checked]:
-    """What is known of the signatures of a definition, which go with it."""
+    """The checked signatures of a definition, kept with it."""
     try:
         return definition.memory[_KEY]  # type: ignore[no-any-return]
     except KeyError:

@@ -51,12 +51,12 @@ class Analysis(ABC):
 
     @classmethod
     def recomputed(cls, graph: Graph, claimed: object) -> Analysis:
-        """What ``claimed``, which was kept, would be if it were computed now."""
+        """The analysis ``claimed``, computed now instead of taken from the cache."""
         return cls.compute(graph)
 
 
 def cached(graph: Graph, kind: type, compute: Callable[[Graph], T]) -> T:
-    """What is kept about a graph under a class, if the graph has not changed since; else what ``compute`` says, which is then kept."""
+    """The cached result for a graph and a class, if the graph has not changed; else that of ``compute``, which is then cached."""
     # Invalidation by counting: any edit, and any change of a type, makes entries stale; nothing has to be told.
     entry: _CacheEntry | None = graph.analyses.get(kind)
     state = graph.journal.edits, graph.journal.typings

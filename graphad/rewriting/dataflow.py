@@ -163,7 +163,7 @@ class Dataflow(ABC, Generic[F]):
 
     @classmethod
     def recomputed(cls, graph: Graph, claimed: Mapping[Self, Facts[F]]) -> dict[Self, Facts[F]]:
-        """What was kept, computed again."""
+        """The cached facts, computed again."""
         return {item: item.solve(graph) for item in claimed}
 
 
@@ -189,7 +189,7 @@ class _Solver(ABC, Generic[F]):
         """Let facts go through an operator."""
 
     def completed(self, op: Op, facts: Facts[F]) -> Mapping[Value, F]:
-        """What an operator makes of facts, ``top`` where that is left out."""
+        """The transfer of an operator, with ``top`` for results that it leaves out."""
         facts_after, top = self.analysis.transfer(op, facts), self.analysis.top
         # Of a value with several writers, between passes of the backward, one transfer function does not know all.
         return {v: facts_after.get(v, top) if len(v.writers) == 1 else top for values in op.outputs.values() for v in values}

@@ -22,7 +22,7 @@ Slots = dict[str, list[T]]
 
 
 class Bindings(Protocol[T_co]):
-    """What the leaves of a pattern are bound to: a match, or what is in the place of one."""
+    """The bindings of a pattern's leaves: a match, or a stand-in for one."""
 
     @property
     def values(self) -> Mapping[Term, T_co]: ...
@@ -281,7 +281,7 @@ def _matched(match: Match) -> dict[Value, None]:
 
 
 def _owner(value: Value, extent: int) -> Owner:
-    """What an unknown extent goes with in trials: its name, else its value."""
+    """The key by which trials choose an unknown extent: its name, else its value."""
     return extent.name if isinstance(extent, Extent) else value
 
 

@@ -337,7 +337,7 @@ AMOUNTS: Mapping[str, Callable[[int], Iterable[int]]] = {  # attributes that are
 
 
 def move_of(definition: OpDef) -> Callable[..., list[Grid]] | None:
-    """What an operator means to the solver; None if it does not move elements."""
+    """The move of an operator, as the solver sees it; None if it does not move elements."""
     if definition.elementwise and definition.in_order:
         return _same
     return MOVES.get(definition.type, _reduction if definition.reduction in REDUCTIONS else None)

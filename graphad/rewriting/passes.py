@@ -632,7 +632,7 @@ class Pass(ABC):
         return (self,)
 
     def intended(self, program: Program, values: Mapping[str, object]) -> Mapping[str, Any]:
-        """What the pass is there to change: the arrays that differ after it, by name.
+        """The arrays that the pass is meant to change, by name.
 
         ``check_pass`` holds the pass to it. A formula over arrays that owes nothing to ``apply`` says most.
 

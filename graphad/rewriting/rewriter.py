@@ -79,7 +79,7 @@ Place = tuple[str, int]  # an input slot, and which of the values in it
 
 
 class Root(NamedTuple):
-    """What a rule requires of its root operator: the types of the operators that write some of its inputs.
+    """The requirements of a rule on its root operator: the types of the operators that write some of its inputs.
 
     ``variant`` is passed to the rule when it is tried. It says, for instance, in which order the inputs are matched.
     """

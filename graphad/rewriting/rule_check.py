@@ -252,7 +252,7 @@ def applicable(rule: PatternRule, rng: np.random.Generator, example: Example | N
 
 
 def disagreement(inputs: Inputs, sample: Drawn) -> str | None:
-    """What the error says that refuses an exact rule for one input; None if the rule doesn't apply there, or both sides agree."""
+    """The message that refuses an exact rule for one input; None if the rule doesn't apply there, or both sides agree."""
     assert sample.types is not None
     sample.types.__dict__.pop("inferred", None)
     if not inputs.applies(sample.types):

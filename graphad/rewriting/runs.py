@@ -1,4 +1,4 @@
-"""What a run of passes did: one step a pass, and the report of a pipeline."""
+"""The record of a run of passes: one step a pass, and the report of a pipeline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What a pipeline did to a graph. It is true, and equals True, if the graph changed.
+    """The report of a pipeline on a graph. It is true, and equals True, if the graph changed.
 
     Attributes:
         changed: whether the graph changed.

@@ -29,7 +29,7 @@ Record = tuple[Json, ...]
 
 @dataclass
 class Delta:
-    """What one step changed: new and changed records by number, the numbers that are gone, and where new operators are."""
+    """The changes of one step: new and changed records by number, removed numbers, and where new operators are."""
 
     ops: dict[int, Record] = field(default_factory=dict)
     values: dict[int, Record] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class States:
     # -- differences -----------------------------------------------------------------------------
 
     def everything(self) -> Delta:
-        """What changed since the last call, found by looking at all."""
+        """The changes since the last call, found by comparing all records."""
         delta, graphs = Delta(), list(self.graph.tree())
         ops, values = {op for graph in graphs for op in graph.ops}, {value for graph in graphs for value in graph.values}
         for graph in graphs:
@@ -84,7 +84,7 @@ class States:
         return delta
 
     def around(self, touched: Iterable[Op]) -> Delta:
-        """What changed since the last call at operators that were touched, and at the values that they read and write."""
+        """The changes since the last call, at touched operators and the values that they read and write."""
         delta, values = Delta(), dict[Value, None]()
         for op in dict.fromkeys(touched):
             values.update(dict.fromkeys([*op.reads(), *op.writes()]))
@@ -170,7 +170,7 @@ class States:
     # -- records ---------------------------------------------------------------------------------
 
     def op_record(self, op: Op) -> Record:
-        """What the page knows of an operator."""
+        """The record of an operator."""
         text, forward = self.tables.text, self._forward(op)
         scope = "/".join(scope_of(op))
         return (
@@ -201,7 +201,7 @@ class States:
         return [part for slot, values in slots.items() for part in (self.tables.text(slot), [self.number(value) for value in values])]
 
     def value_record(self, value: Value) -> Record:
-        """What the page knows of a value."""
+        """The record of a value."""
         graph = value.graph
         number = graph.values.number(value)
         marks = GIVEN * value.given + PERSISTABLE * value.persistable + STOPPED * value.stop_gradient + TARGET * (value in graph.targets)
@@ -222,7 +222,7 @@ class States:
         return () if residual is None else (self.number(residual),)
 
     def graph_record(self, graph: Graph) -> Record:
-        """What the page knows of a graph besides the order of its operators."""
+        """The record of a graph, without the order of its operators."""
         name = next((name for name, subgraph in graph.owner.graphs.items() if subgraph is graph), None) if graph.owner is not None else None
         owner = NOTHING if graph.owner is None else self.number(graph.owner)
         return (

@@ -1,4 +1,4 @@
-"""What values are when a graph is run, and how long operators take: a run by the interpreter, watched operator by operator.
+"""Statistics of values and times of operators from one run of a graph by the interpreter.
 
 Of a value: smallest, largest, mean, a histogram, and how many numbers are nan or infinite. What a loop computes again and again is
 summed up over all its iterations, with the range of each.
@@ -153,7 +153,7 @@ def _numbered(slots: Mapping[str, tuple[Value, ...]], named: Mapping[str, list[s
 
 
 class _Seen:
-    """What is known of a value after it was computed a number of times.
+    """Statistics of a value over all the times it was computed.
 
     >>> seen = _Seen()
     >>> seen.add(np.array([1.0, 3.0, np.nan]))

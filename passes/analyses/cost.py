@@ -1,4 +1,4 @@
-"""What a graph costs: floating-point operations, bytes moved, and the most memory that is needed at once."""
+"""The cost of a graph: floating-point operations, bytes moved, and the peak memory."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def _fixed(graph: Graph, mesh: ProcessMesh) -> dict[Value, Fixed]:
 
 
 class _Sides(NamedTuple):
-    """What an operator reads and writes with the indices of each, and when facts go through it."""
+    """The operands and results of an operator with their indices, and when facts pass through it."""
 
     inputs: list[tuple[Value, Labels]]
     outputs: list[tuple[Value, Labels]]
@@ -179,7 +179,7 @@ class _Propagation(Dataflow[Spec]):
         return dims if any(dims) else ()
 
     def derived(self, value: Value, labels: Labels, axes: Mapping[object, tuple[str, ...]]) -> Spec:
-        """What follows for a value from the axes of the indices, an axis cutting the first dimension that it can."""
+        """The spec of a value that follows from the axes of its indices; an axis cuts the first dimension that it can."""
         # One axis cuts one dimension: of x in a product with itself both may have its index.
         axes_used: set[str] = set()
         dims = []

@@ -141,7 +141,7 @@ def _unique(
     out, first, inverse, counts = jnp.unique(x, True, True, True, axis=along, size=max(extent, LEAST))
     # The largest number of a different element, and one: that is how many there are.
     inverse, count, place = inverse.reshape(-1), inverse.max() + 1, 0 if along is None else along % x.ndim
-    # By their first occurrences, where sorting is not asked for; what is beyond the count comes last.
+    # By their first occurrences, unless they are sorted; what is beyond the count comes last.
     if not is_sorted and along is None:
         order = jnp.argsort(jnp.where(jnp.arange(len(first)) < count, first, extent), stable=True)
         out, first, inverse, counts = out[order], first[order], jnp.argsort(order)[inverse], counts[order]
