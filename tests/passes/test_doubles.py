@@ -30,7 +30,7 @@ from tests.test_operator_names import ASKED
 
 DOUBLE = "double_of_"
 MADE = {"sum", "fill_constant"}  # by the backward: cse merges them with those of the program
-NAMED = MADE | {name for module, (names, _) in ASKED.items() if module.startswith(("passes.", "ir.")) for name in names.split()}
+NAMED = MADE | {name for module, (names, _) in ASKED.items() if module.startswith(("passes.", "ir.schedule")) for name in names.split()}
 WITH_PATTERNS = {"simplify", "fixpoint"}  # rules are written about operators: sigmoid is 1 / (1 + exp(-x))
 # Each with the passes that it needs before it, or, where it can follow them, after those of the backward.
 PIPELINES = [
