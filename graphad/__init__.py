@@ -216,7 +216,10 @@ def _instead(name: str) -> str:
     for library, known in (("Fluid", top.INSTEAD), ("Paddle", top.INSTEAD_OF_PADDLE)):
         if name in known:
             return f", which {library} has: {known[name]}"
-    return f": graphad.layers.{name}" if name in dir(layers) else ""
+    for home, names in (("layers", layers), ("io", fluid.io)):
+        if name in dir(names):
+            return f": graphad.{home}.{name}"
+    return ""
 
 
 def __dir__() -> list[str]:

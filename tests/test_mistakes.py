@@ -56,6 +56,12 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "Paddle's nn": (lambda: ga.nn, "nn.functional.relu is graphad.layers.relu"),
     "Paddle's to_tensor": (lambda: ga.to_tensor, "graphad.layers.assign(array)"),
     "Paddle's schedules": (lambda: ga.optimizer.lr, "which Paddle has: learning_rate= takes what layers.piecewise_decay"),
+    "a function of io at the top": (lambda: ga.save_inference_model, "graphad.io.save_inference_model"),
+    "levels of detail": (lambda: ga.data("x", [None, 1], "int64", lod_level=1), "layers take their lengths, length="),
+    "a decay under two names": (
+        lambda: ga.optimizer.SGD(0.1, regularization=ga.regularizer.L2Decay(0.1), weight_decay=0.1),
+        "regularization and weight_decay are two names of one argument",
+    ),
     "a layer at the top": (lambda: ga.concat, "graphad.layers.concat"),
 }
 

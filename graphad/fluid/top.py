@@ -82,7 +82,9 @@ def data(name: str, shape: Sequence[int | str | None], dtype: object = "float32"
     Variable x: float32[-1, 3]
     """
     if lod_level:
-        raise InvalidValue(f"data: lod_level={lod_level}: sequences are padded here, [batch, time, ...], with layers.sequence_mask")
+        raise InvalidValue(
+            f"data: lod_level={lod_level}: sequences are padded here, [batch, time, ...], and layers take their lengths, length="
+        )
     extents = [-1 if extent is None else extent for extent in shape]
     return layers.data(name, extents, dtype=dtype, append_batch_size=False)
 

@@ -370,11 +370,50 @@ def mean(x: Variable, name: str | None = None, *, axis: int | Sequence[int] | No
 
 
 @layer
-def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100) -> Variable:
-    """``-log`` of the probability that ``input`` gives to the label; one value a row."""
+def cross_entropy(
+    input: Variable,
+    label: Variable,
+    soft_label: bool = False,
+    ignore_index: int = -100,
+    *,
+    reduction: str | None = None,
+    axis: int | None = None,
+    use_softmax: bool | None = None,
+) -> Variable:
+    """``-log`` of the probability that ``input`` gives to the label; one value a row.
+
+    With one of the last three it is Paddle 2's ``nn.functional.cross_entropy``: of ``softmax(input, axis)`` unless ``use_softmax=False``,
+    with labels of one axis less or of extent 1 there, and the mean over what is not ignored unless ``reduction`` is "sum" or "none".
+    """
+    if reduction is not None or axis is not None or use_softmax is not None:
+        along, softmax = (-1 if axis is None else axis), use_softmax is not False
+        return _cross_entropy_of_paddle2(input, label, soft_label, ignore_index, reduction or "mean", along, softmax)
     attrs = {"soft_label": soft_label, "ignore_index": ignore_index}
     inputs = {"X": checked_input("cross_entropy", input), "Label": checked_input("cross_entropy", label)}
     return LayerHelper("cross_entropy").append("cross_entropy", inputs, attrs, out="Y")
+
+
+def _cross_entropy_of_paddle2(
+    input: Variable, label: Variable, soft_label: bool, ignore_index: int, reduction: str, axis: int, use_softmax: bool
+) -> Variable:
+    with at_users_line("layers.cross_entropy"):
+        x, classes = checked_input("cross_entropy", input), checked_input("cross_entropy", label)
+        if reduction not in ("mean", "sum", "none"):
+            raise InvalidValue(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+    at = axis % x.ndim
+    flat = not soft_label and classes.ndim < x.ndim
+    labels = classes.unsqueeze(at) if flat else classes
+    if use_softmax:
+        losses = softmax_with_cross_entropy(x, labels, soft_label, ignore_index, axis=at)
+    else:  # Fluid's operator has the classes last
+        losses = cross_entropy(x.swapaxes(at, -1), labels.swapaxes(at, -1), soft_label, ignore_index).swapaxes(at, -1)
+    if reduction == "none":
+        return losses.squeeze(at) if flat else losses
+    if reduction == "sum" or soft_label:
+        return losses.sum() if reduction == "sum" else losses.mean()
+    counted: Variable = (labels != ignore_index).astype(losses.dtype).sum()
+    mean: Variable = losses.sum() / counted.maximum(1.0)
+    return mean
 
 
 @overload

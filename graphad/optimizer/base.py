@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, TypedDict, TypeVar
+from typing import ClassVar, TypedDict, TypeVar, cast
 
 from graphad.backward import Callback, Named, append_backward, build_backward
 from graphad.errors import InvalidType, InvalidValue
@@ -27,6 +27,7 @@ from graphad.program import (
     rewrite_gradients,
 )
 from graphad.program.clipping import Clip, ClipByGlobalNorm, ClipByValue, is_number, number
+from graphad.program.variable import L2Decay
 from graphad.rewriting import Pass, Pipeline, diagnoses_only
 from graphad.types import element_count, joined_shape
 
@@ -74,13 +75,31 @@ Pairs = list[tuple[Parameter, Variable]]
 _SEEDS = ("fill_constant", "fill_any_like")  # what a backward starts with
 
 
-class Options(TypedDict, total=False):
+class CommonOptions(TypedDict, total=False):
     """What every optimizer takes besides its own attributes."""
 
     regularization: Regularizer | None
     grad_clip: Clip | None
     parameter_list: Named | None
     name: str | None
+    parameters: Named | None
+
+
+class Options(CommonOptions, total=False):
+    """Those of an optimizer without a decay of its own."""
+
+    weight_decay: float | Regularizer | None
+
+
+def _as_decay(decay: float | Regularizer | None) -> Regularizer | None:
+    """Paddle 2's ``weight_decay``, of which a number is the coefficient of an L2Decay."""
+    return L2Decay(float(decay)) if isinstance(decay, float | int) and is_number(decay) else cast("Regularizer | None", decay)
+
+
+def _check_one(name: str, value: object, other_name: str, other: object) -> None:
+    """ValueError if an argument is given under both of its names."""
+    if value is not None and other is not None:
+        raise InvalidValue(f"{name} and {other_name} are two names of one argument: give one of them")
 
 
 class Optimizer:
@@ -94,7 +113,9 @@ class Optimizer:
             one of the schedules in ``graphad.layers`` gives.
         regularization: L1Decay or L2Decay for the parameters that have none of their own.
         grad_clip: ClipByValue, ClipByNorm or ClipByGlobalNorm, for the parameters that have ``need_clip``.
-        parameter_list: the parameters to update, where ``minimize`` is not told; all that are trainable if None.
+        parameter_list: the parameters to update, where ``minimize`` is not told; all that are trainable if None. Paddle 2 calls it
+            ``parameters``.
+        weight_decay: Paddle 2's word for ``regularization``; a number is the coefficient of an L2Decay.
         name: a hint of Fluid's, without effect: what an optimizer keeps is named after its parameters.
 
     >>> import graphad as ga
@@ -116,7 +137,14 @@ class Optimizer:
         grad_clip: Clip | None = None,
         parameter_list: Named | None = None,
         name: str | None = None,
+        *,
+        weight_decay: float | Regularizer | None = None,
+        parameters: Named | None = None,
     ) -> None:
+        _check_one("regularization", regularization, "weight_decay", weight_decay)
+        _check_one("parameter_list", parameter_list, "parameters", parameters)
+        regularization = _as_decay(weight_decay) if regularization is None else regularization
+        parameter_list = parameters if parameter_list is None else parameter_list
         if not isinstance(learning_rate, Variable) and not is_number(learning_rate):
             raise InvalidType(f"learning_rate is a number or a Variable, not {learning_rate!r}")
         if isinstance(learning_rate, Variable) and element_count(learning_rate.shape) != 1:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar, Unpack
 
 from graphad.errors import InvalidType, InvalidValue
-from graphad.optimizer.base import LearningRate, Optimizer, Options, Pairs, at_least_zero, flag, fraction, function
+from graphad.optimizer.base import CommonOptions, LearningRate, Optimizer, Options, Pairs, at_least_zero, flag, fraction, function
 from graphad.program import Operator, Parameter, Variable
 from graphad.program.clipping import number
 
@@ -278,7 +278,7 @@ class AdamW(_WithMoments):
         weight_decay: float = 0.01,
         lr_ratio: Callable[[Parameter], float] | None = None,
         apply_decay_param_fun: Callable[[str], bool] | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[CommonOptions],
     ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, **options)
         self.weight_decay = number("weight_decay", weight_decay)
