@@ -111,6 +111,12 @@ class Restless(ga.Pass):
         return True
 
 
+def sequence_in_its_step() -> None:
+    network, sequence = L.StaticRNN(), x(4, 3)
+    with network.step():
+        network.step_input(L.relu(sequence))
+
+
 def lowered() -> ga.Graph:
     return ga.lower(ga.default_main_program(), [L.mean(L.relu(x()))])
 
@@ -128,6 +134,9 @@ RAISED: list[Callable[[], object]] = [
     lambda: (x(), L.data("x", [4])),
     lambda: L.conca,  # type: ignore[attr-defined]
     lambda: L.lod_reset,  # type: ignore[attr-defined]
+    lambda: L.relu("x"),  # type: ignore[arg-type]
+    lambda: getattr(ga, "static"),  # noqa: B009
+    sequence_in_its_step,
     lambda: L.fc(x(), 2, activation="relu", colour=3),  # type: ignore[call-arg]
     lambda: L.relu(x(), colour=3),  # type: ignore[call-arg]
     lambda: L.fc(x()),  # type: ignore[call-arg]
