@@ -91,7 +91,7 @@ def pays_correlated(samples: int, filter_: Shape, window_axes: Axes, dtype: Dtyp
     (down, across), (features, channels, height, width) = window_axes, filter_
     wide = _together(samples, down.padded * width * channels * across.count * dtype.itemsize) * across.count
     # Less is copied of the image, and the outputs are written a row of each feature at a time, or copied: how many times as many numbers
-    # of a window as features make up for that depends on how long a row is. By 45 shapes on Intel's Sapphire Rapids.
+    # of a window as features make up for that depends on how long a row is. By 45 shapes on Intel's Emerald Rapids.
     least = 0 if samples == 1 and across.count >= LONG else 0.75 if features < MANY else 4 if wide >= LONG // 2 else 12
     return channels * height * width > least * features and (wide >= WIDE or prod(filter_) * wide <= SMALL)
 

@@ -58,10 +58,20 @@ def versions() -> str:
     return ", ".join(found)
 
 
+def processor() -> str:
+    """The processor, as Linux names it; elsewhere its architecture alone."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return f"{fields.get('model name', platform.machine())} (family {fields.get('cpu family', '?')}, model {fields.get('model', '?')})"
+
+
 def main(sizes: Sequence[int] = (10_000, 100_000)) -> None:
     """Measure, print and write."""
     busy = f", load {os.getloadavg()[0]:.0f} at the start" if hasattr(os, "getloadavg") else ""
-    machine = f"{platform.machine()}, {os.cpu_count()} cores{busy}"
+    machine = f"{processor()}, {os.cpu_count()} cores{busy}"
     steps = markdown(list(training_steps.rows()))
     text = HEAD.format(versions=versions(), machine=machine, steps=steps, construction=markdown(construction.table(list(sizes))))
     print(text)
