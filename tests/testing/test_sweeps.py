@@ -14,7 +14,7 @@ from graphad.testing.calls import Constants, Interest
 from graphad.testing.cases import SHORT, Case, RandomChoices
 from graphad.testing.equivalence import observe
 from graphad.testing.nested import accumulate, delay, nested_program
-from graphad.testing.operator_programs import unknown_extent
+from graphad.testing.open_extents import unknown_extent
 from graphad.testing.sweeps import (
     OF_BACKWARDS,
     SWEEPS,
