@@ -28,6 +28,7 @@ from graphad import layers as L
 from graphad.execution import compiled, planning
 from graphad.execution.nodes import Group, all_nodes
 from graphad.types import element_count
+from tests.benchmarks.threads import least
 
 Array = NDArray[Any]
 LIMIT = 1.02
@@ -121,23 +122,14 @@ def runner(
 def fitted() -> dict[str, float]:
     """What the constants of ``graphad.execution.planning.pays`` stand for: nanoseconds of a call, of a part of an array, of a byte."""
     small, large = np.ones(8, "float32"), np.ones(1 << 22, "float32")
-    call = statistics.mean(_least(lambda f=f: f(small, 1.5, out=small)) for f in (np.add, np.multiply, np.maximum))  # type: ignore[misc]
-    part = _least(lambda: large[slice(1 << 15, 1 << 16)])
+    call = statistics.mean(least(lambda f=f: f(small, 1.5, out=small), 200) for f in (np.add, np.multiply, np.maximum))  # type: ignore[misc]
+    part = least(lambda: large[slice(1 << 15, 1 << 16)], 200)
     times = []
     # The same sums of the same number of elements, in arrays that stay near and in arrays that are far away.
     for count in (1 << 15, 1 << 22):
         x, y, out = (np.ones(count, "float32") for _ in range(3))
-        times.append(_least(lambda x=x, y=y, out=out: np.add(x, y, out)) / count)  # type: ignore[misc]
+        times.append(least(lambda x=x, y=y, out=out: np.add(x, y, out), 200) / count)  # type: ignore[misc]
     return {"call": call * 1e9, "part": part * 1e9, "byte": (times[1] - times[0]) / (3 * 4) * 1e9}
-
-
-def _least(work: Callable[[], Any], turns: int = 200) -> float:
-    found = []
-    for _ in range(turns):
-        start = time.perf_counter()
-        work()
-        found.append(time.perf_counter() - start)
-    return min(found)
 
 
 def ratios(one: Callable[[], Any], other: Callable[[], Any], pairs: int, at_least: float) -> list[float]:
