@@ -202,8 +202,10 @@ class _Writer:
         if last in self.plan.place_of:
             return self.say(depth, self.into(node, args, self.name(last)), node)
         if (
-            # A view of the plan's memory is the same in every run, so it is made once, in ``make``.
+            # A view of the plan's memory is the same in every run, so it is made once, in ``make``. Not what a kernel that is called as a
+            # whole gave back in one run: that may depend on values.
             last.base is not None
+            and node.pure
             and last.static
             and all(arg.constant or (arg in self.at_bind and arg.root is last.root) for arg in node.args)
         ):

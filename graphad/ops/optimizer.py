@@ -305,7 +305,8 @@ def _clipped_grad(X: Tensor, dOut: Tensor, *, max_norm: float) -> Tensor:
 def clip_by_norm(X: Array, *, max_norm: float) -> Array:
     """X, made shorter if its norm (over all elements) is above ``max_norm``."""
     norm = power_norm(X, tuple(range(X.ndim)))
-    return X if norm <= max_norm else as_array(X * X.dtype.type(max_norm / norm))
+    # Always an array of its own: whether a result shares memory with X may not depend on values.
+    return X.copy() if norm <= max_norm else as_array(X * X.dtype.type(max_norm / norm))
 
 
 # -- decay updates ---------------------------------------------------------------------------------

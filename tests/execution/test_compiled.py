@@ -304,3 +304,18 @@ def test_a_name_that_both_branches_set_to_one_value_has_it_afterwards(go: bool) 
     executor = ga.Executor()
     for _ in range(3):
         np.testing.assert_array_equal(executor.run(program, feed, ["y"])[0], np.tanh(feed["x"]))
+
+
+@pytest.mark.parametrize("first", [0.01, 10.0])
+def test_what_a_kernel_gives_back_in_one_run_is_not_kept_for_the_next(first: float) -> None:
+    """``clip_by_norm`` gave X itself where it is short, which was taken for a view and made once: from memory that nothing had filled."""
+    program = ga.Program()
+    with ga.program_guard(program, ga.Program()):
+        x = ga.layers.data("x", [64, 32], append_batch_size=False)
+        clipped = ga.layers.clip_by_norm(ga.layers.tanh(x) * 2.0, 5.0)
+        y = ga.layers.reduce_sum(ga.layers.exp(ga.layers.tanh(clipped * 3.0)) * clipped, dim=1)
+    compiled, interpreted = ga.Executor(), ga.Executor(mode="interpreted")
+    for scale in (first, first, 0.01, 10.0, 0.01):
+        feed = {"x": np.random.default_rng(0).standard_normal((64, 32)).astype("float32") * np.float32(scale)}
+        (found,), (wanted,) = compiled.run(program, feed, [y]), interpreted.run(program, feed, [y])
+        np.testing.assert_array_equal(found, wanted)
