@@ -20,6 +20,21 @@ from graphad.program import EMPTY, RANDOM_STREAM, Program
 from graphad.rewriting import Pass
 from graphad.rewriting.passes import take_as_verified
 from graphad.testing.cases import FLOAT16, NARROW, WIDE, Case, completed
+from graphad.testing.derivatives import (
+    ROUNDED,
+    ROUNDED_UNITS,
+    differenced,
+    gradient_values,
+    has_whole_ties,
+    is_double,
+    is_forward,
+    is_in_range,
+    is_normal,
+    keeping_ties,
+    overflows_float16,
+    rounding_noise,
+    roundings,
+)
 from graphad.testing.equivalence import (
     LEAST,
     Observed,
@@ -33,29 +48,16 @@ from graphad.testing.equivalence import (
 )
 from graphad.testing.reach import Arc, Reach
 from graphad.testing.trial import (
-    ROUNDED,
-    ROUNDED_UNITS,
     Finding,
     HiddenChange,
     RefusedLate,
     Subject,
     Trial,
     Unfit,
-    differenced,
     finished,
-    gradient_values,
-    has_whole_ties,
-    is_double,
-    is_forward,
-    is_in_range,
-    is_normal,
-    keeping_ties,
-    overflows_float16,
     program_of,
     quietly,
     request_gradients,
-    rounding_noise,
-    roundings,
     run_requesting_gradients,
     scheduled,
 )

@@ -31,6 +31,7 @@ from graphad.testing.cases import (
     renumbered_case,
     retyped,
 )
+from graphad.testing.derivatives import NO_SLOPE, has_slope, side_results
 from graphad.testing.nested import accumulate, delay, nested_program
 from graphad.testing.open_extents import unknown_extent
 from graphad.testing.operator_programs import COMMON, NEVER, CallProgram, Names, operators, over
@@ -54,7 +55,6 @@ from graphad.testing.swept_calls import (
     varied,
 )
 from graphad.testing.swept_gradients import gradient_operator_sweep
-from graphad.testing.trial import NO_SLOPE, has_slope, side_results
 from graphad.testing.values import arrays, name_of, random_like
 from graphad.types import Array
 

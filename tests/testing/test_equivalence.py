@@ -13,18 +13,9 @@ from graphad.errors import InvalidValue, TooManyIterations
 from graphad.testing import Case, assert_equivalent, check_case
 from graphad.testing.cases import completed, fitted, random_case
 from graphad.testing.checks import _is_unstable, against_differences
+from graphad.testing.derivatives import frozen, gradient_values, has_whole_ties, is_in_range, overflows_float16, rounding_noise, slope
 from graphad.testing.equivalence import difference, observe
-from graphad.testing.trial import (
-    Subject,
-    Trial,
-    frozen,
-    gradient_values,
-    has_whole_ties,
-    is_in_range,
-    overflows_float16,
-    rounding_noise,
-    slope,
-)
+from graphad.testing.trial import Subject, Trial
 from tests.nested_programs import add, constant, do, nested, while_
 
 _PATH = "find-op-path{targets=[$loss]}"

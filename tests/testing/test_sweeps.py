@@ -12,6 +12,7 @@ from graphad.ops import REGISTRY, GradOpDef, lookup
 from graphad.program import Program
 from graphad.testing.calls import Constants, Interest
 from graphad.testing.cases import SHORT, Case, RandomChoices
+from graphad.testing.derivatives import can_difference, differenced, gradient_values, slope
 from graphad.testing.equivalence import observe
 from graphad.testing.nested import accumulate, delay, nested_program
 from graphad.testing.open_extents import unknown_extent
@@ -35,7 +36,6 @@ from graphad.testing.swept_blocks import block_sweep
 from graphad.testing.swept_calls import FLOATS_DRAWN
 from graphad.testing.swept_gradients import OPERATORS as OF_GRADIENTS
 from graphad.testing.swept_gradients import gradient_call, gradient_operator_sweep
-from graphad.testing.trial import can_difference, differenced, gradient_values, slope
 from graphad.types import TENSOR
 from tests.testing.test_programs import check_runs
 

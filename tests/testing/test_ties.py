@@ -11,7 +11,8 @@ from graphad import layers
 from graphad.program import Program, Variable, program_guard
 from graphad.testing.cases import Case
 from graphad.testing.checks import examine
-from graphad.testing.trial import BACKWARD, Subject, has_whole_ties, keeping_ties
+from graphad.testing.derivatives import has_whole_ties, keeping_ties
+from graphad.testing.trial import BACKWARD, Subject
 from tests.mutants.entries import MUTANTS, planted, register
 from tests.mutants.isolation import isolated
 

@@ -13,8 +13,8 @@ import graphad as ga
 from graphad.ops.sample import Sample
 from graphad.passes.differentiation import Jvp, Tangents
 from graphad.testing import Case, nested_programs, optimizable_programs, straight_line_programs
+from graphad.testing.derivatives import gradient_values
 from graphad.testing.equivalence import observe
-from graphad.testing.trial import gradient_values
 from graphad.types import Array
 from tests.ops.test_higher_order import CASES, Derivatives
 
