@@ -260,6 +260,11 @@ class Call:
         """Whether no output is nan or infinite."""
         return all(finite(value) for values in self.outputs.values() for value in values)
 
+    @property
+    def results(self) -> list[Array]:
+        """The arrays of all outputs, those in lists of tensors too."""
+        return [array for values in self.outputs.values() for value in values for array in arrays(value)]
+
     def with_inputs(self, inputs: Slots) -> Call | None:
         """The call on other inputs; None if the operator does not take them."""
         return checked(self.op, inputs, self.attrs, self.number)

@@ -27,15 +27,14 @@ from graphad.testing.sweeps import (
     pair_sweep,
     slope_sweep,
     smooth_variant,
-    steep_sweep,
     sweeps,
     tied_sweep,
-    value_sweep,
 )
 from graphad.testing.swept_blocks import block_sweep
 from graphad.testing.swept_calls import FLOATS_DRAWN
 from graphad.testing.swept_gradients import OPERATORS as OF_GRADIENTS
 from graphad.testing.swept_gradients import gradient_call, gradient_operator_sweep
+from graphad.testing.swept_values import steep_sweep, value_sweep
 from graphad.types import TENSOR
 from tests.testing.test_programs import check_runs
 
