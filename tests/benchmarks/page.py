@@ -1,6 +1,7 @@
 """Writes docs/benchmarks.md: training steps against numpy by hand, and what construction costs.
 
-OPENBLAS_NUM_THREADS=1 python -m tests.benchmarks.page
+OPENBLAS_NUM_THREADS=1 python -m tests.benchmarks.page               all
+OPENBLAS_NUM_THREADS=1 python -m tests.benchmarks.page steps         training steps alone
 """
 
 from __future__ import annotations
@@ -15,21 +16,23 @@ from pathlib import Path
 from tests.benchmarks import construction, training_steps
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
-HEAD = """\
-# Benchmarks
-
-`make bench` writes this page. {versions}; {machine}; one thread.
-
+HEAD = "# Benchmarks\n\n`make bench` writes this page.\n"
+STEPS = """\
 ## Training steps
+
+{measured}
 
 Forward, backward and update; the fifty elementwise operators are forward alone. *By hand* is numpy with every array allocated once and
 each operation writing with `out=` (`tests/benchmarks/by_hand.py`); losses, gradients and parameters are
 compared with graphad's first. Processor time: the least, and the median of the ratios of 7 pairs that run in turns.
 [performance.md](performance.md) says how programs run, and what helped.
 
-{steps}
-
+{table}
+"""
+CONSTRUCTION = """\
 ## Construction
+
+{measured}
 
 Microseconds of processor time a forward operator, and kilobytes that its program and lowered graph take together, each program in a
 process of its own (`python -m tests.benchmarks.construction 10000 100000`). *Backward* is all of `append_backward`: it lowers the program,
@@ -37,7 +40,7 @@ runs five passes and schedules the graph; *verified* is the same with every pass
 unverified backward, for which 40 are aimed at. *MLP* is of `fc` layers: its startup program, two operators for three, is in the time of
 building.
 
-{construction}
+{table}
 """
 
 
@@ -68,15 +71,29 @@ def processor() -> str:
     return f"{fields.get('model name', platform.machine())} (family {fields.get('cpu family', '?')}, model {fields.get('model', '?')})"
 
 
-def main(sizes: Sequence[int] = (10_000, 100_000)) -> None:
-    """Measure, print and write."""
+def measured() -> str:
+    """What is measured with, and on what."""
     busy = f", load {os.getloadavg()[0]:.0f} at the start" if hasattr(os, "getloadavg") else ""
-    machine = f"{processor()}, {os.cpu_count()} cores{busy}"
-    steps = markdown(list(training_steps.rows()))
-    text = HEAD.format(versions=versions(), machine=machine, steps=steps, construction=markdown(construction.table(list(sizes))))
+    return f"{versions()}; {processor()}, {os.cpu_count()} cores{busy}; one thread."
+
+
+def section(name: str, sizes: Sequence[int]) -> str:
+    """A section, measured anew."""
+    machine = measured()
+    if name == "steps":
+        return STEPS.format(measured=machine, table=markdown(list(training_steps.rows())))
+    return CONSTRUCTION.format(measured=machine, table=markdown(construction.table(list(sizes))))
+
+
+def main(names: Sequence[str] = ("steps", "construction"), sizes: Sequence[int] = (10_000, 100_000)) -> None:
+    """Measure, print and write; sections that are not named stay as they are."""
+    _, *stored = PAGE.read_text(encoding="utf-8").split("\n## ")
+    sections = dict(zip(("steps", "construction"), (f"## {text.strip()}\n" for text in stored), strict=True))
+    sections |= {name: section(name, sizes) for name in names}
+    text = "\n".join([HEAD, *sections.values()])
     print(text)
     PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or ("steps", "construction"))
