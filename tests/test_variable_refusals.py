@@ -110,7 +110,6 @@ def test_a_layer_does_not_drop_the_fraction_that_it_is_given(call: Callable[[Any
     [
         ("backward", "ga.append_backward"),
         ("grad", "ga.gradients"),
-        ("detach", "stop_gradient"),
         ("softplus", r"layers.softplus\(x\)"),
         ("summ", "'sum'"),
     ],
