@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 from inspect import Parameter, signature
 from pathlib import Path
 
@@ -25,12 +26,13 @@ STUBS = {
 _KINDS = {"int": "int", "float": "float", "bool": "bool", "str": "str"}
 
 
-def _imports(source: Path) -> list[str]:
-    """The imports of a module, each name exported under its own."""
+def _imports(source: Path, exported: Collection[str]) -> list[str]:
+    """The imports of a module that it exports, each under its own name; what it imports for itself is not shown."""
     lines = []
     for node in ast.parse(source.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom) and node.module != "__future__" and (node.module or "").startswith("graphad"):
-            lines += [f"from {node.module} import {each.name} as {each.asname or each.name}" for each in node.names]
+            names = [(each.name, each.asname or each.name) for each in node.names]
+            lines += [f"from {node.module} import {name} as {shown}" for name, shown in names if shown in exported]
     return lines
 
 
@@ -91,7 +93,7 @@ def layers_stub() -> str:
         "from numpy.typing import NDArray",
         "",
         "from graphad.program import Variable as Variable",
-        *_imports(ROOT / "graphad/layers/__init__.py"),
+        *_imports(ROOT / "graphad/layers/__init__.py", layers.__all__),
         *(f"from graphad.layers.{home} import {name} as {name}" for name, home in HOMES.items()),
         "",
         "_Tensor = Variable | NDArray[Any] | float",
@@ -105,7 +107,7 @@ def layers_stub() -> str:
 
 def ops_stub() -> str:
     """The stub of graphad.ops."""
-    imports = _imports(ROOT / "graphad/ops/__init__.py")
+    imports = _imports(ROOT / "graphad/ops/__init__.py", ops.__all__)
     named = {line.rpartition(" as ")[2] for line in imports}
     definitions = [
         f"{name}: {_public_class(definition)}" for name, definition in sorted(ops.REGISTRY.items()) if name not in named and _is_word(name)

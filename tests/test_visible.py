@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,12 @@ L.reduce_sum(x, keepdimm=True)
 L.leaky_relu(x, alpha="0.1")
 ga.ops.relo(x)
 """
+
+
+def test_the_stubs_export_what_completes_and_no_more() -> None:
+    for package, module in ("layers", layers), ("ops", ops):
+        exported = set(re.findall(r"^from \S+ import \S+ as (\w+)$", stubs.STUBS[package].read_text(encoding="utf-8"), re.M))
+        assert exported - {"Variable"} <= set(dir(module))
 
 
 def test_the_stubs_are_current() -> None:

@@ -52,9 +52,6 @@ from graphad.layers.tensor import sums as sums
 from graphad.layers.tensor import uniform_random as uniform_random
 from graphad.layers.tensor import zeros as zeros
 from graphad.layers.tensor import range_ as range
-from graphad.layers.unavailable import unavailable as unavailable
-from graphad.layers.variable_methods import provide as provide
-from graphad.ops.definition import did_you_mean as did_you_mean
 from graphad.layers.decoding import BasicDecoder as BasicDecoder
 from graphad.layers.decoding import BeamSearchDecoder as BeamSearchDecoder
 from graphad.layers.distributions import Categorical as Categorical
