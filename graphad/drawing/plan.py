@@ -103,6 +103,9 @@ def plans(graph: Graph, options: Options) -> Iterator[Plan]:
     Raises:
         RenderError: there is more to draw than ``limit``.
     """
+    # Said before anything is planned, which takes long for as many as these.
+    if len(graph.ops) > options.limit and _shows_each(graph, options):
+        raise RenderError(_too_much(graph, len(graph.ops), options))
     folding = _folding(graph, options)
     if _is_long(graph, folding, options):
         options = replace(options, fold="parts")
@@ -124,6 +127,13 @@ def plans(graph: Graph, options: Options) -> Iterator[Plan]:
             yield lesser
     for shallower in range(depth - 1, -1, -1) if options.nested == "auto" else ():
         yield from (_Planner(graph, shallower, options, mode, folding.copy()).plan() for mode in modes)
+
+
+def _shows_each(graph: Graph, options: Options) -> bool:
+    """Whether nothing folds, closes or leaves out operators of the outermost graph, so that a drawing has a node for each."""
+    if options.fold != "none" or options.closed or _is_part(options):
+        return False
+    return options.scopes in ("open", "none") or not any(map(scope_of, graph.ops))
 
 
 def _is_long(graph: Graph, folding: Folding, options: Options) -> bool:

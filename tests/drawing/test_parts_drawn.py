@@ -202,6 +202,17 @@ def test_an_overview_sets_in_where_more_than_three_hundred_operators_are_left() 
         planned(ga.lower(irregular(500)), fold="repeats", limit=400)
 
 
+def test_too_many_operators_that_nothing_folds_are_refused_before_anything_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = ga.lower(irregular(500))
+    count = len(graph.ops)
+    monkeypatch.setattr(planning, "_Planner", None)
+    with pytest.raises(RenderError, match=f"would have {count} nodes, more than {count - 1}"):
+        planned(graph, fold="none", limit=count - 1)
+    for options in {"fold": "none", "limit": count}, {"fold": "repeats", "limit": count - 1}:
+        with pytest.raises(TypeError, match="NoneType"):  # these are planned
+            planned(graph, **options)
+
+
 def test_a_part_says_what_is_in_it_and_the_whole_fits_a_screen() -> None:
     svg = to_svg(ga.lower(irregular(600)))
     count, first, last, *kinds, rest = [element.text or "" for element in groups(svg, "closed")[0].iter(f"{SVG}text")]
