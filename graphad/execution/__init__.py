@@ -1,9 +1,7 @@
 """Running programs on numpy arrays.
 
-Here belongs what a program means when it runs. ``interpreter`` goes step by step, which defines it. ``compiler`` traces the kernels
-on examples (``tracing``) into calls of numpy, ``planning`` says which share memory, and ``codegen`` writes them as a Python function,
-which ``compiled`` runs. ``profiling`` says where the time went.
-How one operator computes is its kernel's business, in ``graphad.ops``.
+Here belongs what a program means when it runs: ``interpreter`` defines it step by step. ``compiler`` makes a Python function over numpy of
+it, by ``tracing`` kernels on examples, ``planning`` their memory and ``codegen``. How one operator computes is in ``graphad.ops``.
 """
 
 from graphad.execution.executor import Executor

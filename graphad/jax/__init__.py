@@ -3,10 +3,9 @@
     ga.JaxExecutor().run(program, feed, fetch_list, scope)      as Executor's
     ga.to_jax(program, fetch_list)                              a pure function (feeds, state) -> (fetches, state)
 
-An operator has one definition. Its kernel, written over numpy, runs on ``XlaArray``, for which numpy's functions are ``jax.numpy``'s
-(``xla_array``, ``rebinding``); what XLA cannot do so has a form of its own (``forms``). ``lowering`` goes through a program's blocks.
-
-Here belongs what needs JAX. What a program means is said by the interpreter of ``graphad.execution``; rewrites that suit XLA are passes.
+Here belongs what needs JAX: ``lowering`` of a program's blocks, which runs an operator's kernel, written over numpy, on ``XlaArray``
+(``xla_array``, ``rebinding``), or a form of its own where XLA cannot do so (``forms``). What a program means is said by the interpreter of
+``graphad.execution``; rewrites that suit XLA are passes.
 """
 
 from __future__ import annotations

@@ -3,15 +3,10 @@
 One definition an operator (``graphad.ops.definition``), in files by kind. Every registered operator,
 graphad's own or another package's, is an attribute of this module by its type.
 
-Operators are in chapters, by what they do: creation, like, casting, elementwise, special, comparison, activation, reduction, scan, sort,
-selection, indexing, embedding, slicing, shapes, joining, padding, linalg, factorization, conv, pooling, normalization, attention, rnn,
-loss, crf, ctc, metric, vision, roi, roi_pooling, suppression, proposals, matching, second_stage, random, optimizer, loss_scaling,
-control_flow, tensor_array, feeding, callbacks, collective, double_gradients. What an operator is, is in definition, registry, parameters,
-sample, traits, formulas (with out_kernels), inference, attributes, tracing, communication and aggregates. What a symbol can do is in
-symbol, methods (numpy's), tensor_methods (Paddle 2's), tensor_literals, subscripts and array_functions. Which dimensions of operands are
-one index is in dimensions, with mesh and rings for several ranks; what chapters share is in makers, windows, indices, products and
-summation. An operator's samples are in ``graphad.testing.samples``, in the file of the same name; what reads traits is in
-``graphad.passes``.
+Here belong the chapters of operators, by what they do (``docs/operators.md`` lists them), and what they are made of: definitions with
+their traits, formulas and inference, symbols with their methods, windows, rows and dimensions that chapters share. Samples to test them on
+are in ``graphad.testing.samples``, in files of the same names. What asks for a trait is in ``graphad.passes``, what runs a kernel in
+``graphad.execution``.
 """
 
 from __future__ import annotations
