@@ -150,7 +150,7 @@ def run_demo(folder: Path, epochs: int = 15) -> int:
     history.plot(folder / "cost.svg")
     (folder / "index.html").write_text(page(gallery.pictures, tested), encoding="utf-8")
     console.print(f"Look at {folder / 'index.html'} in a browser: what was learned, the graph after each pass, and what to try next.")
-    console.print("Next: docs/write-a-pass.md shows how to write such a pass; `graphad passes` lists those there are.")
+    console.print('Next: "Write a pass" in the documentation, docs/write-a-pass.md of the sources; `graphad passes` lists those there are.')
     return 0
 
 

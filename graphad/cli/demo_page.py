@@ -196,4 +196,5 @@ def _next() -> Iterator[str]:
         "at it and change it:</p>"
     )
     yield f"<dl>{''.join(f'<dt><code>{escape(command)}</code></dt><dd>{escape(text)}</dd>' for command, text in COMMANDS)}</dl>"
-    yield "<p>The page <code>docs/write-a-pass.md</code> goes from the idea of a pass to a tested one in 15 lines.</p>"
+    page = "<code>docs/write-a-pass.md</code> of the sources"
+    yield f"<p>The documentation's page on writing a pass, {page}, goes from the idea of a pass to a tested one in 15 lines.</p>"
