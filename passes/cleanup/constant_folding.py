@@ -25,7 +25,7 @@ from graphad.ops.out_kernels import filling, takes_required
 from graphad.passes.cleanup.constant_arrays import constant_for, element_count, is_source, known_array
 from graphad.rewriting import Pass, Rule, RuleSet, erase_if_dead, rewrite_greedily
 from graphad.rewriting.constants import LISTED, uniform_number
-from graphad.types import TENSOR, Array
+from graphad.types import TENSOR, Array, Shape
 
 Arrays = dict[str, list[Array]]
 
@@ -126,7 +126,8 @@ class Fold(Rule):
         outputs = _run(op, definition, small)
         if outputs is None:
             return None
-        constants = {value: _constant(outputs[slot][i], value, small) for value, (slot, i) in places.items()}
+        shapes = _written_shapes(op, definition, places) if small else {}
+        constants = {value: _constant(outputs[slot][i], value, shapes.get(value)) for value, (slot, i) in places.items()}
         return None if None in constants.values() else constants  # type: ignore[return-value]
 
 
@@ -135,16 +136,21 @@ def _written_counts(op: Op, definition: OpDef, requested: Mapping[Value, tuple[s
     # How many elements a range has depends on values, so that no inference of types says it.
     if op.type == "range":
         return [_range_length(op)]
-    declared_counts = [element_count(value.shape) for value in requested]
-    if None not in declared_counts:
-        return declared_counts
+    return [element_count(shape) for shape in _written_shapes(op, definition, requested).values()]
+
+
+def _written_shapes(op: Op, definition: OpDef, requested: Mapping[Value, tuple[str, int]]) -> dict[Value, Shape | None]:
+    """The shapes of outputs: those declared, or those inferred where that leaves an extent open."""
+    declared_shapes = {value: value.shape for value in requested}
+    if None not in map(element_count, declared_shapes.values()):
+        return declared_shapes
     try:
-        counts = definition.infer_types(
+        types = definition.infer_types(
             {slot: [value.type for value in values if value.type] for slot, values in op.inputs.items()}, definition.own_attrs(op.attrs)
         )
-        return [element_count(counts[slot][i].shape) for slot, i in requested.values()]
+        return {value: types[slot][i].shape for value, (slot, i) in requested.items()}
     except Exception:
-        return declared_counts
+        return declared_shapes
 
 
 def _range_length(op: Op) -> int | None:
@@ -168,11 +174,11 @@ def _run(op: Op, definition: OpDef, small: bool) -> Any:
         return None
 
 
-def _constant(array: object, value: Value, small: bool) -> tuple[str, dict[str, object]] | None:
+def _constant(array: object, value: Value, shape: Shape | None) -> tuple[str, dict[str, object]] | None:
+    """The constant that an array is; with ``shape`` it is one element of as many."""
     if not isinstance(array, np.ndarray | np.generic) or value.dtype not in (None, array.dtype.name):
         return None
-    shape = value.shape if small and value.shape is not None else array.shape
-    return constant_for(np.asarray(array), shape)
+    return constant_for(np.asarray(array), array.shape if shape is None else shape)
 
 
 def _replaced(op: Op, results: Mapping[Value, tuple[str, dict[str, Any]]]) -> bool:

@@ -140,3 +140,14 @@ def test_a_constant_that_reads_its_value_is_none_of_its_own() -> None:
     ConstantFolding().run(graph)
     (result,) = ga.Executor().run(ga.schedule(graph), feed={"x": np.array([5.0], "float32")}, fetch_list=["b"])
     np.testing.assert_array_equal(result, np.full(3, 6.0, "float32"))
+
+
+def test_a_filled_result_of_an_open_declaration_has_the_extents_of_its_operands() -> None:
+    graph = graph_of(
+        "round(X=x) -> (Out=a)\nfill_zeros_like(X=a) -> (Out=b)\nfill_zeros_like(X=b) -> (Out=c)", "x a b: float32[3, 3]; c: float32[-1, 3]"
+    )
+    assert ConstantFolding(limit=4).run(graph)
+    (op,) = [op for op in graph.ops if "c" in {value.name for value in op.writes()}]
+    assert op.attrs["shape"] == [3, 3]
+    (result,) = ga.Executor().run(ga.schedule(graph), fetch_list=["c"])
+    np.testing.assert_array_equal(result, np.zeros((3, 3), "float32"))
