@@ -18,21 +18,8 @@ METHODS = (
     *("acosh", "allclose", "amax", "amin", "asinh", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "bincount"),
     *("bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "bucketize", "cdist", "cholesky", "cholesky_solve", "combinations"),
     *("corrcoef", "count_nonzero", "cov", "cross", "cummax", "cummin", "cumulative_trapezoid", "deg2rad", "det", "diag", "diag_embed"),
-    *(
-        "diagflat",
-        "diff",
-        "digamma",
-        "dist",
-        "eigvalsh",
-        "equal_all",
-        "floor_mod",
-        "fmax",
-        "fmin",
-        "frac",
-        "heaviside",
-        "histogram",
-        "hypot",
-    ),
+    *("diagflat", "diff", "digamma", "dist", "eigvalsh", "equal_all", "floor_mod", "fmax", "fmin", "frac"),
+    *("heaviside", "histogram", "hypot"),
     *("index_add", "index_fill", "index_sample", "inner", "inverse", "is_empty", "isclose", "kthvalue", "ldexp", "lerp", "lgamma"),
     *("logaddexp", "logcumsumexp", "logit", "masked_fill", "matrix_power", "median", "moveaxis", "mv", "nan_to_num", "nanmean", "nansum"),
     *("outer", "pinv", "polygamma", "put_along_axis", "qr", "quantile", "rad2deg", "rank", "renorm", "repeat_interleave", "reverse"),
@@ -42,7 +29,7 @@ METHODS = (
 
 
 class _LayerMethod:
-    """A layer as a method, looked up when it is asked for: most layers are imported only then."""
+    """A layer as a method, looked up when it is used: most layers are imported only then."""
 
     def __init__(self, find: Callable[[str], Function], name: str) -> None:
         self.find, self.name = find, name
