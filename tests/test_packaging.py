@@ -112,6 +112,7 @@ def test_the_link_is_there() -> None:
     assert link.readlink() == Path("../passes")
 
 
+@pytest.mark.long
 def test_the_sdist_holds_every_file(built: Built) -> None:
     with tarfile.open(built.sdist) as archive:
         held = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
@@ -122,12 +123,14 @@ def test_the_sdist_holds_every_file(built: Built) -> None:
     assert not [name for name in held if name.startswith("tests")]
 
 
+@pytest.mark.long
 def test_the_wheel_holds_every_file_and_no_other(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert held == set(installed_files()), "see packages and package-data in pyproject.toml"
 
 
+@pytest.mark.long
 def test_every_module_imports_from_the_wheel(built: Built) -> None:
     names = [name for name in modules() if not name.endswith("__main__")]
     lines = run(built.python, "-I", "-W", "error", "-c", IMPORT_ALL, *names, cwd=built.wheel.parent).stdout.splitlines()
@@ -136,6 +139,7 @@ def test_every_module_imports_from_the_wheel(built: Built) -> None:
     assert not strangers, "imported from elsewhere"
 
 
+@pytest.mark.long
 def test_every_pass_is_in_the_wheel(built: Built) -> None:
     here = run(sys.executable, "-c", LIST_PASSES, cwd=ROOT).stdout
     there = run(built.python, "-I", "-c", LIST_PASSES, cwd=built.wheel.parent).stdout
@@ -143,10 +147,12 @@ def test_every_pass_is_in_the_wheel(built: Built) -> None:
     assert "create-grad-ops" in here.split()
 
 
+@pytest.mark.long
 def test_the_command_starts(built: Built) -> None:
     assert "usage" in run(built.python.parent / "graphad", "--help", cwd=built.wheel.parent).stdout.lower()
 
 
+@pytest.mark.long
 def test_a_checkout_without_symbolic_links_works(tmp_path: Path) -> None:
     """Windows checks the link out as a file that holds its target."""
     sources = copied_sources(tmp_path / "checkout")
@@ -156,6 +162,7 @@ def test_a_checkout_without_symbolic_links_works(tmp_path: Path) -> None:
     assert done.stdout == "cse simplify\n"
 
 
+@pytest.mark.long
 def test_what_is_built_passes_the_check_of_the_index(built: Built) -> None:
     pytest.importorskip("twine", reason="twine, which checks what is uploaded, is not installed")
     done = run(sys.executable, "-m", "twine", "check", "--strict", built.sdist, built.wheel, cwd=built.wheel.parent)

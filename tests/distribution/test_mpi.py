@@ -142,7 +142,11 @@ FAULTS = [
     ("pipeline 5 1f1b", "die", 3, 1, ""),
     ("pipeline 5 fthenb", "leave", 3, 2, "rank 2 leaves"),
 ]
-ALWAYS = (0, 1, 2, 3, 13)  # each fault, and a stage that waits for one that died; more ranks, and rings, with the long ones
+ALWAYS = (
+    0,
+    3,
+    13,
+)  # an error, a rank that dies, a stage that waits for one that died; the others with the long ones
 
 
 @needs_mpi
@@ -161,6 +165,7 @@ def test_a_fault_of_one_rank_ends_all(words: str, what: str, ranks: int, rank: i
 
 
 @needs_mpi
+@pytest.mark.long
 def test_a_checkpoint_outlives_a_rank_and_another_number_of_ranks_goes_on(tmp_path: Path) -> None:
     """Rank 1 of 3 is killed in the third step, while rank 0 may be saving; 2 ranks make the other steps, as one process would have."""
     done = launched(3, SCRIPT, "checkpoint", str(tmp_path), "die", "1")

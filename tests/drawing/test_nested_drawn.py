@@ -25,6 +25,7 @@ from tests.conformance import loading
 from tests.drawing.test_drawing import SVG, groups, label_of, labels, middle_of, texts, tooltip_of
 from tests.drawing_reader import drawn
 from tests.nested_programs import FLAG, Local, N, add, constant, count_to, do, if_else, let, nested, net, when
+from tests.shares import one_in
 from tests.source_tree import ROOT
 
 NESTED_CASES = [name for name in loading.names() if loading.has_blocks(loading.load(name))]
@@ -420,7 +421,7 @@ def does_something(graph: ga.Graph) -> bool:
     return any(op.type != "undefined" for op in graph.ops)
 
 
-@pytest.mark.parametrize("name", NESTED_CASES)
+@pytest.mark.parametrize("name", one_in(3, NESTED_CASES))
 def test_conformance_cases_are_drawn_between_all_passes(name: str) -> None:
     case = loading.load(name)
     program = loading.program_of(case.doc["forward"])

@@ -9,12 +9,6 @@ pytest.importorskip("onnx", reason="the onnx package, which has the node tests, 
 from tests.interop.onnx_nodes import CONVERTED, REASONS, SECTION, VERSION, cases, converted, fails, failures, reason_of, table
 
 
-def test_every_third_node_test_passes() -> None:
-    """The others with make test-all."""
-    unknown = [f"{name}: {wrong}" for name, wrong in failures(every=3).items() if reason_of(name) is None]
-    assert not unknown, "\n".join(unknown[:20])
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("kind", CONVERTED)
 def test_models_of_pytorchs_exporter_pass(kind: str) -> None:

@@ -19,7 +19,7 @@ MATCHES = {"bipartite_match", "generate_mask_labels", "mine_hard_examples", "ret
 PROPOSALS = {"generate_proposals", "generate_proposals_v2", "distribute_fpn_proposals", "collect_fpn_proposals"}
 DETECTED = {"retinanet_detection_output", "locality_aware_nms", "hash", "similarity_focus"}
 NOT_LOWERED = BOXES | PROPOSALS | DETECTED | MATCHES | {"bincount", "matrix_nms", "multiclass_nms3", "py_func"}
-PARTS, ALWAYS = 16, 4  # of operators that are compiled together; and how many of these parts make test tries
+PARTS, ALWAYS = 32, 4  # of operators that are compiled together; and how many of these parts make test tries
 
 LOWERED = [definition for definition in operators() if definition.type not in NOT_LOWERED]
 
@@ -31,7 +31,7 @@ def test_most_operators_are_lowered() -> None:
 
 
 @pytest.mark.parametrize("part", range(0, PARTS, PARTS // ALWAYS))
-def test_one_sample_of_each_operator_in_four(part: int) -> None:
+def test_one_sample_of_each_operator_in_eight(part: int) -> None:
     """With make test-all, all samples of each operator."""
     with jax.enable_x64(True):
         rows = checked(LOWERED[part::PARTS], most=1, quick=True)

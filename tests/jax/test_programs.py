@@ -20,6 +20,7 @@ from tests.conformance.test_stored import variables
 from tests.jax.agreement import REFUSED, outcome
 from tests.jax.programs import assert_close, on_numpy, on_xla
 from tests.optimizer.test_optimizer import MAKE, assert_five_steps
+from tests.shares import one_in
 
 STORED = [name for name in names() if not name.startswith("opt_")]
 PAGE = Path(__file__).parents[2] / "docs" / "jax.md"
@@ -40,7 +41,7 @@ def assert_stored(name: str) -> None:
         assert_close(one, other, each)
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", one_in(3, FEW))
 def test_stored_cases_with_blocks(name: str) -> None:
     assert_stored(name)
 

@@ -141,6 +141,7 @@ def test_stages_are_one_program_only_together() -> None:
 BEYOND = "var i: int64[1] gather(X=x, Index=i) -> (Out=y) "
 
 
+@pytest.mark.long
 def test_what_operators_refuse_is_known_after_a_step() -> None:
     """On ranks and in stages, as of ``JaxFunction.checked``."""
     feeds = {"x": np.ones(2, "float32"), "i": np.array([5])}

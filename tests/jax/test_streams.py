@@ -17,6 +17,7 @@ from graphad.ops import REGISTRY
 from graphad.testing.samples import samples_of
 from graphad.types import Array
 from tests.jax.programs import QUICK
+from tests.shares import one_in
 
 SEEDS = ([7], [3, 0, 12345], [1 << 40 | 5, 3, 99, 4, 5])
 LONG = {"gaussian_random_batch_size_like", "truncated_gaussian_random"}  # much to compile; the numbers of gaussian_random
@@ -78,7 +79,7 @@ OPERATORS = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", one_in(2, ["float32", "float64"]))
 @pytest.mark.parametrize("op_type", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in OPERATORS])
 def test_what_is_scaled_is_rounded_as_on_numpy(op_type: str, dtype: str) -> None:
     """A product and a sum are two roundings, where XLA could do with one."""
@@ -90,7 +91,7 @@ def test_what_is_scaled_is_rounded_as_on_numpy(op_type: str, dtype: str) -> None
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("op_type", RANDOM)
+@pytest.mark.parametrize("op_type", one_in(3, RANDOM))
 def test_a_random_operator_draws_what_it_draws_on_numpy(op_type: str) -> None:
     definition, sample = ga.ops.lookup(op_type), samples_of(op_type)[0]
     program = ga.Program()

@@ -38,9 +38,9 @@ def test_every_text_that_a_mistake_replaces_is_there() -> None:
     assert all(before != after for before, after in sources)
 
 
-def test_every_fifth_witness_shows_its_mistake() -> None:
+def test_every_tenth_witness_shows_its_mistake() -> None:
     """The others with make test-all."""
-    assert answered("--witnesses", *NAMES[::5]) == dict.fromkeys(NAMES[::5], "")
+    assert answered("--witnesses", *NAMES[::10]) == dict.fromkeys(NAMES[::10], "")
 
 
 @pytest.mark.long

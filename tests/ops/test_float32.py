@@ -23,6 +23,7 @@ from graphad.testing.values import arrays, is_float, remade
 from graphad.types import Array
 from tests.ops.check import Slots, differentiated, run, typed
 from tests.ops.hard_values import hard, long, narrowed, perturbed, widened
+from tests.shares import one_in
 
 ROUNDING = 2.0**-24
 TINY = float(np.finfo("float32").tiny)
@@ -143,7 +144,7 @@ FLOATING = [
 ]
 
 
-@pytest.mark.parametrize("op", FLOATING)
+@pytest.mark.parametrize("op", one_in(4, FLOATING))
 def test_float32_is_as_good_as_its_inputs(op: str) -> None:
     for name, sample, inputs, pooled in cases(op):
         bound = LOOSER.get(op, Bound())
@@ -151,7 +152,7 @@ def test_float32_is_as_good_as_its_inputs(op: str) -> None:
         assert part <= 1, f"{name}: {place}, {part * bound.units:.3g} roundings off"
 
 
-@pytest.mark.parametrize("op", [op for op in FLOATING if lookup(op).grads])
+@pytest.mark.parametrize("op", one_in(4, [op for op in FLOATING if lookup(op).grads]))
 def test_float32_gradients_are_as_good_as_their_inputs(op: str) -> None:
     grad = lookup(op).grad
     assert grad is not None

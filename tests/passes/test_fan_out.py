@@ -15,6 +15,7 @@ import pytest
 import graphad as ga
 from graphad.rewriting import PASSES, Pipeline, verification
 from tests.benchmarks.fan_out import readers, rows, work
+from tests.shares import one_in
 
 FEW, MANY = 64, 192
 ROWS = [row for row in rows([]) if row[1].startswith("readers")]
@@ -38,7 +39,7 @@ def lines(run: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+@pytest.mark.parametrize("row", one_in(2, [pytest.param(row, id=row[0]) for row in ROWS]))
 def test_what_is_done_for_a_reader_does_not_depend_on_how_many_there_are(row: tuple[str, str, Callable[[int], ga.Program]]) -> None:
     stage, _, make = row
     with verification(False):

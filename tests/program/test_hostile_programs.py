@@ -34,7 +34,7 @@ PIPELINES = (
     "recompute",
 )
 ODD = ("0", "-1", "nan", "1e400", "9" * 400, '""', '"\\ud800"', '"\\u0000"', "true", "block(1)", "[]", '[1, "a"]', "null", "1.5")
-SEEDS = [pytest.param(seed, marks=[pytest.mark.long] if seed >= 4 else []) for seed in range(12)]
+SEEDS = [pytest.param(seed, marks=[pytest.mark.long] if seed >= 2 else []) for seed in range(12)]
 
 
 def with_blocks() -> ga.Program:

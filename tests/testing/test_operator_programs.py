@@ -27,7 +27,7 @@ from graphad.testing.programs import differentiated
 from graphad.types import Array
 
 COUNT = 2000
-RUN = 500  # of these programs are run, and further ones until every operator has been
+RUN = 200  # of these programs are run, and further ones until every operator has been
 # What a branch leaves that does not write a variable, and what needs another rank.
 WITHOUT_VALUE = {"undefined", "send_v2", "recv_v2"}
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow are among those that are drawn

@@ -15,6 +15,7 @@ import graphad as ga
 from graphad.rewriting import Pass, Step, observing
 from graphad.viewing import page as writing
 from graphad.viewing import record
+from tests.shares import one_in
 from tests.viewing.browser import Window, launched
 from tests.viewing.programs import PROGRAMS, fan_out, loop, training
 
@@ -180,7 +181,7 @@ def test_arrow_keys_go_from_pass_to_pass(page: Page) -> None:
     assert selected(page) == "before"
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", one_in(2, PROGRAMS))
 def test_the_text_is_the_graph_after_every_pass(name: str, window: Window, pages: dict[str, Path]) -> None:
     program, pipeline = PROGRAMS[name]()
     lowered = ga.lower(program)
@@ -804,7 +805,7 @@ def test_all_of_a_large_drawing_is_saved_and_not_what_is_in_sight_alone(window: 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1400, 900), (900, 700), (400, 800)])
+@pytest.mark.parametrize(("width", "height"), one_in(2, [(1400, 900), (900, 700), (400, 800)]))
 def test_panes_fit_at_every_size(width: int, height: int, scheme: str, browser: Browser, pages: dict[str, Path]) -> None:
     window = Window(browser, width, height, scheme)
     page = window.open(pages["training"])
