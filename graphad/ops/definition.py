@@ -269,6 +269,12 @@ class OpDef(Traits):
         """Whether ``rows`` is said of a call with these attributes."""
         return bool(self.rows) and (self.apart is None or self.apart({name: self.attr(name, attrs) for name in self.attrs}))
 
+    def has_whole_ties(self, attrs: Mapping[str, object]) -> bool:
+        """Whether ``whole_ties`` is said of a call with these attributes."""
+        if not callable(self.whole_ties):
+            return self.whole_ties
+        return self.whole_ties({name: self.attr(name, attrs) for name in self.attrs})
+
     def extends_output(self, inputs: Collection[str], attrs: Mapping[str, object]) -> bool:
         """Whether an operator of a program writes into what its output's name has already: see ``extends``."""
         return self.extends != "" and self.extends not in inputs and not attrs.get("fresh")

@@ -270,7 +270,7 @@ def _p_norm_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, porder: float, axis: i
     return d * sign(X) * pow_(abs_(X) / _or_one(out), factor=porder - 1.0)
 
 
-@operator("X -> Out", infer=_norm_type, grad={"X": _p_norm_grad}, flops=3)
+@operator("X -> Out", infer=_norm_type, grad={"X": _p_norm_grad}, flops=3, whole_ties=lambda attrs: math.isinf(attrs["porder"]))
 def p_norm(
     X: Array, *, porder: float = 2.0, axis: int = -1, epsilon: float = 1e-12, keepdim: bool = False, asvector: bool = False
 ) -> Array:

@@ -81,7 +81,7 @@ class Declared(TypedDict, total=False):
     speculatable: Speculatable
     safe_dtypes: SafeDtypes
     steep: bool
-    whole_ties: bool
+    whole_ties: bool | Apart
     extents: str
     linear: str
     offset: str
@@ -202,7 +202,8 @@ class Traits:
         steep: whether its slope may be infinite, or none, where its inputs are finite, as that of sqrt at 0. Where such an operator runs
             although the program would not have run it, a gradient of 0 through it becomes ``0 * inf``, which is nan.
         whole_ties: whether, of a reduction to an extremum, each of the elements that are equal to it has the whole cotangent, as Paddle
-            has it. Where there are several, that is no slope: of the largest of n copies of x it is n, and the slope is 1.
+            has it; or of which attributes it is such a reduction. Where there are several, that is no slope: of the largest of n copies
+            of x it is n, and the slope is 1.
         linear: slots of floats in which the outputs are linear, all together: ``f(a x + b y) = a f(x) + b f(y)``, where ``offset`` is 0.
             They are all slots that have gradients.
         offset: an attribute with the number that is added to what is linear.
@@ -260,7 +261,7 @@ class Traits:
     speculatable: Speculatable = ""
     safe_dtypes: SafeDtypes = "all"
     steep: bool = False
-    whole_ties: bool = False
+    whole_ties: bool | Apart = False
     extents: frozenset[str] = _NONE
     linear: frozenset[str] = _NONE
     offset: str = ""

@@ -263,8 +263,9 @@ def _elements(shape: Sequence[int]) -> int:
 
 
 def _by_index(op: Op, kinds: Kinds) -> str:
-    """What its indices say (``graphad.ops.dimensions``): axis 0 of everything that is rows is one index, which nothing else has. Rows stay
-    rows where axis 0 of all results is that index too; where it is summed over, or a mean is taken, parts give parts of that."""
+    """The kind of an operator's results by its index map (``graphad.ops.dimensions``), in which axis 0 of all operands that are rows is one
+    index, and no other operand has it. Results are rows where axis 0 of all of them is that index too; where it is summed or averaged away,
+    the results of the parts are parts of the whole."""
     definition = op.definition
     # Without outputs of no elements, such as XShape, which have no rows.
     results = {slot: [v for v in values if 0 not in (v.shape or ())] for slot, values in op.outputs.items()}

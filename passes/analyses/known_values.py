@@ -22,7 +22,7 @@ from graphad.types import TENSOR, Array
 
 
 class Known(NamedTuple):
-    """What a value is: its one element, by its bytes."""
+    """A constant of one element; its content is compared bit by bit."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -36,7 +36,8 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True)
 class Constants(Dataflow[Known | str | None]):
-    """What values of one element are, in every run and iteration: known, or "any". Of what never runs nothing is said.
+    """The values of one element that are the same in every run and iteration: each is known, or "any". Values that never exist stay at
+    bottom.
 
     Only the branches count that a condition, as far as it is known, lets run: sparse conditional constant propagation (M. N. Wegman and
     F. K. Zadeck, "Constant propagation with conditional branches", TOPLAS 13(2), 1991).

@@ -1,4 +1,4 @@
-"""What is proportional to the gradient that a backward part starts from.
+"""The values proportional to the cotangent that a backward part starts from.
 
     loss@GRAD ─▶ mean_grad ─▶ h@GRAD ─▶ mul_grad ─▶ w@GRAD          all three: times 2 if the first is
 
@@ -42,7 +42,7 @@ def keeps(op: Op, scaled: Container[Value]) -> bool:
 
 
 def _results(op: Op, scaled: Container[Value]) -> list[Value]:
-    """What an operator writes that is multiplied by what the scaled values among its inputs are; none if it has to read them unscaled."""
+    """The results of an operator that are multiplied by the factor of its scaled operands; none if the operator needs those unscaled."""
     if op.role != BACKWARD or not any(value in scaled for value in op.reads()):
         return []
     if op.graphs and not definition_of(op).is_grad:

@@ -96,7 +96,7 @@ def mesh_of(graph: Graph) -> ProcessMesh | None:
 
 
 def _fixed(graph: Graph, mesh: ProcessMesh) -> dict[Value, Fixed]:
-    """What annotations say of the values that they read and write; an axis of one rank cuts nothing.
+    """The dimensions that annotations fix, for the values that they read and write; an axis of one rank cuts nothing.
 
     Raises:
         InvalidGraph: an annotation is not of as many dimensions as its value.
@@ -162,7 +162,8 @@ class _Propagation(Dataflow[Spec]):
         return self.allowed(edge.source if self.backward else edge.target, fact)
 
     def allowed(self, value: Value, spec: Spec) -> Spec:
-        """What a value may take over of a spec: what an annotation leaves open, and no dimension of one element is cut."""
+        """The part of a spec that a value can adopt: that of dimensions which its annotation leaves open, and which have several
+        elements."""
         shape = value.shape
         if shape is None or len(shape) != len(spec) or value.kind != TENSOR:
             return ()
@@ -311,7 +312,7 @@ def propagated(graph: Graph, mesh: ProcessMesh, indices: Indices, fixed: Mapping
 
 
 def _persist(graph: Graph, mesh: ProcessMesh, fixed: Mapping[Value, Fixed], known: dict[Value, Spec]) -> None:
-    """What persists lies in the next run as it does after this one."""
+    """Join the specs of the first and last version of each persistable value: a run starts with what the last one left."""
     for first in graph.inputs:
         # The scope has one value of a name: what a run leaves is what the next one begins with.
         last = graph.versions(first.name)[-1]

@@ -48,8 +48,8 @@ class HoistInvariants(Pass):
 
 @dataclass(frozen=True)
 class _Facts:
-    """What is known of a graph: the values that are there for certain, to which those are added that move in front of loops; how often
-    loops run; and whether gradients have been made already."""
+    """The facts about a graph that hoisting needs: the values that certainly exist, to which hoisted ones are added; the trip counts of
+    loops; and whether the graph has a backward part already."""
 
     certain: set[Value]
     trips: Mapping[Op, int]

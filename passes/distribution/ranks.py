@@ -1,4 +1,4 @@
-"""What the passes that share out a batch have in common: how many rows a rank has, and what that makes of values and gradients."""
+"""Shared parts of the passes that split a batch over ranks: the rows of a rank, and how values and gradients depend on them."""
 
 from __future__ import annotations
 
@@ -381,7 +381,7 @@ def _type_of(value: Value, inferred: Sequence[TensorType], facts: Facts[TensorTy
 
 
 def _in_forward(value: Value) -> Value | None:
-    """What a gradient in a block is the gradient of, by its name, in the block that this one is the backward of."""
+    """The forward value that a gradient in a block belongs to, by name, in the forward graph of the block; None if there is none."""
     name, forward = GRADIENT_NAME.match(value.name), forward_graph(value.graph)
     return next(reversed(forward.versions(name[1])), None) if name and forward is not None else None
 

@@ -92,7 +92,8 @@ class Training:
             raise Refused(located(f"{op!r}, of shape {list(shape)}, {why}", op.source))
 
     def _kinds_of_model(self, name: str) -> set[str]:
-        """What the value is whose shape a constant of the backward has: zeros of its gradient, or what stands in for it in a block."""
+        """The kinds of the value that a constant of the backward is shaped like: zeros for its gradient, or a placeholder for it in a
+        block."""
         match = GRADIENT_NAME.match(name)
         if match is None and not name.endswith(STANDS_IN):
             return set()

@@ -217,8 +217,11 @@ def test_elements_that_tie_and_move_together_are_not_held_against_differences() 
         var x: float64[1] var copies: float64[3] var l: float64[]
         expand(X=x) -> (Out=copies) {expand_times=[3]} OPERATOR(X=copies) -> (Out=l) {reduce_all=true}
     } }"""
-    for op_type, has_ties in ("reduce_max", True), ("reduce_amax", False):
-        case = Case(ga.Program.parse(text.replace("OPERATOR", op_type)), "l", {"x": np.array([2.0])})
+    ends = ("reduce_max {reduce_all=true}", True), ("reduce_amax {reduce_all=true}", False), ("p_norm {porder=-inf}", True)
+    for end, has_ties in (*ends, ("p_norm {porder=1.0}", False)):
+        op_type, attrs = end.split(" ")
+        whole = text.replace("OPERATOR", op_type).replace("{reduce_all=true}", attrs)
+        case = Case(ga.Program.parse(whole), "l", {"x": np.array([-2.0])})
         assert has_whole_ties(case) is has_ties
         check_case("create-grad-ops, prune-no-grad, accumulate-grads, create-grad-vars", case, _PATH)
 
