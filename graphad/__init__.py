@@ -211,7 +211,8 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of the modul
 
 
 def _instead(name: str) -> str:
-    """What takes the place of a name of Fluid's or Paddle's that is not here; "" for other names."""
+    """The hint for a name of Fluid's or Paddle's that graphad does not have: what replaces it, or the module that has it; "" for other
+    names."""
     fluid, top = (import_module(f"{__name__}.{module}") for module in ("fluid", "fluid.top"))
     for library, known in (("Fluid", top.INSTEAD), ("Paddle", top.INSTEAD_OF_PADDLE)):
         if name in known:

@@ -198,7 +198,7 @@ def _count(graph: Graph) -> int:
 
 
 class _Setting:
-    """What all variants have in common, and how they are measured."""
+    """The feeds, fetches and start values that all variants share, and the measurements of one variant."""
 
     def __init__(
         self,

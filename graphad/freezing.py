@@ -103,7 +103,7 @@ def with_known_values(
 
 
 class _Known:
-    """What is known of a program's variables before a run."""
+    """The variables of a program whose values are known before a run, and the folding of operators over them."""
 
     def __init__(self, program: Program, fetches: Sequence[str], parameters: Mapping[str, Array]) -> None:
         self.program, self.fetches = program, set(fetches)
@@ -234,7 +234,7 @@ def _rewritten(block: Block) -> Iterator[Block]:
 
 @dataclass
 class _Chain:
-    """What comes after a product: ``scale * y + shift`` for each channel, by operators that may all be left out."""
+    """The affine map ``scale * y + shift`` of each channel that operators apply to a product; all of these operators can be removed."""
 
     scale: Array
     shift: Array
@@ -373,7 +373,7 @@ class _Scaling:
         block.insert_op(block.ops.index(op) + 1, "elementwise_add", {"X": names["product"], "Y": names["shift"]}, {"Out": out})
 
     def _leave_out(self, op: Operator) -> None:
-        """What reads the result of an operator reads its operand."""
+        """Remove an operator, and redirect the uses of its result to its operand that is not a constant."""
         (result,) = op.output_names()
         (operand,) = (name for name in op.input_names() if name not in self.arrays)
         for reader in self.readers.get(result, []):

@@ -167,7 +167,7 @@ class Bilinear(Initializer):
 
 
 class _Usual(NamedTuple):
-    """What starts parameters that say nothing: weights and biases; None where it is the layer's own choice."""
+    """The initializers of weights and biases without one of their own; None stands for the layer's own choice."""
 
     weight: Initializer | None = None
     bias: Initializer | None = None
@@ -211,12 +211,12 @@ def are_usual() -> bool:
 
 
 def usual_weight() -> Initializer:
-    """What starts a weight for which nothing says it."""
+    """The initializer of a weight for which neither the user nor its layer chooses one."""
     return _usual.get().weight or _XAVIER
 
 
 def usual_bias() -> Initializer:
-    """What starts a bias for which nothing says it."""
+    """The initializer of a bias for which neither the user nor its layer chooses one."""
     return _usual.get().bias or _ZERO
 
 

@@ -1,4 +1,4 @@
-"""What counting the references to an object adds to their number, in the Python that runs.
+"""The references that counting an object's references adds to their number, measured in the running Python.
 
 Up to Python 3.13 an argument is a reference of its own: ``getrefcount(x)`` counts one that is not there otherwise. Since 3.14 an argument
 may be borrowed from the variable that holds it (LOAD_FAST_BORROW), and adds nothing. To take a count of 3.13 for that of 3.14 would be to

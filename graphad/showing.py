@@ -1,4 +1,4 @@
-"""What results look like: tables as text, HTML, rich, CSV and pandas; curves and bars as SVG.
+"""Renderings of results: tables as text, HTML, rich, CSV and pandas; curves and bars as SVG.
 
 Here is no drawing of graphs; that is ``graphad.drawing``.
 """

@@ -25,7 +25,7 @@ Reader = Callable[[], Iterable[Batch]] | Iterable[Batch]
 
 
 class Runs(Protocol):
-    """What runs programs: ``Executor``, ``JaxExecutor``, ``MpiExecutor``."""
+    """A runner of programs: ``Executor``, ``JaxExecutor`` or ``MpiExecutor``."""
 
     def run(
         self,

@@ -84,7 +84,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Results:
-    """What the trained network says of images that it was not trained on.
+    """The answers of the trained network to images that it was not trained on.
 
     Attributes:
         images: ``[n, 1, height, width]``, from 0 (paper) to 1 (ink).

@@ -1,4 +1,4 @@
-"""What communication and training on many ranks cost, on paper: alpha-beta for collectives, a roofline for operators.
+"""Cost models of communication and of training on many ranks: alpha-beta for collectives, a roofline for operators.
 
 A message of b bytes takes ``alpha + b / beta`` seconds. Collectives go round a ring (Patarasuk and Yuan 2009; Thakur et al. 2005): an
 all-reduce of b bytes on n ranks is n - 1 steps that reduce and n - 1 that gather, each of b / n bytes. An operator takes what it computes

@@ -230,7 +230,7 @@ def free_whole(scope: Scope) -> list[str]:
 
 
 def split_feed(feed: Mapping[str, object], ranks: int, whole: Iterable[str] = ()) -> list[dict[str, object]]:
-    """What each rank is fed: the rows of arrays in parts as equal as possible, the first ones larger.
+    """The feed of each rank: the rows of arrays in parts as equal as possible, the first ones larger.
 
     Args:
         feed: arrays by name.

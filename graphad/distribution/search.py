@@ -103,7 +103,7 @@ def cheapest(
 
 
 def _step(graph: Graph, mesh: Mesh, spec: tuple[str, ...], batch: Sizes) -> Step | None:
-    """What a step costs on each rank; None where the program cannot be made."""
+    """The predicted cost of a step on each rank; None if the partition is refused."""
     copy = graph.clone()
     try:
         if spec:

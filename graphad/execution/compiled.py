@@ -48,7 +48,8 @@ def compiled_program(
     seen: Mapping[int, Array | None] | None = None,
     given: bool = False,
 ) -> tuple[Compiled, MemoryPlan]:
-    """What a program does for such feeds and variables, and where its values are in memory, some of them in arrays that are given."""
+    """Compile a program for the types of such feeds and variables, and plan the memory of its values; if ``given``, some are written into
+    arrays that are passed in."""
     compiled = Compiler(run, unguarded, seen).compiled(feeds, stored, fetched)
     # In this order: dead calls would make groups and live ranges larger, moved updates change what can be grouped, and the plan needs the
     # final order.

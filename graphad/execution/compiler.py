@@ -190,7 +190,8 @@ class Compiler:
     # -- operators --
 
     def renamed(self, definition: OpDef, inputs: Mapping[str, Sequence[Value | None]]) -> Made | None:
-        """What ``assign`` makes of an array of tensors: the same value, since none ever changes; None if it may have no value."""
+        """The results of a copy of a tensor array by slot: the array itself, since arrays are immutable; None if the operator is no copy,
+        or the array may have no value."""
         if not definition.is_copy:
             return None
         ((value,),), (slot,) = inputs.values(), definition.outputs
@@ -685,7 +686,7 @@ class _Iteration:
         return self.compiler.or_absent(ends), residuals
 
     def reads(self) -> list[Value]:
-        """What it reads of the block around: examples that keep their layout until the iteration is traced again.
+        """The values around the block that the iteration reads: examples, whose layouts hold until the iteration is traced again.
 
         Raises:
             Unsupported: that is not block 0; a gradient then reads what it was in an iteration of another loop.

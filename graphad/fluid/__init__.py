@@ -68,7 +68,7 @@ for _name, _module in {
 if not TYPE_CHECKING:  # a type checker would take any name for one of the module's
 
     def __getattr__(name: str) -> object:
-        """What Fluid has at its top and graphad too: ``import graphad.fluid as fluid`` is how many edit an old script."""
+        """Look up names that Fluid has at its top in graphad: many port an old script by ``import graphad.fluid as fluid`` alone."""
         if name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(sys.modules["graphad"], name)

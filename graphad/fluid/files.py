@@ -1,4 +1,5 @@
-"""What ``fluid.io`` saves and loads: values and models in Paddle's files. Paddle reads what it writes, as does ``ga.interop.paddle``."""
+"""Saving and loading as of ``fluid.io``: values and models in Paddle's files. Paddle reads what this writes, and so does
+``ga.interop.paddle``."""
 
 from __future__ import annotations
 
@@ -165,7 +166,7 @@ def save_inference_model(
 
 
 def _read_first(program: Program) -> Iterator[str]:
-    """What the operators read that none before has written."""
+    """The names that an operator reads before any operator has written them."""
     results: set[str] = set()
     for op in program.global_block().ops:
         yield from (name for name in op.input_names() if name not in results)

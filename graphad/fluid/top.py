@@ -1,4 +1,4 @@
-"""What Fluid has at its top and graphad elsewhere, or in another form: ``fluid.data``, ``fluid.embedding``, flags, versions, places.
+"""Fluid's top-level names that graphad has elsewhere or in another form: ``fluid.data``, ``fluid.embedding``, flags, versions, places.
 
 ``INSTEAD`` says of names that are not here what takes their place.
 """
@@ -168,7 +168,7 @@ def set_flags(flags: Mapping[str, object]) -> None:
 
 
 def get_flags(flags: str | Sequence[str]) -> dict[str, object]:
-    """What ``set_flags`` has taken, by name; ValueError for a flag that it has not.
+    """The values of flags by name, as ``set_flags`` has set them; ValueError for a flag that has not been set.
 
     >>> import graphad as fluid
     >>> fluid.set_flags({"FLAGS_eager_delete_tensor_gb": 1.0})

@@ -1,4 +1,4 @@
-"""What a pass sees: graphs of single-assignment values, lowered from programs and scheduled back.
+"""The IR of passes: graphs of single-assignment values, lowered from programs and scheduled back.
 
 Here belongs what every pass works on: nodes, graphs, regions and their edits, lowering, scheduling, verifying and printing. What
 decides whether and where to change a graph is in ``graphad.rewriting`` and ``graphad.passes``; names, blocks and text of programs

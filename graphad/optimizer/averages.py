@@ -17,7 +17,7 @@ from graphad.types import Array
 
 
 class _Averages:
-    """What puts averages in the place of parameters for a while: a subclass says what they are now."""
+    """A temporary replacement of parameters by averages, which a subclass computes."""
 
     _raw: Mapping[str, Array] = MappingProxyType({})  # the parameters while the averages are in their place
 

@@ -76,7 +76,7 @@ _SEEDS = ("fill_constant", "fill_any_like")  # what a backward starts with
 
 
 class CommonOptions(TypedDict, total=False):
-    """What every optimizer takes besides its own attributes."""
+    """The options that every optimizer takes besides its own attributes."""
 
     regularization: Regularizer | None
     grad_clip: Clip | None

@@ -18,7 +18,7 @@ _COUNT = "int32"
 
 @dataclass(eq=False)
 class MixedPrecisionOptimizer:
-    """What ``decorate`` returns: an optimizer, and how its programs are narrowed."""
+    """An optimizer that ``decorate`` has wrapped, with the settings by which its programs are narrowed."""
 
     optimizer: Optimizer
     init_loss_scaling: float

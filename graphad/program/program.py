@@ -126,7 +126,7 @@ class UniqueNames:
         return name
 
     def next_of(self, key: str) -> str:
-        """What ``generate`` would return."""
+        """The name that ``generate`` would return next."""
         stem = key if key.startswith(self.prefix) else self.prefix + key
         n = self.counts.get(key, 0)
         while self.taken(name := f"{stem}_{n}"):

@@ -282,7 +282,7 @@ class Variable(LayerMethods, Symbol):
         return copy
 
     def copier(self) -> Callable[[Block, str], Variable]:
-        """What makes this variable in any block under any name: it looks at the variable once, for all the copies."""
+        """Return a function that declares a copy of this variable in any block under any name; the variable is read once for all copies."""
         kind, make = self.__class__, self.__class__.__new__
         shape, dtype, persistable, stop_gradient = self._shape, self._dtype, self.persistable, self.stop_gradient
         variable_type, stored, error_clip = self.type, self.stored, self._error_clip
@@ -398,7 +398,7 @@ class Parameter(Variable):
 
 
 def _instead_of(name: str) -> str:
-    """What does what an attribute that a variable has not would do; "" if nothing is known to."""
+    """The hint for an attribute that variables do not have: its replacement, or similar names; "" if there is none."""
     if name in INSTEAD:
         return f": {INSTEAD[name]}"
     if name in REGISTRY or is_layer(name):
@@ -413,7 +413,7 @@ def _is_counter(part: object) -> TypeGuard[Variable]:
 
 
 def _kind(var: Variable) -> str:
-    """What a variable is, whatever class watches it."""
+    """The class of a variable, Parameter or Variable, even if a subclass that watches it has taken its place."""
     return "Parameter" if isinstance(var, Parameter) else "Variable"
 
 

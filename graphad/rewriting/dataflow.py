@@ -320,7 +320,8 @@ class _Forward(_Solver[F]):
             self.put(facts)
 
     def enter_regions(self, op: Op, edges: list[Edge]) -> None:
-        """What goes in; what comes out grows from there. Of what no way leads to, nothing is known."""
+        """Join facts into the targets of the edges that may be taken; the facts of results grow from there. Results that are no edge's
+        target are set to top."""
         for edge in edges:
             if self.analysis.follows(edge, self.facts):
                 self.raise_to(edge.target, self.analysis.along(edge, self.facts[edge.source]))

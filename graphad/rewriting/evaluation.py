@@ -286,8 +286,8 @@ def _owner(value: Value, extent: int) -> Owner:
 
 
 def _trials(open_ended: Sequence[Owner]) -> Iterator[tuple[Sizes, bool]]:
-    """What unknown extents are taken to be, and whether those have to fit: all one size; each axis or name its own; one owner's 1 among
-    others, and the other way round, which is where broadcasting differs."""
+    """Assignments of sizes to unknown extents, each with whether the pattern has to fit them: one size for all; a size of its own for each
+    axis or name; and, where broadcasting makes a difference, 1 for one owner and a size for the others, and the reverse."""
     places: dict[Owner, int] = {owner: i for i, owner in enumerate(open_ended) if isinstance(owner, str)}
     yield lambda owner, axis: _SIZE, True
     # Different sizes show an axis that is taken for another; a 1 among others shows what only broadcasting would let pass.

@@ -224,7 +224,8 @@ def _within(bound: Element, size: Element) -> Element:
 
 
 def _over(x: Grid, axes: Sequence[int], extents: tuple[Element, ...], place_in: Callable[[Places], Places]) -> list[Grid]:
-    """What a reduction gives over some axes; ``place_in`` says which place of the tensor a place of the result is, if it is but one."""
+    """The result of a reduction over axes: the element at ``place_in(place)`` if the axes have one element each, an unknown one
+    otherwise."""
     alone, several = z3.And(*(x.extents[axis] == 1 for axis in axes)), _unknown(len(extents))
     return [Grid(extents, lambda places: z3.If(alone, x.at(place_in(places)), several(places)))]
 

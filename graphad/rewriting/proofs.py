@@ -1,4 +1,4 @@
-"""What is proved of the library's own rules: ``proofs.json``, beside this file, which ``make proofs`` writes.
+"""The results of proving the library's own rules: ``proofs.json``, beside this file, which ``make proofs`` writes.
 
 To prove them all takes a quarter of an hour, so it is done once for each state of the rules; a test holds that none has changed since.
 """

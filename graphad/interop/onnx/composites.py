@@ -141,7 +141,7 @@ def is_sealed(op: Operator) -> bool:
 
 
 class _Body:
-    """What the block of a composite does.
+    """A canonical form of a composite's block, by which equal bodies are found.
 
     Attributes:
         reads: the names around it that its operators read, one after the other.

@@ -1,4 +1,5 @@
-"""What the arrays and tapes of a graph hold: found before it is written, since a sequence is made before anything is put in it."""
+"""Layouts of the arrays and tapes of a graph, inferred before it is written: a sequence is created with its type, before its first
+element."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class OnnxModel:
     ends: Ends | None = None
 
     def __repr__(self) -> str:
-        """What goes in and out, and how large it is: not the arrays."""
+        """The inputs, the outputs and the size, without the arrays."""
         operators = sum(len(block.ops) for block in self.program.blocks)
         size = sum(array.size for array in self.parameters.values())
         return f"<OnnxModel {self._ends()}: operators {operators}, parameters {len(self.parameters)} with {size:,} elements>"
@@ -113,7 +113,7 @@ class Undecided(OnnxModel):
         return super().__getattribute__(name)
 
     def __repr__(self) -> str:
-        """What goes in and out, and what decides."""
+        """The inputs, the outputs, and the undecided operands."""
         return f"<OnnxModel {self._ends()}: its operators depend on {', '.join(self.__dict__['_undecided'].deciding())}>"
 
     def run(self, feeds: Mapping[str, object], executor: Executor | None = None) -> list[Array]:
@@ -178,10 +178,10 @@ _FEW = 5  # names in a message
 
 @dataclass(frozen=True)
 class _Undecided:
-    """What has to be known of a model before it has a program.
+    """The operands on which the operators of a model depend, and how to read it once they are known.
 
     Attributes:
-        error: why it has none.
+        error: why it has no program yet.
         needed: inputs whose elements decide.
         open: inputs whose extents decide, and what they are declared with; None for those declared without a shape.
         floats: inputs and initializers that hold floats; of initializers their values.
@@ -195,7 +195,7 @@ class _Undecided:
     read: Callable[[Mapping[str, Array], Mapping[str, Shape]], OnnxModel]
 
     def deciding(self) -> list[str]:
-        """What decides: extents by their names, inputs by theirs."""
+        """The undecided extents, by their names, and inputs, by theirs."""
         return [*self._named_extents(), *(f"the shape of {name}" for name in self._nameless()), *self.needed]
 
     def hint(self) -> str:

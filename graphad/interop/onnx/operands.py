@@ -1,4 +1,4 @@
-"""What flows between the nodes of an ONNX graph while it is read: variables of the program, and arrays that are known already.
+"""Operands of ONNX nodes while a graph is read: variables of the program, and arrays that are already known.
 
 Operators over known arrays are computed at once, so that shapes, axes and paddings that a model computes of constants are numbers when
 an operator asks for them as attributes. Of a small tensor of integers some elements may be known and others not: the shape of a
@@ -31,7 +31,7 @@ class UnsupportedModel(GraphadError, NotImplementedError):
 
 
 class NotKnown(UnsupportedModel):
-    """What decides how the program looks is not known before the model runs.
+    """The model's operators depend on a value that is unknown before the model runs.
 
     Attributes:
         value: what is not known; None where it is an extent.
@@ -256,7 +256,8 @@ class Recorder:
 
 
 def _followed(definition: OpDef, inputs: Sequence[object], attrs: Mapping[str, object]) -> Array | None:
-    """What an operator gives for the values at load of small parameters, and of what is computed of them; None for anything else."""
+    """The result of an operator at load, computed from the initial values of small parameters and of what follows from them; None for other
+    operands."""
     arrays = [_array_of(value, lambda value: value.content if value.content is not None else value.follows) for value in inputs]
     if any(array is _NOT_KNOWN for array in arrays) or _elements_of(arrays) > _SMALL:
         return None

@@ -137,7 +137,8 @@ class _Joiner:
         self.into(node, "Identity", [source], {})
 
     def without_axes(self, term: Term, axes: Sequence[int]) -> Term | None:
-        """What was given axes of one element; a weight that may be reshaped, of which it is the only use, without them."""
+        """The operand of the Unsqueeze that added these axes; or a weight reshaped to drop them, if this is its only use; None
+        otherwise."""
         writer = self.writer(term, "Unsqueeze")
         if writer is not None:
             return writer.inputs[0] if _numbers(writer.inputs[1]) == [*axes] else None
@@ -315,7 +316,7 @@ def _uncounted(joiner: _Joiner, index: Term | None, extent: int) -> Term | None:
 
 
 def _reshape(joiner: _Joiner, node: Node) -> None:
-    """What is gathered by all elements of indices, and gets their axes, is gathered by the indices."""
+    """Replace a gather by flattened indices, reshaped to the axes of these, by one gather by the indices."""
     gathered = joiner.only(node.inputs[0], "Gather")
     if gathered is None:
         return

@@ -232,7 +232,7 @@ class Reader:
                     return
 
     def again(self, name: str, values: Mapping[str, Operand]) -> Operand:
-        """What a tensor is where others have some values: the nodes between them are read once more."""
+        """The operand of a name, recomputed with other values in place of some names: the nodes on paths from these are read once more."""
         names, nodes, place = {name}, list[tuple[int, Desc]](), self.place
         for i, node in reversed(list(enumerate(place[0][: place[1]]))):
             # Backwards over the nodes before this one: those on a path from the values that are replaced to the tensor, and what they read.
@@ -399,7 +399,7 @@ class Reader:
         return list(value) if field in _MANY else value
 
     def found(self, name: str) -> Operand:
-        """What a name is, in the innermost graph that has it; ParseError if none has."""
+        """Look up a name in the innermost graph that defines it; ParseError if none does."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
@@ -441,7 +441,7 @@ def _no_operator(domain: str) -> UnsupportedModel:
 
 
 def label_of(node: Desc, i: int) -> str:
-    """What errors call a node."""
+    """The label of a node in error messages."""
     return f"node {i}, {node.op_type}" + (f" {node.name!r}" if node.name else "")
 
 

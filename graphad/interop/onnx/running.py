@@ -36,7 +36,7 @@ def prepared(
 
 
 class Running:
-    """What runs a model, as long as its program stays as it is."""
+    """A model prepared to run, valid as long as its program does not change."""
 
     def __init__(self, program: Program, feeds: Sequence[str], fetches: Sequence[str], parameters: Mapping[str, Array]) -> None:
         self.snapshot, self.fetches = Snapshot(program), list(fetches)

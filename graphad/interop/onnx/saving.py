@@ -205,7 +205,7 @@ def _bind_parameter(writer: GraphWriter, value: Value, array: Array) -> None:
 
 
 def _output(writer: GraphWriter, graph: Graph, name: str, inputs: Mapping[str, Value]) -> Term:
-    """What has the value of an output under its name; what an input of that name becomes has another."""
+    """The term that holds an output under its name; an output that has the name of an input and another value is called ``name@NEW``."""
     bound = writer.bound[next(value for value in graph.targets if value.name == name)]
     if name in inputs and bound is writer.bound[inputs[name]] and isinstance(bound, Term) and bound.name == name:
         return bound

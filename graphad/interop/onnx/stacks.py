@@ -37,7 +37,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a tape is made of: for each kind of entry its elements, tensors or tapes; an array has one kind, of one tensor."""
+    """The structure of a tape: for each kind of entry its elements, which are tensors or tapes. An array has one kind of entry, of one
+    tensor."""
 
     entries: tuple[tuple[Leaf | Layout, ...], ...]
     is_array: bool = False
@@ -105,7 +106,7 @@ class NoRows(Exception):
 
 
 def tensors_of(value: Term | Stack) -> list[Term]:
-    """What is pushed of a tensor, or of rows."""
+    """The tensors that a push of a tensor, or of rows, appends; NoRows for anything else."""
     if isinstance(value, Term):
         return [value]
     if not value.layout.is_rows or not value.parts:

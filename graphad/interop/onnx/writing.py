@@ -98,7 +98,7 @@ class GraphWriter:
         raise Again
 
     def _stand_in(self, value: Value) -> Bound:
-        """What the operators after one that cannot be written read, so that all of these are found."""
+        """A placeholder for a result of an operator that cannot be written, so that writing goes on and finds all such operators."""
         if value.kind != TENSOR:
             return stacks.empty(self.nodes, self.layouts.of(value))
         return Term(self.nodes, value.dtype or "float32", value.shape or ())
@@ -215,7 +215,7 @@ class GraphWriter:
             self.bind(value, yes_value)
 
     def _condition(self, op: Op, branch: BranchLike) -> Term:
-        """What decides: a truth value, or whether all of some tensors have elements."""
+        """The condition of a branch: a scalar, or whether all of several tensors have elements."""
         terms = [term for value in branch.condition if isinstance(term := self.bound[value], Term)]
         if op.attrs.get("is_scalar_condition", True):
             return terms[0]
@@ -231,7 +231,7 @@ class GraphWriter:
         return Stack(stack.layout, stack.parts, self.nodes.extent(stack.parts[0], 0) if stack.parts else 0)
 
     def _result(self, value: Value, out: Value) -> Bound:
-        """What a branch yields: something of the type where it leaves a value as it was, which had none."""
+        """The result of a branch in the type of ``out``; an arbitrary one if the branch does not write a value that had none before."""
         bound = self.bound.get(value)
         if bound is None:
             bound = self._nothing(out)
@@ -323,7 +323,7 @@ class _Carried:
         raise Again
 
     def enter(self, terms: list[Term]) -> Bound:
-        """What the argument is in the body."""
+        """The block argument in the body of the loop."""
         start = self.given
         if isinstance(start, Term):
             self._extents(terms[0])
@@ -350,7 +350,7 @@ class _Carried:
             term.refine(shape)
 
     def leave(self, bound: Bound) -> list[Term]:
-        """What goes into the next iteration."""
+        """The terms carried to the next iteration."""
         if isinstance(bound, Term):
             self._compare(bound)
             return [bound]
@@ -387,7 +387,8 @@ class _Carried:
                 self.writer.wrong = True
 
     def _stacked(self, stack: Stack) -> list[Term]:
-        """What an iteration pushed is of one shape in all of them, or there are no rows."""
+        """Collect the rows that an iteration pushed, which need one shape in all iterations; if they have not, the loop is written again
+        with sequences."""
         rows = stack.collected
         outer = self.nodes.frames[:-1]
         if rows is None or not rows or not all(_is_outside(size, outer) for row in rows for size in row.sizes):
@@ -396,7 +397,7 @@ class _Carried:
         return []
 
     def end(self, terms: list[Term], rows: list[Term]) -> Bound:
-        """What it is after the loop."""
+        """The value after the loop."""
         start = self.given
         if isinstance(start, Term):
             return terms[0]

@@ -1,4 +1,4 @@
-"""What Paddle notes of an operator's part in training: ``op_role`` and ``op_role_var``.
+"""Paddle's attributes for an operator's part in training: ``op_role`` and ``op_role_var``.
 
 | bits of ``op_role`` | of | |
 | --- | --- | --- |

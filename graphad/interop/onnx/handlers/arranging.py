@@ -464,7 +464,7 @@ def _center_crop_pad(node: Node) -> Value:
 
 
 def _center(node: Node, x: Value, axis: int, size: Value) -> tuple[Value, Value]:
-    """What is added before and after an axis to have a size, as above; below zero what is cut."""
+    """The elements to pad before and after an axis so that it has a size, split as above; negative amounts are cut."""
     ops, two = node.ops, Value(np.asarray(2, "int64"))
     difference = ops.elementwise_sub(ops.cast(size, out_dtype="int64"), extent(node, x, axis))
     halves = ops.elementwise_floordiv(ops.abs(difference), two)

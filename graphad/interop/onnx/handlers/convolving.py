@@ -29,7 +29,7 @@ def spatial(node: Node, name: str, count: int, default: int = 1) -> list[int]:
 
 
 def pads_of(node: Node, extents: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Pads | str:
-    """What is added before and after each spatial axis, or how that follows from extents which are not known.
+    """The padding before and after each spatial axis, or the mode that decides it where extents are unknown.
 
     ``SAME`` is what the operators have; ``SAME_LOWER``, or ``SAME_UPPER`` of windows with dilations, is left to ``with_same``.
     """
@@ -149,7 +149,7 @@ def _conv_transpose(node: Node) -> Value:
 
 
 def _cut_to_shape(node: Node, out: Value) -> Value:
-    """What the windows reach, cut or filled up to ``output_shape``, by amounts that only the run knows."""
+    """The output of a transposed convolution, cropped or padded to ``output_shape`` by amounts computed at run time."""
     ops, none = node.ops, Value(np.asarray([0], "int64"))
     count, pairs = out.rank - 2, {}
     target = [int(item) for item in node.required("output_shape")][-count:]

@@ -411,7 +411,7 @@ def _repeated(node: Node, x: Value, times: int) -> Value:
 
 
 def _attention_bias(node: Node, q: Value, k: Value, mask: Value | None, past: Value | None, lengths: Value | None) -> Value | None:
-    """What is added to the scores: -inf where a position must not be seen."""
+    """The bias added to the scores: the mask, and -inf at positions that must not be seen; None if there is neither."""
     ops = node.ops
     bias = _visible(node, q, k, past, lengths)
     if mask is None:

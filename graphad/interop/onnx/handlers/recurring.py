@@ -136,7 +136,7 @@ def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int
 
 
 def _part(node: Node, x: Value, i: int) -> Value:
-    """What belongs to a direction."""
+    """The slice of direction ``i``, without the axis of directions."""
     return node.ops.squeeze(node.ops.slice(x, axes=[0], starts=[i], ends=[i + 1]), axes=[0])
 
 

@@ -189,7 +189,8 @@ def _keep_names(shapes: Shapes, values: Sequence[Variable]) -> None:
 
 
 def _stacked(node: Node, array: Variable, shape: Sequence[int], dtype: str) -> Value:
-    """What iterations gave as one tensor; of no iteration it has no elements, and extents that are not known are 0."""
+    """The results of all iterations, stacked along a new axis 0. After no iteration the tensor has no elements, and unknown extents are
+    0."""
     empty = [max(extent, 0) for extent in shape]
     return node.ops.tensor_array_to_tensor(Value(variable=array), axis=0, use_stack=True, empty_shape=empty, empty_dtype=dtype)
 

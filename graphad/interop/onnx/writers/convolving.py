@@ -363,7 +363,7 @@ def _flat_places(nodes: Nodes, x: Term, spec: Any) -> tuple[Term, Term, Term]:
 
 
 def _cropped(nodes: Nodes, wide: Term, x: Term, spec: Any) -> Term:
-    """What is left of a padded image without its padding."""
+    """A padded image without its padding."""
     windows = windows_of(nodes, x, spec.ksize, spec)
     axes = list(range(2, x.ndim))
     out = nodes.slice(wide, axes, [w.before for w in windows], [w.before + e for w, e in zip(windows, nodes.dims(x)[2:], strict=True)])
@@ -473,7 +473,7 @@ def _spread(call: Call) -> Result:
 
 @writes("pool2d_scatter_max", "pool3d_scatter_max")
 def _scatter_max(call: Call) -> Result:
-    """What was pooled, put where the maxima are."""
+    """Scatter the pooled values to the positions of the maxima."""
     nodes, spec = call.nodes, _pooling(call)
     x, values = (to_front(nodes, call[slot], spec.data_format) for slot in ("X", "Pooled"))
     _, places, wide = _flat_places(nodes, x, spec)

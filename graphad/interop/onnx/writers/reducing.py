@@ -141,7 +141,7 @@ def _close(call: Call) -> Term:
 
 
 def _row(call: Call) -> tuple[Term, int]:
-    """What is run over, and its axis."""
+    """The operand of a scan, flattened if the operator says so, and the axis to scan along."""
     x = call["X"]
     if call.attr("flatten") or not x.ndim:
         return call.nodes.flatten(x), 0
@@ -167,7 +167,7 @@ def running(
     backward: bool,
     exclusive: bool = False,
 ) -> Term:
-    """What a function of the result so far and of the next slices gives, at each place along an axis."""
+    """Scan along an axis: at each place ``step`` of the result so far and the slices there."""
     if 0 in rows[0].shape:  # some processors stop there
         return nodes.copied(rows[0])
     first = nodes.full([size for i, size in enumerate(nodes.dims(rows[0])) if i != axis], start, rows[0].kind)

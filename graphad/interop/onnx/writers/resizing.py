@@ -112,7 +112,7 @@ def _interp(call: Call) -> Result:
 
 
 def _resize_mode(spec: Interpolation, x: Term, scales: list[float]) -> dict[str, object]:
-    """What ONNX's Resize calls a method; nothing where it has another meaning, or runtimes have no kernel."""
+    """The attributes of ONNX's Resize for a method; empty where Resize means something else by it, or runtimes have no kernel."""
     # Factors that float32 does not hold give other extents there.
     if x.kind != "float32" or x.ndim != 4 or not scales or any(s <= 0 or float(np.float32(s)) != s for s in scales):
         return {}

@@ -117,7 +117,7 @@ class Call:
         return value
 
     def layout(self, slot: str) -> Layout:
-        """What the array in an output slot is made of."""
+        """The layout of the array in an output slot."""
         return self.layouts(self.op.output(slot))
 
     def attr(self, name: str) -> Any:
@@ -176,7 +176,7 @@ def _elements(nodes: Nodes, term: Term) -> list[Dim]:
 
 
 def by_formula(call: Call) -> Result:
-    """What the function that defines the operator makes of terms."""
+    """Apply the operator's defining function to terms, which writes its nodes."""
     if call.type in REFUSED:
         raise CannotWrite(REFUSED[call.type])
     if call.definition.ordered:
