@@ -66,7 +66,8 @@ def alike(layer: Callable[P, R]) -> Callable[P, R]:
 
 
 def _call(main: Program, args: tuple[object, ...], kwargs: Mapping[str, object], variables: list[Variable]) -> Call | None:
-    """What a call says, its variables put aside; None where more than their types may matter: what it writes is not remembered then."""
+    """A key for a layer's call: its arguments, with the types of variables in place of these, which are appended to ``variables``; None
+    where the result may depend on more than the key, so that the call is not remembered."""
     block = main.blocks[0]
     if main._current or not initializer.are_usual():
         return None
@@ -131,7 +132,8 @@ class _Operator(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """What was appended to one program: variables, each with the number of its name and what makes it again, and operators."""
+    """The operators and variables that a layer appended to one program; names are numbers, so that the part can be appended again under
+    others."""
 
     variables: tuple[tuple[int, Callable[[Block, str], Variable]], ...]
     ops: tuple[_Operator, ...]
@@ -157,7 +159,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class _Written:
-    """What a layer wrote: its kind, how many names it generated for each key, the ends of new names, and what was appended."""
+    """A recorded layer: its kind, how many names it generated for each key, the suffixes of new names, and the appended parts."""
 
     kind: str
     counts: tuple[tuple[str, int], ...]
@@ -215,7 +217,7 @@ class _Recording:
         names.forget(self.start, undo=False)
 
     def written(self, result: object, variables: Sequence[Variable]) -> _Written | None:
-        """What was written; None where it does not follow the pattern: one name for the layer, and all others begin with that."""
+        """The recorded layer; None where its names do not all begin with the one name of the layer."""
         main, startup = self.programs
         if main is startup or startup._current or any(len(p.blocks) != n for p, (n, _, _) in zip(self.programs, self.before, strict=True)):
             return None
@@ -244,7 +246,7 @@ class _Recording:
 
 
 def _part(program: Program, before: tuple[int, int, int], numbers: Mapping[str, int]) -> _Part | None:
-    """What was appended to a program's first block; None where an operator touches a name that has no number."""
+    """The part appended to a program's first block; None where an operator refers to a name that has no number."""
     block, (_, op_count, var_count) = program.blocks[0], before
     variables = tuple((numbers[name], var.copier()) for name, var in _last_variables(block, var_count))
     ops = []

@@ -1,4 +1,4 @@
-"""What the arguments of layers must be: an error names the parameter, and the one that was probably meant."""
+"""Checks of the arguments of layers: an error names the parameter, and the one that was probably meant."""
 
 from __future__ import annotations
 

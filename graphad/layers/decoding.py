@@ -31,7 +31,7 @@ LEAST = -1e9  # the logarithm of a probability that is never chosen
 
 
 class Decoder:
-    """What ``dynamic_decode`` runs; a class of one's own defines ``initialize`` and ``step``, and ``finalize`` where that does something.
+    """An interface for ``dynamic_decode``: subclasses define ``initialize`` and ``step``, and ``finalize`` if results need it.
 
     ``tracks_own_finished`` says that ``step`` itself keeps finished sequences finished, as a beam has to, whose rows change places.
     """
@@ -212,14 +212,14 @@ class BeamSearchDecoder(Decoder):
     """
 
     class OutputWrapper(NamedTuple):
-        """What a step gives, ``[batch, beam]`` each."""
+        """The outputs of a step, ``[batch, beam]`` each."""
 
         scores: Structure
         predicted_ids: Structure
         parent_ids: Structure
 
     class StateWrapper(NamedTuple):
-        """What goes from step to step: the cell's states, ``[batch, beam, ...]``; the others ``[batch, beam]``."""
+        """The carried values: the cell's states, ``[batch, beam, ...]``; the others ``[batch, beam]``."""
 
         cell_states: Structure
         log_probs: Structure
@@ -457,7 +457,7 @@ class BasicDecoder(Decoder):
     """
 
     class OutputWrapper(NamedTuple):
-        """What a step gives: the cell's outputs, and the tokens ``[batch]``."""
+        """The outputs of a step: the cell's, and the tokens ``[batch]``."""
 
         cell_outputs: Structure
         sample_ids: Structure

@@ -180,7 +180,7 @@ def binary_cross_entropy_with_logits(
 
 @layer
 def frac(x: Variable, name: str | None = None) -> Variable:
-    """What comes after the point: ``x - trunc(x)``."""
+    """The fractional part ``x - trunc(x)`` of each element."""
     tensor = checked_input("frac", x)
     return named(tensor - emitted("trunc", [tensor]), name)
 

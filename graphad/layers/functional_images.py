@@ -1,4 +1,4 @@
-"""What Paddle 2's ``nn.functional`` has for images beside Fluid's layers, and for sequences, which are windows over one axis.
+"""Paddle 2's ``nn.functional`` for images, beside Fluid's layers, and for sequences, as windows over one axis.
 
 Sequences ``[batch, channels, length]`` are images of height 1, so the operators are those of images.
 """
@@ -240,7 +240,7 @@ def pad(
     data_format: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """What ``layers.pad`` does with ``mode``, ``pad`` or ``data_format``: the sides of sequences, images and volumes, as Paddle 2 has it.
+    """Pad the sides of sequences, images or volumes: ``layers.pad`` with ``mode``, ``pad`` or ``data_format``, as in Paddle 2.
 
     Args:
         x: three to five axes.

@@ -1,4 +1,4 @@
-"""What detectors are trained towards, as Fluid 1.8 has it: matches of true boxes with priors and anchors, SSD's loss.
+"""Training targets of detectors as in Fluid 1.8: matches of true boxes with priors and anchors, SSD's loss.
 
 Where Fluid takes the true boxes of all images with levels of detail (LoD), these take them padded, ``[images, boxes, ...]``, and
 ``length``, how many of each image there are.
@@ -233,7 +233,7 @@ def rpn_target_assign(
     *,
     length: object = None,
 ) -> tuple[Variable, Variable, Variable, Variable, Variable]:
-    """What a region proposal network predicts for the anchors that count, and what it should (S. Ren et al., Faster R-CNN, 2015).
+    """The predictions of a region proposal network for sampled anchors, and their targets (S. Ren et al., Faster R-CNN, 2015).
 
     Args:
         bbox_pred: predicted shifts and scales, ``[images, anchors, 4]``.

@@ -79,7 +79,7 @@ data.__signature__ = Signature(  # type: ignore[attr-defined]
 
 
 def _data_options(more: tuple[object, ...], options: dict[str, object]) -> dict[str, Any]:
-    """What follows the shape: Fluid's order, or with the dtype first, as in Paddle 2."""
+    """The arguments of ``data`` after the shape by name, in Fluid's order, or with the dtype first, as in Paddle 2."""
     order = [*_DATA]
     if more and not isinstance(more[0], bool):
         # Fluid's third argument is a bool, Paddle 2's is the dtype: the type tells them apart.

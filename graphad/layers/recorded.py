@@ -53,7 +53,7 @@ def as_layer(form: Form) -> Function:
 
 
 def _paddle2(form: Form, options: Mapping[str, object]) -> Function | None:
-    """What Paddle 2 has under the layer's name, if a keyword is of that alone."""
+    """Paddle 2's function under the layer's name, if a keyword belongs to that alone; None otherwise."""
     if form.spec is None or not form.spec.paddle2 or all(form.keyword(word) for word in options):
         return None
     module, _, function = form.spec.paddle2.rpartition(".")
@@ -105,7 +105,7 @@ def _holds_symbol(value: object) -> bool:
 
 
 def _arguments(form: Form, args: Sequence[object], options: Mapping[str, object]) -> dict[str, object]:
-    """What a call gives, by parameter; TypeError for what it does not take, lacks, or gives twice."""
+    """The arguments of a call by parameter; TypeError for one that is unknown, missing or given twice."""
     if args and not form.positional:
         raise InvalidType(f"{form} takes {', '.join(form.definition.attrs) or 'nothing'} by keyword, not {args!r}")
     if len(args) > len(form.positional):
@@ -151,7 +151,7 @@ def _called(form: Form, arguments: Mapping[str, object]) -> Any:
 
 
 def _with_defaults(form: Form, arguments: Mapping[str, object]) -> dict[str, object]:
-    """What is given, and the defaults that differ from the operator's."""
+    """The arguments, with the layer's defaults where these differ from the operator's."""
     attrs = form.definition.attrs
     # A default that the operator has as well is not written into the program.
     differ = {

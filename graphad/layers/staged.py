@@ -1,4 +1,4 @@
-"""What the second stage of a detector is trained towards, as Fluid 1.8 has it: classes, places and masks of proposals.
+"""Training targets of a detector's second stage as in Fluid 1.8: classes, places and masks of proposals.
 
 Where Fluid takes true boxes with levels of detail (LoD), these take them padded, ``[images, boxes, ...]``, with ``length``; proposals of
 all images follow each other, and ``rois_num`` says how many each image has.

@@ -37,7 +37,7 @@ def quantile(
     interpolation: str = "linear",
     name: str | None = None,
 ) -> Variable:
-    """What a share ``q`` of the elements is at most: by its place ``q * (n - 1)`` among the n sorted elements.
+    """The quantiles of ``q`` along axes, at the place ``q * (n - 1)`` among n sorted elements.
 
     Args:
         x: a tensor; integers count as float32.

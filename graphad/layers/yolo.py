@@ -19,7 +19,7 @@ VALID = 1e-6  # a box that is not wider and higher than this is padding
 
 
 class _Head(NamedTuple):
-    """What is known of a head: its places, its anchors in pixels, and which of them are its own."""
+    """The geometry of a detection head: its cells, its anchors in pixels, and which of the anchors are its own."""
 
     height: int
     width: int
@@ -53,7 +53,7 @@ def yolov3_loss(
     name: str | None = None,
     scale_x_y: float = 1.0,
 ) -> Variable:
-    """What a YOLOv3 head's predictions cost: places, sizes, whether there is an object, and its class.
+    """The loss of a YOLOv3 head: of places, sizes, objectness and classes.
 
     Args:
         x: the head, ``[batch, len(anchor_mask) * (5 + class_num), height, width]``.
