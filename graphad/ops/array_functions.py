@@ -72,7 +72,7 @@ _LAYERS = frozenset((
 
 
 def instead_of(name: str, known: Container[str]) -> str:
-    """What to use on variables instead of a function of numpy."""
+    """The hint for a function of numpy that variables do not have: its replacement."""
     if name in _INSTEAD:
         return _INSTEAD[name]
     return f"layers.{name}" if name in known or name in _LAYERS else "layers or arithmetic on the variable, or the array that a run returns"

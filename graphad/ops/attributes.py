@@ -57,7 +57,7 @@ def given(name: str, attr: list[int] | None, tensor: object, parts: Sequence[obj
 
 
 def hinted(slot: str, attr: list[int], tensor: TensorType | None, parts: Types | None) -> list[int]:
-    """What is known of the integers before the run: the attribute, -1 for each where it does not have as many."""
+    """The integers as far as they are known before the run: the attribute, or -1 for each if its length differs from their number."""
     count = how_many(slot, attr, tensor, parts)
     return list(attr) if len(attr) == count else [-1] * count
 
@@ -84,7 +84,7 @@ def frozen(attrs: Mapping[str, Any]) -> Frozen:
 
 
 def thawed(attrs: Frozen) -> dict[str, Any]:
-    """What was ``frozen``."""
+    """The attributes that ``frozen`` was called with."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in attrs}
 
 

@@ -208,7 +208,7 @@ def _py_func_grad(
 def py_func(
     X: list[Array] | None = None, *, function: str, out_types: list[str], backward: str = "", skipped: list[int] = NO_INTS
 ) -> list[Array]:
-    """What a function of Python makes of the arrays, each of the type that ``out_types`` says, such as ``float32[-1, 3]``.
+    """Call a Python function on the arrays; its results have the types in ``out_types``, such as ``float32[-1, 3]``.
 
     ``backward`` names the function that makes the cotangents of X from X, Out (those but the ``skipped`` ones, by their place in both)
     and the cotangents of Out. Both are in the process that wrote the program alone.

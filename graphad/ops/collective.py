@@ -422,7 +422,7 @@ def recv_v2(
     use_calc_stream: bool = False,
     dynamic_shape: bool = False,
 ) -> Array:
-    """What rank ``peer`` of the ring sends next, of the type ``dtype`` and ``out_shape``, where -1 is any extent."""
+    """Receive the next tensor that rank ``peer`` of the ring sends, of the type ``dtype`` and ``out_shape``, where -1 is any extent."""
     check_rank("peer", ring_id, peer)
     contact = Contact("recv_v2", ring_id, tuple(out_shape), dtype, f"peer={peer}")
     array = current().receive(contact, peer)

@@ -413,7 +413,7 @@ def _overlay_lines(columns: Array, window_axes: Axes, lines: Lines, out: Array) 
 
 
 def filter_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, groups: int) -> Array:
-    """What every element of the filter multiplies: the products of y with the columns of x, summed over samples and windows."""
+    """The cotangent of the filter: products of the output's cotangent y with the columns of x, summed over samples and windows."""
     _check_filter(shape, window_axes)
     check_fit("X", x.shape, (len(x), groups * shape[1], *(a.size for a in window_axes)))
     check_fit("the output's cotangent", y.shape, (len(x), shape[0], *extents_of(window_axes)))

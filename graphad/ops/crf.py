@@ -222,7 +222,7 @@ def _lattice_type(
 def crf_lattice(
     Emission: Array, Transition: Array, Label: Array, Length: Array | None = None
 ) -> tuple[Array, Array, Array, Array, Array, Array, Array]:
-    """What derivatives of ``linear_chain_crf`` take for constant: the scales of its lattice, masks, and what the labels are counted as.
+    """The constants in derivatives of ``linear_chain_crf``: the scales of its lattice, masks, and counts of the labels.
 
     Offset scales the matrices ``[N, T, to, from]``, First the first states; Live and Last mark steps within a sequence and those of the
     last step; Ends are the scores of ends, Hits ones at the labels and Moves their steps.

@@ -29,7 +29,7 @@ from graphad.types import Array, Tensor, TensorType
 
 
 class _Lattice(NamedTuple):
-    """What CTC sums over, in float64: ``N`` sequences of ``T`` steps over ``S = 2 L + 1`` states.
+    """The lattice that CTC sums over, in float64: ``N`` sequences of ``T`` steps over ``S = 2 L + 1`` states.
 
     Attributes:
         log_probs: of the classes, ``[N, T, C]``.
@@ -156,7 +156,7 @@ def _lattice_type(
 def ctc_lattice(
     Logits: Array, Label: Array, LogitsLength: Array | None = None, LabelLength: Array | None = None, *, blank: int = 0
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """What derivatives of ``warpctc`` take for constant: its lattice and the scales of that (``crf_lattice`` has those of a CRF).
+    """The constants in derivatives of ``warpctc``: its lattice and the scales of that (``crf_lattice`` has those of a CRF).
 
     Classes has a one at the class of each state; Offset scales the matrices ``[N, T, to, from]`` and is -inf where there is no way, First
     the first states; Live marks steps within a sequence, and Last the last step of sequences that the labels fit into.

@@ -1,4 +1,4 @@
-"""What an operator is: one definition with its slots, attributes, type inference, kernel and gradient."""
+"""Definitions of operators: slots, attributes, type inference, kernel and gradient in one object."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class OpDef(Traits):
 
     @property
     def function(self) -> Function:
-        """What the kernel does, written over numpy; of an elementwise operator its arithmetic (``graphad.ops.formulas``)."""
+        """The kernel as a function written over numpy; for an elementwise operator its arithmetic (``graphad.ops.formulas``)."""
         return function_of(self.kernel)
 
     @cached_property

@@ -83,7 +83,7 @@ def depthwise_spread(filter_: Array, y: Array, window_axes: Axes, groups: int) -
 
 
 def depthwise_cotangent(x: Array, y: Array, window_axes: Axes, shape: Shape, groups: int) -> Array:
-    """What every element of the filters multiplies: the products of y with the windows of x, summed over samples and windows."""
+    """The cotangent of the filters: products of the output's cotangent y with the windows of x, summed over samples and windows."""
     if shape[0] == groups and may_compile(x, y) and can_loop(window_axes):
         total = cotangent_of(x, y, window_axes)
         if total is not None:

@@ -491,7 +491,7 @@ def transposed(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -
 
 
 def reshaped(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions | None:
-    """What of the dimensions stays, or is split or joined so that it can still be cut."""
+    """The dimensions that a reshape keeps, or splits or joins so that they can still be cut."""
     if set(outputs) != {"Out"} or not set(inputs) <= {"X", "Like"} or attr("skip"):
         return None
     pairing = _matched(inputs["X"][0], outputs["Out"][0])

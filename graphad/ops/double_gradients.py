@@ -184,7 +184,7 @@ class DoubleGradOpDef(GradOpDef):
             raise InvalidValue(f"operator {self.type!r}: input slot {missing_slots[0]!r} is missing")
 
     def _of(self, slot: str) -> str:
-        """What an output is the cotangent of: a slot of the forward operator, or empty for the cotangent of its result."""
+        """The value whose cotangent an output is: a slot of the forward operator, or "" for the cotangent of its result."""
         slot = self.spelled(slot)
         if slot == f"DD{self._result}":
             return ""

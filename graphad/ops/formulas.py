@@ -305,7 +305,7 @@ def _simplified(trace: Sequence[_Note], result: Input | int) -> list[_Note]:
 
 
 def _times(function: Function, args: Sequence[Input | int | Constant], number: float) -> Input | int | None:
-    """What is multiplied by a number here, None if nothing is."""
+    """The other factor of a product with this number; None if a call is no such product."""
     if function is np.multiply and len(args) == 2:
         for x, by in (args, args[::-1]):
             if not isinstance(x, Constant) and _is_number(by) and by.value == number:  # type: ignore[union-attr]
@@ -321,7 +321,8 @@ _ANY = Constant(None, "")
 
 
 class _Plan(NamedTuple):
-    """What is needed of a trace, whatever its constants are: which calls, and a formula with ``_ANY`` in the place of constants."""
+    """The parts of a trace that do not depend on its constants: which calls are needed, and a formula with ``_ANY`` in place of
+    constants."""
 
     needed: tuple[int, ...]
     formula: Formula

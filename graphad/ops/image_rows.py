@@ -204,13 +204,14 @@ def spread_by_rows(filter_: Array, y: Array, window_axes: Axes) -> Array:
 
 
 def _spread_bytes(filter_: Shape, window_axes: Axes, itemsize: int) -> int:
-    """What ``spread_by_rows`` makes of a sample."""
+    """The bytes of temporary arrays that ``spread_by_rows`` needs for a sample."""
     (down, across), (features, channels, height, width) = window_axes, filter_
     return (down.padded * width * channels + (down.padded + height - 1) * features) * across.padded * itemsize
 
 
 def filter_by_rows(x: Array, y: Array, window_axes: Axes, shape: Shape) -> Array:
-    """What every element of a filter of the shape multiplies: products of y with the windows of x, summed over samples and windows."""
+    """The cotangent of a filter of this shape: products of the output's cotangent y with the windows of x, summed over samples and
+    windows."""
     if _are_points_longer(shape, window_axes):
         return _filter_by_points(x, y, window_axes, shape)
     features, channels, height, width = shape

@@ -373,7 +373,7 @@ _COMBINED: dict[str, np.ufunc] = {
 
 
 def _neutral(Reduce: str, dtype: np.dtype[Any]) -> float:
-    """What a reduction starts from."""
+    """The neutral element of a reduction in a dtype."""
     if Reduce not in _EXTREMES:
         return 1 if Reduce in _PRODUCTS else 0
     if dtype.kind == "f":

@@ -667,7 +667,8 @@ def _einsum_grad(Operands: list[Tensor], dOut: Tensor, *, equation: str) -> list
 
 
 def _operand_grad(i: int, operands: list[Tensor], terms: tuple[str, ...], result: str, dOut: Tensor) -> Tensor:
-    """What the product over all other operands leaves of dOut; labels that occur twice are put back on the diagonal.
+    """The cotangent of operand ``i`` of an einsum: the product of dOut and all other operands; labels that occur twice are put back on the
+    diagonal.
 
     Ones in the shape of the operand stand in for axes that all others lack, or may be broadcast along.
     """
@@ -741,7 +742,7 @@ class NoSolution(InvalidValue):
 
 
 def solved(function: Callable[..., Any], *operands: object) -> Any:
-    """What a function of numpy's linear algebra returns; NoSolution where it finds none."""
+    """Call a function of numpy's linear algebra; NoSolution where it finds none."""
     try:
         return function(*operands)
     except np.linalg.LinAlgError as error:

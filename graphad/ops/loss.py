@@ -350,7 +350,7 @@ def _checked(label: Array, classes: int, ignore_index: int) -> Array:
 
 
 def _chosen(logarithms: Array, label: Array, soft_label: bool, ignore_index: int, axis: int) -> Array:
-    """What is to be lost: the logarithm of the label's probability, with its sign changed."""
+    """The negative log-likelihood of the labels."""
     if soft_label:
         return -summed(label * logarithms, axis, True)
     values = logarithms[at(_checked(label, logarithms.shape[axis], ignore_index), axis)]

@@ -1,4 +1,4 @@
-"""What makes an operator of a numpy function: elementwise over one input, or over two with Fluid's ``axis`` broadcasting."""
+"""Makers of elementwise operators from numpy functions: of one input, or of two with Fluid's ``axis`` broadcasting."""
 
 from __future__ import annotations
 

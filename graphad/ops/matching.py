@@ -1,4 +1,4 @@
-"""What a detector is trained towards: which true box each prior box or anchor stands for, and which of them count.
+"""Training targets of detectors: which true box each prior box or anchor stands for, and which of them count.
 
 Paddle holds the true boxes of all images one after the other, with levels of detail (LoD). Here they are padded, ``[images, boxes, ...]``,
 and ``Length`` says how many of each image there are. No gradient goes through a choice.
@@ -339,7 +339,7 @@ def rpn_target_assign(
     use_random: bool = True,
     rng: np.random.Generator,
 ) -> tuple[Array, ...]:
-    """What a region proposal network is trained on (S. Ren et al., Faster R-CNN, 2015): places of anchors, and what is learned there.
+    """Sample the anchors that a region proposal network is trained on, and compute their targets (S. Ren et al., Faster R-CNN, 2015).
 
     ``Anchor`` ``[..., 4]`` holds for all images, ``GtBoxes`` ``[N, G, 4]`` are as large as the image was before its scale in ``ImInfo``
     (height, width, scale). An anchor is positive that overlaps a box most, or by ``rpn_positive_overlap``; negative below

@@ -219,7 +219,7 @@ def words_of(spec: Spec) -> list[str]:
 
 
 def merged(one: Spec, other: Spec, mesh: ProcessMesh) -> Spec:
-    """What two specs say of one tensor, the first one where they disagree: axes of a dimension are in the order of the mesh.
+    """The union of two specs of one tensor, the first one where they conflict; axes of a dimension are in the order of the mesh.
 
     >>> merged((("x",), ()), (("y",), ("x",)), ProcessMesh.parse("y=2,x=2"))
     (('y', 'x'), ())

@@ -304,7 +304,7 @@ class Methods:
         return x._accumulated("reduce_min", "elementwise_min", axis, keepdims or keepdim, initial)
 
     def _needed(self, initial: float | None, where: object) -> float:
-        """What an extremum is over no element: ``initial``, which ``where`` needs."""
+        """The initial value of an extremum, which ``where=`` requires; 0 if there is none."""
         if initial is None and where is not True:
             self.refuse("an extremum with where= needs initial=, the result where no element counts")
         return 0.0 if initial is None else initial

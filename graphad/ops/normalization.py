@@ -65,7 +65,8 @@ def moments(X: Tensor, dim: Sequence[int], epsilon: float) -> Moments:
 
 
 def recentered(deviations: Array, axes: tuple[int, ...]) -> Array:
-    """What is less its mean already, less the mean that is left: that of float32 numbers around 10,000 is rounded by up to 5e-4."""
+    """Center deviations once more, in place: the mean that they were taken from is rounded, of float32 numbers around 10,000 by up to
+    5e-4."""
     count = max(math.prod([deviations.shape[axis] for axis in axes]), 1)
     deviations -= as_array(summed(deviations, axes, True) / count, deviations.dtype)
     return deviations

@@ -54,14 +54,14 @@ def makes_array(definition: OpDef, dtypes: Sequence[object], attrs: Mapping[str,
 
 
 class Filling(NamedTuple):
-    """What an array is filled with."""
+    """The constant that an array is filled with."""
 
     value: float
     dtype: str
 
 
 def filling(definition: OpDef, dtypes: Sequence[object], attrs: Mapping[str, object]) -> Filling | None:
-    """What an elementwise operator fills its output with, whatever the elements of its input are; None if it does not."""
+    """The constant that an elementwise operator fills its output with, whatever the elements of its input are; None if it does not."""
     expression = formula_of(definition, dtypes, attrs)
     # One call that fills: nothing of the input is read but its shape.
     if expression is None or len(expression.calls) != 1 or expression.calls[0].function not in (filled, np.zeros_like):

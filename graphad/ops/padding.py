@@ -63,7 +63,7 @@ _NO_PADDING = [0, 0, 0, 0]
 
 @dataclass(frozen=True)
 class _Kind:
-    """What tells pad2d from pad3d."""
+    """The differences between pad2d and pad3d."""
 
     formats: tuple[str, str]
     modes: tuple[str, ...]

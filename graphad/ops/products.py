@@ -28,7 +28,7 @@ _dot: Callable[[Array, Array], Array] = np.dot
 
 
 def in_float32(function: Callable[..., Any], *arrays: Array) -> Array:
-    """What a sum of products gives, for float16 added up in float32 and rounded once: BLAS has no float16, and numpy without it is slow."""
+    """Call a sum of products; of float16 in float32, and rounded once: BLAS has no float16, and numpy without it is slow."""
     if arrays[0].dtype != np.float16:
         return as_array(function(*arrays))
     return as_array(function(*(array.astype(np.float32) for array in arrays))).astype(np.float16)

@@ -177,7 +177,7 @@ def _dropout_type(
 
 
 def _kept_scale(dropout_prob: float, is_test: bool, dropout_implementation: str) -> float:
-    """What is kept is multiplied by this, so that its mean stays (or, in a test, becomes) that of training."""
+    """The factor on kept elements, by which their mean stays (or, in a test, becomes) that of training."""
     if dropout_implementation == "upscale_in_train":
         # Paddle's two ways: the mean of training is either kept in training, or imitated in a test.
         return 1.0 if is_test or dropout_prob == 1.0 else 1.0 / (1.0 - dropout_prob)

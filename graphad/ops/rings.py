@@ -1,4 +1,4 @@
-"""What a rank sends for a collective: messages and bytes round a ring (Patarasuk and Yuan 2009; Thakur et al. 2005)."""
+"""Traffic of collectives: the messages and bytes that a rank sends round a ring (Patarasuk and Yuan 2009; Thakur et al. 2005)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graphad.errors import InvalidValue
 
 
 class Rates(Protocol):
-    """What connects machines: seconds that a message takes however short it is, and bytes a second."""
+    """The rates of a link between machines: seconds that a message takes however short it is, and bytes a second."""
 
     @property
     def alpha(self) -> float: ...
@@ -19,7 +19,7 @@ class Rates(Protocol):
 
 
 class Traveled(NamedTuple):
-    """What one rank sends for a collective: messages one after the other, and bytes."""
+    """The traffic of one rank in a collective: messages one after the other, and bytes."""
 
     messages: int
     bytes: float
@@ -30,7 +30,7 @@ class Traveled(NamedTuple):
 
 
 def travels(type: str, size: float, ranks: int) -> Traveled:
-    """What a rank sends for a collective that it passes ``size`` bytes to, round a ring.
+    """The traffic of a rank that passes ``size`` bytes to a collective round a ring.
 
     Args:
         type: the operator's: ``c_allreduce_sum``, ``c_allgather``, ...

@@ -80,7 +80,7 @@ class Terms(NamedTuple):
 
 
 def _given_back(X: Tensor, boxes: Tensor, images: Tensor) -> Tensor:
-    """What the images of boxes ``[R, ...]`` give to the images."""
+    """Scatter-add values of boxes ``[R, ...]`` to their images: the cotangent of the gather that gives each box its image."""
     # As the images of boxes are at run time: an extent may be open.
     return ungather(reshape_like(boxes, gather(X, images, axis=0)), images, X, axis=0)
 

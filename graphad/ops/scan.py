@@ -120,7 +120,7 @@ def _running_type(X: TensorType, *, axis: int = -1, flatten: bool = False, exclu
 
 
 def _running_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, axis: int, flatten: bool, reverse: bool) -> Tensor:
-    """What flows back shrinks from element to element by ``1 - exp(X - Out)``, so nothing can overflow."""
+    """The cotangent of a running log-sum-exp, by a recurrence whose factors ``1 - exp(X - Out)`` are at most 1, so nothing can overflow."""
     x = reshape_like(X, Out) if flatten else X
     share = exp(x - Out)
     if not Out.ndim:

@@ -1,4 +1,4 @@
-"""What the second stage of a detector is trained towards: the proposals that count, with classes and places, and masks of objects.
+"""Training targets of a detector's second stage: the sampled proposals, with classes and places, and masks of objects.
 
 Proposals of all images follow each other, and ``RoisNum`` says how many each image has; true boxes and polygons are padded. No gradient
 goes through a choice.

@@ -52,7 +52,7 @@ class Bounds(NamedTuple):
     strides_list: object = None
 
     def pairs(self, cut: StridedCut) -> list[tuple[str, list[int], Any, Any]]:
-        """What starts, ends and strides are called, their attributes, and their tensors."""
+        """Starts, ends and strides: the name of each, its attribute, its tensor, and its list of tensors."""
         return [
             ("Starts", cut.starts, self.starts, self.starts_list),
             ("Ends", cut.ends, self.ends, self.ends_list),

@@ -28,7 +28,7 @@ from graphad.types import INTS, Shape, Tensor
 
 
 class Indexed(Emitter, Protocol):
-    """What is indexed: a symbol with a known rank."""
+    """An operand of indexing: a symbol with a known rank."""
 
     @property
     def shape(self) -> Shape: ...

@@ -276,7 +276,7 @@ def _affine(x: S, scale: float = 1, bias: float = 0) -> S:
 
 
 def _power_of_2(x: Symbol, count: Any) -> object:
-    """What shifting integers by some bits multiplies them by."""
+    """The factor ``2 ** count`` that shifts an integer left by ``count`` bits; other dtypes are refused."""
     if x.dtype in FLOATS or x.dtype == "bool":
         x.refuse(f"integers are shifted, not {x!r}; multiply by a power of 2")
     # x << n is x * 2^n, and x >> n is x // 2^n, rounded downwards, as of Python's integers.

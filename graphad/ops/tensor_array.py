@@ -167,7 +167,7 @@ def extents_along(shapes: Sequence[Sequence[int]], axis: int, use_stack: bool) -
 
 
 def stack_of_none(shape: Sequence[int], dtype: str, axis: int, use_stack: bool) -> Array:
-    """What no elements of a shape are together."""
+    """The stack, or concatenation, of no elements of a shape."""
     at = normal_axis(axis, len(shape) + use_stack)
     return np.zeros((*shape[:at], 0, *shape[at + (not use_stack) :]), dtype)
 

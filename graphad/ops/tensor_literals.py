@@ -18,7 +18,7 @@ SLOTS = {"bool": "bool_values", "float64": "fp64_values", "int32": "int32_values
 
 
 class Emitter(Protocol):
-    """What a constant is recorded beside: a symbol."""
+    """An owner of constants, in whose program they are recorded: a symbol."""
 
     @property
     def dtype(self) -> str: ...

@@ -306,7 +306,7 @@ def _places(x: TensorMethods, index: Tensor) -> Tensor:
 
 # A constant takes the dtype of what it is beside: an index beside a tensor of floats would be one of floats.
 class _Whole:
-    """What constants of int64 are recorded beside."""
+    """An emitter of int64 constants beside a symbol of another dtype."""
 
     dtype = "int64"
 

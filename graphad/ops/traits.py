@@ -1,4 +1,4 @@
-"""What an operator promises beyond its types: what passes ask of its definition, so that they need not know it by name.
+"""Traits of operators: what a definition promises to passes beyond its types, so that they need not know operators by name.
 
     @operator("X -> Out", infer=same_float, grad=..., elementwise=True)
 
@@ -62,7 +62,7 @@ DimensionsRule = Callable[[Shapes, Shapes, Callable[[str], object]], Dimensions 
 
 
 class State(NamedTuple):
-    """What an update keeps for a parameter between steps: the input slot, Fluid's name for it, and where its new value is.
+    """The state that an update keeps for a parameter between steps: the input slot, Fluid's name for it, and where its new value is.
 
     That is an output slot; or, if the operator only reads it, an attribute that it is multiplied with after each step.
     """

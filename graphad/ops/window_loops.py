@@ -158,7 +158,7 @@ _Form = tuple[tuple[int, int, int], tuple[int, int, int]]
 
 
 def _form(window_axes: Axes) -> _Form:
-    """What a loop is made for: extent, stride and dilation along each axis."""
+    """The key of a compiled loop: extent, stride and dilation along each axis."""
 
     def of(axis: Axis) -> tuple[int, int, int]:
         return axis.kernel, axis.stride, axis.dilation
