@@ -1,4 +1,4 @@
-"""What changed: two graphs in one drawing, or several drawings of a graph as it changes, each node at one place in all of them."""
+"""Drawings of changes: two graphs in one, or several drawings of a graph as it changes, each node at one place in all of them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ Edge = tuple[Node, Node]  # from a value to an operator that reads it, or from a
 
 @dataclass
 class Step:
-    """What of the union is there in a step: operators and values, what operators read and write, and other names that values had."""
+    """The part of the union that exists in a step: operators and values, uses and definitions, and names of values that differ from the
+    union's."""
 
     nodes: dict[Node, Node] = field(default_factory=dict)
     edges: set[Edge] = field(default_factory=set)

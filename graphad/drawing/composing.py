@@ -50,7 +50,7 @@ FEW = 60
 
 @dataclass
 class Marks:
-    """What a difference says of nodes: ``added``, ``removed`` or ``changed``.
+    """The marks of a difference on nodes: ``added``, ``removed`` or ``changed``.
 
     ``gone`` and ``new`` are what changed operators read or write no more, and what they do now; ``arrows`` are those for
     what they do no more, ``names`` what values were called that are there no more.

@@ -50,7 +50,7 @@ class Repeat:
 
 @dataclass
 class Folding:
-    """What is drawn once: for each node that is not drawn its representative, and by repetition the copy that each node is in.
+    """The nodes that are drawn once: for each node that is not drawn its representative, and by repetition the copy that each node is in.
 
     ``given`` are drawn values that an operator outside of the copies gives to each copy. ``closed`` are operators that stand for a
     whole scope or part, with how many; ``contents`` are those of a part; ``hidden`` is what is only seen inside one. ``bundles`` are
@@ -111,7 +111,7 @@ class Folding:
         return list(arrows_by_ends.values())
 
     def _merged_slots(self, arrows: Iterable[Arrow]) -> dict[tuple[Node, Node, str], str]:
-        """What slots are called in which one operator reads, or writes, values of several copies: ``X[0]``, ``X[1]`` are ``X[0:2]``.
+        """Labels of slots in which one operator reads, or writes, values of several copies: ``X[0]``, ``X[1]`` become ``X[0:2]``.
 
         By the nodes that are drawn at both ends, and the slot.
         """
@@ -558,7 +558,7 @@ def _represent(op: Op, counterpart: Op, shared: set[Value], nesting: Nesting, fo
 
 
 def _represent_given(op: Op, counterpart: Op, copies: tuple[set[Op], set[Op]], folding: Folding) -> None:
-    """What one operator gives to each copy, and nothing else reads, is drawn once: the gradients of terms, the parts of a split."""
+    """Draw once the values that one operator gives to each copy, and nothing else reads: the gradients of terms, the parts of a split."""
     for slot, values in op.inputs.items():
         for value, partner in zip(values, counterpart.inputs.get(slot, ()), strict=False):
             if value is partner or value in folding.representatives or not _come_from_one_slot(value, partner):

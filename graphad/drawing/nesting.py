@@ -32,7 +32,7 @@ class Region(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What is above it."""
+        """The label above the region's frame."""
         return f"{self.op.type}: {_NAMES.get(self.name, self.name)}"
 
 

@@ -30,7 +30,8 @@ Measured = Mapping[Any, Any]  # keys of several kinds, as a user gives them
 
 @dataclass(frozen=True)
 class Options:
-    """What is drawn, how much of it, and how it looks: the keywords of ``ga.draw``, ``ga.draw_diff`` and the others.
+    """The options of drawings: which nodes, how much detail, and how it looks; the keywords of ``ga.draw``, ``ga.draw_diff`` and the
+    others.
 
     Attributes:
         title: a line above the drawing.

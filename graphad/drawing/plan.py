@@ -281,7 +281,8 @@ class _Planner:
     # -- shapes ----------------------------------------------------------------------------------
 
     def _hide_shapes(self) -> None:
-        """What the backward makes for the sake of its shape alone is said in the operators that read the shape, without arrows."""
+        """Hide values that the backward makes for their shapes alone; the operators that read them name the shape instead, without
+        arrows."""
         for value in [value for graph in self.nesting.graphs() for value in graph.values if self._is_shape(value)]:
             self.result.shapes.add(value)
             # The value and its operator are hidden; each reader names the shape instead.
@@ -416,7 +417,8 @@ class _Planner:
         return self.mode == "none" or ends == (1, 1)
 
     def _sums(self) -> dict[Value, Value]:
-        """What is added up over the iterations of a loop and is a result of the backward, with its one term, which nothing else reads."""
+        """The values summed over the iterations of a loop that are results of the backward, each with its one term, which has no other
+        use."""
         self.terms: set[Value] = set()
         sums: dict[Value, Value] = {}
         for arrow in self.arrows if self.options.values != "all" else ():

@@ -41,7 +41,7 @@ class Ways:
         return matches
 
     def near(self, start: Collection[Node], radius: int, named: bool = True) -> set[Node]:
-        """What is up to so many operators away, with the values that these operators read and write.
+        """The nodes up to ``radius`` operators away, with the values that these operators read and write.
 
         No way leads through what very many operators read, unless it is ``named`` by the user, to start from.
         """

@@ -53,7 +53,7 @@ class MissingJax(GraphadError, ImportError):
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """What a name stands for, imported on first use: JAX takes a second."""
+        """Import a name on first use: JAX takes a second to import."""
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if find_spec("jax") is None:

@@ -181,7 +181,7 @@ def applied(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], run:
 
 @dataclass(frozen=True)
 class _Along:
-    """What an operator does along the unknown extent.
+    """An operator applied along the unknown extent.
 
     Attributes:
         label: the index of the extent.
@@ -224,7 +224,7 @@ class _Along:
 
 
 def _along(definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], capacity: int) -> _Along:
-    """What an operator does along the unknown extent of its inputs.
+    """The application of an operator along the unknown extent of its inputs.
 
     Raises:
         Known: that depends on the extent.

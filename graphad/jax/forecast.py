@@ -47,7 +47,7 @@ class TooLong(Exception):
 
 
 def outline(value: Tensor) -> Tensor:
-    """What is known of a value."""
+    """The part of a value that forecasts keep: small arrays, and the lengths and gaps of tensor arrays and tapes; UNKNOWN for all else."""
     if isinstance(value, np.ndarray):
         return value if value.size <= SMALL else UNKNOWN
     if isinstance(value, TensorArray):
@@ -76,7 +76,7 @@ def outline(value: Tensor) -> Tensor:
 
 
 def outlines(frames: Sequence[Mapping[str, Tensor]]) -> Frames:
-    """What is known of the values of frames."""
+    """Frames with the ``outline`` of each value."""
     return tuple({name: outline(value) for name, value in frame.items()} for frame in frames)
 
 

@@ -63,7 +63,7 @@ class Untyped(Exception):
 
 @dataclass
 class Options:
-    """What the user says of how a program is lowered.
+    """The user's options for lowering a program.
 
     Attributes:
         max_trips: iterations that a loop may take whose trip count is not known and whose gradient, or whose arrays, need one.
@@ -247,7 +247,7 @@ class Lowering:
                     self.fail_if(~(jnp if is_traced(value) else np).isfinite(value).all(), text)
 
     def made(self, op: Operator, definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], wanted: Sequence[str]) -> Outputs:
-        """What an operator computes, by slot."""
+        """Compute the results of an operator, by slot."""
         form = LOWERED.get(op.type)
         if form is not None:
             return form(self, op, inputs, attrs)
@@ -256,7 +256,7 @@ class Lowering:
         return run(definition, inputs, attrs, wanted)
 
     def inputs(self, op: Operator, definition: OpDef, frames: Frames, layout: Layout) -> dict[str, list[Tensor]]:
-        """What an operator reads, by slot; None for what has no value, if it may have none."""
+        """The operands of an operator, by slot; None for one without a value, where the operator allows it."""
         slots = dict(op.inputs)
         # In Paddle's form an array is written in place: the old one is read under the name of the output.
         if writes_old_array(op):
@@ -548,7 +548,7 @@ def _tape_of(i: int, value: Tensor) -> Tensor:
 
 
 def _on_side(i: int, value: Tensor, like: Tensor) -> Tensor:
-    """What one side of a branch leaves, in the type that both can have."""
+    """The result of one side of a branch, in the type common to both sides."""
     if isinstance(like, Either) and not _same(value, like):
         tapes = [_tape_of(i, value) if i == k else jax.tree.map(_zeros, _spec(tape)) for k, tape in enumerate(like.sides)]
         return jax.tree.map(jnp.asarray, Either(tapes))
@@ -810,7 +810,7 @@ class Loop:
         raise Untyped(f"{name!r} is {described(start)} before an iteration and {described(end)} after it; XLA's loops keep types")
 
     def settle(self, ends: Frames) -> None:
-        """What is known after the loop is known: counters, how long arrays and tapes are."""
+        """Replace counters and the lengths of arrays and tapes by those that the forecast found after the loop."""
         # The forecast ran the same iterations on known values: what it found is a constant, not a traced value.
         for at, name in self.carried():
             final, value = ends[at].get(name, UNKNOWN), self.frames[at].get(name)

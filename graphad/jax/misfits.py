@@ -14,7 +14,7 @@ from graphad.types import Tensor, TensorType
 
 
 def named(op: Operator, inputs: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
-    """What an operator reads, by the names of its operands."""
+    """The operands of an operator by name."""
     return {n: a for slot, values in inputs.items() for n, a in zip(op.inputs.get(slot, op.outputs.get("Out", ())), values, strict=False)}
 
 

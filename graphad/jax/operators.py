@@ -104,7 +104,7 @@ def _constant(value: Tensor) -> Tensor:
 
 
 def _call(definition: OpDef, inputs: tuple[Tensor, ...], attrs: dict[str, Tensor]) -> Tensor:
-    """What a kernel or a rule that calls an operator gets."""
+    """Apply an operator that a kernel or a gradient rule calls."""
     if len(inputs) < definition.required["input"]:
         raise TypeError(f"operator {definition.type!r} takes {', '.join(definition.inputs)}; got {len(inputs)} inputs")
     # A rule may apply operators to numbers, as a graph's tensors allow.

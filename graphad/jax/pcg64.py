@@ -297,7 +297,7 @@ def _starts(fast: Tensor, taken: Tensor) -> Tensor:
 
 
 class Generator:
-    """What a kernel calls in the place of ``numpy.random.Generator``; it draws once.
+    """A replacement of ``numpy.random.Generator`` for kernels, which draws once.
 
     Args:
         words: the uint32 that its stream is made of.

@@ -36,7 +36,7 @@ Vectors = dict[str, Tensor]  # by dtype
 
 
 class Message(NamedTuple):
-    """What one stage sends to another: the number of it in a round, and its type."""
+    """A message from one stage to another: its number in the round, and its type."""
 
     source: int
     target: int
@@ -86,7 +86,8 @@ def longest(packings: Sequence[Packing]) -> dict[str, int]:
 
 
 class Round(NamedTuple):
-    """What a stage does in one round: a function without arguments that gives what it keeps, sends and has updated, and what failed."""
+    """One round of a stage: a function without arguments that returns the kept, sent and updated values, and what failed; and their
+    types."""
 
     traced: Stage
     kept: dict[str, Tensor]
@@ -235,7 +236,7 @@ class PipelinedFunction:
         return arrays
 
     def __call__(self, feeds: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[list[list[Tensor]], Vectors]:
-        """What the stages fetch, and the new state."""
+        """The values that the stages fetch, and the new state."""
         fetches, new, _ = self.checked(feeds, state)
         return fetches, new
 
@@ -276,7 +277,7 @@ class PipelinedFunction:
     def _branches(
         self, stages: Sequence[Running], rounds: Sequence[Round], groups: Sequence[list[Message]], state: Vectors
     ) -> list[Callable[[], Tensor]]:
-        """What each stage does in a round, with results of one type."""
+        """The branches of a round, one a stage, with results of one type."""
         for stage, round in zip(stages, rounds, strict=True):
             stage.packing = Packing(round.kept)
         sizes = longest([stage.packing for stage in stages])
@@ -295,7 +296,7 @@ class PipelinedFunction:
         return [branch(stage, round) for stage, round in zip(stages, rounds, strict=True)]
 
     def _exchanged(self, stages: Sequence[Running], groups: Sequence[list[Message]], outgoing: Sequence[Tensor]) -> list[dict[str, Tensor]]:
-        """What each stage gets."""
+        """Exchange the messages of a round; the received values of each stage by name."""
         messages: list[dict[str, Tensor]] = [{} for _ in stages]
         for group, value in zip(groups, outgoing, strict=True):
             # A permutation: a device sends at most one of a group, and gets at most one; devices that get none have zeros.
@@ -342,7 +343,7 @@ def _zeros(type: Tensor) -> Tensor:
 
 
 def _shared(stage: Running, name: str, carried: Vectors, state: Vectors, number: Tensor) -> Tensor:
-    """What one stage fetches, on all devices."""
+    """A value that one stage fetches, broadcast to all devices."""
     if name in stage.known:
         return jnp.asarray(stage.known[name])
     values = {**stage.packing.unpacked(carried), **stage.state.unpacked(state)}

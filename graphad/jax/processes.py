@@ -53,7 +53,7 @@ def connect(coordinator: str, processes: int, number: int, *, timeout: int = 6) 
 
 
 def _telling(number: int, shown: Hook) -> Hook:
-    """What is done with an error that nothing catches: it is shown, told to the others, and ends the process."""
+    """An exception hook that shows an uncaught error, reports it to the other processes, and ends this one."""
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         shown(kind, error, trace)

@@ -42,5 +42,5 @@ def words(lowering: Drawing, op: Operator) -> list[Tensor]:
 
 
 def draw(lowering: Drawing, op: Operator, definition: OpDef, inputs: Inputs, attrs: Mapping[str, Tensor], wanted: Sequence[str]) -> Outputs:
-    """What a random operator makes, by slot."""
+    """Compute the results of a random operator, by slot."""
     return kernel_run(definition, inputs, {**attrs, "rng": Generator(words(lowering, op))}, wanted)

@@ -57,7 +57,7 @@ def replaces(*functions: Function) -> Callable[[Function], Function]:
 
 
 def plain(value: Tensor) -> Tensor:
-    """What an argument of a kernel stands for."""
+    """An argument of a kernel with XlaArrays unwrapped."""
     if isinstance(value, XlaArray):
         return value.value
     return type(value)(map(plain, value)) if type(value) in (list, tuple) else value

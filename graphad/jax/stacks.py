@@ -302,7 +302,7 @@ class Either(Aggregate):
 
 
 class Stack(Aggregate):
-    """What the iterations of a loop keep: trees by name with a row for each iteration, and what is the same in all of them."""
+    """The residuals of a loop: trees by name with a row for each iteration, and those that are the same in all iterations."""
 
     __slots__ = ("count", "fixed", "rows")
 
@@ -310,7 +310,7 @@ class Stack(Aggregate):
         self.rows, self.fixed, self.count = rows, fixed, count
 
     def at(self, index: Tensor) -> dict[str, Tree]:
-        """What one iteration keeps."""
+        """The residuals of one iteration."""
         rows = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, index, keepdims=False), self.rows)
         return {**rows, **self.fixed}
 
@@ -322,7 +322,7 @@ class Stack(Aggregate):
 
 
 class Kept(Aggregate):
-    """What a branch keeps: for each block of the operator its values by name, zeros for those of the one that did not run.
+    """The residuals of a branch: for each block of the operator its values by name, zeros for those of the one that did not run.
 
     None is in the place of a block that never runs, as is known where the branch is, and perhaps not where its gradient is.
     """

@@ -55,7 +55,7 @@ class XlaArray(Tracer):
 
     @property
     def value(self) -> Value:
-        """What the array holds now."""
+        """The current content; that of a view is read from its parent again if the parent has been written to."""
         if self.parent is not None and self._seen != self.parent.stamp():
             assert self._read is not None
             self._value, self._seen = self._read(self.parent.value), self.parent.stamp()
@@ -385,7 +385,7 @@ class XlaArray(Tracer):
 
 
 def wrapped(result: Tensor) -> Tensor:
-    """What a function returned, for a kernel."""
+    """The result of a function as a kernel sees it: JAX's arrays and numpy's as XlaArrays."""
     if isinstance(result, tuple | list):
         return type(result)(wrapped(item) for item in result) if type(result) in (tuple, list) else tuple(map(wrapped, result))
     if isinstance(result, np.ndarray | np.generic):
@@ -395,7 +395,7 @@ def wrapped(result: Tensor) -> Tensor:
 
 
 def _plain(value: Tensor) -> Tensor:
-    """What an argument stands for."""
+    """An argument with XlaArrays unwrapped."""
     if isinstance(value, XlaArray):
         return value.value
     if isinstance(value, tuple | list):

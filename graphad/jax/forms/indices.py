@@ -219,7 +219,7 @@ def _gathered_rows(X: Tensor, Index: Bounded) -> Bounded:
 
 @of_bounded(indexing.scatter_nd_add)
 def _added_at_rows(X: Tensor, Index: Tensor, Updates: Tensor) -> Tensor:
-    """What is beyond the number of rows adds zeros to the first element."""
+    """Scatter-add; padding beyond the number of rows adds zeros to the first element."""
     places, parts = as_bounded(Index, 0, 0), as_bounded(Updates, 0, 0)
     capacity = max(places.capacity, parts.capacity)
     places, parts = places.sized(capacity), parts.sized(capacity)
