@@ -68,7 +68,7 @@ class MissingHypothesis(GraphadError, ImportError):
 
 
 def __getattr__(name: str) -> Any:
-    """What a name stands for, imported on first use, so that ``import graphad.testing`` does not need hypothesis."""
+    """Import a name on first use, so that ``import graphad.testing`` does not need hypothesis."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

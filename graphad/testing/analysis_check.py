@@ -28,7 +28,7 @@ UNFIT = 20  # programs whose inputs are not what the analysis takes them to be, 
 
 @dataclass
 class AnalysisChecked:
-    """What a check looked at: programs, arrays, and how many of those the analysis said something of."""
+    """The statistics of a check: programs, arrays, and how many of the arrays the analysis had a fact for."""
 
     examples: int = 0
     arrays: int = 0

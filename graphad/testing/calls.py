@@ -42,7 +42,7 @@ WORDS = {  # what samples do not have anyway
 
 
 class Constants(NamedTuple):
-    """What the code of a pass compares attributes and numbers with: a program in which none has the value gives it nothing to do."""
+    """The constants that the code of a pass compares attributes and numbers with: it has nothing to do in a program without them."""
 
     numbers: tuple[float, ...] = ()
     words: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ def candidates_of(op: OpDef, number: int, name: str, constants: Constants = NONE
 
 
 def current_value(op: OpDef, number: int, name: str) -> Any:
-    """What an attribute is in a sample."""
+    """The value of an attribute in a sample, or its default."""
     return canonical(op, samples_of(op.type)[number].attrs).get(name, op.attrs[name].default)
 
 
@@ -208,7 +208,7 @@ MOST_RESULTS = 3000
 
 @dataclass(frozen=True)
 class Interest:
-    """What random programs contain more often than the rest: operators, attributes, numbers that a pass is about.
+    """The operators, attributes and numbers that random programs contain more often than others: those that a pass is about.
 
     Args:
         types: types of operators; half of a program's operators are of these.
@@ -233,7 +233,7 @@ class Interest:
 
 
 class Draft(NamedTuple):
-    """What an operator is to be called with, where inference accepts the types.
+    """A planned call of an operator: inputs and attributes whose types inference accepts.
 
     ``fixed`` is False if the extents of its outputs depend on numbers in its inputs, which then have to stay as they are.
     """
@@ -312,7 +312,7 @@ def _sample(op: OpDef, number: int) -> tuple[Slots, dict[str, object]]:
 
 
 def draw_call(choices: Choices, op: OpDef, dtype: str, interest: Interest) -> Draft | None:
-    """What to call an operator with: a sample with other attributes, in a dtype and of extents, as far as inference accepts it.
+    """Draw a call of an operator: a sample with other attributes, dtype and extents, as far as inference accepts them.
 
     Args:
         choices: where the decisions come from.

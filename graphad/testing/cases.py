@@ -1,4 +1,4 @@
-"""What programs are drawn from, and a program to try something on: its loss, arrays to run it on, and what is requested of it."""
+"""Test cases: a program with its loss, the arrays to run it on and the requested outputs; and the random choices that it is made by."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Case:
 
     @cached_property
     def sources(self) -> list[str]:
-        """What one can differentiate with respect to: floating-point data and the parameters that train.
+        """The names to differentiate with respect to: floating-point data and the parameters that train.
 
         A name of which the first that happens is that it is overwritten stands for what is written, so it is not among them.
         """
@@ -221,7 +221,7 @@ def fitted(case: Case, program: Program, values: Mapping[str, Array] = MappingPr
 
 
 def _missing(case: Case) -> set[str]:
-    """What only blocks of a case's program write, and nothing gives from outside."""
+    """The names that only blocks of a case's program write, and that are neither fed nor parameters."""
     written_names = {name for op in case.program.global_block().ops if blocks_of(op) for name in op.output_names()}
     return (
         written_names - set(case.feeds) - set(case.params) - {name for op in case.program.global_block().ops for name in always_written(op)}
@@ -386,7 +386,7 @@ def _mixed(rng: np.random.Generator) -> Array:
 
 
 def _large_integers(rng: np.random.Generator) -> Array:
-    """What float32 and int32 hold only just, or no longer; one in four is too large for float64, too."""
+    """Integers at the limits of float32 and int32, or just beyond; one in four is too large for float64, too."""
     numbers = [2**24, 2**24 + 1, -(2**24) - 1, 2**31 - 1, 2**31 - 2, -7, 2**53 + 1, -(2**62) - 1]
     return rng.choice(np.array(numbers), SIZE)
 

@@ -145,7 +145,7 @@ def _readable(trial: Trial) -> Finding | None:
 
 
 def _typed(trial: Trial) -> Finding | None:
-    """What is declared is what the operators give, if it is that before the pass."""
+    """A finding if operators do not give the declared types, unless that was so before the pass."""
     assert trial.after is not None
     try:
         completed(trial.after)
@@ -331,7 +331,7 @@ def _rank_by_rank(trial: Trial, expected: Observed, names: list[str]) -> Finding
 
 
 def _exchanged(program: Program, is_read: bool = True) -> set[str]:
-    """What collectives write and an operator reads: it is compared as it is written, and may be overwritten after its last reader."""
+    """The results of collectives that an operator reads: they are compared as written, and may be overwritten after the last use."""
     ops = program.global_block().ops
     results = {name for op in ops if (definition := REGISTRY.get(op.type)) is not None and definition.ordered for name in op.output_names()}
     return results.intersection(name for op in ops for name in op.input_names()) if is_read else results
@@ -380,7 +380,7 @@ def _idempotent(trial: Trial) -> Finding | None:
 
 
 def _gradients(trial: Trial) -> Finding | None:
-    """What is wrong with gradients; nothing is where the loss is not a finite number, which has none."""
+    """A finding on gradients; none where the loss is not a finite number, which has no gradients."""
     if not trial.subject.gradients or trial.after is None or not trial.case.loss_name:
         return None
     finding = _of_gradients(trial)
@@ -668,7 +668,7 @@ def _first_finding(
 
 
 def _checked(check: Check, trial: Trial) -> Finding | None:
-    """What a check finds; if the program has no text, because of an attribute that cannot be written, that is found."""
+    """The finding of a check; if the program has no text, because of an attribute that cannot be written, the finding that says so."""
     try:
         return check(trial)
     except ParseError:

@@ -205,7 +205,7 @@ def _is_read(block: Block, name: str) -> bool:
 
 
 def side_results(op: Operator, definition: OpDef) -> Iterator[str]:
-    """What an operator writes besides that which it is differentiated for, and that no gradient flows through (``Alpha`` of a CRF)."""
+    """The results of an operator through which no gradient flows, such as ``Alpha`` of a CRF; none if no rule reads a cotangent."""
     cotangents = {slot for rule in (definition.grads or {}).values() for slot in rule.reads if slot.endswith(GRAD)}
     if cotangents:
         yield from (name for slot in definition.outputs if slot + GRAD not in cotangents for name in op.output(slot))

@@ -33,7 +33,7 @@ LEAST = 1e-3  # what is smaller than this may differ by as much as this may
 
 @dataclass(frozen=True)
 class Observed:
-    """What a run gave: the targets that have a value, what the scope then held, and how often its loops ran."""
+    """The results of a run: the targets that have a value, the scope after it, and the trip counts of its loops."""
 
     values: dict[str, Any]
     scope: dict[str, Array]
@@ -64,7 +64,7 @@ class Stepwise:
         self._run = Interpreter(program, self.names, RunOptions(max_iterations=ITERATIONS))
 
     def run(self, case: Case) -> Observed:
-        """What it gives; names without a value are left out, and arrays for what the program does not declare.
+        """Run the program on a case; names without a value are omitted, and so are feeds that the program does not declare.
 
         Raises:
             GraphadError: the program does not run, or does not end.
@@ -120,7 +120,7 @@ def _compiled(program: Program, case: Case, names: Sequence[str]) -> Observed:
 
 
 def _fed(program: Program, case: Case) -> dict[str, Array]:
-    """What is fed of a case, as far as a program declares it."""
+    """The feeds of a case that a program declares."""
     variables = program.global_block().vars
     return {name: array for name, array in case.feeds.items() if name in variables}
 
@@ -213,7 +213,7 @@ def _fits(array: Any, shape: Shape | None) -> bool:
 
 
 def _together(parts: Sequence[Any], like: Any) -> Any:
-    """What ranks give: the rows of all of them; or one for all, of which one that differs from the first is shown."""
+    """The results of ranks as one: their rows concatenated; or the common value, or else one that differs from the first rank's."""
     if isinstance(like, list) and all(isinstance(part, list) and len(part) == len(like) for part in parts):
         return [_together(items, item) for *items, item in zip(*parts, like, strict=True)]  # an array of tensors
     if not isinstance(parts[0], np.ndarray):
@@ -298,7 +298,8 @@ def _located(one: Array, other: Array, differs: NDArray[np.bool_], tolerance: fl
 def observed_difference(
     before: Observed, after: Observed, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after"), least: float = LEAST
 ) -> str:
-    """What differs between two runs, by name; empty if nothing does. What had no value before may have any; see ``difference``."""
+    """The first difference between two runs, with its name; empty if there is none. Values that did not exist before may be anything; see
+    ``difference``."""
     for prefix, old, new in (("", before.values, after.values), ("persistable ", before.scope, after.scope)):
         for name, value in old.items():
             gap = f"{_shown(value)} {labels[0]}, no value {labels[1]}"

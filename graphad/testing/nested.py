@@ -33,7 +33,7 @@ _MOST_INFERRED = 1024
 
 
 def _inferred(op_type: str) -> dict[tuple[Any, ...], tuple[Shape | None, str | None]]:
-    """What an operator writes, by types of inputs and attributes with which it was checked once: it is not checked again."""
+    """The cache of an operator's inferred result types, by the types of its inputs and its attributes."""
     memory: dict[tuple[Any, ...], tuple[Shape | None, str | None]] = lookup(op_type).memory.setdefault(_inferred, {})
     if len(memory) > _MOST_INFERRED:
         memory.clear()
@@ -139,7 +139,7 @@ class Writer:
         return name
 
     def target(self) -> tuple[str, Shape]:
-        """What to write: in a block mostly a variable of a block around it, in block 0 mostly a new one."""
+        """The variable to write: in a block mostly one of a block around it, in block 0 mostly a new one."""
         free_shapes = {name: shape for name, shape in self.tensors().items() if name not in self.fixed}
         outside = [name for name in free_shapes if self.outer(name)]
         choice = self.choices.integer(0, 3)
@@ -224,7 +224,7 @@ Recipe = Callable[[Writer, str, Shape], None]
 
 
 def smaller(shape: Shape) -> list[Shape]:
-    """What broadcasts to a shape."""
+    """The shapes that broadcast to a shape."""
     return list(dict.fromkeys([shape, *([(3,)] if shape[-1] == 3 else []), (1,)]))
 
 

@@ -352,7 +352,7 @@ class CallProgram(CallWriter):
         return lookup(self.choices.one_of(COMMON if self.choices.chance(5) else operators()))
 
     def draft(self, op: OpDef, dtype: str = "") -> Draft | None:
-        """What to call an operator with, in a dtype, else in that of the program."""
+        """Draw a call of an operator, in a dtype, or in that of the program."""
         return draw_call(self.choices, op, dtype or self.dtype, self.interest)
 
     def accepts(self, call: Call | None) -> bool:
@@ -536,7 +536,7 @@ def over(w: CallProgram, draft: Draft, name: str, beside: Sequence[str] = ()) ->
 
 
 def _beside(w: CallProgram, value: Array) -> str | None:
-    """What is read together with a value: one of its type that is known, perhaps itself, or a constant, or neither."""
+    """A second operand for an operator on a value: a known one of its type, perhaps itself, or a constant; None for neither."""
     kind = w.choices.below(8)
     if kind == 7 and value.size:
         return w.number_like(value)

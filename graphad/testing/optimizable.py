@@ -40,7 +40,7 @@ def optimizable_program(choices: Choices, blocks: bool = True, specials: bool = 
 
 
 def _themes(choices: Choices, blocks: bool, specials: bool) -> tuple[Statement, ...]:
-    """What a program mostly consists of: one or two kinds of statement, perhaps one with special numbers, perhaps one with blocks."""
+    """The statements that a program mostly consists of: one or two kinds, perhaps one with special numbers, perhaps one with blocks."""
     statements: list[Statement] = choices.several(ALSO, 1, 2)
     if specials and choices.boolean():
         statements.append(choices.one_of(SPECIALS))

@@ -1,4 +1,4 @@
-"""What a check has found: the smallest program on which a pass is wrong, or how many programs it was right on."""
+"""Reports of checks: the smallest program on which a pass is wrong, or how many programs it was right on."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _page(subject: Subject, case: Case, path: Path) -> Path | None:
 
 
 def _changed_operators(before: Graph, after: Graph) -> tuple[list[Op], list[Op]]:
-    """What changed; nothing where a graph is too broken to be compared."""
+    """The operators that differ between two graphs; none where a graph is too broken to be compared."""
     try:
         return changed_operators(before, after)
     except (GraphadError, LookupError, ValueError, AttributeError):

@@ -40,7 +40,7 @@ def places(program: Program) -> list[Place]:
 
 
 def edited(program: Program, edit: Edit, keeps_types: bool = False) -> Program | None:
-    """What an edit makes of a copy, mended where operators or variables are gone; None if that is no valid program.
+    """A copy of a program after an edit, repaired where operators or variables are gone; None if that is no valid program.
 
     What operators write is declared again, with the types inferred from the inputs, since after an edit it may have another shape; unless
     ``keeps_types``, for edits that change no shape: what is declared may say more than what is inferred, and the finding depend on it.
@@ -107,7 +107,7 @@ def _declare_outside(block: Block, name: str) -> None:
 
 
 def _mend_slots(op: Operator) -> None:
-    """What an operator with blocks reads and writes outside, as its blocks are now."""
+    """Set the operands and results of an operator with blocks to the reads and writes of its blocks as they are now."""
     definition = REGISTRY.get(op.type)
     if not isinstance(definition, ControlDef) or definition.is_grad:
         return

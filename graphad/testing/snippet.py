@@ -81,7 +81,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Binding:
-    """What a name is bound to: its value, if it is known, and the statements that bind it."""
+    """The binding of a name: its value, if it is known, and the statements that bind it."""
 
     value: Any
     statements: Sequence[ast.stmt]
@@ -247,7 +247,7 @@ def free_names(source: str) -> list[str]:
 
 
 def bound(name: str, scope: Scope) -> Binding | None:
-    """What a name stands for in a scope, None if nothing is known of it."""
+    """Resolve a name in a scope; None if nothing is known of it."""
     # Python's own order: from the innermost function outwards, then the module.
     for depth in range(len(scope.functions), 0, -1):
         function = scope.functions[depth - 1]
@@ -351,7 +351,7 @@ def _location(module: object) -> str | None:
 
 
 def _spec(parts: Sequence[str], folders: Sequence[str]) -> ModuleSpec | None:
-    """What a fresh search finds, part by part; the modules there are already are not asked."""
+    """The module spec that a fresh search finds, part by part; modules that are already imported are ignored."""
     spec: ModuleSpec | None = None
     for part in parts:
         spec = PathFinder.find_spec(part, folders)

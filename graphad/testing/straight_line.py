@@ -157,7 +157,7 @@ def harmless(array: Array) -> bool:
 
 
 def computed(writer: Writer, call: Call) -> dict[str, list[Array]]:
-    """What an operator gives on the values its inputs have so far."""
+    """The results of an operator on the current values of its inputs, by slot."""
     arrays = {**writer.values, **writer.indices}
     inputs = {slot: [arrays[name] for name in names] for slot, names in call.inputs.items()}
     results = lookup(call.type).run(inputs, call.attrs, call.slots)

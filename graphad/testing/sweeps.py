@@ -459,7 +459,7 @@ class _Variants:
 
 
 def _numbers(call: Call) -> bytes:
-    """What an operator reads and gives, to see whether another call does the same."""
+    """The content of all operands and results of a call, as a key to find calls that compute the same."""
     tensors = [v for slots in (call.inputs, call.outputs) for values in slots.values() for v in values if isinstance(v, np.ndarray)]
     return b"".join(str(tensor.shape).encode() + tensor.tobytes() for tensor in tensors)
 

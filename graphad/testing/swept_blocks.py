@@ -143,7 +143,7 @@ def _never(w: CallProgram, body: Callable[[], None]) -> None:
 
 
 def _read_missing(w: CallProgram, repeated: _Repeated) -> None:
-    """What a block that did not run would have written, is read in another one."""
+    """Append a block that does not run, and in another block that does not run either an operator that reads its result."""
     value, name = w.values[repeated.name], w.unique("u")
     assert isinstance(value, np.ndarray)
     # Declared around the block that would write it, so that another block can name it.

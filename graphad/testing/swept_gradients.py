@@ -111,7 +111,7 @@ def _inputs(op: GradOpDef, call: Call, turn: int) -> dict[str, list[Value]] | No
 
 
 def _meant(op: GradOpDef, slot: str) -> str:
-    """What a slot is called where rules are written: ``DDX`` for ``grad_x@GRAD``."""
+    """The name of a slot as gradient rules spell it: ``DDX`` for ``grad_x@GRAD``."""
     renamed = {**getattr(op, "reads", {}), **getattr(op, "starts", {})}.get(slot, slot)
     inner = getattr(op, "of", None) if renamed != slot else op
     if isinstance(inner, LinearDoubleGradOpDef):

@@ -44,7 +44,7 @@ BATCHES = (2, 1, 5)
 
 
 class Network:
-    """What layers are drawn with: feeds of one batch, a dtype, and the parameters that may be shared."""
+    """The state in which layers are drawn: feeds of one batch, a dtype, and the parameters that may be shared."""
 
     def __init__(self, choices: Choices, dtype: str, batch: int) -> None:
         self.choices, self.dtype, self.batch = choices, dtype, batch

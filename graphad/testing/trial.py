@@ -349,7 +349,7 @@ def finished(graph: Graph) -> bool:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong with a pass.
+    """A defect of a pass that a check has found.
 
     Args:
         kind: one word for it: ``values``, ``verifier``, ...
@@ -426,12 +426,12 @@ class Trial:
 
     @cached_property
     def random(self) -> np.random.Generator:
-        """What random directions are drawn from."""
+        """A new generator for random directions, with a fixed seed."""
         return np.random.default_rng(len(self.case.feeds) + 7)
 
     @cached_property
     def expected(self) -> Observed:
-        """What ``before`` gives; gradients only where they are requested.
+        """The results of ``before``; gradients only where they are requested.
 
         Raises:
             Unfit: it does not run.
@@ -449,7 +449,7 @@ class Trial:
 
     @cached_property
     def _given(self) -> Observed:
-        """What ``before`` gives, and the gradients in it."""
+        """The results of ``before``, with the gradients in it."""
         try:
             return observe(self.before, self.case, self._all_before) if self._steps is None else self._steps.run(self.case)
         except Exception as error:  # a kernel may raise anything
@@ -481,7 +481,7 @@ class Trial:
 
     @cached_property
     def got(self) -> Observed:
-        """What ``after`` gives, the gradients that passes made included; see ``observed_after``."""
+        """The results of ``after``, with the gradients that passes made; see ``observed_after``."""
         return self.observed_after(list(self.made.values()))
 
     @cached_property
@@ -499,7 +499,7 @@ class Trial:
         raise self._failure
 
     def observed_after(self, names: Sequence[str] = (), compiled: bool = False) -> Observed:
-        """What ``after`` gives: what is expected, and ``names``. What operators with effects write may have got other names.
+        """The results of ``after``: the expected names, and ``names``. Results of operators with effects may have been renamed.
 
         Raises:
             GraphadError, or whatever else a kernel raises: it does not run.
@@ -516,7 +516,7 @@ class Trial:
 
     @property
     def _whole(self) -> Observed:
-        """What is expected, and of what shapes gradients are that ``before`` does not have: those of what they belong to."""
+        """The expected results, and arrays in the shapes of gradients that ``before`` does not have: the arrays that these belong to."""
         arrays = {**self.case.feeds, **self.case.params}
         return replace(self.expected, values={**{name_made: arrays[name] for name, name_made in self.made.items()}, **self.expected.values})
 
@@ -609,7 +609,7 @@ def _has_peers(program: Program) -> bool:
 
 
 def _fetched(program: Program) -> list[str]:
-    """What operators with effects write that no other operator writes: it is requested as well, whatever the targets are."""
+    """The results of operators with effects that no other operator writes: they are requested too, whatever the targets are."""
     ops = program.global_block().ops
     effects = [op for op in ops if (definition := REGISTRY.get(op.type)) is not None and definition.side_effect]
     if not effects:
