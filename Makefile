@@ -71,7 +71,7 @@ mutants: $(VENV)/dev ## Measure how many planted mistakes check_pass catches; ta
 pipelines: $(VENV)/dev ## Try random pipelines of the library's passes on PROGRAMS (10000) random programs: a quarter of an hour
 	$(BIN)/python -m tests.pipelines --programs $(PROGRAMS)
 
-every-pass: $(VENV)/dev ## Try every pass of the library on EXAMPLES (2000) random programs, alone and behind the backward: an hour
+every-pass: $(VENV)/dev ## Try every pass of the library on EXAMPLES (2000) random programs, alone and after the backward: an hour
 	$(BIN)/python -m tests.every_pass --examples $(EXAMPLES)
 
 fuzz: $(VENV)/dev ## Run the property tests on new random programs for FUZZ_MINUTES (30)

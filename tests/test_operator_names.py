@@ -1,6 +1,6 @@
-"""Which operators passes and the framework ask for by name, each with the rule that is about that operator.
+"""Which operators passes and the framework test for by name, each with the rule that is about that operator.
 
-An operator is *asked for* where its name is in a question, such as ``op.type == "cast"``, or a table by types. Operators of other packages
+An operator is *tested for* where its name is in a question, such as ``op.type == "cast"``, or a table by types. Operators of other packages
 answer no such question, so that it belongs to the traits of definitions (``graphad/ops/traits.py``). A pass that *makes* an operator has to
 name it: ``add_op("cast", ...)`` and ``lookup("cast")`` are not counted.
 """
@@ -21,7 +21,7 @@ PARTS = (
     *("rewriting", "training", "viewing"),
 )
 
-# Module: the operators that it asks for, and the rule that is about them.
+# Module: the operators that it tests for, and the rule that is about them.
 ASKED = {
     "distribution.group": ("shard_tensor", "the annotation itself"),
     "execution.native": ("greater_equal less_equal logical_and logical_not logical_or not_equal", "functions of numpy, as numba has them"),

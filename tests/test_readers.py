@@ -172,7 +172,7 @@ def test_samples_are_read_ahead_in_order() -> None:
 
     ahead = iter(fluid.io.buffered(samples, 3)())
     assert next(ahead) == 0
-    assert more.wait(20)  # 1 to 3 are read although nobody has asked for them
+    assert more.wait(20)  # 1 to 3 are read although they have not been requested
     assert list(ahead) == [1, 2, 3, 4, 5]
     assert taken == list(range(6))
 

@@ -107,7 +107,7 @@ class Sweeps:
         if self._nesting.role(op) != BACKWARD:
             return True
         if op not in self._down:
-            self._down[op] = False  # an answer, should it come to be asked for again on the way
+            self._down[op] = False  # the answer if a cycle leads back here on the way
             self._down[op] = self._direction(op)
         return self._down[op]
 

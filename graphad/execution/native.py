@@ -155,7 +155,7 @@ def long_vectors(typing):
     return types.none(), generate
 
 def read(kind):
-    """An array that is read alone, which may be marked as one that nobody may write."""
+    """The type of a read-only operand; an array that numpy marks as not writeable fits it, too."""
     return types.Array(kind, 1, "C", readonly=True)
 
 @njit([types.void({types})], nogil=True, cache={cached}, error_model="numpy")

@@ -145,7 +145,7 @@ class Reader:
         return items
 
     def line(self) -> int:
-        # Counted from the last place that was asked for: all lines of a text take one pass.
+        # Counted from the last place that was requested: all lines of a text take one pass.
         """The line of the token read last, counted from 1."""
         place, line = self._counted
         line += self.text.count("\n", place, self.start)

@@ -395,8 +395,8 @@ def _is_loss_finite(trial: Trial) -> bool:
 def _of_gradients(trial: Trial) -> Finding | None:
     """Gradients that passes made are those of the standard backward, and central differences; without any, those of what was made.
 
-    Where the standard backward was there before the passes, it is not on trial: that its gradients stay is looked at every time, and they
-    are held against differences, and those of another run of it, where that is asked for.
+    Where the standard backward was there before the passes, it is not on trial: each time its gradients have to stay as they are; in a
+    thorough trial they are compared with differences, and with those of another run of it.
     """
     if trial.prepared is not None and not trial.is_thorough:
         return _made_gradients(trial)

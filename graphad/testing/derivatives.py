@@ -280,14 +280,14 @@ def slope(
     """
     steps = steps or Stepwise(case.program, [case.loss_name])
     # The cheap answer first: two runs, and three more only if they disagree.
-    behind, ahead = (_loss_at(steps, case, direction, n * STEP) for n in (-1, 1))
+    below, above = (_loss_at(steps, case, direction, n * STEP) for n in (-1, 1))
     # (f(x + h) - f(x - h)) / 2 h = f'(x) + O(h^2).
-    central = (ahead - behind) / (2 * STEP)
+    central = (above - below) / (2 * STEP)
     if agrees(central):
         return central
     back, middle, beyond = (_loss_at(steps, case, direction, n * STEP) for n in (-2, 0, 2))
     # At a kink the sides differ; twice the step shows where rounding, which grows as 1 / h, or curvature outweighs the slope.
-    right, left, wide = (ahead - middle) / STEP, (middle - behind) / STEP, (beyond - back) / (4 * STEP)
+    right, left, wide = (above - middle) / STEP, (middle - below) / STEP, (beyond - back) / (4 * STEP)
     scale = 1 + abs(central)
     # Not smooth here: one side differs from the other, or the step matters.
     if not np.isfinite([right, left, wide]).all() or abs(right - left) > SMOOTH * scale or abs(wide - central) > STEADY * scale:

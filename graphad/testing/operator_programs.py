@@ -655,7 +655,7 @@ class Counting(NamedTuple):
     turned: bool = False
 
     def limit(self, trips: int) -> int:
-        """The limit of a loop of so many trips; of less than none, one that lies behind where the counter starts."""
+        """The limit of a loop with this trip count; below 0 one that the counter has passed at its start."""
         return self.start + self.step * trips - self.short
 
     def trips(self, choices: Choices, trips: int) -> int:

@@ -228,7 +228,7 @@ class _Watch:
 
     def left(self, value: Value) -> list[str]:
         """The kinds of probes that a value does not have yet."""
-        # An extremum over no element is an error, so what is surely empty is not asked for its range.
+        # An extremum over no element is an error, so a value that is surely empty gets no range probe.
         possible = [kind for kind in self.kinds if kind in ("NAN", "INF") or 0 not in (value.shape or ())]
         return [kind for kind in possible if probe_name(value, kind) not in self.there]
 

@@ -11,14 +11,14 @@ from tests.testing.test_library import COMBINING
 from tests.testing.wrong_passes import SaysNothingChanged
 
 
-def test_every_pass_is_tried_and_those_that_can_behind_the_backward() -> None:
+def test_every_pass_is_tried_and_those_that_can_after_the_backward() -> None:
     rows = list(every_pass.trials(()))
     names = {pipeline.partition("{")[0].partition("(")[0].partition(",")[0] for pipeline, _ in rows}
     library = {name for name, kind in PASSES.items() if kind.__module__.startswith("graphad.")}
     assert library - names <= {*COMBINING, "bucket-all-reduce", "shard-optimizer"}  # rows of several passes, after data-parallel
-    behind = {pipeline for pipeline, prepare in rows if prepare}
-    assert {"cse", "dead-code", "simplify", "in-place"} <= behind
-    assert not {"create-grad-ops", "recompute", "optimize-parameters"} & behind  # they build it, or stand there anyway
+    after = {pipeline for pipeline, prepare in rows if prepare}
+    assert {"cse", "dead-code", "simplify", "in-place"} <= after
+    assert not {"create-grad-ops", "recompute", "optimize-parameters"} & after  # they build it, or stand there anyway
 
 
 def test_what_is_found_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -386,7 +386,7 @@ class ReducesBeforeTheBias(Pass):
             if inner is not None and inner.type == "scale" and list(inner.inputs) == ["X"]:
                 total = graph.add_value(f"{out.name}@TOTAL", out.shape, out.dtype)
                 graph.add_op("c_allreduce_sum", {"X": [inner.input("X")]}, {"Out": [total]}, op.attrs, before=op)
-                # Written twice for a moment: a value that nobody writes or requests would go.
+                # Written twice for a moment: a value neither written nor requested would go.
                 graph.add_op("scale", {"X": [total]}, {"Out": [out]}, inner.attrs, before=op)
                 graph.remove_op(op)
                 changed = True

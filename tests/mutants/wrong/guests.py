@@ -235,7 +235,7 @@ with passes():
 
     @dataclass(frozen=True)
     class RemovesBranchesThatNobodyReads(Pass):
-        """A branch goes if no operator reads what it writes, and nobody requests it: state that outlives the run is forgotten."""
+        """A branch goes if no operator reads what it writes, and it is not requested: state that outlives the run is forgotten."""
 
         name = "guest-removes-branches-that-nobody-reads"
 

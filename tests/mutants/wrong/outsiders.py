@@ -66,7 +66,7 @@ with passes():
 
     @dataclass(frozen=True)
     class TruncatesByCasts(Pass):
-        """A cast of floats to int64 and back cuts what is behind the point: but not of large numbers, and nan has no integer."""
+        """A cast of floats to int64 and back cuts off the fraction: but not of large numbers, and nan has no integer."""
 
         name = "outsider-truncates-by-casts"
 

@@ -1,7 +1,7 @@
 """Sequences of tensors, and optionals.
 
-A sequence whose length is known at load is a list of values. One that a loop makes, or a branch chooses, or whose tensors are asked for
-by a number that a run knows, is an array of tensors: a variable of the program.
+A sequence whose length is known at load is a list of values. One that a loop makes, or a branch chooses, or that is indexed by a number
+known only at run time, is an array of tensors: a variable of the program.
 """
 
 from __future__ import annotations
