@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
-from contextvars import ContextVar, copy_context
+from collections.abc import Iterable, Mapping, Sequence
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import cache
 from sys import getrefcount
@@ -87,17 +87,13 @@ class CompiledFunction:
         self.seen: list[object] = [MISSING] * len(self.states)  # the variables that it read last, whose types are therefore known
         self.places = {name: at for at, (name, _) in enumerate(self.states)}
         self.get = operator.itemgetter(*self.places) if len(self.places) > 1 else None
-        # Initializations that had run, which it leaves out, and those that had not, which it makes.
-        initial = [] if run.reinitialize else [op.output_names() for op in run.block.ops if op.attrs.get("run_once")]
-        self.initial = [(names, run.stored.keys() >= set(names)) for names in initial]
+        self.initial = _initializations(run)
         self.kept = list(compiled.kept)
         self.spare: dict[str, Array | None] = dict.fromkeys(self.source.spare)
-        self.kinds = [(name, (compiled.kept[name].example.shape, compiled.kept[name].example.dtype)) for name in self.spare]
-        types = [(compiled.fetched[i].example.shape, compiled.fetched[i].example.dtype) for i in self.source.returned]
-        self.returned = list(zip(self.source.returned, types, strict=True))
-        self.results: list[Array | None] = [None] * len(
-            self.returned
-        )  # what the last run returned: written to again once nothing else refers to it
+        self.kinds = [(name, _kind_of(compiled.kept[name])) for name in self.spare]
+        self.returned = [(i, _kind_of(compiled.fetched[i])) for i in self.source.returned]
+        # The results of the last run, which are written to again once nothing else refers to them.
+        self.results: list[Array | None] = [None] * len(self.returned)
         self.iterations: list[int] = []
         self.trips: set[int] = set()
         self.failures = 0
@@ -106,17 +102,11 @@ class CompiledFunction:
         self.runs = 0
         self.has_loops = " trips" in self.source.text
         self.random = compiled.random
-        reads = list(compiled.states)
-        new_states = enumerate(compiled.kept.items())
-        self.carried = [(reads.index(n), i) for i, (n, v) in new_states if n in compiled.states and v.alike(compiled.states[n])]
+        self.carried = _carried(compiled)
         self.may_be_absent = any(value.absent for value in compiled.kept.values())
         self.feeds = [(name, _type_of(value) or ((), None, False)) for name, value in compiled.feeds.items()]
         self.function = self._made(run)
-        # numpy's error state is a context variable: set once, in a context of the function's own, it need not be set for each run. What
-        # looks at other context variables has to see those of the run.
-        self.context = None if any(map(_is_foreign, self.source.objects.values())) else copy_context()
-        if self.context is not None:
-            self.context.run(np.seterr, all="ignore")
+        self.context = _own_context(self.source.objects.values())
         for value in values_of(compiled):
             value.let_go()
 
@@ -245,6 +235,37 @@ def _head() -> dict[str, object]:
     names: dict[str, object] = {"np": np}
     exec(compile(HEAD, "<compiled program>", "exec"), names)
     return names
+
+
+def _initializations(run: Prepared) -> list[tuple[list[str], bool]]:
+    """The results of initialization operators, each with whether it had run: then it is left out, otherwise compiled."""
+    results = [] if run.reinitialize else [op.output_names() for op in run.block.ops if op.attrs.get("run_once")]
+    return [(names, run.stored.keys() >= set(names)) for names in results]
+
+
+def _carried(compiled: Compiled) -> list[tuple[int, int]]:
+    """The places of variables, as they are read and as they are kept, whose new value has the type of the old one."""
+    reads = list(compiled.states)
+    new_states = enumerate(compiled.kept.items())
+    return [(reads.index(name), i) for i, (name, value) in new_states if name in compiled.states and value.alike(compiled.states[name])]
+
+
+def _own_context(objects: Iterable[object]) -> Context | None:
+    """A context in which numpy's errors are ignored; None if something that is called looks at context variables.
+
+    numpy's error state is a context variable: set once, in a context of the function's own, it need not be set for each run. What looks at
+    other context variables has to see those of the run.
+    """
+    if any(map(_is_foreign, objects)):
+        return None
+    context = copy_context()
+    context.run(np.seterr, all="ignore")
+    return context
+
+
+def _kind_of(value: Value) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
+    """The shape and dtype of the array that a value is."""
+    return value.example.shape, value.example.dtype
 
 
 MISSING = object()

@@ -11,6 +11,7 @@ another type, an error - is left to the interpreter, which defines the meaning, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -263,15 +264,10 @@ class Compiler:
             memory = self.seen.get(number)
             examples[at] = None if memory is None else np.array(memory, order="C")
         if self.is_fixed(op, definition, values, examples):
-            arrays = iter(examples)
-            return {slot: [self.settled(next(arrays)) for _ in range(count)] for slot, count in wanted.items()}
+            return _by_slot([self.settled(example) for example in examples], wanted)
         results = tuple(Value(example, base=base) for example, base in zip(examples, bases, strict=True))
         self.random |= definition.random
-        helper = "present" if definition.partial or writes_old_array(op) else "given"
-        args = [f"{helper}({{{i}}})" if value.absent else f"{{{i}}}" for i, value in enumerate(values)]
-        if definition.random:
-            args.append(f"rng=generator({self.trace.name(op, 'random')})")
-        form = f"{name}({', '.join(args)})"
+        form = self.call_form(op, definition, name, values)
         if definition.partial and any(value.example is None for value in results):
             form = f"settled_or_absent({form})"
         self.trace.calls.append(Call(form, tuple(values), results, pure=False, op=op))
@@ -283,11 +279,15 @@ class Compiler:
         self.guard(op, definition, inputs, attrs, wanted, results, by_run=at is not None)
         for value in results if definition.partial else ():
             value.absent = value.example is None
-        by_slot, first = dict[str, list[Value | None]](), 0
-        for slot, count in wanted.items():
-            by_slot[slot] = list(results[first : first + count])
-            first += count
-        return by_slot
+        return _by_slot(results, wanted)
+
+    def call_form(self, op: Operator, definition: OpDef, name: str, values: Sequence[Value]) -> str:
+        """The source of a call of a kernel, with places for its operands; those that may have no value are checked in it."""
+        helper = "present" if definition.partial or writes_old_array(op) else "given"
+        args = [f"{helper}({{{i}}})" if value.absent else f"{{{i}}}" for i, value in enumerate(values)]
+        if definition.random:
+            args.append(f"rng=generator({self.trace.name(op, 'random')})")
+        return f"{name}({', '.join(args)})"
 
     def open_result(self, number: int, definition: OpDef, wanted: Mapping[str, int], examples: Sequence[Tensor]) -> int | None:
         """The number of the one required result of an operator, if no example says its type and a run's type may be assumed.
@@ -777,6 +777,12 @@ def _computed(formula: Formula, operands: Sequence[Traced]) -> Traced:
         tracer = next(tracer for tracer in (*args, *operands) if isinstance(tracer, Traced))
         results.append(tracer.apply(call.function, args))
     return operands[formula.result.number] if isinstance(formula.result, Input) else results[formula.result]
+
+
+def _by_slot(results: Sequence[Value | None], wanted: Mapping[str, int]) -> Made:
+    """The results of an operator, grouped by the slots whose numbers of results are requested."""
+    remaining = iter(results)
+    return {slot: list(islice(remaining, count)) for slot, count in wanted.items()}
 
 
 def _typed_examples(types: Sequence[TensorType] | None, count: int) -> list[Tensor]:

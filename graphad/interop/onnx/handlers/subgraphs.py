@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -107,6 +107,7 @@ def _loop(node: Node) -> list[Value]:
 
 
 Shapes = list[list[int] | None]
+RowType = tuple[Sequence[int], str]  # shape and dtype of the rows of a scan output
 
 
 def _differ(a: Shapes, b: Shapes) -> bool:
@@ -123,51 +124,27 @@ def _loop_with(
     Names of extents that may change are taken out of ``shapes``.
     """
     ops = node.ops
-    scan_count = len(body.output) - 1 - len(first)
     # Without a count it goes on while the condition holds.
     most = Value(np.asarray(np.iinfo("int64").max)) if count is None else ops.reshape(count, shape=[])
     begin = Value(np.asarray(True)) if keep is None else ops.reshape(keep, shape=[])
-    element_types: list[Any] = []
+    element_types: list[RowType] = []
 
     def condition(step: Variable, going: Variable, *rest: Variable) -> Variable:
         return layers.logical_and(going, layers.less_than(step, ops.variable(most)))
 
-    def iteration(step: Variable, going: Variable, *rest: Variable) -> list[Variable]:
-        state_vars, arrays = rest[: len(first)], rest[len(first) :]
-        result = node.reader.nested(
-            body,
-            [Value(variable=step), Value(variable=going), *(Value(variable=variable) for variable in state_vars)],
-            # The result comes first: condition, carried values, scan outputs.
-        )
-        goes_on = ops.variable(ops.reshape(result[0], shape=[]))
-        # A value that a loop carries keeps its dtype.
-        kept_values = [
-            as_array(node.ops, value) if is_sequence(value) else ops.variable(cast(node, value, variable.dtype))
-            for value, variable in zip(result[1 : len(first) + 1], state_vars, strict=True)
-        ]
-        _keep_names(shapes, kept_values)
-        elements = [ops.variable(value) for value in result[len(first) + 1 :]]
-        element_types[:] = [(variable.shape, variable.dtype) for variable in elements]
-        next_arrays = [layers.array_write(variable, step, array) for variable, array in zip(elements, arrays, strict=True)]
-        # Counted by adding 1, so that the counter is a plain loop variable.
-        return [layers.scale(step, scale=1.0, bias=1.0), goes_on, *kept_values, *next_arrays]
-
     start = [ops.variable(value) for value in first]
-    types = _scanned_types(node, body, first) if scan_count else []
+    types = _scanned_types(node, body, first) if len(body.output) - 1 > len(first) else []
     arrays = [layers.create_array(dtype) for _, dtype in types]
-    start_shapes = [None if is_array(value) else list(value.shape) for value in first]
-    is_exact = shapes == start_shapes and not _differ(shapes, start_shapes)
-    invariants = None if is_exact else [[], [], *(shape and list(shape) for shape in shapes), *([None] * scan_count)]
+    iteration = _iteration(node, body, len(first), shapes, element_types)
+    invariants = _shape_invariants(first, shapes, len(arrays))
+
+    def build() -> list[Variable]:
+        variables = [ops.variable(Value(np.asarray(0, "int64"))), ops.variable(begin), *start, *arrays]
+        outputs: list[Variable] = layers.while_loop(condition, iteration, variables, shape_invariants=invariants)
+        return outputs
+
     try:
-        outputs = attempt(
-            ops,
-            lambda: layers.while_loop(
-                condition,
-                iteration,
-                [ops.variable(Value(np.asarray(0, "int64"))), ops.variable(begin), *start, *arrays],
-                shape_invariants=invariants,
-            ),
-        )
+        outputs = attempt(ops, build)
     except ShapeError:
         if first:
             return None
@@ -175,6 +152,42 @@ def _loop_with(
     results = [Value(variable=item) for item in outputs[2 : 2 + len(first)]]
     rows = [_stacked(node, item, *type) for item, type in zip(outputs[2 + len(first) :], element_types, strict=True)]
     return [*results, *rows]
+
+
+def _iteration(node: Node, body: Desc, carried: int, shapes: Shapes, element_types: list[RowType]) -> Callable[..., list[Variable]]:
+    """An iteration as a function of the step, the condition, so many carried values, and an array for each scan output.
+
+    It takes names of extents that may change out of ``shapes``, and sets ``element_types`` to the types of the scan outputs.
+    """
+    ops = node.ops
+
+    def iteration(step: Variable, going: Variable, *rest: Variable) -> list[Variable]:
+        state_vars, arrays = rest[:carried], rest[carried:]
+        operands = [Value(variable=variable) for variable in (step, going, *state_vars)]
+        # The result comes first: condition, carried values, scan outputs.
+        result = node.reader.nested(body, operands)
+        goes_on = ops.variable(ops.reshape(result[0], shape=[]))
+        # A value that a loop carries keeps its dtype.
+        kept_values = [
+            as_array(ops, value) if is_sequence(value) else ops.variable(cast(node, value, variable.dtype))
+            for value, variable in zip(result[1 : carried + 1], state_vars, strict=True)
+        ]
+        _keep_names(shapes, kept_values)
+        elements = [ops.variable(value) for value in result[carried + 1 :]]
+        element_types[:] = [(variable.shape, variable.dtype) for variable in elements]
+        next_arrays = [layers.array_write(variable, step, array) for variable, array in zip(elements, arrays, strict=True)]
+        # Counted by adding 1, so that the counter is a plain loop variable.
+        return [layers.scale(step, scale=1.0, bias=1.0), goes_on, *kept_values, *next_arrays]
+
+    return iteration
+
+
+def _shape_invariants(first: Sequence[Value], shapes: Shapes, arrays: int) -> list[list[int] | None] | None:
+    """The shapes of all that a Loop carries in all iterations; None if they are those of the values that come in."""
+    start_shapes = [None if is_array(value) else list(value.shape) for value in first]
+    if shapes == start_shapes and not _differ(shapes, start_shapes):
+        return None
+    return [[], [], *(shape and list(shape) for shape in shapes), *([None] * arrays)]
 
 
 def _keep_names(shapes: Shapes, values: Sequence[Variable]) -> None:
@@ -252,16 +265,7 @@ def _joined(array: Value, after: ElementType) -> ElementType | None:
 @handles("Scan", since=9)
 def _scan(node: Node) -> list[Value]:
     body, ops = node.required("body"), node.ops
-    count = int(node.required("num_scan_inputs"))
-    states, sequences = (
-        [node[i] for i in range(len(node.inputs) - count)],
-        [node[i] for i in range(len(node.inputs) - count, len(node.inputs))],
-    )
-    axes = [int(a) % x.rank for a, x in zip(node.attr("scan_input_axes", [0] * count), sequences, strict=True)]
-    backward = [bool(item) for item in node.attr("scan_input_directions", [0] * count)]
-    # With their axes in front, and reversed where they are read backwards: iteration i reads row i of each.
-    rows = [_first(node, ops.flip(x, axis=[a]) if back else x, a) for x, a, back in zip(sequences, axes, backward, strict=True)]
-    outputs = len(body.output) - len(states)
+    states, rows = _scan_operands(node)
     size = rows[0].shape[0]
     steps = Value(np.asarray(size, "int64")) if size != -1 else _length(node, rows[0])
     # Arrays are made before the loop, and their element types are known only from the body: it is read once, and taken back.
@@ -283,15 +287,30 @@ def _scan(node: Node) -> list[Value]:
     start = [ops.variable(value) for value in states]
     variables = layers.while_loop(condition, iteration, [ops.variable(Value(np.asarray(0, "int64"))), *start, *arrays])
     results = [Value(variable=item) for item in variables[1 : 1 + len(states)]]
-    out_axes = node.attr("scan_output_axes", [0] * outputs)
-    reverse = node.attr("scan_output_directions", [0] * outputs)
-    for array, type, axis, back in zip(variables[1 + len(states) :], types, out_axes, reverse, strict=True):
+    return [*results, *_scan_outputs(node, variables[1 + len(states) :], types)]
+
+
+def _scan_operands(node: Node) -> tuple[list[Value], list[Value]]:
+    """The initial states of a Scan, and the tensors that it scans: iteration i reads row i of each."""
+    operands, count = [node[i] for i in range(len(node.inputs))], int(node.required("num_scan_inputs"))
+    states, sequences = operands[: len(operands) - count], operands[len(operands) - count :]
+    axes = [int(a) % x.rank for a, x in zip(node.attr("scan_input_axes", [0] * count), sequences, strict=True)]
+    backward = [bool(item) for item in node.attr("scan_input_directions", [0] * count)]
+    # With their axes in front, and reversed where they are read backwards.
+    rows = [_first(node, node.ops.flip(x, axis=[a]) if back else x, a) for x, a, back in zip(sequences, axes, backward, strict=True)]
+    return states, rows
+
+
+def _scan_outputs(node: Node, arrays: Sequence[Variable], types: Sequence[RowType]) -> Iterator[Value]:
+    """The scan outputs: the elements of each array, stacked along its axis in its direction."""
+    out_axes = node.attr("scan_output_axes", [0] * len(arrays))
+    reverse = node.attr("scan_output_directions", [0] * len(arrays))
+    for array, type, axis, back in zip(arrays, types, out_axes, reverse, strict=True):
         value = _stacked(node, array, *type)
         # A direction of 1 puts what the last iteration gave first.
         if back:
-            value = ops.flip(value, axis=[0])
-        results.append(_placed(node, value, int(axis) % value.rank))
-    return results
+            value = node.ops.flip(value, axis=[0])
+        yield _placed(node, value, int(axis) % value.rank)
 
 
 def _length(node: Node, x: Value) -> Value:
