@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from graphad.ops.traits import Traits
+from graphad.ops import REGISTRY
+from graphad.ops.traits import Narrow, Reduction, Speculatable, Traits
 from tests import operators_page
 from tests.pages import PAGES, ROOT, Runner, examples, fits, sessions
 from tests.pictures import BLOCKS, DIGITS_RNN, DRAWN, IMAGES, RULES, draw_rules, rules_page, run
@@ -116,6 +118,24 @@ def test_the_page_of_rules_is_up_to_date(tmp_path: Path) -> None:
 
 def test_the_page_of_operators_is_up_to_date() -> None:
     assert operators_page.PAGE.read_text(encoding="utf-8") == operators_page.text(), "run make pictures"
+
+
+def test_the_page_of_operators_has_every_trait_and_every_word_of_one() -> None:
+    labels = [label.partition("=") for label in operators_page.PROMISES]
+    of_definitions = {"random", "side_effect", "partial", "written over"}
+    assert {trait for trait, _, _ in labels} - of_definitions == {trait.name for trait in fields(Traits)}
+    for trait, words in (("speculatable", Speculatable), ("narrow", Narrow), ("reduction", Reduction)):
+        assert {word for name, _, word in labels if name == trait} == {*get_args(words)} - {""}
+
+
+def test_operators_by_trait() -> None:
+    def types(label: str) -> set[str]:
+        return {definition.type for definition in REGISTRY.values() if operators_page.promises(definition, label)}
+
+    assert types("reduction=extremum") == {"reduce_max", "reduce_min", "reduce_amax", "reduce_amin"}
+    assert {"sgd", "adam"} <= types("state")
+    # assign gives its operand, less_than another dtype.
+    assert {"exp", "elementwise_add"} <= types("written over") <= types("elementwise") - {"assign", "less_than"}
 
 
 def test_links_lead_somewhere() -> None:
