@@ -30,7 +30,7 @@ def built(build: Callable[..., Any], **feed: Any) -> tuple[ga.Program, Any]:
 
 
 def ran(build: Callable[..., Any], scope: ga.Scope | None = None, **feed: Any) -> Any:
-    """What the program computes, in the structure that the function returns."""
+    """The results of the program, in the structure that the function returns."""
     program, result = built(build, **feed)
     arrays = {name: np.asarray(value) for name, value in feed.items()}
     got = run(program, arrays, nest.flatten(result), scope)

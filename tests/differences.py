@@ -41,7 +41,7 @@ class Model:
 
     @property
     def names(self) -> list[str]:
-        """What can be differentiated with respect to."""
+        """The names to differentiate with respect to."""
         return [name for name, array in {**self.feed, **self.params}.items() if array.dtype.name in FLOATS]
 
     def var(self, name: str) -> ga.Variable:

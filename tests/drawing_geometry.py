@@ -59,7 +59,7 @@ class Label:
 
 @dataclass
 class Geometry:
-    """What was measured, in points."""
+    """The measurements of a drawing, in points."""
 
     overlaps: list[tuple[str, str]] = field(default_factory=list)
     crossed: list[tuple[str, str]] = field(default_factory=list)

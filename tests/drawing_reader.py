@@ -66,7 +66,7 @@ class Drawn:
 
     @property
     def titles(self) -> list[str]:
-        """What stands above the frames."""
+        """The titles above the frames."""
         return [title for title in self.frames.values() if title]
 
 

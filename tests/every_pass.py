@@ -26,7 +26,7 @@ AFTER_BACKWARD = ", ".join(BACKWARD)
 
 
 class Tried(NamedTuple):
-    """What came of a pass: on how many programs, how many it changed, processor time, and what was found, empty if nothing was."""
+    """The result of trying a pass: on how many programs, how many it changed, processor time, and the finding, empty if there is none."""
 
     examples: int
     changed: int

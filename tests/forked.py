@@ -59,7 +59,7 @@ for line in sys.stdin:
 
 
 class Done(NamedTuple):
-    """What a program came to: its exit status, and what it wrote to both streams."""
+    """The result of a process: its exit status, and its output on both streams."""
 
     returncode: int
     said: str

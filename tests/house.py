@@ -94,7 +94,7 @@ def size(function: Function) -> int:
 
 
 def figures(files: Sequence[Source]) -> dict[str, float]:
-    """What is counted, by what the table calls it."""
+    """The figures by their labels in the table."""
     lines, functions = sum(file.lines for file in files), [function for file in files for function in file.functions()]
     private, sizes = [function for function in functions if is_private(function)], sorted(map(size, functions))
     top_level = [node for file in files for node in file.tree.body if isinstance(node, Function) and is_private(node)]

@@ -1,4 +1,4 @@
-"""What programs with blocks mean, said once more and as plainly as can be: the oracles of the nested programs' tests.
+"""The meaning of programs with blocks, stated a second time and as plainly as can be: the oracles of the nested programs' tests.
 
 ``Meaning`` runs a program, ``differences`` are of what it gives, and ``unrolled`` is the flat program of the operators that ran.
 """

@@ -38,7 +38,7 @@ NO_KERNEL = "NOT_IMPLEMENTED"
 
 
 class Tried(NamedTuple):
-    """What became of a sample: ``fine``, ``single`` (in float32 only), or why it is not written."""
+    """The outcome of writing a sample: ``fine``, ``single`` (in float32 only), or why it is not written."""
 
     operator: str
     number: int
@@ -119,7 +119,7 @@ def in_single(sample: Sample) -> Sample:
 
 
 def outcome(op: OpDef, sample: Sample, opened: bool = False) -> str:
-    """What becomes of a sample."""
+    """Write a sample, and run it; the outcome."""
     try:
         return compared(op, sample, opened) or "fine"
     except onnx.CannotWrite as error:

@@ -1,4 +1,4 @@
-"""What the pages say that their blocks print: a block of Python or of commands, and the text after it.
+"""The output of the blocks in the pages: a block of Python or of commands, and the text after it.
 
 A fenced block of ``python`` runs in a folder of its own, as with ``python -c``. A fenced block of ``text`` directly after it is what it
 prints. A fenced block of ``console`` runs in a folder with ``model.txt``, the first program of the README: each line that begins with
@@ -76,13 +76,13 @@ class Runner:
         self._stack.close()
 
     def printed(self, code: str, folder: Path) -> str:
-        """What a block of Python prints, run in a folder; a warning is an error."""
+        """Run a block of Python in a folder, and return its output; a warning is an error."""
         done = self._python.run("-c", code, cwd=folder, said=self._said)
         assert done.returncode == 0, done.said
         return without_folder(done.said, folder)
 
     def command_output(self, command: str, folder: Path, status: int | None = None) -> str:
-        """What a command prints on both streams; the exit status is compared where one is given."""
+        """The output of a command on both streams; the exit status is compared where one is given."""
         _, *arguments = shlex.split(command, comments=True)
         done: Done = self._commands.run("-m", "graphad.cli", *arguments, cwd=folder, said=self._said)
         assert "Traceback" not in done.said, done.said

@@ -33,7 +33,7 @@ DIGITS_RNN = ROOT / "docs/examples/digits_rnn.py"
 
 
 def run(folder: Path, *arguments: str | Path) -> str:
-    """What Python prints, run in a folder; a warning is an error."""
+    """Run Python in a folder, and return its output; a warning is an error."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
     done = subprocess.run([sys.executable, *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""What is proved of the rules of ``simplify``, by name: ``graphad/rewriting/proofs.json``.
+"""The proofs of the rules of ``simplify``, by name: ``graphad/rewriting/proofs.json``.
 
 python -m tests.proofs [NAME...]        (or ``make proofs``) proves the exact rules anew, or some of them, and writes the file
 """

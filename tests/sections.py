@@ -15,7 +15,7 @@ class Section(NamedTuple):
     mark: str
 
     def parts(self) -> tuple[str, str, str]:
-        """What is before the section, it itself, and what is after it."""
+        """The text before the section, the section, and the text after it."""
         before, rest = self.page.read_text(encoding="utf-8").split(self.mark)
         text, after = rest.split(END, 1)
         return before, text.strip(), after

@@ -1,4 +1,4 @@
-"""What ``make docs`` does besides mkdocs.
+"""The hooks that ``make docs`` adds to mkdocs.
 
 Each tutorial is run and is a notebook as well (``site/notebooks``), to which its page links. A picture is a link to itself, since most
 drawings are wider than a column of text, and a light one is marked, so that the stylesheet can make it dark on a dark page. Pages of

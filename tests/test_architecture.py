@@ -97,7 +97,7 @@ def imported(node: Import) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the tests ask about a file; its tree, of some ten thousand nodes, is not kept.
+    """The facts about a file that the tests ask for; its tree, of some ten thousand nodes, is not kept.
 
     Attributes:
         imports: (module of graphad that is imported, where).

@@ -94,7 +94,7 @@ WORDS = {"L": L, "P": P, "W": W, "conv": conv, "pool": pool, "ga": ga, "fluid": 
 
 
 def evaluated(code: str, names: dict[str, Any]) -> list[Any]:
-    """What a line says: the value of an expression, or of ``r`` after statements."""
+    """The value of an expression, or of ``r`` after statements."""
     known = {**WORDS, **names}
     if ";" in code or "⏎" in code:
         exec(code.replace("⏎", "\n"), known)

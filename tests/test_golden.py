@@ -28,7 +28,7 @@ MARK, SCHEDULE, SAME = "---- ", "schedule", "(as before)\n"
 
 
 class Case(NamedTuple):
-    """What a file says: what it shows, the program, and (pipeline, text after it) pairs."""
+    """The content of a golden file: its title, the program, and (pipeline, text after it) pairs."""
 
     title: str
     program: str

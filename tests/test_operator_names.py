@@ -160,7 +160,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _questions(node: ast.AST, constants: dict[str, ast.expr]) -> Iterator[ast.AST]:
-    """What a node compares with a type, or looks a type up in."""
+    """The operands that a node compares with a type, or looks a type up in."""
     if isinstance(node, ast.Compare) and any(map(_is_type, (node.left, *node.comparators))):
         sides = [node.left, *node.comparators]
     elif (

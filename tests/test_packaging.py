@@ -1,4 +1,4 @@
-"""What is built from the sources can be installed elsewhere, and has every module and every pass in it."""
+"""The distribution built from the sources can be installed elsewhere, and has every module and every pass in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of every program with nested blocks: it runs as its operators say, and its gradients are those of what ran."""
+"""Invariants of every program with nested blocks: it runs as its operators say, and its gradients are those of the operators that ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of every program: it lowers, schedules, prints, runs and differentiates as it should."""
+"""Invariants of every program: it lowers, schedules, prints, runs and differentiates as it should."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def regression() -> tuple[Any, Any, Any]:
 
 
 def epoch(run: Callable[[], Any], reader: Any) -> list[float]:
-    """What the runs of an epoch fetch, as Fluid's guide writes the loop."""
+    """The values that the runs of an epoch fetch, as Fluid's guide writes the loop."""
     totals: list[float] = []
     reader.start()
     try:

@@ -67,7 +67,7 @@ def _required(name: str, extras: Iterable[str]) -> Iterator[tuple[str, tuple[str
 
 
 def _declared(extras: Iterable[str]) -> list[str]:
-    """What pyproject.toml says that graphad needs."""
+    """The requirements of graphad in pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
 

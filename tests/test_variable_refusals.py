@@ -1,4 +1,4 @@
-"""What a Variable cannot do before a program runs: TypeError, with what to use instead and the user's line."""
+"""Operations that a Variable does not have before a program runs: TypeError, with what to use instead and the user's line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What editors and type checkers see of layers and operators: names, parameters, docstrings, stubs."""
+"""The view of editors and type checkers on layers and operators: names, parameters, docstrings, stubs."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def test_no_grad_set_comes_besides_stop_gradient() -> None:
     assert not net.program.global_block().has_var("v@GRAD")
 
 
-def test_a_cut_value_cuts_what_is_behind_it_only() -> None:
+def test_a_cut_value_cuts_what_comes_after_it_only() -> None:
     net = Net()
     net.hidden.stop_gradient = True
     assert names(ga.append_backward(net.loss)) == [("v", "v@GRAD")]

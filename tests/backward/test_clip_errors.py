@@ -16,7 +16,7 @@ X = np.array([[0.3, -2.0, 5.0], [-0.1, 0.7, 1.5]])
 
 
 def trained(build: Callable[[Any, Any], Any], clip: ErrorClipByValue | None, fetch: list[str]) -> list[Array]:
-    """What is fetched of the backward of ``build(x, w)``, with h clipped."""
+    """The fetched values of the backward of ``build(x, w)``, with h clipped."""
     program = ga.Program()
     with ga.program_guard(program, ga.Program()):
         x = ga.data("x", [2, 3], "float64")

@@ -59,7 +59,7 @@ def test_without_iterations_a_carried_value_has_the_identity_and_a_captured_one_
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])
-def test_a_carried_name_used_before_the_loop_and_behind_it(n: int) -> None:
+def test_a_carried_name_used_before_the_loop_and_after_it(n: int) -> None:
     loop = count_to("n", times("y", "w", "y"))
     check(Model(rows(tanh("y", "a"), *loop, times("a", "y", "b"), tanh("y", "c"), out="a b c"), {"w": W}, y=Y, n=[n]))
 
@@ -76,7 +76,7 @@ def test_a_name_overwritten_twice_in_one_iteration(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 2])
-def test_what_a_loop_reads_is_overwritten_behind_it(n: int) -> None:
+def test_what_a_loop_reads_is_overwritten_after_it(n: int) -> None:
     check(Model(rows(*count_to("n", times("y", "w", "y")), tanh("y", "w"), add("y", "w", "z"), out="z w"), w=W, y=Y, n=[n]))
 
 

@@ -1,4 +1,4 @@
-"""What loops and branches keep for their gradients: exactly what those read, no longer than they need it, and nothing without them."""
+"""Residuals of loops and branches: exactly the values that gradients read, kept no longer than needed, and none without gradients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ X, W, Y = np.array([0.4, -0.7, 1.1]), np.array([0.9, 0.6, -0.8]), np.array([0.3,
 
 
 def scopes_of(model: Model) -> list[Any]:
-    """What the operators with blocks in block 0 kept, in order."""
+    """The residuals that the operators with blocks in block 0 kept, in order."""
     names = [op.output(slot)[0] for op in model.program.global_block().ops for slot in ("StepScopes", "Scope") if op.output(slot)]
     return model.run(names)
 

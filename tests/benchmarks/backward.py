@@ -79,7 +79,7 @@ class Measured:
 
 
 def differentiate(model: Model) -> tuple[ga.Graph, ga.Program]:
-    """What is measured: lower, five passes, schedule."""
+    """The measured steps: lower, five passes, schedule."""
     program, target = model
     graph = ga.lower(program)
     ga.backward_pipeline((target,)).run(graph)
@@ -144,7 +144,7 @@ def speed_table(repeat: int) -> Table:
 
 
 def why_table() -> Table:
-    """What the two measures against slowness are worth: pausing the collector, and networkx seeing views."""
+    """The gain of the two measures against slowness: pausing the collector, and networkx seeing views."""
     table = Table(title="where the time would go (mlp, 10,000 operators)")
     for column in ("", "µs an operator", "bytes an operator"):
         table.add_column(column, justify="right")

@@ -1,4 +1,4 @@
-"""What building, lowering and scheduling cost an operator: a chain, an MLP of fully connected layers, one parameter that all read.
+"""The cost of building, lowering and scheduling an operator: in a chain, an MLP, and a program in which all read one parameter.
 
     python -m tests.benchmarks.construction 10000 100000
 

@@ -52,7 +52,7 @@ def script(name: str) -> str:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What was measured of a drawing: seconds, labels, those not free, the size of the middle one, width and height, in its own pixels."""
+    """The measurements of a drawing: seconds, labels, those not free, the size of the middle one, width and height, in its own pixels."""
 
     seconds: float
     labels: int
@@ -216,7 +216,7 @@ DRAWERS: dict[str, Drawer] = {
 
 
 def measured(browser: Browser, drawer: Drawer, layers: int, setup: Setup, with_picture: bool) -> Drawing:
-    """What there is to say of one drawing."""
+    """Draw once and measure the drawing."""
     context = browser.new_context(viewport={"width": WIDE, "height": HIGH})
     # Netron takes away eval, which playwright needs.
     context.add_init_script("const kept = window.eval; Object.defineProperty(window, 'eval', { get: () => kept, set: () => undefined });")
@@ -235,7 +235,7 @@ def measured(browser: Browser, drawer: Drawer, layers: int, setup: Setup, with_p
 
 
 def rows(browser: Browser, sizes: Sequence[int], setup: Setup, absent: dict[str, str]) -> Iterator[tuple[int, str, Drawing | str]]:
-    """What was measured, or why nothing was, by operators and library."""
+    """The drawing, or the reason why there is none, by operators and library."""
     failed: set[str] = set()
     for layers in sizes:
         for name, drawer in DRAWERS.items():

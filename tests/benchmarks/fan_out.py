@@ -142,7 +142,7 @@ def prepared(text: str, program: ga.Program) -> tuple[Pass, ga.Graph]:
 
 
 def work(stage: str, program: ga.Program) -> Stage:
-    """What a stage does, with everything before it done."""
+    """The function that runs a stage on the results of the earlier stages."""
     if stage == "lower":
         return partial(ga.lower, program, ["loss"])
     if stage == "schedule":

@@ -49,7 +49,7 @@ Build = Callable[[list[Any]], list[Any]]
 
 
 class Case(NamedTuple):
-    """What a program computes of some arrays, and their dtype."""
+    """A benchmarked program: its function, its number of inputs, and their dtype."""
 
     build: Build
     inputs: int
@@ -101,7 +101,7 @@ def program(case: Case, shape: tuple[int, ...]) -> tuple[ga.Program, dict[str, A
 def runner(
     main: ga.Program, feeds: dict[str, Array], results: list[Any], numba: bool, with_groups: bool
 ) -> tuple[Callable[[], list[Array]], int]:
-    """What runs a program, compiled anew with or without groups, and how many groups there are."""
+    """A function that runs a program, compiled anew with or without groups, and how many groups there are."""
     executor, counts = ga.Executor(numba=numba), [0]
     grouped = planning.grouped
 
@@ -120,7 +120,7 @@ def runner(
 
 
 def fitted() -> dict[str, float]:
-    """What the constants of ``graphad.execution.planning.pays`` stand for: nanoseconds of a call, of a part of an array, of a byte."""
+    """The constants of ``graphad.execution.planning.pays``, measured: nanoseconds of a call, of a part of an array, of a byte."""
     small, large = np.ones(8, "float32"), np.ones(1 << 22, "float32")
     call = statistics.mean(least(lambda f=f: f(small, 1.5, out=small), 200) for f in (np.add, np.multiply, np.maximum))  # type: ignore[misc]
     part = least(lambda: large[slice(1 << 15, 1 << 16)], 200)

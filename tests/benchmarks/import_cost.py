@@ -1,4 +1,4 @@
-"""What ``import graphad`` costs in processor time, above importing numpy and networkx, and what that is to their cost.
+"""The processor time of ``import graphad`` above importing numpy and networkx, and its ratio to theirs.
 
     python -m tests.benchmarks.import_cost [RUNS]
 

@@ -129,7 +129,7 @@ def drawn(shape: list[int]) -> Array:
 
 
 def works(case: Case) -> dict[str, Work]:
-    """What to time of a case, by the name of the measurement."""
+    """The functions to time for a case, by the name of the measurement."""
     operands = [drawn(shape) for shape in case.shapes]
     if case.kind == "batch_norm":
         c = case.shapes[0][1]

@@ -1,4 +1,4 @@
-"""What a run costs besides numpy's calls, and what a small operator costs besides its own: under 5 µs and under 1 µs are aimed at.
+"""The overhead of a run, and of a small operator, beyond numpy's calls: the aims are under 5 µs and under 1 µs.
 
     python -m tests.benchmarks.overhead
 

@@ -72,7 +72,7 @@ def processor() -> str:
 
 
 def measured() -> str:
-    """What is measured with, and on what."""
+    """The versions, the processor and the load of the measurements."""
     busy = f", load {os.getloadavg()[0]:.0f} at the start" if hasattr(os, "getloadavg") else ""
     return f"{versions()}; {processor()}, {os.cpu_count()} cores{busy}; one thread."
 

@@ -1,4 +1,4 @@
-"""What lanes cost and what they give: the constants of ``graphad.execution.parallel.Model``, and programs on one and on two threads.
+"""The costs and gains of lanes: the constants of ``graphad.execution.parallel.Model``, and programs on one and on two threads.
 
 Wall time, the least of many turns: two threads take as much processor time as one. ``OPENBLAS_NUM_THREADS=1``.
 """

@@ -16,7 +16,7 @@ Work = Callable[[], Any]
 
 
 def works(torch: Any, case: dict[str, Any]) -> dict[str, Work]:
-    """What to time of a case, by the name of the measurement."""
+    """The functions to time for a case, by the name of the measurement."""
     functional, shapes = torch.nn.functional, case["shapes"]
     x = torch.randn(shapes[0])
     if case["kind"] == "conv2d":

@@ -222,14 +222,14 @@ def test_opt_verifies_as_it_is_told(net: str, capsys: pytest.CaptureFixture[str]
         (9, "2 rewrites; the last: rule swap on the graph", ["cos", "cos"]),
     ],
 )
-def test_opt_stops_behind_the_nth_rewrite(count: int, said: str, left: list[str], net: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_opt_stops_after_the_nth_rewrite(count: int, said: str, left: list[str], net: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["opt", net, "-p", "apply, swap", "--stop-after", str(count)]) == 0
     out, err = capsys.readouterr()
     assert err == said + "\n"
     assert types(out) == left
 
 
-def test_opt_says_what_was_last_although_passes_behind_it_change_nothing(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_opt_says_what_was_last_although_passes_after_it_change_nothing(net: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["opt", net, "-p", "apply, swap{old=relu}", "--stop-after", "5"]) == 0
     assert capsys.readouterr().err == "1 rewrites; the last: rule log-exp on log -> y, exp -> b\n"
 

@@ -1,4 +1,4 @@
-"""What a newcomer types: no command, a wrong one, --version, verify, diff, drawing options, completion."""
+"""A newcomer's commands: none, a wrong one, --version, verify, diff, drawing options, completion."""
 
 import argparse
 import os
@@ -296,7 +296,7 @@ INTERACTIVE = {
 
 
 def typed(fd: int, text: str, expected: str, seconds: float = 30.0) -> str:
-    """What a terminal shows after some keys, once it has what is expected or the time is over."""
+    """Type keys into a terminal, and return its output up to the expected text, or until the time is over."""
     os.write(fd, text.encode())
     shown, end = "", time.monotonic() + seconds
     while expected not in shown and time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""What graphad's backward of a conformance case and Paddle's own have in common, operator by operator.
+"""The agreement of graphad's backward of a conformance case with Paddle's own, operator by operator.
 
 Both are read as trees of ``Step``. They are compared as they are, then without what may differ on purpose (``parity_reasons``): as few
 reasons as explain every difference are looked for. What differs and has no reason fails a test.
@@ -21,7 +21,7 @@ from tests.conformance.test_stored import variables
 
 
 def paddles(case: Case) -> Steps:
-    """What Paddle's append_backward (or gradients) appended to a case's program."""
+    """The steps that Paddle's append_backward (or gradients) appended to a case's program."""
     blocks = case.doc["after_backward"]["blocks"]
 
     def steps(ops: Iterable[Mapping[str, Any]]) -> Steps:
@@ -37,7 +37,7 @@ def paddles(case: Case) -> Steps:
 
 
 def graphads(case: Case) -> Steps:
-    """What graphad's appended: to block 0, and where it put operators into the forward's other blocks, those last."""
+    """The steps that graphad appended: to block 0, and those that it put into the forward's other blocks, these last."""
     program = program_of(case.doc["forward"])
     blocks = list(program.blocks)
     differentiated(case, program.global_block().var(case.doc["loss"]), variables(program, case))

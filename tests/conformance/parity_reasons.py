@@ -1,4 +1,4 @@
-"""What may differ on purpose between graphad's backward and Paddle's: each ``Reason`` says what that is, and how to leave it out."""
+"""The intended differences between graphad's backward and Paddle's: each ``Reason`` describes one, and how to leave it out."""
 
 from __future__ import annotations
 

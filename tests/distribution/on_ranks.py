@@ -1,4 +1,4 @@
-"""What test_mpi.py runs under mpiexec: a rank of a training run, which prints as JSON how far it is from one process.
+"""The script that test_mpi.py runs under mpiexec: a rank of a training run, which prints as JSON how far it is from one process.
 
     python tests/distribution/on_ranks.py training STEPS [FAULT RANK]
     python tests/distribution/on_ranks.py passes PIPELINE [FAULT RANK]
@@ -38,7 +38,7 @@ FAULT_STEP = 2
 
 
 class Fault(NamedTuple):
-    """What a rank does in the third step."""
+    """The fault of a rank in the third step."""
 
     what: str = ""
     rank: int = -1

@@ -1,4 +1,4 @@
-"""What the tests of distribution share: small programs, and single runs to compare with."""
+"""Shared parts of the tests of distribution: small programs, and single runs to compare with."""
 
 from __future__ import annotations
 

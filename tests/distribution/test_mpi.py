@@ -38,7 +38,7 @@ def launched(ranks: int, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def found_by(ranks: int, *runs: Sequence[object]) -> list[list[dict[str, Any]]]:
-    """What the ranks of runs without a fault print, in their order; the runs are done by the same processes, one after another."""
+    """The output of the ranks of runs without a fault, in their order; the same processes do the runs, one after another."""
     words = [word for run in runs for word in ("+", *map(str, run))][1:]
     done = launched(ranks, SCRIPT, *words)
     assert done.returncode == 0, done.stderr

@@ -53,7 +53,7 @@ def test_losses_and_parameters_are_those_of_one_process(stages: int, parts: int,
 
 
 def test_in_mixed_precision_each_stage_updates_the_parameters_that_it_uses() -> None:
-    """What a stage reads there is a parameter in a narrower type, and gradients have names of their own."""
+    """A stage reads parameters in a narrower type there, and gradients have names of their own."""
     main, startup, loss = network()
     graph, scope = ga.lower(main, [loss.name]), ga.Scope()
     Pipeline.parse("mixed-precision").run(graph)

@@ -1,4 +1,4 @@
-"""What drawings show of changes: added, removed and changed, and each node at one place in all steps."""
+"""Drawings of changes: added, removed and changed nodes, each at one place in all steps."""
 
 from __future__ import annotations
 

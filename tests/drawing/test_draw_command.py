@@ -1,4 +1,4 @@
-"""What ``graphad draw`` and ``graphad diff --draw`` draw: differences, and every option."""
+"""The drawings of ``graphad draw`` and ``graphad diff --draw``: differences, and every option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What drawings show: nodes, arrows, links, a legend; that odd names survive; how values fold."""
+"""The parts of drawings: nodes, arrows, links, a legend; that odd names survive; how values fold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What drawings show of nested graphs: frames with their operators, what enters, loops and leaves, and pairs of forward and backward."""
+"""Drawings of nested graphs: frames with their operators, operands, carried values and results, and pairs of forward and backward."""
 
 from __future__ import annotations
 

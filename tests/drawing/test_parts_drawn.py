@@ -1,4 +1,5 @@
-"""What of a graph is drawn: layers once, scopes as frames or boxes, a part, numbers as colors, themes, files of every format."""
+"""The selection and the look of drawings: layers once, scopes as frames or boxes, a part, numbers as colors, themes, files of every
+format."""
 
 from __future__ import annotations
 

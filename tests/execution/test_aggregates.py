@@ -26,7 +26,7 @@ def tensor(value: float) -> Array:
 
 
 def shown(array: TensorArray) -> Model:
-    """What one reads of an array of tensors, index by index."""
+    """The elements of a tensor array as numbers, index by index; None for an empty one."""
     items = [array.read(i) for i in range(len(array))]
     return [None if item is None else float(item[0]) for item in items]
 
@@ -237,7 +237,7 @@ def sparse(*items: Array | None) -> TensorArray:
 
 
 def gradient(op: str, inputs: dict[str, Any], **attrs: Any) -> Any:
-    """What the grad operator gives for X."""
+    """The cotangent of X that the grad operator computes."""
     definition = ops.lookup(op).grad
     assert definition is not None
     return definition.run({slot: [value] for slot, value in inputs.items()}, attrs, ["X@GRAD"])["X@GRAD"][0]

@@ -209,7 +209,8 @@ def test_a_parameter_first_read_in_a_loop_comes_from_the_scope() -> None:
 
 
 def outcomes(p: Case, fetch: list[str], **options: Any) -> list[Any]:
-    """What three runs on an executor give, on other feeds the second time: values, the scope's, the iterations of loops; or the error."""
+    """The results of three runs on an executor, with other feeds from the second run on: values, the scope's, the trip counts; or the
+    error."""
     limit = 300 if len(p.program.blocks) > 1 else None  # without one, and without random numbers, the third run goes the short way
     executor, scope, found = ga.Executor(**options, max_iterations=limit), ga.Scope(), list[Any]()
     for name, array in p.params.items():

@@ -1,4 +1,4 @@
-"""What is said when nested blocks are written wrong, or fail while they run, and what stays as it was."""
+"""Errors of nested blocks that are written wrong, or fail while they run, and the state that has to stay as it was."""
 
 from __future__ import annotations
 

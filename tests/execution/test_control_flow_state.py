@@ -84,7 +84,7 @@ def interpreted() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_values_of_a_body_are_freed_behind_their_last_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_of_a_body_are_freed_after_their_last_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = [do("tanh", {"X": a}, b) for a, b in (("x", "t0"), ("t0", "t1"), ("t1", "t2"))]
     program = nested(*count_to("n", *chain), n=N, x=[8])
     with watched(monkeypatch, "tanh") as alive:

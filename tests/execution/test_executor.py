@@ -175,7 +175,7 @@ def test_numbers_that_the_dtype_holds_are_converted(dtype: str, value: Any, expe
 
 
 def fed(dtype: str, value: Any) -> Any:
-    """What a program sees that is fed a value for a vector."""
+    """The array that a program reads when a value is fed for a vector."""
     program = ga.Program()
     program.global_block().create_var("x", [-1], dtype)
     program.global_block().append_op("assign", {"X": "x"}, {"Out": "y"})
@@ -317,7 +317,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, op_type: str) -> Iterator[list[int]
         alive.append(sum(ref() is not None for ref in results))
 
 
-def test_a_value_is_freed_behind_its_last_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_is_freed_after_its_last_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["x", *(f"h{i}" for i in range(6))]
     program = written(*(("tanh", {"X": a}, b) for a, b in itertools.pairwise(names)), x=[8])
     with watched(monkeypatch, "tanh") as alive:

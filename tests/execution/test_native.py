@@ -133,7 +133,7 @@ def test_loops_take_the_longest_vectors_where_the_clock_stays() -> None:
 
 @needs_numba
 def test_loops_take_arrays_that_nobody_may_write() -> None:
-    """What is fed, or what a loop carries first: the run was left to the interpreter, which took four times as long."""
+    """Read-only arrays are fed, or are a loop's initial values: the run was left to the interpreter, which took four times as long."""
     program = ga.Program()
     with ga.program_guard(program, ga.Program()):
         x = L.data("x", [5_000], append_batch_size=False)

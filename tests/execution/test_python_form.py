@@ -23,7 +23,7 @@ def made(text: str) -> Any:
 
 
 def arguments(text: str) -> tuple[list[str], list[str]]:
-    """What the function takes, and which variables it returns new values of, as the first lines of the module say."""
+    """The function's arguments, and the variables whose new values it returns, as the first lines of the module say."""
     said = ast.get_docstring(ast.parse(text)) or ""
     taken = [line.split(":")[0].strip() for line in said.splitlines() if line.startswith("    ")]
     kept = said.rsplit("the new values of ", 1)[1]

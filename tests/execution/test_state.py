@@ -1,4 +1,4 @@
-"""What outlives a run: scopes, initialization that happens once, and random numbers that can be repeated."""
+"""State that outlives a run: scopes, initialization that happens once, and random numbers that can be repeated."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def names(node: Any) -> str:
 
 
 def touched(node: Any, plan: MemoryPlan) -> tuple[list[Bytes], list[Bytes]]:
-    """What a node reads and writes; who makes a view does neither."""
+    """The memory that a node reads and that it writes; making a view does neither."""
     written = [value for value in writes_of(node) if value.base is None]
     return memory(reads_of(node) if written or not writes_of(node) else (), plan), memory(written, plan)
 

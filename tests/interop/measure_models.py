@@ -1,4 +1,4 @@
-"""What docs/interop.md says of the real networks: sizes, seconds and differences, on one thread.
+"""The measurements of the real networks in docs/interop.md: sizes, seconds and differences, on one thread.
 
 GRAPHAD_MODELS=FOLDER OPENBLAS_NUM_THREADS=1 python -m tests.interop.measure_models
 """

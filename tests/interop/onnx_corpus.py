@@ -355,7 +355,7 @@ class Double:
         return scope
 
     def at(self, program: ga.Program, fetch: Sequence[str], step: float = 0.0) -> list[Array]:
-        """What a program gives where all inputs and weights are moved by a step."""
+        """The results of a program with all inputs and weights moved by a step."""
         fed = {name: array + step * self.ways[name] if step and name in self.ways else array for name, array in self.fed.items()}
         found: list[Array] = ga.Executor().run(program, fed, list(fetch), self.scope(step))
         return found

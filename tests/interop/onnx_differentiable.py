@@ -180,7 +180,7 @@ def _apart(derivative: float, variable: Any, at: Any) -> float:
 
 
 def check(type: str) -> dict[str, str]:
-    """What is wrong with each differentiable input of an operator; nothing where both derivatives are right in one of its node tests."""
+    """The fault of each differentiable input of an operator; empty where both derivatives are right in one of its node tests."""
     left = dict.fromkeys(marked()[type], "no node test is read")
     for example in examples(type):
         for formal in [name for name in example.names if left.get(name)]:

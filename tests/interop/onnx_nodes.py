@@ -95,7 +95,7 @@ def cases() -> list[Any]:
 
 
 def fails(case: Any) -> str:
-    """What is wrong with a case, nothing if it passes."""
+    """The first fault of a case; empty if it passes."""
     for inputs, outputs in case.data_sets:
         names = [info.name for info in case.model.graph.input]
         try:
@@ -111,7 +111,7 @@ def fails(case: Any) -> str:
 
 
 def failures() -> dict[str, str]:
-    """What is wrong with each case that does not pass."""
+    """The fault of each case that does not pass."""
     return {case.name: wrong for case in cases() if (wrong := fails(case))}
 
 

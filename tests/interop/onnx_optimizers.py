@@ -43,7 +43,7 @@ Optimizer = Callable[[Path, Path], object]
 
 @dataclass(frozen=True)
 class Left:
-    """What an optimizer makes of a model: nodes, and how far the outputs are from the model's; or why there is no such file."""
+    """The model that an optimizer writes: its nodes, and how far its outputs are from the original's; or why there is no file."""
 
     nodes: int = 0
     apart: float = 0.0
@@ -93,7 +93,7 @@ def by_graphad(path: Path, into: Path) -> None:
 
 
 def by_onnxsim(python: str) -> Optimizer:
-    """What its command line does, in an environment of its own."""
+    """onnxsim's command line as an optimizer, run in an environment of its own."""
 
     def optimizer(path: Path, into: Path) -> None:
         done = subprocess.run([python, "-m", "onnxsim", str(path), str(into)], capture_output=True, text=True, timeout=LIMIT, check=False)
@@ -118,7 +118,7 @@ def by_onnxruntime(path: Path, into: Path) -> None:
 
 
 def left(optimizer: Optimizer, path: Path, feeds: Sequence[Mapping[str, Any]], wanted: Sequence[Sequence[Any]]) -> Left:
-    """What an optimizer leaves of a model."""
+    """Optimize a model, and measure the result."""
     with tempfile.TemporaryDirectory() as folder:
         into = Path(folder) / "smaller.onnx"
         try:

@@ -411,7 +411,7 @@ KERNELS = {
 
 
 def learned(type: str, **attrs: Any) -> Array:
-    """What a learner says of the rows."""
+    """The output of a learner for the rows."""
     return onnx.load(
         model([node(type, "x", "y", "ai.onnx.ml", **attrs)], {"x": ("float32", ["n", 3])}, ["y"], ai_onnx_ml=3)
     ).run(ROWS)[0]  # fmt: skip

@@ -34,7 +34,7 @@ UNKNOWN_FILTER = "the extents of the filter are not known before a run"
 
 
 def ran(path: Path, feeds: Mapping[str, Array]) -> list[Array]:
-    """What onnxruntime computes of a file that the format's checker accepts, shapes included."""
+    """The results of onnxruntime on a file that the format's checker accepts, shapes included."""
     checker.check_model(str(path), full_check=True)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -335,7 +335,7 @@ def test_samples_of_operators(op_type: str, opened: bool) -> None:
 
 @pytest.mark.long
 def test_samples_of_all_operators_are_written_or_refused_as_the_page_says() -> None:
-    """What is not written has one of the reasons of docs/onnx.md: python -m tests.onnx_written writes the table."""
+    """Each refusal has one of the reasons in docs/onnx.md: python -m tests.onnx_written writes the table."""
     page = PAGE.read_text(encoding="utf-8")
     unlike = [each for each in tried() if each.outcome not in ("fine", "single") and f"| {each.outcome} |" not in page]
     assert not unlike, "\n".join(map(str, unlike))
@@ -352,7 +352,7 @@ UNLIKE = {
 
 @pytest.mark.long
 def test_node_tests_are_written_and_run() -> None:
-    """What the node tests of the format compute: read, written, and run by onnxruntime."""
+    """Node tests of the format: read, written, and run by onnxruntime."""
     wrong, count = [], 0
     for case in cases():
         found = _read_with(case)
@@ -401,7 +401,7 @@ def _differs(found: onnx.OnnxModel, feeds: dict[str, Array]) -> str:
 
 
 def computed(program: ga.Program, case: Case, fetches: Sequence[str], folder: Path) -> None:
-    """What onnxruntime computes of a program is what the interpreter does."""
+    """Assert that onnxruntime computes of a program the same as the interpreter."""
     scope = ga.Scope()
     for name, array in case.params.items():
         scope.set(name, array)

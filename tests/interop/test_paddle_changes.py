@@ -17,7 +17,7 @@ def parsed(data: bytes) -> Any:
 
 
 def differences(before: Any, now: Any) -> list[str]:
-    """What differs between two messages, field by field: the paths."""
+    """The paths of the fields in which two messages differ."""
     if type(before) is not type(now) or not hasattr(before, "DESCRIPTOR"):
         return [] if before == now else [""]
     found = []

@@ -15,7 +15,8 @@ from tests.interop.stored import after, cases, forward
 
 
 def noted(data: bytes) -> tuple[set[str], set[tuple[str, str]]]:
-    """What of a program is noted as the loss and the start of its backward, and the pairs of operators that are not updates."""
+    """The results of a program that are noted as the loss and the start of its backward, and the pairs of operators that are not
+    updates."""
     desc: Any = message("ProgramDesc").FromString(data)
     losses, pairs = set[str](), set[tuple[str, str]]()
     for op in desc.blocks[0].ops:

@@ -1,4 +1,4 @@
-"""What a random operator draws is its own: whatever passes rename, move and remove, and however a program is stored."""
+"""Random operators have streams of their own: whatever passes rename, move and remove, and however a program is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must not grow faster than the program: counted in steps, not in seconds."""
+"""Costs that must not grow faster than the program: counted in steps, not in seconds."""
 
 from __future__ import annotations
 

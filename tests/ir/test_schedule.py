@@ -46,7 +46,7 @@ def test_operators_in_order_stay_as_they_are() -> None:
     assert [each.type for each in graph.ordered_ops()] == ["tanh", "sin", "exp", "elementwise_add"]
 
 
-def test_an_operator_before_its_writer_is_moved_behind_it_and_the_others_stay() -> None:
+def test_an_operator_before_its_writer_is_moved_after_it_and_the_others_stay() -> None:
     graph = diamond()
     out = graph.add_value("s", (2,), "float64")
     graph.add_op("square", {"X": [graph.value("a")]}, {"Out": [out]}, before=op(graph, "tanh"))

@@ -238,7 +238,7 @@ WITHOUT_LINE = ("typed", "gradients_fit", "distinct_names", "distinct_streams") 
 
 
 def start(edit: Edit) -> ga.Graph:
-    """What an edit breaks: a graph with a graph in it, or one without."""
+    """The graph that an edit breaks: one with a nested graph, or one without."""
     if edit in (keep_a_value_twice, keep_what_no_gradient_takes, take_residuals_out_of_place):
         return branch()
     return loop() if BREAKS[edit][0] == "nested" else tower()

@@ -51,7 +51,7 @@ def nested(seed: int, order: int = 1) -> tuple[Case, list[str]]:
 
 @dataclass
 class Outcome:
-    """What became of a program.
+    """The outcome of running a program on XLA.
 
     Attributes:
         kind: ``agrees``, ``differs``; ``lowered`` where it was only traced; ``refused by numpy`` where the interpreter refuses it;

@@ -1,4 +1,4 @@
-"""What each operator does on XLA: its samples under jit, values and gradients, against numpy's kernels."""
+"""Each operator on XLA: its samples under jit, values and gradients, against numpy's kernels."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Job:
     is_gradient: bool = False
 
     def outputs(self, slots: dict[str, list[Any]]) -> Any:
-        """What XLA makes of the slots, as arrays."""
+        """The results of the operator on XLA, as arrays."""
         made = run(self.definition, slots, self.attrs, self.wanted)
         return [jax.tree.map(jnp.asarray, made[slot]) for slot in self.wanted]
 

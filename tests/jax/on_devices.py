@@ -1,4 +1,4 @@
-"""What test_sharded.py runs in processes of their own: training on a mesh of devices, and what XLA sends for it.
+"""The script that test_sharded.py runs in processes of their own: training on a mesh of devices, and the collectives that XLA runs for it.
 
     python -m tests.jax.on_devices devices CASE            8 devices of one process
     python -m tests.jax.on_devices process NUMBER PORT     2 devices of one of two processes
@@ -78,7 +78,7 @@ def trained(function: ShardedFunction, place: Any = lambda value: value, name: s
 
 
 def expected(program: ga.Program) -> dict[str, dict[str, int]]:
-    """What the program's own collectives pass in."""
+    """The number of the program's own collectives by type, and the bytes passed in to them."""
     found: dict[str, dict[str, int]] = {}
     variables = program.global_block().vars
     for op in program.global_block().ops:

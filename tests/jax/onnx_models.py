@@ -1,4 +1,4 @@
-"""What ONNX models and Paddle's networks compute on XLA, against numpy.
+"""ONNX models and Paddle's networks on XLA, compared with numpy.
 
     python -m tests.jax.onnx_models --every 4        every fourth node test of the onnx package that passes on numpy
     python -m tests.jax.onnx_models --networks       RapidOCR's three networks, as Paddle and as ONNX have them (tests.interop.models)
@@ -30,7 +30,7 @@ from tests.jax.programs import assert_close, on_xla
 
 
 def on_both(data: bytes, feeds: Mapping[str, Any]) -> tuple[list[Any], list[Any], list[str]]:
-    """What a model gives on XLA and on numpy, and the names of its outputs."""
+    """The results of a model on XLA and on numpy, and the names of its outputs."""
     model = ours.load(data)
     bound: dict[str, Any] = {}
     expected = list(model.run(dict(feeds)))
@@ -51,7 +51,7 @@ def run(model: ours.OnnxModel, feeds: Mapping[str, Any], bound: Mapping[str, Any
 
 
 def compared(data: bytes, feeds: Mapping[str, Any]) -> tuple[str, str]:
-    """What became of a model, and why."""
+    """The outcome of comparing a model on both, and its reason."""
     try:
         got, expected, names = on_both(data, feeds)
         for name, one, other in zip(names, got, expected, strict=True):

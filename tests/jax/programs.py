@@ -63,7 +63,7 @@ def _arguments(function: JaxFunction, feeds: Mapping[str, Any], params: Mapping[
 
 
 def on_numpy(program: ga.Program, feeds: Mapping[str, Any], params: Mapping[str, Any], fetch: Sequence[Any]) -> list[Any]:
-    """What the interpreter makes."""
+    """The results of the interpreter."""
     scope = ga.Scope()
     for name, value in params.items():
         scope.set(name, value)

@@ -248,7 +248,7 @@ def test_a_tape_keeps_what_has_an_unknown_length() -> None:
 
 
 def on_both(type: str, inputs: dict[str, Array], attrs: dict[str, Any]) -> tuple[list[Array], list[Array]]:
-    """What an operator makes on XLA and on numpy."""
+    """The results of an operator on XLA and on numpy."""
     definition = lookup(type)
     attrs = definition.own_attrs(attrs)
     expected = definition.run({slot: [array] for slot, array in inputs.items()}, attrs, list(definition.outputs))

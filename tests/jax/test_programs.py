@@ -169,7 +169,7 @@ def test_second_derivatives_through_branches(seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [91015, 91327])
 def test_second_derivatives_of_arrays_that_lack_an_element(seed: int) -> None:
-    """What an iteration clears in an array has an empty cotangent there."""
+    """An element that an iteration clears has an empty cotangent."""
     assert outcome(seed, 2).kind == "agrees"
 
 

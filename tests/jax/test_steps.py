@@ -1,4 +1,4 @@
-"""What the benchmark of training steps measures are the same steps."""
+"""The benchmark of training steps measures the same steps on both sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What layers of control flow refuse: the message names both sides and the user's line, and the programs stay as they were."""
+"""Refusals of control-flow layers: the message names both sides and the user's line, and the programs stay as they were."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_a_body_may_return_the_counter_that_it_counted_in_place() -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
 def test_loop_variables_counted_in_place_may_change_places(n: int) -> None:
-    """What is returned is what the names hold where the body ends."""
+    """The values returned are those that the names hold where the body ends."""
 
     def build(x: Any, n: Any) -> Any:
         def body(i: Any, a: Any, b: Any) -> Any:

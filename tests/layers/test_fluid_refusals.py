@@ -1,4 +1,4 @@
-"""What layers that make constants or overwrite a Variable refuse: with the user's line, and the program unchanged."""
+"""Refusals of layers that make constants or overwrite a Variable: with the user's line, and the program unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Fluid's layers of several operators do besides their values: state over runs, draws, refusals, layers that are not here."""
+"""Behavior of Fluid's composed layers besides their values: state over runs, draws, refusals, layers that are not here."""
 
 import numpy as np
 import pytest

@@ -79,7 +79,7 @@ NOAM = "NoamDecay(d_model=16, warmup_steps=10, learning_rate=1.0)"
 
 
 def rates(build: Build, feed: dict[str, Any] | None = None) -> Iterator[float]:
-    """What a schedule gives in each run."""
+    """The learning rate of a schedule in each run."""
     main, startup, scope = ga.Program(), ga.Program(), ga.Scope()
     with ga.program_guard(main, startup):
         rate = build()

@@ -1,4 +1,4 @@
-"""What detectors are trained towards: numbers of Paddle 2.6.2's operators on the same boxes, and SSD's loss as its paper has it."""
+"""Training targets of detectors: numbers of Paddle 2.6.2's operators on the same boxes, and SSD's loss as its paper has it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def values(*outputs: Any) -> list[Array]:
 
 
 def padded(rows: Any, counts: list[int]) -> Array:
-    """What Paddle has one after the other as rows of images, filled up with ones."""
+    """Rows that Paddle has one after the other, as rows of images filled up with ones."""
     array = np.asarray(rows)
     out = np.ones((len(counts), max(counts), *array.shape[1:]), array.dtype)
     for image, part in enumerate(np.split(array, np.cumsum(counts)[:-1])):

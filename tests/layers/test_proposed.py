@@ -1,4 +1,4 @@
-"""What detectors propose and detect, ids by their hash: numbers of Paddle 2.6.2's operators, and definitions."""
+"""Proposals and detections, and hashed ids: numbers of Paddle 2.6.2's operators, and definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a detector's second stage learns, against numbers of Paddle 2.6.2's operators, and against definitions."""
+"""Training targets of a detector's second stage, against numbers of Paddle 2.6.2's operators, and against definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the corpus is made of."""
+"""The kinds of entries in the corpus."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def register() -> None:
 
 
 def planted(mutant: Mutant, function: Callable[[], object]) -> object:
-    """What a function returns where a mistake is planted."""
+    """Call a function while a mistake is planted."""
     with mutant.patch.applied():
         _forget_rules(mutant.patch)
         return function()
@@ -53,7 +53,7 @@ def _forget_rules(patch: Patch) -> None:
 
 
 class Judged(NamedTuple):
-    """What came of a witness without any mistake in graphad: values, or why there are none, and what is wrong with them."""
+    """The results of a witness without any mistake in graphad: values, or why there are none, and what is wrong with them."""
 
     values: Values
     wrong: str
@@ -61,7 +61,7 @@ class Judged(NamedTuple):
 
 
 def faults(jobs: int = 1, names: Collection[str] = ()) -> dict[str, str]:
-    """What is wrong with each witness, by the name of its entry; empty if it shows what it should. Names restrict it to these entries."""
+    """The fault of each witness, by the name of its entry; empty if it shows what it should. Names restrict it to these entries."""
     register()
     claims()  # traced once for all witnesses, and again where a rule is changed
     functions_by_module()

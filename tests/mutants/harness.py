@@ -29,7 +29,7 @@ _OPTIONS = inspect.signature(check_pass).parameters
 
 
 class Outcome(NamedTuple):
-    """What the checker said of an entry.
+    """The checker's verdict on an entry.
 
     Attributes:
         verdict: caught, missed, vacuous (the pass changed no program), failed (the checker did), or false: what it found is wrong with

@@ -89,7 +89,7 @@ def _started(function: Callable[[], Any], limit: float) -> _Running:
 
 
 def _run(function: Callable[[], Any], writing: int) -> None:
-    """What the child does; a mistake that makes a loop endless is stopped before it has taken all memory."""
+    """Run a function in the child process; a mistake that makes a loop endless is stopped before it has taken all memory."""
     result, error = None, ""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     try:

@@ -1,4 +1,4 @@
-"""What the passes of the corpus are written with, all of it graphad's public interface."""
+"""Helpers of the passes of the corpus, all of them graphad's public interface."""
 
 from __future__ import annotations
 

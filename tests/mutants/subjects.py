@@ -56,7 +56,7 @@ with passes():
 
     @dataclass(frozen=True)
     class PropagateCopies(Pass):
-        """What reads a copy reads what was copied, also where names then have to be found anew."""
+        """Uses of a copy become uses of the original, also where names then have to be found anew."""
 
         name = "propagate-copies"
 

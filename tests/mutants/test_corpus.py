@@ -24,7 +24,7 @@ KEYS = "graphad.passes.cleanup.operator_keys:key_of"
 
 
 def answered(option: str, *names: str, hash_seed: str = "0") -> dict[str, str]:
-    """What the command says, in a process that has made no rules and remembers nothing."""
+    """The command's answer, in a process that has made no rules and remembers nothing."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-m", "tests.mutants", option, *names]
     done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)

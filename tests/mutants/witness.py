@@ -83,7 +83,7 @@ class Witness:
         return program
 
     def arrays(self, program: Program) -> tuple[Values, Values]:
-        """What is fed, and what the scope holds at the start."""
+        """The feeds, and the initial content of the scope."""
         feeds: Values = {}
         params: Values = {}
         for value in lower(program).inputs:
@@ -149,7 +149,7 @@ class Trial:
         return cls(witness, program, *witness.arrays(program))
 
     def outcome(self) -> Values:
-        """What the program gives after the passes: values by name, the contents of the scope, gradients.
+        """The results of the program after the passes: values by name, the contents of the scope, gradients.
 
         Raises:
             Exception: a pass fails, the graph is not valid or the program does not run.
@@ -182,12 +182,12 @@ class Trial:
             return False
 
     def written(self, names: Sequence[str]) -> Values:
-        """What the program gives as it is written."""
+        """The results of the program as it is written."""
         block = self.program.global_block()
         return self.ran(self.program, [name for name in names if block.has_var(name) and not name.startswith("scope ")])
 
     def ran(self, program: Program, names: Sequence[str]) -> Values:
-        """What a program gives, and leaves in the scope."""
+        """The results of a program, and the content of the scope after it."""
         scope = Scope()
         for name, array in self.params.items():
             scope.set(name, array)
@@ -277,7 +277,7 @@ def _shown(value: Any) -> str:
 
 
 def judged(trial: Trial) -> tuple[Values, str]:
-    """What comes of a witness, and what in it does not agree with its program as written; empty if all does."""
+    """The values of a witness, and the first that disagrees with its program as written; empty if all agree."""
     values = trial.outcome()
     return values, next(_disagreements(trial, values), "")
 

@@ -1,4 +1,4 @@
-"""What every operator of the table must satisfy, checked on a sample: inference, float32, first derivatives."""
+"""Checks that every operator of the table has to pass on a sample: inference, float32, first derivatives."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _gradient_slots(gradient: GradOpDef, slots: Slots, outs: Slots) -> Slots:
 
 
 def results(definition: OpDef, slots: Slots, attrs: Mapping[str, object], given: Shapes) -> Slots | None:
-    """What an operator gives; None if it does not take the call."""
+    """The results of an operator; None if it does not take the call."""
     wanted = list(definition.outputs)
     if isinstance(definition, GradOpDef):
         wanted = [slot for slot, of in definition.written if of in given]

@@ -46,7 +46,7 @@ class Given:
         self.starts = {s: uniform(*v.shape, seed=2) for s, v in forward.items() if f"DD{s}" in spelled}
 
     def first(self, values: Values) -> Values:
-        """What the grad operator gives; where the result is none of the inputs, it is that of X."""
+        """The results of the grad operator; where the forward result is none of the inputs, it is that of X."""
         known = dict(values)
         if self.result not in self.definition.inputs and all(s in known for s in self.starts):
             outputs = self.of.run({s: [known[s]] for s in self.of.inputs if s in known}, self.attrs, list(self.of.outputs))

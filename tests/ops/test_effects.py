@@ -1,4 +1,4 @@
-"""What operators say besides their results: which do without an operand, which draw random numbers, and which do something else."""
+"""Behavior of operators beyond their results: which do without an operand, which draw random numbers, and which have effects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def forward(types: set[str]) -> set[str]:
 
 @pytest.mark.parametrize("type", sorted(WITHOUT))
 def test_an_operand_without_a_value(type: str) -> None:
-    """What is there is computed, and what cannot be is absent itself."""
+    """Results are computed of the operands that exist; one that cannot be is absent itself."""
     slots, attrs, expected = WITHOUT[type]
     outputs = computed(REGISTRY[type], slots, attrs)
     assert outputs is not None
@@ -53,7 +53,7 @@ def test_an_operand_without_a_value(type: str) -> None:
 
 
 def _top(tape: Any, count: int) -> Sequence[Any]:
-    """What was pushed last."""
+    """The values that were pushed last."""
     outputs = computed(REGISTRY["pop_tape"], {"Scopes": [tape]}, {"count": count})
     assert outputs is not None
     return outputs["X"]
@@ -66,7 +66,7 @@ def test_partial() -> None:
 
 
 def drawn(type: str, seed: int) -> list[Any]:
-    """What an operator gives on its samples, with numbers of a seed where it draws any."""
+    """The results of an operator on its samples, with numbers of a seed where it draws any."""
     definition, found = REGISTRY[type], []
     for sample in SAMPLES[type]:
         extra = {"rng": np.random.default_rng(seed)} if definition.random else {}

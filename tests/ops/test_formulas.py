@@ -73,7 +73,7 @@ def same(a: Array, b: Array) -> bool:
 
 
 def written(definition: OpDef, arrays: Sequence[Array], attrs: Mapping[str, Any], like: Array, aliased: Sequence[int]) -> Array:
-    """What the form with ``out=`` gives, in an array of its own or in one of the inputs."""
+    """The result of the form with ``out=``, in an array of its own or in one of the inputs."""
     arrays = [array.copy() for array in arrays]
     write = writer(definition, attrs, [array.dtype for array in arrays], like.dtype, aliased)
     assert write is not None
@@ -84,7 +84,7 @@ def written(definition: OpDef, arrays: Sequence[Array], attrs: Mapping[str, Any]
 
 
 def in_a_block(definition: OpDef, slots: Mapping[str, Sequence[Array]], attrs: Mapping[str, Any], like: Array) -> Array:
-    """What a compiled block gives that runs the operator alone."""
+    """The result of a compiled block that runs the operator alone."""
     program = ga.Program()
     block = program.global_block()
     names = {slot: [f"{slot}{i}" for i in range(len(given))] for slot, given in slots.items()}

@@ -49,7 +49,7 @@ EVERY = {**FROM_EITHER_END, **FROM_FRONT}
 
 
 def results(op: str, indices: list[int], dtype: str = "int64") -> list[np.ndarray[Any, Any]]:
-    """What the operator gives for two indices, run as a program."""
+    """The results of the operator for two indices, run as a program."""
     slot, others, attrs = EVERY[op]
     index = np.array(indices, dtype)
     feed: dict[str, Any] = {slot: index if op in FLAT else index[:, None]}

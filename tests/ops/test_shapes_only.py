@@ -24,7 +24,7 @@ def stand_in(value: Value) -> Value:
 
 
 def gradient(op_type: str, sample: Sample, slot: str, changed: Slots) -> list[Value]:
-    """What the rule of an input gives, where some of the slots that it reads hold something else."""
+    """The cotangent by the rule of an input, with some of the slots that it reads changed."""
     definition, inputs = lookup(op_type), sample.slots()
     outputs = run(definition, inputs, sample.attrs)
     rng = np.random.default_rng(5)
@@ -73,7 +73,7 @@ LACKING: Mapping[str, Mapping[str, Sequence[Any]]] = {
 
 
 def test_lazy() -> None:
-    """What is not chosen may be without a value, also where the gradient reads it."""
+    """Operands that are not chosen may be without a value, also where the gradient reads them."""
     assert having("lazy") == {*LACKING, "select_input_grad"}
     for type, slots in LACKING.items():
         outputs = computed(REGISTRY[type], slots, {})

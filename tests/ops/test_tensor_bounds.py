@@ -1,4 +1,4 @@
-"""What inference knows and refuses of operators whose extents, places or modes may be wrong, unknown, or in tensors."""
+"""Results and refusals of inference for operators whose extents, places or modes may be wrong, unknown, or in tensors."""
 
 from __future__ import annotations
 

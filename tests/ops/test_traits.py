@@ -1,4 +1,4 @@
-"""What operators promise about themselves, held against their kernels on their samples; and who could promise it and does not."""
+"""The traits of operators, checked against their kernels on their samples; and which operators could declare one and do not."""
 
 from __future__ import annotations
 
@@ -563,7 +563,8 @@ WITH_MATRICES_OF_VECTORS = {"dot", "kron", "mv"}  # they use each number of one 
 
 
 def test_narrow() -> None:
-    """What may be narrow where its inputs are loses nothing there, as exponentials, quotients and sums of many would; products gain."""
+    """Operators that may be narrow where their inputs are lose nothing there, as exponentials, quotients and sums of many would; products
+    gain."""
     said = {type for type in having("narrow") if REGISTRY[type].narrow == "follows"}
     assert [type for type in sorted(said) if not verdict(type, follows, optional=True)] == []
     lost = ("exp", "log", "softmax", "elementwise_div", "reduce_sum", "cumsum", "mean", "layer_norm", "tan", "squared_l2_norm")
@@ -921,7 +922,7 @@ LOOPS_OF_NUMPY = {  # one call goes over an axis, or the samples are too small o
 
 
 def test_costly() -> None:
-    """What sorts, or loops over an axis, says so, and nothing else does."""
+    """Operators that sort, or loop over an axis, declare it, and no others do."""
     found = {type for type in plain() if sorts_or_loops(type)}
     assert found - OF_INDICES == having("costly") - LOOPS_OF_NUMPY
     assert LOOPS_OF_NUMPY <= having("costly")
@@ -960,7 +961,7 @@ COUNTING = {"element_places", "range", "window_places"}  # they make numbers of 
 
 
 def test_no_operations() -> None:
-    """What only moves elements counts no operations, and nothing else does."""
+    """Operators that only move elements count no operations, and all others do."""
     verdicts = {type: verdict(type, only_moves, optional=True) for type in plain()}
     free = {type for type in verdicts if REGISTRY[type].flops == 0}
     assert {type for type in free if verdicts[type] is False} == COUNTING
@@ -968,7 +969,7 @@ def test_no_operations() -> None:
 
 
 def test_cheap() -> None:
-    """What may be computed again wherever it is read counts no operations, for each element that it writes on its own."""
+    """Operators that may be computed again at each use count no operations for the elements that they write."""
     assert {"cast", "fill_any_like", "shape"} <= having("cheap")
     assert [type for type in having("cheap") if REGISTRY[type].flops != 0] == []
     assert [type for type in having("cheap") if not (REGISTRY[type].of_shape or REGISTRY[type].elementwise)] == []

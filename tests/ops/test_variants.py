@@ -1,4 +1,4 @@
-"""What an operator's inference says of any input that it takes, its kernel does: unknown extents, none, no axes, other dtypes."""
+"""Kernels agree with inference on any input that it accepts: unknown extents, none, no axes, other dtypes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_in_every_dtype_the_kernel_gives_what_is_inferred(op: str) -> None:
 
 
 def check_value(definition: OpDef, inputs: Slots, attrs: dict[str, Any], what: str) -> None:
-    """What inference takes the kernel computes, or it says which value is at fault: an index of something that is not there."""
+    """The kernel computes all that inference accepts, or says which value is at fault: an index out of bounds."""
     try:
         inferred = definition.infer_types(typed(inputs), attrs)
     except ShapeError:

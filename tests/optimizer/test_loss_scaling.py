@@ -47,7 +47,7 @@ class Line:
         self.executor = ga.Executor()
 
     def values(self, mode: str = "compiled", steps: int = STEPS) -> list[dict[str, Array]]:
-        """What the scope holds after each step."""
+        """The content of the scope after each step."""
         scope, executor = ga.Scope(), ga.Executor(mode=mode)
         executor.run(self.startup, scope=scope)
         history = []

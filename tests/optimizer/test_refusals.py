@@ -1,4 +1,4 @@
-"""What optimizers refuse, and that a refused ``minimize`` leaves the programs as they were."""
+"""Refusals of optimizers; a refused ``minimize`` leaves the programs as they were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each optimizer does to parameters, as formulas in numpy; the program is ``Line`` of tests/optimizer/test_optimizer.py."""
+"""The update of each optimizer, as a formula in numpy; the program is ``Line`` of tests/optimizer/test_optimizer.py."""
 
 from __future__ import annotations
 

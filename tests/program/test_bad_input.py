@@ -194,7 +194,7 @@ CASES = pytest.mark.parametrize("case", [*OPERATORS, *ARITHMETIC, *DECLARATIONS,
 
 
 def state(written: ga.Program) -> tuple[str, list[int]]:
-    """What must stay: the text, and which variables and operators there are."""
+    """The state that a refusal must not change: the text, and the identities of variables and operators."""
     return str(written), [id(o) for b in written.blocks for o in (*b.vars.values(), *b.ops)]
 
 

@@ -87,7 +87,7 @@ def greedily(graph: ga.Graph, *rules: Rule) -> bool:
 
 
 def arrays_of(graph: ga.Graph, feed: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-    """What the scheduled graph computes."""
+    """The results of the scheduled graph."""
     return list(ga.Executor().run(ga.schedule(graph), dict(feed), list(names), scope=ga.Scope()))
 
 

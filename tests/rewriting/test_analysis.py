@@ -18,7 +18,7 @@ from tests.scratch import Swap, passes
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    """What a test defines is gone after it, and nothing has been computed yet."""
+    """Forget the passes that a test defines after it, and start without cached results."""
     Sines.computed = 0
     with passes(Swap):
         yield

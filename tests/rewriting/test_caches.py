@@ -1,4 +1,4 @@
-"""What is kept from one use to the next is true of what is there now: operators and passes are defined anew in notebooks."""
+"""Cached facts hold for the current definitions: operators and passes are defined anew in notebooks."""
 
 from __future__ import annotations
 

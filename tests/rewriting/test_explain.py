@@ -14,7 +14,7 @@ from tests.rewriting.samples import Counting, add_zero, body, filled, log_exp, l
 
 
 def reason(rule: Any, graph: ga.Graph, name: str = "y") -> str:
-    """What is said below the first line."""
+    """The explanation below the first line."""
     first, *rest = explain(rule, graph.value(name)).split("\n")
     assert first.startswith(f"rule {rule.name} does not apply at {graph.value(name).writers[0]!r}")
     return "\n".join(rest).strip()

@@ -30,7 +30,7 @@ def growing() -> ga.Pass:
     return type("Growing", (ga.Pass,), {"name": "growing", "apply": grow, "__str__": lambda self: "growing"})()  # type: ignore[no-any-return]
 
 
-def test_it_stops_behind_the_first_round_without_a_change() -> None:
+def test_it_stops_after_the_first_round_without_a_change() -> None:
     rounds: list[str] = []
     with observing(lambda each, graph, step: rounds.append(step.text)):
         assert ga.fixpoint(Swap(old="exp", new="sin"), Swap()).run(diamond())

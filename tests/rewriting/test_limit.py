@@ -66,7 +66,7 @@ def test_the_last_rewrite_is_known(limit: int, rule: str, ancestors: list[str]) 
     assert (made.journal.origin.rule, [a.text for a in made.journal.origin.ancestors]) == (rule, ancestors)
 
 
-def test_behind_the_limit_nothing_runs() -> None:
+def test_after_the_limit_nothing_runs() -> None:
     made = graph(0)
     assert not pipeline().run(made)
     assert not run_pass(ga.passes.CreateGradOps(), made), "not even what would fail"

@@ -1,4 +1,4 @@
-"""What the solver takes moves of elements for is what the kernels do."""
+"""The solver's model of moved elements agrees with the kernels."""
 
 from __future__ import annotations
 

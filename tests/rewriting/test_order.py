@@ -31,7 +31,7 @@ class Facts(Analysis):
 
 
 class Result:
-    """What a pass leaves."""
+    """The result of a pass."""
 
 
 def claiming(name: str, **claims: Any) -> ga.Pass:
@@ -57,7 +57,7 @@ def test_a_result_that_nothing_leaves() -> None:
     )
 
 
-def test_who_stands_behind_is_named() -> None:
+def test_a_pass_that_comes_too_late_is_named() -> None:
     assert refused(Swap() | CreateGradOps() | FindOpPath(("y",))).endswith("; find-op-path, which does, comes after it")
 
 

@@ -17,7 +17,7 @@ from tests.scratch import Swap, passes
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    """What a test defines is gone after it."""
+    """Forget the passes that a test defines after it."""
     with passes(Swap):
         yield
 
@@ -203,7 +203,7 @@ def test_observers_are_told_of_every_pass() -> None:
     assert all(text == step.text and step.seconds >= 0 for text, step in seen)
 
 
-def test_an_observer_sees_the_graph_behind_the_pass() -> None:
+def test_an_observer_sees_the_graph_after_the_pass() -> None:
     texts: list[str] = []
     graph = diamond()
     with observing(lambda each, graph, step: texts.append(str(graph))):

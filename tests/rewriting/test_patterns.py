@@ -183,7 +183,7 @@ def test_a_constant_that_makes_the_result_larger_stays() -> None:
     assert applied(add_zero, small) == ["sin"]
 
 
-def test_a_number_behind() -> None:
+def test_a_number_after() -> None:
     @rewrite
     def add_twice(x: Any, *, a: Any, b: Any) -> Any:
         add = ops.elementwise_add

@@ -1,4 +1,4 @@
-"""What a rule puts in the place of what it found: operators on the line of the old ones, under the requested names."""
+"""Replacements by rules: operators with the line of the old ones, under the requested names."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_what_is_given_is_copied_to_a_name_that_is_requested() -> None:
     assert not greedily(graph, log_exp)
 
 
-def test_a_constant_behind_a_name_that_is_requested() -> None:
+def test_a_constant_operand_of_a_requested_result() -> None:
     graph = lowered(filled("c", 0.0), ("elementwise_add", ("x", "c"), "y"))
     assert applied(add_zero, graph) == ["assign"]
 

@@ -68,7 +68,7 @@ def test_the_second_result_is_found_among_many() -> None:
     assert graph.value("s2").writers[0].type == "elementwise_add"
 
 
-def test_results_one_behind_the_other() -> None:
+def test_results_one_after_the_other() -> None:
     @rewrite
     def both(x: Any) -> Any:
         h = ops.exp(x)

@@ -20,7 +20,7 @@ from tests.scratch import Swap, passes
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    """What a test defines is gone after it."""
+    """Forget the passes that a test defines after it."""
     with passes(Swap):
         yield
 

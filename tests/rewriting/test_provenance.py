@@ -114,7 +114,7 @@ def test_a_rule_and_what_it_saw() -> None:
     ]
 
 
-def test_several_rules_one_behind_the_other() -> None:
+def test_several_rules_one_after_the_other() -> None:
     graph = lowered(("sin", "x", "y"))
     graph.journal.author = "test"
     for rule in (Turn("first", "sin", "cos"), Turn("second", "cos", "exp"), Turn("third", "exp", "tanh")):

@@ -119,7 +119,7 @@ def test_assumptions_are_listed() -> None:
 
 
 def test_operands_that_are_broadcast_are_aligned_at_every_axis() -> None:
-    """What was proved where the last axes are aligned was said to be proved for all."""
+    """A rule proved where the last axes are aligned was said to be proved for all axes."""
 
     def anywhere(x: Any, y: Any, *, k: Any) -> Any:
         return ops.expand_like(x, y, axis=k), ops.expand_like(x, y)

@@ -221,7 +221,7 @@ def test_what_is_not_finite_is_among_the_inputs_of_an_exact_rule() -> None:
 # -- what it is held against ------------------------------------------------------------------------
 
 
-def test_a_rule_that_fails_behind_is_wrong() -> None:
+def test_a_rule_whose_replacement_fails_is_wrong() -> None:
     def divided(a: float) -> float:
         return 1 / (a - a)
 

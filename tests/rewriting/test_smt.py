@@ -1,4 +1,4 @@
-"""What the solver takes operators for is what their kernels do: on numbers, the kernel's result is one that the solver allows."""
+"""The solver's model of operators agrees with their kernels: on numbers, the kernel's result is one that the solver allows."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def operands(op_type: str, dtype: str) -> list[tuple[Any, ...]]:
 
 
 def computed(op_type: str, arguments: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
-    """What the kernel gives for an array full of these numbers; None if it does not take them."""
+    """The kernel's result for an array full of these numbers; None if it does not take them."""
     definition = lookup(op_type)
     arrays = [np.full((5,), argument) for argument in arguments]
     slots = {"X": arrays} if op_type == "sum" else {slot: [array] for slot, array in zip(definition.inputs, arrays, strict=False)}

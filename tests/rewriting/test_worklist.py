@@ -45,7 +45,7 @@ def test_a_second_run_looks_at_nothing() -> None:
 
 
 @pytest.mark.parametrize(("depth", "expected"), [(1, "tanh cos"), (2, "tanh cos cos"), (3, "tanh cos cos sin")])
-def test_behind_one_edit_a_run_looks_around_it(depth: int, expected: str) -> None:
+def test_after_one_edit_a_run_looks_around_it(depth: int, expected: str) -> None:
     """At what was put there, at the writer of what the old one read, and at what reads it, as far as the rules look."""
     graph, rule = row(SIZE), Counting(depth)
     asked(graph, rule)

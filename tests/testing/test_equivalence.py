@@ -1,4 +1,4 @@
-"""What counts as the same, and programs that do not end."""
+"""Equality of results, and programs that do not end."""
 
 from __future__ import annotations
 

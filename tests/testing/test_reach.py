@@ -55,7 +55,7 @@ with passes():
 
 
 def arcs_of(what: Pass | str, count: int = 8) -> set[Arc]:
-    """What ran of a pass on some programs."""
+    """The arcs of a pass that ran on some programs."""
     reach = Reach.of(inner_passes(as_pass(what, "loss")))
     for number in range(count):
         with suppress(Unfit):

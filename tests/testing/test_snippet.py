@@ -337,7 +337,7 @@ def test_in_a_module_that_is_being_imported(run: Run, tmp_path: Path) -> None:
 
 
 def test_two_things_of_one_name() -> None:
-    """What is imported gets another name; what is written down cannot."""
+    """An import gets another name; a definition in the snippet cannot."""
     Swap_2 = type("Swap", (Pass,), {"__module__": __name__, "apply": lambda self, graph: False})
     globals()["Swap"], before = Swap_2, Swap
     try:

@@ -147,7 +147,7 @@ def test_what_is_converted_is_converted_back_on_numbers_that_do_not_fit() -> Non
 
 
 def outputs_over(case: Case, name: str) -> list[str]:
-    """What operators that read a name write."""
+    """The results of the operators that read a name."""
     return [out for op in case.program.global_block().ops if name in op.input_names() for out in op.output_names()]
 
 
@@ -264,7 +264,7 @@ def test_blocks_that_do_not_run_read_what_is_missing_and_indices_that_are_none()
 
 
 def test_many_smooth_operators_have_one_slope() -> None:
-    """What central differences say of a program is what the standard backward does, for all of its operators at once."""
+    """Central differences of a program agree with the standard backward, for all of its operators at once."""
     agreeing = 0
     for case in swept(slope_sweep, 8):
         assert can_difference(case.program)

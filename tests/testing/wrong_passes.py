@@ -105,7 +105,7 @@ with passes():
 
     @dataclass(frozen=True)
     class HoistsFromLoop(Pass):
-        """What a loop assigns in every iteration is what it leaves, but not if there is no iteration."""
+        """A value assigned in every iteration is hoisted as the loop's result, but not if there is no iteration."""
 
         name = "wrong-hoists-from-loop"
 
@@ -196,7 +196,7 @@ with passes():
 
     @dataclass(frozen=True)
     class DropsState(Pass):
-        """What no operator reads is dead, persistable or not."""
+        """An operator with an unused result is dead, persistable or not."""
 
         name = "wrong-drops-state"
 
@@ -208,7 +208,7 @@ with passes():
 
     @dataclass(frozen=True)
     class DropsCounter(Pass):
-        """What only the condition of a loop reads is dead."""
+        """A value that only the condition of a loop reads is dead."""
 
         name = "wrong-drops-counter"
 

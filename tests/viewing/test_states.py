@@ -1,4 +1,4 @@
-"""What a page stores of a pipeline: the states that follow from it are the graphs, and each rewrite has its rule and its line."""
+"""The data that a page stores of a pipeline: the states that follow from it are the graphs, and each rewrite has its rule and its line."""
 
 from __future__ import annotations
 

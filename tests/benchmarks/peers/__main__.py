@@ -49,7 +49,7 @@ Results = dict[int, dict[str, Any] | str]
 
 
 def measure(setup: Setup, peer: str, variant: str | None, operators: int) -> dict[str, Any] | str:
-    """What the script printed, or one line that says why there is nothing."""
+    """The JSON that the script printed, or one line that says why there is none."""
     try:
         done = subprocess.run(
             setup.command(peer, variant, operators), cwd=ROOT, text=True, capture_output=True, timeout=setup.limit, check=False

@@ -1,4 +1,4 @@
-"""What the scripts of all peers share: each describes itself as a ``Peer`` and ends in ``main(peer)``.
+"""The protocol of the scripts of all peers: each describes itself as a ``Peer`` and ends in ``main(peer)``.
 
     python -m tests.benchmarks.peers.with_xdsl 10000 [--repeat 3] [--variant NAME]
 
@@ -92,7 +92,7 @@ def agree(before: Workload, after: Workload) -> bool | None:
 
 
 def measured(peer: Peer, operators: int, repeat: int, variant: str | None = None) -> dict[str, Any]:
-    """What ``main`` prints."""
+    """The measurements that ``main`` prints."""
     work = workload(operators)
     stages = peer.stages if variant is None else peer.variants[variant]
     best = min((run(peer, work, stages) for _ in range(repeat)), key=lambda each: each.total)

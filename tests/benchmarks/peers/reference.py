@@ -1,4 +1,4 @@
-"""What an optimized graph is held to: the fewest operators that the rules leave, and the values numpy computes.
+"""The reference for optimized graphs: the fewest operators that the rules leave, and the values that numpy computes.
 
 ``fewest`` is value numbering over the neutral description, in one walk: every value is given the number of the first that equals it.
 """

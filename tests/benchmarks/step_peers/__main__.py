@@ -33,7 +33,7 @@ LIMIT = 1800.0
 
 @dataclass(frozen=True)
 class Found:
-    """What a script printed, or one line that says why there is nothing."""
+    """The results that a script printed, or one line that says why there are none."""
 
     seconds: float = float("nan")
     losses: tuple[float, ...] = ()

@@ -1,4 +1,4 @@
-"""What the scripts of all peers share: each has a function that makes a step, by the step's name, and ends in ``main``.
+"""The protocol of the scripts of all peers: each has a function that makes a step, by the step's name, and ends in ``main``.
 
     python -m tests.benchmarks.step_peers.with_torch mlp arrays.npz
 

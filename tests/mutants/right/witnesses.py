@@ -1,4 +1,4 @@
-"""What the right passes are shown to be right on."""
+"""Witnesses that the right passes are right."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def _counted(op: Op) -> tuple[Value, Value] | None:
 
 
 def _added(op: Op, at: int) -> Value | None:
-    """What a loop adds to a carried value in each iteration, if that is the same each time and all that happens to the value."""
+    """The value that a loop adds to a carried value in each iteration, if it is loop-invariant and the only change; None otherwise."""
     loop, (body,) = edit.LoopLike.of(op), op.graphs.values()
     writer = body.results[at].writer
     if loop is None or writer is None or writer.type != "elementwise_add" or writer.input("X") is not body.inputs[at]:
@@ -269,7 +269,7 @@ with passes():
 
     @dataclass(frozen=True)
     class SumsInClosedForm(Pass):
-        """What a loop adds while i < n, is n - i times that: but if it starts beyond its bound, it adds nothing."""
+        """A loop that adds a term while i < n adds n - i times the term: but if it starts beyond its bound, it adds nothing."""
 
         name = "guest-sums-in-closed-form"
         tolerance = 1e-6
@@ -294,7 +294,7 @@ with passes():
 
     @dataclass(frozen=True)
     class ComputesBeforeTheBranch(Pass):
-        """What both branches compute of the same operands is computed before them: but the operands may be in another order."""
+        """A call that both branches make on the same operands is made before them: but the operands may be in another order."""
 
         name = "guest-computes-before-the-branch"
 

@@ -25,7 +25,7 @@ with passes():
 
     @dataclass(frozen=True)
     class SharesWithTheBody(Pass):
-        """What a loop's body computes of a value was computed before the loop, but the value may be another one in each iteration."""
+        """A call in a loop's body is replaced by the same call before the loop, but its operand may differ in each iteration."""
 
         name = "newcomer-shares-with-the-body"
 
@@ -47,7 +47,7 @@ with passes():
 
     @dataclass(frozen=True)
     class TakesBranchesForEqual(Pass):
-        """What both branches compute of one value is computed before them, whatever the attributes."""
+        """A call that both branches make on one value is made before them, whatever the attributes."""
 
         name = "newcomer-takes-branches-for-equal"
 
@@ -106,7 +106,7 @@ with passes():
 
     @dataclass(frozen=True)
     class InvertsInsteadOfKeeping(Pass):
-        """What exp was taken of need not be kept for the backward: it is the logarithm, as long as that is finite."""
+        """The operand of exp need not be kept for the backward: it is the logarithm of the result, as long as that is finite."""
 
         name = "newcomer-inverts-instead-of-keeping"
         tolerance = 1e-6
@@ -308,7 +308,7 @@ with passes():
 
 
 def _before(op: Op, op_type: str, inputs: dict[str, list[Value]], attrs: Mapping[str, Any], like: Value) -> Value:
-    """What a new operator before another one writes, of the type of another value."""
+    """The result, of the type of another value, of a new operator before another one."""
     value = op.graph.add_value(f"{like.name}@NEW", like.shape, like.dtype)
     op.graph.add_op(op_type, inputs, {"Out": [value]}, attrs, before=op, role=op.role)
     return value

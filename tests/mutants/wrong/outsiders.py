@@ -24,7 +24,7 @@ def _cast_before(op: Op) -> Op | None:
 
 
 def _copied(value: Value) -> Value:
-    """What a value is a copy of."""
+    """The original of a value that may be a copy."""
     while value.writer is not None and value.writer.type == "assign":
         value = value.writer.input("X")
     return value
@@ -174,7 +174,7 @@ with passes():
 
     @dataclass(frozen=True)
     class DrawsInsideOfLoops(Pass):
-        """What only a loop reads, and reads nothing itself, moves into the loop: but random numbers are drawn anew there."""
+        """An operator without operands moves into the loop that alone reads its result: but random numbers are drawn anew there."""
 
         name = "outsider-draws-inside-of-loops"
 

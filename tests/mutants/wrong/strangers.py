@@ -18,7 +18,8 @@ with passes():
 
     @dataclass(frozen=True)
     class SinksFromLoops(Pass):
-        """What a loop computes from a carried value, and only the last iteration's is read, is computed after it: from the next one's."""
+        """A call on a carried value, of which only the last iteration's result is read, sinks out of the loop: but reads the next
+        iteration's value there."""
 
         name = "stranger-sinks-from-loops"
 
@@ -73,7 +74,7 @@ with passes():
 
     @dataclass(frozen=True)
     class HoistsRandomNumbers(Pass):
-        """What reads nothing that changes is computed before the loop, once; random numbers as well."""
+        """An operator that reads only invariants is hoisted out of the loop, to run once; random numbers as well."""
 
         name = "stranger-hoists-random-numbers"
 
@@ -253,7 +254,7 @@ with passes():
 
     @dataclass(frozen=True)
     class RemovesUnreadEffects(Pass):
-        """What nothing reads is not computed, whatever else it does."""
+        """Operators with unused results are removed, whatever effects they have."""
 
         name = "stranger-removes-unread-effects"
 

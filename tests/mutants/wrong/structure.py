@@ -256,7 +256,7 @@ with passes():
 
     @dataclass(frozen=True)
     class ForgetsUnreadCarries(Pass):
-        """What nothing reads after a loop need not be carried, but the next iteration may read it."""
+        """A carried value that is unused after the loop is no longer carried, but the next iteration may read it."""
 
         name = "user-forgets-unread-carries"
 

@@ -1,4 +1,4 @@
-"""What the wrong passes about structure are shown to be wrong on."""
+"""Witnesses that the wrong passes about structure are wrong."""
 
 from __future__ import annotations
 

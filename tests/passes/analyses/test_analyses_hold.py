@@ -1,4 +1,4 @@
-"""What the library's own analyses say of values, against runs of random programs; a way that is forgotten is noticed."""
+"""The facts of the library's own analyses hold in runs of random programs; a forgotten edge is noticed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_on_random_programs(analysis: Dataflow[Any]) -> None:
 
 @pytest.mark.parametrize(("limit", "y", "w"), [(3.0, 6, 12), (0.0, 7, 14)])
 def test_a_loop_with_a_known_start(limit: float, y: int, w: int) -> None:
-    """What an iteration gives where the first one is known to run, else the initial value."""
+    """The value after an iteration where the first one is known to run, else the initial value."""
     graph = ga.lower(looped(limit))
     known = KnownValues(graph)
     arrays = [known.array(graph.value(name)) for name in ("y", "w", "i")]
@@ -138,14 +138,14 @@ def test_new_operators_are_looked_at_with_what_was_known_before() -> None:
 
 
 def arrays_of(graph: ga.Graph, case: Case, feeds: dict[str, Any]) -> dict[ga.ir.Value, Any]:
-    """What every value of a graph is in a run on other data."""
+    """The array of every value of a graph in a run on other data."""
     found: dict[ga.ir.Value, Any] = {}
     watch(graph, replace(case, feeds=feeds), lambda value, array: found.setdefault(value, np.array(array)))
     return found
 
 
 def of_parts(kind: str, first: Any, second: Any) -> Any:
-    """What a value is of a batch, if it is one thing or another of its two halves."""
+    """The value for a batch, computed from those of its two halves by the value's kind."""
     if kind == ROWS:
         return np.concatenate([first, second])
     return {WHOLE: first, MEAN: (first + second) / 2 if kind == MEAN else None, TOTAL: first + second if kind == TOTAL else None}[kind]

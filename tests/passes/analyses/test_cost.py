@@ -1,4 +1,4 @@
-"""What operators and graphs cost."""
+"""The costs of operators and graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What constant-folding computes, and what it leaves to the run."""
+"""Operators that constant-folding computes, and those that it leaves to the run."""
 
 from __future__ import annotations
 

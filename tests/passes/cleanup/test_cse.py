@@ -1,4 +1,4 @@
-"""What cse merges, and what it does not."""
+"""Operators that cse merges, and those that it must not."""
 
 from __future__ import annotations
 

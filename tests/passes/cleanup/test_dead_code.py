@@ -1,4 +1,4 @@
-"""What dead-code removes, and what it leaves."""
+"""Operators that dead-code removes, and those that it keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of these passes share: programs from text, their results before and after a pass, and random ones with gradients."""
+"""Shared parts of the tests of these passes: programs from text, their results before and after a pass, and random ones with gradients."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def counted(body: str, n: str = "n", declared: str = "", inside: str = "", aroun
 
 
 def values(program: ga.Program, names: list[str], **feed: Array) -> list[Array]:
-    """What a program computes; the parameter w is fed, too."""
+    """The results of a program; the parameter w is fed, too."""
     scope = ga.Scope()
     given = {"h": np.array([0.5, -0.75]), **feed}
     scope.set("w", np.array([0.9, 1.2]))

@@ -1,4 +1,4 @@
-"""What the passes on control flow know: which operators can fail, which values are there, which are constants."""
+"""The facts that the passes on control flow use: which operators can fail, which values exist, which are constants."""
 
 from __future__ import annotations
 

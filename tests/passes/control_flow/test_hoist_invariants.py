@@ -1,4 +1,4 @@
-"""What every iteration does alike is done once, in front of the loop, if it cannot fail there."""
+"""Loop-invariant operators are hoisted in front of the loop, if they cannot fail there."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_gradient_reads_what_moved_and_its_own_invariants_move() -> None:
     assert same(program, graph, ["loss", name], n=np.array([0]))
 
 
-def test_gradients_appended_behind_it() -> None:
+def test_gradients_appended_after_it() -> None:
     program, other = (counted(TANH_W, inside="var t: float64[2]") for _ in range(2))
     moved = ga.schedule(rewritten(other, HOIST))
     (one,), (two,) = with_gradients(["w"], program), with_gradients(["w"], moved)

@@ -70,7 +70,7 @@ def test_any_counter(step: str, test: str, count: int) -> None:
     assert same(program, graph, ["h", "i"])
 
 
-def test_the_loop_behind_a_condition_that_something_else_decides() -> None:
+def test_a_loop_whose_condition_something_else_decides() -> None:
     program = ga.Program.parse(str(known(2)).replace("less_than(X=i, Y=n) -> (Out=more)", "assign(X=q) -> (Out=more)", 1))
     assert "while" in str(rewritten(ga.Program.parse(str(program).replace("var h:", "var q: bool[1]\n    var h:", 1)), "unroll-while"))
 
@@ -138,7 +138,7 @@ def test_a_loop_that_has_a_gradient_stays() -> None:
     assert same(program, graph, ["loss", name])
 
 
-def test_the_gradient_behind_it_is_that_of_the_loop() -> None:
+def test_the_gradient_after_it_is_that_of_the_loop() -> None:
     program, other = known(5), known(5)
     unrolled = ga.schedule(rewritten(other, "unroll-while"))
     names, same_names = with_gradients(["h", "w"], program), with_gradients(["h", "w"], unrolled)

@@ -53,7 +53,7 @@ class Net:
         return ga.lower(self.main, self.fetch)
 
     def run(self, program: ga.Program) -> tuple[list[Any], int]:
-        """What is fetched, and the peak of the memory that numpy allocated meanwhile."""
+        """The fetched values, and the peak of the memory that numpy allocated meanwhile."""
         executor, scope = ga.Executor(mode="interpreted"), ga.Scope()
         executor.run(self.startup, scope=scope)
         for _ in range(3):

@@ -64,7 +64,7 @@ reduce_sum(X=a) -> (Out=s) {reduce_all=true} reduce_sum(X=b) -> (Out=t) {reduce_
 scale(X=w) -> (Out=w) {scale=0.5} optimize } }"""
 
 
-def test_what_overwrites_a_name_stays_behind_its_readers() -> None:
+def test_what_overwrites_a_name_stays_after_its_readers() -> None:
     graph = ga.lower(ga.Program.parse(OVERWRITTEN), ["s", "t"])
     assert Reorder().run(graph)
     order = types(graph)

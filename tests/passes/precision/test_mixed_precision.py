@@ -235,7 +235,7 @@ increment(X=i) -> (Out=i) {step=1.0} less_than(X=i, Y=n) -> (Out=c) } }"""
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("text", [BRANCH, LOOP], ids=["branch", "loop"])
 def test_gradients_of_loops_and_branches_are_scaled_where_they_are_linear(text: str, order: int) -> None:
-    """What a gradient of gradients multiplies them with is a residual of the first backward, which is not scaled then."""
+    """The factors of second-order gradients are residuals of the first backward, which is not scaled then."""
     case = random_case(ga.Program.parse(text), loss_name="loss")
     differentiated = case_with_gradients(case, order)
     assert differentiated is not None
