@@ -123,7 +123,7 @@ class Accuracy(MetricBase):
 
 
 class Precision(MetricBase):
-    """Of what is predicted as 1, the share that is 1: predictions are probabilities, of which 0.5 and less is rounded to 0.
+    """The share of ones among what is predicted as 1: predictions are probabilities, of which 0.5 and less is rounded to 0.
 
     >>> precision = Precision()
     >>> precision.update([[0.1], [0.7], [0.8], [0.9]], [[0], [1], [1], [0]])
@@ -148,7 +148,7 @@ class Precision(MetricBase):
 
 
 class Recall(MetricBase):
-    """Of what is 1, the share that is predicted as 1.
+    """The share that is predicted as 1, among what is 1.
 
     >>> recall = Recall()
     >>> recall.update([[0.1], [0.7], [0.8], [0.9]], [[1], [1], [1], [0]])

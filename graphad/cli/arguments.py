@@ -220,7 +220,7 @@ def program_case(args: argparse.Namespace) -> Case:
 
 
 def written_lines(program: Program, original: Program) -> str:
-    """Where the operators of a program made from another one were written; those that are new were not."""
+    """The lines at which the operators of a program made from another one were written; new operators have none."""
     sources = {key: op.source for op, key in _keyed(original)}
     lines = [f"  {op!r}, written at {sources[key]}\n" for op, key in _keyed(program) if sources.get(key)]
     return "".join(lines)

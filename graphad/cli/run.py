@@ -69,7 +69,7 @@ def _check_fed(path: str, program: Program, missing: Sequence[str]) -> None:
 
 
 def _hint(program: Program, names: Sequence[str], known: set[str]) -> str:
-    """Which files lack what, as the command line gives values by files: all of it and not the first name alone."""
+    """The options that give missing values by files, with the names of all values that are missing."""
     missing = [value for value in lower(program, names).inputs if value.name not in known]
     lines = [
         (f"{option} FILE.npz gives {what}", [value.name for value in missing if value.persistable == persistable])

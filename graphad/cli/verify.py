@@ -84,7 +84,7 @@ def _wrong(op: Operator, allow_unknown: bool) -> Iterator[str]:
 
 
 def _wrong_types(op: Operator, block: Block) -> Iterator[str]:
-    """Where declared types are not what the operator infers."""
+    """The declared types that differ from what the operator infers."""
     definition = REGISTRY.get(op.type)
     # Operators with blocks infer their types from the blocks, whose operators are looked at by themselves.
     if definition is None or isinstance(definition, ControlDef):

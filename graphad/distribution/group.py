@@ -140,7 +140,7 @@ def kept_names(program: Program, scope: Scope) -> Kept:
 
 
 def keepers_of(ranks: Sequence[Kept]) -> dict[str, int]:
-    """Which rank has what a variable is after a step: the first that updates it, as of one that no rank updates the first that has it."""
+    """The rank that has the current value of each variable after a step: the first that updates it, or else the first that has it."""
     keepers: dict[str, int] = {}
     # First whoever has it, then, over that, whoever updates it: only that one's value is current.
     for names in ([rank.names for rank in ranks], [rank.updated for rank in ranks]):

@@ -38,7 +38,7 @@ class _Meeting:
 
 
 class _Baton:
-    """Who runs: one rank at a time, the next one in order when that one waits or ends."""
+    """The turn to run: one rank at a time has it, and the next one in order gets it when that one waits or ends."""
 
     def __init__(self, size: int) -> None:
         self.condition = Condition()

@@ -75,7 +75,7 @@ def _depth(drawn: Plan) -> int:
 
 
 def _places(drawn: Plan) -> dict[Node, int]:
-    """Where along the forward each node is: a gradient is where its partner is, what is nested where its operator is."""
+    """The place of each node along the forward: a gradient has that of its partner, a nested node that of its operator."""
     places: dict[Node, int] = {}
     ops = [op for op in drawn.nodes if isinstance(op, Op) and op.graph is drawn.nesting.root and drawn.nesting.role(op) == FORWARD]
     for place, op in enumerate(ops):

@@ -144,7 +144,7 @@ class Composer:
 
     @cached_property
     def places(self) -> Geometry:
-        """Where everything is."""
+        """The places of all nodes, frames and lines."""
         return laid_out(self.drawn, self.boxes, self.frames, self.lines, self.holds, self.options)
 
     def is_legible(self) -> bool:

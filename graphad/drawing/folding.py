@@ -421,7 +421,7 @@ def _is_regular(ops: Sequence[Op], index: Mapping[Op, int], run: _Run) -> bool:
 
 
 def _sources(ops: Sequence[Op], index: Mapping[Op, int], run: _Run, copy: int, place: int) -> list[tuple[int, int, int] | None]:
-    """Where an operator's operands come from: how many copies before, which operator, which result; None: from outside."""
+    """The sources of an operator's operands: how many copies before, which operator, which result; None for one from outside."""
     sources: list[tuple[int, int, int] | None] = []
     for value in ops[run.start + copy * run.period + place].reads():
         at = index.get(value.writers[0], -1) if value.writers else -1

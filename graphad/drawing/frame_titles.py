@@ -28,7 +28,8 @@ class Obstacles:
             self.taken.append((x - wide, y - high, x + wide, y + high))
 
     def title(self, frame: Frame, place: Place) -> tuple[Point, str]:
-        """Where a frame's title begins: at its upper edge, else the lower one, else wherever there is room in it, else beside it.
+        """The start of a frame's title, and its text: at the upper edge, else the lower one, else wherever there is room in it, else beside
+        it.
 
         Where there is room for less of it, it is only its last part: which branch it is.
         """
@@ -82,7 +83,7 @@ def _sides(places: Sequence[Place], top: float, bottom: float) -> Iterator[tuple
 
 
 def _between(x: float, y: float, x2: float, y2: float, height: float) -> float:
-    """Where a straight line is at a height, or its end that is nearest to it."""
+    """The x of a straight line at a height, or of its end that is nearest to it."""
     share = 0.5 if y == y2 else min(max((height - y) / (y2 - y), 0.0), 1.0)
     return x + (x2 - x) * share
 

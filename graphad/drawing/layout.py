@@ -1,4 +1,4 @@
-"""Where everything is: Graphviz is given sizes and lines, no text, and returns places.
+"""The layout of drawings: Graphviz is given sizes and lines, no text, and returns places.
 
 The backward is drawn upwards beside the forward, each gradient at the height of what it is the gradient of:
 

@@ -1,4 +1,4 @@
-"""Which nested graphs are drawn, and the arrows between nodes of all of them. Nothing here knows Graphviz."""
+"""The nested graphs that are drawn, and the arrows between nodes of all of them. Nothing here knows Graphviz."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Overlay:
         return self.low >= 0 and least > 0 and log10(self.high / least) > MANY_DECADES
 
     def share(self, node: Node) -> float | None:
-        """Where on the scale a node is, from 0 to 1; None for one without a number. What is not finite is at the upper end."""
+        """The place of a node on the scale, from 0 to 1; None for one without a number. Infinities and nan are at the upper end."""
         number = self.numbers.get(node)
         if number is None:
             return None

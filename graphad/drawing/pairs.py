@@ -106,7 +106,7 @@ class Pairs:
 
 
 def _keeper(op: Op) -> Op | None:
-    """Of the gradient of an operator with nested graphs that operator: the one that keeps what it reads."""
+    """The forward operator of a gradient with nested graphs, which keeps its residuals; None for other operators."""
     definition = control_definition(op)
     if definition is None or not definition.is_grad:
         return None

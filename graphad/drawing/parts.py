@@ -59,7 +59,7 @@ def _closed(members: Iterable[Op], roles: Mapping[Op, str], folding: Folding) ->
 
 
 def cuts(ops: Sequence[Op]) -> list[int]:
-    """Where to cut a sequence into parts of about equal size; empty if it is too short.
+    """The places at which to cut a sequence into parts of about equal size; empty if it is too short.
 
     >>> graph = Graph()
     >>> value = graph.add_input("x", (2,), "float32")

@@ -1,4 +1,4 @@
-"""Which nodes and arrows of a graph get drawn: all, or values folded into arrows between operators; layers once, or each; a part.
+"""The nodes and arrows of a graph that are drawn: all, or values folded into arrows between operators; layers once, or each; a part.
 
     mul ─▶ y ─▶ tanh      ⇒      mul ─▶ tanh          y has one writer and one reader
 

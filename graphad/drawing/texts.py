@@ -127,7 +127,7 @@ def graph_text(name: str, graph: Graph) -> str:
 
 
 def frame_tooltip(op: Op, name: str, graph: Graph) -> list[str]:
-    """Whose nested graph it is, its counts, and the line in the user's program."""
+    """The tooltip of a frame: the operator of the nested graph, its counts, and the line in the user's program."""
     lines = [f"{shown(op.type)}, {graph_text(name, graph)}"]
     return [*lines, *([f"written at {short_source(op.source)}"] if op.source else [])]
 

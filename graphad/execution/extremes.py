@@ -22,7 +22,7 @@ _EXTREMUM = re.compile(r"np\.(maximum|minimum)\(\{0\}, \{1\}\)")
 
 
 def bound_of(call: Call, size: int) -> int | None:
-    """Which argument of an extremum of so many elements is a number that the program knows, and quicker as an array; None if none is."""
+    """The argument of an extremum of so many elements that is a constant, and quicker as an array; None if none is."""
     match = _EXTREMUM.fullmatch(call.form)
     if match is None or not all(isinstance(value.example, np.ndarray | np.generic) for value in call.args):
         return None

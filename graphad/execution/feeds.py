@@ -133,7 +133,7 @@ def _converted(name: str, array: Array, dtype: str) -> Array:
 
 
 def _too_large(array: Array, dtype: str) -> NDArray[np.bool_]:
-    """Which finite numbers are beyond the range of a floating-point dtype."""
+    """A mask of the finite numbers beyond the range of a floating-point dtype."""
     most = float(np.finfo(dtype).max)
     if array.dtype.kind == "O":
         # Without numpy, whose conversion to float64 would overflow.
@@ -142,7 +142,7 @@ def _too_large(array: Array, dtype: str) -> NDArray[np.bool_]:
 
 
 def _no_integer(array: Array, low: int, high: int) -> NDArray[np.bool_]:
-    """Which numbers are not whole, or outside of a range."""
+    """A mask of the numbers that are not whole, or outside of a range."""
     if array.dtype.kind in "biu":
         return np.asarray((array < low) | (array > high))
     # nan and infinity are in no range, and fail the first comparison.

@@ -403,7 +403,7 @@ def _branch(run: Interpreter, op: Operator, definition: ControlDef, layout: Layo
 
 
 def _taken(run: Interpreter, op: Operator, definition: ControlDef, layout: Layout) -> Callable[[Frames], int]:
-    """Which block an operator runs: the first one where its condition holds, else the second."""
+    """A function that says which block an operator runs: the first one where its condition holds, else the second."""
     tests = _places(layout, op.input(definition.condition))
     if not tests:
         return lambda frames: 0

@@ -62,7 +62,7 @@ class Place:
 
 
 class Moment(NamedTuple):
-    """Where on its lanes a node is."""
+    """The place of a node on its lanes."""
 
     parallel: Parallel
     lane: int

@@ -1,4 +1,4 @@
-"""Where the time of runs goes: by operator, by the user's lines, by type, and as a trace that Perfetto shows.
+"""Profiles of runs: time by operator, by the user's lines, by type, and as a trace that Perfetto shows.
 
     executor = ga.Executor(profile=True)
     executor.run(...)                           operator   at          runs   ms    share  MB moved  GFLOP   GFLOP/s

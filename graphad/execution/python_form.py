@@ -89,7 +89,7 @@ def to_python(program: Program, fetch_list: object, feed: Mapping[str, object] |
 
 
 def memory_plan(program: Program, fetch_list: object, feed: Mapping[str, object] | None = None, scope: Scope | None = None) -> MemoryPlan:
-    """Where the values of a compiled program are in memory; ``print`` it, or write its ``svg()`` to a file.
+    """The plan of the memory that the values of a compiled program are in; ``print`` it, or write its ``svg()`` to a file.
 
     Arguments and errors are those of ``to_python``.
 

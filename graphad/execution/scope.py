@@ -1,4 +1,4 @@
-"""Where values outlive a run: parameters, accumulators, counters, by name."""
+"""Scopes: values that outlive a run, such as parameters, accumulators and counters, by name."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ INSTEAD = {
 
 @dataclass(frozen=True, init=False)
 class AutoMixedPrecisionLists:
-    """Which operators are narrow: products are, except for those of types in ``custom_black_list``.
+    """The choice of narrow operators: products are, except for those of types in ``custom_black_list``.
 
     Raises:
         ValueError: ``custom_white_list`` is not empty: other operators stay as wide as they are.

@@ -926,7 +926,7 @@ def split_writers(graph: Graph, shared: Sequence[Value], part: Callable[[Value],
 
 
 def _places_written(op: Op, among: Container[Value]) -> dict[Value, list[tuple[str, int]]]:
-    """Where an operator writes some values: the slots and the places there."""
+    """The places at which an operator writes some values: slots, and positions in them."""
     places: dict[Value, list[tuple[str, int]]] = {}
     for slot, values in op.outputs.items():
         for i, value in enumerate(values):

@@ -386,7 +386,7 @@ class Graph(OldNames, PlainResults):
         return not any(v.readers or self.is_observed(v) for values in op.outputs.values() for v in values) and not has_effects(op)
 
     def why(self, node: Node | str) -> str:
-        """Where an operator or a value (or its name) comes from: passes, rules and operators, down to the user's line."""
+        """The provenance of an operator or a value (or its name): passes, rules and operators, down to the user's line."""
         return chain(self.value(node) if isinstance(node, str) else node)
 
     def ordered_ops(self) -> list[Op]:

@@ -55,7 +55,7 @@ class Value:
 
     @property
     def version(self) -> int:
-        """Which of the values of its name this is, counted from 0."""
+        """The number of this value among those of its name, from 0."""
         return self.graph.values.number(self) or 0
 
     @property

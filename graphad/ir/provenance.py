@@ -1,4 +1,4 @@
-"""Where operators come from: immutable records that the operators of one rewrite share, and the chain they make down to the user's line.
+"""Provenance of operators: immutable records that the operators of one rewrite share, and the chain they make down to the user's line.
 
     sum(X=[w@GRAD@RENAME@0, ...]) -> (Out=w@GRAD)     made by accumulate-grads
       mul(X=x, Y=w) -> (Out=h)                        net.py:12

@@ -238,7 +238,7 @@ class ValueTable:
         return next(reversed(entry)) if isinstance(entry, dict) else entry
 
     def number(self, value: Value) -> int | None:
-        """Which of the values of its name a value is, counted from 0; None if it is the only one, or none of them."""
+        """The number of a value among those of its name, from 0; None if it is the only one, or none of them."""
         entry = self.by_name.get(value.name)
         if not isinstance(entry, dict):
             return None

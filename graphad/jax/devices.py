@@ -47,7 +47,7 @@ class ShardedFunction:
 
     @property
     def failures(self) -> list[str]:
-        """Of the last tracing, what operators refuse."""
+        """The refusals of operators in the last tracing."""
         return self.function.failures
 
     def checked(self, feeds: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> tuple[list[Tensor], State, Tensor]:

@@ -298,7 +298,7 @@ class Lowering:
         return value.reshape(()) if is_traced(value) else bool(value.reshape(-1)[0])
 
     def taken(self, op: Operator, definition: ControlDef, frames: Frames, layout: Layout) -> Tensor:
-        """Which block runs: its number, or a traced condition."""
+        """The number of the block that runs, or a traced condition."""
         tests = op.input(definition.condition)
         if not tests:
             return 0
@@ -912,7 +912,7 @@ def _same_array(block: Block, name: str) -> list[str]:
 
 
 def _arrays_of(block: Block) -> Iterator[set[str]]:
-    """Of each operator without blocks, in a block and in those within, the arrays of tensors that it reads and writes."""
+    """The tensor arrays that each operator reads and writes, for the operators without blocks in a block and in those within."""
     for op in block.ops:
         inner = blocks_of(op)
         for child in inner:

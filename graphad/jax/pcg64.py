@@ -277,7 +277,7 @@ def _tail_draws(uniform: Tensor, edge: Tensor, per_edge: Tensor) -> tuple[Tensor
 
 
 def _starts(fast: Tensor, taken: Tensor) -> Tensor:
-    """Where draws begin, given how many places a draw that begins there takes: a draw is no beginning inside of another one."""
+    """A mask of the places at which draws begin, given how many places a draw from each would take: none begins inside of another one."""
 
     places = jnp.arange(fast.shape[0])
 

@@ -45,7 +45,7 @@ class Message(NamedTuple):
 
 
 class Packing:
-    """Where arrays lie in one vector for each dtype.
+    """The places of arrays in one vector for each dtype.
 
     Args:
         types: of the arrays, by name.
@@ -170,7 +170,7 @@ class Running:
         return sent
 
     def alive(self, frame: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Of the values those that later operators read, or that are fetched, or messages; what is known of them stays known."""
+        """The live values: those that later operators read, that are fetched, and messages; known values are noted in ``known`` instead."""
         reads = {name for op in self.ops[self.at :] for name in op.input_names()} | {*self.fetched}
         reads |= {name for names in self.inbox.values() for name in names}
         values = {name: value for name, value in frame.items() if name in reads}

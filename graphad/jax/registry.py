@@ -83,7 +83,7 @@ def room() -> int:
 
 
 def side() -> int:
-    """Which side of the innermost branch is being lowered."""
+    """The side of the innermost branch that is being lowered."""
     watcher = WATCHER.get()
     assert watcher is not None
     return watcher.sides[-1]

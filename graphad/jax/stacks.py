@@ -41,7 +41,7 @@ class Buffer(Aggregate):
 
     @property
     def rank(self) -> int:
-        """Of its tensors.
+        """The rank of its tensors.
 
         Raises:
             InvalidValue: it has none yet.

@@ -33,7 +33,7 @@ _SCHEMES = {
 
 
 class _Chunks(NamedTuple):
-    """Of each step its kind, whether a chunk that counts begins or ends there, and where the last one began."""
+    """The chunks by step: its kind, whether a chunk that counts begins or ends there, and where the last one began."""
 
     kind: Variable
     begins: Variable

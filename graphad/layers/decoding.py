@@ -274,7 +274,7 @@ class BeamSearchDecoder(Decoder):
     def step(
         self, time: Variable, inputs: Structure, states: Structure, **kwargs: object
     ) -> tuple[Structure, Structure, Structure, Structure]:
-        """Of all ways to go on, the ``beam_size`` likeliest of each batch element."""
+        """One step of the search: the ``beam_size`` likeliest continuations of each batch element."""
         # To the cell, a beam is a larger batch: [batch, beam, ...] goes in as [batch * beam, ...].
         merged_inputs, merged_states = _mapped(_merged, inputs), _mapped(_merged, states.cell_states)
         cell_outputs, next_cell_states = self.cell(merged_inputs, merged_states, **kwargs)
@@ -357,7 +357,7 @@ class DecodeHelper:
     def next_inputs(
         self, time: Variable, outputs: Structure, states: Structure, sample_ids: Variable
     ) -> tuple[Structure, Structure, Structure]:
-        """Which sequences are finished, the inputs of the next step, and its states."""
+        """The finished sequences, the inputs of the next step, and its states."""
         raise InvalidType(f"{type(self).__name__} does not define next_inputs(time, outputs, states, sample_ids)")
 
 

@@ -66,7 +66,7 @@ def multiclass_nms(
     return_index: bool = False,
     return_rois_num: bool = False,
 ) -> Variable | tuple[Variable, ...]:
-    """Of each class the boxes that overlap no better one by more than a share (non-maximum suppression).
+    """Non-maximum suppression: the boxes of each class that overlap no better one by more than a share.
 
     Args:
         bboxes: two corners each, ``[images, boxes, 4]``.

@@ -210,7 +210,8 @@ def nanmean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | N
 def searchsorted(
     sorted_sequence: Variable, values: Variable, out_int32: bool = False, right: bool = False, name: str | None = None
 ) -> Variable:
-    """Where values belong in a sorted vector: how many of its elements are less (with ``right`` not more); every pair is compared.
+    """The insertion points of values in a sorted vector: how many of its elements are less (with ``right`` not more); every pair is
+    compared.
 
     >>> import graphad as ga
     >>> with ga.program_guard(ga.Program()) as program:

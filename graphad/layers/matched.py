@@ -211,7 +211,7 @@ def _class_losses(scores: Variable, labels: Variable) -> Variable:
 
 
 def _predicted(bbox_pred: Variable, cls_logits: Variable, places: Variable, scored: Variable, classes: int) -> tuple[Variable, Variable]:
-    """Of all predictions those that count."""
+    """The predictions that count."""
     return cls_logits.reshape(-1, classes).gather(scored), bbox_pred.reshape(-1, 4).gather(places)
 
 

@@ -30,7 +30,7 @@ def _rows_and_columns(places: tuple[Array, ...], dtype: object, name: str | None
 
 @layer
 def tril_indices(row: int, col: int | None = None, offset: int = 0, dtype: object = "int64", name: str | None = None) -> Variable:
-    """Where the elements on and below a diagonal are: ``[2, n]``, rows and columns.
+    """The indices of the elements on and below a diagonal: ``[2, n]``, rows and columns.
 
     >>> import graphad as ga
     >>> with ga.program_guard(ga.Program()) as program:
@@ -45,7 +45,7 @@ def tril_indices(row: int, col: int | None = None, offset: int = 0, dtype: objec
 
 @layer
 def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: object = "int64", name: str | None = None) -> Variable:
-    """Where the elements on and above a diagonal are: ``[2, n]``, rows and columns."""
+    """The indices of the elements on and above a diagonal: ``[2, n]``, rows and columns."""
     rows = checked_int("layers.triu_indices: row", row, 0)
     columns = rows if col is None else checked_int("layers.triu_indices: col", col, 0)
     return _rows_and_columns(np.triu_indices(rows, checked_int("offset", offset), columns), dtype, name)

@@ -51,7 +51,8 @@ def _packed(structure: object, leaves: Iterator[object]) -> Any:
 
 
 def difference(first: object, second: object, path: Path = ()) -> tuple[Path, str, str] | None:
-    """Where two structures first differ, and what each has there; None if they are the same. A list counts as a tuple.
+    """The path of the first difference between two structures, and what each has there; None if they are the same. A list counts as a
+    tuple.
 
     >>> difference([1, (2, 3)], (4, [5, 6]))
     >>> difference([1, (2, 3)], [4, 5])

@@ -258,7 +258,8 @@ def _place_of(kind: str, x: Variable, axis: int | None, keepdims: bool, dtype: o
 def argmax(
     x: Variable, axis: int | None = 0, keepdims: bool = False, dtype: object = "int64", name: str | None = None, *, flatten: bool = False
 ) -> Variable:
-    """Where the largest element is along an axis, the first one unless told otherwise; among all elements if it is None, as in numpy."""
+    """The index of the largest element along an axis, the first one unless told otherwise; among all elements if it is None, as in
+    numpy."""
     return _place_of("max", x, None if flatten else axis, keepdims, dtype, name)
 
 
@@ -266,7 +267,8 @@ def argmax(
 def argmin(
     x: Variable, axis: int | None = 0, keepdims: bool = False, dtype: object = "int64", name: str | None = None, *, flatten: bool = False
 ) -> Variable:
-    """Where the smallest element is along an axis, the first one unless told otherwise; among all elements if it is None, as in numpy."""
+    """The index of the smallest element along an axis, the first one unless told otherwise; among all elements if it is None, as in
+    numpy."""
     return _place_of("min", x, None if flatten else axis, keepdims, dtype, name)
 
 

@@ -130,7 +130,7 @@ def collect_fpn_proposals(
     *,
     rois_num_per_level: Sequence[Variable] | None = None,
 ) -> Variable | tuple[Variable, Variable]:
-    """Of the boxes of all levels of a feature pyramid the best by score.
+    """The boxes with the best scores among all levels of a feature pyramid.
 
     Args:
         multi_rois, multi_scores: for each level boxes ``[boxes, 4]`` and scores ``[boxes, 1]``.

@@ -1,4 +1,4 @@
-"""Where programs take data from by themselves: readers that feed each run, and values of files."""
+"""Sources of data within programs: readers that feed each run, and values of files."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ def sampled_softmax_with_cross_entropy(
 
 
 def _hits(truth: Variable, classes: Variable, true: int, dtype: str) -> Variable:
-    """Where a drawn class is one of the true ones: ones, zeros for the true ones themselves."""
+    """A mask, in floats, of the drawn classes that are one of the true ones; the true ones themselves are zeros."""
     is_equal = emitted("equal", [emitted("unsqueeze", [classes], axes=[2]), emitted("unsqueeze", [truth], axes=[1])])
     sampled_classes = np.ones((1, classes.shape[1]))
     sampled_classes[0, :true] = 0.0

@@ -87,7 +87,8 @@ def split(
 
 @layer
 def where(condition: Variable, x: object = None, y: object = None, name: str | None = None) -> Variable:
-    """Where a condition holds: the places, as rows of int64, as in Fluid; with x and y the elements of x there and those of y elsewhere."""
+    """The indices at which a condition holds, as rows of int64, as in Fluid; with x and y the elements of x there and those of y
+    elsewhere."""
     with at_users_line("layers.where"):
         checked_input("where", condition)
         if (x is None) != (y is None):
@@ -260,7 +261,7 @@ def scatter_nd(index: Variable, updates: Variable, shape: Sequence[int], name: s
 
 @layer
 def nonzero(input: Variable, as_tuple: bool = False) -> Any:
-    """Where elements are not zero: rows of int64, or with ``as_tuple`` one column ``[n, 1]`` an axis."""
+    """The indices of the elements that are not zero: rows of int64, or with ``as_tuple`` one column ``[n, 1]`` an axis."""
     x = checked_input("nonzero", input)
     places = emitted("where_index", [x if x.dtype == "bool" else x.astype("bool")])
     if not checked_flag("layers.nonzero: as_tuple", as_tuple):

@@ -150,7 +150,7 @@ def _assigned(head: _Head, boxes: Variable, scores: Variable) -> tuple[Variable,
 
 
 def _place_loss(head: _Head, chosen: Variable, boxes: Variable, cell: Variable) -> Variable:
-    """Of centers, which are sigmoids, the cross entropy; of extents, which are logarithms, the distance."""
+    """The loss of places: the cross entropy of centers, which are sigmoids, and the distance of extents, which are logarithms."""
     column, row = (cell % head.width).astype(boxes.dtype), (cell // head.width % head.height).astype(boxes.dtype)
     x, y = boxes[:, :, 0] * float(head.width) - column, boxes[:, :, 1] * float(head.height) - row
     best = emitted(

@@ -383,7 +383,7 @@ def log_softmax(X: Array, *, axis: int = -1) -> Array:
 
 
 def _slope_axis(x_rank: int, alpha_rank: int, mode: str, data_format: str) -> int:
-    """Where the first axis of Alpha is in X (-1: the last axes are aligned)."""
+    """The axis of X that the first axis of Alpha is aligned with (-1: the last axes are aligned)."""
     return 1 if mode == "channel" and alpha_rank == 1 < x_rank and data_format == "NCHW" else -1
 
 

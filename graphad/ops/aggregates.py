@@ -223,7 +223,7 @@ class StepScopes(Aggregate):
 
 
 class Checkpoints(StepScopes):
-    """Of a loop's runs only some starts: what it carried at iterations 0, ``every``, 2 ``every``... (0: at the first alone).
+    """The starts of some iterations of a loop: what it carried at iterations 0, ``every``, 2 ``every``... (0: at the first alone).
 
     ``context`` is what else its block reads, ``path`` the iterations of the loops around it.
     """

@@ -53,7 +53,7 @@ class Communicator(Protocol):
         """The arrays of all ranks, in their order."""
 
     def reduce_scatter(self, contact: Contact, parts: Sequence[Array]) -> Array:
-        """Of the sum over the ranks of each part that with this rank's number."""
+        """The part with this rank's number of the sum over the ranks of each part."""
 
     def all_to_all(self, contact: Contact, parts: Sequence[Array]) -> list[Array]:
         """The part with this rank's number of every rank."""

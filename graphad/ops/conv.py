@@ -560,7 +560,7 @@ def _features(attrs: Mapping[str, Any], rank: int, out: int) -> tuple[int, int]:
 
 
 def _ungrouped_features(attrs: Mapping[str, Any], rank: int, out: int) -> tuple[int, int] | None:
-    """Of a transposed convolution: with groups, slice i of its weights is in a channel of each group."""
+    """The axes of channels of a transposed convolution; None with groups, where slice i of the weights is in a channel of each group."""
     return (1, channel_axis(attrs["data_format"]) % out) if attrs["groups"] == 1 else None
 
 

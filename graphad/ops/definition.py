@@ -280,7 +280,7 @@ class OpDef(Traits):
         return self.extends != "" and self.extends not in inputs and not attrs.get("fresh")
 
     def own_attrs(self, attrs: Mapping[str, object]) -> dict[str, Any]:
-        """Of the attributes of an operator, those that it declares: not ``op_role`` or ``inplace``, which any may carry."""
+        """The attributes of an operator that its definition declares: not ``op_role`` or ``inplace``, which any may carry."""
         return {name: value for name, value in attrs.items() if name in self.attrs} if attrs else {}
 
     def run(self, inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:

@@ -182,7 +182,7 @@ class Strip(NamedTuple):
         return _view(memory, self.margin + shift, (len(memory), count, self.length), (self.wide, step, 1))
 
     def wrapped(self, lines: Array, shift: int) -> Array:
-        """Of lines ``[..., room]`` that are moved by columns, those columns that come from the row before or after."""
+        """The columns that come from the row before or after, in lines ``[..., room]`` that are moved by columns."""
         edge = slice(max(self.width - shift, 0), None) if shift > 0 else slice(None, -shift)
         return lines[..., : self.length].reshape(*lines.shape[:-1], self.rows, self.width)[..., edge]
 
@@ -207,7 +207,7 @@ def _strip(image: Shape, height: int, width: int, shifts: Sequence[int], outputs
 
 
 def _parts(samples: int, channels: int, strip: Strip, nbytes: int) -> Iterator[tuple[slice, slice]]:
-    """Which samples and channels to take at a time, if the lines of a channel take so many bytes."""
+    """The samples and channels to take at a time, if the lines of a channel take so many bytes."""
     step = max(1, LINE_BYTES // max(nbytes, 1))
     starts = product(range(0, samples, strip.samples), range(0, channels, step)) if samples else ()
     return ((slice(b, b + strip.samples), slice(c, min(c + step, channels))) for b, c in starts)
@@ -235,7 +235,7 @@ class _ImageLines:
         self.moves = [self._move(line, *phase) for line, phase in zip(self.memory, self.phases, strict=True)]
 
     def _move(self, line: Array, row: int, column: int) -> tuple[Array, Array]:
-        """Of a phase the lines, and what is copied there."""
+        """The lines of a phase, and what is copied there."""
         taps = self.across.of(column)
         target = self.columns[:, self.down.used.index(row), taps.start :: taps.step, : self.strip.length]
         return target, self.strip.moved(line, self.across.shifts[taps.start], self.across.step, len(taps))

@@ -1,4 +1,4 @@
-"""Which dimensions of an operator's inputs and outputs are the same index: what may be cut, and where the cuts go.
+"""The indices of an operator's dimensions: which dimensions of inputs and outputs may be cut together, and where the cuts go.
 
     mul           X [m, k], Y [k, n] -> Out [m, n]          m and n are cut freely; parts of k give parts of a sum
     softmax       X [n, c] -> Out [n, c]                    n is cut freely, c not at all (axis=-1)
@@ -230,7 +230,7 @@ def _axes(value: object, rank: int) -> list[int]:
 
 
 def reduction(kind: Combined) -> DimensionsRule:
-    """Of a reduction over the axes ``dim``, or over all where ``reduce_all``; ``kind`` says how parts are put together."""
+    """The rule of a reduction over the axes ``dim``, or over all where ``reduce_all``; ``kind`` says how parts are put together."""
 
     def rule(inputs: Shapes, outputs: Shapes, attr: Callable[[str], object]) -> Dimensions:
         (shape,) = inputs["X"]

@@ -178,7 +178,8 @@ def _qr_type(X: TensorType, *, mode: str = "reduced") -> tuple[TensorType, Tenso
 
 
 def _tall_qr_grad(Q: Tensor, R: Tensor, dQ: Tensor, dR: Tensor) -> Tensor:
-    """Of X with m >= n: ``Q (triu(dR) + L R^-T) + (1 - Q Q') dQ R^-T``, with L below the diagonal of ``T - T'``, ``T = Q' dQ - dR R'``.
+    """The cotangent of X with m >= n: ``Q (triu(dR) + L R^-T) + (1 - Q Q') dQ R^-T``, with L below the diagonal of ``T - T'``, ``T = Q' dQ
+    - dR R'``.
 
     The adjoint of dQ = Q W + (1 - Q Q') dX R^-1 and dR = Q' dX - W R, where W is skew and has below its diagonal what Q' dX R^-1 has there
     (S. F. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions", 2010). L has no last column, and the last

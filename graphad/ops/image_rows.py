@@ -66,7 +66,7 @@ def _windows(view: Array, tile: Tile, down: Axis) -> Array:
 
 
 def _rows_of(lines: Array, count: int, down: Axis) -> Array:
-    """Of contiguous ``[rows, a, b, n, length]`` the rows of each window: ``[count, kernel a b, n length]``."""
+    """The rows of each window, ``[count, kernel a b, n length]``, as a view of contiguous ``[rows, a, b, n, length]``."""
     _, a, b, n, length = lines.shape
     strides = (down.stride * lines.strides[0], lines.strides[2], lines.itemsize)
     return np.ndarray((count, down.kernel * a * b, n * length), lines.dtype, lines.data, 0, strides)

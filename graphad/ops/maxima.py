@@ -120,14 +120,14 @@ class _Run(NamedTuple):
 
 
 def _runs(window_axes: Axes, cells: Shape) -> Iterator[_Run]:
-    """Of the elements of a window, in row order."""
+    """A run for each element of a window, in row order."""
     for place in np.ndindex(*kernel_of(window_axes)):
         steps = [divmod(k * a.dilation, a.stride) for k, a in zip(place, window_axes, strict=True)]
         yield _Run(tuple(phase for _, phase in steps), int(np.ravel_multi_index([shift for shift, _ in steps], cells)))
 
 
 def _cut(axis: Axis, phase: int) -> tuple[slice, slice]:
-    """Which elements of a phase are in the image, and which of the image these are; the other ones are padding."""
+    """The elements of a phase that are in the image, and the elements of the image that these are; the other ones are padding."""
     first = max(0, -(-(axis.before - phase) // axis.stride))
     start = first * axis.stride + phase - axis.before
     count = len(range(start, axis.size, axis.stride))

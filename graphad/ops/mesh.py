@@ -79,12 +79,12 @@ class ProcessMesh:
         return dict(self.axes)
 
     def coordinates(self, rank: int) -> dict[str, int]:
-        """Where a rank is along each axis."""
+        """The place of a rank along each axis."""
         places = np.unravel_index(rank, [size for _, size in self.axes])
         return {name: int(place) for name, place in zip(self.names, places, strict=True)}
 
     def part(self, rank: int, axes: Sequence[str]) -> int:
-        """Which of the parts that some axes make is a rank's."""
+        """The number of a rank's part among those that some axes make."""
         place, number = self.coordinates(rank), 0
         # The first axis cuts first: its place counts most.
         for axis in axes:

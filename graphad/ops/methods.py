@@ -209,7 +209,7 @@ class Methods:
         return self._on("trace", offset=offset, axis1=axis1, axis2=axis2)
 
     def nonzero(self, as_tuple: bool = True) -> Any:
-        """Where elements are not zero: the places along each axis; with ``as_tuple=False`` one a row, as Paddle has it."""
+        """The indices of the elements that are not zero, along each axis; with ``as_tuple=False`` one a row, as Paddle has it."""
         places: Any = self._on("where_index")
         return tuple(places[:, axis] for axis in range(self.ndim)) if as_tuple else places
 
@@ -379,11 +379,11 @@ class Methods:
         return self.max(axis, keepdims)._with("elementwise_sub", self.min(axis, keepdims))
 
     def argmax(self, axis: int | None = None, keepdims: bool = False, *, keepdim: bool = False, dtype: object = "int64") -> Self:
-        """Where the largest element is along an axis, or in ``x.flatten()``."""
+        """The index of the largest element along an axis, or in ``x.flatten()``."""
         return self._place("arg_max", axis, keepdims or keepdim, dtype)
 
     def argmin(self, axis: int | None = None, keepdims: bool = False, *, keepdim: bool = False, dtype: object = "int64") -> Self:
-        """Where the smallest element is along an axis, or in ``x.flatten()``."""
+        """The index of the smallest element along an axis, or in ``x.flatten()``."""
         return self._place("arg_min", axis, keepdims or keepdim, dtype)
 
     def _place(self, op: str, axis: int | None, keepdims: bool, dtype: object) -> Self:
@@ -403,7 +403,7 @@ class Methods:
     def argsort(
         self, axis: int | None = -1, kind: str | bool | None = None, *, descending: bool = False, stable: bool | None = None
     ) -> Self:
-        """Where the elements come from when they are sorted along an axis, or in ``x.flatten()``; int64.
+        """The indices that sort the elements along an axis, or those of ``x.flatten()``; int64.
 
         ``kind`` and ``stable`` are hints: of equal elements the first always comes first. A boolean in the place of ``kind`` is Paddle's
         ``descending``.
@@ -419,7 +419,7 @@ class Methods:
         return x._on("argsort", axis=-1 if axis is None else axis, descending=descending)  # type: ignore[no-any-return]
 
     def searchsorted(self, v: Any, side: str = "left") -> Self:
-        """Where values belong in a sorted vector: how many of its elements are less, with ``side="right"`` not more; int64.
+        """The insertion points of values in a sorted vector: how many of its elements are less, with ``side="right"`` not more; int64.
 
         Every pair is compared.
         """

@@ -98,7 +98,7 @@ class Pooling:
         return window_axes
 
     def bounds(self, image: Shape) -> list[Bounds]:
-        """Where the windows begin and end within the image, along each of its axes."""
+        """The begin and end of the windows within the image, along each of its axes."""
         window_axes = self.axes(image)
         if window_axes is None:
             return list(map(_even_bounds, image[2:], numbers("ksize", self.ksize, len(image[2:]))))
@@ -207,7 +207,7 @@ def gathered(X: Array, image: Array, window_axes: Axes) -> Array:
 
 
 def numbered(X: Array, peaks: Array, window_axes: Axes) -> Array:
-    """Where the first largest element of every window is, as its number in its channel; the windows are of one extent."""
+    """The number, in its channel, of the first largest element of every window; the windows are of one extent."""
     x, out, todo = lowest(X, window_axes), np.zeros(peaks.shape, np.intp), np.ones(peaks.shape, bool)
     for place in np.ndindex(*(axis.kernel for axis in window_axes)):
         mask = (x[element(window_axes, place)] == peaks) & todo
@@ -221,7 +221,7 @@ def numbered(X: Array, peaks: Array, window_axes: Axes) -> Array:
 
 
 def first_largest(X: Array, pooling: Pooling) -> Array:
-    """Where the first largest element of every window is, as its number in the sample's channel ``[N, C, *counts]``."""
+    """The number of the first largest element of every window, in the sample's channel ``[N, C, *counts]``."""
     n, c, *size = X.shape
     bounds = pooling.bounds(X.shape)
     out = np.empty((n, c, *map(len, bounds)), np.intp)

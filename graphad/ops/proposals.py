@@ -227,7 +227,7 @@ def _collected_types(
 def collect_fpn_proposals(
     MultiLevelRois: list[Array], MultiLevelScores: list[Array], MultiLevelRoIsNum: list[Array] | None = None, *, post_nms_topN: int
 ) -> tuple[Array, Array]:
-    """Of the boxes of all levels the best by score, image by image, the best of an image first; ``RoisNum`` counts those of each."""
+    """The boxes with the best scores of all levels, image by image, the best of an image first; ``RoisNum`` counts those of each."""
     numbers = MultiLevelRoIsNum or [np.array([len(part)]) for part in MultiLevelRois]
     images = np.concatenate([_owners("MultiLevelRoIsNum", n, len(part)) for n, part in zip(numbers, MultiLevelRois, strict=True)])
     rois, scores = np.concatenate(MultiLevelRois), np.concatenate([part.reshape(-1) for part in MultiLevelScores])

@@ -57,7 +57,8 @@ def images_of(ROIs: Array, RoisNum: Array | None, count: int) -> Array:
 
 
 def pooled_type(X: TensorType, ROIs: TensorType, RoisNum: TensorType | None, pooled_height: int, pooled_width: int) -> TensorType:
-    """Of every channel of the images as many rows and columns for each box; ShapeError if the boxes are none, or not of these images."""
+    """The type of pooled boxes: so many rows and columns for each box and channel; ShapeError if the boxes are none, or not of these
+    images."""
     dtype = same_dtypes(X=same_float(X), ROIs=ROIs)
     check_boxes(X, ROIs, RoisNum)
     if min(pooled_height, pooled_width) < 1:
@@ -108,7 +109,7 @@ def _aligned_type(X: TensorType, ROIs: TensorType, RoisNum: TensorType | None = 
 
 
 def _aligned_flops(shapes: Shapes, attrs: Mapping[str, Any]) -> int:
-    """Of the products with the two matrices."""
+    """The operations of the products with the two matrices."""
     images = (shapes.get("Like") or shapes["X"])[0]
     boxes, (channels, height, width) = shapes["ROIs"][0][0], images[1:]
     rows, columns = int(attrs["pooled_height"]), int(attrs["pooled_width"])
@@ -254,7 +255,7 @@ def _roi_scattered_type(X: TensorType, Argmax: TensorType, Like: TensorType, Roi
 
 
 def _elements(Argmax: Array, images: Array, image: Shape) -> tuple[Array, Array]:
-    """Where the elements are in all images together, and whether there are any."""
+    """The positions of the elements in all images together, and a mask of those that exist."""
     channels, size = image[0], image[1] * image[2]
     if Argmax.size and not (-1 <= Argmax.min() and Argmax.max() < size):
         raise InvalidValue(f"Argmax has numbers from {Argmax.min()} to {Argmax.max()}; an image has {size} elements, -1 is none of them")
@@ -349,7 +350,7 @@ def _places_type(Like: TensorType, **_: Any) -> TensorType:
 def window_places(
     Like: Array, *, image: list[int], kernel: list[int], strides: list[int], paddings: list[int], dilations: list[int]
 ) -> Array:
-    """Where the elements of the windows of a convolution are in its images, (y, x) for each, in the shape of the offsets Like."""
+    """The places (y, x) of the elements of the windows of a convolution in its images, in the shape of the offsets Like."""
     down, across = Convolution(strides=strides, paddings=paddings, dilations=dilations).axes((1, 1, *image), (1, 1, *kernel))
     y, x = (
         np.arange(axis.kernel)[:, None] * axis.dilation + np.arange(axis.count) * axis.stride - axis.before for axis in (down, across)
@@ -381,7 +382,7 @@ class Deformed(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Of a window of one channel."""
+        """The elements of a window of one channel."""
         return math.prod(self.Filter.shape[2:])
 
     @property
@@ -443,7 +444,7 @@ def _by_groups(conv: Deformed, dOutput: Tensor) -> Tensor:
 
 
 def _column_cotangents(conv: Deformed, dOutput: Tensor) -> Tensor:
-    """Of the columns by parts: ``[N * parts, channels, elements * windows]``."""
+    """The cotangent of the columns by parts: ``[N * parts, channels, elements * windows]``."""
     product = matmul_v2(_features(conv), _by_groups(conv, dOutput), trans_x=True)
     return reshape(product, shape=[-1, conv.Input.shape[1] // conv.how.deformable_groups, conv.elements * conv.windows])
 

@@ -67,15 +67,15 @@ class Terms(NamedTuple):
         return concat(parts, axis=0) if parts else self.total(reshape(X[:0], shape=[0, *shape[1:]]), down, across)  # type: ignore[no-any-return]
 
     def image_grad(self, d: Tensor, down: Tensor, across: Tensor) -> Tensor:
-        """Of the images of boxes."""
+        """The cotangent of the images of boxes."""
         return einsum([d, down, across], equation=f"{self.out},{self.down},{self.across}->{self.image}")
 
     def down_grad(self, d: Tensor, image: Tensor, across: Tensor) -> Tensor:
-        """Of the weights down."""
+        """The cotangent of the weights down."""
         return einsum([image, d, across], equation=f"{self.image},{self.out},{self.across}->{self.down}")
 
     def across_grad(self, d: Tensor, image: Tensor, down: Tensor) -> Tensor:
-        """Of the weights across."""
+        """The cotangent of the weights across."""
         return einsum([image, d, down], equation=f"{self.image},{self.out},{self.down}->{self.across}")
 
 
@@ -100,7 +100,7 @@ class Sensitive:
 
     @property
     def shape(self) -> list[int]:
-        """Of a window's channels: first the result's, then the window's row and column."""
+        """The extents of a window's channels: first the result's, then the window's row and column."""
         return [self.output_channels, self.pooled_height, self.pooled_width]
 
 
@@ -229,7 +229,7 @@ def _inverse(size: Tensor) -> Tensor:
 
 
 def _corner_grads(side: Side, d: Tensor, count: int, scale: float) -> tuple[Tensor, Tensor]:
-    """Of a box's lower and upper corner along a side, ``[R, 1]`` each, from that of the weights."""
+    """The cotangents of a box's lower and upper corner along a side, ``[R, 1]`` each, from that of the weights."""
     share = _inverse(side.size)
     # An end is that of one window and the start of the next; the integral's slope is the weight there.
     none = fill_any_like(slice_(d, axes=[1], starts=[0], ends=[1]), value=0.0)

@@ -197,7 +197,7 @@ def generate_proposal_labels(
 
 
 def _labelled(rois: Array, classes: Array, crowd: Array, true: Array, how: dict[str, Any], rng: np.random.Generator) -> tuple[Array, ...]:
-    """Of one image: the boxes that count, their classes, targets, both weights and shares."""
+    """The sampled boxes of one image, their classes, targets, both weights and shares."""
     boxes = np.concatenate([true, rois])
     overlaps = pixel_overlaps(boxes, true)
     chosen = _sampled(overlaps, crowd, how, rng)
@@ -296,7 +296,7 @@ def generate_mask_labels(
 
 
 def _masked(boxes: Array, labels: Array, objects: list[list[Array]], shape: tuple[int, int, int]) -> tuple[Array, Array, Array]:
-    """Of one image: the boxes that have masks, their places, and the masks."""
+    """The boxes of one image that have masks, their places, and the masks."""
     chosen = np.flatnonzero(labels > 0)
     if not objects or not len(chosen):
         # What follows cannot be empty: the first background box stands in, and none of its mask counts.
@@ -319,7 +319,7 @@ def _polygons(classes: Array, crowd: Array, points: Array, counts: Array) -> lis
 
 
 def _mask(polygons: list[Array], box: Array, resolution: int) -> Array:
-    """Where in a box, of so many elements along each side, any of the polygons is."""
+    """The union of the polygons as a mask over a box, of so many elements along each side."""
     # In float32, as Paddle computes: which element a corner falls into depends on how its place is rounded.
     low, sides = box[:2].astype("float32"), np.maximum((box[2:] - box[:2]).astype("float32"), np.float32(1))
     inside = np.zeros((resolution, resolution), bool)

@@ -42,7 +42,7 @@ class StridedCut(Cut):
 
 
 class Bounds(NamedTuple):
-    """Where slices start and end and what their steps are, as tensors: each takes the place of an attribute, or is None."""
+    """Starts, ends and strides of slices as tensors: each takes the place of an attribute, or is None."""
 
     starts: object = None
     ends: object = None

@@ -262,7 +262,7 @@ def _with_tensors(x: Tensor, items: Sequence[_Item]) -> Tensor:
 
 
 def _place(items: Sequence[_Item], at: int, picks: Sequence[int], width: int, together: bool) -> int:
-    """Where in the result the new axis of a None is: after the axes of what comes before it."""
+    """The position in the result of the new axis of a None: after the axes of what comes before it."""
     before = sum(i not in picks for i in range(at))
     # Advanced indices that come before it, or that went to the front, have put their axes before it.
     return before + (width if not together or picks[0] < at else 0)

@@ -116,19 +116,19 @@ class TensorMethods(Methods):
         return self._with("greater_equal", y)
 
     def logical_and(self, y: Tensor) -> Self:
-        """Where both hold."""
+        """Elementwise: whether both hold."""
         return self._with("logical_and", y)
 
     def logical_or(self, y: Tensor) -> Self:
-        """Where one of them holds."""
+        """Elementwise: whether one of them holds."""
         return self._with("logical_or", y)
 
     def logical_xor(self, y: Tensor) -> Self:
-        """Where just one of them holds."""
+        """Elementwise: whether just one of them holds."""
         return self._with("logical_xor", y)
 
     def logical_not(self) -> Self:
-        """Where it does not hold."""
+        """Elementwise: whether it does not hold."""
         return self._on("logical_not")
 
     def mm(self, mat2: Tensor) -> Self:
@@ -158,15 +158,15 @@ class TensorMethods(Methods):
         return self._on("scale", scale=-1.0)
 
     def isnan(self) -> Self:
-        """Which elements are nan."""
+        """Elementwise: whether it is nan."""
         return self._on("isnan_v2")
 
     def isinf(self) -> Self:
-        """Which elements are infinite."""
+        """Elementwise: whether it is infinite."""
         return self._on("isinf_v2")
 
     def isfinite(self) -> Self:
-        """Which elements are neither nan nor infinite."""
+        """Elementwise: whether it is neither nan nor infinite."""
         return self._on("isfinite_v2")
 
     def acos(self) -> Self:

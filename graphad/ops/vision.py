@@ -179,7 +179,7 @@ class Resampling:
 
 
 def _positions(old: int, new: int, scale: float, shift: float, align_corners: bool) -> Array:
-    """Where ``k + shift`` of the new axis is in the old one; nothing is rounded before it is divided."""
+    """The positions in the old axis of ``k + shift`` of the new one; nothing is rounded before it is divided."""
     k = np.arange(new) + shift
     if new <= 1:
         return k * 0.0
@@ -667,7 +667,7 @@ def _affine_grad(dOutput: Tensor, *, output_shape: list[int], align_corners: boo
 
 @operator("Theta -> Output", infer=_affine_type, grad={"Theta": _affine_grad}, linear="Theta")
 def affine_grid(Theta: Array, *, output_shape: list[int], align_corners: bool = True) -> Array:
-    """Where the affine maps ``[N, 2, 3]`` take the points of an image ``[N, C, H, W]``: ``[N, H, W, 2]``, for ``grid_sampler``.
+    """The images of the points of ``[N, C, H, W]`` under affine maps ``[N, 2, 3]``: ``[N, H, W, 2]``, for ``grid_sampler``.
 
     Maps ``[N, 3, 4]`` take those of a volume ``[N, C, D, H, W]`` to ``[N, D, H, W, 3]``.
     """

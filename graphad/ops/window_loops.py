@@ -95,7 +95,7 @@ TAPS = 25  # sums that one loop keeps in registers
 
 
 class _Geometry:
-    """Where the taps of a filter are in the phases of an image."""
+    """The places of the taps of a filter in the phases of an image."""
 
     def __init__(self, window_axes: Axes) -> None:
         down, across = window_axes
@@ -170,7 +170,7 @@ _Tap = tuple[int, str, int]  # its number, the run that it is in, and how much f
 
 
 def _taps(form: _Form) -> tuple[list[str], list[_Tap]]:
-    """Where the runs of the taps start, and the taps: a run for each row of the filter and each phase of its columns."""
+    """The starts of the runs of the taps, and the taps: a run for each row of the filter and each phase of its columns."""
     (height, sh, dh), (width, sw, dw) = form
     runs: dict[tuple[int, int], str] = {}
     taps = []

@@ -1,4 +1,4 @@
-"""Where the methods of variables are that are layers: ``x.lerp(y, 0.3)`` is ``layers.lerp(x, y, 0.3)``.
+"""The methods of variables that are layers: ``x.lerp(y, 0.3)`` is ``layers.lerp(x, y, 0.3)``.
 
 Layers are written over programs, which do not know them: ``graphad.layers.variable_methods`` puts them here. ``layer_methods.pyi``, made by
 ``make stubs``, shows them to type checkers and editors.

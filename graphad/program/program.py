@@ -31,7 +31,7 @@ _numbers = count(1)
 
 
 class Source(Protocol):
-    """Where runs of a program take values from that are not fed: ``fluid.layers.py_reader``."""
+    """A source of values for runs of a program that are not fed: ``fluid.layers.py_reader``."""
 
     @property
     def names(self) -> Sequence[str]:

@@ -45,7 +45,7 @@ class SourceLine(NamedTuple):
 
 
 def line_of(function: object) -> SourceLine | None:
-    """Where a function begins to be written; None for one that is not written in Python."""
+    """The first line of a function's definition; None for one that is not written in Python."""
     code = getattr(function, "__code__", None)
     return None if code is None else SourceLine(code.co_filename, code.co_firstlineno)
 

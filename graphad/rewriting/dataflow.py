@@ -115,7 +115,7 @@ class Dataflow(ABC, Generic[F]):
         return True
 
     def decides(self, op: Op, facts: Facts[F]) -> F:
-        """Of a backward analysis, the fact about the conditions of an operator with nested graphs."""
+        """The fact about the conditions of an operator with nested graphs, in a backward analysis."""
         return self.bottom  # type: ignore[no-any-return]
 
     def enters(self, op: Op) -> bool:

@@ -262,7 +262,7 @@ def _expand_like(facts: Facts, x: Grid, like: Grid, *, axis: int = -1) -> list[G
 
 
 def _first_axis(wide: Grid, narrow: Grid, axis: int) -> int:
-    """Where the first axis of what is broadcast is in what it is broadcast to (Fluid's ``axis``; -1: the last ones are aligned)."""
+    """The axis that the first axis of a broadcast operand is aligned with (Fluid's ``axis``; -1: the last ones are aligned)."""
     offset = wide.rank - narrow.rank
     if offset < 0 or axis < -1:
         raise ValueError("aligned at no axis")

@@ -422,7 +422,7 @@ def _rewritten(graph: Graph, rules: RuleSet, follower: Hashable) -> bool:
 
 
 def _no_end(last: Iterable[Rule], after: str) -> str:
-    """That rules find no end: their names, and what the first few do."""
+    """The message that rules find no end: their names, and what the first few do."""
     rules = sorted({rule.name: rule for rule in last}.items())
     sources = [getattr(rule, "source", None) for _, rule in rules[:_SHOWN]]
     texts = [f"\n  {rule!r:.{_WIDTH}}{'' if s is None else f', defined at {s}'}" for (_, rule), s in zip(rules, sources, strict=False)]

@@ -98,7 +98,7 @@ class Gradients:
                     self._add(place, array)
 
     def _places(self, term: Term) -> list[tuple[object, ...] | None]:
-        """Where the cotangents of an operator's inputs are added up; None where none is needed."""
+        """The keys under which the cotangents of an operator's inputs are added up; None where none is needed."""
         if isinstance(term, Several):
             return [(term, i) for i in range(len(self.values.leaves(term)))]
         return [None if isinstance(term, Constant) else self._place(term)]
@@ -490,7 +490,8 @@ def _largest(array: object) -> float:
 
 
 def _out_of_range(side: _Computed, shape: tuple[int, ...], tiny: float, infinite: bool) -> Array:
-    """Where something on the way to a result is denormal, or infinite: by element if it has the result's shape, else everywhere."""
+    """A mask of the results with something denormal, or infinite, on the way to them: by element if it has the result's shape, else
+    everywhere."""
     out: Array = np.zeros(shape, bool)
     for array in (a for slots in side.done.values() for arrays in slots.values() for a in arrays):
         if isinstance(array, np.ndarray | np.generic) and array.dtype.kind == "f":

@@ -296,7 +296,7 @@ BUDGET = 4000  # how many are tried for one rule
 
 
 class Inputs:
-    """Where the inputs of one rule come from.
+    """A generator of the inputs of one rule.
 
     Args:
         rule: a pattern rule.
@@ -379,7 +379,7 @@ class Inputs:
         return _has(dtype, number)
 
     def _rotated(self, place: int, count: int) -> int:
-        """Which of the options the attribute at a place has: the columns of an orthogonal array, in which all pairs meet."""
+        """The option of the attribute at a place: the columns of an orthogonal array, in which all pairs meet."""
         # Bush's construction of an orthogonal array of strength 2 (K. A. Bush, "Orthogonal arrays of index unity", 1952): line (a, b),
         # column c holds a * c + b modulo a prime.
         line = self.turn * 101 % _PRIME**2

@@ -350,7 +350,7 @@ def _term_in_order(term: Term, swapped: set[Call], calls: dict[Call, Call]) -> T
 
 
 def _writers(call: Call) -> Iterator[tuple[Place, frozenset[str]]]:
-    """Which operators the inputs of a call come from, as far as that can be said."""
+    """The types of operators that the inputs of a call may come from, as far as the pattern says."""
     for slot, terms in call.inputs.items():
         for i, term in enumerate(terms):
             if isinstance(term, Several):

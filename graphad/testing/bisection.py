@@ -1,4 +1,4 @@
-"""Which single rewrite of a pipeline makes a program compute something else: a binary search over how many rewrites are allowed."""
+"""Bisection of a pipeline: a binary search for the single rewrite that changes what a program computes."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def other_value(choices: Choices, op: OpDef, number: int, name: str, constants: 
 
 
 def chosen_value(choices: Choices, op: OpDef, number: int, name: str, constants: Constants = NONE) -> int:
-    """Which of the ``candidates_of`` an attribute to take: one of the constants every second time, if there are such."""
+    """Choose one of the ``candidates_of`` an attribute, by its number: one of the constants every second time, if there are such."""
     candidates = candidates_of(op, number, name, constants)
     indices = _of_constants(op, number, name, constants) if constants != NONE else []
     return choices.one_of(indices) if indices and choices.boolean() else choices.below(len(candidates))
@@ -78,7 +78,7 @@ def chosen_value(choices: Choices, op: OpDef, number: int, name: str, constants:
 
 @cache
 def _of_constants(op: OpDef, number: int, name: str, constants: Constants) -> list[int]:
-    """Which candidates are made of constants."""
+    """The numbers of the candidates that are made of constants."""
     current = current_value(op, number, name)
     texts = {repr(value) for value in _accepted(op.attrs[name], _hints(op.attrs[name], current, constants))}
     return [i for i, value in enumerate(candidates_of(op, number, name, constants)) if repr(value) in texts]

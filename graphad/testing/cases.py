@@ -151,7 +151,7 @@ class Case:
 
 
 def _picture(program: Program) -> str:
-    """Where the drawing of a program is, or why there is none."""
+    """The path of the drawing of a program, or why there is none."""
     path = Path(tempfile.gettempdir()) / f"nested-program-{os.getpid()}.svg"
     try:
         return f"drawn in {draw(program, path, timeout=20.0)}"
@@ -281,7 +281,7 @@ P = ParamSpec("P")
 
 
 class Choices(ABC):
-    """Where a generator of programs takes its decisions from. Earlier elements are the simpler ones."""
+    """The source of a generator's decisions. Earlier elements are the simpler ones."""
 
     @abstractmethod
     def below(self, count: int) -> int:

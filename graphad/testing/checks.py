@@ -195,7 +195,7 @@ def _intended_difference(trial: Trial, results: Observed) -> str:
 
 
 def _not_running(kind: str, what: str, error: BaseException) -> Finding | None:
-    """That a program does not run; nothing where a linear system has no solution: the gradient of a determinant, say, at zeros.
+    """A finding that a program does not run; none where a linear system has no solution: the gradient of a determinant, say, at zeros.
 
     Nor where an operator has no gradient in the shape that it meets, which its gradient operator says only when it runs.
     """
@@ -303,7 +303,7 @@ def _marked(trial: Trial) -> Finding | None:
 
 
 def _on_ranks(trial: Trial) -> Finding | None:
-    """Where ranks exchange values, they give what they gave, also where each has other numbers: alone, a sum over ranks is no sum."""
+    """A finding if the results of exchanges differ where each rank has other numbers: alone, a sum over ranks is no sum."""
     before, after = trial.before, trial.after
     # Pipelines that take derivatives in two ways agree in the sum over ranks, not rank by rank.
     if trial.subject.reference is not None:

@@ -269,7 +269,7 @@ def _shown(value: object) -> str:
 
 
 def _same(one: Array, other: Array, tolerance: float, least: float) -> NDArray[np.bool_]:
-    """Which elements are the same, as an array of their shape."""
+    """A mask of the elements that are the same."""
     if one.dtype.kind not in "fc":
         return np.asarray(one == other)
     if not tolerance:

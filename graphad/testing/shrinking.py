@@ -35,7 +35,7 @@ Edit = Callable[[Program], None]
 
 
 def places(program: Program) -> list[Place]:
-    """Where the operators are, those of inner blocks after those of outer ones."""
+    """The places of the operators, those of inner blocks after those of outer ones."""
     return [(block.idx, i) for block in program.blocks for i in range(len(block.ops))]
 
 

@@ -58,7 +58,7 @@ class Text:
 
 @dataclass(frozen=True, eq=False)
 class Scope:
-    """Where a name is looked up: functions around, the innermost last, then the module's texts.
+    """The scopes that a name is looked up in: functions around, the innermost last, then the module's texts.
 
     Attributes:
         module: the name of the module.

@@ -577,7 +577,7 @@ class Trial:
 
     @cached_property
     def intended(self) -> Observed:
-        """Of what ``before`` gives, what the passes are there to change, as they say it becomes."""
+        """The results of ``before`` that the passes are there to change, with the values that they say these get."""
         program, case = self.before, self.case
         if all(type(pass_).intended is Pass.intended for pass_ in inner_passes(self.passes)):
             return Observed({}, {})

@@ -171,7 +171,7 @@ class Recorder:
         self.frames.append(frame)
 
     def place(self, number: int) -> str:
-        """Where the page shows a rewrite, counted over all passes from 1."""
+        """The fragment of the page's address that shows a rewrite, counted over all passes from 1; "" if the page does not have it."""
         for at, frame in enumerate(self.frames):
             # Rewrites from before the recording are in the count, and are not in the page.
             before = self.frames[at - 1].made if at else self.frames[0].made
@@ -182,7 +182,7 @@ class Recorder:
         return ""
 
     def first_change(self) -> str:
-        """Where the page shows the first pass that changed the graph."""
+        """The fragment of the page's address that shows the first pass that changed the graph; "" if none did."""
         return next((f"#pass={at}" for at, frame in enumerate(self.frames) if at and (frame.delta or frame.rewrites)), "")
 
     # -- costs -----------------------------------------------------------------------------------

@@ -190,7 +190,7 @@ class States:
         )
 
     def _region(self, op: Op) -> Record:
-        """Of an operator with nested graphs: what it passes to them, what comes from them, and which operands a loop carries."""
+        """The operands and results of an operator with nested graphs, and the carried ones among a loop's operands."""
         if control_definition(op) is None:
             return ()
         loop = LoopLike.of(op)
@@ -217,7 +217,7 @@ class States:
         )
 
     def _residual(self, value: Value) -> Record:
-        """Of an input of a gradient's graph that stands for a residual, that residual."""
+        """The residual that an input of a gradient's graph stands for."""
         residual = residual_of(value) if value.given and value.graph.owner is not None else None
         return () if residual is None else (self.number(residual),)
 

@@ -197,9 +197,9 @@ class _Seen:
             self.kept = [np.concatenate(self.kept)[::2]]
 
     def summary(self) -> Json:
-        """Of the finite numbers the smallest, the largest, the mean and a histogram; how many are nan, infinite, zero, and in all.
+        """The smallest, the largest and the mean of the finite numbers, and their histogram; how many are nan, infinite, zero, and in all.
 
-        Of what was computed more than once also how often, and the ranges of the times.
+        For values computed more than once, also how often, and the ranges of the times.
         """
         counts: list[Json] = [self.nans, self.infinities, self.zeros, self.size]
         if self.times > 1:

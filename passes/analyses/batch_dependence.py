@@ -171,7 +171,8 @@ def _same_shapes(op: Op) -> bool:
 
 
 def _scaled(op: Op, kinds: Kinds) -> str:
-    """Of one input: what is added is added to each part of a total, and what is rounded no longer adds up."""
+    """The kind of the result of an operator with one input: an offset is added to each part of a total, and rounded parts no longer add
+    up."""
     definition, (value,), (result,) = op.definition, op.reads(), op.writes()
     kind = kinds[value]
     if kind != ROWS and result.dtype != value.dtype and result.dtype not in FLOATS:

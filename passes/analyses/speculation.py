@@ -1,4 +1,4 @@
-"""Which operators may run although their results are not needed, may be copied, or may move to another graph."""
+"""Speculation: operators that may run although their results are not needed, may be copied, or may move to another graph."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ MICRO = "@MICRO@"  # in the names of what a stage computes of a part of the batc
 
 
 class Pipelined(NamedTuple):
-    """Of the program of a stage: how many stages there are, and how many parts of the batch go through them."""
+    """A pipeline, as the program of a stage describes it: its number of stages, and of parts of the batch."""
 
     stages: int
     micro_batches: int

@@ -1,4 +1,4 @@
-"""Which values there are for certain whenever their graph runs, and which may be uninitialized."""
+"""Definite assignment: the values that certainly exist whenever their graph runs, and those that may be uninitialized."""
 
 from __future__ import annotations
 

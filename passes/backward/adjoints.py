@@ -1,4 +1,4 @@
-"""Where gradients are made: in the forward graph, or, for a nested graph, in a graph of their own that takes residuals from it."""
+"""Cotangents of values: in the forward graph, or, for a nested graph, in a graph of their own that takes residuals from it."""
 
 from __future__ import annotations
 
@@ -109,6 +109,6 @@ class Adjoints:
 
 
 def _version(gradient: Value) -> int:
-    """Where the value of a gradient comes among the others of its name: what is there from the beginning is first."""
+    """The place of a gradient's forward value among the others of its name; one that exists from the beginning is first."""
     value = gradient.grad_of
     return -1 if value is None or value.writer is None else value.writer.order

@@ -206,7 +206,7 @@ def _share_arguments(inner: list[GradOps], summed: list[int], cotangents: int) -
 
 
 def _scopes(op: Op) -> Value:
-    """Where an operator keeps what its gradient reads; it gets a place for that if its program has none."""
+    """The residuals that an operator keeps for its gradient; it gets a result for them if its program has none."""
     value = scopes_of(op)
     if value is None:
         graph, slot = op.graph, definition_of(op).scopes

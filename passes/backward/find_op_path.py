@@ -90,7 +90,7 @@ def source_value(graph: Graph, name: str) -> Value:
 # L. Hascoet and V. Pascual, "The Tapenade automatic differentiation tool", 2013.
 @dataclass(frozen=True)
 class Varied(Dataflow[bool]):
-    """Which values depend differentiably on the sources; gradient operators are not entered."""
+    """The values that depend differentiably on the sources; gradient operators are not entered."""
 
     sources: frozenset[Value]
     blocked: frozenset[Value] = frozenset()
@@ -144,7 +144,7 @@ class Varied(Dataflow[bool]):
 
 @dataclass(frozen=True)
 class Useful(Dataflow[bool]):
-    """Which varied values the targets depend on."""
+    """The varied values that the targets depend on."""
 
     varied: Facts[bool]
     targets: tuple[Value, ...]
@@ -247,14 +247,14 @@ def _writes_any(op: Op, useful: Facts[bool]) -> bool:
 
 
 def _varied_outputs(op: Op, varied: Facts[bool]) -> list[tuple[Value, ...]]:
-    """Of an operator with rules and several outputs those from which a gradient flows to a varied input."""
+    """The outputs from which a gradient flows to a varied input, of an operator with rules and several outputs."""
     flows = REGISTRY[op.type].gradient_flows
     slots = {slot for slot, values in op.inputs.items() if any(value in varied for value in values)}
     return [values for slot, values in op.outputs.items() if not slots.isdisjoint(flows[slot])]
 
 
 def _reached_slots(op: Op, useful: Facts[bool]) -> Collection[str]:
-    """Of an operator with rules and several outputs the input slots to which gradients flow from useful outputs."""
+    """The input slots to which gradients flow from useful outputs, of an operator with rules and several outputs."""
     flows = REGISTRY[op.type].gradient_flows
     return {slot for out, values in op.outputs.items() if any(value in useful for value in values) for slot in flows[out]}
 

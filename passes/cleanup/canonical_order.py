@@ -62,7 +62,7 @@ def _tells_inputs_apart(op: Op) -> bool:
 
 
 class _Order:
-    """Where values are defined. Operators and given values are counted when the first question about their graph comes."""
+    """The order of definitions. Operators and given values are numbered at the first question about their graph."""
 
     def __init__(self) -> None:
         self.numbered: set[Graph] = set()

@@ -78,7 +78,7 @@ class PipelineSplit(Pass):
 
 
 def stages_of(graph: Graph, stages: int, micro_batches: int = 1) -> dict[Op, int]:
-    """Which stage of a pipeline runs each operator of a training step; of those that every stage runs there is none.
+    """The stage of a pipeline that runs each operator of a training step; operators that every stage runs are left out.
 
     Raises:
         Refused: as ``pipeline-split``.
@@ -186,7 +186,8 @@ class _Step:
                     yield from self._using(result)
 
     def _backward_stage(self, op: Op) -> int:
-        """Where the forward operator is whose gradient it computes: the writer of what it reads, or begins with, the gradient of."""
+        """The stage of the forward operator whose gradient an operator computes: of the writer of a value whose gradient it reads or
+        writes."""
         for value in (*op.reads(), *op.writes()):
             name = GRADIENT_NAME.match(value.name)
             # The name says of what it is the gradient: gradients are called ``x@GRAD``, parts of them ``x@GRAD@...``.
@@ -216,7 +217,7 @@ class _Step:
                         )
 
     def _other_stages(self) -> dict[Op, int]:
-        """Where gradients are applied; what depends on none is computed in every stage."""
+        """The stages of the operators after the backward, where gradients are applied; those that depend on none run in every stage."""
         stage_of: dict[Op, int] = {}
         for op in (op for op in self.ordered if op not in self.inside):
             stages: set[int] = set()

@@ -22,7 +22,7 @@ UNUSUAL = 1009  # rows: a prime number that no extent of a program is likely to 
 
 @dataclass(frozen=True)
 class Seed:
-    """Where a backward begins: the cotangent of a loss, and what the loss is of the batch."""
+    """A seed of a backward: the cotangent of a loss, and how the loss depends on the batch."""
 
     op: Op
     loss: Value

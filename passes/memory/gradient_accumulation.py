@@ -128,7 +128,7 @@ class Training:
                 yield from self._of_rank(self.graph.versions(match[1])[-1])
 
     def _of_rank(self, value: Value) -> Iterator[Value]:
-        """Of a value of all ranks those of this one that it is made of; else the value itself."""
+        """The values of this rank that a value of all ranks is made of; else the value itself."""
         if not any(writer in self.sent for writer in value.writers):
             yield value
             return

@@ -44,7 +44,7 @@ def accumulator_name(parameter: str, accumulator: str, instance: int = 0) -> str
 
 @dataclass
 class Updates:
-    """Which gradient each parameter is updated with: the passes before ``optimize-parameters`` replace it."""
+    """The gradient that each parameter is updated with: the passes before ``optimize-parameters`` replace it."""
 
     gradient: dict[str, Value]
 

@@ -410,7 +410,7 @@ class Nodes:
         return self.cast(result, x.kind) if wide else result
 
     def arg(self, kind: str, x: Term, axis: int, keep: bool = True) -> Term:
-        """Where the first extremum (``ArgMax``, ``ArgMin``) along an axis is."""
+        """The index of the first extremum along an axis, by ``ArgMax`` or ``ArgMin``."""
         axis %= x.ndim
         shape = [1 if i == axis else e for i, e in enumerate(x.sizes) if keep or i != axis]
         operand = self.cast(x, "int32") if x.kind in NARROW else x

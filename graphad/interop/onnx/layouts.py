@@ -105,7 +105,7 @@ class Layouts:
         return tuple(part if isinstance(part, Leaf) else self.of(part) for part in entry)
 
     def kind_of(self, tape: Value, values: tuple[Value, ...]) -> int:
-        """Which kind of entry of a tape the values are."""
+        """The number of the kind of entry that the values are, in a tape."""
         layout = self.of(tape)
         for kind, entry in enumerate(layout.entries):
             if len(entry) == len(values) and all(self._fits(value, part) for value, part in zip(values, entry, strict=True)):

@@ -46,13 +46,13 @@ class Layout:
 
     @property
     def rank(self) -> int:
-        """Of an array, the number of axes of its elements."""
+        """The number of axes of an array's elements."""
         ((leaf,),) = self.entries
         assert isinstance(leaf, Leaf)
         return leaf.rank
 
     def leaves(self) -> list[list[Leaf]]:
-        """Of rows, the tensors that each kind of entry is made of."""
+        """The tensors that each kind of entry is made of, for rows."""
         return [[leaf for element in entry for leaf in element_leaves(element)] for entry in self.entries]
 
     def parts(self) -> list[Part]:
@@ -380,7 +380,7 @@ def _either(nodes: Nodes, x: Term, y: Term, step: Term, rank: int) -> Term:
 
 
 def hole(nodes: Nodes, dtype: str, rank: int) -> Term:
-    """Of the rank of the other elements, so that all of a sequence have one; only beside scalars it is a vector."""
+    """A tensor for an empty slot, of the rank of the other elements, as a sequence needs; beside scalars it is a vector."""
     return nodes.constant(np.zeros((0,) * max(rank, 1), dtype))
 
 

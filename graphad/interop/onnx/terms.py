@@ -190,7 +190,7 @@ def _logical(type: str) -> Writer:
 
 
 def _summed(nodes: Nodes, x: object, y: object) -> Term:
-    """Of truth values a sum is the logical or, a product the logical and."""
+    """A sum; that of truth values is the logical or."""
     a, b = terms(nodes, x, y)
     return nodes.elementwise("Or" if a.kind == "bool" else "Add", a, b)
 
@@ -213,7 +213,7 @@ def _divided(nodes: Nodes, x: object, y: object) -> Term:
 
 
 def _floor_divided(nodes: Nodes, x: object, y: object) -> Term:
-    """Of integers 0 where the divisor is, as numpy has it; the processor stops there."""
+    """A floored quotient; that of integers is 0 for a divisor of 0, as in numpy, where ONNX's Div stops the processor."""
     a, b = terms(nodes, x, y)
     if a.is_float:
         return on.floor(a / b)

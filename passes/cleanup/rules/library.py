@@ -1,4 +1,4 @@
-"""Where the rules of ``simplify`` are collected, with what each claims, so that a test can check them all.
+"""The rules of ``simplify``, with what each claims, so that a test can check them all.
 
 Trying a rule on its hard inputs takes about a tenth of a second: too long for some hundred rules whenever graphad is imported. So these
 are made when they are first needed, without being tried, and ``tests/passes/cleanup/test_rules.py`` tries every one.

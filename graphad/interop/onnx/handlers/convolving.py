@@ -120,7 +120,7 @@ def with_bias(node: Node, x: Value, bias: Value | None) -> Value:
 
 @handles("ConvTranspose")
 def _conv_transpose(node: Node) -> Value:
-    """Where the operator's own padding does not say it, it is computed without padding and cut: output sizes are cuts."""
+    """A transposed convolution; if the operator's own padding cannot express the model's, it is computed without padding and cut."""
     x, kernel = node[0], node[1]
     count = x.rank - 2
     strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
@@ -288,7 +288,7 @@ def _counted(node: Node, x: Value, pads: Pads, margins: Pads, included: bool) ->
 
 
 class _Windows:
-    """Where the windows of a pooling are: each place in them is a strided slice of the padded tensor."""
+    """The windows of a pooling: each place in them is a strided slice of the padded tensor."""
 
     def __init__(self, x: Value, kernel: list[int], strides: list[int], dilations: list[int], pads: Pads, ceil: bool) -> None:
         self.kernel, self.strides, self.dilations = kernel, strides, dilations

@@ -111,7 +111,7 @@ handles("Mul")(_arithmetic("elementwise_mul", lambda a, b: a * b))
 
 @handles("Div")
 def _div(node: Node) -> Value:
-    """Of integers it cuts towards zero."""
+    """A quotient; that of integers is truncated towards zero."""
     x, y = aligned(node, node[0], node[1])
     if x.is_float:
         return node.ops.elementwise_div(x, y)

@@ -239,7 +239,7 @@ def _unique(node: Node) -> list[Value]:
 
 
 def _distinct(node: Node, x: Value, axis: int) -> list[Value]:
-    """Where each distinct slice comes first, in their order; which of them each slice is; and how often each is there."""
+    """The first position of each distinct slice, in their order; the number of the distinct slice that each slice is; and their counts."""
     if x.array is None:
         x_var = node.ops.variable(x)
         parts = layers.unique(x_var, return_index=True, return_inverse=True, return_counts=True, axis=axis)

@@ -211,7 +211,7 @@ def _scatter_elements(node: Node) -> Value:
 
 
 def _scattered_by_place(node: Node, x: Value, places: Value, values: Value, axis: int, reduction: str) -> Value:
-    """Where there are fewer places along other axes: as if the tensor were flat."""
+    """Scatter into the flattened tensor: for fewer places than the tensor has along other axes."""
     ops = node.ops
     stride, strides = Value(np.asarray(1, "int64")), list[Value]()
     # Strides of the flattened tensor, from the last axis on; extents may be known to a run alone, so they are values.

@@ -304,7 +304,7 @@ def _slice(call: Call) -> Result:
 
 @writes("unslice")
 def _unslice(call: Call) -> Result:
-    """Of steps of one it is a padding; else elements are put at the places that a slice takes of them."""
+    """Pad, if the slice has steps of one; otherwise put the elements at the places that the slice takes them from."""
     x, like, nodes = call["X"], call["Like"], call.nodes
     axes, starts, ends, steps = _bounds(call, like.ndim)
     x = nodes.unsqueeze(x, sorted({a % like.ndim for a in call.attr("decrease_axis")})) if x.ndim < like.ndim else x

@@ -105,7 +105,7 @@ def _roi_pool(call: Call) -> Result:
 
 
 def _elements(call: Call, index: Term, image: Sequence[Dim]) -> tuple[Term, Term]:
-    """Where the elements are in all images together, and whether there are any."""
+    """The positions of the elements in all images together, and a mask of those that exist."""
     nodes, (channels, height, width) = call.nodes, image
     size, parts = nodes.product([height, width]), nodes.unsqueeze(nodes.range(channels), [0])
     numbers = nodes.unsqueeze(_images(call, index), [1]) * nodes.as_scalar(channels) + parts

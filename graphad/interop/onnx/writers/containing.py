@@ -44,7 +44,7 @@ def _write(call: Call) -> Result:
 
 @writes("clear_in_array")
 def _clear(call: Call) -> Result:
-    """Of an array that is rows, the row becomes zeros: no operator tells that from a slot without a tensor."""
+    """Clear an element; in an array that is rows the row becomes zeros, since no operator tells that from an empty slot."""
     nodes, array, index = call.nodes, call.stack("X"), _index(call)
     if array.layout.is_rows:
         if not array.parts or array.collected is not None:

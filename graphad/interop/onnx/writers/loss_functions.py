@@ -10,7 +10,7 @@ from graphad.interop.onnx.writers.writer import Call, Result, writes
 
 
 def _counted(nodes: Nodes, label: Term, ignore: int) -> tuple[Term, Term]:
-    """Where a label counts, and the labels with the others set to 0."""
+    """A mask of the labels that count, and the labels with the others set to 0."""
     counts = on.not_equal(label, ignore)
     return counts, nodes.where(counts, label, nodes.like(0, label))
 

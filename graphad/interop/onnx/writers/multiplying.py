@@ -127,7 +127,7 @@ def _determinant(call: Call) -> Result:
 
 @writes("matrix_power")
 def _power(call: Call) -> Result:
-    """Of a power that is not negative: the product, the number of factors halved as often as it can be."""
+    """A power of matrices by repeated squaring; for a negative exponent that of the inverse."""
     x, n, nodes = call["X"], call.attr("n"), call.nodes
     if n < 0:
         x, n = inverted(nodes, x), -n

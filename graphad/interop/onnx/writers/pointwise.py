@@ -205,7 +205,7 @@ def _over_axis(function: np.ufunc | None) -> Writer:
 
 
 def _quotient(x: Term, y: Term) -> Term:
-    """Of integers it is cut towards zero, and 0 where the divisor is."""
+    """A quotient; that of integers is truncated towards zero, and 0 for a divisor of 0."""
     if x.is_float:
         return x / y
     # ONNX's Div is not defined for a divisor of 0, which graphad's is.

@@ -40,7 +40,7 @@ for _type, _kind in _REDUCTIONS.items():
 
 @writes("reduce_all", "reduce_any")
 def _truth(call: Call) -> Result:
-    """Of truth values as numbers the least, or the largest."""
+    """All or any of truth values: the minimum, or the maximum, of them as numbers."""
     x, nodes = call["X"], call.nodes
     axes = reduced_axes(x.ndim, call.attr("dim"), call.attr("reduce_all"))
     number = nodes.cast(nodes.cast(x, "bool"), "uint8")
