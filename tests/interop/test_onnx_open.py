@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -576,6 +577,37 @@ OPEN_VECTORS: dict[str, tuple[list[Any], dict[str, Array], int]] = {
 def test_vectors_of_open_length_and_weights_of_open_extents_change_nothing(name: str) -> None:
     nodes, inputs, opset = OPEN_VECTORS[name]
     check_open(nodes, inputs, {}, opset)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_how_many_axes_are_cut_is_known_to_a_run_alone(count: int, tmp_path: Path) -> None:
+    """Sums of bags of embeddings, as PyTorch's exporter writes them: where a bag begins is cut out of a vector by what a loop counts."""
+    body = graph(
+        [
+            node("Reshape", "i flat", "j"),
+            node("Add", "j one", "k"),
+            node("Add", "k one", "l"),
+            node("Slice", "o j k", "start"),
+            node("Slice", "o k l", "end"),
+            node("Slice", "x start end", "bag"),
+            node("ReduceSum", "bag rank", "s", keepdims=0),
+            node("Identity", "going", "more"),
+        ],
+        {"i": ("int64", []), "going": ("bool", [])},
+        ["more", "s"],
+    )
+    nodes = [node("Shape", "o", "c"), node("Sub", "c one", "d"), node("Squeeze", "d first", "n"), node("Loop", "n -", "y", body=body)]
+    weights = {"one": np.array([1]), "flat": np.array([-1]), "first": np.array([0]), "rank": np.arange(count)}
+    found = onnx.load(model(nodes, {"x": ("float32", ["n", 3]), "o": ("int64", ["bags"])}, ["y"], weights))
+    x, ends = normal(6, 3), np.array([0, 2, 2, 5])
+    bags = [x[start:end] for start, end in itertools.pairwise(ends)]
+    gradients = onnx.gradients(found, wrt=["x"], of=["y"])
+    onnx.save(gradients, tmp_path / "bags.onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(tmp_path / "bags.onnx", providers=["CPUExecutionProvider"])
+    for sums, slope in (gradients.run({"x": x, "o": ends}), session.run(None, {"x": x, "o": ends})):
+        np.testing.assert_allclose(sums, [bag.sum(0) if count == 1 else bag.sum() for bag in bags], rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(slope, np.where(np.arange(6)[:, None] < 5, 1.0, 0.0) * np.ones(3))
 
 
 def _rankless(data: bytes) -> bytes:

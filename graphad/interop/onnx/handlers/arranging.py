@@ -10,7 +10,7 @@ import numpy as np
 from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.handler import TO_THE_END, Node, handles
 from graphad.interop.onnx.handlers.pointwise import dtype_of
-from graphad.interop.onnx.handlers.reducing import extent, flattened
+from graphad.interop.onnx.handlers.reducing import extent, flattened, of_length
 from graphad.interop.onnx.operands import (
     UNKNOWN,
     NotKnown,
@@ -223,7 +223,7 @@ def _tile(node: Node) -> Value:
     times = known_integers(node[1])
     if times is not None and UNKNOWN not in times:
         return node.ops.tile(x, repeat_times=list(times)) if times else node.ops.assign(x)
-    return node.ops.tile(x, _of_length(node, node[1], x.rank), repeat_times=[-1] * x.rank)
+    return node.ops.tile(x, of_length(node, node[1], x.rank), repeat_times=[-1] * x.rank)
 
 
 # -- joining and splitting -----------------------------------------------------------------------
@@ -244,7 +244,7 @@ def _split(node: Node) -> list[Value]:
     axis, count = node.axis(x.rank, 0), len(node.outputs)
     size = x.shape[axis]
     if not node.is_decided(1, "split"):
-        return _split_at(node, x, axis, [_element(node, _of_length(node, node[1], count), i) for i in range(count)])
+        return _split_at(node, x, axis, [_element(node, of_length(node, node[1], count), i) for i in range(count)])
     sizes = node.integers(1, "split")
     if sizes is None and size == -1 and count > 1:
         # Since version 18 the last part is the smaller one where the extent is not divisible.
@@ -270,11 +270,6 @@ def _split_at(node: Node, x: Value, axis: int, sizes: Sequence[Value]) -> list[V
     return parts
 
 
-def _of_length(node: Node, x: Value, count: int) -> Value:
-    """A vector whose length is declared open, and follows from what it is for."""
-    return node.ops.reshape(x, shape=[count]) if x.shape == (-1,) else x
-
-
 def _element(node: Node, x: Value, i: int) -> Value:
     """An element of a vector, as a vector."""
     elements = x.partly()
@@ -294,7 +289,7 @@ def _pad(node: Node) -> Value:
     axes = list(range(x.rank)) if argument is None else [axis % x.rank for axis in integers(node.known(3, "axes"))]  # type: ignore[arg-type]
     if not node.is_decided(1, "pads") or (filler is not None and filler.content is None):
         half = len(axes)
-        amounts_open = _of_length(node, node[1], 2 * half)
+        amounts_open = of_length(node, node[1], 2 * half)
         pairs_open = {axis: (_element(node, amounts_open, i), _element(node, amounts_open, i + half)) for i, axis in enumerate(axes)}
         return padded_at_run_time(node, x, pairs_open, mode, filler)
     amounts = node.integers(1, "pads") if node.version >= 2 else [int(amount) for amount in node.required("paddings")]

@@ -164,6 +164,11 @@ def extent(node: Node, x: Value, axis: int) -> Value:
     return ops.reshape(ops.slice(shape, axes=[0], starts=[axis], ends=[axis + 1]), shape=[])
 
 
+def of_length(node: Node, x: Value, count: int) -> Value:
+    """A vector whose length is declared open, and follows from what it is for."""
+    return node.ops.reshape(x, shape=[count]) if x.shape == (-1,) else x
+
+
 @handles("Hardmax")
 def _hardmax(node: Node) -> Value:
     x = node[0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.handler import TO_THE_END, Node, handles
-from graphad.interop.onnx.handlers.reducing import extent
+from graphad.interop.onnx.handlers.reducing import extent, of_length
 from graphad.interop.onnx.operands import UNKNOWN, NotKnown, Value, integers, known_integers
 
 # -- gather --------------------------------------------------------------------------------------
@@ -126,6 +126,8 @@ def _slice(node: Node) -> Value:
         return sliced(node, x, starts, ends, [int(item) for item in node.attr("axes", range(len(starts)))], [1] * len(starts))
     parts = [node.get(i) for i in (1, 2, 3, 4)]
     count = next((known for i in (1, 2, 3, 4) if (known := -1 if (part := node.get(i)) is None else part.shape[0]) != -1), -1)
+    if count == -1 and parts[2] is None and parts[3] is None:
+        return _sliced_from_the_front(node, x)
     node.extents("the number of axes", count)
     axes = list(range(count)) if parts[2] is None else integers(node.known(3, "axes"))  # type: ignore[arg-type]
     steps = [1] * count if parts[3] is None else integers(node.known(4, "steps"))  # type: ignore[arg-type]
@@ -179,10 +181,18 @@ def _bound(value: int) -> int:
 
 def _sliced_at_run_time(node: Node, x: Value, axes: list[int], steps: list[int]) -> Value:
     ops, axes = node.ops, [axis % x.rank for axis in axes]
-    starts, ends = (ops.cast(_cut(node, node[i]), out_dtype="int32") for i in (1, 2))
+    starts, ends = (ops.cast(_cut(node, of_length(node, node[i], len(axes))), out_dtype="int32") for i in (1, 2))
     if all(step == 1 for step in steps):
         return ops.slice(x, starts, ends, axes=axes)
     return ops.strided_slice(x, starts, ends, axes=axes, strides=steps)
+
+
+def _sliced_from_the_front(node: Node, x: Value) -> Value:
+    """Bounds whose number only a run knows: they are those of the first axes, and the axes after them stay whole."""
+    ops, whole = node.ops, [Value(np.full(x.rank, bound, "int32")) for bound in (0, TO_THE_END)]
+    bounds = [ops.concat([ops.cast(_cut(node, node[i]), out_dtype="int32"), rest], axis=0) for i, rest in enumerate(whole, 1)]
+    starts, ends = (of_length(node, ops.slice(each, axes=[0], starts=[0], ends=[x.rank]), x.rank) for each in bounds)
+    return ops.slice(x, starts, ends, axes=list(range(x.rank)))
 
 
 def _cut(node: Node, bounds: Value) -> Value:
