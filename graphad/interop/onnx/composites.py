@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Any
 
 from graphad.interop.onnx.emitting import Nodes
-from graphad.interop.onnx.handlers import MICROSOFT, ML, ONNX, Handler, Node, attempt
+from graphad.interop.onnx.handlers import MICROSOFT, ML, ONNX, Handler, Node, attempt, recurring
 from graphad.interop.onnx.operands import Recorder, Value
 from graphad.interop.onnx.terms import Term
 from graphad.ir import Op
@@ -26,8 +26,9 @@ from graphad.passes.cleanup.operator_keys import frozen_attrs
 from graphad.program import Block, Operator, Program, Variable
 
 _TYPE = "composite"
+_RECURRENT = ("LSTM", "GRU", "RNN")
 _KEPT = {
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), ONNX),
+    **dict.fromkeys(_RECURRENT, ONNX),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"), ONNX),
     **dict.fromkeys(("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv"), ONNX),
     **dict.fromkeys(("DynamicQuantizeLSTM", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "QGemm"), MICROSOFT),
@@ -44,6 +45,8 @@ _PLAIN = (int, float, str, list)  # attributes that JSON has: no tensors, no gra
 
 def handled(node: Node, domain: str, handler: Handler) -> Sequence[Value | None] | Value:
     """The results of a node; in a composite, where it is one of those that are kept together and something of it is not known at load."""
+    if node.attrs.get("layout") and node.type in _RECURRENT and domain == ONNX:
+        return recurring.batch_first(node, lambda other: handled(other, domain, handler))
     is_known = all(value is None or value.array is not None for value in node.inputs)
     if _KEPT.get(node.type) != domain or is_known or not all(isinstance(value, _PLAIN) for value in node.attrs.values()):
         return handler(node)

@@ -172,9 +172,15 @@ def _mod(node: Node) -> Value:
     x, y = node[0], node[1]
     if not node.attr("fmod", 0):
         return node.ops.elementwise_mod(x, y)
-    # C's fmod, x - trunc(x / y) y, has the sign of x; the other one that of y.
-    quotient = node.ops.trunc(node.ops.elementwise_div(x, y)) if x.is_float else truncated_quotient(node, x, y)
-    return node.ops.elementwise_sub(x, node.ops.elementwise_mul(quotient, y))
+    # C's fmod has the sign of x; the other one that of y.
+    ops = node.ops
+    if not x.is_float:
+        return ops.elementwise_sub(x, ops.elementwise_mul(truncated_quotient(node, x, y), y))
+    # Of the sizes both are one, which is exact, as x - trunc(x / y) y is not. The size of 0 is x itself, so that it has the slope 1.
+    is_negative = ops.less_than(x, ops.like(0.0, x))
+    size = ops.where(is_negative, ops.scale(x, scale=-1.0), x)
+    rest = ops.elementwise_mod(size, ops.abs(y))
+    return ops.where(is_negative, ops.scale(rest, scale=-1.0), rest)
 
 
 def _folded(type: str) -> Handler:

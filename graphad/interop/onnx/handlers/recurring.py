@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from graphad import layers
-from graphad.interop.onnx.handlers.handler import MICROSOFT, Node, handles
+from graphad.interop.onnx.handlers.handler import MICROSOFT, Handler, Node, handles
 from graphad.interop.onnx.handlers.quantizing import less_zero, own_range
 from graphad.interop.onnx.handlers.reducing import extent
 from graphad.interop.onnx.handlers.selecting import reversed_by_length
@@ -99,8 +99,6 @@ def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int
     x, lengths = node[0], node.get(4)
     # Weights may be inputs; gates are parts of theirs.
     node.extents("an extent of the weights", *r.matrix.shape[1:], *(node[3].shape[1:] if node.get(3) is not None else ()))
-    if node.attr("layout", 0):
-        x = ops.transpose(x, axis=[1, 0, 2])
     x = _of_known_batch(node, x, states)
     direction = str(node.attr("direction", "forward"))
     count = 2 if direction == "bidirectional" else 1
@@ -126,13 +124,22 @@ def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int
         ys, last = _direction(node, cell, kind, gates, x, lengths, initial, back)
         sequences.append(ys)
         finals.append(last)
-    # [steps, directions, batch, hidden]; with layout 1 [batch, steps, directions, hidden].
+    # [steps, directions, batch, hidden], and [directions, batch, hidden].
     y = ops.stack(sequences, axis=1)
-    ends = [ops.stack([last[s] for last in finals], axis=0) for s in range(states)]
-    if node.attr("layout", 0):
-        y = ops.transpose(y, axis=[2, 0, 1, 3])
-        ends = [ops.transpose(value, axis=[1, 0, 2]) for value in ends]
-    return [y, *ends]
+    return [y, *(ops.stack([last[s] for last in finals], axis=0) for s in range(states))]
+
+
+def batch_first(node: Node, read: Handler) -> list[Value | None]:
+    """A network with the layout [batch, steps, ...] as one of the other layout between transpositions: of it onnxruntime has a kernel."""
+
+    def swapped(x: Value) -> Value:
+        return node.ops.transpose(x, axis=[1, 0, 2])
+
+    # X and the initial states; the weights and the lengths of the sequences have no batch.
+    inputs = [swapped(value) if i in (0, 5, 6) and value is not None else value for i, value in enumerate(node.inputs)]
+    y, *ends = read(replace(node, inputs=inputs, attrs={name: value for name, value in node.attrs.items() if name != "layout"}))
+    # [steps, directions, batch, hidden] becomes [batch, steps, directions, hidden].
+    return [node.ops.transpose(y, axis=[2, 0, 1, 3]), *map(swapped, ends)]
 
 
 def _part(node: Node, x: Value, i: int) -> Value:
@@ -143,7 +150,7 @@ def _part(node: Node, x: Value, i: int) -> Value:
 def _of_known_batch(node: Node, x: Value, states: int) -> Value:
     """The inputs with as many sequences as an initial state has: exporters often leave the one open and fix the other."""
     initial_states = [state for state in (node.get(5 + s) for s in range(states)) if state is not None]
-    batches = {state.shape[0 if node.attr("layout", 0) else 1] for state in initial_states} - {-1}
+    batches = {state.shape[1] for state in initial_states} - {-1}
     return node.ops.reshape(x, shape=[0, *batches, 0]) if x.shape[1] == -1 and len(batches) == 1 else x
 
 
@@ -151,7 +158,7 @@ def _initial(node: Node, x: Value | None, i: int, inputs: Value, hidden: int) ->
     ops = node.ops
     batch = inputs.shape[1]
     if x is not None:
-        state = _part(node, ops.transpose(x, axis=[1, 0, 2]) if node.attr("layout", 0) else x, i)
+        state = _part(node, x, i)
         return state if batch == -1 or state.shape[0] != -1 else ops.reshape(state, shape=[batch, hidden])
     if batch != -1:
         return Value(np.zeros((batch, hidden), inputs.dtype))

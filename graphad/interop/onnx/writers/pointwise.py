@@ -6,7 +6,7 @@ import numpy as np
 
 from graphad.interop.onnx.stacks import Stack, added, zeros
 from graphad.interop.onnx.terms import Term, on
-from graphad.interop.onnx.writers.writer import Call, Result, Writer, by_formula, writes
+from graphad.interop.onnx.writers.writer import Call, CannotWrite, Result, Writer, by_formula, writes
 from graphad.ops.activation import _slope_axis
 
 _UNARY = {
@@ -157,6 +157,15 @@ def _clip(call: Call) -> Result:
         for slot, name in (("Min", "min"), ("Max", "max"))
     ]
     return on.minimum(on.maximum(x, bounds[0]), bounds[1])
+
+
+@writes("view_dtype")
+def _view(call: Call) -> Result:
+    x, nodes = call["X"], call.nodes
+    if nodes.opset < 26:
+        raise CannotWrite("ONNX takes the bits of an element for another dtype since operator set 26")
+    dtype = np.dtype(call.attr("dtype"))
+    return nodes.one("BitCast", [x], dtype.name, x.sizes, to=dtype)
 
 
 _BINARY = {

@@ -52,7 +52,6 @@ REFUSED: dict[str, str] = {
     **dict.fromkeys(("matrix_nms", "multiclass_nms3"), "ONNX's NonMaxSuppression chooses boxes otherwise, and none is made of others"),
     "print": "ONNX has no operator that prints",
     "py_func": "ONNX calls no functions of Python",
-    "view_dtype": "ONNX has no operator that takes the bits of an element for another dtype",
     "seed": "ONNX draws no seeds",
     "truncated_gaussian_random": "ONNX draws from no truncated distribution",
 }
