@@ -12,7 +12,7 @@ from graphad.interop.onnx.handlers.handler import MICROSOFT, Handler, Node, hand
 from graphad.interop.onnx.handlers.quantizing import less_zero, own_range
 from graphad.interop.onnx.handlers.reducing import extent
 from graphad.interop.onnx.handlers.selecting import reversed_by_length
-from graphad.interop.onnx.operands import UnsupportedModel, Value
+from graphad.interop.onnx.operands import Operand, UnsupportedModel, Value
 from graphad.program import Variable
 
 Step = Callable[[Value, Sequence[Value]], list[Value]]  # the input's share and the states -> the next states
@@ -132,12 +132,14 @@ def _run(node: Node, kind: str, gates: int, defaults: Sequence[str], states: int
 def batch_first(node: Node, read: Handler) -> list[Value | None]:
     """A network with the layout [batch, steps, ...] as one of the other layout between transpositions: of it onnxruntime has a kernel."""
 
-    def swapped(x: Value) -> Value:
-        return node.ops.transpose(x, axis=[1, 0, 2])
+    def swapped(x: Operand) -> Operand:
+        return None if x is None else node.ops.transpose(x, axis=[1, 0, 2])
 
     # X and the initial states; the weights and the lengths of the sequences have no batch.
-    inputs = [swapped(value) if i in (0, 5, 6) and value is not None else value for i, value in enumerate(node.inputs)]
-    y, *ends = read(replace(node, inputs=inputs, attrs={name: value for name, value in node.attrs.items() if name != "layout"}))
+    inputs = [swapped(value) if i in (0, 5, 6) else value for i, value in enumerate(node.inputs)]
+    result = read(replace(node, inputs=inputs, attrs={name: value for name, value in node.attrs.items() if name != "layout"}))
+    y, *ends = [result] if isinstance(result, Value) else result
+    assert y is not None
     # [steps, directions, batch, hidden] becomes [batch, steps, directions, hidden].
     return [node.ops.transpose(y, axis=[2, 0, 1, 3]), *map(swapped, ends)]
 
