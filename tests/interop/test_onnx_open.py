@@ -636,15 +636,41 @@ def test_inputs_without_a_shape_have_the_rank_of_what_is_fed() -> None:
     assert rankless.decided({"x": normal(4, 3)}).program.global_block().var("x").shape == (4, 3)
 
 
-@pytest.mark.parametrize("attributes", [{"auto_pad": "SAME_UPPER"}, {"auto_pad": "SAME_LOWER"}, {"output_shape": [7, 6]}])
-def test_transposed_convolutions_by_a_filter_of_open_extents(attributes: dict[str, Any]) -> None:
-    infos: dict[str, tuple[str, Any]] = {"x": ("float32", [1, 2, 3, 3]), "w": ("float32", [2, 1, "kh", "kw"])}
-    data = model([node("ConvTranspose", "x w", "y", strides=[2, 2], **attributes)], infos, ["y"])
-    opened, known = onnx.load(data), onnx.load(data, bind={"kh": 3, "kw": 3})
-    feeds = {"x": normal(1, 2, 3, 3), "w": normal(2, 1, 3, 3)}
-    (wanted,) = known.run(feeds)
-    assert wanted.shape == (1, 1, *attributes.get("output_shape", [6, 6]))
-    np.testing.assert_array_equal(opened.run(feeds)[0], wanted)
+FILTERS: dict[str, list[dict[str, Any]]] = {
+    "Conv": [
+        {},
+        {"pads": [1, 0, 2, 1]},
+        {"auto_pad": "SAME_UPPER"},
+        {"auto_pad": "SAME_LOWER"},
+        {"auto_pad": "SAME_UPPER", "dilations": [1, 2]},
+    ],
+    "ConvTranspose": [
+        {},
+        {"pads": [1, 0, 1, 1]},
+        {"output_padding": [1, 0]},
+        {"auto_pad": "SAME_UPPER"},
+        {"auto_pad": "SAME_LOWER", "output_padding": [0, 1]},
+        {"output_shape": [7, 6]},
+    ],
+}
+
+
+@pytest.mark.parametrize(("type", "attributes"), [(type, each) for type, several in FILTERS.items() for each in several])
+def test_convolutions_by_a_filter_of_open_extents_are_one_program_and_written(
+    type: str, attributes: dict[str, Any], tmp_path: Path
+) -> None:
+    infos: dict[str, tuple[str, Any]] = {"x": ("float32", [1, 2, "h", 4]), "w": ("float32", [2, 2, "kh", "kw"])}
+    data = model([node(type, "x w", "y", strides=[2, 2], **attributes)], infos, ["y"])
+    opened, known = (onnx.gradients(onnx.load(data, bind=bind)) for bind in (None, {"h": 5, "kh": 3, "kw": 2}))
+    onnx.save(opened, tmp_path / "opened.onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(tmp_path / "opened.onnx", providers=["CPUExecutionProvider"])
+    feeds = {"x": normal(1, 2, 5, 4), "w": normal(2, 2, 3, 2)}
+    expected = known.run(feeds)
+    for results in (opened.run(feeds), session.run(None, feeds)):
+        for found, wanted in zip(results, expected, strict=True):
+            assert found.shape == wanted.shape
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_settings_that_follow_from_constants_are_known() -> None:

@@ -38,10 +38,8 @@ def pads_of(node: Node, extents: Sequence[int], kernel: Sequence[int], strides: 
     if auto == "VALID":
         return [(0, 0)] * count
     if auto in ("SAME_UPPER", "SAME_LOWER"):
-        if -1 in kernel:
-            raise NotKnown(f"{auto} with a filter whose extents are not known before the model runs")
         # Windows one element apart are padded alike whatever the extent is; others have to know it.
-        if any(extent == -1 and stride > 1 for extent, stride in zip(extents, strides, strict=True)):
+        if -1 in kernel or any(extent == -1 and stride > 1 for extent, stride in zip(extents, strides, strict=True)):
             return "SAME" if auto == "SAME_UPPER" and all(dilation == 1 for dilation in dilations) else auto
         return [_same(*item, auto) for item in zip(extents, kernel, strides, dilations, strict=True)]
     amounts = spatial(node, "pads", 2 * count, 0)
@@ -55,14 +53,19 @@ def _same(extent: int, kernel: int, stride: int, dilation: int, auto: str) -> tu
     return (less, total - less) if auto == "SAME_UPPER" else (total - less, less)
 
 
-def with_same(node: Node, x: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], filler: float = 0.0) -> Value:
+def with_same(
+    node: Node, x: Value, kernel: Sequence[int | Value], strides: Sequence[int], dilations: Sequence[int], filler: float = 0.0
+) -> Value:
     """x with the padding of SAME around it, of extents that only the run knows; its windows are those without any."""
     ops, half, pairs = node.ops, Value(np.asarray(2, "int64")), dict[int, tuple[Value, Value]]()
     for i, (size, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True)):
         count = extent(node, x, i + 2)
         windows = ops.elementwise_floordiv(ops.scale(count, scale=1.0, bias=float(stride - 1)), Value(np.asarray(stride, "int64")))
         # As in ``_same``: (windows - 1) stride + reach - extent, where that is above 0.
-        room = ops.scale(windows, scale=float(stride), bias=float((size - 1) * dilation + 1 - stride))
+        known = (size - 1) * dilation if isinstance(size, int) else -dilation
+        room = ops.scale(windows, scale=float(stride), bias=float(known + 1 - stride))
+        if isinstance(size, Value):
+            room = ops.elementwise_add(room, ops.scale(size, scale=float(dilation)))
         total = ops.elementwise_max(ops.elementwise_sub(room, count), Value(np.asarray(0, "int64")))
         less = ops.elementwise_floordiv(total, half)
         more = ops.elementwise_sub(total, less)
@@ -97,7 +100,8 @@ def convolved(node: Node, x: Value, kernel: Value, bias: Value | None) -> Value:
     strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
     pads = pads_of(node, x.shape[2:], kernel.shape[2:], strides, dilations)
     if pads in ("SAME_LOWER", "SAME_UPPER"):
-        x, pads = with_same(node, x, kernel.shape[2:], strides, dilations), [(0, 0)] * count
+        sizes = [extent(node, kernel, i + 2) if kernel.shape[i + 2] == -1 else kernel.shape[i + 2] for i in range(count)]
+        x, pads = with_same(node, x, sizes, strides, dilations), [(0, 0)] * count
     # There is no convolution of signals: they are images of one row.
     if count == 1:
         x, kernel = _as_image(node, x), _as_image(node, kernel)
@@ -126,9 +130,8 @@ def _conv_transpose(node: Node) -> Value:
     strides, dilations = spatial(node, "strides", count), spatial(node, "dilations", count)
     extra, group = spatial(node, "output_padding", count, 0), int(node.attr("group", 1))
     sizes = [d * (k - 1) + 1 for k, d in zip(kernel.shape[2:], dilations, strict=True)]
-    is_open = node.attr("output_shape") is not None and -1 in (*x.shape[2:], *kernel.shape[2:])
-    if not is_open and -1 in kernel.shape[2:] and str(node.attr("auto_pad", "")).startswith("SAME"):
-        raise NotKnown(f"{node.attr('auto_pad')} with a filter whose extents are not known before the model runs")
+    is_same = str(node.attr("auto_pad", "")).startswith("SAME")
+    is_open = -1 in (*x.shape[2:], *kernel.shape[2:]) if node.attr("output_shape") is not None else is_same and -1 in kernel.shape[2:]
     cuts = [(0, 0)] * count if is_open else _transposed_cuts(node, x, sizes, strides, extra)
     # The operator's own padding cannot say what ONNX can: output_shape may make the result longer than the windows reach.
     is_plain = node.attr("output_shape") is None and all(
@@ -144,27 +147,30 @@ def _conv_transpose(node: Node) -> Value:
     out = (node.ops.conv3d_transpose if count == 3 else node.ops.conv2d_transpose)(y, w, **attrs)
     out = _as_signal(node, out) if count == 1 else out
     if is_open:
-        return with_bias(node, _cut_to_shape(node, out), node.get(2))
+        return with_bias(node, _cut_to_shape(node, out, x), node.get(2))
     return with_bias(node, out if is_plain else padded(node, out, [(0, 0), (0, 0), *cuts]), node.get(2))
 
 
-def _cut_to_shape(node: Node, out: Value) -> Value:
-    """The output of a transposed convolution, cropped or padded to ``output_shape`` by amounts computed at run time."""
+def _cut_to_shape(node: Node, out: Value, x: Value) -> Value:
+    """The output of a transposed convolution, cropped or padded to ``output_shape``, or x's extents times the strides, at run time."""
     ops, none = node.ops, Value(np.asarray([0], "int64"))
-    count, pairs = out.rank - 2, {}
-    target = [int(item) for item in node.required("output_shape")][-count:]
-    for i, (size, more) in enumerate(zip(target, spatial(node, "output_padding", count, 0), strict=True)):
+    count, pairs, sizes = out.rank - 2, {}, node.attr("output_shape")
+    grown = [e if e == -1 else e * stride for e, stride in zip(x.shape[2:], spatial(node, "strides", count), strict=True)]
+    target = grown if sizes is None else [int(item) for item in sizes][-count:]
+    for i, (stride, more) in enumerate(zip(spatial(node, "strides", count), spatial(node, "output_padding", count, 0), strict=True)):
         # As in ``_transposed_cuts``, below 0 where elements are added.
         room = ops.reshape(extent(node, out, i + 2), shape=[1])
-        total = ops.scale(room, scale=1.0, bias=float(more - size))
+        wanted = ops.scale(extent(node, x, i + 2), scale=float(stride)) if sizes is None else Value(np.asarray(target[i]))
+        surplus = ops.elementwise_sub(room, wanted)
+        total = ops.scale(surplus, scale=1.0, bias=float(more))
         less = ops.elementwise_floordiv(total, Value(np.asarray([2], "int64")))
         auto = str(node.attr("auto_pad", "NOTSET"))
         before = less if auto == "SAME_UPPER" else ops.elementwise_sub(total, less)
         before = ops.elementwise_max(before, none) if auto == "NOTSET" else before
-        after = ops.elementwise_sub(ops.scale(room, scale=1.0, bias=float(-size)), before)
+        after = ops.elementwise_sub(surplus, before)
         pairs[i + 2] = (ops.scale(before, scale=-1.0), ops.scale(after, scale=-1.0))
     wide = padded_at_run_time(node, out, pairs)
-    return ops.reshape(wide, shape=[0 if e == -1 else e for e in out.shape[:2]] + target)
+    return ops.reshape(wide, shape=[0 if e == -1 else e for e in [*out.shape[:2], *target]])
 
 
 def _transposed_cuts(node: Node, x: Value, sizes: list[int], strides: list[int], extra: list[int]) -> Pads:

@@ -34,7 +34,7 @@ def from_front(nodes: Nodes, x: Term, data_format: str) -> Term:
 
 @dataclass(frozen=True)
 class Window:
-    """Windows along one axis; ``before`` and ``after`` are the padding, which a run may have to compute (SAME)."""
+    """Windows along one axis; ``kernel`` is -1 where a run knows it, which may also compute the padding around (SAME)."""
 
     kernel: int
     stride: int
@@ -47,25 +47,24 @@ class Window:
         return (self.kernel - 1) * self.dilation + 1
 
 
-def windows_of(nodes: Nodes, image: Term, kernel: Sequence[int], spec: Any) -> list[Window]:
+def windows_of(nodes: Nodes, image: Term, kernel: Sequence[Dim], spec: Any) -> list[Window]:
     """The windows of a kernel in an image ``[N, C, ...]``."""
-    windows = []
-    for i, axis in enumerate(spec.axes(image.shape, (1, 1, *kernel)) if hasattr(spec, "dilations") else spec.axes(image.shape) or ()):
+    windows, known = [], [size if isinstance(size, int) else -1 for size in kernel]
+    for i, axis in enumerate(spec.axes(image.shape, (1, 1, *known)) if hasattr(spec, "dilations") else spec.axes(image.shape) or ()):
         # Paddle's SAME ignores dilations.
         dilation = 1 if spec.padding_algorithm == "SAME" else axis.dilation
         before, after = axis.before, axis.after
-        if axis.kernel == -1 and spec.padding_algorithm == "SAME":
-            raise CannotWrite("the extents of the filter are not known before a run")
-        if spec.padding_algorithm == "SAME" and axis.size == -1:
-            before, after = _same(nodes, image, i + 2, axis.stride, (axis.kernel - 1) * dilation + 1)
+        if spec.padding_algorithm == "SAME" and -1 in (axis.size, axis.kernel):
+            size = axis.kernel if axis.kernel != -1 else kernel[i]
+            before, after = _same(nodes, image, i + 2, axis.stride, (size - 1) * dilation + 1)
         windows.append(Window(axis.kernel, axis.stride, dilation, before, after))
     return windows
 
 
-def _same(nodes: Nodes, image: Term, axis: int, stride: int, reach: int) -> tuple[Dim, Dim]:
+def _same(nodes: Nodes, image: Term, axis: int, stride: int, reach: Dim) -> tuple[Dim, Dim]:
     """The padding for which the extent divided by the stride, rounded up, is the number of windows."""
     extent = nodes.extent(image, axis)
-    count = on.floor_divide(extent + (stride - 1), stride)
+    count = -(-extent // stride) if isinstance(extent, int) else on.floor_divide(extent + (stride - 1), stride)
     total = on.maximum((count - 1) * stride + reach - extent, 0)
     before = on.floor_divide(total, 2)
     return before, total - before
@@ -122,7 +121,7 @@ def _conv(call: Call) -> Result:
     nodes, spec, filter_ = call.nodes, _spec(call), call["Filter"]
     x = to_front(nodes, call["Input"], spec.data_format)
     bias = call.get("Bias") if "Bias" in call.definition.inputs else None
-    out = convolved(nodes, x, filter_, bias, windows_of(nodes, x, filter_.shape[2:], spec), spec.groups)
+    out = convolved(nodes, x, filter_, bias, windows_of(nodes, x, nodes.dims(filter_)[2:], spec), spec.groups)
     return from_front(nodes, out, spec.data_format)
 
 
@@ -177,7 +176,7 @@ def _exact(y: Term, windows: Sequence[Window], sizes: Sequence[Dim]) -> dict[str
 def _to_input(call: Call) -> Result:
     nodes, spec, filter_ = call.nodes, _spec(call), call["Filter"]
     like, y = (to_front(nodes, call[slot], spec.data_format) for slot in ("Like", "X"))
-    out = spread(nodes, y, filter_, windows_of(nodes, like, filter_.shape[2:], spec), nodes.dims(like)[2:], spec.groups)
+    out = spread(nodes, y, filter_, windows_of(nodes, like, nodes.dims(filter_)[2:], spec), nodes.dims(like)[2:], spec.groups)
     return from_front(nodes, out, spec.data_format)
 
 
@@ -186,7 +185,7 @@ def _to_filter(call: Call) -> Result:
     """A convolution again: samples are what is summed over, strides and dilations change places, features are the filters."""
     nodes, spec, like = call.nodes, _spec(call), call["Like"]
     x, y = (to_front(nodes, call[slot], spec.data_format) for slot in ("Input", "X"))
-    windows = windows_of(nodes, x, like.shape[2:], spec)
+    windows = windows_of(nodes, x, nodes.dims(like)[2:], spec)
     x, pads = _explicit(nodes, x, windows)
     groups, rank = spec.groups, len(windows)
     space = list(range(2, 2 + rank))
@@ -216,16 +215,16 @@ def _transposed(call: Call) -> Result:
     x = to_front(nodes, call["Input"], spec.data_format)
     axes = spec.axes((-1,) * x.ndim, filter_.shape)
     windows = [Window(a.kernel, a.stride, a.dilation, a.before, a.after) for a in axes]
-    if any(w.kernel == -1 for w in windows) and not spec.output_size:
-        raise CannotWrite("the extents of the filter are not known before a run")
     extra = spec.output_padding or [0] * len(windows)
     if not spec.output_size and all(e < w.stride for e, w in zip(extra, windows, strict=True)):
         out = _widened(nodes, x, filter_, windows, extra, spec.groups)
     else:
         sizes: list[Dim] = list(spec.output_size)
         # The inverse of the extent of a convolution, of which there are ``stride`` many: ``output_padding`` chooses one.
-        more = [(w.reach - w.before - w.after + e, w.stride) for w, e in zip(windows, extra, strict=True)]
-        sizes = sizes or [(n - 1) * stride + rest for n, (rest, stride) in zip(nodes.dims(x)[2:], more, strict=True)]
+        rests = [
+            (size - 1) * w.dilation + 1 - w.before - w.after + e for size, w, e in zip(nodes.dims(filter_)[2:], windows, extra, strict=True)
+        ]
+        sizes = sizes or [(n - 1) * w.stride + rest for n, w, rest in zip(nodes.dims(x)[2:], windows, rests, strict=True)]
         out = spread(nodes, x, filter_, windows, sizes, spec.groups)
     bias = call.get("Bias") if "Bias" in call.definition.inputs else None
     if bias is not None:
@@ -244,7 +243,7 @@ def _widened(nodes: Nodes, x: Term, filter_: Term, windows: Sequence[Window], ex
         known_padding = w.before + w.after
         assert isinstance(known_padding, int)
         # The extent of a convolution, solved for that of the image, and what ``output_padding`` adds.
-        sizes.append(-1 if count == -1 else (count - 1) * w.stride + w.reach - known_padding + more)
+        sizes.append(-1 if -1 in (count, w.kernel) else (count - 1) * w.stride + w.reach - known_padding + more)
     channels = filter_.shape[1] * groups if filter_.shape[1] != -1 else -1
     return nodes.one("ConvTranspose", [x, filter_], x.kind, [x.sizes[0], channels, *sizes], **attrs)
 
