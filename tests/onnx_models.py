@@ -32,8 +32,8 @@ def attribute(name: str, value: object) -> Any:
             field, value = "strings", [each.encode() for each in value]
         getattr(made, field).extend(value)
     else:
-        made.g.CopyFrom(value)
-        field = "g"
+        field = "sparse_tensor" if type(value) is message("SparseTensorProto") else "g"
+        getattr(made, field).CopyFrom(value)
     made.type = KIND_OF_FIELD[field]
     return made
 
@@ -56,18 +56,30 @@ def info(name: str, dtype: str, shape: Sequence[int | str]) -> Any:
     return made
 
 
-def graph(nodes: Sequence[Any], inputs: Infos, outputs: Sequence[str], weights: Mapping[str, Array] | None = None) -> Any:
-    made = message("GraphProto")(name="g", node=nodes, input=[info(name, *type) for name, type in inputs.items()])
-    for name in outputs:
-        made.output.add(name=name)
-    for name, array in (weights or {}).items():
-        to_tensor(made.initializer.add(), name, array)
+def sparse(elements: Array, indices: object, shape: Sequence[int], name: str = "") -> Any:
+    """A sparse tensor, with a name where it is an initializer."""
+    made = message("SparseTensorProto")(dims=shape)
+    to_tensor(made.values, name, elements)
+    to_tensor(made.indices, "", np.asarray(indices, "int64"))
     return made
 
 
-def model(
-    nodes: Sequence[Any], inputs: Infos, outputs: Sequence[str], weights: Mapping[str, Array] | None = None, opset: int = 18, **domains: int
-) -> bytes:
+Weights = Mapping[str, Array] | Sequence[Any] | None  # by their names, or sparse ones
+
+
+def graph(nodes: Sequence[Any], inputs: Infos, outputs: Sequence[str], weights: Weights = None) -> Any:
+    made = message("GraphProto")(name="g", node=nodes, input=[info(name, *type) for name, type in inputs.items()])
+    for name in outputs:
+        made.output.add(name=name)
+    if isinstance(weights, Mapping):
+        for name, array in weights.items():
+            to_tensor(made.initializer.add(), name, array)
+    else:
+        made.sparse_initializer.extend(weights or [])
+    return made
+
+
+def model(nodes: Sequence[Any], inputs: Infos, outputs: Sequence[str], weights: Weights = None, opset: int = 18, **domains: int) -> bytes:
     """The bytes of a model."""
     made = message("ModelProto")(ir_version=9, graph=graph(nodes, inputs, outputs, weights))
     made.opset_import.add(domain="", version=opset)

@@ -18,13 +18,13 @@ import numpy as np
 from graphad.errors import GraphadError
 from graphad.interop import onnx
 from graphad.interop.onnx.schema import message
-from tests.onnx_models import Infos, graph, model, node
+from tests.onnx_models import Infos, graph, model, node, sparse
 
 SECONDS, BYTES = 5.0, 500 << 20  # the longest that a file may take, and the most memory of the process
 
 
 def seeds() -> list[bytes]:
-    """Small models: products, shapes, loops, branches, recurrences, convolutions, quantized numbers, sequences, computed sizes, strings."""
+    """Small models: products, shapes, loops, branches, recurrences, convolutions, 8 bits, sequences, computed sizes, sparse weights, strings."""
     w = np.array([[1.0, -0.5], [0.5, 2.0], [-1.0, 0.25]], "float32")
     x: dict[str, Any] = {"x": ("float32", ["n", 3])}
     body = graph(
@@ -57,6 +57,7 @@ def seeds() -> list[bytes]:
         model([*one, node("SequenceEmpty", "", "q"), node("Loop", "n - q", "z", body=collecting), last], {"n": ("int64", []), **x}, ["y"]),
         model([node("SplitToSequence", "x", "q", axis=0), node("SequenceMap", "q", "z", body=rows), last], x, ["y"]),
         model([*one, *half, node("TopK", "x h", "v i", axis=0), node("Unique", "i", "u f"), node("Gather", "x f", "y")], x, ["y"]),
+        model([node("MatMul", "x w", "y")], x, ["y"], [sparse(np.array([2, -1], "float32"), [[0, 1], [2, 1]], (3, 2), "w")]),
         model([node("LabelEncoder", "x", "y", "ai.onnx.ml", keys_floats=[1.0, 2.0], values_strings=["a", "b"])], x, ["y"], ai_onnx_ml=2),
     ]
 
@@ -118,6 +119,7 @@ def made_up() -> dict[str, bytes]:
         "in itself": model([node("If", "c", "y", **itself)], {"c": ("bool", []), **x}, ["y"]),
         "deep": model([node("If", "c", "y", then_branch=deep, else_branch=deep)], {"c": ("bool", []), **x}, ["y"]),
         "huge constant": of(node("ConstantOfShape", "s", "c"), node("Tanh", "c", "y"), s=huge),
+        "huge sparse": model([node("MatMul", "x w", "y")], x, ["y"], [sparse(np.ones(1, "float32"), [0], (3, 1 << 40), "w")]),
         "huge expand": of(node("Expand", "k s", "y"), k=[1.0], s=huge),
         "huge tile": of(node("Tile", "k s", "y"), k=[1, 2], s=[1 << 50]),
         "huge range": of(node("Range", "a b c", "y"), a=0, b=1 << 60, c=1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from graphad.interop import onnx
 from graphad.interop.onnx.schema import message
 from graphad.types import Array
 from tests.interop.onnx_hostile import SECONDS, made_up, mutations, refusal
-from tests.onnx_models import Infos, attribute, graph, info, model, node
+from tests.onnx_models import Infos, attribute, graph, info, model, node, sparse
 
 FLOATS = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]], "float32")
 W = np.array([[1.0, -0.5], [0.5, 2.0], [-1.0, 0.25]], "float32")
@@ -331,6 +332,43 @@ def test_lstm_in_both_directions() -> None:
     step[0, 3, 1] = 1e-6
     slope = (lstm(x, w[0], (r + step)[0], b[0]).sum() - lstm(x, w[0], (r - step)[0], b[0]).sum()) / 2e-6
     np.testing.assert_allclose(gradient[0, 3, 1], slope, rtol=1e-6)
+
+
+@pytest.mark.parametrize("indices", [[1, 5], [[0, 1], [2, 1]]])
+def test_sparse_initializers_are_parameters_with_all_elements(indices: object) -> None:
+    weight = sparse(np.array([2, -1], "float32"), indices, (3, 2), "w")
+    data = model([node("MatMul", "x w", "y")], {"x": ("float32", ["n", 3])}, ["y"], [weight])
+    found = onnx.load(data)
+    np.testing.assert_array_equal(found.parameters["w"], np.array([[0, 2], [0, 0], [0, -1]], "float32"), strict=True)
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    y, slope = onnx.gradients(found, wrt=["w"]).run({"x": x})
+    np.testing.assert_array_equal(y, x @ found.parameters["w"])
+    np.testing.assert_array_equal(slope, x.sum(0)[:, None] * np.ones(2))
+    bound = onnx.load(data, bind={"w": np.eye(3, 2, dtype="float32")})
+    np.testing.assert_array_equal(bound.run({"x": x})[0], x[:, :2])
+
+
+def test_sparse_constants() -> None:
+    constant = node("Constant", "", "k", sparse_value=sparse(np.array([3]), [1], (4,)))
+    found = onnx.load(model([constant, node("Add", "x k", "y")], {"x": ("int64", [4])}, ["y"]))
+    assert found.run({"x": np.ones(4, "int64")})[0].tolist() == [1, 4, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("elements", "indices", "shape", "error"),
+    [
+        ([2.0, 3.0], [1, 6], (3, 2), "'w' has an index outside of its extents [3, 2]"),
+        ([2.0, 3.0], [[0, 1], [-1, 0]], (3, 2), "'w' has an index outside of its extents [3, 2]"),
+        ([2.0, 3.0], [1], (3, 2), "'w' has 2 elements, and indices int64[1]"),
+        ([[2.0]], [1], (3, 2), "'w' has elements float32[1, 1]; a vector of numbers is expected"),
+        ([2.0], [1], (3, -2), "'w' has the extents [3, -2]; an extent is not negative"),
+        ([2.0], [1], (1 << 40, 1 << 20), "elements of float32 are 4,611,686,018,427,387,904 bytes; a constant of this file has at most"),
+    ],
+)
+def test_sparse_tensors_that_are_none(elements: list[float], indices: object, shape: tuple[int, ...], error: str) -> None:
+    weight = sparse(np.array(elements, "float32"), indices, shape, "w")
+    with pytest.raises(ParseError, match=re.escape(error)):
+        onnx.load(model([node("Identity", "w", "y")], {}, ["y"], [weight]))
 
 
 def test_trees_by_hand() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,38 @@ def to_array(tensor: Desc, folder: Path | None) -> Array:
         raise ParseError(f"{label} has {elements.size} elements; its extents {list(shape)} are {count}")
     array = elements.reshape(shape)
     return _from_bfloat16(array) if tensor.data_type == BFLOAT16 else array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def to_dense(sparse: Desc, folder: Path | None, room: Callable[[Sequence[int], str], None]) -> Array:
+    """The array of a sparse tensor (SparseTensorProto), zeros included.
+
+    Args:
+        sparse: elements that are not 0, and where they are: places counted through all axes, or an index for each axis.
+        folder: as of ``to_array``.
+        room: raises where an array of a shape and a dtype is too large; a few bytes of a file may ask for any number of zeros.
+
+    Raises:
+        ParseError: places that do not belong to the elements, or lie outside of the extents.
+    """
+    label, shape = f"sparse tensor {sparse.values.name!r}", tuple(sparse.dims)
+    if any(extent < 0 for extent in shape):
+        raise ParseError(f"{label} has the extents {list(shape)}; an extent is not negative")
+    values, places = to_array(sparse.values, folder), to_array(sparse.indices, folder)
+    count = values.size
+    if values.ndim != 1 or values.dtype.kind not in "biuf":
+        raise ParseError(f"{label} has elements {values.dtype}{list(values.shape)}; a vector of numbers is expected")
+    if places.dtype != "int64" or places.shape not in ((count,), (count, len(shape))):
+        raise ParseError(f"{label} has {count} elements, and indices {places.dtype}{list(places.shape)}")
+    room(shape, values.dtype.name)
+    limits = np.asarray(shape if places.ndim == 2 else math.prod(shape), "int64")
+    if ((places < 0) | (places >= limits)).any():
+        raise ParseError(f"{label} has an index outside of its extents {list(shape)}")
+    dense = np.zeros(shape, values.dtype)
+    if places.ndim == 2:
+        dense[tuple(places.T)] = values
+    else:
+        dense.reshape(-1)[places] = values
+    return dense
 
 
 def _unpacked(tensor: Desc, label: str, count: int, folder: Path | None) -> Array:

@@ -276,7 +276,7 @@ def load(path_or_bytes: PathLike | bytes, bind: Mapping[str, object] | None = No
     proto = parsed(data, "the model" if path is None else path.name)
     declared = {item.name: extents_of(item.type) for item in proto.graph.input}
     extents = {extent.name for shape in declared.values() for extent in shape if isinstance(extent, Extent)}
-    names = [item.name for item in (*proto.graph.input, *proto.graph.initializer)]
+    names = [*(item.name for item in proto.graph.input), *_initialized(proto.graph)]
     bound, sizes = dict[str, Array](), dict[str, int]()
     for name, value in (bind or {}).items():
         if name in names:
@@ -290,6 +290,11 @@ def load(path_or_bytes: PathLike | bytes, bind: Mapping[str, object] | None = No
         for name, shape in declared.items()
     }
     return read_model(proto, None if path is None else path.parent, "model" if path is None else path.name, bound, shapes if sizes else {})
+
+
+def _initialized(graph: Desc) -> list[str]:
+    """The names of its initializers, sparse ones included."""
+    return [*(item.name for item in graph.initializer), *(item.values.name for item in graph.sparse_initializer)]
 
 
 def _size(name: str, value: object) -> int:
@@ -356,7 +361,7 @@ def _undecided(
     """The model, to be read when it is known what decides."""
     block = reader.program.global_block()
     inputs = {name: np.zeros(0, block.var(name).dtype) for name in reader.feeds if block.var(name).dtype in FLOATS}
-    names = [item.name for item in proto.graph.initializer]
+    names = _initialized(proto.graph)
     weights = {name: array for name, array in reader.parameters.items() if name in names and not block.var(name).stop_gradient}
 
     def read(bound: Mapping[str, Array], shapes: Mapping[str, Shape]) -> OnnxModel:

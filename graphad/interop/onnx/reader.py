@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from graphad import layers
 from graphad.errors import GraphadError, ParseError
 from graphad.interop.onnx import composites
-from graphad.interop.onnx.arrays import BFLOAT16, DTYPES, STRING, to_array
+from graphad.interop.onnx.arrays import BFLOAT16, DTYPES, STRING, to_array, to_dense
 from graphad.interop.onnx.dead import drop_dead
 from graphad.interop.onnx.handlers import Handler, Node, attempt, handler_of
 from graphad.interop.onnx.handlers.sequences import ElementType, as_array, element_type, is_sequence
@@ -145,16 +146,21 @@ class Reader:
             del self.program.blocks[blocks:]
 
     def _initialize(self, graph: Desc, scope: dict[str, Operand]) -> None:
-        if graph.sparse_initializer:
-            raise UnsupportedModel("sparse initializers are not supported")
-        for tensor in graph.initializer:
-            if tensor.name in self.bind:
-                scope[tensor.name] = self._constant(np.asarray(self.bind[tensor.name]))
+        arrays: list[tuple[str, Callable[[], Array]]] = [
+            *((tensor.name, partial(to_array, tensor, self.folder)) for tensor in graph.initializer),
+            *((sparse.values.name, partial(self._dense, sparse)) for sparse in graph.sparse_initializer),
+        ]
+        for name, read in arrays:
+            if name in self.bind:
+                scope[name] = self._constant(np.asarray(self.bind[name]))
                 continue
             try:
-                scope[tensor.name] = self._parameter(tensor.name, to_array(tensor, self.folder))
+                scope[name] = self._parameter(name, read())
             except GraphadError as error:
                 raise type(error)(f"{self.file}: {error}") from None
+
+    def _dense(self, sparse: Desc) -> Array:
+        return to_dense(sparse, self.folder, self.ops.room)
 
     def _parameter(self, name: str, array: Array) -> Value:
         """Floats may be trained; anything else is a constant."""
@@ -392,6 +398,8 @@ class Reader:
             return to_array(value, self.folder)
         if field == "tensors":
             return [to_array(item, self.folder) for item in value]
+        if field == "sparse_tensor":
+            return self._dense(value)
         if field == "s":
             return value.decode("utf-8", "surrogateescape")
         if field == "strings":

@@ -39,9 +39,10 @@ def _constant(node: Node) -> Value:
     for name in ("value_string", "value_strings"):
         if name in attrs:
             return Value(np.asarray(attrs[name], object))
-    if "value" not in attrs:
-        raise UnsupportedModel(f"a constant with {', '.join(attrs) or 'no value'} is not supported")
-    return Value(attrs["value"])
+    for name in ("value", "sparse_value"):
+        if name in attrs:
+            return Value(attrs[name])
+    raise UnsupportedModel(f"a constant with {', '.join(attrs) or 'no value'} is not supported")
 
 
 @handles("ConstantOfShape")
