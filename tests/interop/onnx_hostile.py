@@ -24,7 +24,7 @@ SECONDS, BYTES = 5.0, 500 << 20  # the longest that a file may take, and the mos
 
 
 def seeds() -> list[bytes]:
-    """Small models: products, shapes, loops, branches, recurrences, convolutions, 8 bits, sequences, computed sizes, sparse weights, strings."""
+    """Small models: products, shapes, loops, branches, recurrences, convolutions, 8 bits, sequences, computed sizes, sparse ones, text."""
     w = np.array([[1.0, -0.5], [0.5, 2.0], [-1.0, 0.25]], "float32")
     x: dict[str, Any] = {"x": ("float32", ["n", 3])}
     body = graph(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,64 @@ def test_machines_of_pairs_of_classes_vote(counts: list[int]) -> None:
         votes[np.arange(len(x)), np.where(wanted[:, row] > 0, i, j)] += 1
     np.testing.assert_array_equal(label, 5 + votes.argmax(1))
     np.testing.assert_allclose(scores, np.hstack([-wanted, wanted]) if len(counts) == 2 else wanted, rtol=1e-4, atol=1e-5)
+
+
+def coupled(r: Array) -> Array:
+    """The probabilities of classes, of those of pairs: a system of linear equations (Wu, Lin and Weng, equation 15)."""
+    count = len(r)
+    q = np.diag((r**2).sum(0)) - r.T * r
+    system = np.block([[q, np.ones((count, 1))], [np.ones((1, count)), np.zeros((1, 1))]])
+    found: Array = np.linalg.solve(system, np.eye(count + 1)[-1])[:-1]
+    return found
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_probabilities_of_support_vectors(count: int, tmp_path: Path) -> None:
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+    x, vectors = RNG.normal(size=(6, 3)).astype("float32"), RNG.normal(size=(2 * count, 3)).astype("float32")
+    weights, rho, a, b = (RNG.normal(size=size).astype("float32") for size in ((count - 1, 2 * count), *[len(pairs)] * 3))
+    attrs: dict[str, Any] = {
+        "coefficients": weights.ravel().tolist(),
+        "support_vectors": vectors.ravel().tolist(),
+        "rho": rho.tolist(),
+        "vectors_per_class": [2] * count,
+        "kernel_params": [0.0, 0.0, 0.0],
+        "classlabels_ints": list(range(count)),
+    }
+    svm = node("SVMClassifier", "x", "label scores", "ai.onnx.ml", prob_a=a.tolist(), prob_b=b.tolist(), **attrs)
+    found = onnx.load(model([svm], {"x": ("float32", ["n", 3])}, ["label", "scores"], ai_onnx_ml=1))
+    (_, shares), scores = found.run({"x": x}), np.zeros((6, len(pairs)))
+    for row, (i, j) in enumerate(pairs):
+        machine = np.zeros(2 * count)
+        machine[2 * i : 2 * i + 2], machine[2 * j : 2 * j + 2] = weights[j - 1, 2 * i : 2 * i + 2], weights[i, 2 * j : 2 * j + 2]
+        scores[:, row] = x @ vectors.T @ machine + rho[row]
+    for share, score in zip(shares, scores, strict=True):
+        r = np.zeros((count, count))
+        for (i, j), p in zip(pairs, 1 / (1 + np.exp(a * score + b)), strict=True):
+            r[i, j], r[j, i] = p, 1 - p
+        np.testing.assert_allclose(share, coupled(r), atol=0.02)  # libsvm's iteration stops at 0.005 / classes of the equations
+    onnxruntime = pytest.importorskip("onnxruntime")
+    gradients = onnx.gradients(found, wrt=["x"], of=["scores"])
+    onnx.save(gradients, tmp_path / "gradients.onnx")
+    onnx.save(found, tmp_path / "model.onnx")
+    for each in (found, gradients):
+        path = tmp_path / ("model.onnx" if each is found else "gradients.onnx")
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        for got, wanted in zip(session.run(None, {"x": x}), each.run({"x": x}), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+    own = model([svm], {"x": ("float32", [6, 3])}, ["label", "scores"], ai_onnx_ml=1)
+    label, wanted = onnxruntime.InferenceSession(_typed(own), providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    np.testing.assert_array_equal(found.run({"x": x})[0], label)
+    np.testing.assert_allclose(shares, wanted, rtol=1e-5, atol=1e-6)
+
+
+def _typed(data: bytes) -> bytes:
+    """The model with the types of its outputs, which onnxruntime needs of operators that the onnx package has no inference for."""
+    made = onnx.model.parsed(data, "model")
+    for each, kind in zip(made.graph.output, (7, 1), strict=True):
+        each.type.tensor_type.elem_type = kind
+    typed: bytes = made.SerializeToString()
+    return typed
 
 
 @pytest.mark.parametrize(("kind", "wanted"), [(21, [1, 15, 8]), (22, [1, -1, -8])])

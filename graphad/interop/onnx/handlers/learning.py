@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from graphad import layers
 from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.handler import ML, Node, handles
 from graphad.interop.onnx.operands import UnsupportedModel, Value
+from graphad.program import Variable
 
 Numbers = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 
@@ -172,8 +174,6 @@ def _support_vector_classifier(node: Node) -> list[Value]:
     """The class with most votes of the machines for each pair of classes; without support vectors a linear model."""
     x, ops, labels = _single(node, node[0]), node.ops, _labels(node)
     rho, counts = np.asarray(node.attr("rho", [0.0]), "float32"), [int(count) for count in node.attr("vectors_per_class", [])]
-    if node.attr("prob_a"):
-        raise UnsupportedModel("probabilities of support vectors, which libsvm estimates by an iteration")
     coefficients, classes = np.asarray(node.required("coefficients"), "float32"), max(len(labels), 1)
     if not sum(counts):
         scores = ops.matmul_v2(x, Value(coefficients.reshape(classes, -1)), trans_y=True)
@@ -187,6 +187,8 @@ def _support_vector_classifier(node: Node) -> list[Value]:
     wins = ops.cast(ops.greater_than(scores, ops.like(0.0, scores)), out_dtype="float32")
     votes = ops.elementwise_add(ops.matmul_v2(wins, Value(voting[0] - voting[1])), Value(voting[1].sum(0)))
     label = _label(node, labels, ops.arg_max(votes, axis=1))
+    if node.attr("prob_a"):
+        return [label, _transformed(node, _coupled(node, scores, len(counts)))]
     # Of two classes there is one machine: its score is above 0 for the first, and is given as that of the second.
     if classes == 2:
         scores = ops.concat([ops.scale(scores, scale=-1.0), scores], axis=1)
@@ -207,6 +209,68 @@ def _pairs_of_classes(coefficients: Numbers, counts: Sequence[int]) -> tuple[Num
         machines[row, places[j]] = coefficients[i, places[j]]
         voting[0, row, i] = voting[1, row, j] = 1.0
     return machines, voting
+
+
+def _coupled(node: Node, scores: Value, classes: int) -> Value:
+    """The probabilities of the classes for which those of all pairs fit best.
+
+    T.-F. Wu, C.-J. Lin, R. C. Weng, Probability estimates for multi-class classification by pairwise coupling, JMLR 5 (2004), algorithm 2:
+    p minimizes p' Q p, and iterations go on until all elements of Q p are p' Q p, to 0.005 / classes, as in libsvm.
+    """
+    ops = node.ops
+    a, b = (Value(np.asarray(node.required(name), "float32")) for name in ("prob_a", "prob_b"))
+    # J. Platt's: 1 / (1 + exp(a score + b)) is how likely it is the first of a pair.
+    first = ops.sigmoid(ops.scale(ops.elementwise_add(ops.elementwise_mul(scores, a), b), scale=-1.0))
+    first = ops.elementwise_min(ops.elementwise_max(first, ops.like(1e-7, first)), ops.like(1 - 1e-7, first))
+    known = ops.concat(
+        [first, ops.scale(first, scale=-1.0, bias=1.0), ops.fill_zeros_like(ops.slice(first, axes=[1], starts=[0], ends=[1]))], axis=1
+    )
+    # r[i, j] is how likely class i is of i and j: [rows, classes, classes] of the columns of all pairs, then of what is left to 1, then 0.
+    pairs = {pair: row for row, pair in enumerate((i, j) for i in range(classes) for j in range(i + 1, classes))}
+    places = [
+        2 * len(pairs) if i == j else pairs[i, j] if i < j else len(pairs) + pairs[j, i] for i in range(classes) for j in range(classes)
+    ]
+    r = ops.reshape(ops.gather(known, Value(np.asarray(places)), axis=1), shape=[-1, classes, classes])
+    back = ops.transpose(r, axis=[0, 2, 1])
+    # Q[t, t] is the sum of the squares of r[j, t], Q[t, j] is -r[j, t] r[t, j].
+    diagonal = ops.reduce_sum(ops.square(back), dim=[2], keep_dim=False)
+    q = ops.elementwise_sub(ops.diag_embed(diagonal), ops.elementwise_mul(back, r))
+    start = ops.variable(ops.fill_any_like(diagonal, value=1.0 / classes))
+    most = ops.variable(Value(np.asarray(max(100, classes))))
+
+    def iteration(step: Variable, going: Variable, p: Variable) -> list[Variable]:
+        nearer, is_apart = _coupled_once(node, Value(variable=p), q, diagonal)
+        goes_on = ops.reduce_any(is_apart, reduce_all=True)
+        return [layers.scale(step, scale=1.0, bias=1.0), ops.variable(goes_on), ops.variable(nearer)]
+
+    state = [ops.variable(Value(np.asarray(0, "int64"))), ops.variable(Value(np.asarray(True))), start]
+    outputs = layers.while_loop(lambda step, going, _: layers.logical_and(going, layers.less_than(step, most)), iteration, state)
+    return Value(variable=outputs[2])
+
+
+def _coupled_once(node: Node, p: Value, q: Value, diagonal: Value) -> tuple[Value, Value]:
+    """An iteration: each class in turn gets the best share for those of the others; rows that are near enough stay. And which are not."""
+    ops, classes = node.ops, diagonal.shape[1]
+
+    def column(x: Value, t: int) -> Value:
+        return ops.slice(x, axes=[1], starts=[t], ends=[t + 1])
+
+    new, products = p, ops.squeeze(ops.matmul_v2(q, ops.unsqueeze(p, axes=[2])), axes=[2])
+    whole = ops.reduce_sum(ops.elementwise_mul(p, products), dim=[1], keep_dim=True)
+    apart = ops.reduce_max(ops.abs(ops.elementwise_sub(products, whole)), dim=[1], keep_dim=True)
+    is_apart = ops.greater_equal(apart, ops.like(0.005 / classes, apart))
+    for t in range(classes):
+        own, size = column(products, t), column(diagonal, t)
+        more = ops.elementwise_div(ops.elementwise_sub(whole, own), size)
+        total = ops.scale(more, scale=1.0, bias=1.0)
+        # p' Q p for p[t] + more, all divided by their sum.
+        gain = ops.elementwise_add(ops.elementwise_mul(more, size), ops.scale(own, scale=2.0))
+        whole = ops.elementwise_div(ops.elementwise_add(whole, ops.elementwise_mul(more, gain)), ops.square(total))
+        row = ops.squeeze(ops.slice(q, axes=[1], starts=[t], ends=[t + 1]), axes=[1])
+        products = ops.elementwise_div(ops.elementwise_add(products, ops.elementwise_mul(more, row)), total)
+        at = Value(np.eye(classes, dtype="float32")[t])
+        new = ops.elementwise_div(ops.elementwise_add(new, ops.elementwise_mul(more, at)), total)
+    return ops.where(is_apart, new, p), is_apart
 
 
 def _kernel(node: Node, x: Value, vectors: Numbers) -> Value:
