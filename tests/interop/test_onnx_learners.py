@@ -107,7 +107,8 @@ def coupled(r: Array) -> Array:
 def test_probabilities_of_support_vectors(count: int, tmp_path: Path) -> None:
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     x, vectors = RNG.normal(size=(6, 3)).astype("float32"), RNG.normal(size=(2 * count, 3)).astype("float32")
-    weights, rho, a, b = (RNG.normal(size=size).astype("float32") for size in ((count - 1, 2 * count), *[len(pairs)] * 3))
+    weights = RNG.normal(size=(count - 1, 2 * count)).astype("float32")
+    rho, a, b = RNG.normal(size=(3, len(pairs))).astype("float32")
     attrs: dict[str, Any] = {
         "coefficients": weights.ravel().tolist(),
         "support_vectors": vectors.ravel().tolist(),

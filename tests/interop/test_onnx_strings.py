@@ -72,8 +72,82 @@ def test_a_classifier_gives_its_labels_and_a_map_for_each_row(tmp_path: Path) ->
     assert maps == [{"no": 1.0, "yes": -0.5}, {"no": -1.0, "yes": 1.5}]
     gradients = onnx.gradients(found, wrt=["x"])
     assert gradients.run({"x": np.ones((1, 1), "float32")})[:2] == [["no"], [{"no": 1.0, "yes": -0.5}]]
-    with pytest.raises(onnx.CannotWrite, match="strings and maps are not written: 'label', 'y'"):
-        onnx.save(found, tmp_path / "y.onnx")
+    for each in (found, gradients):
+        same(each, {"x": np.array([[1.0], [-1.0]], "float32")}, tmp_path)
+
+
+def same(found: onnx.OnnxModel, feeds: dict[str, Any], folder: Path) -> None:
+    """Write a model: the checker accepts it, onnxruntime and the reader compute what it computes."""
+    onnxruntime, checker = pytest.importorskip("onnxruntime"), pytest.importorskip("onnx.checker")
+    expected = found.run(feeds)
+    onnx.save(found, folder / "written.onnx")
+    checker.check_model(str(folder / "written.onnx"), full_check=True)
+    session = onnxruntime.InferenceSession(folder / "written.onnx", providers=["CPUExecutionProvider"])
+    again = onnx.load(folder / "written.onnx")
+    assert (again.feed_names, again.fetch_names) == (found.feed_names, found.fetch_names)
+    for results in (session.run(None, feeds), again.run(feeds)):
+        for got, wanted in zip(results, expected, strict=True):
+            if isinstance(wanted, list):
+                assert [[*row] for row in got] == [[*row] for row in wanted]
+                np.testing.assert_allclose([[*row.values()] for row in got], [[*row.values()] for row in wanted], rtol=1e-5)
+            elif wanted.dtype == object:
+                assert np.asarray(got).tolist() == wanted.tolist()
+            else:
+                np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def test_strings_that_a_model_names_are_written(tmp_path: Path) -> None:
+    nodes = [
+        learner("LabelEncoder", "x", "i", keys_strings=["a", "bc"], values_int64s=[3, 4]),
+        learner("LabelEncoder", "i", "y", keys_int64s=[3], values_strings=["three"], default_string="none"),
+        learner("OneHotEncoder", "x", "h", cats_strings=["bc", "a"]),
+        node("Gather", "x k", "g", axis=1),
+        node("Equal", "g w", "e"),
+        node("Shape", "g", "s"),
+    ]
+    constants = [node("Constant", "", "k", value=np.array([1])), node("Constant", "", "w", value_strings=["bc"])]
+    found = read([*constants, *nodes], "i y h e s", x=("str", ["n", 2]))
+    found.run({"x": np.array([["new", "a"]], object)})  # a string that was fed is not written
+    for words in (WORDS, np.array([["p", "q"]], object)):
+        same(found, {"x": words}, tmp_path)
+    assert b"new" not in (tmp_path / "written.onnx").read_bytes()
+
+
+def test_labels_of_trees_that_are_strings_are_written(tmp_path: Path) -> None:
+    trees: dict[str, Any] = {
+        "nodes_treeids": [0, 0, 0],
+        "nodes_nodeids": [0, 1, 2],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+        "nodes_featureids": [0, 0, 0],
+        "nodes_values": [0.5, 0.0, 0.0],
+        "nodes_truenodeids": [1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 0],
+        "class_treeids": [0] * 6,
+        "class_nodeids": [1, 1, 1, 2, 2, 2],
+        "class_ids": [0, 1, 2, 0, 1, 2],
+        "class_weights": [0.5, 0.25, 0.25, 0.25, 0.0, 0.75],
+        "classlabels_strings": ["low", "middle", "high"],
+    }
+    nodes = [
+        learner("TreeEnsembleClassifier", "x", "label scores", **trees),
+        learner("LabelEncoder", "label", "i", keys_strings=["high", "low"], values_int64s=[1, 2]),
+        learner("ZipMap", "scores", "maps", classlabels_strings=["low", "middle", "high"]),
+    ]
+    for outputs in ("label maps i", "i"):
+        found = read(nodes, outputs, x=("float32", ["n", 1]))
+        same(found, {"x": np.array([[1.0], [-1.0]], "float32")}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (node("Transpose", "x", "y"), "the output 'y' has strings that are fed, which are numbers inside of the model"),
+        (node("Equal", "x z", "y"), "strings that are fed are compared with one another"),
+    ],
+)
+def test_strings_that_are_fed_and_given_back_are_not_written(made: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(onnx.CannotWrite, match=message):
+        onnx.save(read([made], x=("str", ["n", "n"]), z=("str", ["n", "n"])), tmp_path / "y.onnx")
 
 
 def test_what_changes_strings_is_refused() -> None:

@@ -100,7 +100,9 @@ def _moved(value: Value, around: Block, block: Block, node: Node) -> Value:
     name = around.program.names.generate(node.type.lower())
     variable = around.create_var(name, inner.shape, inner.dtype, stop_gradient=inner.stop_gradient)
     block.append_op("assign", {"X": inner}, {"Out": variable})
-    return Value(variable=variable)
+    moved = Value(variable=variable)
+    moved.is_text = value.is_text
+    return moved
 
 
 def _append(
@@ -112,13 +114,20 @@ def _append(
         "name": node.type,
         "domain": domain,
         "version": node.version,
-        "attributes": json.dumps(dict(node.attrs), sort_keys=True),
+        "attributes": json.dumps(_without_words(node), sort_keys=True),
         "inputs": [i for i, name in enumerate(input_names) if name is not None],
         "outputs": list(results.values()),
     }
     reads = [name for name in touched_outside([block]).reads if name not in names]
     inputs = {"X": reads, "Input": [name for name in input_names if name is not None]}
     around.append_op(_TYPE, inputs, {"Out": names, "Scope": [around.program.names.generate("_generated_var")]}, attrs)
+
+
+def _without_words(node: Node) -> dict[str, object]:
+    """Its attributes; labels that are strings are numbers inside of the program."""
+    attrs = dict(node.attrs)
+    words = attrs.pop("classlabels_strings", None)
+    return {**attrs, "classlabels_int64s": node.reader.ends.text.encode(words).tolist()} if words else attrs
 
 
 # -- seals -----------------------------------------------------------------------------------------

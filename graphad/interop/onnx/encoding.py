@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphad.interop.onnx.arrays import NUMBER_OF_DTYPE, to_tensor
+from graphad.interop.onnx.arrays import NUMBER_OF_DTYPE, STRING, to_tensor
 from graphad.interop.onnx.emitting import Frame, Node, Nodes
 from graphad.interop.onnx.schema import KIND_OF_FIELD, message
 from graphad.interop.onnx.terms import Axis, Term
@@ -149,8 +149,14 @@ def live(frame: Frame, outputs: Sequence[Term]) -> None:
 def _declare(info: Desc, term: Term, named: Mapping[str, Axis] | None) -> None:
     """Say the type of an input or output, with its extents, by number or name, unless they may change (None)."""
     info.name = term.name
+    if term.holds.startswith("maps"):
+        maps = info.type.sequence_type.elem_type.map_type
+        maps.key_type = STRING if term.holds == "maps of strings" else NUMBER_OF_DTYPE["int64"]
+        maps.value_type.tensor_type.elem_type = NUMBER_OF_DTYPE[term.kind]
+        maps.value_type.tensor_type.shape.SetInParent()
+        return
     kind = info.type.sequence_type.elem_type if term.is_sequence else info.type
-    kind.tensor_type.elem_type = NUMBER_OF_DTYPE[term.kind]
+    kind.tensor_type.elem_type = STRING if term.holds == "strings" else NUMBER_OF_DTYPE[term.kind]
     if named is None:
         return
     # Reversed, so that of several names for one extent the first wins.

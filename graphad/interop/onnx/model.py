@@ -333,6 +333,7 @@ def read_model(
     reader.versions = {("" if opset.domain == "ai.onnx" else opset.domain): opset.version for opset in proto.opset_import}
     try:
         feeds, fetches = reader.main(proto.graph)
+        reader.ends.text.count = len(reader.ends.text.words)
     except NotKnown as error:
         sources, is_sized = reader.sources_of(error.value)
         inputs_left = [name for name in sources if name not in bind]

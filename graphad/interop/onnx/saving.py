@@ -12,9 +12,11 @@ from graphad.execution import global_scope
 from graphad.interop.files import STREAM, PathLike, naming, write_bytes, write_together
 from graphad.interop.onnx.emitting import Nodes
 from graphad.interop.onnx.encoding import IR_VERSIONS, Encoder, Names, encoded, live
+from graphad.interop.onnx.ends import check_strings, fetched, numbers_of
 from graphad.interop.onnx.model import OnnxModel
 from graphad.interop.onnx.peepholes import join
 from graphad.interop.onnx.stacks import Stack
+from graphad.interop.onnx.strings import Ends
 from graphad.interop.onnx.terms import Axis, Term
 from graphad.interop.onnx.writers import CannotWrite
 from graphad.interop.onnx.writing import Again, GraphWriter, Guesses, refuse
@@ -142,9 +144,9 @@ def as_message(model: OnnxModel, opset: int) -> Desc:
     """The ModelProto of a model."""
     if opset not in IR_VERSIONS:
         raise InvalidValue(f"opset={opset}: versions {min(IR_VERSIONS)} to {max(IR_VERSIONS)} are written")
-    if model.ends is not None:
-        raise CannotWrite(f"strings and maps are not written: {', '.join(map(repr, model.ends.names()))}")
     graph, guesses = _prepared(model), Guesses()
+    if model.ends is not None:
+        check_strings(graph, model.ends)
     # In each round a guess was wrong that is not made again, so that there are no more rounds than guesses.
     while True:
         try:
@@ -168,8 +170,9 @@ def _written(model: OnnxModel, graph: Graph, opset: int, guesses: Guesses) -> De
             if isinstance(extent, Extent):
                 nodes.named.setdefault(extent.name, Axis(term, i))
         nodes.frames[0].inputs.append(term)
+        known = numbers_of(nodes, model.ends, term) if model.ends is not None and name in model.ends.inputs else term
         if name in inputs:
-            writer.bound[inputs[name]] = term
+            writer.bound[inputs[name]] = known
     arrays = {name: array for name, array in model.parameters.items() if name in inputs}
     for name, array in arrays.items():
         _bind_parameter(writer, inputs[name], array)
@@ -178,7 +181,7 @@ def _written(model: OnnxModel, graph: Graph, opset: int, guesses: Guesses) -> De
         raise InvalidValue(f"the model reads {unknown[0]!r}, which is neither an input nor a parameter")
     writer.write(graph)
     refuse(writer.failed)
-    outputs = [_output(writer, graph, name, inputs) for name in model.fetch_names]
+    outputs = [_output(writer, graph, name, inputs, model.ends) for name in model.fetch_names]
     live(nodes.frames[0], outputs)
     variables = model.program.global_block().vars
     computed = {name: array for name, array in arrays.items() if not isinstance(variables[name], Parameter)}
@@ -204,15 +207,19 @@ def _bind_parameter(writer: GraphWriter, value: Value, array: Array) -> None:
     writer.bound[value] = term
 
 
-def _output(writer: GraphWriter, graph: Graph, name: str, inputs: Mapping[str, Value]) -> Term:
+def _output(writer: GraphWriter, graph: Graph, name: str, inputs: Mapping[str, Value], ends: Ends | None) -> Term:
     """The term that holds an output under its name; an output that has the name of an input and another value is called ``name@NEW``."""
     bound = writer.bound[next(value for value in graph.targets if value.name == name)]
     if name in inputs and bound is writer.bound[inputs[name]] and isinstance(bound, Term) and bound.name == name:
         return bound
     term = bound if isinstance(bound, Term) else _as_sequence(writer.nodes, bound, name)
+    if ends is not None:
+        term = fetched(writer.nodes, ends, name, term)
     if term.name or term.array is not None:
         # One tensor has one name in ONNX.
-        term = writer.nodes.copied(term)
+        copy = writer.nodes.copied(term)
+        copy.holds = term.holds
+        term = copy
     term.name = name if name not in inputs else f"{name}@NEW"
     return term
 

@@ -26,6 +26,11 @@ class Text:
     def __init__(self) -> None:
         self.words: list[str] = []
         self.numbers: dict[str, int] = {}
+        self.count = 0  # of the words that the model names: more come when it is fed
+
+    def named(self) -> list[str]:
+        """The strings that the model names."""
+        return self.words[: self.count]
 
     def encode(self, words: object) -> Array:
         """The numbers of strings, as int64; TypeError for what is no string."""

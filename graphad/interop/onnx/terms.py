@@ -57,9 +57,10 @@ class Term(Tracer):
         frame: the graph of the file that it is in.
         elements: of a vector of extents what each of them is.
         is_extent: whether it has an extent of a tensor, so that it is not negative.
+        holds: what it holds in the file instead of numbers: "strings", "maps of strings" or "maps of numbers", by their keys.
     """
 
-    __slots__ = ("array", "elements", "frame", "is_extent", "is_sequence", "name", "nodes", "shape", "sizes")
+    __slots__ = ("array", "elements", "frame", "holds", "is_extent", "is_sequence", "name", "nodes", "shape", "sizes")
 
     def __init__(self, nodes: Nodes, dtype: str, sizes: Sequence[Size], array: Array | None = None, is_sequence: bool = False) -> None:
         self.nodes, self.array, self.is_sequence = nodes, array, is_sequence
@@ -69,6 +70,7 @@ class Term(Tracer):
         self.name = ""
         self.elements: tuple[int | Term, ...] | None = None
         self.is_extent = False
+        self.holds = ""
         self.sizes: tuple[Size, ...] = tuple(self._axis(i, size) for i, size in enumerate(sizes))
         self.shape: Shape = tuple(size if isinstance(size, int) else -1 for size in self.sizes)
 
