@@ -49,7 +49,7 @@ class Journal:
     ``touched`` holds, once there is a listener, the operators that changed or may have become dead, in order. ``kept`` are
     tables of passes about the graph, by class: they are dropped when the list is started again, and entries for changed operators are
     checked again. ``memory`` lasts as long as the graph. ``watcher`` is told of every rewrite before it is made: its rule and the
-    operators that it sees.
+    operators that it sees. ``fired`` collects, if it is a set, the pass and the rule of each rewrite, as texts.
     """
 
     properties: set[str] = field(default_factory=lambda: {SINGLE_WRITER, TYPED})
@@ -67,6 +67,7 @@ class Journal:
     kept: dict[Any, Any] = field(default_factory=dict)
     memory: dict[Any, Any] = field(default_factory=dict)
     watcher: Callable[[str, Sequence[Op]], None] | None = None
+    fired: set[str] | None = None
 
     @property
     def is_exhausted(self) -> bool:
@@ -79,6 +80,8 @@ class Journal:
             return False
         if self.watcher is not None:
             self.watcher(rule, ops)
+        if self.fired is not None:
+            self.fired.add(f"{self.author}: {rule}")
         self.rewrites += 1
         self.matched, self.origin = ops, origin_of(self.author, rule, ops)
         return True

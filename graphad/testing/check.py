@@ -381,6 +381,7 @@ class _Search:
             ops = (op for graph in trial.graph.tree() for op in graph.ops if op.made_by is not None)
             # What is new: a rule that had not fired, or an operator that a rule had not made.
             self.seen |= {f"{op.made_by} {op.origin.rule if op.origin is not None else ''} {op.type}" for op in ops}
+            self.seen |= trial.fired
         return len(self.seen) > count
 
     def _unfit(self, reason: Exception) -> None:

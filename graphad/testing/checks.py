@@ -697,6 +697,7 @@ def _applied(trial: Trial, checks: Collection[str], reach: Reach, arcs: set[Arc]
     case, graph = trial.case, trial.graph
     take_as_verified(graph)  # one that is not valid is looked for when something is wrong
     state = graph.journal.edits, graph.journal.typings, frozenset(graph.properties)
+    graph.journal.fired = trial.fired
     try:
         with reach.traced() as new:
             trial.changed = run_requesting_gradients(trial.passes, graph, case, watched="changed" in checks)

@@ -212,7 +212,7 @@ class Checked:
         changed: how many of them the pass changed.
         unfinished: how many of those have an unfinished backward after the pass, so that they cannot run: nothing was compared.
         unfit: programs drawn that the pass cannot be tried on: what prepares it refuses them.
-        rewrites: how often each pass and rule made operators of the programs after it.
+        rewrites: in how many programs each pass and rule rewrote something, or made an operator that is left.
         operators: how many programs each operator type was in.
         attributes: the values that attributes had, by ``type.attribute``.
         dtypes: how many programs had variables of a dtype.
@@ -311,7 +311,8 @@ def _counts(title: str, counts: Mapping[Any, int]) -> Iterator[str]:
 
 def _rewrites(trial: Trial) -> set[str]:
     ops = (op for graph in trial.graph.tree() for op in graph.ops)
-    return {f"{op.made_by}: {op.origin.rule}" if op.origin is not None else str(op.made_by) for op in ops if op.made_by is not None}
+    made = {f"{op.made_by}: {op.origin.rule}" if op.origin is not None else str(op.made_by) for op in ops if op.made_by is not None}
+    return made | trial.fired
 
 
 def _special(array: Array) -> Iterator[str]:

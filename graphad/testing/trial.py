@@ -402,6 +402,7 @@ class Trial:
         made: the gradients that passes made, by the source's name: the names they have in ``after``.
         prepared: those that the standard backward made before the passes, all of it: the names they have in ``before``; else None.
         changed: whether the pass says that it changed the graph.
+        fired: the passes and rules that rewrote something, also those that make no operator.
         is_thorough: whether gradients are compared with the standard backward where differences agree with them, too.
         slope_agrees: whether differences agree with the gradients.
         runs_compiled: whether ``after`` runs as functions over numpy first, and step by step only if that is not what is expected.
@@ -418,6 +419,7 @@ class Trial:
     made: dict[str, str] = field(default_factory=dict)
     prepared: dict[str, str] | None = None
     changed: bool = False
+    fired: set[str] = field(default_factory=set)
     is_thorough: bool = True
     slope_agrees: bool = False
     runs_compiled: bool = False

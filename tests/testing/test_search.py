@@ -330,6 +330,13 @@ def test_lines_that_never_ran_are_named() -> None:
     assert "never ran: SquareByPower.apply, line" in str(checked)
 
 
+def test_a_rule_that_makes_no_operator_counts_as_a_rewrite_and_as_something_new() -> None:
+    """Programs on which such a rule fires for the first time are varied as others are."""
+    text = "var x: float32[2] var t: float32[2] var y: float32[2] assign(X=x) -> (Out=t) tanh(X=t) -> (Out=y)"
+    found = check_pass("simplify", programs=[ga.Program.parse(f"program {{ block 0 {{ {text} }} }}")], examples=3)
+    assert found.rewrites == {"simplify: assign-away": 3}
+
+
 def test_a_report_says_how_often_loops_ran() -> None:
     trips = check_pass("dead-code", examples=12, programs=[random_case(_loop(count)) for count in (0, 1, 3)]).trips
     assert set(trips) == {0, 1, 3}
