@@ -1,4 +1,4 @@
-"""How parameters start: each initializer appends one operator that runs once in a scope."""
+"""Initializers of parameters: each appends one operator that runs once in a scope."""
 
 from __future__ import annotations
 

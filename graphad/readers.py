@@ -1,4 +1,4 @@
-"""How samples become what a program is fed: readers, DataFeeder, DataLoader.
+"""Readers, DataFeeder and DataLoader: they turn samples into feeds of a program.
 
 A reader is a function that returns an iterator over samples; ``batch``, ``shuffle`` and others make readers of readers.
 ``DataFeeder`` stacks the samples of a batch into arrays, and ``DataLoader`` does both, ahead of the run.

@@ -401,7 +401,7 @@ def _turned(ops: Sequence[Op], index: Mapping[Op, int], run: _Run, end: int) -> 
 
 
 def _room(ops: Sequence[Op], run: _Run) -> int:
-    """How far a run may be moved: the operators after it that go on like it."""
+    """The number of operators by which a run may be moved: those after it that go on like it."""
     room = 0
     while room < run.period and run.end + room < len(ops) and _signature(ops[run.end + room]) == _signature(ops[run.start + room]):
         room += 1

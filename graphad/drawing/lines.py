@@ -69,7 +69,7 @@ class Hold:
 
 
 def way_of(arrow: Arrow, drawn: Plan) -> str:
-    """How an arrow bears on the layout."""
+    """The kind of line that an arrow is in the layout."""
     value, reads = arrow.value, isinstance(arrow.head, Op)
     role = drawn.nesting.role(arrow.op)
     if arrow.sort == BEFORE:  # the layout is that of what there is

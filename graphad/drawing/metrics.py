@@ -1,4 +1,4 @@
-"""How wide text is: enough room for whichever of the usual sans-serif fonts a reader has."""
+"""Widths of text: enough room for whichever of the usual sans-serif fonts a reader has."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class Interpreter:
     # -- blocks and operators as steps -----------------------------------------------------------
 
     def body(self, block: Block, layout: Layout) -> Step:
-        """How a block is run: its operators in order, each value freed after its last use."""
+        """A block as a step: its operators in order, each value freed after its last use."""
         # The same block runs on other frames when it is run again for a gradient.
         key = (block.idx, *map(id, layout))  # of objects that are kept beside, so that no others get their ids
         if key not in self.bodies:

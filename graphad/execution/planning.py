@@ -292,7 +292,7 @@ def _made_group(calls: list[Call], readers: dict[Value, list[Node]], asked: set[
 
 
 def tile_of(group: Group) -> int:
-    """How many elements of a group's arrays are worked on at a time."""
+    """The number of elements in a tile of a group's arrays."""
     arrays = [v for v in (*group.reads, *group.made) if not _is_number(v)]
     element_bytes = int(sum(v.example.itemsize for v in arrays)) + 2 * 8
     return max(_LEAST, min(_MOST, 1 << ((TILE_BYTES // element_bytes).bit_length() - 1)))
@@ -314,7 +314,7 @@ def pays(group: Group) -> bool:
 
 
 def _far_bytes(group: Group) -> int:
-    """How many bytes calls one after the other would take from far away: of arrays that the near cache has lost since their last use."""
+    """The bytes that calls one after the other would fetch from far memory: of arrays that the near cache has lost since their last use."""
     # The distance between two uses is what is touched between them (R. L. Mattson et al., "Evaluation techniques for storage
     # hierarchies", 1970), of whole arrays at a time. A result is put where an argument was that nothing reads any more.
     last = {arg: i for i, call in enumerate(group.calls) for arg in call.args}

@@ -574,7 +574,7 @@ class Loop:
     # -- how often -------------------------------------------------------------------------------
 
     def forecast(self) -> tuple[int | None, Frames]:
-        """How often the loop runs, and what is known afterwards."""
+        """The trip count of the loop, None if it is unknown, and the known values after it."""
         forecast, ends = Forecast(), outlines(self.frames)
         try:
             trips = forecast.loop(self.op, self.definition, ends, self.layout)

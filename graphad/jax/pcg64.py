@@ -206,7 +206,7 @@ def _tables(bits: int) -> Tables:
 
 
 def _width(layer: int) -> float:
-    """How wide a layer of numpy's ziggurat is: what it draws if the first 64 bits say this layer, and the smallest number above 0 in it."""
+    """The width of a layer of numpy's ziggurat: the draw if the first 64 bits say this layer, and the smallest number above 0 in it."""
     bits, bit_generator = 1 << 9 | layer, np.random.PCG64()
     increment = 1
     # A state with an upper half of 0 gives its lower half as the output; a step back from it is what the generator has to begin with.

@@ -50,7 +50,7 @@ def chunk_eval(
     excluded_chunk_types: Sequence[int] | None = None,
     seq_length: Variable | None = None,
 ) -> tuple[Variable, Variable, Variable, Variable, Variable, Variable]:
-    """How many chunks of ``label`` are found in ``input``: a chunk is right if its kind, its first and its last step are.
+    """Precision, recall and F1 of chunks: one is right if its kind, its first and its last step are.
 
     Args:
         input, label: tags ``[batch, time]`` or ``[batch, time, 1]``, integers; those of ``num_chunk_types * places`` are outside of chunks.

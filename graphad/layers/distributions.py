@@ -86,7 +86,7 @@ class Normal:
         return away.square() * -0.5 - self.scale.log() - 0.5 * math.log(2.0 * math.pi)
 
     def kl_divergence(self, other: Normal) -> Variable:
-        """How far the distribution is from another normal one, in nats."""
+        """The Kullback-Leibler divergence of the distribution from another normal distribution, in nats."""
         if not isinstance(other, Normal):
             raise InvalidType(f"Normal.kl_divergence takes another Normal, not {other!r}")
         # (s1^2 / s2^2 + (m1 - m2)^2 / s2^2 - 1 - log(s1^2 / s2^2)) / 2.
@@ -110,7 +110,7 @@ class Categorical:
         return -(likely.exp() * likely).sum(-1, keepdims=True)
 
     def kl_divergence(self, other: Categorical) -> Variable:
-        """How far the distribution is from another one of the same classes, in nats, ``[..., 1]``."""
+        """The Kullback-Leibler divergence of the distribution from another distribution over the same classes, in nats, ``[..., 1]``."""
         if not isinstance(other, Categorical):
             raise InvalidType(f"Categorical.kl_divergence takes another Categorical, not {other!r}")
         likely = self._log_probabilities()
@@ -135,7 +135,7 @@ class MultivariateNormalDiag:
         return (self._variances().log().sum() + self.width * (1.0 + math.log(2.0 * math.pi))) * 0.5
 
     def kl_divergence(self, other: MultivariateNormalDiag) -> Variable:
-        """How far the distribution is from another one, in nats."""
+        """The Kullback-Leibler divergence of the distribution from another distribution, in nats."""
         if not isinstance(other, MultivariateNormalDiag):
             raise InvalidType(f"MultivariateNormalDiag.kl_divergence takes another one, not {other!r}")
         variances, other_variances = self._variances(), other._variances()

@@ -33,7 +33,7 @@ def _above_zero(x: Variable) -> Variable:
 def cosine_embedding_loss(
     input1: Variable, input2: Variable, label: Variable, margin: float = 0.0, reduction: str = "mean", name: str | None = None
 ) -> Variable:
-    """How far pairs of vectors ``[N, M]`` are from the same direction where the label is 1, and over ``margin`` towards it where it is -1.
+    """One less the cosine of pairs of vectors ``[N, M]`` where the label is 1, and the cosine's excess over ``margin`` where it is -1.
 
     >>> import graphad as ga
     >>> with ga.program_guard(ga.Program()) as program:
@@ -61,7 +61,8 @@ def triplet_margin_loss(
     reduction: str = "mean",
     name: str | None = None,
 ) -> Variable:
-    """How much nearer than ``margin`` a negative example is than a positive one (V. Balntas et al., 2016), by the norm ``p``."""
+    """The excess of the distance to a positive example, plus ``margin``, over that to a negative one (V. Balntas et al., 2016), by the norm
+    ``p``."""
     order, small = checked_float("p", p), checked_float("epsilon", epsilon)
     anchor, near, far = _tensors("triplet_margin_loss", input, positive, negative)
     return _triplet("triplet_margin_loss", anchor, near, far, lambda x, y: (x - y + small).norm(order, -1), margin, swap, reduction, name)

@@ -177,7 +177,7 @@ def slice_scatter(
 def pairwise_distance(
     x: Variable, y: Variable, p: float = 2.0, epsilon: float = 1e-6, keepdim: bool = False, name: str | None = None
 ) -> Variable:
-    """How long the differences of vectors along the last axis are, in the p-norm; ``epsilon`` is added to each difference."""
+    """The p-norm of the differences of vectors along the last axis; ``epsilon`` is added to each difference."""
     difference = checked_input("pairwise_distance", x) - checked_input("pairwise_distance", y)
     shifted = difference + checked_float("layers.pairwise_distance: epsilon", epsilon)
     return named(shifted.norm(p=p, axis=-1, keepdim=checked_flag("layers.pairwise_distance: keepdim", keepdim)), name)

@@ -133,7 +133,7 @@ def edit_distance(
     input_length: Variable | None = None,
     label_length: Variable | None = None,
 ) -> tuple[Variable, Variable]:
-    """How many labels are put in, left out or replaced between two sequences (V. Levenshtein, 1966).
+    """The edit distance between two sequences, in insertions, deletions and replacements (V. Levenshtein, 1966).
 
     Args:
         input: ``[batch, time]``, integers.

@@ -111,7 +111,7 @@ def teacher_student_sigmoid_loss(
 
 @layer
 def mean_iou(input: Variable, label: Variable, num_classes: int) -> tuple[Variable, Variable, Variable]:
-    """How well predicted classes cover the true ones.
+    """The mean intersection over union of predicted and true classes.
 
     Args:
         input, label: classes of one shape.

@@ -170,7 +170,7 @@ def _class_loss(head: _Head, logits: Variable, labels: Variable, smooth: float) 
 
 
 def _best_overlap(head: _Head, parts: Variable, boxes: Variable, factor: float) -> Variable:
-    """How much the box of each cell overlaps a right box at best, ``[batch, anchors, height, width]``."""
+    """The best overlap of the box of each cell with a right box, ``[batch, anchors, height, width]``."""
     centers, halves = [], []
     for at, places in enumerate((head.width, head.height)):
         grid = _constant(np.arange(places).reshape([1, 1, 1, -1] if at == 0 else [1, 1, -1, 1]), parts)

@@ -70,7 +70,7 @@ def bitwise_not(X: Array) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class Tolerances:
-    """How far apart close elements may be, which Paddle writes as text, and whether nan is close to nan."""
+    """The tolerances of close elements, which Paddle writes as text, and whether nan is close to nan."""
 
     rtol: str = "1e-5"
     atol: str = "1e-8"

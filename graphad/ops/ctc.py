@@ -324,7 +324,7 @@ def _distance_type(
 def edit_distance(
     Hyps: Array, Refs: Array, HypsLength: Array | None = None, RefsLength: Array | None = None, *, normalized: bool = False
 ) -> tuple[Array, Array]:
-    """How many labels are put in, left out or replaced to make Refs of Hyps (V. Levenshtein, 1966), ``[N, 1]``; and N.
+    """The edit distance, in insertions, deletions and replacements, between Hyps and Refs (V. Levenshtein, 1966), ``[N, 1]``; and N.
 
     With ``normalized`` the number is divided by that of the labels of Refs, or by 1 where there are none.
     """

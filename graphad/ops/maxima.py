@@ -166,7 +166,7 @@ class _Tiles:
         self._number_places(window_axes, extents)
 
     def _number_places(self, window_axes: Axes, extents: Shape) -> None:
-        """How far each element of a window is from its first, and where the windows begin, in the line of padded images."""
+        """Set the offset of each element of a window from its first, and the starts of the windows, in the line of padded images."""
         pitches = [prod(extents[i + 1 :]) for i in range(len(extents))]
         steps = [a.dilation * pitch for a, pitch in zip(window_axes, pitches, strict=True)]
         self.offsets = np.array([np.dot(place, steps) for place in np.ndindex(*kernel_of(window_axes))], np.intp)

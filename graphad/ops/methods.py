@@ -85,7 +85,7 @@ class Methods:
         return result
 
     def how_to_fetch(self) -> str:
-        """How to get the value."""
+        """The advice for getting the value."""
         return "executor.run(program, feed, fetch_list=[x]) returns its value as an array"
 
     def numpy(self) -> NoReturn:

@@ -1,4 +1,4 @@
-"""How often predictions are right."""
+"""Metrics of predictions: how often they are right."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def _bins_type(X: TensorType, *, bins: int = 100, min: float = 0.0, max: float =
 
 @operator("X -> Out", infer=_bins_type, grad={}, costly=True)
 def histogram(X: Array, *, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Array:
-    """How many elements are in each of ``bins`` intervals of one length from ``min`` to ``max``, the last one closed; others are left out.
+    """The number of elements in each of ``bins`` intervals of one length from ``min`` to ``max``, the last one closed; others are left out.
 
     Where ``min`` and ``max`` are equal, the least and the greatest element take their place, or 1 below and above if these are equal, too.
     """
@@ -179,7 +179,7 @@ def _counts_type(X: TensorType, Weights: TensorType | None = None, *, minlength:
 
 @operator("X Weights? -> Out", infer=_counts_type, grad={"Weights": lambda X, dOut: gather(dOut, X)}, linear="Weights", costly=True)
 def bincount(X: Array, Weights: Array | None = None, *, minlength: int = 0) -> Array:
-    """How often each number from 0 on is in X, or the sum of its Weights: up to the greatest, and for ``minlength`` numbers at least."""
+    """The count of each number from 0 on in X, or the sum of its Weights: up to the greatest, and for ``minlength`` numbers at least."""
     if X.size and X.min() < 0:
         raise InvalidValue(f"X has {X.min()}: integers from 0 on are counted")
     counts = np.bincount(X, Weights, minlength)

@@ -206,7 +206,7 @@ class TensorMethods(Methods):
         return self._floating()._on("logsumexp", axis=axes_of(axis), keepdim=keepdim, reduce_all=axis is None)
 
     def norm(self, p: float | str = "fro", axis: Axis = None, keepdim: bool = False) -> Self:
-        """How long vectors are, along an axis, or of all elements: ``p`` is the power of which the absolute values are summed.
+        """The norm of vectors along an axis, or of all elements: ``p`` is the power of which the absolute values are summed.
 
         "fro" is 2, over any number of axes. Unlike ``layers.norm(x, axis)`` it never divides by the length.
         """

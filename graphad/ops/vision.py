@@ -453,7 +453,7 @@ class Neighbor(NamedTuple):
         return reduce(mul, reversed(self.weights))
 
     def slope(self, axis: int) -> Tensor:
-        """How the weight grows as the point moves along an axis."""
+        """The derivative of the weight by the point's position along an axis."""
         return reduce(mul, (w for i, w in enumerate(self.weights) if i != axis), self.slopes[axis])
 
 

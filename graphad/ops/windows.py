@@ -216,7 +216,7 @@ def windows(x: Array, window_axes: Axes) -> Array:
 
 
 def extents_of(window_axes: Axes) -> Shape:
-    """How many windows there are along each axis."""
+    """The number of windows along each axis."""
     return tuple(a.count for a in window_axes)
 
 
@@ -229,7 +229,7 @@ def kernel_of(window_axes: Axes) -> Shape:
 
 
 class Lines(NamedTuple):
-    """How far apart neighbors along each axis are in a padded image laid out as one line, and how long the line of windows is."""
+    """The distance of neighbors along each axis in a padded image laid out as one line, and the length of the line of windows."""
 
     pitches: Shape
     length: int

@@ -1,4 +1,4 @@
-"""How gradients are bounded: before they are applied, as optimizers and parameters say it; and on their way, as variables do."""
+"""Clipping of gradients: before they are applied, as optimizers and parameters say it; and on their way, as variables do."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def _values(trial: Trial, compiled: bool = False) -> Finding | None:
 
 
 def _intended_difference(trial: Trial, results: Observed) -> str:
-    """How what the pass is there to change differs from what it is meant to become; empty if it does not.
+    """The difference between the intended results of a pass and its results; empty if there is none.
 
     An update is a value less a step. Where the two cancel, what is left is no more exact than the value was, which is why the tolerance is
     relative to the value before the run too.
@@ -459,7 +459,8 @@ def against_differences(trial: Trial) -> Finding | None:
 
 
 def _along(trial: Trial, smooth: Case, direction: dict[str, Array], values: Mapping[str, Any]) -> Finding | None:
-    """How the gradients along a direction differ from the slope there; ``slope_agrees`` says afterwards whether that is known not to."""
+    """A finding if the gradients along a direction differ from the slope there; ``slope_agrees`` says afterwards whether that is known not
+    to."""
     case = trial.case
     # The slope along d is sum(gradient * d). Where its terms cancel, it is as exact as the terms are: hence ``scale``.
     terms = [values[trial.made[name]] * direction[name] for name in direction if trial.made.get(name) in values]

@@ -226,7 +226,7 @@ def _together(parts: Sequence[Any], like: Any) -> Any:
 
 
 def difference(one: Any, other: Any, tolerance: float = 0.0, labels: tuple[str, str] = ("before", "after"), least: float = LEAST) -> str:
-    """How two results differ, empty if they do not; nan equals nan, 0.0 equals -0.0.
+    """The difference between two results, empty if there is none; nan equals nan, 0.0 equals -0.0.
 
     The first line names the first element that differs, both of its values and how far apart they are. Where there are several
     elements, two more lines show both arrays, or the ends of them if they are large.

@@ -1,4 +1,4 @@
-"""How values depend on the batch: what they are of a part of its rows.
+"""The dependence of values on the batch: what a value is if a part of the rows is fed.
 
     whole    the same whatever the batch is                  parameters, constants
     rows     row i is made of row i of the data              mul(x, w), relu, softmax over other axes
@@ -40,7 +40,7 @@ def data_of(graph: Graph, names: Sequence[str]) -> list[Value]:
 
 @dataclass(frozen=True)
 class BatchDependence(Dataflow[str]):
-    """How every value depends on the batch, whose rows ``data`` are; only the forward part is looked at.
+    """The dependence of every value on the batch, whose rows ``data`` are; only the forward part is looked at.
 
     Attributes:
         data: the values whose axis 0 is the batch.

@@ -18,7 +18,7 @@ from graphad.rewriting.dataflow import Dataflow, Facts
 
 @dataclass(frozen=True)
 class Liveness(Analysis):
-    """How long values live in one graph; the graphs nested in it have analyses of their own.
+    """The live ranges of the values of one graph; the graphs nested in it have analyses of their own.
 
     Attributes:
         order: the operators as they are scheduled.

@@ -1,4 +1,4 @@
-"""How often loops run, where that is known before the program runs.
+"""Trip counts of loops, where they are known before the program runs.
 
 i = 0; while (i < 5) { ...; i = i + 2 }              3 times: a counter that grows by a number up to a bound
 a = 1; while (a != 8) { ...; a = a * 2 }             3 times: what its condition depends on is computed, iteration by iteration
@@ -33,7 +33,7 @@ _UNTIL: Mapping[Callable[..., Any], tuple[int, bool]] = {  # comparisons: the si
 
 @dataclass(frozen=True)
 class TripCounts(Analysis):
-    """How often the loops of a graph, and of those nested in it, run each time; those of which it is not known are left out.
+    """The trip counts of the loops of a graph, and of those nested in it; unknown ones are left out.
 
     >>> import graphad as ga
     >>> program = ga.Program()

@@ -150,7 +150,7 @@ def _remove(graph: Graph, op: Op) -> None:
 
 
 def _gradients_read(op: Op, active: frozenset[Value]) -> tuple[int, int]:
-    """How many of the gradients that the operator reads are written, and how many are not, or will not be in the end."""
+    """The numbers of gradients that an operator reads: of those that are written, and of those that are not, or will not be in the end."""
     written_count = missing_count = 0
     for slot, _ in ((f"Out{GRAD}", ""),) if op.graphs else _gradient_definition(op).cotangents:
         for value in op.inputs.get(slot, ()):
@@ -168,7 +168,7 @@ def _cotangents(op: Op) -> tuple[str, ...]:
 
 
 def _gradients_written(op: Op, active: frozenset[Value]) -> tuple[int, int]:
-    """How many of the gradients that the operator writes are of active values, and how many are not."""
+    """The numbers of gradients that an operator writes: of those of active values, and of the others."""
     needed_count = useless = 0
     for values in op.outputs.values():
         for value in values:

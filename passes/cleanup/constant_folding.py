@@ -132,7 +132,7 @@ class Fold(Rule):
 
 
 def _written_counts(op: Op, definition: OpDef, requested: Mapping[Value, tuple[str, int]]) -> list[int | None]:
-    """How many elements outputs will have; None where that is not known."""
+    """The numbers of elements of the results; None for an unknown one."""
     # How many elements a range has depends on values, so that no inference of types says it.
     if op.type == "range":
         return [_range_length(op)]
@@ -154,7 +154,7 @@ def _written_shapes(op: Op, definition: OpDef, requested: Mapping[Value, tuple[s
 
 
 def _range_length(op: Op) -> int | None:
-    """How many numbers a range of constants has; None if it has no end."""
+    """The length of a range of constants; None if it has no end."""
     start, end, step = (_finite_number(known_array(op.input(slot))) for slot in ("Start", "End", "Step"))
     return max(0, math.ceil((end - start) / step)) if start is not None and end is not None and step else None
 

@@ -235,7 +235,7 @@ def _kind(op: Op) -> Hashable:
 
 
 def _wiring(ops: Sequence[Op]) -> Hashable:
-    """How operators are connected, and which of their results are read elsewhere, up to the names of values."""
+    """The connections of operators, and which of their results are used elsewhere, up to the names of values."""
     # Values are numbered by first occurrence: two stretches are wired alike if the sequences of numbers are equal.
     number: dict[Value, int] = {}
     inside, graph = set(ops), ops[0].graph

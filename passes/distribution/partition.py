@@ -146,7 +146,7 @@ class _Partition:
                     self.wanted[first] = self.wanted[value]
 
     def _evenly(self, value: Value, divisors: tuple[int, ...] | None) -> Spec:
-        """How a value is to lie, without the cuts of unknown extents that the ranks may not share evenly."""
+        """The requested spec of a value, without the cuts of unknown extents that the ranks may not share evenly."""
         spec, shape = self.wanted[value], self.shape.get(value, ())
         known_divisors = divisors if divisors and len(divisors) == len(shape) else (1,) * len(shape)
         return tuple(
@@ -155,7 +155,7 @@ class _Partition:
         )
 
     def _kept(self, value: Value, sharding: Sharding) -> Spec:
-        """How a value lies that is requested, or persists: whole, unless it has the name of one that is given, and lies as that does."""
+        """The spec of a value that is requested, or persists: whole, unless it has the name of an input, whose spec it has then."""
         first = self.graph.versions(value.name)[0]
         if first.given:
             return self.wanted[first] if first.shape == value.shape else self.whole(value)
@@ -271,7 +271,7 @@ class _Partition:
                     self.write(op, value, self.lies(value, value_labels, cuts), plan.reduced(value_labels), plan.scale)
 
     def plan(self, op: Op) -> _Plan:
-        """How an operator is cut."""
+        """The plan to cut an operator."""
         definition, dims = op.definition, self.indices[op]
         # Random numbers are drawn whole, so that they are those of one process; an update with a norm in it needs the whole as well.
         is_whole = definition is None or definition.random or (definition.state is not None and not is_by_element(op))
@@ -298,7 +298,7 @@ class _Partition:
         return _Plan(dims, cuts, {label: padded_extents[label] for label in lacking}, scale)
 
     def lies(self, value: Value, labels: Labels, cuts: Cuts) -> Spec:
-        """How a value lies whose dimensions are cut as their indices are."""
+        """The spec of a value whose dimensions are cut as their indices are."""
         return tuple(cuts.get(label, ()) for label in labels) if labels else self.whole(value)
 
     def operand(self, op: Op, value: Value, labels: Labels, plan: _Plan) -> Value:
@@ -620,7 +620,7 @@ def _is_steep(op: Op) -> bool:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How an operator is cut: along which indices, whose padding is cleared, and what its results are multiplied with."""
+    """A plan to cut an operator: along which indices, whose padding is cleared, and what its results are multiplied with."""
 
     found: Dimensions | None
     cuts: Cuts

@@ -31,7 +31,7 @@ class Seed:
 
 @dataclass(frozen=True)
 class Batch:
-    """How the values of a graph with its backward part depend on the batch.
+    """The dependence of the values of a graph with its backward part on the batch.
 
     Attributes:
         seeds: where the backward begins.

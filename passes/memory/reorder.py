@@ -114,7 +114,7 @@ class _Memory:
         self.successors = _successors(graph, self.live.order)
 
     def touch_counts(self) -> dict[Value, int]:
-        """How many operators touch each memory that is given back."""
+        """The number of operators that touch each memory that is given back."""
         counts: dict[Value, int] = {}
         for roots in self.roots.values():
             for value in roots:
@@ -173,7 +173,7 @@ class _ForwardSchedule:
         self.touches_left = memory.touch_counts()
 
     def growth(self, op: Op) -> int:
-        """How many bytes more are alive after an operator than before it."""
+        """The bytes by which an operator makes the live memory grow."""
         memory = self.memory
         # This operator is the last that touches it.
         dead_values = (v for v in memory.roots[op] if self.touches_left[v] == 1 and v not in memory.permanent)

@@ -199,7 +199,7 @@ class _Undecided:
         return [*self._named_extents(), *(f"the shape of {name}" for name in self._nameless()), *self.needed]
 
     def hint(self) -> str:
-        """How a user decides: ``bind`` takes names of extents and of inputs; what has no name is known of what is fed."""
+        """The advice for deciding: ``bind`` takes names of extents and of inputs; extents without names are decided by feeds."""
         nameless = self._nameless()
         if nameless:
             fed = ", ".join(f"{name!r}: array" for name in [*nameless, *self.needed])

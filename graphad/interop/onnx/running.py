@@ -1,4 +1,4 @@
-"""How a model is run: a copy of its program in which what follows from its weights alone is computed once.
+"""Running a model: a copy of its program in which what follows from its weights alone is computed once.
 
     transpose(w) -> v;  matmul_v2(x, v);  conv2d(x, f), batch_norm        ⇒        matmul_v2(x, v@KNOWN);  conv2d(x, f * k) + b
 

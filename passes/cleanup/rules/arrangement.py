@@ -1,4 +1,4 @@
-"""How elements are arranged: copies, casts, shapes, orders of axes, pieces."""
+"""Arrangement of elements: copies, casts, shapes, orders of axes, pieces."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators, disable-error-code="operator"
 

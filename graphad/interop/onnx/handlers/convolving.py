@@ -174,7 +174,7 @@ def _cut_to_shape(node: Node, out: Value, x: Value) -> Value:
 
 
 def _transposed_cuts(node: Node, x: Value, sizes: list[int], strides: list[int], extra: list[int]) -> Pads:
-    """How much is cut before (below zero) and cut or added after each spatial axis."""
+    """The elements cut before (negative), and cut or added after, each spatial axis."""
     auto = str(node.attr("auto_pad", "NOTSET"))
     target = node.attr("output_shape")
     if target is None and auto in ("NOTSET", "VALID"):
@@ -197,7 +197,7 @@ def _transposed_cuts(node: Node, x: Value, sizes: list[int], strides: list[int],
 
 
 def _transposed_surplus(extent: int, size: int, stride: int, target: int | None) -> int:
-    """How much longer an axis is than it should be: as the stride says, or as long as is wanted."""
+    """The surplus of an axis over its target: that of the stride, or the requested extent."""
     return size - stride if target is None else stride * (extent - 1) + size - target
 
 

@@ -1,4 +1,4 @@
-"""How often sequences of tokens occur: n-grams of a pool, counted in each row."""
+"""Counts of n-grams: the sequences of tokens in a pool, counted in each row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an ONNX operator is read: handlers by operator and the version of the operator set since which they hold."""
+"""Handlers that read ONNX operators, by operator and the version of the operator set since which they hold."""
 
 from __future__ import annotations
 

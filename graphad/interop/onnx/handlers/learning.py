@@ -274,7 +274,7 @@ def _coupled_once(node: Node, p: Value, q: Value, diagonal: Value) -> tuple[Valu
 
 
 def _kernel(node: Node, x: Value, vectors: Numbers) -> Value:
-    """How similar each row is to each vector."""
+    """The kernel of each row and each vector, a measure of similarity."""
     ops, kind = node.ops, str(node.attr("kernel_type", "LINEAR"))
     gamma, shift, degree = (float(number) for number in node.attr("kernel_params", [0.0, 0.0, 0.0]))
     if kind == "RBF":

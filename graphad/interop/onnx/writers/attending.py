@@ -17,7 +17,7 @@ def _heads(nodes: Nodes, x: Term) -> Term:
 
 
 def _scores(call: Call, q: Term, k: Term) -> Term:
-    """How each element of q goes with each of k; what is forbidden is far below."""
+    """The attention scores of q and k; a masked one is far below all others."""
     nodes, mask = call.nodes, call.get("attn_mask")
     product = nodes.matmul(_heads(nodes, q), nodes.swapped(_heads(nodes, k)))
     scores = product * (1.0 / math.sqrt(q.shape[3]))

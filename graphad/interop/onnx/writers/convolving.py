@@ -415,7 +415,7 @@ def _planes(nodes: Nodes, x: Term, windows: Sequence[Window]) -> tuple[Term, Ter
 
 
 def _divisors(nodes: Nodes, like: Term, spec: Any, windows: Sequence[Window]) -> Term:
-    """How many elements each window counts."""
+    """The number of elements that each window counts."""
     if not spec.exclusive or not any(isinstance(e, Term) or e for w in windows for e in (w.before, w.after)):
         return nodes.like(prod(w.kernel for w in windows), like)
     # A convolution of ones counts the elements of each window that are not padding.

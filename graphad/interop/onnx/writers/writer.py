@@ -1,5 +1,5 @@
-"""How an operator is written: functions by its type, over terms. What has none is written as the function that defines it says, where
-that is made of numpy's arithmetic."""
+"""Writers of operators: functions by type, over terms. An operator without one is written as the function that defines it says, where that
+is possible."""
 
 from __future__ import annotations
 
