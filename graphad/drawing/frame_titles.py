@@ -70,7 +70,7 @@ class Obstacles:
         return (start, high) if start + width <= end else None
 
     def _spans(self, top: float, bottom: float) -> Iterator[tuple[float, float]]:
-        """From where to where lines are between two heights."""
+        """The horizontal spans of lines between two heights."""
         for way in self.ways:
             for (x, y), (x2, y2) in pairwise(way):
                 if min(y, y2) < bottom and max(y, y2) > top:

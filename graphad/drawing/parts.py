@@ -83,7 +83,7 @@ def cuts(ops: Sequence[Op]) -> list[int]:
 
 
 def _crossings(ops: Sequence[Op]) -> list[int]:
-    """By place, how many operators before it are read by one from there on."""
+    """The number of operators before each place whose results are used from there on."""
     index = {op: i for i, op in enumerate(ops)}
     changes = [0] * (len(ops) + 1)
     for i, op in enumerate(ops):

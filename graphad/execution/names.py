@@ -59,7 +59,7 @@ def touched(op: Operator) -> set[str]:
 
 
 def last_uses(block: Block, keep: Collection[str]) -> list[list[str]]:
-    """For each operator of a block, the names that are dead after it."""
+    """The names that are dead after each operator of a block."""
     # Written names count too: a value that nothing reads is dead right after its writer.
     last: dict[str, int] = {}
     alone = len(block.program.blocks) == 1  # so that no operator has blocks
@@ -75,7 +75,7 @@ def last_uses(block: Block, keep: Collection[str]) -> list[list[str]]:
 
 
 def dead_names(block: Block, layout: Layout, keep: Collection[str]) -> list[list[str]]:
-    """For each operator of a block, the names of its innermost frame that are dead after it."""
+    """The names of its innermost frame that are dead after each operator of a block."""
     free = last_uses(block, keep)
     has_blocks = len(block.program.blocks) > 1 and any(map(control, block.ops))
     if len(layout) == 1 and not has_blocks:
@@ -93,7 +93,7 @@ def written(op: Operator) -> set[str]:
 
 
 def saved_names(program: Program) -> dict[int, frozenset[str]]:
-    """For each block that has gradients, by its index, the names that they read of it."""
+    """The names that gradients read of each block that has any, by the block's index."""
     names_by_block: dict[int, frozenset[str]] = {}
     for op, definition in controls(program):
         if definition.is_grad:
@@ -220,7 +220,7 @@ def _free(block: Block) -> frozenset[str]:
 
 
 def block_results(program: Program) -> dict[int, frozenset[str]]:
-    """By block, the results of those of gradients, which the operators that run them return."""
+    """The results of blocks of gradients, by block; the operators that run these return them."""
     results: dict[int, frozenset[str]] = {}
     for op, definition in controls(program):
         names = op.attrs.get("original_input_grad")

@@ -202,7 +202,7 @@ def _spans(group: Group, count: int) -> list[Group]:
 
 
 def _needed(nodes: Sequence[Call | Group]) -> list[list[int]]:
-    """For each node, the nodes that write its operands."""
+    """The nodes that write the operands of each node."""
     makers: dict[Value, list[int]] = {}
     causes = []
     for i, node in enumerate(nodes):

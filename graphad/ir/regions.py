@@ -87,19 +87,19 @@ def scopes_of(op: Op) -> Value | None:
 
 
 def carried_count(op: Op) -> int:
-    """How many of a loop's operands are carried from one iteration to the next: the first ones, of a gradient the last ones."""
+    """The number of a loop's operands that are carried from one iteration to the next: the first ones, of a gradient the last ones."""
     definition = definition_of(op)
     return len(op.inputs.get(f"Out{GRAD}", ()) if definition.is_grad else op.outputs.get(definition.results, ()))
 
 
 def first_captured(op: Op) -> int:
-    """From which operand on a value is the same in every run of a forward operator's graphs: those before it a loop carries."""
+    """The number of the first captured operand, the same in every run of a forward operator's graphs: a loop carries those before it."""
     definition = REGISTRY[op.type]
     return len(op.outputs.get(definition.results, ())) if isinstance(definition, LoopDef) and not definition.is_grad else 0
 
 
 def added_count(op: Op) -> int:
-    """How many of the results, the last ones, are added up over the iterations of a loop's gradient."""
+    """The number of results, the last ones, that are added up over the iterations of a loop's gradient."""
     return len(results_of(op)) - carried_count(op) if is_loop_gradient(op) else 0
 
 

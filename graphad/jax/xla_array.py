@@ -640,7 +640,7 @@ def _take(x: Tensor, index: Tensor, axis: Tensor = None, **options: Tensor) -> T
 
 
 def _einsum(equation: str, *operands: Tensor, dtype: Tensor = None) -> Tensor:
-    """In a dtype, if one is named: the operands become that, and so do sums of their products."""
+    """An einsum, in a dtype if one is named: operands and sums of their products have it."""
     values = [value if dtype is None else _as(value, np.dtype(dtype)) for value in map(_plain, operands)]
     return wrapped((jnp if any(isinstance(value, jax.Array) for value in values) else np).einsum(equation, *values))
 

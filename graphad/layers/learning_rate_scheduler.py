@@ -291,7 +291,7 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: object = 1.0,
 
 @_schedule
 def linear_lr_warmup(learning_rate: object, warmup_steps: float, start_lr: float, end_lr: float, dtype: object = "float32") -> Variable:
-    """From ``start_lr`` to ``end_lr`` in ``warmup_steps`` equal steps, and then ``learning_rate``.
+    """A linear warm-up from ``start_lr`` to ``end_lr`` in ``warmup_steps`` equal steps, and then ``learning_rate``.
 
     A ``learning_rate`` that is a schedule has counted all steps, also those of the warm-up. Errors as ``exponential_decay``.
     """

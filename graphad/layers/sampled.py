@@ -36,7 +36,7 @@ def _uniform_rows(like: Variable, width: int, seed: int, low: float = 0.0, high:
 
 @layer
 def sampling_id(x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: object = "float32") -> Variable:
-    """For each row of probabilities ``[batch, classes]`` a class, drawn by them: int64 ``[batch]``.
+    """A random class for each row of probabilities ``[batch, classes]``, drawn by them: int64 ``[batch]``.
 
     Args:
         min, max: the range of the uniform numbers that choose, within [0, 1].

@@ -315,7 +315,7 @@ def sequence_pad(
 
 
 def _resized(x: Variable, count: int) -> Variable:
-    """So many steps of sequences, zeros after theirs."""
+    """The sequences with ``count`` steps, cut or filled up with zeros."""
     if x.shape[1] < 0:
         raise ShapeError(f"layers.sequence_pad: maxlen needs sequences with a known number of steps, not {x!r}")
     if count <= x.shape[1]:
@@ -361,7 +361,7 @@ def sequence_concat(input: Sequence[Variable], name: str | None = None, *, lengt
 
 @layer
 def sequence_slice(input: Variable, offset: Variable, length: Variable, name: str | None = None) -> Variable:
-    """So many steps of each sequence from an offset on, ``[batch]`` or ``[batch, 1]`` each; zeros after them."""
+    """A slice of each sequence: ``length`` steps from ``offset`` on, ``[batch]`` or ``[batch, 1]`` each; zeros after them."""
     x, lengths = _sequences("sequence_slice", input), _lengths("sequence_slice", length)
     starts = checked_input("sequence_slice", offset).reshape(-1, 1).astype("int64")
     # Kept within the tensor; what is beyond the length is zero afterwards.

@@ -179,7 +179,8 @@ def flash_attn(
     is_test: bool = False,
     rng_name: str = "",
 ) -> tuple[Array, Array, Array, Array]:
-    """For every element of q ``[N, length, heads, D]`` the average of v, weighted by the softmax of ``q k' / sqrt(D) + attn_mask``.
+    """The attention of every element of q ``[N, length, heads, D]``: the average of v, weighted by the softmax of ``q k' / sqrt(D) +
+    attn_mask``.
 
     ``causal`` lets an element see no later one, the last of q and the last of k being the same. ``softmax`` are the weights,
     if ``return_softmax``, and ``softmax_lse`` the logarithms of what they were divided by.

@@ -265,5 +265,5 @@ def _grid_grad(X: list[Tensor], dOut: list[Tensor]) -> list[Tensor]:
 
 @operator("X* -> Out*", infer=_grid_types, grad={"X": _grid_grad}, shapes="X", linear="X", flops=0)
 def meshgrid(X: list[Array]) -> list[Array]:
-    """For every vector a tensor that varies along the axis of its number, as that vector does."""
+    """The coordinate grids of vectors: a tensor for each, which varies along the axis of its number as the vector does."""
     return [np.array(array) for array in np.meshgrid(*(x.reshape(-1) for x in X), indexing="ij")]

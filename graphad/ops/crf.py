@@ -318,7 +318,7 @@ def linear_chain_crf(Emission: Array, Transition: Array, Label: Array, Length: A
 
 @grad_kernel("linear_chain_crf")
 def _fast_crf_grad(inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
-    """From the forward and backward sums, step by step."""
+    """The cotangents from the forward and backward sums, step by step."""
     Emission, Transition = inputs["Emission"][0], inputs["Transition"][0]
     chain = _chain(Emission, Transition, inputs["Length"][0] if inputs.get("Length") else None)
     d = inputs["LogLikelihood" + GRAD][0].astype("float64").reshape(-1, 1, 1)

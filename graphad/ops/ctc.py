@@ -249,7 +249,7 @@ def warpctc(
 
 @grad_kernel("warpctc")
 def _fast_ctc_grad(inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
-    """From the derivative that the forward operator has found."""
+    """The cotangent from the derivative that the forward operator has computed."""
     if inputs.get("WarpCTCGrad"):
         grad = inputs["WarpCTCGrad"][0]
     else:

@@ -239,7 +239,7 @@ class OpDef(Traits):
 
     @cached_property
     def gradient_flows(self) -> Mapping[str, frozenset[str]]:
-        """For each output slot the input slots to which gradients flow from it: those whose rules read its cotangent."""
+        """The input slots to which gradients flow from each output slot: those whose rules read its cotangent."""
         rules = (self.grads or {}).items()
         return {out: frozenset(slot for slot, rule in rules if f"{out}{GRAD}" in rule.reads) for out in self.outputs}
 

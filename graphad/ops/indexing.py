@@ -503,7 +503,7 @@ def _sampled_type(X: TensorType, Index: TensorType) -> TensorType:
     flops=0,
 )
 def index_sample(X: Array, Index: Array) -> Array:
-    """From each row of X the elements at that row's indices."""
+    """The elements of each row of X at that row's indices."""
     return np.asarray(X[at(from_front("Index", Index, X.shape[1]), 1)])
 
 

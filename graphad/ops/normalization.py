@@ -335,7 +335,7 @@ sync_batch_norm = operator(_SIGNATURE, name="sync_batch_norm", infer=_batch_norm
 @grad_kernel("sync_batch_norm")
 @grad_kernel("batch_norm")
 def _fast_grad(inputs: Inputs, attrs: Mapping[str, Any], slots: Sequence[str]) -> Outputs:
-    """In training, from the saved moments, where nothing but Y has a cotangent."""
+    """The cotangents in training from the saved moments, where nothing but Y has a cotangent."""
     definition, norm = lookup("batch_norm_grad"), BatchNorm(**attrs)
     assert isinstance(definition, GradOpDef)
     # The rule computes the moments again from X; with those that were saved it needs fewer passes over X.
@@ -527,7 +527,7 @@ def _layers_in_tiles(
 
 @grad_kernel("layer_norm")
 def _fast_layer_grad(inputs: Inputs, attrs: Mapping[str, object], slots: Sequence[str]) -> Outputs:
-    """From the moments of the forward operator, where nothing but Y has a cotangent."""
+    """The cotangents from the moments of the forward operator, where nothing but Y has a cotangent."""
     definition = lookup("layer_norm_grad")
     assert isinstance(definition, GradOpDef)
     # The moments were computed by the forward operator; where they have cotangents of their own, the general rule adds those.

@@ -197,7 +197,7 @@ def _largest_along(x: Array, numbered: tuple[int, Axis]) -> Array:
 
 
 def gathered(X: Array, image: Array, window_axes: Axes) -> Array:
-    """From every window, the image at the first place where X is the largest."""
+    """The element of the image, for every window, at the first place where X is the largest."""
     x, values, peaks = lowest(X, window_axes), padded(image, window_axes), largest(X, window_axes)
     out = np.zeros(peaks.shape, image.dtype)
     # Backwards, so that the first place with the peak is written last, and stays.

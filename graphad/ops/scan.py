@@ -19,7 +19,7 @@ from graphad.types import Array, Tensor, TensorType, element_count
 
 
 def _accumulated(accumulate: Callable[..., object], X: Array, axis: int, exclusive: bool, reverse: bool, start: float) -> Array:
-    """Everything up to each element along an axis; ``exclusive`` leaves out the element, ``reverse`` runs from the end.
+    """The running accumulation along an axis; ``exclusive`` leaves out the element, ``reverse`` runs from the end.
 
     Floats are accumulated in float64: the error does not grow with the place, and an intermediate result may be large.
     """

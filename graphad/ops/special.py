@@ -143,7 +143,7 @@ def _shifted(x: Array, order: int) -> tuple[Array, Array]:
 
 
 def _log_gamma(x: Array) -> Array:
-    """For positive numbers."""
+    """The logarithm of gamma, for positive numbers."""
     y, steps = _shifted(x, -1)
     # Stirling's series; with arguments from 16 on eight terms reach the last digit.
     series = sum(b / (2 * k * (2 * k - 1)) * y ** (1.0 - 2 * k) for k, b in enumerate(_BERNOULLI, 1))

@@ -86,7 +86,7 @@ class CommonOptions(TypedDict, total=False):
 
 
 class Options(CommonOptions, total=False):
-    """Those of an optimizer without a decay of its own."""
+    """The options of an optimizer without a decay of its own."""
 
     weight_decay: float | Regularizer | None
 
@@ -167,7 +167,7 @@ class Optimizer:
         return {}
 
     def own_attrs(self, param: Parameter) -> dict[str, object]:
-        """Those attributes that one parameter has otherwise."""
+        """The attributes in which one parameter differs from the others."""
         return {}
 
     def minimize(

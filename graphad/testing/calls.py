@@ -144,7 +144,7 @@ def current_value(op: OpDef, number: int, name: str) -> Any:
 
 
 def _accepted(attr: Attr, values: Iterable[object]) -> Iterator[object]:
-    """Those of some values that an attribute may have, as programs hold them."""
+    """The values that an attribute accepts, as programs hold them."""
     for value in values:
         try:
             attr_value = checked_attr(attr, value)

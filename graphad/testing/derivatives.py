@@ -103,7 +103,7 @@ def gradient_values(program: Program, case: Case, sources: list[str]) -> dict[st
 
 
 def rounding_noise(program: Program, case: Case, source: str, unit: float = 0.0) -> Iterator[float]:
-    """By how much a gradient moves where all arrays move by some units in the last place, away from zero first, then towards it.
+    """The change of a gradient when all arrays move by some units in the last place, away from zero first, then towards it.
 
     With ``unit`` they move by so much, relatively, if that is more: a program that computes in a narrower type rounds by more.
 
@@ -161,7 +161,7 @@ ROUNDED = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}  # by how much nu
 
 
 def roundings(program: Program) -> float:
-    """By how much results may differ at least where they may be rounded: what the narrowest of a program's dtypes needs."""
+    """The least tolerance of results that may be rounded: what the narrowest of a program's dtypes needs."""
     return max((ROUNDED.get(str(var.dtype), 0.0) for var in program.list_vars() if var.type == TENSOR), default=0.0)
 
 

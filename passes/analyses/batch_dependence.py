@@ -200,7 +200,7 @@ def _partly_linear(op: Op, definition: OpDef, kinds: Kinds) -> str:
 
 
 def _row_by_row(op: Op, kinds: Kinds) -> str:
-    """By the trait ``rows``: each row of some operands by itself, where the other operands do not depend on the batch."""
+    """The kind by the trait ``rows``: each row of some operands by itself, where the other operands do not depend on the batch."""
     definition = op.definition
     assert definition is not None
     if not definition.has_rows(op.attrs):

@@ -121,7 +121,7 @@ def _origin(value: Value) -> Value:
 
 
 def _step(counter: Value) -> float | None:
-    """By how much an operator that adds a number to its one input raises it."""
+    """The step of a counter whose writer adds a number to its one input; None for any other value."""
     writer = counter.writer
     definition = None if writer is None else writer.definition
     if writer is None or definition is None or not definition.offset or len([*writer.reads()]) != 1:

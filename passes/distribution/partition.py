@@ -567,7 +567,7 @@ class _Partition:
 
 @dataclass(frozen=True)
 class _Divisors(Dataflow[tuple[int, ...]]):
-    """By what every extent that is not known is divisible in all runs, by dimension; 0 where any number divides it so far.
+    """The number that divides each unknown extent in all runs, by dimension; 0 where any number divides it so far.
 
     What is fed in parts is: parts are of one size. An extent of an index is that of whatever else has the index. Of extents that are
     known nothing follows for others: 12 elements may become rows of 4.

@@ -97,7 +97,7 @@ def stages_of(graph: Graph, stages: int, micro_batches: int = 1) -> dict[Op, int
 
 
 def order_of(stage: int, stages: int, micro_batches: int, schedule: str) -> list[Task]:
-    """In which order a stage takes parts forward and backward."""
+    """The order in which a stage takes parts forward and backward."""
     # 1F1B: stage s of n first takes n - s parts forward, which fills the stages after it; from then on one part goes backward for each that
     # goes forward.
     ahead = micro_batches if schedule == "fthenb" else min(stages - stage, micro_batches)

@@ -350,7 +350,7 @@ class Nodes:
         return self.slice(x, [axis % x.ndim], [start], [end])
 
     def flip(self, x: Term, axes: Sequence[int]) -> Term:
-        """In reverse order along axes."""
+        """The tensor reversed along axes."""
         places = [axis % x.ndim for axis in axes]
         # Where a step is negative, an end of -1 is the last element; only an end far below zero is "before the first".
         first, last, back = [-1] * len(places), [-TO_THE_END] * len(places), [-1] * len(places)

@@ -260,7 +260,7 @@ def _log1p(nodes: Nodes, x: Term) -> Term:
 
 
 def _expm1(nodes: Nodes, x: Term) -> Term:
-    """By a half of the hyperbolic tangent where the difference would lose digits."""
+    """``exp(x) - 1``, by a half of the hyperbolic tangent where the difference would lose digits."""
     x = _floats(nodes, x)
     # 2 t / (1 - t), with t = tanh(x / 2), is exp(x) - 1; t is kept away from 1.
     t = on.tanh(on.clip(x, -1.0, 1.0) * 0.5)

@@ -318,7 +318,7 @@ class _Carried:
         return [self.nodes.as_scalar(start.count), *(start.parts if self.whole else ())]
 
     def _no_rows(self) -> NoReturn:
-        """From now on sequences."""
+        """Write the graph again, with sequences in place of rows."""
         self.writer.guesses.sequences.add(self.writer.layouts.number(self.argument))
         raise Again
 
@@ -337,7 +337,7 @@ class _Carried:
         return self.entered
 
     def _extents(self, term: Term) -> None:
-        """Those that iterations change are the argument's own."""
+        """Give a term the argument's extents, and open those that iterations change."""
         shape = self.argument.shape
         if shape is None:
             # Axes of which an attempt has shown that an iteration changes them.

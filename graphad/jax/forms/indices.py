@@ -92,7 +92,7 @@ def _lookup_table_v2(W: Tensor, Ids: Tensor, *, padding_idx: int = -1, **_: obje
 
 @replaces(sort.histogram.kernel)
 def _histogram(X: Tensor, *, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor:
-    """By the number of its interval, of each element: the ends may depend on values."""
+    """Counts by the interval of each element, computed from its value: the ends may depend on values."""
     x = jnp.ravel(jnp.asarray(X)).astype("float64")
     low, high = (jnp.min(x), jnp.max(x)) if min == max and x.size else (jnp.asarray(min, x.dtype), jnp.asarray(max, x.dtype))
     # As in the kernel, an interval of no width is widened by one on both sides.

@@ -156,7 +156,7 @@ def _power(X: Tensor, Y: Tensor, *, axis: int = -1) -> Tensor:
 
 
 def _whole_power(x: Tensor, exponent: Tensor) -> Tensor:
-    """By squaring, which wraps around as numpy's does."""
+    """Integer powers by squaring, which wrap around as numpy's do."""
     x, exponent = jnp.broadcast_arrays(x, exponent)
     total = jnp.ones_like(x)
     for bit in range(np.iinfo(exponent.dtype).bits - 1):

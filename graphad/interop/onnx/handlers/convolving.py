@@ -448,7 +448,7 @@ _RESIZING = (("coordinate_transformation_mode", "half_pixel"), ("nearest_mode", 
 
 
 def _resized_at_run_time(node: Node, x: Value, axes: list[int], mode: str, coordinates: str, rounding: str) -> Value:
-    """To extents that a run knows; an axis that keeps its extent, by its number or its name, stays as it is."""
+    """Resize to extents that a run knows; an axis that keeps its extent, by its number or its name, stays as it is."""
     extents = known_extents(node[3]) or [-1] * len(axes)
     for i, (axis, size) in enumerate(zip(axes, extents, strict=True)):
         if same_extent(size, x.shape[axis]):
@@ -528,7 +528,7 @@ def along(node: Node, x: Value, weights: Value, axis: int) -> Value:
 def _interpolated(
     node: Node, x: Value, axes: list[int], sizes: list[int] | None, factors: list[float] | None, mode: str, coordinates: str, rounding: str
 ) -> Value | None:
-    """By graphad's own operators for images, whose extents may be unknown; None where these have another meaning."""
+    """Resize by graphad's own operators for images, whose extents may be unknown; None where these have another meaning."""
     has_other_weights = node.attr("cubic_coeff_a", -0.75) != -0.75 or node.attr("exclude_outside", 0) or node.attr("antialias", 0)
     if x.rank != 4 or not x.is_float or has_other_weights or not {2, 3} <= set(axes) or (sizes is None and factors is None):
         return None

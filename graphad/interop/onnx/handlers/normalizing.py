@@ -79,7 +79,7 @@ handles("LogSoftmax")(_softmax("log_softmax"))
 
 @handles("BatchNormalization")
 def _batch_norm(node: Node) -> Value | list[Value]:
-    """By the running statistics; in training mode by those of the batch."""
+    """Batch normalization by the running statistics; in training mode by those of the batch."""
     x, scale, bias, mean, variance = (node[i] for i in range(5))
     epsilon, ops = float(node.attr("epsilon", 1e-5)), node.ops
     training = bool(node.attr("training_mode", 0)) if node.version >= 14 else False
@@ -144,7 +144,7 @@ def _layer_norm(node: Node) -> list[Value]:
 
 
 def stash(node: Node, x: Value) -> Value:
-    """In the type in which statistics are computed."""
+    """The tensor in the type in which statistics are computed."""
     number = int(node.attr("stash_type", 1))
     return cast(node, x, dtype_of(number)) if x.dtype == "float16" else x
 
@@ -436,7 +436,8 @@ def _as_long_as(node: Node, mask: Value, k: Value) -> Value:
 
 
 def _visible(node: Node, q: Value, k: Value, past: Value | None, lengths: Value | None) -> Value | None:
-    """By position: not after the query where it is causal, not beyond the windows, not beyond the lengths of the keys."""
+    """A mask of the visible positions: not after the query where it is causal, not beyond the windows, not beyond the lengths of the
+    keys."""
     ops = node.ops
     causal = bool(node.attr("is_causal", 0))
     left, right = int(node.attr("left_window_size", -1)), int(node.attr("right_window_size", -1))
@@ -503,7 +504,7 @@ def _linear_attention(node: Node) -> list[Value]:
 
 
 def _next_state(node: Node, rule: str, state: Value, k: Value | None, v: Value | None, decay: Value | None, beta: Value | None) -> Value:
-    """By the rule of the update; k and v are rows."""
+    """The next state by the rule of the update; k and v are rows."""
     ops = node.ops
     if rule in ("gated", "gated_delta") and decay is not None:
         state = ops.elementwise_mul(ops.transpose(ops.exp(decay), axis=[0, 1, 3, 2]), state)

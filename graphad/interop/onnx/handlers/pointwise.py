@@ -212,7 +212,7 @@ def _isinf(node: Node) -> Value:
 
 @handles("BitShift")
 def _bit_shift(node: Node) -> Value:
-    """By a product with a power of two, or a quotient; from the width on nothing of the number is left but its sign."""
+    """A shift as a product with a power of two, or a quotient; by the width or more only the number's sign is left."""
     x, y, ops = node[0], node[1], node.ops
     left, bits = node.required("direction") == "LEFT", 8 * np.dtype(x.dtype).itemsize
     zero = ops.like(0, y)

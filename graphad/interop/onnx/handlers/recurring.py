@@ -36,7 +36,7 @@ class _Weights:
         return ops.elementwise_mul(ops.cast(sums, out_dtype=x.dtype), ops.elementwise_mul(step, self.scale))
 
     def part(self, i: int) -> _Weights:
-        """Those of one direction."""
+        """The weights of one direction."""
         scale = None if self.scale is None else self.scale if self.scale.rank == 0 else _part(self.node, self.scale, i)
         return _Weights(self.node, _part(self.node, self.matrix, i), scale)
 

@@ -25,7 +25,7 @@ def to_front(nodes: Nodes, x: Term, data_format: str) -> Term:
 
 
 def from_front(nodes: Nodes, x: Term, data_format: str) -> Term:
-    """In its layout."""
+    """The image with its channels where ``data_format`` has them."""
     return nodes.moved(x, 1, -1) if data_format in CHANNELS_LAST else x
 
 

@@ -73,7 +73,7 @@ def _bernoulli(call: Call) -> Result:
 
 @writes("dropout")
 def _dropout(call: Call) -> Result:
-    """In a test a factor; else what is dropped is drawn."""
+    """Dropout: a factor in a test, otherwise a random mask."""
     x, nodes, p = call["X"], call.nodes, float(call.attr("dropout_prob"))
     scale = _kept_scale(p, call.attr("is_test"), call.attr("dropout_implementation"))
     if call.attr("is_test"):

@@ -61,7 +61,7 @@ def _squared(call: Call) -> Result:
 
 @writes("logsumexp")
 def _log_sum(call: Call) -> Result:
-    """By the largest element, as the operator does it, since some processors add the exponentials as they are."""
+    """A logsumexp with the largest element taken out, as the operator does it, since some processors add the exponentials as they are."""
     x, nodes, keep = call["X"], call.nodes, bool(call.attr("keepdim"))
     axes = list(reduced_axes(x.ndim, call.attr("axis"), call.attr("reduce_all")))
     top = nodes.reduce("Max", x, axes, keep=True)

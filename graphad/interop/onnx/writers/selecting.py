@@ -332,7 +332,7 @@ def _range(call: Call) -> Result:
 
 @writes("linspace")
 def _linspace(call: Call) -> Result:
-    """In float64, as the operator counts; whole numbers are cut."""
+    """Evenly spaced numbers, computed in float64 as the operator does; for integers they are truncated."""
     nodes, dtype = call.nodes, call.output("Out").dtype
     start, stop = (nodes.cast(nodes.as_scalar(call[slot]), "float64") for slot in ("Start", "Stop"))
     count = nodes.as_scalar(nodes.cast(call["Num"], "int64"))
