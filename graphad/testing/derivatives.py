@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -102,10 +103,12 @@ def gradient_values(program: Program, case: Case, sources: list[str]) -> dict[st
     return {name: values[name] if name in values else np.zeros_like(arrays[name]) for name in sources}
 
 
-def rounding_noise(program: Program, case: Case, source: str, unit: float = 0.0) -> Iterator[float]:
+def rounding_noise(program: Program, case: Case, source: str, unit: float = 0.0, pattern: int = 0) -> Iterator[float]:
     """The change of a gradient when all arrays move by some units in the last place, away from zero first, then towards it.
 
-    With ``unit`` they move by so much, relatively, if that is more: a program that computes in a narrower type rounds by more.
+    With ``unit`` they move by so much, relatively, if that is more: a program that computes in a narrower type rounds by more. With a
+    ``pattern`` above 0 numbers move by different parts of that, and in different directions: what cancels moves by chance, and may
+    happen not to move along one way.
 
     A gradient that is the small difference of large terms consists of their rounding errors, and moves by as much as they are. Equal
     elements and zeros stay what they are, and so does the branch taken at a tie or at a kink at 0; at another kink, a gradient moves
@@ -124,9 +127,9 @@ def rounding_noise(program: Program, case: Case, source: str, unit: float = 0.0)
     # Both ways: a gradient may be steady on one side of a kink.
     for way in (1, -1):
         noise = 0.0
-        for units in ROUNDED_UNITS:
+        for units in ROUNDED_UNITS[::2] if pattern else ROUNDED_UNITS:
             feeds, params = (
-                {name: _scaled(array, way * units, unit) for name, array in arrays.items()} for arrays in (case.feeds, case.params)
+                {name: _scaled(array, way * units, unit, pattern) for name, array in arrays.items()} for arrays in (case.feeds, case.params)
             )
             try:
                 moved_gradient = with_gradients.on(feeds, params).get(source)
@@ -143,13 +146,20 @@ def rounding_noise(program: Program, case: Case, source: str, unit: float = 0.0)
         yield noise
 
 
-def _scaled(array: Array, units: int, least: float) -> Array:
-    """The array with its floating-point numbers so many units in the last place, or so many times the least, away from zero."""
+def _scaled(array: Array, units: int, least: float, pattern: int) -> Array:
+    """The array with its floating-point numbers so many units in the last place, or so many times the least, away from zero.
+
+    With a pattern, by a part of that between -1 and 1 which depends on a number's size alone, so that equal ones stay equal.
+    """
     if array.dtype.kind != "f":
         return array
     with np.errstate(all="ignore"):
+        parts = 2 * np.modf(np.abs(array).astype(WIDE) * (pattern * _GOLDEN))[0] - 1 if pattern else 1.0
         # Relative: each number moves by as many units of its own last place.
-        return np.asarray(array * array.dtype.type(1 + units * max(np.finfo(array.dtype).eps, least)))
+        return np.asarray(array * (1 + parts * (units * max(np.finfo(array.dtype).eps, least))), array.dtype)
+
+
+_GOLDEN = 1e3 * (math.sqrt(5.0) - 1.0)  # irrational: the fractional parts of multiples are spread evenly over [0, 1)
 
 
 def is_forward(program: Program) -> bool:

@@ -184,6 +184,30 @@ def test_a_gradient_at_a_kink_is_told_from_one_that_consists_of_rounding_errors(
     assert [sorted(rounding_noise(case.program, case, "w")) for case in (clipped, zero)] == [[0.0, 1.0], [0.0, 0.0]]
 
 
+def test_numbers_that_move_in_different_ways_show_the_rounding_that_one_way_does_not() -> None:
+    """The gradient of a sum of softmax is 0: by chance it is that, too, of arrays that all move away from zero."""
+    text = """
+        var x: float32[-1, 1, 1, 1] param w: float32[1, 1, 1, 1] var c: float32[-1, 1, 1, 1] param scale: float32[1] param bias: float32[1]
+        var mean: float32[1] persistable stop_gradient var variance: float32[1] persistable stop_gradient var n: float32[-1, 1, 1, 1]
+        var m: float32[1] stop_gradient var v: float32[1] stop_gradient var r: float32[-1, 1] var s: float32[-1, 1] var y: float32[-1, 1]
+        param f: float32[1, 1] var loss: float32[] conv2d(Input=x, Filter=w) -> (Output=c)
+        batch_norm(X=c, Scale=scale, Bias=bias, Mean=mean, Variance=variance)
+            -> (Y=n, SavedMean=m, SavedVariance=v, MeanOut=mean, VarianceOut=variance) {is_test=true}
+        reshape(X=n) -> (Out=r) {shape=[-1, 1]} softmax(X=r) -> (Out=s) {axis=0} mul(X=s, Y=f) -> (Out=y) mean(X=y) -> (Out=loss)
+    """
+    numbers = {"scale": 10001.0, "bias": 1.0, "mean": 10001.0, "variance": 10000.0}
+    params = {name: np.array([number], "float32") for name, number in numbers.items()}
+    params |= {"w": np.full((1, 1, 1, 1), 0.465, "float32"), "f": np.full((1, 1), 11.0, "float32")}
+    feeds = {"x": np.array([-0.105731994, 0.0], "float32").reshape(2, 1, 1, 1)}
+    case = Case(ga.Program.parse(f"program {{ block 0 {{ {' '.join(text.split())} }} }}"), "loss", feeds, params)
+    noise = [min(rounding_noise(case.program, case, "x", pattern=pattern)) for pattern in range(4)]
+    assert noise[0] == 0.0
+    assert max(noise) > 1e-6
+    check_case("fold-batch-norm", case)
+    clipped = _over(CLIPPED, [1.0])
+    assert [min(rounding_noise(clipped.program, clipped, "w", pattern=pattern)) for pattern in range(4)] == [0.0] * 4
+
+
 def test_a_gradient_where_the_program_stops_it_is_no_rounding() -> None:
     stopped = _over(QUOTIENT, [1e-300, -1e-8, 1e-20, 0.001, -1e-40])
     stopped.program.global_block().var("y").stop_gradient = True
