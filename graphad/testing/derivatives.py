@@ -19,7 +19,7 @@ from graphad.program import FORWARD, Block, Operator, Program
 from graphad.rewriting import claims_checked, verification
 from graphad.testing.cases import FLOAT16, NARROW, WIDE, Case, retyped
 from graphad.testing.equivalence import Stepwise, observe
-from graphad.testing.watched import watch
+from graphad.testing.watched import run_perturbed, watch
 from graphad.types import FLOATS, TENSOR, Array
 
 # Gradients three ways: those that a graph holds, those of the standard backward, and central differences.
@@ -28,6 +28,7 @@ STEP = 1e-5  # of a difference; the error of a central one is about STEP ** 2
 SMOOTH = 1e-4  # by how much the slopes to the left and to the right may differ where a function is taken for smooth
 STEADY = 1e-6  # and those of two steps
 ROUNDED_UNITS = (1, 2, 3, 5, 8, 10, 13, 17, 21, 26, 30, 32)  # in the last place: arrays move by so many
+ROUNDED_RESULTS = (1, 2)  # and results of operators by so many
 FAR = 1e50  # a gradient multiplies numbers of a program: with larger ones, or smaller than 1 / FAR, it may be 0 where it should not
 
 
@@ -107,8 +108,8 @@ def rounding_noise(program: Program, case: Case, source: str, unit: float = 0.0,
     """The change of a gradient when all arrays move by some units in the last place, away from zero first, then towards it.
 
     With ``unit`` they move by so much, relatively, if that is more: a program that computes in a narrower type rounds by more. With a
-    ``pattern`` above 0 numbers move by different parts of that, and in different directions: what cancels moves by chance, and may
-    happen not to move along one way.
+    ``pattern`` above 0 arrays stay, and every result that an operator computes moves, half of them the one and half the other way
+    (D. S. Parker, Monte Carlo Arithmetic, 1997): sums that cancel by chance for the arrays as they are do so no more.
 
     A gradient that is the small difference of large terms consists of their rounding errors, and moves by as much as they are. Equal
     elements and zeros stay what they are, and so does the branch taken at a tie or at a kink at 0; at another kink, a gradient moves
@@ -127,39 +128,41 @@ def rounding_noise(program: Program, case: Case, source: str, unit: float = 0.0,
     # Both ways: a gradient may be steady on one side of a kink.
     for way in (1, -1):
         noise = 0.0
-        for units in ROUNDED_UNITS[::2] if pattern else ROUNDED_UNITS:
-            feeds, params = (
-                {name: _scaled(array, way * units, unit, pattern) for name, array in arrays.items()} for arrays in (case.feeds, case.params)
-            )
+        for units in ROUNDED_RESULTS if pattern else ROUNDED_UNITS:
             try:
-                moved_gradient = with_gradients.on(feeds, params).get(source)
+                moved = _moved(with_gradients, case, way * units, unit, pattern).get(source)
             except GraphadError:
-                moved_gradient = None
-            finite = (
-                base is not None
-                and moved_gradient is not None
-                and moved_gradient.shape == base.shape
-                and bool(np.isfinite(moved_gradient).all())
-            )
+                moved = None
+            is_finite = base is not None and moved is not None and moved.shape == base.shape and bool(np.isfinite(moved).all())
             # An error, another shape or an infinity is more than any noise.
-            noise = max(noise, float(np.abs(moved_gradient - base).max(initial=0.0)) if finite else np.inf)  # type: ignore[operator]
+            noise = max(noise, float(np.abs(moved - base).max(initial=0.0)) if is_finite else np.inf)  # type: ignore[operator]
         yield noise
 
 
-def _scaled(array: Array, units: int, least: float, pattern: int) -> Array:
+def _moved(with_gradients: GradientProgram, case: Case, units: int, unit: float, pattern: int) -> dict[str, Array]:
+    """The gradients where arrays, or with a pattern results, are so many units in the last place away."""
+    if pattern:
+        names = list(with_gradients.names.values())
+        values = run_perturbed(with_gradients.program, case, names, lambda array: scaled(array, units, unit, pattern))
+        return {source: values[name] for source, name in with_gradients.names.items() if name in values}
+    feeds, params = ({name: scaled(array, units, unit) for name, array in arrays.items()} for arrays in (case.feeds, case.params))
+    return with_gradients.on(feeds, params)
+
+
+def scaled(array: Array, units: int, least: float, pattern: int = 0) -> Array:
     """The array with its floating-point numbers so many units in the last place, or so many times the least, away from zero.
 
-    With a pattern, by a part of that between -1 and 1 which depends on a number's size alone, so that equal ones stay equal.
+    With a pattern, half of them move towards zero: which ones depends on a number's size alone, so that equal ones stay equal.
     """
     if array.dtype.kind != "f":
         return array
     with np.errstate(all="ignore"):
-        parts = 2 * np.modf(np.abs(array).astype(WIDE) * (pattern * _GOLDEN))[0] - 1 if pattern else 1.0
+        ways = np.where(np.modf(np.abs(array).astype(WIDE) * (pattern * _IRRATIONAL))[0] < 0.5, -1.0, 1.0) if pattern else 1.0
         # Relative: each number moves by as many units of its own last place.
-        return np.asarray(array * (1 + parts * (units * max(np.finfo(array.dtype).eps, least))), array.dtype)
+        return np.asarray(array * (1 + ways * (units * max(np.finfo(array.dtype).eps, least))), array.dtype)
 
 
-_GOLDEN = 1e3 * (math.sqrt(5.0) - 1.0)  # irrational: the fractional parts of multiples are spread evenly over [0, 1)
+_IRRATIONAL = 1e3 * (math.sqrt(5.0) - 1.0)  # the fractional parts of its multiples are spread evenly over [0, 1)
 
 
 def is_forward(program: Program) -> bool:

@@ -76,6 +76,54 @@ class _Watched(Interpreter):
         return looking
 
 
+# -- perturbed results -----------------------------------------------------------------------------
+
+
+def run_perturbed(program: Program, case: Case, names: Iterable[str], perturb: Callable[[Array], Array]) -> dict[str, Any]:
+    """The values of the names in a run, step by step, in which every number that an operator computes is another one.
+
+    Numbers that an operator passes on, as a copy, a maximum or a selection does, stay what they are, and so do zeros.
+
+    Raises:
+        GraphadError: the program does not run.
+    """
+    names, scope, variables = list(names), Scope(), program.global_block().vars
+    for name, array in case.params.items():
+        scope.set(name, array)
+    run = _Perturbed(program, names, perturb)
+    run.begin({n: fed_array(n, array, *variables[n].declared) for n, array in case.feeds.items() if n in variables}, scope)
+    with np.errstate(all="ignore"):
+        run.operators()
+    return {name: own(run.fetch((run.env,), (0, name), None)) for name in names}
+
+
+class _Perturbed(Interpreter):
+    """A program whose operators give other results than they compute."""
+
+    def __init__(self, program: Program, names: list[str], perturb: Callable[[Array], Array]) -> None:
+        self.perturb = perturb
+        super().__init__(program, names, RunOptions(max_iterations=ITERATIONS))
+
+    def step(self, op: Operator, layout: Layout, freed: Collection[str]) -> Step:
+        step = super().step(op, layout, freed)
+        reads, writes = (
+            [(name, depth(layout, name)) for name in dict.fromkeys(all_names) if name != EMPTY]
+            for all_names in (op.input_names(), op.output_names())
+        )
+
+        def perturbing(frames: Frames) -> None:
+            # Before the step, which may let go of the name.
+            operands = [array for name, at in reads if isinstance(array := frames[at].get(name), np.ndarray) and array.dtype.kind == "f"]
+            step(frames)
+            for name, at in writes:
+                result = frames[at].get(name)
+                if isinstance(result, np.ndarray) and result.dtype.kind == "f":
+                    passed_on = np.isin(result, np.concatenate([array.reshape(-1) for array in operands])) if operands else True
+                    frames[at][name] = np.where(passed_on, result, self.perturb(result))
+
+        return perturbing
+
+
 # -- reused memory ---------------------------------------------------------------------------------
 
 

@@ -203,7 +203,9 @@ def test_numbers_that_move_in_different_ways_show_the_rounding_that_one_way_does
     noise = [min(rounding_noise(case.program, case, "x", pattern=pattern)) for pattern in range(4)]
     assert noise[0] == 0.0
     assert max(noise) > 1e-6
-    check_case("fold-batch-norm", case)
+    for mean in (10001.0, 10001.002, 9999.0, 10000.0):
+        case.params["mean"][0] = mean
+        check_case("fold-batch-norm", case)
     clipped = _over(CLIPPED, [1.0])
     assert [min(rounding_noise(clipped.program, clipped, "w", pattern=pattern)) for pattern in range(4)] == [0.0] * 4
 
