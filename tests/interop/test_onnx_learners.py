@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from graphad.errors import GraphadError
 from graphad.interop import onnx
 from graphad.interop.onnx.arrays import to_array
 from graphad.interop.onnx.schema import message
@@ -52,6 +55,79 @@ def test_trees_whose_leaves_have_numbers_of_their_own() -> None:
     x = np.array([[1, 1.5], [0, 2], [1.5, 3.5], [2, 3]], "float32")
     (y,) = run("TreeEnsemble", x, version=5, aggregate_function=1, **attrs)
     assert y.tolist() == [[10, 0], [0, 20], [0, 20], [40, 0]]
+
+
+HOLDS: dict[str, Callable[[float, float], bool]] = {
+    "BRANCH_LEQ": operator.le,
+    "BRANCH_LT": operator.lt,
+    "BRANCH_GTE": operator.ge,
+    "BRANCH_GT": operator.gt,
+    "BRANCH_EQ": operator.eq,
+    "BRANCH_NEQ": operator.ne,
+}
+
+
+def grown(rng: np.random.Generator, depth: int, tree: int, nodes: list[dict[str, Any]], leaves: list[dict[str, Any]]) -> int:
+    """A tree of random shape and comparisons; the number of its root."""
+    at = [each["treeids"] for each in nodes].count(tree)
+    numbers = [0.0, 1.0, -1.0, np.inf, -np.inf, np.nan]
+    made: dict[str, Any] = dict.fromkeys(("truenodeids", "falsenodeids", "featureids", "missing_value_tracks_true"), 0)
+    made |= {"treeids": tree, "nodeids": at, "modes": "LEAF", "values": 0.0}
+    nodes.append(made)
+    if depth == 0 or rng.random() < 0.2:
+        leaves.append({"treeids": tree, "nodeids": at, "ids": int(rng.integers(2)), "weights": float(rng.integers(1, 1000))})
+        return at
+    made |= {"modes": str(rng.choice([*HOLDS])), "values": float(rng.choice(numbers)), "featureids": int(rng.integers(3))}
+    made["missing_value_tracks_true"] = int(rng.integers(2))
+    made["truenodeids"] = grown(rng, depth - 1, tree, nodes, leaves)
+    made["falsenodeids"] = grown(rng, depth - 1, tree, nodes, leaves)
+    return at
+
+
+def walked(row: Array, nodes: list[dict[str, Any]], leaves: list[dict[str, Any]]) -> Array:
+    """What the leaves give that a row ends in, node by node."""
+    sums, by_place = np.zeros(2), {(each["treeids"], each["nodeids"]): each for each in nodes}
+    for tree in {each["treeids"] for each in nodes}:
+        at = by_place[tree, 0]
+        while at["modes"] != "LEAF":
+            x = row[at["featureids"]]
+            holds = HOLDS[at["modes"]](x, float(np.float32(at["values"]))) or (np.isnan(x) and at["missing_value_tracks_true"])
+            at = by_place[tree, at["truenodeids" if holds else "falsenodeids"]]
+        for leaf in leaves:
+            if (leaf["treeids"], leaf["nodeids"]) == (tree, at["nodeids"]):
+                sums[leaf["ids"]] += leaf["weights"]
+    return sums
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("features", [3, "f"])
+def test_trees_of_all_comparisons_go_the_way_of_each_row(seed: int, features: int | str) -> None:
+    rng, nodes, leaves = np.random.default_rng(seed), list[dict[str, Any]](), list[dict[str, Any]]()
+    for tree in range(8):
+        grown(rng, int(rng.integers(8)), tree, nodes, leaves)
+    attrs: dict[str, Any] = {f"nodes_{name}": [each[name] for each in nodes] for name in nodes[0]}
+    attrs |= {f"target_{name}": [each[name] for each in leaves] for name in leaves[0]}
+    trees = node("TreeEnsembleRegressor", "x", "y", "ai.onnx.ml", n_targets=2, **attrs)
+    found = onnx.load(model([trees], {"x": ("float32", ["n", features])}, ["y"], ai_onnx_ml=3))
+    x = rng.choice(np.array([0, 1, -1, 0.5, np.inf, -np.inf, np.nan, 1e-45], "float32"), size=(200, 3))
+    np.testing.assert_array_equal(found.run({"x": x})[0], [walked(row, nodes, leaves) for row in x])
+    assert found.run({"x": x[:0]})[0].shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"nodes_featureids": [3, 0, 0]}, "a tree compares feature 3, and there are 3"),
+        ({"nodes_modes": ["BRANCH_LEQ", "BRANCH_LEQ", "LEAF"]}, "a tree with a cycle, or trees that share their nodes"),
+    ],
+)
+def test_trees_that_are_none(changes: dict[str, Any], error: str) -> None:
+    attrs: dict[str, Any] = {"nodes_featureids": [0, 0, 0], "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_treeids": [0, 0, 0]}
+    attrs |= {"nodes_nodeids": [0, 1, 2], "nodes_truenodeids": [1, 1, 0], "nodes_falsenodeids": [2, 2, 0], "nodes_values": [0.0, 0.0, 0.0]}
+    attrs |= {"target_treeids": [0], "target_nodeids": [1], "target_ids": [0], "target_weights": [1.0], **changes}
+    trees = node("TreeEnsembleRegressor", "x", "y", "ai.onnx.ml", **attrs)
+    with pytest.raises(GraphadError, match=error):
+        onnx.load(model([trees], {"x": ("float32", ["n", 3])}, ["y"], ai_onnx_ml=3))
 
 
 def test_a_softmax_that_leaves_zeros_out() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from graphad import layers
 from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.handler import ML, Node, handles
+from graphad.interop.onnx.handlers.trees import COMPARISONS, Trees, leaves
 from graphad.interop.onnx.operands import UnsupportedModel, Value
 from graphad.program import Variable
 
@@ -352,39 +352,13 @@ def _transformed(node: Node, x: Value, transform: str = "") -> Value:
 # -- trees ---------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Trees:
-    """The nodes of all trees in one table; a leaf leads to itself."""
-
-    feature: Numbers
-    threshold: Numbers
-    missing: Numbers
-    yes: Numbers
-    no: Numbers
-    weights: Numbers
-    roots: Numbers
-    depth: int
-    modes: Numbers
-
-
-_COMPARISONS = {
-    "BRANCH_LEQ": "less_equal",
-    "BRANCH_LT": "less_than",
-    "BRANCH_GTE": "greater_equal",
-    "BRANCH_GT": "greater_than",
-    "BRANCH_EQ": "equal",
-    "BRANCH_NEQ": "not_equal",
-}
-
-
-def _trees(node: Node, of: str, count: int) -> _Trees:
+def _trees(node: Node, of: str, count: int) -> Trees:
     trees, ids = node.required("nodes_treeids"), node.required("nodes_nodeids")
     number = {key: i for i, key in enumerate(zip(trees, ids, strict=True))}
     modes = [str(item) for item in node.required("nodes_modes")]
-    unknown = sorted({mode for mode in modes if mode != "LEAF" and mode not in _COMPARISONS})
+    unknown = sorted({mode for mode in modes if mode != "LEAF" and mode not in COMPARISONS})
     if unknown:
         raise UnsupportedModel(f"trees with comparisons {', '.join(unknown)}")
-    # Leaves lead to themselves, so that all rows take as many steps as the deepest tree has, and no step has a condition.
     indices = np.arange(len(modes))
     leaf = np.asarray([mode == "LEAF" for mode in modes])
     yes, no = (
@@ -403,56 +377,7 @@ def _trees(node: Node, of: str, count: int) -> _Trees:
     roots = np.asarray([i for i in range(len(modes)) if i not in children])
     values = np.asarray(node.required("nodes_values"), "float32")
     features = np.asarray(node.required("nodes_featureids"), "int64")
-    return _Trees(features, values, missing_flags, yes, no, weights, roots, _depth(yes, no, roots), np.asarray(modes))
-
-
-def _depth(yes: Numbers, no: Numbers, roots: Numbers) -> int:
-    at, depth = np.unique(roots), 0
-    while True:
-        # Leaves lead to themselves: where a step leads nowhere new, all are leaves.
-        after = np.unique(np.concatenate([yes[at], no[at]]))
-        if np.array_equal(after, at):
-            return depth
-        at, depth = after, depth + 1
-        if depth > len(yes):
-            raise UnsupportedModel("a tree with a cycle")
-
-
-def _leaves(node: Node, x: Value, trees: _Trees, aggregate: str = "SUM") -> Value:
-    """The weights of the leaves that each row of x ends in, of all trees: as many steps as the trees are deep."""
-    ops = node.ops
-    count = len(trees.roots)
-    # Zeros for each row: 0 times the feature would be NaN where that is missing or infinite.
-    rows = ops.fill_any_like(ops.slice(x, axes=[1], starts=[0], ends=[1]), value=0.0, dtype="int64")
-    at = ops.elementwise_add(rows, Value(trees.roots.astype("int64").reshape(1, count)))
-
-    def looked_up(table: Numbers, places: Value) -> Value:
-        return ops.reshape_like(ops.gather(Value(table), ops.reshape(places, shape=[-1]), axis=0), places)
-
-    for _ in range(trees.depth):
-        value = ops.take_along_axis(x, looked_up(trees.feature, at), Axis=1)
-        threshold = looked_up(trees.threshold, at)
-        kinds = [kind for kind in _COMPARISONS if kind in trees.modes] or ["BRANCH_LEQ"]
-        goes = ops.one(_COMPARISONS[kinds[0]], value, threshold)
-        for kind in kinds[1:]:
-            goes = ops.where(looked_up(trees.modes == kind, at), ops.one(_COMPARISONS[kind], value, threshold), goes)
-        if trees.missing.any():
-            goes = ops.logical_or(goes, ops.logical_and(ops.isnan_v2(value), looked_up(trees.missing, at)))
-        # All rows go down all trees at once: ``at`` is [rows, trees], the node that each is at.
-        at = ops.where(goes, looked_up(trees.yes.astype("int64"), at), looked_up(trees.no.astype("int64"), at))
-    result = ops.gather(Value(trees.weights), ops.reshape(at, shape=[-1]), axis=0)
-    result = ops.reshape(result, shape=[-1, count, trees.weights.shape[1]])
-    if aggregate in ("MIN", "MAX"):
-        if trees.weights.shape[1] != 1:
-            raise UnsupportedModel(f"aggregate_function {aggregate!r} of several targets")
-        return (ops.reduce_min if aggregate == "MIN" else ops.reduce_max)(result, dim=[1], keep_dim=False)
-    total = ops.reduce_sum(result, dim=[1], keep_dim=False)
-    if aggregate not in ("SUM", "AVERAGE"):
-        raise UnsupportedModel(f"aggregate_function {aggregate!r}")
-    return total if aggregate == "SUM" else ops.scale(total, scale=1.0 / count)
-
-
-_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")  # numbers 0 to 5 of TreeEnsemble
+    return Trees(features, values, missing_flags, yes, no, weights, roots, np.asarray(modes))
 
 
 @handles("TreeEnsemble", domain=ML, since=5)
@@ -460,25 +385,24 @@ def _tree_ensemble(node: Node) -> Value:
     """Nodes and leaves have numbers of their own; here leaves come after the nodes, in one table."""
     x, ops = node[0], node.ops
     numbers = np.asarray(node.required("nodes_modes")).ravel()
-    if numbers.max(initial=0) >= len(_MODES):
+    if numbers.max(initial=0) >= len(COMPARISONS):
         raise UnsupportedModel("trees with BRANCH_MEMBER")
     count, values = len(numbers), np.asarray(node.required("leaf_weights")).ravel()
     # Leaf k is row count + k of the table, which is where a branch leads whose flag says that it ends in a leaf.
-    targets, leaves = np.asarray(node.required("leaf_targetids")), count + np.arange(len(values))
+    targets, rows = np.asarray(node.required("leaf_targetids")), count + np.arange(len(values))
     weights = np.zeros((count + len(values), int(node.attr("n_targets", 1))), values.dtype)
-    weights[leaves, targets] = values
+    weights[rows, targets] = values
     yes, no = (
         np.concatenate(
-            [np.asarray(node.required(f"nodes_{which}nodeids")) + count * np.asarray(node.required(f"nodes_{which}leafs")), leaves]
+            [np.asarray(node.required(f"nodes_{which}nodeids")) + count * np.asarray(node.required(f"nodes_{which}leafs")), rows]
         )
         for which in ("true", "false")
     )
-    # Both ways from a leaf lead to the leaf: what has arrived there stays, while other rows go on to the depth of the deepest tree.
     rest = np.zeros(len(values))
-    modes = np.asarray([*(_MODES[number] for number in numbers), *["LEAF"] * len(values)])
+    modes = np.asarray([*(COMPARISONS[number] for number in numbers), *["LEAF"] * len(values)])
     missing = np.asarray(node.attr("nodes_missing_value_tracks_true") or [0] * count, bool)
     roots = np.asarray(node.required("tree_roots"), "int64")
-    trees = _Trees(
+    trees = Trees(
         np.concatenate([node.required("nodes_featureids"), rest]).astype("int64"),
         np.concatenate([np.asarray(node.required("nodes_splits")).ravel(), rest]).astype(x.dtype),
         np.concatenate([missing, rest]).astype(bool),
@@ -486,11 +410,10 @@ def _tree_ensemble(node: Node) -> Value:
         no,
         weights,
         roots,
-        _depth(yes, no, roots),
         modes,
     )
     transforms = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-    out = _leaves(node, x, trees, ("AVERAGE", "SUM", "MIN", "MAX")[int(node.attr("aggregate_function", 1))])
+    out = leaves(node, x, trees, ("AVERAGE", "SUM", "MIN", "MAX")[int(node.attr("aggregate_function", 1))])
     return _transformed(node, ops.cast(out, out_dtype=x.dtype), transforms[int(node.attr("post_transform", 0))])
 
 
@@ -498,7 +421,7 @@ def _tree_ensemble(node: Node) -> Value:
 def _tree_regressor(node: Node) -> Value:
     x = _single(node, node[0])
     trees = _trees(node, "target", int(node.attr("n_targets", 1)))
-    out = _leaves(node, x, trees, str(node.attr("aggregate_function", "SUM")))
+    out = leaves(node, x, trees, str(node.attr("aggregate_function", "SUM")))
     if "base_values" in node.attrs:
         out = node.ops.elementwise_add(out, Value(np.asarray(node.attrs["base_values"], "float32")))
     return _transformed(node, out)
@@ -512,7 +435,7 @@ def _tree_classifier(node: Node) -> list[Value]:
     # Two labels with the scores of one class alone: the other's score is 1 - p of a probability, -p of a score before its transform.
     binary = len(labels) == 2 and len(targets) == 1
     trees = _trees(node, "class", max(len(labels), max(targets) + 1))
-    scores = _leaves(node, x, trees)
+    scores = leaves(node, x, trees)
     if "base_values" in node.attrs:
         scores = node.ops.elementwise_add(scores, Value(np.asarray(node.attrs["base_values"], "float32")))
     if binary:
