@@ -57,6 +57,14 @@ def test_trees_whose_leaves_have_numbers_of_their_own() -> None:
     assert y.tolist() == [[10, 0], [0, 20], [0, 20], [40, 0]]
 
 
+@pytest.mark.parametrize(("shape", "wanted"), [([4], [[2, 0]]), ([2, 2], [[1, 0], [3, 2]])])
+def test_places_of_the_last_axis(shape: list[int], wanted: list[list[int]]) -> None:
+    """Of a vector they are a row, as the operator's reference has it."""
+    places = np.array([2, 0] if len(shape) == 1 else [1, 0])
+    found = model([node("ArrayFeatureExtractor", "x i", "y", "ai.onnx.ml")], {"x": ("int64", shape)}, ["y"], {"i": places}, ai_onnx_ml=1)
+    assert onnx.load(found).run({"x": np.arange(4).reshape(shape)})[0].tolist() == wanted
+
+
 HOLDS: dict[str, Callable[[float, float], bool]] = {
     "BRANCH_LEQ": operator.le,
     "BRANCH_LT": operator.lt,

@@ -142,7 +142,9 @@ def _binarizer(node: Node) -> Value:
 
 @handles("ArrayFeatureExtractor", domain=ML)
 def _extract(node: Node) -> Value:
-    return node.ops.gather(node[0], node.ops.reshape(node[1], shape=[-1]), axis=node[0].rank - 1)
+    """Places of the last axis; of a vector they are a row."""
+    out = node.ops.gather(node[0], node.ops.reshape(node[1], shape=[-1]), axis=node[0].rank - 1)
+    return node.ops.unsqueeze(out, axes=[0]) if node[0].rank == 1 else out
 
 
 @handles("LinearRegressor", domain=ML)
