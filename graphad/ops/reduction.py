@@ -228,7 +228,7 @@ reduce_prod = _define("reduce_prod", np.multiply.reduce, _prod_grad, speculatabl
 
 
 def _log_sum_type(X: TensorType, *, axis: list[int] = ALL, keepdim: bool = False, reduce_all: bool = False) -> TensorType:
-    return _extreme_type(same_float(X), dim=axis, keep_dim=keepdim, reduce_all=reduce_all)
+    return _reduced_type(same_float(X), dim=axis, keep_dim=keepdim, reduce_all=reduce_all)
 
 
 def _log_sum_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, axis: list[int], keepdim: bool, reduce_all: bool) -> Tensor:
@@ -238,9 +238,9 @@ def _log_sum_grad(X: Tensor, Out: Tensor, dOut: Tensor, *, axis: list[int], keep
 
 @operator("X -> Out", infer=_log_sum_type, grad={"X": _log_sum_grad}, speculatable="extents", own=True, flops=3)
 def logsumexp(X: Array, *, axis: list[int] = ALL, keepdim: bool = False, reduce_all: bool = False) -> Array:
-    """The logarithm of the sum of exponentials over ``axis`` (all axes if none is named), without overflow."""
+    """The logarithm of the sum of exponentials over ``axis`` (all axes if none is named), without overflow; of no elements -inf."""
     axes = reduced_axes(X.ndim, axis, reduce_all)
-    top = np.max(X, axis=axes, keepdims=True)
+    top = np.max(X, axis=axes, keepdims=True, initial=-np.inf)
     # An infinite maximum would make inf - inf; where all elements are -inf the logarithm of 0 is right again.
     top = np.where(np.isfinite(top), top, X.dtype.type(0))
     value = np.log(summed(np.exp(X - top), axes, True)) + top

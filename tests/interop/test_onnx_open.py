@@ -610,6 +610,28 @@ def test_how_many_axes_are_cut_is_known_to_a_run_alone(count: int, tmp_path: Pat
         np.testing.assert_array_equal(slope, np.where(np.arange(6)[:, None] < 5, 1.0, 0.0) * np.ones(3))
 
 
+@pytest.mark.parametrize("type", ["ReduceMax", "ReduceMin", "ReduceLogSumExp"])
+@pytest.mark.parametrize(("axes", "keep"), [([0], 0), ([0, 1], 0), ([0, 1], 1), ([1], 1)])
+@pytest.mark.parametrize("chosen", [[True, False, True], [False] * 3])
+def test_the_largest_of_what_a_run_finds(type: str, axes: list[int], keep: int, chosen: list[bool], tmp_path: Path) -> None:
+    """It may find nothing: of no elements the largest is the least number."""
+    nodes = [node("Compress", "x c", "f", axis=0), node(type, "f a", "y", keepdims=keep)]
+    infos: dict[str, tuple[str, Any]] = {"x": ("float32", [3, 4]), "c": ("bool", [3])}
+    found = onnx.load(model(nodes, infos, ["y"], {"a": np.array(axes)}))
+    onnx.save(found, tmp_path / "m.onnx")
+    feeds, function = {"x": normal(3, 4), "c": np.array(chosen)}, {"ReduceMax": np.max, "ReduceMin": np.min}.get(type)
+    rows = feeds["x"][feeds["c"]]
+    with np.errstate(divide="ignore"):
+        neutral = np.inf if type == "ReduceMin" else -np.inf
+        sums = np.log(np.exp(rows).sum(tuple(axes), keepdims=bool(keep)))
+        wanted = sums if function is None else function(rows, axis=tuple(axes), keepdims=bool(keep), initial=neutral)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    for (result,) in (found.run(feeds), session.run(None, feeds)):
+        assert result.shape == wanted.shape
+        np.testing.assert_allclose(result, wanted, rtol=1e-5)
+
+
 def _rankless(data: bytes) -> bytes:
     """The model without shapes of its inputs."""
     made = onnx.model.parsed(data, "model")

@@ -30,12 +30,23 @@ def reduced(node: Node, type: str, x: Value, axes: list[int], keep: bool = True)
         return Value(np.full(shape, _neutral(type, x.dtype), x.dtype))
     if not axes:
         return node.ops.assign(x)
-    # How many elements were found (by Compress, NonZero) only the run knows, and they may be none.
-    if type in ("reduce_max", "reduce_min") and x.shape == (-1,) and not isinstance(x.shape[0], Extent):
-        x = node.ops.concat([x, Value(np.full(1, _neutral(type, x.dtype), x.dtype))], axis=0)
+    if type in ("reduce_max", "reduce_min"):
+        x = _with_neutral(node, type, x, axes)
     if len(axes) == x.rank and not keep:
         return node.ops.one(type, x, reduce_all=True, keep_dim=False)
     return node.ops.one(type, x, dim=axes, keep_dim=keep)
+
+
+def _with_neutral(node: Node, type: str, x: Value, axes: list[int]) -> Value:
+    """The tensor with the neutral element beside what was found (by Compress, NonZero): only a run knows how much, and it may be none."""
+    found = [axis for axis in axes if x.shape[axis] == -1 and not isinstance(x.shape[axis], Extent)]
+    others = [size for axis, size in enumerate(x.shape) if axis not in found]
+    # Beside others that are open, or with two of them, the elements of nothing would be nothing.
+    if len(found) != 1 or -1 in others:
+        return x
+    shape = [1 if axis in found else size for axis, size in enumerate(x.shape)]
+    node.ops.room(shape, x.dtype)
+    return node.ops.concat([x, Value(np.full(shape, _neutral(type, x.dtype), x.dtype))], axis=found[0])
 
 
 _NEUTRAL = {"reduce_max": -1, "reduce_min": 1, "logsumexp": -1}
