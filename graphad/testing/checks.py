@@ -470,7 +470,7 @@ def _along(trial: Trial, smooth: Case, direction: dict[str, Array], values: Mapp
         return None  # what is nan here and finite in the standard backward is found by comparing the two
 
     def agrees(expected: float) -> bool:
-        return abs(total - expected) <= max(DIFFERENCED, trial.allowed) * max(1.0, abs(expected), scale)
+        return abs(total - expected) <= max(DIFFERENCED, _tolerance(trial)) * max(1.0, abs(expected), scale)
 
     expected = trial.slope(smooth, direction, agrees)
     trial.slope_agrees = expected is not None and agrees(expected)

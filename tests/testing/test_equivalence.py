@@ -210,6 +210,15 @@ def test_numbers_that_move_in_different_ways_show_the_rounding_that_one_way_does
     assert [min(rounding_noise(clipped.program, clipped, "w", pattern=pattern)) for pattern in range(4)] == [0.0] * 4
 
 
+def test_gradients_that_a_preparation_computes_in_float16_are_held_against_differences_as_such() -> None:
+    text = """var x: float32[-1, 2] param w: float32[2, 1] var y: float32[-1, 1] var l: float32[] persistable
+        mul(X=x, Y=w) -> (Out=y) mean(X=y) -> (Out=l)"""
+    x = np.zeros((6, 2), "float32")
+    x[1, 0] = -0.91764224
+    case = Case(ga.Program.parse(f"program {{ block 0 {{ {text} }} }}"), "l", {"x": x}, {"w": -np.ones((2, 1), "float32")})
+    check_case("simplify{fast=true}", case, f"mixed-precision, {_PATH}, create-grad-ops, prune-no-grad, accumulate-grads, create-grad-vars")
+
+
 def test_a_gradient_where_the_program_stops_it_is_no_rounding() -> None:
     stopped = _over(QUOTIENT, [1e-300, -1e-8, 1e-20, 0.001, -1e-40])
     stopped.program.global_block().var("y").stop_gradient = True
