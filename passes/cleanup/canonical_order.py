@@ -14,7 +14,6 @@ from itertools import pairwise
 
 from graphad.ir import Graph, Op, Value
 from graphad.ops import REGISTRY
-from graphad.ops.out_kernels import INPLACE
 from graphad.passes.cleanup.constant_arrays import is_source
 from graphad.passes.cleanup.operator_keys import frozen_attrs
 from graphad.rewriting import ChangeCursor, Pass
@@ -56,9 +55,9 @@ def _with_readers(changed_ops: list[Op]) -> list[Op]:
 
 
 def _tells_inputs_apart(op: Op) -> bool:
-    """Whether attributes may mean one input and not another: an axis of Y, the memory of X."""
+    """Whether attributes may mean one input and not another, as an axis of Y does; marks of memory are dropped with any change."""
     definition = REGISTRY[op.type]
-    return INPLACE in op.attrs or bool(frozen_attrs(definition, definition.own_attrs(op.attrs)))
+    return bool(frozen_attrs(definition, definition.own_attrs(op.attrs)))
 
 
 class _Order:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from graphad.ir import schedule
 from graphad.passes.cleanup import CanonicalOrder
+from graphad.passes.memory import InPlace
 from graphad.testing import check_pass
 from tests.passes.cleanup.programs import graph_of, loop_graph, operators
 
@@ -38,6 +40,15 @@ def test_a_value_that_becomes_a_constant_moves() -> None:
 def test_others_keep_their_order() -> None:
     text = "tanh(X=x) -> (Out=a)\nsin(X=x) -> (Out=b)\nelementwise_max(X=b, Y=a) -> (Out=c)\nelementwise_add(X=b, Y=a) -> (Out=d) {axis=0}"
     assert not CanonicalOrder().run(graph_of(text, ABC))
+
+
+def test_marks_of_memory_decide_nothing() -> None:
+    """They are dropped with the change; whether an outdated one is still there depends on what has looked at the graph."""
+    graph = graph_of("tanh(X=x) -> (Out=a)\nsin(X=y) -> (Out=b)\nelementwise_add(X=b, Y=a) -> (Out=c)", ABC)
+    assert InPlace().run(graph)
+    assert "inplace" in [*graph.ops][2].attrs
+    assert CanonicalOrder().run(graph)
+    assert "    elementwise_add(X=a, Y=b) -> (Out=c)\n" in str(schedule(graph))
 
 
 def test_nested_graphs() -> None:
