@@ -39,8 +39,10 @@ def _reduced_type(X: TensorType, *, dim: list[int] = ALL, keep_dim: bool = False
     return TensorType(reduced(X, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all).shape, attrs.get("out_dtype") or X.dtype)
 
 
-def _extreme_type(X: TensorType, *, dim: list[int] = ALL, keep_dim: bool = False, reduce_all: bool = False, **attrs: object) -> TensorType:
-    if any(X.shape[a] == 0 for a in reduced_axes(len(X.shape), dim, reduce_all)):
+def _extreme_type(
+    X: TensorType, *, dim: list[int] = ALL, keep_dim: bool = False, reduce_all: bool = False, allow_empty: bool = False, **attrs: object
+) -> TensorType:
+    if not allow_empty and any(X.shape[a] == 0 for a in reduced_axes(len(X.shape), dim, reduce_all)):
         raise ShapeError(f"X is {X}: there is no extremum over an axis without elements (dim={dim})")
     return _reduced_type(X, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all, **attrs)
 
@@ -134,22 +136,32 @@ def _mean_grad_at_once(inputs: Inputs, attrs: Mapping[str, object], slots: Seque
 # -- extrema -------------------------------------------------------------------------------------
 
 
-def _ties(op: OpDef, X: Tensor, Out: Tensor, like: Tensor, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
+def _ties(op: OpDef, X: Tensor, Out: Tensor, like: Tensor, dim: list[int], keep_dim: bool, reduce_all: bool, **attrs: object) -> Tensor:
     """1 where X is the extremum, 0 elsewhere; that is found again where the result was rounded to another dtype."""
     is_rounded = dtype_name(Out.dtype) != dtype_name(X.dtype)
-    extremum = op(X, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all) if is_rounded else Out
+    extremum = op(X, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all, **attrs) if is_rounded else Out
     return as_mask(X == kept(extremum, X, dim, keep_dim, reduce_all), like)
 
 
-def _tie_rule(op_type: str, split: bool) -> Callable[..., Tensor]:
-    """The rule that gives the cotangent to every element that is the extremum, or splits it among them."""
+def _sharing_rule(op_type: str) -> Callable[..., Tensor]:
+    """The rule that splits the cotangent among the elements that are the extremum, as Paddle's amax does."""
 
     def rule(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> Tensor:
-        # Paddle's maximum gives the whole cotangent to each of equal elements, its amax splits it.
         cotangent = in_dtype_of(dOut, X)
         mask = _ties(lookup(op_type), X, Out, cotangent, dim, keep_dim, reduce_all)
-        share = cotangent / reduce_sum(mask, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all) if split else cotangent
+        share = cotangent / reduce_sum(mask, dim=dim, keep_dim=keep_dim, reduce_all=reduce_all)
         return mask * kept(share, X, dim, keep_dim, reduce_all)
+
+    return rule
+
+
+def _tie_rule(op_type: str) -> Callable[..., Tensor]:
+    """The rule that gives the whole cotangent to every element that is the extremum, as Paddle's maximum does."""
+
+    def rule(X: Tensor, Out: Tensor, dOut: Tensor, *, dim: list[int], keep_dim: bool, reduce_all: bool, allow_empty: bool) -> Tensor:
+        cotangent = in_dtype_of(dOut, X)
+        mask = _ties(lookup(op_type), X, Out, cotangent, dim, keep_dim, reduce_all, allow_empty=allow_empty)
+        return mask * kept(cotangent, X, dim, keep_dim, reduce_all)
 
     return rule
 
@@ -181,10 +193,42 @@ _MINIMUM: Declared = {**_EXTREMUM, "dimensions": reduction("min")}
 _WHOLE_MAXIMUM: Declared = {**_MAXIMUM, "own": True, "whole_ties": True}
 _WHOLE_MINIMUM: Declared = {**_MINIMUM, "own": True, "whole_ties": True}
 
-reduce_max = _define("reduce_max", _greatest, _tie_rule("reduce_max", split=False), _extreme_type, **_WHOLE_MAXIMUM)
-reduce_min = _define("reduce_min", _least, _tie_rule("reduce_min", split=False), _extreme_type, **_WHOLE_MINIMUM)
-reduce_amax = _define("reduce_amax", _greatest, _tie_rule("reduce_amax", split=True), _extreme_type, **_MAXIMUM)
-reduce_amin = _define("reduce_amin", _least, _tie_rule("reduce_amin", split=True), _extreme_type, **_MINIMUM)
+
+def _define_extremum(name: str, larger: np.ufunc, **traits: Unpack[Declared]) -> OpDef:
+    """An extremum; with ``allow_empty`` that of no elements is the number of the dtype that is below all others, or above them."""
+
+    def kernel(
+        X: Array,
+        *,
+        dim: list[int] = ALL,
+        keep_dim: bool = False,
+        reduce_all: bool = False,
+        in_dtype: DType = "",
+        out_dtype: DType = "",
+        allow_empty: bool = False,
+    ) -> Array:
+        axes = reduced_axes(X.ndim, dim, reduce_all)
+        if allow_empty and not X.size:
+            return as_array(larger.reduce(X, axis=axes, keepdims=keep_dim, initial=_beyond(larger, X.dtype)), out_dtype or X.dtype)
+        return as_array(_extremum(larger, X, axes, keep_dim), out_dtype or X.dtype)
+
+    grad = {"X": _tie_rule(name)}
+    return operator("X -> Out", name=name, infer=_extreme_type, grad=grad, shapes="", **traits)(kernel)
+
+
+def _beyond(larger: np.ufunc, dtype: np.dtype[Any]) -> Any:
+    """The number that no other is less than, for a maximum; for a minimum that none is greater than."""
+    if dtype.kind == "f":
+        return dtype.type(-np.inf if larger is np.maximum else np.inf)
+    if dtype.kind == "b":
+        return larger is np.minimum
+    return np.iinfo(dtype).min if larger is np.maximum else np.iinfo(dtype).max
+
+
+reduce_max = _define_extremum("reduce_max", np.maximum, **_WHOLE_MAXIMUM)
+reduce_min = _define_extremum("reduce_min", np.minimum, **_WHOLE_MINIMUM)
+reduce_amax = _define("reduce_amax", _greatest, _sharing_rule("reduce_amax"), _extreme_type, **_MAXIMUM)
+reduce_amin = _define("reduce_amin", _least, _sharing_rule("reduce_amin"), _extreme_type, **_MINIMUM)
 reduce_all = _define("reduce_all", np.all, None, _truth_type, "bool", speculatable="extents", flops=1)
 reduce_any = _define("reduce_any", np.any, None, _truth_type, "bool", speculatable="extents", flops=1)
 

@@ -632,6 +632,15 @@ def test_the_largest_of_what_a_run_finds(type: str, axes: list[int], keep: int, 
         np.testing.assert_allclose(result, wanted, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_the_largest_over_a_named_extent_that_is_0(dtype: str) -> None:
+    found = onnx.load(model([node("ReduceMax", "x a", "y", keepdims=0)], {"x": (dtype, ["n", "m"])}, ["y"], {"a": np.array([1])}))
+    least = -np.inf if dtype == "float32" else np.iinfo(dtype).min
+    for _ in range(3):  # interpreted, then compiled
+        assert found.run({"x": np.ones((2, 0), dtype)})[0].tolist() == [least, least]
+        assert found.run({"x": np.array([[1, 3]], dtype)})[0].tolist() == [3]
+
+
 def _rankless(data: bytes) -> bytes:
     """The model without shapes of its inputs."""
     made = onnx.model.parsed(data, "model")

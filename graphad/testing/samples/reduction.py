@@ -28,7 +28,11 @@ SAMPLES: dict[str, list[Sample]] = {
     "reduce_sum": [*_over_axes(REDUCE_X), *EMPTY, with_(INTS, dim=[1], in_dtype="int64", out_dtype="float64"), with_(INTS)],
     "reduce_mean": [*_over_axes(REDUCE_X), with_(uniform(0, 3), dim=[1])],
     "mean": [with_(REDUCE_X), with_(uniform())],
-    **{op: [*_over_axes(REDUCE_X), with_(INTS), EMPTY[0]] for op in ("reduce_max", "reduce_min", "reduce_amax", "reduce_amin")},
+    **{op: [*_over_axes(REDUCE_X), with_(INTS), EMPTY[0]] for op in ("reduce_amax", "reduce_amin")},
+    **{
+        op: [*_over_axes(REDUCE_X), with_(INTS), EMPTY[0], with_(uniform(0, 3), dim=[0], allow_empty=True)]
+        for op in ("reduce_max", "reduce_min")
+    },
     **{op: [with_(TRUTHS), with_(TRUTHS, dim=[0]), with_(TRUTHS, dim=[1], keep_dim=True)] for op in ("reduce_all", "reduce_any")},
     "reduce_prod": [*_over_axes(REDUCE_X), *EMPTY, with_(ZEROS, dim=[1]), with_(ZEROS, dim=[0], keep_dim=True), with_(ZEROS)],
     "arg_max": [

@@ -9,7 +9,6 @@ import numpy as np
 from graphad import layers
 from graphad.interop.onnx.handlers.handler import Handler, Node, handles
 from graphad.interop.onnx.operands import Value
-from graphad.types import Extent
 
 # -- reductions ----------------------------------------------------------------------------------
 
@@ -30,23 +29,10 @@ def reduced(node: Node, type: str, x: Value, axes: list[int], keep: bool = True)
         return Value(np.full(shape, _neutral(type, x.dtype), x.dtype))
     if not axes:
         return node.ops.assign(x)
-    if type in ("reduce_max", "reduce_min"):
-        x = _with_neutral(node, type, x, axes)
+    attrs = {"allow_empty": True} if type in ("reduce_max", "reduce_min") and any(x.shape[axis] == -1 for axis in axes) else {}
     if len(axes) == x.rank and not keep:
-        return node.ops.one(type, x, reduce_all=True, keep_dim=False)
-    return node.ops.one(type, x, dim=axes, keep_dim=keep)
-
-
-def _with_neutral(node: Node, type: str, x: Value, axes: list[int]) -> Value:
-    """The tensor with the neutral element beside what was found (by Compress, NonZero): only a run knows how much, and it may be none."""
-    found = [axis for axis in axes if x.shape[axis] == -1 and not isinstance(x.shape[axis], Extent)]
-    others = [size for axis, size in enumerate(x.shape) if axis not in found]
-    # Beside others that are open, or with two of them, the elements of nothing would be nothing.
-    if len(found) != 1 or -1 in others:
-        return x
-    shape = [1 if axis in found else size for axis, size in enumerate(x.shape)]
-    node.ops.room(shape, x.dtype)
-    return node.ops.concat([x, Value(np.full(shape, _neutral(type, x.dtype), x.dtype))], axis=found[0])
+        return node.ops.one(type, x, reduce_all=True, keep_dim=False, **attrs)
+    return node.ops.one(type, x, dim=axes, keep_dim=keep, **attrs)
 
 
 _NEUTRAL = {"reduce_max": -1, "reduce_min": 1, "logsumexp": -1}
