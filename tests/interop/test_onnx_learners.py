@@ -57,6 +57,33 @@ def test_trees_whose_leaves_have_numbers_of_their_own() -> None:
     assert y.tolist() == [[10, 0], [0, 20], [0, 20], [40, 0]]
 
 
+SETS: dict[str, Any] = {
+    # x <= 11: (in the first set: 1 to target 0, else in the second: 10 to target 1, else 100 to target 3), else 1000 to target 2.
+    "tree_roots": [0],
+    "nodes_modes": np.array([0, 6, 6], "uint8"),
+    "nodes_featureids": [0, 0, 0],
+    "nodes_splits": np.array([11.0, 232344.0, np.nan], "float32"),
+    "nodes_truenodeids": [1, 0, 1],
+    "nodes_trueleafs": [0, 1, 1],
+    "nodes_falsenodeids": [2, 2, 3],
+    "nodes_falseleafs": [1, 0, 1],
+    "leaf_targetids": [0, 1, 2, 3],
+    "leaf_weights": np.array([1.0, 10.0, 1000.0, 100.0], "float32"),
+    "n_targets": 4,
+}
+
+
+@pytest.mark.parametrize("end", [[np.nan], []], ids=["ended", "open"])
+def test_trees_that_test_membership_of_sets(end: list[float]) -> None:
+    """Either each set has NaN at its end, as in the format's own example, or NaN stands between two."""
+    members = np.array([1.2, 3.7, 8, 9, np.nan, 12, 7, *end], "float32")
+    x = np.array([[1.2], [3.4], [9], [np.nan], [12], [7]], "float32")
+    (y,) = run("TreeEnsemble", x, version=5, aggregate_function=1, membership_values=members, **SETS)
+    assert y.tolist() == [[1, 0, 0, 0], [0, 0, 0, 100], [1, 0, 0, 0], [0, 0, 1000, 0], [0, 0, 1000, 0], [0, 10, 0, 0]]
+    with pytest.raises(GraphadError, match="3 sets of membership_values for 2 nodes with BRANCH_MEMBER"):
+        run("TreeEnsemble", x, version=5, membership_values=np.array([1, np.nan, 2, np.nan, 3], "float32"), **SETS)
+
+
 @pytest.mark.parametrize(("shape", "wanted"), [([4], [[2, 0]]), ([2, 2], [[1, 0], [3, 2]])])
 def test_places_of_the_last_axis(shape: list[int], wanted: list[list[int]]) -> None:
     """Of a vector they are a row, as the operator's reference has it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from graphad import layers
 from graphad.errors import ParseError
 from graphad.interop.onnx.handlers.handler import ML, Node, handles
-from graphad.interop.onnx.handlers.trees import COMPARISONS, Trees, leaves
+from graphad.interop.onnx.handlers.trees import COMPARISONS, EQUAL, MEMBER, Trees, leaves
 from graphad.interop.onnx.operands import UnsupportedModel, Value
 from graphad.program import Variable
 
@@ -382,32 +383,81 @@ def _trees(node: Node, of: str, count: int) -> Trees:
     return Trees(features, values, missing_flags, yes, no, weights, roots, np.asarray(modes))
 
 
+@dataclass
+class _Inner:
+    """The inner nodes of a ``TreeEnsemble``; a way leads to a node, or to a leaf, by its number and a flag."""
+
+    modes: list[int]
+    features: list[int]
+    splits: list[float]
+    missing: list[bool]
+    yes: list[tuple[int, int]]
+    no: list[tuple[int, int]]
+
+
+def _compared_one_by_one(node: Node) -> _Inner:
+    """The inner nodes, of which one that tests membership of a set is a row of nodes, each of which compares with one member.
+
+    x in {a, b}? yes: p, no: q        ⇒        x == a? yes: p, no: (x == b? yes: p, no: q)
+    """
+    modes = [int(number) for number in np.ravel(node.required("nodes_modes"))]
+    yes, no = (
+        [(int(to), int(flag)) for to, flag in zip(node.required(f"nodes_{way}nodeids"), node.required(f"nodes_{way}leafs"), strict=True)]
+        for way in ("true", "false")
+    )
+    missing = [bool(flag) for flag in node.attr("nodes_missing_value_tracks_true") or [0] * len(modes)]
+    splits = [float(number) for number in np.ravel(node.required("nodes_splits"))]
+    inner = _Inner(modes, [int(number) for number in node.required("nodes_featureids")], splits, missing, yes, no)
+    tests = [i for i, mode in enumerate(modes) if mode == MEMBER]
+    sets = _sets(node) if tests else []
+    if len(sets) != len(tests):
+        raise ParseError(f"{len(sets)} sets of membership_values for {len(tests)} nodes with BRANCH_MEMBER")
+    for i, members in zip(tests, sets, strict=True):
+        _compare_with_each(inner, i, members)
+    return inner
+
+
+def _sets(node: Node) -> list[list[float]]:
+    """The sets of members, in the order of the nodes that test them: NaN stands between two of them, or at the end of each."""
+    numbers = [float(number) for number in np.ravel(node.required("membership_values"))]
+    ends = [i for i, number in enumerate(numbers) if np.isnan(number)]
+    starts = [0, *(end + 1 for end in ends)]
+    sets = [numbers[start:end] for start, end in zip(starts, [*ends, len(numbers)], strict=True)]
+    return sets if sets[-1] or not ends else sets[:-1]
+
+
+def _compare_with_each(inner: _Inner, i: int, members: list[float]) -> None:
+    """Let a node compare with the first member, and add nodes for the others; NaN equals none, so that an empty set has it."""
+    otherwise, at = inner.no[i], i
+    first, *others = members or [np.nan]
+    inner.modes[i], inner.splits[i] = EQUAL, first
+    for member in others:
+        inner.no[at] = (len(inner.modes), 0)
+        at = len(inner.modes)
+        for column, item in zip(vars(inner).values(), (EQUAL, inner.features[i], member, False, inner.yes[i], otherwise), strict=True):
+            column.append(item)
+
+
 @handles("TreeEnsemble", domain=ML, since=5)
 def _tree_ensemble(node: Node) -> Value:
     """Nodes and leaves have numbers of their own; here leaves come after the nodes, in one table."""
     x, ops = node[0], node.ops
-    numbers = np.asarray(node.required("nodes_modes")).ravel()
-    if numbers.max(initial=0) >= len(COMPARISONS):
-        raise UnsupportedModel("trees with BRANCH_MEMBER")
-    count, values = len(numbers), np.asarray(node.required("leaf_weights")).ravel()
+    inner = _compared_one_by_one(node)
+    count, values = len(inner.modes), np.asarray(node.required("leaf_weights")).ravel()
     # Leaf k is row count + k of the table, which is where a branch leads whose flag says that it ends in a leaf.
     targets, rows = np.asarray(node.required("leaf_targetids")), count + np.arange(len(values))
     weights = np.zeros((count + len(values), int(node.attr("n_targets", 1))), values.dtype)
     weights[rows, targets] = values
     yes, no = (
-        np.concatenate(
-            [np.asarray(node.required(f"nodes_{which}nodeids")) + count * np.asarray(node.required(f"nodes_{which}leafs")), rows]
-        )
-        for which in ("true", "false")
+        np.concatenate([[target + count * is_leaf for target, is_leaf in ways], rows]).astype("int64") for ways in (inner.yes, inner.no)
     )
     rest = np.zeros(len(values))
-    modes = np.asarray([*(COMPARISONS[number] for number in numbers), *["LEAF"] * len(values)])
-    missing = np.asarray(node.attr("nodes_missing_value_tracks_true") or [0] * count, bool)
+    modes = np.asarray([*(COMPARISONS[number] for number in inner.modes), *["LEAF"] * len(values)])
     roots = np.asarray(node.required("tree_roots"), "int64")
     trees = Trees(
-        np.concatenate([node.required("nodes_featureids"), rest]).astype("int64"),
-        np.concatenate([np.asarray(node.required("nodes_splits")).ravel(), rest]).astype(x.dtype),
-        np.concatenate([missing, rest]).astype(bool),
+        np.concatenate([inner.features, rest]).astype("int64"),
+        np.concatenate([inner.splits, rest]).astype(x.dtype),
+        np.concatenate([inner.missing, rest]).astype(bool),
         yes,
         no,
         weights,

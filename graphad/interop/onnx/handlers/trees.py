@@ -22,6 +22,7 @@ from graphad.interop.onnx.operands import UnsupportedModel, Value
 
 Numbers = np.ndarray[tuple[int, ...], np.dtype[Any]]
 COMPARISONS = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")  # numbers 0 to 5 of TreeEnsemble
+EQUAL, MEMBER = 4, 6  # its numbers of comparisons with a number, and of membership of a set
 _STAYING = 0.8  # of the trees of the vector: where fewer than these go on, the others are cut off it
 
 
