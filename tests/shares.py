@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 
-def one_in(share: int, cases: Iterable[Any], *always: Any) -> list[Any]:
-    """The cases as parameters, each but the first of so many marked ``long``, unless it is among those that always run.
+def one_in(share: int, cases: Iterable[Any]) -> list[Any]:
+    """The cases as parameters, each but the first of so many marked ``long``.
 
     Args:
         share: of how many cases one runs with ``make test``.
         cases: values of one parameter, tuples of several, or what ``pytest.param`` gives.
-        always: further cases that run with ``make test``.
     """
-    return [case if i % share == 0 or case in always else later(case) for i, case in enumerate(cases)]
+    return [case if i % share == 0 else later(case) for i, case in enumerate(cases)]
 
 
 def later(case: Any) -> Any:

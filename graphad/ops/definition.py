@@ -265,15 +265,19 @@ class OpDef(Traits):
         """The attribute's value: as given, else its default."""
         return attrs[name] if name in attrs else self.attrs[name].default
 
+    def all_attrs(self, attrs: Mapping[str, object]) -> dict[str, Any]:
+        """The values of all declared attributes: as given, else their defaults."""
+        return {name: self.attr(name, attrs) for name in self.attrs}
+
     def has_rows(self, attrs: Mapping[str, object]) -> bool:
         """Whether ``rows`` is said of a call with these attributes."""
-        return bool(self.rows) and (self.apart is None or self.apart({name: self.attr(name, attrs) for name in self.attrs}))
+        return bool(self.rows) and (self.apart is None or self.apart(self.all_attrs(attrs)))
 
     def has_whole_ties(self, attrs: Mapping[str, object]) -> bool:
         """Whether ``whole_ties`` is said of a call with these attributes."""
         if not callable(self.whole_ties):
             return self.whole_ties
-        return self.whole_ties({name: self.attr(name, attrs) for name in self.attrs})
+        return self.whole_ties(self.all_attrs(attrs))
 
     def extends_output(self, inputs: Collection[str], attrs: Mapping[str, object]) -> bool:
         """Whether an operator of a program writes into what its output's name has already: see ``extends``."""

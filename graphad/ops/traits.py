@@ -21,7 +21,7 @@ SafeDtypes = Literal["all", "floats"]
 Reduction = Literal["", "sum", "mean", "extremum", "product", "other"]
 Shapes = Mapping[str, Sequence[Shape]]  # of operands and results, by slot
 Flops = Callable[[Shapes, Mapping[str, Any]], int]  # of a call with these attributes, defaults included
-Apart = Callable[[Mapping[str, Any]], bool]  # of a call with these attributes, defaults included
+OfAttributes = Callable[[Mapping[str, Any]], bool]  # of a call with these attributes, defaults included
 
 
 class Weights(NamedTuple):
@@ -81,7 +81,7 @@ class Declared(TypedDict, total=False):
     speculatable: Speculatable
     safe_dtypes: SafeDtypes
     steep: bool
-    whole_ties: bool | Apart
+    whole_ties: bool | OfAttributes
     extents: str
     linear: str
     offset: str
@@ -91,7 +91,7 @@ class Declared(TypedDict, total=False):
     symmetric: bool
     rows: str
     along: str
-    apart: Apart
+    apart: OfAttributes
     statistics: str
     dimensions: DimensionsRule | None
     view: str
@@ -261,7 +261,7 @@ class Traits:
     speculatable: Speculatable = ""
     safe_dtypes: SafeDtypes = "all"
     steep: bool = False
-    whole_ties: bool | Apart = False
+    whole_ties: bool | OfAttributes = False
     extents: frozenset[str] = _NONE
     linear: frozenset[str] = _NONE
     offset: str = ""
@@ -271,7 +271,7 @@ class Traits:
     symmetric: bool = False
     rows: frozenset[str] = _NONE
     along: str = ""
-    apart: Apart | None = None
+    apart: OfAttributes | None = None
     statistics: frozenset[str] = _NONE
     dimensions: DimensionsRule | None = None
     view: str = ""

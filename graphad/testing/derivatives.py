@@ -29,6 +29,7 @@ SMOOTH = 1e-4  # by how much the slopes to the left and to the right may differ 
 STEADY = 1e-6  # and those of two steps
 ROUNDED_UNITS = (1, 2, 3, 5, 8, 10, 13, 17, 21, 26, 30, 32)  # in the last place: arrays move by so many
 ROUNDED_RESULTS = (1, 2)  # and results of operators by so many
+_IRRATIONAL = 1e3 * (math.sqrt(5.0) - 1.0)  # the fractional parts of its multiples are spread evenly over [0, 1)
 FAR = 1e50  # a gradient multiplies numbers of a program: with larger ones, or smaller than 1 / FAR, it may be 0 where it should not
 
 
@@ -143,13 +144,13 @@ def _moved(with_gradients: GradientProgram, case: Case, units: int, unit: float,
     """The gradients where arrays, or with a pattern results, are so many units in the last place away."""
     if pattern:
         names = list(with_gradients.names.values())
-        values = run_perturbed(with_gradients.program, case, names, lambda array: scaled(array, units, unit, pattern))
+        values = run_perturbed(with_gradients.program, case, names, lambda array: _scaled(array, units, unit, pattern))
         return {source: values[name] for source, name in with_gradients.names.items() if name in values}
-    feeds, params = ({name: scaled(array, units, unit) for name, array in arrays.items()} for arrays in (case.feeds, case.params))
+    feeds, params = ({name: _scaled(array, units, unit) for name, array in arrays.items()} for arrays in (case.feeds, case.params))
     return with_gradients.on(feeds, params)
 
 
-def scaled(array: Array, units: int, least: float, pattern: int = 0) -> Array:
+def _scaled(array: Array, units: int, least: float, pattern: int = 0) -> Array:
     """The array with its floating-point numbers so many units in the last place, or so many times the least, away from zero.
 
     With a pattern, half of them move towards zero: which ones depends on a number's size alone, so that equal ones stay equal.
@@ -160,9 +161,6 @@ def scaled(array: Array, units: int, least: float, pattern: int = 0) -> Array:
         ways = np.where(np.modf(np.abs(array).astype(WIDE) * (pattern * _IRRATIONAL))[0] < 0.5, -1.0, 1.0) if pattern else 1.0
         # Relative: each number moves by as many units of its own last place.
         return np.asarray(array * (1 + ways * (units * max(np.finfo(array.dtype).eps, least))), array.dtype)
-
-
-_IRRATIONAL = 1e3 * (math.sqrt(5.0) - 1.0)  # the fractional parts of its multiples are spread evenly over [0, 1)
 
 
 def is_forward(program: Program) -> bool:

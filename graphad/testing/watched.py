@@ -87,13 +87,24 @@ def run_perturbed(program: Program, case: Case, names: Iterable[str], perturb: C
     Raises:
         GraphadError: the program does not run.
     """
-    names, scope, variables = list(names), Scope(), program.global_block().vars
+    names = list(names)
+    run = _Perturbed(program, names, perturb)
+    _run_all(run, program, case)
+    return _fetched(run, names)
+
+
+def _run_all(run: Interpreter, program: Program, case: Case) -> Scope:
+    """Run all operators of a program on a case's arrays; the scope, to which nothing is committed yet."""
+    scope, variables = Scope(), program.global_block().vars
     for name, array in case.params.items():
         scope.set(name, array)
-    run = _Perturbed(program, names, perturb)
     run.begin({n: fed_array(n, array, *variables[n].declared) for n, array in case.feeds.items() if n in variables}, scope)
     with np.errstate(all="ignore"):
         run.operators()
+    return scope
+
+
+def _fetched(run: Interpreter, names: Iterable[str]) -> dict[str, Any]:
     return {name: own(run.fetch((run.env,), (0, name), None)) for name in names}
 
 
@@ -141,15 +152,11 @@ def run_reusing(program: Program, case: Case, names: Iterable[str]) -> tuple[dic
     Raises:
         Exception: the program does not run, or may not write there.
     """
-    names, scope, variables = list(names), Scope(), program.global_block().vars
-    for name, array in case.params.items():
-        scope.set(name, array)
+    names = list(names)
     run = _Reusing(program, names, RunOptions(max_iterations=ITERATIONS))
-    run.begin({n: fed_array(n, array, *variables[n].declared) for n, array in case.feeds.items() if n in variables}, scope)
-    with np.errstate(all="ignore"):
-        run.operators()
+    scope = _run_all(run, program, case)
     run.commit()
-    return {name: own(run.fetch((run.env,), (0, name), None)) for name in names}, dict(scope.arrays)
+    return _fetched(run, names), dict(scope.arrays)
 
 
 class _Reusing(Interpreter):

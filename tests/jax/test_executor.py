@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,9 @@ from tests.jax.programs import assert_close
 
 RNG = np.random.default_rng(1)
 FEED = {"x": RNG.normal(size=(6, 1, 8, 8)).astype("float32"), "y": RNG.integers(0, 5, (6, 1))}
+
+
+Make = Callable[[], tuple[ga.Program, ga.Program, ga.Variable]]
 
 
 def network() -> tuple[ga.Program, ga.Program, ga.Variable]:
@@ -47,6 +51,9 @@ def dense() -> tuple[ga.Program, ga.Program, ga.Variable]:
     return main, startup, loss
 
 
+EACH = pytest.mark.parametrize("make", [dense, pytest.param(network, marks=pytest.mark.long)])
+
+
 def test_training_is_that_of_the_numpy_executor() -> None:
     main, startup, loss = network()
     losses, scopes = [], []
@@ -62,8 +69,9 @@ def test_training_is_that_of_the_numpy_executor() -> None:
         assert_close(np.asarray(scopes[1].get(name)), scopes[0].get(name), name)
 
 
-def test_a_scope_goes_from_one_executor_to_the_other() -> None:
-    main, startup, loss = dense()
+@EACH
+def test_a_scope_goes_from_one_executor_to_the_other(make: Make) -> None:
+    main, startup, loss = make()
     alone, mixed = ga.Scope(), ga.Scope()
     numpy, xla = ga.Executor(), ga.JaxExecutor()
     for scope in (alone, mixed):
@@ -74,8 +82,9 @@ def test_a_scope_goes_from_one_executor_to_the_other() -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
-def test_initialization_runs_once() -> None:
-    _, startup, _ = dense()
+@EACH
+def test_initialization_runs_once(make: Make) -> None:
+    _, startup, _ = make()
     executor, scope = ga.JaxExecutor(), ga.Scope()
     executor.run(startup, scope=scope)
     before = {name: np.array(scope.get(name)) for name in scope.names()}
@@ -225,8 +234,9 @@ def test_the_function_is_mapped() -> None:
     np.testing.assert_allclose(got, xs * 2.0)
 
 
-def test_a_step_is_exported_and_read_back() -> None:
-    main, startup, loss = dense()
+@EACH
+def test_a_step_is_exported_and_read_back(make: Make) -> None:
+    main, startup, loss = make()
     scope, expected_state = ga.Scope(), ga.Scope()
     for each in (scope, expected_state):
         ga.Executor().run(startup, scope=each)

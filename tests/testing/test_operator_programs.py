@@ -27,7 +27,7 @@ from graphad.testing.programs import differentiated
 from graphad.types import Array
 
 COUNT = 2000
-RUN = 200  # of these programs are run, and further ones until every operator has been
+RUN = 500  # of these programs are run, and further ones until every operator has been
 # What a branch leaves that does not write a variable, and what needs another rank.
 WITHOUT_VALUE = {"undefined", "send_v2", "recv_v2"}
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow are among those that are drawn
@@ -42,13 +42,13 @@ def operators(case: Case) -> Iterator[Operator]:
     return (op for block in case.program.blocks for op in block.ops)
 
 
-def representative() -> list[Case]:
+def representative(count: int) -> list[Case]:
     """The first programs, and of the others those with an operator that no earlier one has."""
     seen: set[str] = set()
     chosen = []
     for i, case in enumerate(cases()):
         types = {op.type for op in operators(case)}
-        if i < RUN or types - seen:
+        if i < count or types - seen:
             chosen.append(case)
         seen |= types
     return chosen
@@ -61,8 +61,9 @@ def run(case: Case) -> list[Array]:
     return Executor().run(case.program, case.feeds, case.targets, scope=scope)
 
 
-def test_programs_run_verify_and_read_back() -> None:
-    for case in representative():
+@pytest.mark.parametrize("count", [RUN // 3, pytest.param(RUN, marks=pytest.mark.long)])
+def test_programs_run_verify_and_read_back(count: int) -> None:
+    for case in representative(count):
         text = str(case.program)
         assert str(Program.parse(text)) == text
         assert completed(case.program)

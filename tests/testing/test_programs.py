@@ -24,8 +24,7 @@ from graphad.testing.planted import planted_program, planted_with_all
 from graphad.testing.programs import KINDS, any_program
 from graphad.testing.training import OPTIMIZERS, training_program
 
-COUNT = 80  # programs of a kind
-PLANTED = 150
+COUNT = 150
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow are among those that are drawn
 
 
@@ -50,8 +49,9 @@ def check_runs(case: Case) -> None:
 
 
 @pytest.mark.parametrize("kind", SMALL)
-def test_programs_run_verify_and_read_back(kind: str) -> None:
-    for case in cases(kind):
+@pytest.mark.parametrize("count", [COUNT // 2, pytest.param(COUNT, marks=pytest.mark.long)])
+def test_programs_run_verify_and_read_back(count: int, kind: str) -> None:
+    for case in cases(kind)[:count]:
         check_runs(case)
 
 
@@ -108,7 +108,7 @@ def test_a_program_that_cannot_run_is_found() -> None:
 
 def test_planted_programs_run_in_blocks_in_all_dtypes_and_with_hard_numbers() -> None:
     rules = [rule for rule in rules_of(Simplify()) if isinstance(rule, PatternRule)]
-    drawn = [planted_program(RandomChoices(f"planted {i}"), rules) for i in range(PLANTED)]
+    drawn = [planted_program(RandomChoices(f"planted {i}"), rules) for i in range(COUNT)]
     for case in drawn:
         check_runs(case)
     types = Counter(op.type for case in drawn for block in case.program.blocks for op in block.ops)
@@ -125,7 +125,7 @@ def test_planted_programs_run_in_blocks_in_all_dtypes_and_with_hard_numbers() ->
 
 def test_planted_programs_request_results_and_have_rows_of_axes_alike() -> None:
     rules = [rule for rule in rules_of(Simplify()) if isinstance(rule, PatternRule)]
-    drawn = [planted_program(RandomChoices(f"planted {i}"), rules) for i in range(PLANTED)]
+    drawn = [planted_program(RandomChoices(f"planted {i}"), rules) for i in range(COUNT)]
     assert sum(len(case.requested) > 1 for case in drawn) > COUNT // 2
     shapes = [array.shape for case in drawn for array in case.feeds.values()]
     assert sum(len(shape) > 2 and len({*shape}) == 1 for shape in shapes) > COUNT // 8
