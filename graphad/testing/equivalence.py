@@ -144,7 +144,7 @@ def observe_on_ranks(program: Program, case: Case, names: Sequence[str], like: O
     variables, feeds = program.global_block().vars, _fed(program, case)
     parts, input_names = declared_parts(program), {value.name for value in lower(program).inputs}
     if parts:  # what is fed and written before it is read has become a part under its old name
-        feeds = {name: array for name, array in feeds.items() if name in input_names or _fits(array, variables[name].shape)}
+        feeds = {name: array for name, array in feeds.items() if name in input_names or has_shape(array, variables[name].shape)}
     else:  # what nothing reads is declared as it was; it shows only where it is requested, and nothing is written over it
         shown = set(names).difference(*(op.output_names() for op in program.global_block().ops))
         feeds = {name: array for name, array in feeds.items() if name in input_names or name in shown}
@@ -199,7 +199,9 @@ def extents_hold_on_ranks(program: Program, case: Case) -> bool:
     block = program.global_block()
     names = [name for op in block.ops for name in op.output_names() if block.has_var(name) and block.var(name).type == TENSOR]
     results = observe_each_rank(program, case, list(dict.fromkeys(names))).values
-    return all(_fits(value, block.var(label.split(", ", 1)[1]).shape) for label, value in results.items() if isinstance(value, np.ndarray))
+    return all(
+        has_shape(value, block.var(label.split(", ", 1)[1]).shape) for label, value in results.items() if isinstance(value, np.ndarray)
+    )
 
 
 def _of_rank(array: Array, rank: int) -> Array:
@@ -207,7 +209,8 @@ def _of_rank(array: Array, rank: int) -> Array:
     return np.asarray(array * array.dtype.type(0.5**rank)) if array.dtype.kind == "f" else array
 
 
-def _fits(array: Any, shape: Shape | None) -> bool:
+def has_shape(array: Any, shape: Shape | None) -> bool:
+    """Whether an array has a declared shape; -1 and None stand for any."""
     sizes = np.shape(array)
     return shape is None or (len(sizes) == len(shape) and all(extent in (-1, size) for size, extent in zip(sizes, shape, strict=True)))
 

@@ -201,10 +201,12 @@ class _Partition:
             by_variable.setdefault((block, value.name), []).append(value)
         for values in by_variable.values():
             bound = [value for value in values if value.graph is self.graph and _is_bound(value)]
-            shape = (bound or values)[0].shape
+            first = (bound or values)[0]
             for value in values:
                 graph = value.graph
-                if value.shape != shape and value not in bound and not value.given:
+                # Of an unknown extent the declared shape is that of the whole and of its parts.
+                is_other = value.shape != first.shape or self.spec.get(value) != self.spec.get(first)
+                if is_other and value not in bound and not value.given:
                     graph.rename(value, self.fresh(value.name))
                     value.var = None
                 elif value.var is not None and value.shape is not None and value.var.declared[0] != value.shape:

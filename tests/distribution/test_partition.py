@@ -20,6 +20,7 @@ from graphad.errors import ExecutionError, InvalidGraph, InvalidValue, Refused
 from graphad.passes import Partition, Shard
 from graphad.passes.analyses import Sharding
 from graphad.testing import Case, check_case, check_pass
+from graphad.testing.programs import case_with_gradients
 from graphad.testing.trial import BACKWARD
 from graphad.types import Array
 from tests.distribution.ranks import parsed
@@ -550,3 +551,20 @@ def test_rows_of_an_unknown_number_are_cut_where_an_annotation_says_so() -> None
     graph = ga.lower(ga.Program.parse(LENGTHENED), ["loss"])
     Partition(mesh="data=2", spec=("y: data -",)).run(graph)
     assert "c_split" in [op.type for op in graph.ops]
+
+
+NEVER_RUN = """program {{ block 0 {{
+    var c: bool[1] var x: float64[-1, 1] var y: float64[{rows}, 1] var s: ?[?] STEP_SCOPES var loss: float64[]
+    while(Condition=c, X=x) -> (Out=[y, c], StepScopes=s) {{sub_block=block(1)}}
+    mean(X=y) -> (Out=loss)
+  }}
+  block 1 in 0 {{ assign(X=x) -> (Out=y) }} }}"""
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_gradient_of_rows_that_no_shape_tells_apart_gets_a_name_for_the_part_and_one_for_the_whole(rows: int) -> None:
+    """The loop, were it run, would say how many rows there are: as many as the result has; one, and the data have two."""
+    feeds = {"c": np.zeros(1, bool), "x": np.ones((2, 1)), "y": np.ones((rows, 1))}
+    case = case_with_gradients(Case(ga.Program.parse(NEVER_RUN.format(rows=rows)), "loss", feeds), 2)
+    assert case is not None
+    check_case('partition{mesh="data=2", spec=["x: data -"]}', case)
