@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from graphad.errors import InvalidValue
+from graphad.errors import InvalidValue, Refused
 from graphad.ir import Builder, Graph, GraphSymbol, Op, Value
 from graphad.ir.edits import insert_carried, insert_results, open_sealed
 from graphad.ir.regions import carried_count, definition_of, is_forward_loop, is_grad_op, operands, results_of
@@ -426,6 +426,7 @@ class Jvp(Pass):
 
     Raises:
         ValueError: numbers or types of inputs and tangents do not fit; an operator on the way has no gradient rule.
+        Refused: a tensor on the way has no type.
     """
 
     name = "jvp"
@@ -458,6 +459,7 @@ class Jvp(Pass):
         """The operators on the way from the inputs to the targets, gradients among them expanded."""
         find = FindOpPath(self.targets, self.inputs)
         find.apply(graph)
+        _check_typed(graph.analyses[OpPath])
         if any(is_grad_op(op) for subgraph in graph.tree() for op in subgraph.ops):
             ExpandGradOps().apply(graph)
             find.apply(graph)
@@ -471,6 +473,15 @@ class Jvp(Pass):
             # By default only what surely has a value moves: a tangent of ones is made from the shape of the value at run time.
             if value in path.active and (start is not None or self.inputs or is_needed(value) or has_known_extents(value)):
                 yield value, _ones(graph, value) if start is None else start
+
+
+def _check_typed(path: OpPath) -> None:
+    """Refused if a tensor that moves has no type: its tangent has that."""
+    untyped = next((value for value in path.active if value.kind == TENSOR and value.type is None), None)
+    if untyped is not None:
+        raise Refused(f"value {untyped!r} has no type, which its tangent needs: declare its shape and dtype")
+    for inner in path.inner.values():
+        _check_typed(inner)
 
 
 def is_needed(value: Value) -> bool:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis.strategies import one_of
 
 import graphad as ga
+from graphad.errors import Refused
 from graphad.ops.sample import Sample
 from graphad.passes.differentiation import Jvp, Tangents
 from graphad.testing import Case, nested_programs, optimizable_programs, straight_line_programs
@@ -203,3 +204,24 @@ def test_data_that_only_operators_read_which_can_do_without_has_a_tangent(op: st
     Jvp(("l",)).run(graph)
     (got,) = run(ga.schedule(graph), {"x": np.ones(2)}, "l@TANGENT")
     assert got == 1.0
+
+
+UNTYPED = """program { block 0 {
+    var c: bool[1] var x: float64[3] var y: float64[3] var loss: float64[]
+    conditional_block(Cond=c, Input=[x, y]) -> (Out=[y]) {sub_block=block(1)}
+    mean(X=y) -> (Out=loss)
+  }
+  block 1 in 0 {
+    var t: ?[?]
+    square(X=x) -> (Out=t)
+    elementwise_mul(X=t, Y=y) -> (Out=y)
+  }
+}"""
+
+
+def test_a_value_without_a_type_is_refused_before_anything_changes() -> None:
+    graph = ga.lower(ga.Program.parse(UNTYPED), ["loss"])
+    text = str(graph)
+    with pytest.raises(Refused, match="value t has no type, which its tangent needs"):
+        Jvp(("loss",)).run(graph)
+    assert str(graph) == text
