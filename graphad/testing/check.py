@@ -219,8 +219,7 @@ def _every_kind(subject: Subject) -> Callable[[Choices], Case]:
     is_exact = all(rule.exact for rule in rules)
     is_about_gradients = interest.backward and not subject.is_backward
     some, of_all = OF_GRADIENTS if interest.gradients else ABOUT_GRADIENTS
-    # Rules of one file are alike: in their order a program would hold rules that hinder each other. In another order for each dtype: a
-    # rule whose result is nan on most numbers hides what is planted beside it.
+    # Shuffled, for each dtype in another way: rules of one file are alike, and a short check should meet those of other files, too.
     orders = [random.Random(f"rules {turn}").sample(rules, len(rules)) for turn in range(len(TURNS))]
     other_programs = drawn(interest, subject.is_backward or subject.names_loss, subject.is_after_backward)
     turns = itertools.count()
