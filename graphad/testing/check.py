@@ -57,7 +57,7 @@ SELDOM = {
     "idempotent": (3, 12),
     "deterministic": (7, 42),
     "compiled": (4, 18),
-    "gradients": (3, 6),
+    "gradients": (3, 4),
     "standard": (8, 12),
 }
 CHANGED = 4  # and on one in so many the pass is watched while it runs: whether it changes what it says it does not

@@ -704,7 +704,7 @@ def _shapes(call: Call) -> list[object]:
 # -- swept ties ------------------------------------------------------------------------------------
 # Programs with an operator twice over inputs that are equal, exchanged the second time, where results are the same and gradients are not.
 
-TIES = 4  # so many pairs a program
+TIES = 6  # so many pairs a program
 TIED = "tied"
 
 
