@@ -96,7 +96,7 @@ def append_backward(
         write_back(graph)
         if callbacks:
             _call_back(block, before, _forward_names(graph), callbacks, start=loss.name + GRAD)
-    return [(param, block.var(gradient.name)) for param, gradient in pairs]
+    return [(param, block.vars[gradient.name]) for param, gradient in pairs]
 
 
 def build_backward(

@@ -895,7 +895,7 @@ def split_writers(graph: Graph, shared: Sequence[Value], part: Callable[[Value],
     """
     writers = {value: dict.fromkeys(value.writers) for value in shared}
     all_ops = dict.fromkeys(op for ops in writers.values() for op in ops)
-    places = {op: _places_written(op, writers) for op in all_ops if any(len(values) > WIDE for values in op.outputs.values())}
+    places = {op: _places_written(op, writers) for op in all_ops if max(map(len, op.outputs.values())) > WIDE}
     outputs = {op: {slot: list(values) for slot, values in op.outputs.items()} for op in places}
     parts: dict[Value, list[Value]] = {}
     for value, ops in writers.items():
@@ -911,8 +911,10 @@ def split_writers(graph: Graph, shared: Sequence[Value], part: Callable[[Value],
             for slot, values in op.outputs.items():
                 if len(values) == 1:  # nearly always
                     if values[0] is value:
-                        new.append(_part_written(value, op, part))
-                        op.outputs[slot] = (new[-1],)
+                        own_part = part(value)
+                        own_part.writers.append(op)
+                        new.append(own_part)
+                        op.outputs[slot] = (own_part,)
                 elif value in values:
                     own = [_part_written(value, op, part) if other is value else other for other in values]
                     op.outputs[slot] = tuple(own)

@@ -146,9 +146,9 @@ def ordered(graph: nx.MultiDiGraph) -> list[Op]:  # type: ignore[type-arg]
 def _in_order(ops: list[Op]) -> bool:
     """Whether every operator comes after the writers of what it reads."""
     for op in ops:
-        order = op.order
-        for values in op.inputs.values():
-            for value in values:
+        order, inputs = op.order, op.inputs
+        for slot in inputs:
+            for value in inputs[slot]:
                 for writer in value.writers:
                     if writer.order >= order:
                         return False
@@ -518,6 +518,26 @@ class Graph(OldNames, PlainResults):
             self.controls[op] = None
             for graph in op.graphs.values():
                 graph.parent, graph.owner = self, op
+
+    def append(self, op: Op) -> None:
+        """``link`` an operator last whose values are known to be of this graph: nothing is checked."""
+        journal, ops = self.journal, self.ops
+        journal.edits += 1
+        for values in op.inputs.values():
+            for value in values:
+                value.readers[op] = None
+        for values in op.outputs.values():
+            for value in values:
+                value.writers.append(op)
+        previous = op.previous = ops.last
+        if previous is None:
+            ops.first = op
+        else:
+            previous.next = op
+        ops.last = op
+        ops.count += 1
+        if journal.touched is not None:
+            journal.touched.append(op)
 
     def reorder(self, ops: Sequence[Op]) -> None:
         """Reorder the operators; later edits keep this order where dependences allow it.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 from graphad.errors import InvalidType, InvalidValue
 from graphad.ir.graph import Graph
@@ -154,6 +155,9 @@ class _Lowering:
     def fill(self, graph: Graph, block: Block) -> Graph:
         """Lower a block into an empty graph; names it reads before writing them become the graph's inputs."""
         self.graphs[block.idx] = graph
+        if _is_straight(block):
+            _lower_straight(graph, block)
+            return graph
         current = self.final[block.idx] = {}
         # SSA construction without phi functions: control flow is structured, so the value of a name at a point is the last one written
         # before it in this block, or an input. What branches and iterations leave in a name are results of the operator that has the
@@ -161,7 +165,7 @@ class _Lowering:
         for operator in block.ops:
             definition = REGISTRY.get(operator.type)
             if not isinstance(definition, ControlDef):
-                _lower_operator(graph, operator, current)
+                _lower_operator(graph, operator, current, follows=False)
                 continue
             check_runnable(operator, definition)
             if definition.is_grad:
@@ -362,10 +366,28 @@ def _undefined(nested: Graph, around: Block, name: str, aside: bool = False) -> 
 # -- operators -----------------------------------------------------------------------------------
 
 
-def _lower_operator(graph: Graph, operator: Operator, current: Current) -> None:
-    block = operator.block
+def _is_straight(block: Block) -> bool:
+    """Whether a block is the only one of its program, and no operator is one with blocks."""
+    return len(block.program.blocks) == 1 and not any(isinstance(REGISTRY.get(name), ControlDef) for name in {op.type for op in block.ops})
+
+
+def _lower_straight(graph: Graph, block: Block) -> None:
+    """Lower a block with no others around it and in it."""
+    values = graph.values
+    # Until a name is written again, the graph's own table says which value each name stands for: one large table less.
+    current: Any = values.by_name
+    for operator in block.ops:
+        if values.contested and current is values.by_name:
+            current = {name: values.last(name) for name in values.by_name}
+        _lower_operator(graph, operator, current, follows=current is values.by_name)
+
+
+def _lower_operator(graph: Graph, operator: Operator, current: Current, follows: bool) -> None:
+    """Lower an operator without blocks; ``current`` may follow what is written by itself."""
+    block, names_read = operator.block, operator.inputs
     inputs: Slots = {}
-    for slot, names in operator.inputs.items():
+    for slot in names_read:
+        names = names_read[slot]
         if len(names) == 1:  # nearly always
             name = names[0]
             inputs[slot] = (current.get(name) or _given(graph, block, name, current),)
@@ -375,7 +397,7 @@ def _lower_operator(graph: Graph, operator: Operator, current: Current) -> None:
     # The trait first: of most operators it is empty, and every operator of a program comes by here.
     if definition is not None and definition.extends and definition.extends_output(inputs, operator.attrs):
         _read_old_array(graph, operator, definition.extends, inputs, current)
-    _link(graph, operator, inputs, operator.outputs, current, None)
+    graph.append(_made(graph, operator, inputs, _written(graph, block, operator.outputs, current, follows)))
 
 
 def _read_old_array(graph: Graph, operator: Operator, slot: str, inputs: Slots, current: Current) -> None:
@@ -389,29 +411,39 @@ def _read_old_array(graph: Graph, operator: Operator, slot: str, inputs: Slots, 
 
 
 def _link(
-    graph: Graph, operator: Operator, inputs: Slots, writes: dict[str, list[str]], current: Current, graphs: dict[str, Graph] | None
+    graph: Graph, operator: Operator, inputs: Slots, writes: dict[str, list[str]], current: Current, graphs: dict[str, Graph]
 ) -> None:
-    block = operator.block
-    declared = block.vars
-    outputs: Slots = {}
-    for slot, names in writes.items():
-        values = []
-        for name in names:
-            var = declared.get(name)
-            shape, dtype, var = _declared(block, name) if var is None else (var._shape, var._dtype, var)
-            current[name] = value = graph.add_version(name, shape, dtype, var)
-            values.append(value)
-        outputs[slot] = tuple(values)
+    op = _made(graph, operator, inputs, _written(graph, operator.block, writes, current, follows=False))
+    op.graphs = graphs
+    # The names inside of blocks are Fluid's form of arguments and results; here these are values.
+    op.attrs = {name: value for name, value in operator.attrs.items() if name not in graphs and not name.startswith("original_")}
+    graph.link(op)
+
+
+def _made(graph: Graph, operator: Operator, inputs: Slots, outputs: Slots) -> Op:
     op = Op(graph, operator.type, inputs, outputs, operator.attrs)
     op.role = operator.role
     op.source = operator.source
     op.made_by = operator.made_by
     op.operator = operator
-    if graphs is not None:
-        op.graphs = graphs
-        # The names inside of blocks are Fluid's form of arguments and results; here these are values.
-        op.attrs = {name: value for name, value in operator.attrs.items() if name not in graphs and not name.startswith("original_")}
-    graph.link(op)
+    return op
+
+
+def _written(graph: Graph, block: Block, writes: dict[str, list[str]], current: Current, follows: bool) -> Slots:
+    """New values under the names that an operator writes."""
+    declared = block.vars
+    outputs: Slots = {}
+    for slot in writes:
+        values = []
+        for name in writes[slot]:
+            var = declared.get(name)
+            shape, dtype, var = _declared(block, name) if var is None else (var._shape, var._dtype, var)
+            value = graph.add_version(name, shape, dtype, var)
+            if not follows:
+                current[name] = value
+            values.append(value)
+        outputs[slot] = tuple(values)
+    return outputs
 
 
 def _reading(graph: Graph, block: Block, names: list[str], current: Current) -> tuple[Value, ...]:

@@ -417,7 +417,8 @@ def _drop_leftovers(block: Block, before: Sequence[Operator], requested: set[str
 
 def _names_by_slot(slots: Slots) -> SlotNames:
     names = {}
-    for slot, values in slots.items():
+    for slot in slots:
+        values = slots[slot]
         names[slot] = [values[0].name] if len(values) == 1 else [value.name for value in values]
     return names
 
@@ -432,10 +433,10 @@ def _is_same(op: Op, operator: Operator, block: Block) -> bool:
 def _has_names(slots: Slots, names_by_slot: Mapping[str, list[str]]) -> bool:
     if len(slots) != len(names_by_slot):
         return False
-    for slot, values in slots.items():
-        names = names_by_slot.get(slot)
-        if names is None:
+    for slot in slots:
+        if slot not in names_by_slot:
             return False
+        values, names = slots[slot], names_by_slot[slot]
         if len(values) == 1 == len(names):
             if values[0].name != names[0]:
                 return False
@@ -459,8 +460,16 @@ class _Writer:
         block, reuse, result = self.block, self.schedule.reuse, []
         variables, declared_around = block.vars, bool(self.around)
         for op in ops:
-            for values in op.outputs.values():
-                for value in values:
+            # The two ordinary cases of ``_operator`` first: nothing has changed, and then nothing is written; or a pass has made it.
+            old, definition = op.operator, REGISTRY.get(op.type)
+            is_plain = definition is None or not definition.random
+            is_kept = is_plain and reuse and old is not None and _is_same(op, old, block)
+            outputs = op.outputs
+            for slot in outputs:
+                for value in outputs[slot]:
+                    # What a variable was lowered from is declared where its operator is kept.
+                    if is_kept and not declared_around and value.var is not None:
+                        continue
                     name = value.name
                     if name in variables:
                         continue
@@ -468,17 +477,14 @@ class _Writer:
                         variables[name] = Variable.trusted(block, name, value.shape, value.dtype, False, value.kind)
                     else:
                         self.declare(name, value)
-            old, definition = op.operator, REGISTRY.get(op.type)
-            is_plain = definition is None or not definition.random
-            # The two ordinary cases of ``_operator`` first: nothing has changed, and then nothing is written; or a pass has made it.
-            if is_plain and reuse and old is not None and _is_same(op, old, block):
+            if is_kept and old is not None:
                 result.append(old)
                 continue
-            inputs, outputs = _names_by_slot(op.inputs), _names_by_slot(op.outputs)
+            names_read, names_written = _names_by_slot(op.inputs), _names_by_slot(outputs)
             if is_plain and old is None:
-                result.append(Operator(block, op.type, inputs, outputs, dict(op.attrs), op.role, op.source, op.made_by))
+                result.append(Operator(block, op.type, names_read, names_written, dict(op.attrs), op.role, op.source, op.made_by))
             else:
-                result.append(self._operator(op, inputs, outputs, op.attrs))
+                result.append(self._operator(op, names_read, names_written, op.attrs))
         return result
 
     def all_operators(self, ops: list[Op]) -> list[Operator]:

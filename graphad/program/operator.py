@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -284,8 +284,7 @@ def check_slots_and_attributes(op: Operator) -> None:
     definition = REGISTRY.get(op.type)
     if definition is None or isinstance(definition, GradOpDef):
         return
-    inputs, outputs, attrs = op.inputs.keys(), op.outputs.keys(), op.attrs.keys()
-    if inputs <= definition.inputs.keys() and outputs <= definition.outputs.keys() and attrs <= definition.attrs.keys():
+    if _has_only(op.inputs, definition.inputs) and _has_only(op.outputs, definition.outputs) and _has_only(op.attrs, definition.attrs):
         return
     try:
         for side, arguments, slots in (("input", op.inputs, definition.inputs), ("output", op.outputs, definition.outputs)):
@@ -297,6 +296,11 @@ def check_slots_and_attributes(op: Operator) -> None:
                 _refuse_attr(op.type, name, definition)
     except InvalidValue as error:
         raise InvalidValue(located(str(error), op.source)) from None
+
+
+def _has_only(names: Collection[str], known: Mapping[str, object]) -> bool:
+    # A comparison of the keys as sets takes three times as long.
+    return not names or all(map(known.__contains__, names))
 
 
 def check_distinct(op: Operator) -> None:

@@ -23,6 +23,8 @@ class Adjoints:
         self.gradient: dict[Value, Value] = {}
         self.arguments: dict[int, Value] = {}
         self._names: dict[str, str] = {}
+        # Looked for in one text of all names: to ask two large tables for each gradient takes far longer.
+        self._is_first = graph is forward and not any(GRAD in "\n".join(names) for names in (graph.values.by_name, graph.values.reserved))
         self.residuals: dict[Value, Value] = {}
         self._operands = {} if graph is forward else {value: i for i, value in enumerate(forward.inputs) if i >= first}
 
@@ -57,9 +59,7 @@ class Adjoints:
             graph, name = self.graph, value.name
             # Versions of a variable share a name, and so do their gradients: each is a version of ``x@GRAD``.
             if name not in self.forward.values.contested:
-                fresh = name + GRAD
-                if fresh in graph.values.by_name or fresh in graph.values.reserved:
-                    fresh = graph.values.fresh(fresh)
+                fresh = name + GRAD if self._is_first else graph.values.fresh(name + GRAD)
             elif (fresh := self._names.get(name, "")) == "":
                 fresh = self._names[name] = graph.values.fresh(name + GRAD)
             gradient = self.gradient[value] = graph.add_version(fresh)

@@ -123,7 +123,7 @@ def _reverse(grad_ops: GradOps) -> None:
 
 def _grad_op(adjoints: Adjoints, op: Op, grad: GradOpDef | None) -> Op:
     assert grad is not None  # _refuse_gradients has looked
-    graph = adjoints.graph
+    graph, gradient, of = adjoints.graph, adjoints.gradient, adjoints.of
     # Slots that the forward operator left empty are left out here, too. ``attrs`` is shared with it: no operator changes its own.
     inputs: Slots = {}
     for slot, side in grad.given:
@@ -132,18 +132,19 @@ def _grad_op(adjoints: Adjoints, op: Op, grad: GradOpDef | None) -> Op:
             inputs[slot] = values if graph is adjoints.forward else adjoints.read_all(values)
     for slot, forward in grad.cotangents:
         if values := op.outputs.get(forward):
-            inputs[slot] = adjoints.of_all(values)
+            inputs[slot] = tuple([gradient.get(value) or of(value) for value in values])
     outputs: Slots = {}
     for slot, forward in grad.written:
         if values := op.inputs.get(forward):
-            outputs[slot] = adjoints.of_all(values)
-    adjoints.tell_apart(outputs)
+            outputs[slot] = tuple([gradient.get(value) or of(value) for value in values])
+    if adjoints.forward.values.contested:
+        adjoints.tell_apart(outputs)
     new_op = Op(graph, grad.type, inputs, outputs, op.attrs)
     new_op.role = BACKWARD
     new_op.forward = op
     new_op.source = op.source
     new_op.made_by = graph.journal.author
-    graph.link(new_op)
+    graph.append(new_op)
     return new_op
 
 

@@ -126,7 +126,7 @@ class Varied(Dataflow[bool]):
         return varied
 
     def sweep(self, ops: Sequence[Op], facts: Facts[bool]) -> None:
-        registry, may_vary = REGISTRY, self.may_vary
+        registry, blocked = REGISTRY, self.blocked
         for op in ops:
             definition = registry.get(op.type)
             rules = None if definition is None else definition.grads
@@ -134,7 +134,13 @@ class Varied(Dataflow[bool]):
                 continue
             for values in op.outputs.values() if len(op.outputs) == 1 or not rules else _varied_outputs(op, facts):
                 for value in values:
-                    if may_vary(value):
+                    var = value.var
+                    # As ``may_vary``, without calls: every operator comes by here.
+                    if (
+                        (value.dtype is None or value.dtype in FLOATS)
+                        and not (var is not None and var.stop_gradient)
+                        and value not in blocked
+                    ):
                         facts[value] = True
 
     def may_vary(self, value: Value) -> bool:
@@ -175,9 +181,10 @@ class Useful(Dataflow[bool]):
             if rules is None or len(op.outputs) != 1:
                 facts.update(self.transfer(op, facts))
                 continue
-            for slot, values in op.inputs.items():
+            inputs = op.inputs
+            for slot in inputs:
                 if slot in rules:
-                    for value in values:
+                    for value in inputs[slot]:
                         if value in varied:
                             facts[value] = True
 
@@ -230,17 +237,19 @@ def _gradient_rules(op: Op) -> _Slots | None:
 
 def _reads_any(op: Op, rules: _Slots | None, varied: Facts[bool]) -> bool:
     """Whether an operator makes something that depends differentiably on a varied value."""
-    for slot, values in op.inputs.items():
+    inputs = op.inputs
+    for slot in inputs:
         if rules is None or slot in rules:
-            for value in values:
+            for value in inputs[slot]:
                 if value in varied:
                     return True
     return False
 
 
 def _writes_any(op: Op, useful: Facts[bool]) -> bool:
-    for values in op.outputs.values():
-        for value in values:
+    outputs = op.outputs
+    for slot in outputs:
+        for value in outputs[slot]:
             if value in useful:
                 return True
     return False
