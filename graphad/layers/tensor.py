@@ -172,7 +172,8 @@ def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> V
         if not terms:
             raise InvalidValue("input is empty; at least one Variable is expected")
         for i, term in enumerate(terms):
-            _tensor(f"input[{i}]" if isinstance(input, list | tuple) else "input", term)
+            if not isinstance(term, Variable) or term.type == TENSOR_ARRAY:  # a name for each of thousands takes longer than the rest
+                _tensor(f"input[{i}]" if isinstance(input, list | tuple) else "input", term)
     return _append("sum", {"X": terms}, out)
 
 

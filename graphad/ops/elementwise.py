@@ -54,6 +54,8 @@ def increment(X: Array, *, step: float = 1.0) -> Tensor:
 
 
 def _sum_type(X: list[TensorType]) -> TensorType:
+    if X and X.count(X[0]) == len(X):  # nearly always, also of thousands
+        return X[0]
     same_dtypes(**{f"X[{i}]": x for i, x in enumerate(X)})
     for i, x in enumerate(X):
         if len(x.shape) != len(X[0].shape) or not all(map(matched, x.shape, X[0].shape)):

@@ -189,7 +189,10 @@ def names_by_slot(side: str, op_type: str, block: Block, slots: object) -> Names
         elif isinstance(value, Variable) and value.block is block:
             names[slot if type(slot) is str else str(slot)] = [value.name]
         elif isinstance(value, _SEVERAL):
-            names[str(slot)] = [_name(side, op_type, block, slot, item) for item in value]
+            names[str(slot)] = [
+                item.name if isinstance(item, Variable) and item.block is block else _name(side, op_type, block, slot, item)
+                for item in value
+            ]
         else:
             names[str(slot)] = [_name(side, op_type, block, slot, value)]
     return names

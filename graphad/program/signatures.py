@@ -62,9 +62,10 @@ def signature_of(op: Operator) -> Signature | None:
     block = op.block
     declared = block.vars
     key: list[object] = []
-    for slot, names in op.inputs.items():
+    inputs, outputs = op.inputs, op.outputs
+    for slot in inputs:
         key.append(slot)
-        for name in names:
+        for name in inputs[slot]:
             var = declared.get(name)
             if var is None and (var := block.find_var(name)) is None:
                 return None
@@ -75,9 +76,9 @@ def signature_of(op: Operator) -> Signature | None:
                 key += map(id, shape)
     # Neither a name nor a type: what is read and what is written never run into each other.
     key.append(...)
-    for slot, names in op.outputs.items():
-        key += (slot, len(names))
-    for name, value in op.attrs.items():
+    for slot in outputs:
+        key += (slot, len(outputs[slot]))
+    for name, value in op.attrs.items() if op.attrs else ():
         kind = type(value)
         if kind in _SCALARS:
             key += (name, kind, value)

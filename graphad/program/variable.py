@@ -216,7 +216,7 @@ class Variable(LayerMethods, Symbol):
             constant = as_tensor(operand, like)
             return (like, constant) if x is self else (constant, like)
         # Two floats of different widths are not cast: the operator refuses them, as in Paddle.
-        if x.dtype == y.dtype or _width(x) == _width(y):
+        if x._dtype == y._dtype or x.dtype == y.dtype or _width(x) == _width(y):
             return x, y
         wider = max(x, y, key=_width)
         return x if x is wider else x.astype(wider.dtype), y if y is wider else y.astype(wider.dtype)

@@ -9,6 +9,7 @@ from threading import Event, Thread
 
 import pytest
 
+import graphad as ga
 from graphad.program.gc_pause import paused_collector, young_only
 
 MANY = 10_000
@@ -107,3 +108,23 @@ def test_what_is_frozen_stays_frozen() -> None:
             pass
         assert gc.get_freeze_count() > 0
     assert gc.get_freeze_count() == 0
+
+
+def test_it_does_not_look_at_a_large_program_while_it_grows() -> None:
+    thresholds = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)  # Python's own; the tests have others
+    try:
+        with ga.program_guard(ga.Program(), ga.Program()):
+            _mlp(700)
+            before = gc.get_stats()[0]["collections"]
+            _mlp(700)
+            # Python's own rule would look at the young objects some forty times.
+            assert gc.get_stats()[0]["collections"] - before <= 3
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+def _mlp(layers: int) -> None:
+    x = ga.layers.data("x", [4])
+    for _ in range(layers):
+        x = ga.layers.fc(x, 4, act="tanh")
